@@ -1,0 +1,56 @@
+"""Arrays on every device: NumPy, CuPy and the strict test device.
+
+The only package that imports CuPy, and it does so the first time a CUDA device is asked for.
+"""
+
+from minitorch_attn.backend import random
+from minitorch_attn.backend.devices import (
+    Device,
+    array_module,
+    as_device,
+    device_of,
+    from_host,
+    is_array,
+    module_for,
+    platform_of,
+    shares_memory,
+    to_device,
+    to_host,
+)
+from minitorch_attn.backend.gemm import matmul
+from minitorch_attn.backend.random import (
+    get_rng_state,
+    host_generator,
+    initial_seed,
+    keep_mask,
+    manual_seed,
+    next_offset,
+    set_rng_state,
+)
+from minitorch_attn.backend.scatter import scatter_add
+from minitorch_attn.backend.special import erf
+
+__all__ = [
+    "Device",
+    "array_module",
+    "as_device",
+    "device_of",
+    "erf",
+    "from_host",
+    "get_rng_state",
+    "host_generator",
+    "initial_seed",
+    "is_array",
+    "keep_mask",
+    "manual_seed",
+    "matmul",
+    "module_for",
+    "next_offset",
+    "platform_of",
+    "random",
+    "scatter_add",
+    "set_rng_state",
+    "shares_memory",
+    "to_device",
+    "to_host",
+]

@@ -1,0 +1,391 @@
+"""Devices: where an array lives, which module computes on it, how it travels.
+
+Ops call `array_module(x)` and never ask which device they run on. Everything that differs between
+devices sits in one `Platform` each: `HostPlatform` below, `StrictPlatform` in strict.py and
+`CudaPlatform` in cuda.py. The last two are imported the first time somebody asks for them.
+"""
+
+import importlib
+from dataclasses import dataclass
+
+import numpy as np
+from numpy import ndarray
+
+from minitorch_attn.errors import DeviceError, DTypeError
+
+__all__ = [
+    "Device",
+    "Platform",
+    "array_module",
+    "as_device",
+    "device_of",
+    "from_host",
+    "is_array",
+    "module_for",
+    "platform_of",
+    "shares_memory",
+    "to_device",
+    "to_host",
+]
+
+# The class that serves each device type, by module, so that importing this file stays cheap.
+_PLATFORM_CLASSES = {
+    "cpu": (__name__, "HostPlatform"),
+    "cuda": ("minitorch_attn.backend.cuda", "CudaPlatform"),
+    "strict": ("minitorch_attn.backend.strict", "StrictPlatform"),
+}
+_platforms = {}  # device type -> Platform
+_platform_of_type = {}  # type of array -> Platform
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A place where arrays live.
+
+    Parameters
+    ----------
+    type : {"cpu", "cuda", "strict"}
+        The kind of device.
+    index : int, default 0
+        Which one of its kind. There is one "cpu" only.
+
+    Examples
+    --------
+    >>> print(Device("cuda", 1), Device("cpu"))
+    cuda:1 cpu
+    """
+
+    type: str
+    index: int = 0
+
+    def __post_init__(self):
+        if self.type not in _PLATFORM_CLASSES:
+            raise DeviceError(
+                f"there is no device {self.type!r}.",
+                got=repr(self.type),
+                expected="'cpu', 'cuda', 'cuda:N', 'strict' or 'strict:N'",
+            )
+        if self.index < 0 or (self.type == "cpu" and self.index != 0):
+            raise DeviceError(
+                f"there is no device '{self.type}:{self.index}'.",
+                got=repr(self.index),
+                expected="an index from 0, and only 0 for 'cpu'",
+            )
+
+    def __str__(self):
+        return self.type if self.type == "cpu" else f"{self.type}:{self.index}"
+
+
+CPU = Device("cpu")
+
+
+def as_device(device=None):
+    """Read a device from a name.
+
+    Reading a name does not touch the device: a name of an absent GPU is an error only when an
+    array is to go there.
+
+    Parameters
+    ----------
+    device : str, Device or None
+        "cpu", "cuda", "cuda:N", "strict", "strict:N"; None means "cpu".
+
+    Returns
+    -------
+    Device
+
+    Raises
+    ------
+    DeviceError
+        If the name is not the name of a device.
+
+    Examples
+    --------
+    >>> as_device("cuda")
+    Device(type='cuda', index=0)
+    """
+    if type(device) is Device:
+        return device
+    if device is None:
+        return CPU
+    if not isinstance(device, str):
+        raise DTypeError(
+            "a device is given by its name.",
+            got=f"{device!r} of type {type(device).__name__}",
+            expected="a str such as 'cpu' or 'cuda:0', or a Device",
+        )
+    kind, colon, number = device.partition(":")
+    if colon and not (number.isascii() and number.isdigit()):
+        raise DeviceError(
+            f"there is no device {device!r}.",
+            got=repr(device),
+            expected="'cpu', 'cuda', 'cuda:N', 'strict' or 'strict:N', with N = 0, 1, ...",
+        )
+    return Device(kind, int(number) if colon else 0)
+
+
+class Platform:
+    """What one kind of device can do; the only place where devices differ.
+
+    `array_types` are the types whose instances live on this kind of device. The methods below
+    the line are optional: the base class computes them with the module of the arrays.
+    """
+
+    array_types = ()
+
+    def module(self, device):
+        """Return the module whose functions create arrays on `device`."""
+        raise NotImplementedError
+
+    def module_of(self, array):
+        """Return the module that computes on `array`."""
+        raise NotImplementedError
+
+    def device_of(self, array):
+        """Return the Device on which `array` lives."""
+        raise NotImplementedError
+
+    def from_host(self, array, device):
+        """Copy a NumPy array to `device`."""
+        raise NotImplementedError
+
+    def to_host(self, array):
+        """Copy `array` into a NumPy array."""
+        raise NotImplementedError
+
+    def owner(self, array):
+        """Return the object that owns the memory of `array`."""
+        raise NotImplementedError
+
+    def erf(self, x):
+        """Return the error function of a floating-point array."""
+        raise NotImplementedError
+
+    def scatter_add(self, target, index, source):
+        """Add `source` into `target[index]` in place, duplicates included."""
+        raise NotImplementedError
+
+    def matmul(self, a, b):
+        """Return the matrix product of two arrays."""
+        return a @ b
+
+
+class HostPlatform(Platform):
+    """NumPy on the host."""
+
+    array_types = (ndarray,)
+
+    def module(self, device):
+        return np
+
+    def module_of(self, array):
+        return np
+
+    def device_of(self, array):
+        return CPU
+
+    def from_host(self, array, device):
+        return array
+
+    def to_host(self, array):
+        return array
+
+    def owner(self, array):
+        base = array.base
+        while base is not None:
+            array, base = base, getattr(base, "base", None)
+        return array
+
+    def erf(self, x):
+        from minitorch_attn.backend.special import erf_host
+
+        return erf_host(x)
+
+    def scatter_add(self, target, index, source):
+        from minitorch_attn.backend.scatter import scatter_add_host
+
+        return scatter_add_host(target, index, source)
+
+    def matmul(self, a, b):
+        from minitorch_attn.backend.gemm import matmul_host
+
+        return matmul_host(a, b)
+
+
+def _platform_for(device):
+    """Return the Platform of a Device, importing it the first time."""
+    platform = _platforms.get(device.type)
+    if platform is None:
+        module_name, class_name = _PLATFORM_CLASSES[device.type]
+        platform = getattr(importlib.import_module(module_name), class_name)()
+        _platforms[device.type] = platform
+        for array_type in platform.array_types:
+            _platform_of_type[array_type] = platform
+    return platform
+
+
+_HOST = _platform_for(CPU)
+
+
+def _find_platform(array):
+    """Return the Platform of an array, or None for numbers and None."""
+    platform = _platform_of_type.get(type(array))
+    if platform is not None:
+        return platform
+    if isinstance(array, (ndarray, np.generic)):
+        return _HOST
+    if array is None or isinstance(array, (int, float, complex)):
+        return None
+    raise DTypeError(
+        "this is not an array of any device.",
+        got=f"an object of type {type(array).__module__}.{type(array).__qualname__}",
+        expected="an array, a Python number or None",
+        hint="tensor.array for a Tensor; a list has to be made an array first",
+    )
+
+
+def platform_of(array):
+    """Return the Platform of one array; numbers count as the host's."""
+    if type(array) is ndarray:
+        return _HOST
+    return _find_platform(array) or _HOST
+
+
+def array_module(first=None, *others):
+    """Return the module that computes on these arrays: `numpy`, `cupy` or the strict one.
+
+    Parameters
+    ----------
+    first, *others : array, number or None
+        Numbers and None are ignored; NumPy's own scalars count as NumPy arrays.
+
+    Returns
+    -------
+    module
+        `numpy` if no argument is an array.
+
+    Raises
+    ------
+    DeviceError
+        If the arrays live on different devices.
+
+    Examples
+    --------
+    >>> array_module(np.zeros(3), 2.0) is np
+    True
+    """
+    if not others:
+        if type(first) is ndarray:
+            return np
+        platform = _find_platform(first)
+        return np if platform is None else platform.module_of(first)
+    arrays = (first, *others)
+    found = device = None
+    for array in arrays:
+        platform = _HOST if type(array) is ndarray else _find_platform(array)
+        if platform is None:
+            continue
+        if found is None:
+            found, device = array, platform.device_of(array)
+        elif platform.device_of(array) != device:
+            raise _mixture(arrays)
+    return np if found is None else platform_of(found).module_of(found)
+
+
+def _mixture(arrays):
+    """Return the error for arguments on different devices, naming each position."""
+    places = [(i, device_of(a)) for i, a in enumerate(arrays) if _find_platform(a) is not None]
+    return DeviceError(
+        "the arguments live on different devices.",
+        got=", ".join(f"argument {i} on {device}" for i, device in places),
+        expected="all arguments on one device",
+        hint=f".to('{places[0][1]}') on the others",
+    )
+
+
+def is_array(x):
+    """Tell whether `x` is an array of any device (or one of NumPy's scalars).
+
+    Examples
+    --------
+    >>> is_array(np.ones(2)), is_array(1.0), is_array([1.0])
+    (True, False, False)
+    """
+    return type(x) in _platform_of_type or isinstance(x, (ndarray, np.generic))
+
+
+def module_for(device):
+    """Return the module whose functions create arrays on `device`.
+
+    Examples
+    --------
+    >>> module_for("cpu") is np
+    True
+    """
+    device = as_device(device)
+    return _platform_for(device).module(device)
+
+
+def device_of(array):
+    """Return the Device on which `array` lives; numbers live on the CPU.
+
+    Examples
+    --------
+    >>> print(device_of(np.zeros(3)))
+    cpu
+    """
+    if type(array) is ndarray:
+        return CPU
+    return platform_of(array).device_of(array)
+
+
+def from_host(array, device):
+    """Copy a NumPy array to `device`. On "cpu" it is returned as it is.
+
+    Parameters
+    ----------
+    array : numpy.ndarray
+    device : str or Device
+    """
+    device = as_device(device)
+    return _platform_for(device).from_host(np.asarray(array), device)
+
+
+def to_host(array):
+    """Copy an array to the host. A NumPy array is returned as it is.
+
+    Returns
+    -------
+    numpy.ndarray
+    """
+    return platform_of(array).to_host(array)
+
+
+def to_device(array, device):
+    """Return `array` on `device`: itself if it lives there already, otherwise a copy.
+
+    Parameters
+    ----------
+    array : array of any device
+    device : str or Device
+    """
+    device = as_device(device)
+    if device_of(array) == device:
+        return array
+    return from_host(to_host(array), device)
+
+
+def shares_memory(a, b):
+    """Tell whether two arrays belong to one buffer, as a view and its base do.
+
+    Only the owners are compared, not the ranges of addresses: two views of distinct parts of one
+    buffer count as sharing. That is cheap, and what views and version counters need.
+
+    Examples
+    --------
+    >>> x = np.zeros((2, 3))
+    >>> shares_memory(x[0], x.reshape(6)), shares_memory(x, x.copy())
+    (True, False)
+    """
+    platform = platform_of(a)
+    return platform is platform_of(b) and platform.owner(a) is platform.owner(b)

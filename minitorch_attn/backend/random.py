@@ -1,0 +1,184 @@
+"""Random numbers that are the same on every device.
+
+Weights and shuffles are drawn on the host by one generator and then moved. Dropout masks are
+counter-based: entry i of a mask is a function of (seed, offset, i), so every device computes the
+same mask and none has to remember a state.
+"""
+
+import math
+import secrets
+import threading
+
+import numpy as np
+
+from minitorch_attn.errors import ArgumentError
+
+__all__ = [
+    "get_rng_state",
+    "host_generator",
+    "initial_seed",
+    "keep_mask",
+    "manual_seed",
+    "next_offset",
+    "set_rng_state",
+]
+
+_LANES = 16  # mask entries per counter value: four 64-bit words of four 16-bit lanes
+
+
+class _State:
+    """The seed, the host generator and how many counter values were handed out."""
+
+    def __init__(self):
+        self.lock = threading.RLock()
+        self.seed = None
+        self.generator = None
+        self.offset = 0
+
+
+_state = _State()
+
+
+def manual_seed(seed):
+    """Start all random numbers anew from `seed`.
+
+    Parameters
+    ----------
+    seed : int
+        From -2**63 to 2**64 - 1, as PyTorch takes it; a negative one counts modulo 2**64.
+
+    Examples
+    --------
+    >>> manual_seed(3)
+    >>> first = host_generator().random()
+    >>> manual_seed(3)
+    >>> first == host_generator().random()
+    True
+    """
+    seed = int(seed)
+    if not -(2**63) <= seed < 2**64:
+        raise ArgumentError(
+            "manual_seed(seed): the seed is out of range.",
+            got=str(seed),
+            expected="an int from -2**63 to 2**64 - 1",
+        )
+    with _state.lock:
+        _state.seed = seed % 2**64
+        _state.generator = None
+        _state.offset = 0
+
+
+def initial_seed():
+    """Return the seed in use, drawing one from the operating system if none was set."""
+    with _state.lock:
+        if _state.seed is None:
+            _state.seed = secrets.randbits(63)
+        return _state.seed
+
+
+def host_generator():
+    """Return the host's numpy.random.Generator (Philox), from which weights are drawn.
+
+    Use it on one thread at a time.
+    """
+    with _state.lock:
+        if _state.generator is None:
+            _state.generator = np.random.Generator(np.random.Philox(initial_seed()))
+        return _state.generator
+
+
+def next_offset(size):
+    """Hand out the counter values for a mask of `size` entries.
+
+    Returns
+    -------
+    int
+        The first counter value; the range belongs to the caller alone.
+    """
+    with _state.lock:
+        offset = _state.offset
+        _state.offset += -(-size // _LANES)
+        return offset
+
+
+def get_rng_state():
+    """Return everything that random numbers depend on, as plain JSON-able values.
+
+    Examples
+    --------
+    >>> state = get_rng_state()
+    >>> first = host_generator().random()
+    >>> set_rng_state(state)
+    >>> first == host_generator().random()
+    True
+    """
+    with _state.lock:
+        bits = host_generator().bit_generator.state
+        return {
+            "seed": initial_seed(),
+            "offset": _state.offset,
+            "counter": bits["state"]["counter"].tolist(),
+            "key": bits["state"]["key"].tolist(),
+            "buffer": bits["buffer"].tolist(),
+            "buffer_pos": int(bits["buffer_pos"]),
+            "has_uint32": int(bits["has_uint32"]),
+            "uinteger": int(bits["uinteger"]),
+        }
+
+
+def set_rng_state(state):
+    """Go back to a state that `get_rng_state` returned."""
+    words = {name: np.array(state[name], np.uint64) for name in ("counter", "key", "buffer")}
+    bits = np.random.Philox(0)
+    bits.state = {
+        "bit_generator": "Philox",
+        "state": {"counter": words["counter"], "key": words["key"]},
+        "buffer": words["buffer"],
+        "buffer_pos": int(state["buffer_pos"]),
+        "has_uint32": int(state["has_uint32"]),
+        "uinteger": int(state["uinteger"]),
+    }
+    with _state.lock:
+        _state.seed = int(state["seed"])
+        _state.offset = int(state["offset"])
+        _state.generator = np.random.Generator(bits)
+
+
+def keep_mask(shape, keep_probability, module=np, seed=None, offset=None):
+    """Draw a boolean mask whose entries are True with `keep_probability`.
+
+    Parameters
+    ----------
+    shape : tuple of int
+    keep_probability : float
+        From 0 to 1; it is rounded to a multiple of 2**-16.
+    module : module, default numpy
+        Where the mask is wanted: what `array_module` or `module_for` returned.
+    seed, offset : int, optional
+        The mask depends on nothing else. By default the seed in use and a fresh range of offsets.
+
+    Returns
+    -------
+    array of bool of shape `shape`
+
+    Examples
+    --------
+    >>> keep_mask((2, 4), 0.5, seed=1, offset=0).tolist()
+    """
+    size = math.prod(shape)
+    if seed is None:
+        seed = initial_seed()
+    if offset is None:
+        offset = next_offset(size)
+    words = _philox_words_host(seed, offset, -(-size // _LANES))
+    lanes = words.view(np.uint16)[:size].reshape(shape)
+    threshold = round(keep_probability * 65536)
+    mask = lanes < threshold
+    return mask
+
+
+def _philox_words_host(seed, offset, blocks):
+    """Return 4 * `blocks` words of Philox, from NumPy's implementation of it."""
+    # NumPy steps the counter before it makes a block, so block `offset` comes from offset - 1.
+    start = (offset - 1) % 2**256
+    return np.random.Philox(key=seed, counter=start).random_raw(4 * blocks)
