@@ -4,10 +4,22 @@ The only package that imports CuPy, and it does so the first time a CUDA device 
 """
 
 from minitorch_attn.backend import random
+from minitorch_attn.backend.arrays import (
+    address,
+    as_array,
+    as_dtype,
+    check_same_device,
+    like,
+    new_array,
+    zeros_like_device,
+)
+from minitorch_attn.backend.creation import as_array, like, new_array, zeros_like_device
 from minitorch_attn.backend.devices import (
     Device,
+    address,
     array_module,
     as_device,
+    check_same_device,
     device_of,
     from_host,
     is_array,
@@ -32,8 +44,12 @@ from minitorch_attn.backend.special import erf
 
 __all__ = [
     "Device",
+    "address",
     "array_module",
+    "as_array",
     "as_device",
+    "as_dtype",
+    "check_same_device",
     "device_of",
     "erf",
     "from_host",
@@ -42,9 +58,13 @@ __all__ = [
     "initial_seed",
     "is_array",
     "keep_mask",
+    "like",
+    "like",
     "manual_seed",
     "matmul",
     "module_for",
+    "new_array",
+    "new_array",
     "next_offset",
     "platform_of",
     "random",
@@ -53,4 +73,5 @@ __all__ = [
     "shares_memory",
     "to_device",
     "to_host",
+    "zeros_like_device",
 ]

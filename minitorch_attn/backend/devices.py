@@ -16,8 +16,10 @@ from minitorch_attn.errors import DeviceError, DTypeError
 __all__ = [
     "Device",
     "Platform",
+    "address",
     "array_module",
     "as_device",
+    "check_same_device",
     "device_of",
     "from_host",
     "is_array",
@@ -157,6 +159,10 @@ class Platform:
         """Return the object that owns the memory of `array`."""
         raise NotImplementedError
 
+    def address(self, array):
+        """Return the address of the first element."""
+        raise NotImplementedError
+
     def erf(self, x):
         """Return the error function of a floating-point array."""
         raise NotImplementedError
@@ -195,6 +201,9 @@ class HostPlatform(Platform):
         while base is not None:
             array, base = base, getattr(base, "base", None)
         return array
+
+    def address(self, array):
+        return array.ctypes.data
 
     def erf(self, x):
         from minitorch_attn.backend.special import erf_host
@@ -292,15 +301,43 @@ def array_module(first=None, *others):
     return np if found is None else platform_of(found).module_of(found)
 
 
-def _mixture(arrays):
+def _mixture(arrays, where=None):
     """Return the error for arguments on different devices, naming each position."""
     places = [(i, device_of(a)) for i, a in enumerate(arrays) if _find_platform(a) is not None]
     return DeviceError(
-        "the arguments live on different devices.",
+        f"{where + ': ' if where else ''}the arguments live on different devices.",
         got=", ".join(f"argument {i} on {device}" for i, device in places),
         expected="all arguments on one device",
         hint=f".to('{places[0][1]}') on the others",
     )
+
+
+def check_same_device(arrays, where):
+    """Raise DeviceError if the arrays among `arrays` live on different devices.
+
+    Parameters
+    ----------
+    arrays : sequence of array, number or None
+    where : str
+        The operation, for the message.
+    """
+    first = None
+    for array in arrays:
+        if type(array) is ndarray:
+            device = CPU
+        elif (platform := _find_platform(array)) is None:
+            continue
+        else:
+            device = platform.device_of(array)
+        if first is None:
+            first = device
+        elif device is not first and device != first:
+            raise _mixture(arrays, where)
+
+
+def address(array):
+    """Return the address of the first element of an array, on its device."""
+    return platform_of(array).address(array)
 
 
 def is_array(x):
