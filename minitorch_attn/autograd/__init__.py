@@ -1,0 +1,178 @@
+"""Automatic differentiation: the graph, the backward pass, and the check of both."""
+
+from .. import backend
+from ..errors import ArgumentError, GraphError, ShapeError
+from ..tensor import Tensor, wrap
+from . import engine
+from .broadcasting import broadcast_shapes, sum_to_shape
+from .function import Context, Function, Leaf
+from .modes import (
+    detect_anomaly,
+    enable_grad,
+    inference_mode,
+    is_grad_enabled,
+    no_grad,
+    set_grad_enabled,
+)
+
+__all__ = [
+    "Context",
+    "Function",
+    "Leaf",
+    "backward",
+    "broadcast_shapes",
+    "detect_anomaly",
+    "enable_grad",
+    "grad",
+    "inference_mode",
+    "is_grad_enabled",
+    "no_grad",
+    "set_grad_enabled",
+    "sum_to_shape",
+]
+
+
+def _as_list(value):
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def _roots(outputs, gradients, where):
+    """Pair each output with its incoming gradient; 1 for a scalar that was given none."""
+    gradients = _as_list(gradients)
+    if len(gradients) == 1 and gradients[0] is None:
+        gradients = [None] * len(outputs)
+    if len(gradients) != len(outputs):
+        raise ArgumentError(
+            f"{where}: one gradient is needed for each output.",
+            got=f"{len(outputs)} outputs and {len(gradients)} gradients",
+        )
+    return [_incoming(o, g, where) for o, g in zip(outputs, gradients, strict=True)]
+
+
+def _incoming(output, gradient, where):
+    if output._node is None:
+        raise GraphError(
+            f"{where}: this tensor has no graph.",
+            got=f"a tensor of shape {output.shape} with requires_grad=False",
+            hint="set requires_grad=True on an input before computing, and not under no_grad()",
+        )
+    if gradient is None:
+        if output.array.size != 1:
+            raise GraphError(
+                f"{where}: only a one-element output has an implied gradient of 1.",
+                got=f"an output of shape {output.shape}",
+                hint="reduce it to a loss first, or pass gradient= of that shape",
+            )
+        return wrap(backend.like(1, output.array).reshape(output.shape))
+    if not isinstance(gradient, Tensor):
+        gradient = wrap(backend.like(gradient, output.array))
+    if gradient.shape != output.shape:
+        raise ShapeError(
+            f"{where}: the incoming gradient has the shape of the output.",
+            got=f"{gradient.shape}",
+            expected=f"{output.shape}",
+        )
+    if gradient.dtype != output.dtype:
+        gradient = gradient.to(output.dtype)
+    return gradient
+
+
+def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, inputs=None):
+    """Add the gradients of `tensors` to the `.grad` of the leaves they depend on.
+
+    Parameters
+    ----------
+    tensors : Tensor or sequence of Tensor
+    grad_tensors : Tensor or sequence of Tensor, optional
+        dL/d(tensor), one each; 1 for one-element tensors.
+    retain_graph : bool, optional
+        Keep the saved buffers; by default the value of `create_graph`.
+    create_graph : bool
+    inputs : sequence of Tensor, optional
+        Add to these only.
+    """
+    outputs = _as_list(tensors)
+    grads = _roots(outputs, grad_tensors, "backward()")
+    retain = create_graph if retain_graph is None else retain_graph
+    if inputs is None:
+        engine.run_backward(outputs, grads, retain_graph=retain, create_graph=create_graph)
+        return
+    inputs = _as_list(inputs)
+    found = engine.run_backward(
+        outputs, grads, targets=inputs, retain_graph=retain, create_graph=create_graph
+    )
+    for target, gradient in zip(inputs, found, strict=True):
+        if gradient is not None:
+            engine.add_to_grad(target, gradient, create_graph)
+
+
+def grad(
+    outputs,
+    inputs,
+    grad_outputs=None,
+    retain_graph=None,
+    create_graph=False,
+    allow_unused=None,
+    materialize_grads=False,
+):
+    """The gradients of `outputs` with respect to `inputs`, returned and stored nowhere.
+
+    Parameters
+    ----------
+    outputs, inputs : Tensor or sequence of Tensor
+    grad_outputs : Tensor or sequence of Tensor, optional
+    retain_graph : bool, optional
+    create_graph : bool
+        Give gradients that can be differentiated again.
+    allow_unused : bool, optional
+        Return None, instead of raising, for an input that no output depends on.
+    materialize_grads : bool
+        Return zeros there.
+
+    Returns
+    -------
+    tuple of Tensor or None
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> x = mt.tensor([2.0], requires_grad=True)
+    >>> (slope,) = grad(x * x * x, x, create_graph=True)
+    >>> slope.item(), grad(slope, x)[0].item()
+    (12.0, 12.0)
+    """
+    outputs, inputs = _as_list(outputs), _as_list(inputs)
+    for i, target in enumerate(inputs):
+        if target._node is None:
+            raise GraphError(
+                f"autograd.grad: input {i} does not require grad.",
+                got=f"a tensor of shape {target.shape}",
+                hint="x.requires_grad_() before computing the outputs",
+            )
+    grads = _roots(outputs, grad_outputs, "autograd.grad")
+    retain = create_graph if retain_graph is None else retain_graph
+    found = engine.run_backward(
+        outputs, grads, targets=inputs, retain_graph=retain, create_graph=create_graph
+    )
+    may_be_unused = materialize_grads if allow_unused is None else allow_unused
+    results, used = [], {id(g.array) for g in grads}
+    for i, (target, gradient) in enumerate(zip(inputs, found, strict=True)):
+        if gradient is None:
+            if not may_be_unused:
+                raise GraphError(
+                    f"autograd.grad: input {i} was not used to compute the outputs.",
+                    hint="allow_unused=True returns None for it",
+                )
+            zeros = materialize_grads and wrap(target.array * 0)
+            results.append(zeros or None)
+        elif create_graph:
+            results.append(gradient)
+        else:
+            results.append(wrap(gradient.copy() if id(gradient) in used else gradient))
+            used.add(id(gradient))
+    return tuple(results)
+
+
+from .gradcheck import gradcheck, gradcheck_module, gradgradcheck  # noqa: E402
+
+__all__ += ["gradcheck", "gradcheck_module", "gradgradcheck"]

@@ -1,0 +1,57 @@
+"""Which line made the NaN: the checks that `detect_anomaly` switches on."""
+
+import os
+import traceback
+
+from ..errors import NumericError
+
+__all__ = ["check_forward", "check_backward", "caller"]
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def caller():
+    """The innermost stack frame outside this package: the user's line.
+
+    Returns
+    -------
+    traceback.FrameSummary
+    """
+    stack = traceback.extract_stack()
+    outside = [frame for frame in stack if not frame.filename.startswith(_PACKAGE)]
+    return (outside or stack)[-1]
+
+
+def _place(frame):
+    return f"{frame.filename}:{frame.lineno} in {frame.name}: {frame.line}"
+
+
+def _has_nan(array):
+    return array.dtype.kind == "f" and bool((array != array).any())
+
+
+def check_forward(ctx, outputs):
+    """Raise if an output of this operation has a NaN; remember the line that called it."""
+    frame = caller()
+    ctx.created_at = frame
+    for output in outputs if type(outputs) is tuple else (outputs,):
+        if _has_nan(output.array):
+            raise NumericError(
+                f"{ctx.function.__name__}.forward made NaN.",
+                got=f"an output of shape {output.shape}, called at {_place(frame)}",
+                hint="look at the inputs of that line: log or sqrt of a negative number, "
+                "0/0, inf - inf, a softmax row with no allowed entry",
+            )
+
+
+def check_backward(ctx, grads):
+    """Raise if `backward` of this operation returned a NaN, naming the forward line."""
+    for i, grad in enumerate(grads):
+        if grad is not None and _has_nan(getattr(grad, "array", grad)):
+            where = f", called at {_place(ctx.created_at)}" if ctx.created_at else ""
+            raise NumericError(
+                f"{ctx.function.__name__}.backward made NaN in the gradient of its input {i}.",
+                got=f"a gradient of shape {grad.shape} for the operation{where}",
+                hint="its forward value may be finite while its slope is not: sqrt at 0, "
+                "norm of a zero vector, 0 * inf in a masked branch",
+            )

@@ -1,0 +1,73 @@
+"""Undo broadcasting: what was repeated on the way forward is summed on the way back."""
+
+from ..errors import ShapeError
+
+__all__ = ["broadcast_shapes", "sum_to_shape"]
+
+
+def sum_to_shape(grad, shape):
+    """Sum a gradient over the axes that broadcasting repeated.
+
+    If b of `shape` was stretched to the shape of `grad`, every element of b was used several
+    times, and its derivative is the sum over its uses.
+
+    Parameters
+    ----------
+    grad : array or Tensor, of a shape that `shape` broadcasts to
+    shape : tuple of int
+
+    Returns
+    -------
+    array or Tensor of shape `shape`
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> sum_to_shape(np.ones((2, 3)), (3,))
+    array([2., 2., 2.])
+    >>> sum_to_shape(np.ones((2, 3)), (2, 1))
+    array([[3.],
+           [3.]])
+    """
+    if grad.shape == shape:
+        return grad
+    new_axes = len(grad.shape) - len(shape)
+    stretched = (
+        i + new_axes for i, size in enumerate(shape) if size == 1 != grad.shape[i + new_axes]
+    )
+    axes = (*range(new_axes), *stretched)
+    return grad.sum(axis=axes, keepdims=True).reshape(shape)
+
+
+def broadcast_shapes(*shapes, names=None, where="broadcast"):
+    """The shape that all `shapes` broadcast to, or a ShapeError that names the axis.
+
+    Parameters
+    ----------
+    *shapes : tuple of int
+    names : sequence of str, optional
+        What to call the shapes in the error.
+    where : str
+        The function that asks, for the error.
+
+    Examples
+    --------
+    >>> broadcast_shapes((5, 1), (3,))
+    (5, 3)
+    """
+    ndim = max((len(s) for s in shapes), default=0)
+    result = []
+    for axis in range(-ndim, 0):
+        sizes = {s[axis] for s in shapes if len(s) >= -axis} - {1}
+        if len(sizes) > 1:
+            names = names or [chr(ord("a") + i) for i in range(len(shapes))]
+            seen = " and ".join(f"{n} {tuple(s)}" for n, s in zip(names, shapes, strict=True))
+            raise ShapeError(
+                f"{where}({', '.join(names)}): the shapes do not broadcast.",
+                got=seen,
+                expected=f"on axis {axis} equal sizes, or 1; there they are "
+                + " and ".join(str(n) for n in sorted(sizes)),
+                hint="compare the shapes from the right; unsqueeze or transpose one of them",
+            )
+        result.append(sizes.pop() if sizes else 1)
+    return tuple(result)

@@ -1,0 +1,293 @@
+"""The backward pass: visit the graph from the outputs to the leaves, each node once.
+
+A node is created after the nodes that made its inputs, so walking by falling creation number
+is a topological order: when a node's turn comes, every use of its output has already added its
+share. Nothing recurses, so the length of a chain is limited by memory alone.
+"""
+
+from operator import attrgetter
+
+from .. import backend
+from ..errors import DTypeError, GraphError, ShapeError
+from ..tensor import Tensor, wrap
+from . import anomaly
+from .function import Leaf
+from .modes import enable_grad, no_grad, state
+
+__all__ = ["Leaf", "add_hook", "add_accumulate_hook", "add_to_grad", "run_backward"]
+
+_by_number = attrgetter("number")
+
+
+def run_backward(roots, grads, *, targets=None, retain_graph=False, create_graph=False):
+    """Propagate gradients from `roots`.
+
+    Parameters
+    ----------
+    roots : sequence of Tensor
+    grads : sequence of Tensor
+        dL/d(root), one each.
+    targets : list of Tensor, optional
+        Return the gradients at these tensors; without it they are added to the leaves' `.grad`.
+    retain_graph : bool
+        Keep what the operations saved, for another pass.
+    create_graph : bool
+        Record the backward pass itself, for second derivatives.
+
+    Returns
+    -------
+    list of array or Tensor or None, where `targets` are given
+    """
+    pending = _Pending(create_graph)
+    for root, grad in zip(roots, grads, strict=True):
+        pending.add(root._edge(), grad if create_graph else grad.array)
+    order = _order(root._edge()[0] for root in roots)
+    wanted = collected = None
+    if targets is not None:
+        wanted = [target._edge() for target in targets]
+        collected = {}
+        order = _towards(order, {edge[0] for edge in wanted})
+    with enable_grad() if create_graph else no_grad():
+        for node in order:
+            grad = pending.pop(node)
+            if grad is None:
+                continue
+            if node.hooks:
+                grad = _run_hooks(node, grad)
+            if wanted is not None:
+                _collect(node, grad, wanted, collected)
+            if type(node) is Leaf:
+                if wanted is None:
+                    _accumulate(node, grad, create_graph)
+                continue
+            results = _differentiate(node, grad, create_graph)
+            pending.add_all(node, results)
+            if not retain_graph:
+                node.free()
+    if wanted is not None:
+        return [collected.get(edge) for edge in wanted]
+    return None
+
+
+def _order(root_nodes):
+    """Every node that can be reached, latest first."""
+    stack, seen = list(root_nodes), set()
+    while stack:
+        node = stack.pop()
+        if node not in seen:
+            seen.add(node)
+            stack.extend([edge[0] for edge in node.edges if edge is not None])
+    return sorted(seen, key=_by_number, reverse=True)
+
+
+def _towards(order, target_nodes):
+    """Only the nodes on a path to one of the targets."""
+    needed = set()
+    for node in reversed(order):
+        if node in target_nodes or any(e is not None and e[0] in needed for e in node.edges):
+            needed.add(node)
+    return [node for node in order if node in needed]
+
+
+class _Pending:
+    """Gradients on their way: what has arrived so far for each node's outputs."""
+
+    def __init__(self, create_graph):
+        self.create_graph = create_graph
+        self.grads = {}  # node -> gradient, or list of gradients where it has several outputs
+        self.owned = set()  # (node, index) whose buffer was made by a sum here
+
+    def add(self, edge, grad):
+        node, index = edge
+        several = type(node) is not Leaf and node.outputs_like is not None
+        if not several:
+            before = self.grads.get(node)
+            self.grads[node] = grad if before is None else self._sum(edge, before, grad)
+            return
+        slots = self.grads.setdefault(node, [None] * len(node.outputs_like))
+        slots[index] = grad if slots[index] is None else self._sum(edge, slots[index], grad)
+
+    def _sum(self, edge, before, grad):
+        if self.create_graph or edge not in self.owned:
+            self.owned.add(edge)
+            return before + grad  # the first buffer may belong to somebody else
+        before += grad
+        return before
+
+    def add_all(self, node, results):
+        for edge, grad in zip(node.edges, results, strict=True):
+            if edge is not None and grad is not None:
+                self.add(edge, grad)
+
+    def pop(self, node):
+        grad = self.grads.pop(node, None)
+        if type(grad) is not list:
+            return grad
+        like = next(g for g in grad if g is not None)
+        filled = []
+        for g, (shape, dtype) in zip(grad, node.outputs_like, strict=True):
+            filled.append(_zeros(like, shape, dtype) if g is None else g)
+        return tuple(filled)
+
+
+def _zeros(like, shape, dtype):
+    if isinstance(like, Tensor):
+        return wrap(_zeros(like.array, shape, dtype))
+    return backend.zeros_like_device(like, shape, dtype)
+
+
+def _differentiate(ctx, grad, create_graph):
+    """dL/d(inputs) of one node from dL/d(outputs), checked."""
+    grads = grad if type(grad) is tuple else (grad,)
+    function = ctx.function
+    if create_graph and ctx._intermediate is not None:
+        results = _through_twin(ctx, grads)
+    else:
+        ctx.as_tensors = create_graph
+        results = function.backward(ctx, *grads)
+        ctx.as_tensors = False
+    if type(results) is not tuple:
+        results = (results,)
+    if len(results) != len(ctx.edges):
+        raise GraphError(
+            f"{function.__name__}.backward returned {len(results)} gradients.",
+            expected=f"one for each of its {len(ctx.edges)} inputs, None where there is none",
+        )
+    for i, result in enumerate(results):
+        if result is None or ctx.edges[i] is None:
+            continue
+        if result.shape != ctx.shapes[i]:
+            raise ShapeError(
+                f"{function.__name__}.backward returned a gradient of shape {result.shape} "
+                f"for its input {i} of shape {ctx.shapes[i]}.",
+                hint="if the input was broadcast, sum_to_shape(grad, ctx.shapes[i])",
+            )
+        if result.dtype != ctx.dtypes[i]:
+            raise DTypeError(
+                f"{function.__name__}.backward returned a {result.dtype} gradient "
+                f"for its input {i} of {ctx.dtypes[i]}.",
+                hint="keep constants as Python numbers, which take the array's dtype",
+            )
+    if state.tracers:
+        for tracer in state.tracers:
+            tracer.record_backward(ctx, grads, results)
+    if state.anomaly:
+        anomaly.check_backward(ctx, results)
+    return results
+
+
+def _through_twin(ctx, grads):
+    """Second derivatives of a fused operation: differentiate its composed twin instead."""
+    inputs, saved = [], iter(_saved_as_tensors(ctx))
+    for shape in ctx.shapes:
+        inputs.append(None if shape is None else next(saved))
+    # Fresh names for the inputs, so that the inner pass stops there and goes no further.
+    aliases = [None if x is None else x.view_as_alias() for x in inputs]
+    outputs = ctx.function.composed(ctx, *aliases, **ctx.settings)
+    outputs = outputs if type(outputs) is tuple else (outputs,)
+    wanted = [a for a, needed in zip(aliases, ctx.needs_grad, strict=True) if needed]
+    pairs = [(o, g) for o, g in zip(outputs, grads, strict=True) if o._node is not None]
+    found = iter(
+        run_backward(
+            [o for o, _ in pairs],
+            [g for _, g in pairs],
+            targets=wanted,
+            retain_graph=True,
+            create_graph=True,
+        )
+    )
+    return tuple(next(found) if needed else None for needed in ctx.needs_grad)
+
+
+def _saved_as_tensors(ctx):
+    ctx.as_tensors = True
+    try:
+        return ctx.saved
+    finally:
+        ctx.as_tensors = False
+
+
+def _accumulate(leaf, grad, create_graph):
+    """Add to `.grad` of the tensor behind a leaf, if it is still there."""
+    tensor = leaf.tensor()
+    if tensor is not None:
+        add_to_grad(tensor, grad, create_graph)
+        for hook in leaf.after_accumulate or ():
+            leaf.after_accumulate[hook](tensor)
+
+
+def add_to_grad(tensor, grad, create_graph=False):
+    """Add to `.grad`, in memory that belongs to it alone.
+
+    Parameters
+    ----------
+    tensor : Tensor
+    grad : array, or Tensor under `create_graph`
+    create_graph : bool
+    """
+    if tensor.grad is None:
+        tensor.grad = grad if create_graph else wrap(grad.copy())
+    elif create_graph:
+        tensor.grad = tensor.grad + grad
+    else:
+        tensor.grad.array += grad
+        tensor.grad._version[0] += 1
+
+
+def _collect(node, grad, wanted, collected):
+    for edge in wanted:
+        if edge[0] is node:
+            collected[edge] = grad[edge[1]] if type(grad) is tuple else grad
+
+
+def _run_hooks(node, grad):
+    """Let each hook see, and perhaps replace, the finished gradient of its tensor."""
+    grads = list(grad) if type(grad) is tuple else [grad]
+    for index, hooks in node.hooks.items():
+        for hook in list(hooks.values()):
+            given = grads[index]
+            raw = not isinstance(given, Tensor)
+            result = hook(wrap(given) if raw else given)
+            if result is None:
+                continue
+            if result.shape != given.shape:
+                raise ShapeError(
+                    "a gradient hook returned a gradient of another shape.",
+                    got=f"{result.shape}",
+                    expected=f"{given.shape}",
+                )
+            grads[index] = result.array if raw else result
+    return tuple(grads) if type(grad) is tuple else grads[0]
+
+
+class HookHandle:
+    """What registering a hook returns: `remove()` takes the hook away again."""
+
+    def __init__(self, hooks, hook):
+        self.hooks = hooks
+        hooks[id(self)] = hook
+
+    def remove(self):
+        """Take the hook away; a second call does nothing."""
+        self.hooks.pop(id(self), None)
+
+
+def add_hook(tensor, hook):
+    """Call `hook` with the finished gradient of `tensor`; what it returns replaces it."""
+    node, index = tensor._edge()
+    if node is None:
+        raise GraphError(
+            "register_hook: this tensor does not require grad.", hint="x.requires_grad_() first"
+        )
+    if node.hooks is None:
+        node.hooks = {}
+    return HookHandle(node.hooks.setdefault(index, {}), hook)
+
+
+def add_accumulate_hook(tensor, hook):
+    """Call `hook(tensor)` after each addition to the `.grad` of a leaf."""
+    if not (tensor.requires_grad and tensor.is_leaf):
+        raise GraphError("register_post_accumulate_grad_hook: only for leaves that require grad.")
+    if tensor._node.after_accumulate is None:
+        tensor._node.after_accumulate = {}
+    return HookHandle(tensor._node.after_accumulate, hook)

@@ -1,0 +1,139 @@
+"""Per-thread switches of the engine: is the graph recorded, who listens, is NaN hunted."""
+
+import threading
+from contextlib import ContextDecorator
+
+__all__ = [
+    "state",
+    "no_grad",
+    "enable_grad",
+    "set_grad_enabled",
+    "is_grad_enabled",
+    "inference_mode",
+    "detect_anomaly",
+]
+
+
+class _State(threading.local):
+    """Every thread starts from these class attributes and changes only its own copy."""
+
+    grad_enabled = True
+    tracers = ()
+    anomaly = False
+
+
+state = _State()
+
+
+class _Switch(ContextDecorator):
+    """Set one attribute of `state` inside a `with` block or a decorated function."""
+
+    attribute = None
+
+    def __init__(self, value):
+        self.value = value
+        self.before = []  # a stack: one object may be entered several times
+
+    def __enter__(self):
+        self.before.append(getattr(state, self.attribute))
+        setattr(state, self.attribute, self.value)
+        return self
+
+    def __exit__(self, *exc_info):
+        setattr(state, self.attribute, self.before.pop())
+        return False
+
+
+class set_grad_enabled(_Switch):
+    """Record the graph, or not, inside a `with` block.
+
+    Parameters
+    ----------
+    mode : bool
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> x = mt.tensor([1.0], requires_grad=True)
+    >>> with mt.set_grad_enabled(False):
+    ...     y = x * 2
+    >>> y.requires_grad
+    False
+    """
+
+    attribute = "grad_enabled"
+
+    def __init__(self, mode):
+        super().__init__(bool(mode))
+
+
+class no_grad(set_grad_enabled):
+    """Compute without recording: nothing is saved, intermediates are freed at once.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> x = mt.tensor([1.0], requires_grad=True)
+    >>> with mt.no_grad():
+    ...     y = x * 2
+    >>> y.requires_grad
+    False
+    """
+
+    def __init__(self):
+        super().__init__(False)
+
+
+class inference_mode(set_grad_enabled):
+    """The same as `no_grad` here; PyTorch's name for it."""
+
+    def __init__(self, mode=True):
+        super().__init__(not mode)
+
+
+class enable_grad(set_grad_enabled):
+    """Record again inside a `no_grad` block.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> x = mt.tensor([1.0], requires_grad=True)
+    >>> with mt.no_grad(), mt.enable_grad():
+    ...     y = x * 2
+    >>> y.requires_grad
+    True
+    """
+
+    def __init__(self):
+        super().__init__(True)
+
+
+def is_grad_enabled():
+    """Whether operations on this thread are being recorded."""
+    return state.grad_enabled
+
+
+class detect_anomaly(_Switch):
+    """Find the operation that makes the first NaN, forward or backward.
+
+    Inside the block every forward and backward result is checked; a NaN raises `NumericError`
+    that names the operation and the line of your code that called it. Slow: for debugging.
+
+    Parameters
+    ----------
+    mode : bool, default True
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> x = mt.tensor([-1.0], requires_grad=True)
+    >>> with mt.autograd.detect_anomaly():  # doctest: +IGNORE_EXCEPTION_DETAIL
+    ...     y = x.sqrt()
+    Traceback (most recent call last):
+    NumericError: Sqrt.forward made NaN.
+    """
+
+    attribute = "anomaly"
+
+    def __init__(self, mode=True):
+        super().__init__(bool(mode))

@@ -1,0 +1,8 @@
+"""Every operation, one mathematical idea per file, forward and backward side by side."""
+
+from .cast import *  # noqa: F403
+from .creation import *  # noqa: F403
+from .elementwise import *  # noqa: F403
+from .promotion import promote_types, result_type  # noqa: F401
+from .reduce import *  # noqa: F403
+from .shape import *  # noqa: F403

@@ -1,0 +1,132 @@
+"""One place decides the dtype of every mixed operation, by PyTorch's rules.
+
+Categories rank bool < integer < floating. Within the winning category, tensors with axes decide;
+a 0-d tensor or a Python number matters only where it brings a higher category. So
+`float32_vector * 2.0` and `float32_vector * float64_scalar_tensor` stay float32.
+"""
+
+import builtins
+
+from ..backend import as_dtype, is_array
+from ..errors import DTypeError
+from ..tensor import Tensor, wrap
+from .cast import cast
+
+__all__ = ["default_float", "promote", "result_type", "promote_types", "to_float"]
+
+default_float = as_dtype("float32")
+_BOOL, _INT64 = as_dtype("bool"), as_dtype("int64")
+_RANK = {"b": 0, "i": 1, "u": 1, "f": 2}
+
+
+def promote_types(type1, type2):
+    """The dtype that can hold both: NumPy's, except that integers never widen a float.
+
+    Examples
+    --------
+    >>> promote_types(as_dtype("int64"), as_dtype("float32"))
+    dtype('float32')
+    """
+    type1, type2 = as_dtype(type1), as_dtype(type2)
+    rank1, rank2 = _RANK[type1.kind], _RANK[type2.kind]
+    if rank1 != rank2 and 2 in (rank1, rank2):
+        return type1 if rank1 > rank2 else type2
+    return as_dtype(type1, type2)
+
+
+def result_type(*operands):
+    """The dtype of an operation on tensors and numbers.
+
+    Parameters
+    ----------
+    *operands : Tensor or Python number
+
+    Returns
+    -------
+    dtype
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> result_type(mt.tensor([1]), 2.0)
+    dtype('float32')
+    """
+    levels = [None, None, None]  # tensors with axes, 0-d tensors, numbers
+    for value in operands:
+        if isinstance(value, Tensor):
+            level, dtype = (0 if value.array.ndim else 1), value.array.dtype
+        else:
+            level, dtype = 2, _dtype_of_number(value)
+        before = levels[level]
+        levels[level] = dtype if before is None else promote_types(before, dtype)
+    result = None
+    for dtype in levels:
+        if result is None:
+            result = dtype
+        elif dtype is not None and _RANK[dtype.kind] > _RANK[result.kind]:
+            result = promote_types(result, dtype)
+    return result
+
+
+def _dtype_of_number(value):
+    if isinstance(value, builtins.bool):
+        return _BOOL
+    if isinstance(value, builtins.int):
+        return _INT64
+    if isinstance(value, builtins.float):
+        return default_float
+    raise DTypeError(
+        "an operand is neither a tensor nor a number.",
+        got=f"{value!r} of type {type(value).__name__}",
+        hint="mt.tensor(...) makes a tensor of a list or an array",
+    )
+
+
+def promote(a, b):
+    """Two operands brought to one dtype; Python numbers stay numbers.
+
+    Parameters
+    ----------
+    a, b : Tensor, array or Python number, at least one of them a Tensor
+
+    Returns
+    -------
+    tuple of Tensor or number
+    """
+    a_is, b_is = isinstance(a, Tensor), isinstance(b, Tensor)
+    if a_is and b_is:
+        if a.array.dtype == b.array.dtype:
+            return a, b
+    elif a_is and type(b) in _NUMBERS and a.array.dtype.kind == "f":
+        return a, b
+    elif b_is and type(a) in _NUMBERS and b.array.dtype.kind == "f":
+        return a, b
+    if not a_is:
+        a = _operand(a)
+    if not b_is:
+        b = _operand(b)
+    dtype = result_type(a, b)
+    return _brought_to(a, dtype), _brought_to(b, dtype)
+
+
+_NUMBERS = (float, int)
+
+
+def _operand(value):
+    """A raw array counts as a constant tensor, a NumPy scalar as the number it is."""
+    if is_array(value):
+        return wrap(value)
+    return value.item() if hasattr(value, "item") and not isinstance(value, Tensor) else value
+
+
+def _brought_to(value, dtype):
+    if isinstance(value, Tensor):
+        return value if value.array.dtype == dtype else cast(value, dtype)
+    if dtype.kind == "f":
+        return float(value)
+    return value if dtype.kind != "b" else builtins.bool(value)
+
+
+def to_float(x):
+    """Integer and boolean tensors as the default float: what exp, sqrt and mean start with."""
+    return x if x.array.dtype.kind == "f" else cast(x, default_float)

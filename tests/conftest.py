@@ -1,0 +1,57 @@
+"""One option chooses the device of the whole suite; every test draws on the host."""
+
+import numpy as np
+import pytest
+
+import minitorch_attn as mt
+
+DEVICES = {"numpy": "cpu", "strict": "strict", "cupy": "cuda"}
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--device",
+        choices=sorted(DEVICES),
+        default="numpy",
+        help="where the tensors under test live: numpy, strict (NumPy under CuPy's rules) or cupy",
+    )
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "gpu: needs a CUDA device")
+
+
+def pytest_report_header(config):
+    return f"minitorch_attn {mt.__version__}, device {config.getoption('--device')}"
+
+
+def pytest_collection_modifyitems(config, items):
+    if config.getoption("--device") == "cupy":
+        return
+    reason = pytest.mark.skip(reason="needs a CUDA device: run with --device=cupy on a GPU machine")
+    for item in items:
+        if "gpu" in item.keywords:
+            item.add_marker(reason)
+
+
+@pytest.fixture(scope="session")
+def device(request):
+    """The device name to give to `mt.tensor(..., device=)`."""
+    return DEVICES[request.config.getoption("--device")]
+
+
+@pytest.fixture
+def rng():
+    """A host generator with a fixed seed."""
+    return np.random.default_rng(20170612)
+
+
+@pytest.fixture
+def make(rng, device):
+    """make(2, 3, low=-1, high=1): a random leaf on the device under test."""
+
+    def draw(*shape, dtype="float64", requires_grad=True, low=-1.0, high=1.0):
+        values = rng.uniform(low, high, shape).astype(dtype)
+        return mt.tensor(values, requires_grad=requires_grad, device=device)
+
+    return draw
