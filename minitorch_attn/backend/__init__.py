@@ -4,16 +4,7 @@ The only package that imports CuPy, and it does so the first time a CUDA device 
 """
 
 from minitorch_attn.backend import random
-from minitorch_attn.backend.arrays import (
-    address,
-    as_array,
-    as_dtype,
-    check_same_device,
-    like,
-    new_array,
-    zeros_like_device,
-)
-from minitorch_attn.backend.creation import as_array, like, new_array, zeros_like_device
+from minitorch_attn.backend.arrays import as_array, as_dtype, like, new_array, zeros_like_device
 from minitorch_attn.backend.devices import (
     Device,
     address,
@@ -59,11 +50,9 @@ __all__ = [
     "is_array",
     "keep_mask",
     "like",
-    "like",
     "manual_seed",
     "matmul",
     "module_for",
-    "new_array",
     "new_array",
     "next_offset",
     "platform_of",

@@ -4,19 +4,17 @@ import numpy as np
 from numpy import ndarray
 
 from minitorch_attn.backend.devices import (
+    array_module,
     device_of,
     from_host,
     is_array,
-    module_for,
     to_host,
 )
-from minitorch_attn.errors import DeviceError, DTypeError, ShapeError
+from minitorch_attn.errors import DTypeError, ShapeError
 
 __all__ = [
-    "address",
     "as_array",
     "as_dtype",
-    "check_same_device",
     "like",
     "new_array",
     "zeros_like_device",
@@ -27,36 +25,18 @@ DEFAULT_FLOAT = np.dtype("float32")
 
 def as_array(value):
     """NumPy's reductions return scalars for 0-d results; turn those into arrays."""
-    return (
-        value if type(value) is ndarray or not isinstance(value, np.generic) else np.asarray(value)
-    )
-
-
-def check_same_device(arrays, where):
-    """Raise DeviceError if the arrays of one operation live in different places."""
-    first = None
-    for array in arrays:
-        kind = type(array)
-        if first is None:
-            if kind is ndarray or is_array(array):
-                first = array
-        elif kind is not ndarray or type(first) is not ndarray:
-            if is_array(array) and device_of(array) != device_of(first):
-                places = [str(device_of(a)) if is_array(a) else "-" for a in arrays]
-                raise DeviceError(
-                    f"{where}: the inputs are on different devices.",
-                    got=", ".join(f"input {i} on {p}" for i, p in enumerate(places) if p != "-"),
-                    hint=f"move them together: x.to('{places[0]}')",
-                )
+    if type(value) is ndarray or not isinstance(value, np.generic):
+        return value
+    return np.asarray(value)
 
 
 def zeros_like_device(like, shape, dtype):
     """Zeros of a shape and dtype on the device of `like`."""
-    return module_for(device_of(like)).zeros(shape, dtype=dtype)
+    return array_module(like).zeros(shape, dtype=dtype)
 
 
 def like(value, array):
-    """`value` (number, list, host or device array) as an array of the dtype and device of `array`."""
+    """`value` (number, list or any array) with the dtype of `array`, on its device."""
     if is_array(value) and device_of(value) == device_of(array):
         return value if value.dtype == array.dtype else value.astype(array.dtype)
     host = np.asarray(to_host(value) if is_array(value) else value, dtype=array.dtype)
@@ -132,13 +112,6 @@ def _holds_typed(data):
     while isinstance(data, (list, tuple)) and data:
         data = data[0]
     return isinstance(data, (ndarray, np.generic))
-
-
-def address(array):
-    """The address of the first element, as an integer."""
-    if isinstance(array, ndarray):
-        return array.ctypes.data
-    return array.data.ptr
 
 
 def as_dtype(dtype, other=None):
