@@ -11,7 +11,7 @@ FLOORS = (
     {"errors"},
     {"backend"},
     {"kernels"},
-    {"tensor", "tensor_methods", "formatting", "inplace"},
+    {"tensor", "tensor_methods", "formatting"},
     {"autograd"},
     {"ops"},
     {"nn"},
@@ -26,11 +26,7 @@ FLOORS = (
     {"__init__", "__main__"},
 )
 # The declared knot: operators and `backward` need what needs Tensor.
-KNOT = {
-    "tensor": {"ops", "autograd"},
-    "tensor_methods": {"ops", "autograd"},
-    "inplace": {"ops", "autograd"},
-}
+KNOT = {"tensor": {"ops", "autograd"}}
 
 # What means the same on an array and on a Tensor.
 COMMON_METHODS = {"sum", "mean", "reshape", "swapaxes", "call"}  # OtherOp.call takes either
