@@ -38,6 +38,7 @@ _PLATFORM_CLASSES = {
 }
 _platforms = {}  # device type -> Platform
 _platform_of_type = {}  # type of array -> Platform
+_with_every_read = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,7 +396,17 @@ def to_host(array):
     -------
     numpy.ndarray
     """
-    return platform_of(array).to_host(array)
+    platform = platform_of(array)
+    host = platform.to_host(array)
+    if platform is not _HOST:
+        for read_too in _with_every_read:
+            read_too(platform.device_of(array), platform)
+    return host
+
+
+def with_every_read(function):
+    """Call `function(device, platform)` after each copy from a device to the host."""
+    _with_every_read.append(function)
 
 
 def to_device(array, device):
