@@ -10,7 +10,7 @@ from operator import attrgetter
 from .. import backend
 from ..errors import DTypeError, GraphError, ShapeError
 from ..tensor import Tensor, wrap
-from . import anomaly
+from . import anomaly, modes
 from .function import Leaf
 from .modes import enable_grad, no_grad, state
 
@@ -40,8 +40,8 @@ def run_backward(roots, grads, *, targets=None, retain_graph=False, create_graph
     """
     pending = _Pending(create_graph)
     for root, grad in zip(roots, grads, strict=True):
-        pending.add(root._edge(), grad if create_graph else grad.array)
-    order = _order(root._edge()[0] for root in roots)
+        pending.add(*root._edge(), grad if create_graph else grad.array)
+    order = _order([root._edge()[0] for root in roots])
     wanted = collected = None
     if targets is not None:
         wanted = [target._edge() for target in targets]
@@ -61,7 +61,9 @@ def run_backward(roots, grads, *, targets=None, retain_graph=False, create_graph
                     _accumulate(node, grad, create_graph)
                 continue
             results = _differentiate(node, grad, create_graph)
-            pending.add_all(node, results)
+            for edge, result in zip(node.edges, results, strict=True):
+                if edge is not None and result is not None:
+                    pending.add(edge[0], edge[1], result)
             if not retain_graph:
                 node.free()
     if wanted is not None:
@@ -71,12 +73,12 @@ def run_backward(roots, grads, *, targets=None, retain_graph=False, create_graph
 
 def _order(root_nodes):
     """Every node that can be reached, latest first."""
-    stack, seen = list(root_nodes), set()
+    stack, seen = root_nodes, set(root_nodes)
     while stack:
-        node = stack.pop()
-        if node not in seen:
-            seen.add(node)
-            stack.extend([edge[0] for edge in node.edges if edge is not None])
+        for edge in stack.pop().edges:
+            if edge is not None and edge[0] not in seen:
+                seen.add(edge[0])
+                stack.append(edge[0])
     return sorted(seen, key=_by_number, reverse=True)
 
 
@@ -97,27 +99,24 @@ class _Pending:
         self.grads = {}  # node -> gradient, or list of gradients where it has several outputs
         self.owned = set()  # (node, index) whose buffer was made by a sum here
 
-    def add(self, edge, grad):
-        node, index = edge
-        several = type(node) is not Leaf and node.outputs_like is not None
-        if not several:
-            before = self.grads.get(node)
-            self.grads[node] = grad if before is None else self._sum(edge, before, grad)
+    def add(self, node, index, grad):
+        grads = self.grads
+        if node.outputs_like is None:
+            before = grads.get(node)
+            grads[node] = grad if before is None else self._sum((node, index), before, grad)
             return
-        slots = self.grads.setdefault(node, [None] * len(node.outputs_like))
-        slots[index] = grad if slots[index] is None else self._sum(edge, slots[index], grad)
+        slots = grads.get(node)
+        if slots is None:
+            slots = grads[node] = [None] * len(node.outputs_like)
+        before = slots[index]
+        slots[index] = grad if before is None else self._sum((node, index), before, grad)
 
-    def _sum(self, edge, before, grad):
-        if self.create_graph or edge not in self.owned:
-            self.owned.add(edge)
+    def _sum(self, place, before, grad):
+        if self.create_graph or place not in self.owned:
+            self.owned.add(place)
             return before + grad  # the first buffer may belong to somebody else
         before += grad
         return before
-
-    def add_all(self, node, results):
-        for edge, grad in zip(node.edges, results, strict=True):
-            if edge is not None and grad is not None:
-                self.add(edge, grad)
 
     def pop(self, node):
         grad = self.grads.pop(node, None)
@@ -139,41 +138,54 @@ def _zeros(like, shape, dtype):
 def _differentiate(ctx, grad, create_graph):
     """dL/d(inputs) of one node from dL/d(outputs), checked."""
     grads = grad if type(grad) is tuple else (grad,)
-    function = ctx.function
-    if create_graph and ctx._intermediate is not None:
+    if not create_graph:
+        results = ctx.function.backward(ctx, *grads)
+    elif ctx._intermediate is not None:
         results = _through_twin(ctx, grads)
     else:
-        ctx.as_tensors = create_graph
-        results = function.backward(ctx, *grads)
+        ctx.as_tensors = True
+        results = ctx.function.backward(ctx, *grads)
         ctx.as_tensors = False
     if type(results) is not tuple:
         results = (results,)
-    if len(results) != len(ctx.edges):
+    edges = ctx.edges
+    if len(results) != len(edges):
         raise GraphError(
-            f"{function.__name__}.backward returned {len(results)} gradients.",
-            expected=f"one for each of its {len(ctx.edges)} inputs, None where there is none",
+            f"{ctx.function.__name__}.backward returned {len(results)} gradients.",
+            expected=f"one for each of its {len(edges)} inputs, None where there is none",
         )
-    for i, result in enumerate(results):
-        if result is None or ctx.edges[i] is None:
+    for edge, result, shape in zip(edges, results, ctx.shapes, strict=True):
+        if edge is not None and result is not None:
+            dtype = edge[0].dtype
+            if result.shape != shape or (result.dtype is not dtype and result.dtype != dtype):
+                _refuse(ctx, results)
+    if modes.watchers:
+        for tracer in state.tracers:
+            tracer.record_backward(ctx, grads, results)
+        if state.anomaly:
+            anomaly.check_backward(ctx, results)
+    return results
+
+
+def _refuse(ctx, results):
+    """Name the gradient whose shape or dtype is wrong. Nothing is ever repaired."""
+    name = f"{ctx.function.__name__}.backward"
+    for i, (edge, result) in enumerate(zip(ctx.edges, results, strict=True)):
+        if edge is None or result is None:
             continue
         if result.shape != ctx.shapes[i]:
             raise ShapeError(
-                f"{function.__name__}.backward returned a gradient of shape {result.shape} "
+                f"{name} returned a gradient of shape {result.shape} "
                 f"for its input {i} of shape {ctx.shapes[i]}.",
                 hint="if the input was broadcast, sum_to_shape(grad, ctx.shapes[i])",
             )
-        if result.dtype != ctx.dtypes[i]:
+        node, index = edge
+        dtype = node.dtype if node.outputs_like is None else node.outputs_like[index][1]
+        if result.dtype != dtype:
             raise DTypeError(
-                f"{function.__name__}.backward returned a {result.dtype} gradient "
-                f"for its input {i} of {ctx.dtypes[i]}.",
+                f"{name} returned a {result.dtype} gradient for its input {i} of {dtype}.",
                 hint="keep constants as Python numbers, which take the array's dtype",
             )
-    if state.tracers:
-        for tracer in state.tracers:
-            tracer.record_backward(ctx, grads, results)
-    if state.anomaly:
-        anomaly.check_backward(ctx, results)
-    return results
 
 
 def _through_twin(ctx, grads):

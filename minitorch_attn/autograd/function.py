@@ -8,11 +8,14 @@ which Contexts made the inputs. A Tensor that requires grad but was made by no o
 import weakref
 from itertools import count
 
+from numpy import ndarray
+
 from .. import backend
-from ..errors import DTypeError, GraphError
+from ..errors import GraphError
+from ..kernels import TABLE as KERNELS
 from ..kernels import find_kernel
 from ..tensor import Tensor, ViewOf, wrap
-from . import anomaly
+from . import anomaly, modes
 from .modes import state
 
 __all__ = ["Context", "Function", "Leaf"]
@@ -29,11 +32,18 @@ class Leaf:
 
     edges = ()
     hooks = None
+    outputs_like = None
+    after_accumulate = None
 
     def __init__(self, tensor):
         self.number = _next_number()
         self.tensor = weakref.ref(tensor)
-        self.after_accumulate = None
+
+    @property
+    def dtype(self):
+        """The dtype a gradient must have here; None once the tensor is gone."""
+        tensor = self.tensor()
+        return None if tensor is None else tensor.array.dtype
 
     def __repr__(self):
         return "<Leaf>"
@@ -48,9 +58,9 @@ class Context:
         The Function subclass.
     edges : tuple
         One per positional input: (node, output index) that made it, or None.
-    needs_grad : tuple of bool
+    needs_grad : list of bool
         One per positional input: is its gradient wanted?
-    shapes, dtypes : tuple
+    shapes : list
         Of the inputs; None for numbers and absent inputs.
     settings : dict
         The keyword settings given to `apply`.
@@ -60,15 +70,16 @@ class Context:
     edges = ()
     needs_grad = ()
     shapes = ()
-    dtypes = ()
     settings = {}
-    hooks = None
-    created_at = None  # the traceback of the call, in anomaly mode
+    dtype = None  # of the output
     outputs_like = None  # (shape, dtype) of each output, where there are several
+    hooks = None
+    created_at = None  # the line of the call, in anomaly mode
     as_tensors = False  # `saved` gives Tensors: the backward pass itself is being recorded
     freed = False
     _saved = ()
-    _sources = ()
+    _versions = ()  # one per saved array: (version counter, its value then), or None
+    _sources = ()  # one per saved array: index of the input, or -1 - index of the output
     _constant = ()
     _intermediate = None
 
@@ -91,91 +102,99 @@ class Context:
     @property
     def saved(self):
         """What `save` kept: arrays, or Tensors of the graph under `create_graph=True`."""
-        self._check_alive()
-        for source, array in zip(self._sources, self._saved, strict=True):
-            if source is not None and source[0][0] != source[1]:
-                raise GraphError(
-                    f"{self.function.__name__}.backward needs {source[3]}, a tensor of shape "
-                    f"{array.shape}, which was changed in place after it was saved.",
-                    got=f"version {source[0][0]}",
-                    expected=f"version {source[1]}, as when the operation ran",
-                    hint="use the out-of-place operation, or clone() before changing it",
-                )
-        if not self.as_tensors:
-            return self._saved
-        return tuple(
-            array if source is None else _relink(array, source[2] or (self, source[4]))
-            for source, array in zip(self._sources, self._saved, strict=True)
-        )
+        if self.freed:
+            self._refuse_freed()
+        for version in self._versions:
+            if version is not None and version[0][0] != version[1]:
+                self._refuse_changed()
+        return self._as_tensors() if self.as_tensors else self._saved
 
     @property
     def constant(self):
         """What `constants` kept."""
-        self._check_alive()
+        if self.freed:
+            self._refuse_freed()
         return self._constant
 
     @property
     def intermediate(self):
         """What `save_intermediate` kept."""
-        self._check_alive()
-        return self._intermediate
-
-    def _check_alive(self):
         if self.freed:
-            raise GraphError(
-                f"{self.function.__name__}.backward: the buffers it saved are already freed.",
-                got="a second backward pass through the same graph",
-                expected="one pass, after which saved buffers are dropped to free memory",
-                hint="pass retain_graph=True to the first backward()",
-            )
+            self._refuse_freed()
+        return self._intermediate
 
     def free(self):
         """Drop the saved arrays after a backward pass."""
         if self._saved or self._constant or self._intermediate is not None:
             self.freed = True
-            self._saved = self._sources = self._constant = ()
+            self._saved = self._versions = self._sources = self._constant = ()
             self._intermediate = None
 
-    def _remember_sources(self, arrays, inputs, raw_outputs, outputs):
-        """Pair each saved array with its version and its place in the graph."""
-        sources = []
+    def _as_tensors(self):
+        """The saved arrays as Tensors, each at the place in the graph that it came from."""
+        tensors = []
+        for source, array in zip(self._sources, self._saved, strict=True):
+            edge = (self, -1 - source) if source < 0 else self.edges[source] or (None, 0)
+            tensors.append(wrap(array, *edge) if hasattr(array, "dtype") else array)
+        return tuple(tensors)
+
+    def _remember_sources(self, arrays, inputs, raw, outputs):
+        """Pair each saved array with its place among inputs and outputs, and its version."""
+        sources, versions = [], []
         for saved in self._saved:
             for i, array in enumerate(arrays):
                 if array is saved:
-                    value = inputs[i]
-                    if isinstance(value, Tensor):
-                        version = value._version
-                        where = f"its input {i}"
-                        edge = self.edges[i] or _NO_NODE
-                        sources.append((version, version[0], edge, where, None))
-                    else:
-                        sources.append(None)
+                    sources.append(i)
+                    version = getattr(inputs[i], "_version", None)
+                    versions.append(None if version is None else (version, version[0]))
                     break
             else:
-                for i, array in enumerate(raw_outputs):
-                    if array is saved:
-                        version = outputs[i]._version
-                        sources.append((version, version[0], None, f"its output {i}", i))
-                        break
-                else:
-                    raise GraphError(
-                        f"{self.function.__name__}.forward: ctx.save takes inputs or outputs only.",
-                        got=f"an array of shape {getattr(saved, 'shape', None)} that is neither",
-                        hint="ctx.constants(...) for masks and indices, "
-                        "ctx.save_intermediate(...) in a fused operation",
-                    )
-        self._sources = tuple(sources)
+                index = _index_of(saved, raw)
+                if index is None:
+                    self._refuse_foreign(saved)
+                sources.append(-1 - index)
+                version = outputs[index]._version
+                versions.append((version, version[0]))
+        self._sources, self._versions = tuple(sources), tuple(versions)
+
+    def _refuse_freed(self):
+        raise GraphError(
+            f"{self.function.__name__}.backward: the buffers it saved are already freed.",
+            got="a second backward pass through the same graph",
+            expected="one pass, after which saved buffers are dropped to free memory",
+            hint="pass retain_graph=True to the first backward()",
+        )
+
+    def _refuse_changed(self):
+        for source, array, version in zip(self._sources, self._saved, self._versions, strict=True):
+            if version is not None and version[0][0] != version[1]:
+                which = f"input {source}" if source >= 0 else f"output {-1 - source}"
+                raise GraphError(
+                    f"{self.function.__name__}.backward needs its {which}, a tensor of shape "
+                    f"{array.shape}, which was changed in place after it was saved.",
+                    got=f"version {version[0][0]}",
+                    expected=f"version {version[1]}, as when the operation ran",
+                    hint="use the out-of-place operation, or clone() before changing it",
+                )
+
+    def _refuse_foreign(self, array):
+        raise GraphError(
+            f"{self.function.__name__}.forward: ctx.save takes inputs or outputs only.",
+            got=f"an array of shape {getattr(array, 'shape', None)} that is neither",
+            hint="ctx.constants(...) for masks and indices, "
+            "ctx.save_intermediate(...) in a fused operation",
+        )
 
     def __repr__(self):
         return f"<{self.function.__name__}>"
 
 
-_NO_NODE = (None, 0)
-
-
-def _relink(array, edge):
-    """A Tensor around a saved array, at the place in the graph that it came from."""
-    return wrap(array, edge[0], edge[1])
+def _index_of(array, candidates):
+    """Where `array` itself, not its equal, stands among `candidates`."""
+    for i, candidate in enumerate(candidates):
+        if candidate is array:
+            return i
+    return None
 
 
 class Function:
@@ -250,65 +269,77 @@ class Function:
         """
         ctx = Context()
         ctx.function = cls
-        ctx.settings = settings
-        arrays, edges, recording = [], [], False
+        if settings:
+            ctx.settings = settings
+        arrays, edges, needs_grad = [], [], []
+        recording = elsewhere = False
+        grad_enabled = state.grad_enabled
         for value in inputs:
+            edge = None
             if isinstance(value, Tensor):
-                arrays.append(value.array)
+                array = value.array
+                if type(array) is not ndarray:
+                    elsewhere = True
                 node = value._node if value._view is None else value._current_node()
-                if node is None:
-                    edges.append(None)
-                else:
-                    edges.append((node, value._index))
+                if node is not None and grad_enabled:
+                    edge = (node, value._index)
                     recording = True
-            else:
-                arrays.append(value)
-                edges.append(None)
-        recording = recording and state.grad_enabled
-        ctx.needs_grad = tuple([recording and edge is not None for edge in edges])
-        if len(arrays) > 1:
+                value = array
+            arrays.append(value)
+            edges.append(edge)
+            needs_grad.append(edge is not None)
+        ctx.needs_grad = needs_grad
+        if elsewhere:
             backend.check_same_device(arrays, cls.__name__)
-        raw = (find_kernel(cls, arrays) or cls.forward)(ctx, *arrays, **settings)
+        forward = find_kernel(cls, arrays) if KERNELS else cls.forward
+        raw = forward(ctx, *arrays, **settings)
         if type(raw) is tuple:
             outputs = tuple([wrap(backend.as_array(r)) for r in raw])
-            differentiable = [output for output in outputs if output.dtype.kind == "f"]
         else:
-            outputs = wrap(backend.as_array(raw))
-            differentiable = (outputs,) if outputs.array.dtype.kind == "f" else ()
-        if recording and differentiable:
-            ctx.edges = tuple(edges)
+            outputs = wrap(raw if type(raw) is ndarray else backend.as_array(raw))
+        if recording:
+            ctx.edges = edges
             _record(ctx, inputs, arrays, raw, outputs)
         if cls.view:
             _link_views(cls, settings, inputs[0], outputs)
-        if state.tracers:
-            for tracer in state.tracers:
-                tracer.record_forward(ctx, inputs, outputs)
-        if state.anomaly:
-            anomaly.check_forward(ctx, outputs)
+        if modes.watchers:
+            _tell_watchers(ctx, inputs, outputs)
         return outputs
 
 
 def _record(ctx, inputs, arrays, raw, outputs):
     """Make `ctx` a node of the graph: number it, link the outputs, remember what was saved."""
-    ctx.number = _next_number()
-    ctx.shapes = tuple([getattr(a, "shape", None) for a in arrays])
-    ctx.dtypes = tuple([getattr(a, "dtype", None) for a in arrays])
     if type(outputs) is tuple:
-        ctx.outputs_like = tuple([(o.array.shape, o.array.dtype) for o in outputs])
-        for index, output in enumerate(outputs):
-            if output.array.dtype.kind == "f":
-                output._node, output._index = ctx, index
+        ctx.outputs_like = [(o.array.shape, o.array.dtype) for o in outputs]
+        linked = [(i, o) for i, o in enumerate(outputs) if o.array.dtype.kind == "f"]
+        if not linked:
+            return
+        for index, output in linked:
+            output._node, output._index = ctx, index
     else:
+        ctx.dtype = dtype = outputs.array.dtype
+        if dtype.kind != "f":
+            return
         outputs._node = ctx
-        raw, outputs = (raw,), (outputs,)
-    if ctx._saved:
-        ctx._remember_sources(arrays, inputs, raw, outputs)
-    fused = ctx._intermediate is not None
-    if fused and ctx.function.composed is None:
-        raise DTypeError(
+    ctx.number = _next_number()
+    ctx.shapes = [getattr(a, "shape", None) for a in arrays]
+    saved = ctx._saved
+    if saved:
+        if len(saved) == 1 and saved[0] is raw:
+            version = outputs._version
+            ctx._sources, ctx._versions = _FIRST_OUTPUT, ((version, version[0]),)
+        elif type(outputs) is tuple:
+            ctx._remember_sources(arrays, inputs, raw, outputs)
+        else:
+            ctx._remember_sources(arrays, inputs, (raw,), (outputs,))
+    if ctx._intermediate is not None and ctx.function.composed is None:
+        raise GraphError(
             f"{ctx.function.__name__} saves intermediates but has no composed twin.",
             hint="define composed(ctx, *inputs, **settings) beside backward",
         )
+
+
+_FIRST_OUTPUT = (-1,)
 
 
 def _link_views(function, settings, source, outputs):
@@ -320,3 +351,11 @@ def _link_views(function, settings, source, outputs):
             output._version = source._version
             which = index if several else None
             output._view = ViewOf(source, function, settings, which, base, base._node)
+
+
+def _tell_watchers(ctx, inputs, outputs):
+    """Tracers and the NaN hunt of this thread see every forward step."""
+    for tracer in state.tracers:
+        tracer.record_forward(ctx, inputs, outputs)
+    if state.anomaly:
+        anomaly.check_forward(ctx, outputs)

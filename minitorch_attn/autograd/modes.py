@@ -23,6 +23,13 @@ class _State(threading.local):
 
 
 state = _State()
+watchers = 0  # how many tracers and NaN hunts are on, over all threads: 0 makes each step cheap
+
+
+def watch(change):
+    """Add to the number of watchers; the engine asks `state` only while there are any."""
+    global watchers
+    watchers += change
 
 
 class _Switch(ContextDecorator):
@@ -137,3 +144,11 @@ class detect_anomaly(_Switch):
 
     def __init__(self, mode=True):
         super().__init__(bool(mode))
+
+    def __enter__(self):
+        watch(+1)
+        return super().__enter__()
+
+    def __exit__(self, *exc_info):
+        watch(-1)
+        return super().__exit__(*exc_info)

@@ -10,7 +10,5 @@ TABLE = {}
 
 
 def find_kernel(function, arrays):
-    """The replacement for `function.forward` on these arrays, or None."""
-    if not TABLE:
-        return None
-    return TABLE.get((function, type(arrays[0])))
+    """The replacement for `function.forward` on these arrays, or `function.forward` itself."""
+    return TABLE.get((function, type(arrays[0])), function.forward)
