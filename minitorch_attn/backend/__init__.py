@@ -6,7 +6,6 @@ The only package that imports CuPy, and it does so the first time a CUDA device 
 from minitorch_attn.backend import random
 from minitorch_attn.backend.arrays import as_array, as_dtype, like, new_array, zeros_like_device
 from minitorch_attn.backend.devices import (
-    Device,
     address,
     array_module,
     as_device,
@@ -21,6 +20,7 @@ from minitorch_attn.backend.devices import (
     to_host,
 )
 from minitorch_attn.backend.gemm import matmul
+from minitorch_attn.backend.platforms import Device
 from minitorch_attn.backend.random import (
     get_rng_state,
     host_generator,
@@ -32,6 +32,7 @@ from minitorch_attn.backend.random import (
 )
 from minitorch_attn.backend.scatter import scatter_add
 from minitorch_attn.backend.special import erf
+from minitorch_attn.backend.sync import forbid_sync, sync_count, transfer_count
 
 __all__ = [
     "Device",
@@ -43,6 +44,7 @@ __all__ = [
     "check_same_device",
     "device_of",
     "erf",
+    "forbid_sync",
     "from_host",
     "get_rng_state",
     "host_generator",
@@ -60,7 +62,9 @@ __all__ = [
     "scatter_add",
     "set_rng_state",
     "shares_memory",
+    "sync_count",
     "to_device",
     "to_host",
+    "transfer_count",
     "zeros_like_device",
 ]

@@ -1,0 +1,78 @@
+"""The strict device: NumPy behind the manners of a GPU, for tests on machines without one.
+
+What it refuses is what CuPy refuses, and what CuPy does silently at a price: see strict_array.py
+(arrays), strict_index.py (indexing) and strict_namespace.py (functions). There are two devices,
+"strict:0" and "strict:1", so that forgetting to place an array shows. It says nothing about speed,
+kernels, rounding, streams or memory of a real GPU.
+"""
+
+from minitorch_attn.backend.gemm import matmul_host
+from minitorch_attn.backend.platforms import Device, Platform, memory_owner
+from minitorch_attn.backend.special import erf_host
+from minitorch_attn.backend.strict_array import StrictArray
+from minitorch_attn.backend.strict_index import scatter_entries
+from minitorch_attn.backend.strict_namespace import StrictNamespace
+from minitorch_attn.backend.strict_operators import unwrap, wrap
+from minitorch_attn.backend.sync import record_sync, record_transfer
+from minitorch_attn.errors import DeviceError, DTypeError
+
+__all__ = ["StrictPlatform"]
+
+
+def _make_class(number):
+    """Make the array class of one strict device; its type alone tells the device."""
+    cls = type(f"StrictArray{number}", (StrictArray,), {"__slots__": (), "index": number})
+    cls.namespace = StrictNamespace(cls)
+    cls.device = Device("strict", number)
+    return cls
+
+
+class StrictPlatform(Platform):
+    """Both strict devices."""
+
+    def __init__(self):
+        self.array_types = tuple(_make_class(number) for number in (0, 1))
+
+    def _class(self, device):
+        if device.index >= len(self.array_types):
+            raise DeviceError(
+                f"there is no device '{device}'.",
+                got=str(device),
+                expected="'strict:0' or 'strict:1'",
+            )
+        return self.array_types[device.index]
+
+    def module(self, device):
+        return self._class(device).namespace
+
+    def module_of(self, array):
+        return array.namespace
+
+    def device_of(self, array):
+        return type(array).device
+
+    def from_host(self, array, device):
+        if array.dtype.char not in "?bBhHiIlLqQefdFD":
+            raise DTypeError(f"a GPU has no dtype {array.dtype}.", got=str(array.dtype))
+        record_transfer()
+        return wrap(self._class(device), array.copy())
+
+    def to_host(self, array):
+        record_sync("a copy to the host")
+        return array._raw.copy()
+
+    def owner(self, array):
+        return memory_owner(array._raw)
+
+    def address(self, array):
+        return array._raw.ctypes.data
+
+    def erf(self, x):
+        return wrap(type(x), erf_host(x._raw))
+
+    def scatter_add(self, target, index, source):
+        scatter_entries(target, index, unwrap(type(target), source, "scatter_add"))
+        return target
+
+    def matmul(self, a, b):
+        return wrap(type(a), matmul_host(a._raw, b._raw))

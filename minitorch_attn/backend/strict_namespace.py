@@ -1,0 +1,211 @@
+"""The module of the strict device: NumPy's functions on strict arrays, where CuPy has them too."""
+
+import numpy as np
+from numpy import ndarray
+
+from minitorch_attn.backend.strict_array import StrictArray, absence
+from minitorch_attn.backend.strict_index import scatter_entries
+from minitorch_attn.backend.strict_names import (
+    FUNCTIONS,
+    LINALG,
+    NUMPY_ONLY_KEYWORDS,
+    OF_CUPY_BUT_NOT_HERE,
+    SAME_AS_NUMPY,
+    STRIDE_TRICKS,
+    SYNCHRONISING,
+    UFUNC_METHODS,
+    UFUNCS,
+)
+from minitorch_attn.backend.strict_operators import host_value, unwrap, wrap
+from minitorch_attn.backend.sync import StrictError, record_sync, record_transfer
+
+__all__ = ["StrictNamespace"]
+
+# NumPy answers with a Python value, CuPy with a 0-d array.
+_ANSWERS_ON_DEVICE = frozenset({"allclose", "array_equal", "array_equiv", "count_nonzero"})
+# CuPy calls the method of their first argument, which therefore has to be an array.
+_CALLS_METHOD = frozenset(name for name in FUNCTIONS if hasattr(StrictArray, name)) - {
+    *("ndim", "shape", "size", "real", "imag")
+}
+_PLAIN = frozenset({int, float, bool, complex, str, type(None), type, type(Ellipsis), slice})
+
+
+class StrictNamespace:
+    """`numpy` as seen from one strict device.
+
+    Functions are wrapped when they are first asked for. A name that CuPy lacks is an
+    AttributeError, and so is a keyword that only NumPy's version of a function takes a TypeError.
+    """
+
+    def __init__(self, array_class):
+        self._cls = array_class
+        self.__name__ = f"strict:{array_class.index}"
+        self.ndarray = array_class
+        self.linalg = _Part(array_class, "linalg", np.linalg, LINALG)
+        tricks = np.lib.stride_tricks
+        self.lib = _Lib(_Part(array_class, "lib.stride_tricks", tricks, STRIDE_TRICKS))
+
+    def __getattr__(self, name):
+        if name in SAME_AS_NUMPY:
+            value = getattr(np, name)
+        elif name in UFUNCS:
+            value = StrictUfunc(self._cls, getattr(np, name))
+        elif name == "put_along_axis":
+            value = put_along_axis
+        elif name in ("array", "asarray"):
+            value = _from_lists(self._cls, getattr(np, name), name)
+        elif name in FUNCTIONS:
+            value = _function(self._cls, getattr(np, name), name)
+        else:
+            raise AttributeError(absence(name, name in OF_CUPY_BUT_NOT_HERE))
+        self.__dict__[name] = value
+        return value
+
+    def __repr__(self):
+        return f"<module {self.__name__}>"
+
+
+class _Lib:
+    """`xp.lib`, which holds `stride_tricks` only."""
+
+    def __init__(self, stride_tricks):
+        self.stride_tricks = stride_tricks
+
+
+class _Part:
+    """A submodule such as `xp.linalg`."""
+
+    def __init__(self, array_class, name, module, names):
+        self._cls, self._module, self._names = array_class, module, names
+        self.__name__ = name
+
+    def __getattr__(self, name):
+        if name not in self._names:
+            raise AttributeError(absence(f"{self.__name__}.{name}", False))
+        value = getattr(self._module, name)
+        if not isinstance(value, type):
+            value = _function(self._cls, value, name)
+        self.__dict__[name] = value
+        return value
+
+
+class StrictUfunc:
+    """One elementwise function, with those of its methods that CuPy implements."""
+
+    def __init__(self, array_class, ufunc):
+        self._cls, self._ufunc = array_class, ufunc
+        self.__name__ = ufunc.__name__
+        self.nin, self.nout = ufunc.nin, ufunc.nout
+
+    def __call__(self, *args, **keywords):
+        cls = self._cls
+        raw = [a._raw if type(a) is cls else unwrap(cls, a, self.__name__) for a in args]
+        if not keywords and len(raw) == self.nin:
+            result = self._ufunc(*raw)
+            return wrap(cls, result) if self.nout == 1 else _wrap_result(cls, result)
+        return self._call_with(raw, args[self.nin :], **keywords)
+
+    def _call_with(self, raw, outs, *, out=None, where=True, dtype=None, casting="same_kind"):
+        cls = self._cls
+        where = unwrap(cls, where, self.__name__)
+        if out is not None:
+            outs = out if type(out) is tuple else (out,)
+            raw += [unwrap(cls, o, self.__name__) for o in outs]
+        result = self._ufunc(*raw, where=where, dtype=dtype, casting=casting)
+        if outs:
+            return outs[0] if self.nout == 1 else tuple(outs)
+        return _wrap_result(cls, result)
+
+    def __getattr__(self, name):
+        if self.__name__ not in UFUNC_METHODS.get(name, ()):
+            raise AttributeError(absence(f"{self.__name__}.{name}", False))
+        if name == "at":
+            return self._at
+        return _function(self._cls, getattr(self._ufunc, name), f"{self.__name__}.{name}")
+
+    def _at(self, array, index, value):
+        source = unwrap(self._cls, value, f"{self.__name__}.at")
+        scatter_entries(array, index, source, self._ufunc)
+
+
+def put_along_axis(arr, indices, values, axis):
+    """Write `values` at `indices` along `axis`; chance decides among duplicates."""
+    axis %= arr.ndim
+    xp, index = arr.namespace, []
+    for i, length in enumerate(arr.shape):
+        shape = [-1 if j == i else 1 for j in range(arr.ndim)]
+        index.append(indices if i == axis else xp.arange(length).reshape(shape))
+    arr[tuple(index)] = values
+
+
+def _function(cls, function, name):
+    """Wrap a function of NumPy for arrays of class `cls`."""
+    refused = NUMPY_ONLY_KEYWORDS.get(name, frozenset())
+    needs_array = name in _CALLS_METHOD
+    answers_on_device = name in _ANSWERS_ON_DEVICE
+    synchronises = name in SYNCHRONISING
+
+    def call(*args, **keywords):
+        if not refused.isdisjoint(keywords):
+            raise TypeError(f"cupy.{name} takes no {sorted(refused.intersection(keywords))}")
+        if needs_array and args and type(args[0]) is not cls:
+            raise host_value(args[0], name)
+        if synchronises or (name == "where" and len(args) == 1):
+            record_sync(f"{name}()")
+        out = keywords.get("out")
+        raw = [_raw(cls, value, name) for value in args]
+        if keywords:
+            keywords = {key: _raw(cls, value, name) for key, value in keywords.items()}
+        result = function(*raw, **keywords)
+        if out is not None:
+            return out
+        if answers_on_device:
+            return wrap(cls, result)
+        if args and type(args[0]) is cls and result is args[0]._raw:
+            return args[0]
+        return _wrap_result(cls, result)
+
+    call.__name__ = name
+    return call
+
+
+def _from_lists(cls, function, name):
+    """Wrap `array` or `asarray`, which may copy Python numbers to the device."""
+    wrapped = _function(cls, function, name)
+
+    def call(*args, **keywords):
+        if args and type(args[0]) is not cls:
+            record_transfer()
+        return wrapped(*args, **keywords)
+
+    call.__name__ = name
+    return call
+
+
+def _raw(cls, value, where):
+    """Return NumPy's form of any argument of a function, sequences of arrays included."""
+    kind = type(value)
+    if kind is cls:
+        return value._raw
+    if kind in _PLAIN or isinstance(value, np.integer):  # sizes and axes may be NumPy's ints
+        return value
+    if isinstance(value, (list, tuple)):
+        return kind([_raw(cls, entry, where) for entry in value])
+    value = unwrap(cls, value, where)
+    if hasattr(kind, "__array_ufunc__"):
+        raise StrictError(
+            f"{where}: this is not an array of the device.",
+            got=f"an object of type {kind.__name__}",
+            hint="tensor.array for a Tensor",
+        )
+    return value
+
+
+def _wrap_result(cls, result):
+    """Wrap what NumPy returned: arrays and scalars, alone or in a tuple or list."""
+    if isinstance(result, (ndarray, np.generic)):
+        return wrap(cls, result)
+    if isinstance(result, (tuple, list)):
+        entries = [_wrap_result(cls, entry) for entry in result]
+        return type(result)(*entries) if hasattr(result, "_fields") else type(result)(entries)
+    return result

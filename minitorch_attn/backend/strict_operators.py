@@ -1,0 +1,198 @@
+"""Operators and reductions of strict arrays, and the gate that every argument passes.
+
+The gate lets through arrays of the same device and Python numbers. Arrays on the host, NumPy's
+scalars, lists and arrays of another strict device raise StrictError.
+"""
+
+import operator
+
+import numpy as np
+from numpy import ndarray
+
+from minitorch_attn.backend.sync import StrictError
+
+__all__ = ["Operators", "host_value", "unwrap", "wrap"]
+
+_NUMBERS = frozenset({int, float, bool, complex})
+_new = object.__new__
+
+
+def wrap(cls, raw):
+    """Make a strict array of class `cls` from what NumPy returned; scalars become 0-d."""
+    array = _new(cls)
+    array._raw = raw if type(raw) is ndarray else np.asarray(raw)
+    return array
+
+
+def unwrap(cls, value, where):
+    """Return the raw form of an argument, or raise StrictError for what is not on the device."""
+    kind = type(value)
+    if kind is cls:
+        return value._raw
+    if kind in _NUMBERS or value is None:
+        return value
+    if isinstance(value, Operators):
+        raise StrictError(
+            f"{where}: the arguments live on different devices.",
+            got=f"strict:{cls.index} and strict:{kind.index}",
+            expected="all arguments on one device",
+            hint=f".to('strict:{cls.index}') on the other",
+        )
+    if isinstance(value, (list, tuple, ndarray, np.generic)):
+        raise host_value(value, where)
+    return value
+
+
+def host_value(value, where):
+    """Return the error for a host array, list or NumPy scalar among device arrays."""
+    is_scalar = isinstance(value, np.generic)
+    return StrictError(
+        f"{where}: Unsupported type {type(value)}.",
+        got=f"{'a NumPy scalar' if is_scalar else 'values on the host'} beside a device array",
+        expected="arrays of one device, and Python numbers",
+        hint="float(x) or int(x)" if is_scalar else "move it once: mt.tensor(x, device=...)",
+    )
+
+
+_KNOWN = (int, float, complex, np.generic, ndarray, list, tuple)
+
+
+def _other(array, other, name):
+    """Return the raw right-hand side of an operator that is neither a peer nor a number."""
+    if isinstance(other, (_KNOWN, Operators)):
+        return unwrap(type(array), other, f"array {name} value")
+    return NotImplemented
+
+
+def _binary(name, operation):
+    """Make the method of a binary operator."""
+
+    def method(self, other):
+        cls, kind = type(self), type(other)
+        if kind is cls:
+            other = other._raw
+        elif kind not in _NUMBERS and (other := _other(self, other, name)) is NotImplemented:
+            return NotImplemented
+        return wrap(cls, operation(self._raw, other))
+
+    return method
+
+
+def _inplace(name, operation):
+    """Make the method of an operator that changes its left side."""
+
+    def method(self, other):
+        cls, kind = type(self), type(other)
+        if kind is cls:
+            other = other._raw
+        elif kind not in _NUMBERS and (other := _other(self, other, name)) is NotImplemented:
+            return NotImplemented
+        operation(self._raw, other)
+        return self
+
+    return method
+
+
+def _unary(operation):
+    """Make the method of a unary operator."""
+
+    def method(self):
+        return wrap(type(self), operation(self._raw))
+
+    return method
+
+
+def _reflected(name, operation):
+    """Make the method of a binary operator whose left side is not a strict array."""
+    return _binary(name, lambda raw, other: operation(other, raw))
+
+
+def _reduction(name, *more):
+    """Make a reduction with the keywords that CuPy's has."""
+    allowed = frozenset({"out", "keepdims", *more})
+
+    def method(self, axis=None, **keywords):
+        if not allowed.issuperset(keywords):
+            raise TypeError(f"cupy.ndarray.{name} takes {sorted(allowed)}, got {sorted(keywords)}")
+        out = keywords.get("out")
+        if out is not None:
+            keywords["out"] = unwrap(type(self), out, name)
+        raw = getattr(self._raw, name)(axis, **keywords)
+        return wrap(type(self), raw) if out is None else out
+
+    method.__name__ = name
+    method.__doc__ = f"Return the {name} along `axis`; a 0-d array if `axis` is None."
+    return method
+
+
+class Operators:
+    """Arithmetic, comparisons and reductions; `_raw` is the NumPy array behind them."""
+
+    __slots__ = ()
+    __hash__ = None
+
+    __neg__ = _unary(operator.neg)
+    __pos__ = _unary(operator.pos)
+    __abs__ = _unary(operator.abs)
+    __invert__ = _unary(operator.invert)
+
+    __add__ = _binary("+", operator.add)
+    __sub__ = _binary("-", operator.sub)
+    __mul__ = _binary("*", operator.mul)
+    __truediv__ = _binary("/", operator.truediv)
+    __floordiv__ = _binary("//", operator.floordiv)
+    __mod__ = _binary("%", operator.mod)
+    __pow__ = _binary("**", operator.pow)
+    __matmul__ = _binary("@", operator.matmul)
+    __and__ = _binary("&", operator.and_)
+    __or__ = _binary("|", operator.or_)
+    __xor__ = _binary("^", operator.xor)
+    __lshift__ = _binary("<<", operator.lshift)
+    __rshift__ = _binary(">>", operator.rshift)
+
+    __radd__ = _reflected("+", operator.add)
+    __rsub__ = _reflected("-", operator.sub)
+    __rmul__ = _reflected("*", operator.mul)
+    __rtruediv__ = _reflected("/", operator.truediv)
+    __rfloordiv__ = _reflected("//", operator.floordiv)
+    __rmod__ = _reflected("%", operator.mod)
+    __rpow__ = _reflected("**", operator.pow)
+    __rmatmul__ = _reflected("@", operator.matmul)
+    __rand__ = _reflected("&", operator.and_)
+    __ror__ = _reflected("|", operator.or_)
+    __rxor__ = _reflected("^", operator.xor)
+    __rlshift__ = _reflected("<<", operator.lshift)
+    __rrshift__ = _reflected(">>", operator.rshift)
+
+    # There is no __imatmul__: cupy.ndarray has none.
+    __iadd__ = _inplace("+=", operator.iadd)
+    __isub__ = _inplace("-=", operator.isub)
+    __imul__ = _inplace("*=", operator.imul)
+    __itruediv__ = _inplace("/=", operator.itruediv)
+    __ifloordiv__ = _inplace("//=", operator.ifloordiv)
+    __imod__ = _inplace("%=", operator.imod)
+    __ipow__ = _inplace("**=", operator.ipow)
+    __iand__ = _inplace("&=", operator.iand)
+    __ior__ = _inplace("|=", operator.ior)
+    __ixor__ = _inplace("^=", operator.ixor)
+    __ilshift__ = _inplace("<<=", operator.ilshift)
+    __irshift__ = _inplace(">>=", operator.irshift)
+
+    __eq__ = _binary("==", operator.eq)
+    __ne__ = _binary("!=", operator.ne)
+    __lt__ = _binary("<", operator.lt)
+    __le__ = _binary("<=", operator.le)
+    __gt__ = _binary(">", operator.gt)
+    __ge__ = _binary(">=", operator.ge)
+
+    sum = _reduction("sum", "dtype")
+    mean = _reduction("mean", "dtype")
+    prod = _reduction("prod", "dtype")
+    std = _reduction("std", "dtype", "ddof")
+    var = _reduction("var", "dtype", "ddof")
+    max = _reduction("max")
+    min = _reduction("min")
+    any = _reduction("any")
+    all = _reduction("all")
+    argmax = _reduction("argmax")
+    argmin = _reduction("argmin")
