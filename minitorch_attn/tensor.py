@@ -15,15 +15,15 @@ __all__ = ["Tensor", "ViewOf", "wrap", "tensor"]
 class ViewOf:
     """How a view was made: replayed when its base gets a new history by an in-place change."""
 
-    __slots__ = ("parent", "function", "settings", "which", "base", "base_node")
+    __slots__ = ("parent", "function", "settings", "which", "base", "base_edge")
 
-    def __init__(self, parent, function, settings, which, base, base_node):
+    def __init__(self, parent, function, settings, which, base, base_edge):
         self.parent = parent
         self.function = function
         self.settings = settings
         self.which = which  # which output, where the operation has several
         self.base = base
-        self.base_node = base_node
+        self.base_edge = base_edge
 
 
 class Tensor(TensorMethods):
@@ -53,15 +53,14 @@ class Tensor(TensorMethods):
             [6., 8.]])
     """
 
-    __slots__ = ("array", "_grad", "_node", "_index", "_version", "_view", "__weakref__")
+    __slots__ = ("array", "_grad", "_edge", "_version", "_view", "__weakref__")
     __array_ufunc__ = None  # ndarray * Tensor asks Tensor.__rmul__
     __array_priority__ = 1000
     __hash__ = object.__hash__
 
     def __init__(self, data, requires_grad=False, *, dtype=None, device=None):
         self.array = as_new_array(data, dtype, device)
-        self._grad = self._node = self._view = None
-        self._index = 0
+        self._grad = self._edge = self._view = None
         self._version = [0]
         if requires_grad:
             self.requires_grad = True
@@ -165,35 +164,35 @@ class Tensor(TensorMethods):
     @property
     def requires_grad(self):
         """Whether operations on this tensor are recorded."""
-        return self._node is not None
+        return self._edge is not None
 
     @requires_grad.setter
     def requires_grad(self, value):
-        if value and self._node is None:
+        if value and self._edge is None:
             if self.array.dtype.kind != "f":
                 raise DTypeError(
                     "only floating-point tensors can require gradients.",
                     got=f"{self.dtype}",
                     hint="x.float() first",
                 )
-            self._node = engine.Leaf(self)
-        elif not value and self._node is not None:
+            self._edge = (engine.Leaf(self), 0)
+        elif not value and self._edge is not None:
             if not self.is_leaf:
                 raise GraphError(
                     "requires_grad=False: this tensor was computed from others.",
                     hint="x.detach() for a tensor outside the graph",
                 )
-            self._node = None
+            self._edge = None
 
     @property
     def is_leaf(self):
         """True for tensors that no recorded operation made."""
-        return self._node is None or type(self._node) is engine.Leaf
+        return self._edge is None or type(self._edge[0]) is engine.Leaf
 
     @property
     def grad_fn(self):
         """The graph node that made this tensor; None for a leaf."""
-        return None if self.is_leaf else self._current_node()
+        return None if self.is_leaf else self._current_edge()[0]
 
     @property
     def _version_count(self):
@@ -230,8 +229,7 @@ class Tensor(TensorMethods):
 
     def detach_(self):
         """Leave the graph; this tensor becomes a leaf."""
-        self._node = self._view = None
-        self._index = 0
+        self._edge = self._view = None
         return self
 
     def retain_grad(self):
@@ -262,16 +260,15 @@ class Tensor(TensorMethods):
         """Call `hook(tensor)` each time a gradient has been added to this leaf's `.grad`."""
         return engine.add_accumulate_hook(self, hook)
 
-    def _edge(self):
-        """(node, output index): where a gradient of this tensor goes."""
-        return (self._node if self._view is None else self._current_node(), self._index)
+    def _current_edge(self):
+        """(node, output index): where a gradient of this tensor goes; None outside the graph.
 
-    def _current_node(self):
-        """The node; a view whose base was changed in place is first replayed from its base."""
+        A view whose base was changed in place is first replayed from its base.
+        """
         view = self._view
-        if view is not None and view.base._node is not view.base_node:
+        if view is not None and view.base._edge is not view.base_edge:
             inplace.replay_view(self)
-        return self._node
+        return self._edge
 
     # Text
 
@@ -443,15 +440,14 @@ class Tensor(TensorMethods):
         return self.div_(other)
 
 
-def wrap(array, node=None, index=0):
+def wrap(array, edge=None):
     """A Tensor around `array` as it is: no copy, no conversion.
 
     Parameters
     ----------
     array : backend array
-    node : graph node, optional
-    index : int
-        Which output of the node.
+    edge : (node, output index), optional
+        What made it.
 
     Returns
     -------
@@ -459,9 +455,8 @@ def wrap(array, node=None, index=0):
     """
     result = _new(Tensor)
     result.array = array
+    result._edge = edge
     result._grad = result._view = None
-    result._node = node
-    result._index = index
     result._version = [0]
     return result
 

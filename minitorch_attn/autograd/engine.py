@@ -38,21 +38,25 @@ def run_backward(roots, grads, *, targets=None, retain_graph=False, create_graph
     -------
     list of array or Tensor or None, where `targets` are given
     """
-    pending = _Pending(create_graph)
+    arrived = _Arrivals(out_of_place=create_graph)
+    grads_of, add = arrived.grads, arrived.add
     for root, grad in zip(roots, grads, strict=True):
-        pending.add(*root._edge(), grad if create_graph else grad.array)
-    order = _order([root._edge()[0] for root in roots])
+        add(root._current_edge(), grad if create_graph else grad.array)
+    order = _order([root._edge[0] for root in roots])
     wanted = collected = None
     if targets is not None:
-        wanted = [target._edge() for target in targets]
+        wanted = [target._current_edge() for target in targets]
         collected = {}
         order = _towards(order, {edge[0] for edge in wanted})
+    watched = create_graph or modes.watchers > 0
     with enable_grad() if create_graph else no_grad():
         for node in order:
-            grad = pending.pop(node)
+            grad = grads_of.pop(node, None)
             if grad is None:
                 continue
-            if node.hooks:
+            if type(grad) is list:
+                grad = _filled(node, grad)
+            if node.hooks is not None:
                 grad = _run_hooks(node, grad)
             if wanted is not None:
                 _collect(node, grad, wanted, collected)
@@ -60,15 +64,23 @@ def run_backward(roots, grads, *, targets=None, retain_graph=False, create_graph
                 if wanted is None:
                     _accumulate(node, grad, create_graph)
                 continue
-            results = _differentiate(node, grad, create_graph)
-            for edge, result in zip(node.edges, results, strict=True):
+            grads = grad if type(grad) is tuple else (grad,)
+            if watched:
+                results = _differentiate_watched(node, grads, create_graph)
+            else:
+                results = node.function.backward(node, *grads)
+            if type(results) is not tuple:
+                results = (results,)
+            if len(results) != len(node.edges):
+                _refuse_count(node, results)
+            for edge, result, shape in zip(node.edges, results, node.shapes):
                 if edge is not None and result is not None:
-                    pending.add(edge[0], edge[1], result)
+                    if result.shape != shape or result.dtype is not edge[0].dtype:
+                        _check(node, results)
+                    add(edge, result)
             if not retain_graph:
                 node.free()
-    if wanted is not None:
-        return [collected.get(edge) for edge in wanted]
-    return None
+    return None if wanted is None else [collected.get(edge) for edge in wanted]
 
 
 def _order(root_nodes):
@@ -91,42 +103,39 @@ def _towards(order, target_nodes):
     return [node for node in order if node in needed]
 
 
-class _Pending:
-    """Gradients on their way: what has arrived so far for each node's outputs."""
+class _Arrivals:
+    """Gradients on their way: the sum of what has arrived so far, for each output of a node."""
 
-    def __init__(self, create_graph):
-        self.create_graph = create_graph
+    def __init__(self, out_of_place):
+        self.out_of_place = out_of_place
         self.grads = {}  # node -> gradient, or list of gradients where it has several outputs
-        self.owned = set()  # (node, index) whose buffer was made by a sum here
+        self.owned = set()  # edges whose buffer was made by a sum here
 
-    def add(self, node, index, grad):
+    def add(self, edge, grad):
+        """Add to the gradient of one output."""
+        node, index = edge
         grads = self.grads
-        if node.outputs_like is None:
-            before = grads.get(node)
-            grads[node] = grad if before is None else self._sum((node, index), before, grad)
+        if node.outputs_like is not None:
+            grads = grads.setdefault(node, [None] * len(node.outputs_like))
+            node = index
+        elif node not in grads:
+            grads[node] = grad
             return
-        slots = grads.get(node)
-        if slots is None:
-            slots = grads[node] = [None] * len(node.outputs_like)
-        before = slots[index]
-        slots[index] = grad if before is None else self._sum((node, index), before, grad)
+        before = grads[node]
+        if before is None:
+            grads[node] = grad
+        elif edge in self.owned and not self.out_of_place:
+            before += grad
+        else:
+            self.owned.add(edge)
+            grads[node] = before + grad  # the first buffer may belong to somebody else
 
-    def _sum(self, place, before, grad):
-        if self.create_graph or place not in self.owned:
-            self.owned.add(place)
-            return before + grad  # the first buffer may belong to somebody else
-        before += grad
-        return before
 
-    def pop(self, node):
-        grad = self.grads.pop(node, None)
-        if type(grad) is not list:
-            return grad
-        like = next(g for g in grad if g is not None)
-        filled = []
-        for g, (shape, dtype) in zip(grad, node.outputs_like, strict=True):
-            filled.append(_zeros(like, shape, dtype) if g is None else g)
-        return tuple(filled)
+def _filled(node, grads):
+    """Zeros for the outputs of a node that nothing depends on."""
+    like = next(g for g in grads if g is not None)
+    pairs = zip(grads, node.outputs_like, strict=True)
+    return tuple([_zeros(like, *form) if g is None else g for g, form in pairs])
 
 
 def _zeros(like, shape, dtype):
@@ -135,40 +144,31 @@ def _zeros(like, shape, dtype):
     return backend.zeros_like_device(like, shape, dtype)
 
 
-def _differentiate(ctx, grad, create_graph):
-    """dL/d(inputs) of one node from dL/d(outputs), checked."""
-    grads = grad if type(grad) is tuple else (grad,)
-    if not create_graph:
-        results = ctx.function.backward(ctx, *grads)
-    elif ctx._intermediate is not None:
+def _differentiate_watched(ctx, grads, create_graph):
+    """`backward` of one node while it is recorded, traced or searched for NaN."""
+    if create_graph and ctx._intermediate is not None:
         results = _through_twin(ctx, grads)
     else:
-        ctx.as_tensors = True
+        ctx.as_tensors = create_graph
         results = ctx.function.backward(ctx, *grads)
         ctx.as_tensors = False
-    if type(results) is not tuple:
-        results = (results,)
-    edges = ctx.edges
-    if len(results) != len(edges):
-        raise GraphError(
-            f"{ctx.function.__name__}.backward returned {len(results)} gradients.",
-            expected=f"one for each of its {len(edges)} inputs, None where there is none",
-        )
-    for edge, result, shape in zip(edges, results, ctx.shapes, strict=True):
-        if edge is not None and result is not None:
-            dtype = edge[0].dtype
-            if result.shape != shape or (result.dtype is not dtype and result.dtype != dtype):
-                _refuse(ctx, results)
-    if modes.watchers:
-        for tracer in state.tracers:
-            tracer.record_backward(ctx, grads, results)
-        if state.anomaly:
-            anomaly.check_backward(ctx, results)
+    together = results if type(results) is tuple else (results,)
+    for tracer in state.tracers:
+        tracer.record_backward(ctx, grads, together)
+    if state.anomaly:
+        anomaly.check_backward(ctx, together)
     return results
 
 
-def _refuse(ctx, results):
-    """Name the gradient whose shape or dtype is wrong. Nothing is ever repaired."""
+def _refuse_count(ctx, results):
+    raise GraphError(
+        f"{ctx.function.__name__}.backward returned {len(results)} gradients.",
+        expected=f"one for each of its {len(ctx.edges)} inputs, None where there is none",
+    )
+
+
+def _check(ctx, results):
+    """Refuse a gradient of the wrong shape or dtype, by name. Nothing is ever repaired."""
     name = f"{ctx.function.__name__}.backward"
     for i, (edge, result) in enumerate(zip(ctx.edges, results, strict=True)):
         if edge is None or result is None:
@@ -181,7 +181,7 @@ def _refuse(ctx, results):
             )
         node, index = edge
         dtype = node.dtype if node.outputs_like is None else node.outputs_like[index][1]
-        if result.dtype != dtype:
+        if dtype is not None and result.dtype != dtype:
             raise DTypeError(
                 f"{name} returned a {result.dtype} gradient for its input {i} of {dtype}.",
                 hint="keep constants as Python numbers, which take the array's dtype",
@@ -198,7 +198,7 @@ def _through_twin(ctx, grads):
     outputs = ctx.function.composed(ctx, *aliases, **ctx.settings)
     outputs = outputs if type(outputs) is tuple else (outputs,)
     wanted = [a for a, needed in zip(aliases, ctx.needs_grad, strict=True) if needed]
-    pairs = [(o, g) for o, g in zip(outputs, grads, strict=True) if o._node is not None]
+    pairs = [(o, g) for o, g in zip(outputs, grads, strict=True) if o.requires_grad]
     found = iter(
         run_backward(
             [o for o, _ in pairs],
@@ -286,11 +286,11 @@ class HookHandle:
 
 def add_hook(tensor, hook):
     """Call `hook` with the finished gradient of `tensor`; what it returns replaces it."""
-    node, index = tensor._edge()
-    if node is None:
+    if not tensor.requires_grad:
         raise GraphError(
             "register_hook: this tensor does not require grad.", hint="x.requires_grad_() first"
         )
+    node, index = tensor._current_edge()
     if node.hooks is None:
         node.hooks = {}
     return HookHandle(node.hooks.setdefault(index, {}), hook)
@@ -300,6 +300,7 @@ def add_accumulate_hook(tensor, hook):
     """Call `hook(tensor)` after each addition to the `.grad` of a leaf."""
     if not (tensor.requires_grad and tensor.is_leaf):
         raise GraphError("register_post_accumulate_grad_hook: only for leaves that require grad.")
-    if tensor._node.after_accumulate is None:
-        tensor._node.after_accumulate = {}
-    return HookHandle(tensor._node.after_accumulate, hook)
+    leaf = tensor._edge[0]
+    if leaf.after_accumulate is None:
+        leaf.after_accumulate = {}
+    return HookHandle(leaf.after_accumulate, hook)

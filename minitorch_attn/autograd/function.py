@@ -78,8 +78,9 @@ class Context:
     as_tensors = False  # `saved` gives Tensors: the backward pass itself is being recorded
     freed = False
     _saved = ()
-    _versions = ()  # one per saved array: (version counter, its value then), or None
     _sources = ()  # one per saved array: index of the input, or -1 - index of the output
+    _counters = ()  # the version counters of the saved tensors
+    _versions = 0  # their sum when the operation ran: it can only grow
     _constant = ()
     _intermediate = None
 
@@ -104,9 +105,11 @@ class Context:
         """What `save` kept: arrays, or Tensors of the graph under `create_graph=True`."""
         if self.freed:
             self._refuse_freed()
-        for version in self._versions:
-            if version is not None and version[0][0] != version[1]:
-                self._refuse_changed()
+        now = 0
+        for counter in self._counters:
+            now += counter[0]
+        if now != self._versions:
+            self._refuse_changed()
         return self._as_tensors() if self.as_tensors else self._saved
 
     @property
@@ -127,35 +130,39 @@ class Context:
         """Drop the saved arrays after a backward pass."""
         if self._saved or self._constant or self._intermediate is not None:
             self.freed = True
-            self._saved = self._versions = self._sources = self._constant = ()
+            self._saved = self._sources = self._counters = self._constant = ()
+            self._versions = 0
             self._intermediate = None
 
     def _as_tensors(self):
         """The saved arrays as Tensors, each at the place in the graph that it came from."""
         tensors = []
         for source, array in zip(self._sources, self._saved, strict=True):
-            edge = (self, -1 - source) if source < 0 else self.edges[source] or (None, 0)
-            tensors.append(wrap(array, *edge) if hasattr(array, "dtype") else array)
+            edge = (self, -1 - source) if source < 0 else self.edges[source]
+            tensors.append(wrap(array, edge) if hasattr(array, "dtype") else array)
         return tuple(tensors)
 
     def _remember_sources(self, arrays, inputs, raw, outputs):
-        """Pair each saved array with its place among inputs and outputs, and its version."""
-        sources, versions = [], []
+        """Find each saved array among the inputs and outputs, and note its version."""
+        sources, counters, versions = [], [], 0
         for saved in self._saved:
-            for i, array in enumerate(arrays):
+            source = 0
+            for array in arrays:
                 if array is saved:
-                    sources.append(i)
-                    version = getattr(inputs[i], "_version", None)
-                    versions.append(None if version is None else (version, version[0]))
+                    tensor = inputs[source]
                     break
+                source += 1
             else:
                 index = _index_of(saved, raw)
                 if index is None:
                     self._refuse_foreign(saved)
-                sources.append(-1 - index)
-                version = outputs[index]._version
-                versions.append((version, version[0]))
-        self._sources, self._versions = tuple(sources), tuple(versions)
+                source, tensor = -1 - index, outputs[index]
+            sources.append(source)
+            if isinstance(tensor, Tensor):
+                counter = tensor._version
+                counters.append(counter)
+                versions += counter[0]
+        self._sources, self._counters, self._versions = sources, counters, versions
 
     def _refuse_freed(self):
         raise GraphError(
@@ -166,16 +173,14 @@ class Context:
         )
 
     def _refuse_changed(self):
-        for source, array, version in zip(self._sources, self._saved, self._versions, strict=True):
-            if version is not None and version[0][0] != version[1]:
-                which = f"input {source}" if source >= 0 else f"output {-1 - source}"
-                raise GraphError(
-                    f"{self.function.__name__}.backward needs its {which}, a tensor of shape "
-                    f"{array.shape}, which was changed in place after it was saved.",
-                    got=f"version {version[0][0]}",
-                    expected=f"version {version[1]}, as when the operation ran",
-                    hint="use the out-of-place operation, or clone() before changing it",
-                )
+        names = [f"input {i}" if i >= 0 else f"output {-1 - i}" for i in self._sources]
+        shapes = [getattr(array, "shape", ()) for array in self._saved]
+        raise GraphError(
+            f"{self.function.__name__}.backward: a tensor it saved was changed in place since.",
+            got=", ".join(f"{n} of shape {s}" for n, s in zip(names, shapes, strict=True)),
+            expected="the values that the forward pass saw",
+            hint="use the out-of-place operation, or clone() before changing it",
+        )
 
     def _refuse_foreign(self, array):
         raise GraphError(
@@ -271,7 +276,7 @@ class Function:
         ctx.function = cls
         if settings:
             ctx.settings = settings
-        arrays, edges, needs_grad = [], [], []
+        arrays, edges, needs_grad, shapes = [], [], [], []
         recording = elsewhere = False
         grad_enabled = state.grad_enabled
         for value in inputs:
@@ -280,15 +285,19 @@ class Function:
                 array = value.array
                 if type(array) is not ndarray:
                     elsewhere = True
-                node = value._node if value._view is None else value._current_node()
-                if node is not None and grad_enabled:
-                    edge = (node, value._index)
-                    recording = True
-                value = array
-            arrays.append(value)
+                if grad_enabled:
+                    edge = value._edge if value._view is None else value._current_edge()
+                    if edge is not None:
+                        recording = True
+                arrays.append(array)
+                shapes.append(array.shape)
+            else:
+                arrays.append(value)
+                shapes.append(getattr(value, "shape", None))
             edges.append(edge)
             needs_grad.append(edge is not None)
         ctx.needs_grad = needs_grad
+        ctx.shapes = shapes
         if elsewhere:
             backend.check_same_device(arrays, cls.__name__)
         forward = find_kernel(cls, arrays) if KERNELS else cls.forward
@@ -311,23 +320,19 @@ def _record(ctx, inputs, arrays, raw, outputs):
     """Make `ctx` a node of the graph: number it, link the outputs, remember what was saved."""
     if type(outputs) is tuple:
         ctx.outputs_like = [(o.array.shape, o.array.dtype) for o in outputs]
-        linked = [(i, o) for i, o in enumerate(outputs) if o.array.dtype.kind == "f"]
-        if not linked:
-            return
-        for index, output in linked:
-            output._node, output._index = ctx, index
+        for index, output in enumerate(outputs):
+            if output.array.dtype.kind == "f":
+                output._edge = (ctx, index)
     else:
         ctx.dtype = dtype = outputs.array.dtype
         if dtype.kind != "f":
             return
-        outputs._node = ctx
+        outputs._edge = (ctx, 0)
     ctx.number = _next_number()
-    ctx.shapes = [getattr(a, "shape", None) for a in arrays]
     saved = ctx._saved
     if saved:
         if len(saved) == 1 and saved[0] is raw:
-            version = outputs._version
-            ctx._sources, ctx._versions = _FIRST_OUTPUT, ((version, version[0]),)
+            ctx._sources, ctx._counters = _FIRST_OUTPUT, (outputs._version,)
         elif type(outputs) is tuple:
             ctx._remember_sources(arrays, inputs, raw, outputs)
         else:
@@ -350,7 +355,7 @@ def _link_views(function, settings, source, outputs):
         if backend.shares_memory(output.array, source.array):
             output._version = source._version
             which = index if several else None
-            output._view = ViewOf(source, function, settings, which, base, base._node)
+            output._view = ViewOf(source, function, settings, which, base, base._edge)
 
 
 def _tell_watchers(ctx, inputs, outputs):

@@ -36,7 +36,7 @@ def change(target, function, *args, **kwargs):
         return target
     _refuse_leaf(target)
     # The backward pass may need the old values: the operation reads them from a copy.
-    before = wrap(target.array.copy(), *target._edge())
+    before = wrap(target.array.copy(), target._current_edge())
     result = function(before, *args, **kwargs)
     _write(target, result)
     _take_over(target, result)
@@ -54,8 +54,8 @@ def replay_view(view):
             fresh = made.function.apply(made.parent, **made.settings)
         if made.which is not None:
             fresh = fresh[made.which]
-        stale._node, stale._index = fresh._node, fresh._index
-        made.base_node = made.base._node
+        stale._edge = fresh._edge
+        made.base_edge = made.base._edge
 
 
 def is_tracked(target, others=()):
@@ -95,13 +95,11 @@ def _write(target, result):
 def _take_over(target, result):
     """`target` is now what `result` is; if it is a view, so is that part of its base."""
     if target._view is None:
-        target._node, target._index = result._node, result._index
+        target._edge = result._edge
         return
     base = target._view.base
-    if result._node is None:
-        result = wrap(result.array)
-    whole = WriteThrough.apply(wrap(base.array, *base._edge()), result, path=_path(target))
-    base._node, base._index = whole._node, whole._index
+    whole = WriteThrough.apply(wrap(base.array, base._edge), result, path=_path(target))
+    base._edge = whole._edge
 
 
 def _path(view):
