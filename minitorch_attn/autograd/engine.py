@@ -1,11 +1,11 @@
 """The backward pass: visit the graph from the outputs to the leaves, each node once.
 
-A node is created after the nodes that made its inputs, so walking by falling creation number
-is a topological order: when a node's turn comes, every use of its output has already added its
+A node is created after the nodes that made its inputs. So the youngest node that a gradient has
+reached is always ready: whatever uses its output is younger still, and has already added its
 share. Nothing recurses, so the length of a chain is limited by memory alone.
 """
 
-from operator import attrgetter
+from heapq import heappop, heappush
 
 from .. import backend
 from ..errors import DTypeError, GraphError, ShapeError
@@ -15,8 +15,6 @@ from .function import Leaf
 from .modes import enable_grad, no_grad, state
 
 __all__ = ["Leaf", "add_hook", "add_accumulate_hook", "add_to_grad", "run_backward"]
-
-_by_number = attrgetter("number")
 
 
 def run_backward(roots, grads, *, targets=None, retain_graph=False, create_graph=False):
@@ -39,23 +37,20 @@ def run_backward(roots, grads, *, targets=None, retain_graph=False, create_graph
     list of array or Tensor or None, where `targets` are given
     """
     arrived = _Arrivals(out_of_place=create_graph)
-    grads_of, add = arrived.grads, arrived.add
+    waiting, add = arrived.waiting, arrived.add
     for root, grad in zip(roots, grads, strict=True):
         add(root._current_edge(), grad if create_graph else grad.array)
-    order = _order([root._edge[0] for root in roots])
-    wanted = collected = None
+    wanted = path = collected = None
     if targets is not None:
         wanted = [target._current_edge() for target in targets]
+        path = _towards({edge[0] for edge in wanted}, [root._edge[0] for root in roots])
         collected = {}
-        order = _towards(order, {edge[0] for edge in wanted})
     watched = create_graph or modes.watchers > 0
     with enable_grad() if create_graph else no_grad():
-        for node in order:
-            grad = grads_of.pop(node, None)
-            if grad is None:
+        while waiting:
+            node, grad = arrived.pop_youngest()
+            if path is not None and node not in path:
                 continue
-            if type(grad) is list:
-                grad = _filled(node, grad)
             if node.hooks is not None:
                 grad = _run_hooks(node, grad)
             if wanted is not None:
@@ -83,24 +78,19 @@ def run_backward(roots, grads, *, targets=None, retain_graph=False, create_graph
     return None if wanted is None else [collected.get(edge) for edge in wanted]
 
 
-def _order(root_nodes):
-    """Every node that can be reached, latest first."""
-    stack, seen = root_nodes, set(root_nodes)
+def _towards(targets, roots):
+    """The nodes on a path from the roots to one of the targets."""
+    stack, seen = list(roots), set(roots)
     while stack:
         for edge in stack.pop().edges:
             if edge is not None and edge[0] not in seen:
                 seen.add(edge[0])
                 stack.append(edge[0])
-    return sorted(seen, key=_by_number, reverse=True)
-
-
-def _towards(order, target_nodes):
-    """Only the nodes on a path to one of the targets."""
-    needed = set()
-    for node in reversed(order):
-        if node in target_nodes or any(e is not None and e[0] in needed for e in node.edges):
-            needed.add(node)
-    return [node for node in order if node in needed]
+    path = set()
+    for node in sorted(seen, key=lambda node: node.number):  # inputs first
+        if node in targets or any(e is not None and e[0] in path for e in node.edges):
+            path.add(node)
+    return path
 
 
 class _Arrivals:
@@ -108,6 +98,7 @@ class _Arrivals:
 
     def __init__(self, out_of_place):
         self.out_of_place = out_of_place
+        self.waiting = []  # a heap of (-number, node): nodes that a gradient has reached
         self.grads = {}  # node -> gradient, or list of gradients where it has several outputs
         self.owned = set()  # edges whose buffer was made by a sum here
 
@@ -115,12 +106,14 @@ class _Arrivals:
         """Add to the gradient of one output."""
         node, index = edge
         grads = self.grads
+        if node not in grads:
+            heappush(self.waiting, (-node.number, node))
+            if node.outputs_like is None:
+                grads[node] = grad
+                return
+            grads[node] = [None] * len(node.outputs_like)
         if node.outputs_like is not None:
-            grads = grads.setdefault(node, [None] * len(node.outputs_like))
-            node = index
-        elif node not in grads:
-            grads[node] = grad
-            return
+            grads, node = grads[node], index
         before = grads[node]
         if before is None:
             grads[node] = grad
@@ -129,6 +122,12 @@ class _Arrivals:
         else:
             self.owned.add(edge)
             grads[node] = before + grad  # the first buffer may belong to somebody else
+
+    def pop_youngest(self):
+        """The youngest node and its finished gradient, a tuple where it has several outputs."""
+        node = heappop(self.waiting)[1]
+        grad = self.grads.pop(node)
+        return node, (_filled(node, grad) if type(grad) is list else grad)
 
 
 def _filled(node, grads):

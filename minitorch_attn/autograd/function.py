@@ -78,7 +78,7 @@ class Context:
     as_tensors = False  # `saved` gives Tensors: the backward pass itself is being recorded
     freed = False
     _saved = ()
-    _sources = ()  # one per saved array: index of the input, or -1 - index of the output
+    _sources = ()  # one per saved array: its index among the inputs, then the outputs
     _counters = ()  # the version counters of the saved tensors
     _versions = 0  # their sum when the operation ran: it can only grow
     _constant = ()
@@ -138,26 +138,22 @@ class Context:
         """The saved arrays as Tensors, each at the place in the graph that it came from."""
         tensors = []
         for source, array in zip(self._sources, self._saved, strict=True):
-            edge = (self, -1 - source) if source < 0 else self.edges[source]
+            index = source - len(self.edges)
+            edge = self.edges[source] if index < 0 else (self, index)
             tensors.append(wrap(array, edge) if hasattr(array, "dtype") else array)
         return tuple(tensors)
 
-    def _remember_sources(self, arrays, inputs, raw, outputs):
-        """Find each saved array among the inputs and outputs, and note its version."""
+    def _remember_sources(self, arrays, tensors):
+        """Find each saved array among inputs and outputs, and note the version of its tensor."""
+        places = [id(array) for array in arrays]
         sources, counters, versions = [], [], 0
         for saved in self._saved:
-            source = 0
-            for array in arrays:
-                if array is saved:
-                    tensor = inputs[source]
-                    break
-                source += 1
-            else:
-                index = _index_of(saved, raw)
-                if index is None:
-                    self._refuse_foreign(saved)
-                source, tensor = -1 - index, outputs[index]
+            try:
+                source = places.index(id(saved))
+            except ValueError:
+                self._refuse_foreign(saved)
             sources.append(source)
+            tensor = tensors[source]
             if isinstance(tensor, Tensor):
                 counter = tensor._version
                 counters.append(counter)
@@ -173,7 +169,8 @@ class Context:
         )
 
     def _refuse_changed(self):
-        names = [f"input {i}" if i >= 0 else f"output {-1 - i}" for i in self._sources]
+        n = len(self.edges)
+        names = [f"input {i}" if i < n else f"output {i - n}" for i in self._sources]
         shapes = [getattr(array, "shape", ()) for array in self._saved]
         raise GraphError(
             f"{self.function.__name__}.backward: a tensor it saved was changed in place since.",
@@ -192,14 +189,6 @@ class Context:
 
     def __repr__(self):
         return f"<{self.function.__name__}>"
-
-
-def _index_of(array, candidates):
-    """Where `array` itself, not its equal, stands among `candidates`."""
-    for i, candidate in enumerate(candidates):
-        if candidate is array:
-            return i
-    return None
 
 
 class Function:
@@ -329,22 +318,16 @@ def _record(ctx, inputs, arrays, raw, outputs):
             return
         outputs._edge = (ctx, 0)
     ctx.number = _next_number()
-    saved = ctx._saved
-    if saved:
-        if len(saved) == 1 and saved[0] is raw:
-            ctx._sources, ctx._counters = _FIRST_OUTPUT, (outputs._version,)
-        elif type(outputs) is tuple:
-            ctx._remember_sources(arrays, inputs, raw, outputs)
+    if ctx._saved:
+        if type(raw) is tuple:
+            ctx._remember_sources((*arrays, *raw), (*inputs, *outputs))
         else:
-            ctx._remember_sources(arrays, inputs, (raw,), (outputs,))
+            ctx._remember_sources((*arrays, raw), (*inputs, outputs))
     if ctx._intermediate is not None and ctx.function.composed is None:
         raise GraphError(
             f"{ctx.function.__name__} saves intermediates but has no composed twin.",
             hint="define composed(ctx, *inputs, **settings) beside backward",
         )
-
-
-_FIRST_OUTPUT = (-1,)
 
 
 def _link_views(function, settings, source, outputs):
