@@ -58,8 +58,6 @@ class Context:
         The Function subclass.
     edges : tuple
         One per positional input: (node, output index) that made it, or None.
-    needs_grad : list of bool
-        One per positional input: is its gradient wanted?
     shapes : list
         Of the inputs; None for numbers and absent inputs.
     settings : dict
@@ -68,7 +66,6 @@ class Context:
 
     function = None
     edges = ()
-    needs_grad = ()
     shapes = ()
     settings = {}
     dtype = None  # of the output
@@ -83,6 +80,11 @@ class Context:
     _versions = 0  # their sum when the operation ran: it can only grow
     _constant = ()
     _intermediate = None
+
+    @property
+    def needs_grad(self):
+        """One per positional input: is its gradient wanted?"""
+        return [edge is not None for edge in self.edges]
 
     def save(self, *arrays):
         """Keep inputs or outputs of this operation, by identity, for `backward`."""
@@ -138,9 +140,11 @@ class Context:
         """The saved arrays as Tensors, each at the place in the graph that it came from."""
         tensors = []
         for source, array in zip(self._sources, self._saved, strict=True):
+            if not hasattr(array, "dtype"):
+                tensors.append(array)
+                continue
             index = source - len(self.edges)
-            edge = self.edges[source] if index < 0 else (self, index)
-            tensors.append(wrap(array, edge) if hasattr(array, "dtype") else array)
+            tensors.append(wrap(array, self.edges[source] if index < 0 else (self, index)))
         return tuple(tensors)
 
     def _remember_sources(self, arrays, tensors):
@@ -148,6 +152,9 @@ class Context:
         places = [id(array) for array in arrays]
         sources, counters, versions = [], [], 0
         for saved in self._saved:
+            if saved is None:
+                sources.append(None)
+                continue
             try:
                 source = places.index(id(saved))
             except ValueError:
@@ -170,11 +177,14 @@ class Context:
 
     def _refuse_changed(self):
         n = len(self.edges)
-        names = [f"input {i}" if i < n else f"output {i - n}" for i in self._sources]
-        shapes = [getattr(array, "shape", ()) for array in self._saved]
+        names = [
+            f"{'input' if i < n else 'output'} {i % n} of shape {array.shape}"
+            for i, array in zip(self._sources, self._saved, strict=True)
+            if hasattr(array, "shape")
+        ]
         raise GraphError(
             f"{self.function.__name__}.backward: a tensor it saved was changed in place since.",
-            got=", ".join(f"{n} of shape {s}" for n, s in zip(names, shapes, strict=True)),
+            got=", ".join(names),
             expected="the values that the forward pass saw",
             hint="use the out-of-place operation, or clone() before changing it",
         )
@@ -244,7 +254,7 @@ class Function:
                 return cls.apply(*inputs, **settings)
         ctx = Context()
         ctx.function = cls
-        ctx.needs_grad = (False,) * len(inputs)
+        ctx.edges = (None,) * len(inputs)
         return cls.forward(ctx, *inputs, **settings)
 
     @classmethod
@@ -265,7 +275,7 @@ class Function:
         ctx.function = cls
         if settings:
             ctx.settings = settings
-        arrays, edges, needs_grad, shapes = [], [], [], []
+        arrays, edges, shapes = [], [], []
         recording = elsewhere = False
         grad_enabled = state.grad_enabled
         for value in inputs:
@@ -284,8 +294,7 @@ class Function:
                 arrays.append(value)
                 shapes.append(getattr(value, "shape", None))
             edges.append(edge)
-            needs_grad.append(edge is not None)
-        ctx.needs_grad = needs_grad
+        ctx.edges = edges
         ctx.shapes = shapes
         if elsewhere:
             backend.check_same_device(arrays, cls.__name__)
@@ -296,7 +305,6 @@ class Function:
         else:
             outputs = wrap(raw if type(raw) is ndarray else backend.as_array(raw))
         if recording:
-            ctx.edges = edges
             _record(ctx, inputs, arrays, raw, outputs)
         if cls.view:
             _link_views(cls, settings, inputs[0], outputs)
