@@ -1,0 +1,323 @@
+"""Modules and parameters in order, or by name."""
+
+import operator
+from collections.abc import Mapping
+
+from ..errors import ArgumentError, DTypeError, IndexRangeError
+from .module import Module
+from .parameter import Parameter
+
+__all__ = ["ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequential"]
+
+
+class _Listed(Module):
+    """What numbered containers share: indices, slices, lengths, appending."""
+
+    _entries = "_modules"
+
+    def _registered(self):
+        return getattr(self, self._entries)
+
+    def _add(self, name, value):
+        self.register_module(name, value)
+
+    def _key(self, index):
+        """The name of the entry at `index`, which may be negative."""
+        size = len(self)
+        number = operator.index(index)
+        if not -size <= number < size:
+            raise IndexRangeError(
+                f"{type(self).__name__}: there is no entry {number}.",
+                got=f"index {number}, {size} entries",
+                expected=f"from {-size} to {size - 1}" if size else "nothing: it is empty",
+            )
+        return list(self._registered())[number]
+
+    def _replace_all(self, values):
+        """Number the values from 0 again."""
+        entries = self._registered()
+        entries.clear()
+        for i, value in enumerate(values):
+            entries[str(i)] = value
+
+    def __len__(self):
+        return len(self._registered())
+
+    def __iter__(self):
+        return iter(self._registered().values())
+
+    def __getitem__(self, index):
+        if isinstance(index, slice):
+            return self._like(list(self)[index])
+        return self._registered()[self._key(index)]
+
+    def __setitem__(self, index, value):
+        self._add(self._key(index), value)
+
+    def __delitem__(self, index):
+        keys = list(self._registered())
+        doomed = set(keys[index]) if isinstance(index, slice) else {self._key(index)}
+        self._replace_all([v for k, v in self._registered().items() if k not in doomed])
+
+    def append(self, value):
+        """Add one at the end; returns this container."""
+        self._add(str(len(self)), value)
+        return self
+
+    def extend(self, values):
+        """Add several at the end; returns this container."""
+        for value in list(values):
+            self.append(value)
+        return self
+
+    def insert(self, index, value):
+        """Add one before position `index`; returns this container."""
+        values = list(self)
+        values.insert(index, value)
+        self.append(value)  # checks the type
+        self._replace_all(values)
+        return self
+
+    def pop(self, index=-1):
+        """Remove the entry at `index` and return it."""
+        value = self[index]
+        del self[index]
+        return value
+
+    def __iadd__(self, values):
+        return self.extend(values)
+
+    def __add__(self, values):
+        return self._like([*self, *values])
+
+
+class Sequential(_Listed):
+    """Modules called one after the other, each with what the one before returned.
+
+    Parameters
+    ----------
+    *modules : Module, or one dict of str to Module
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> net = mt.nn.Sequential(mt.nn.Linear(2, 3), mt.nn.ReLU())
+    >>> net
+    Sequential(
+      (0): Linear(in_features=2, out_features=3, bias=True)
+      (1): ReLU()
+    )
+    >>> len(net[:1])
+    1
+    """
+
+    def __init__(self, *modules):
+        super().__init__()
+        if len(modules) == 1 and isinstance(modules[0], Mapping):
+            for name, module in modules[0].items():
+                self.register_module(name, module)
+        else:
+            for i, module in enumerate(modules):
+                self.register_module(str(i), module)
+
+    def __getitem__(self, index):
+        if isinstance(index, slice):
+            return type(self)(dict(list(self._modules.items())[index]))  # names are kept
+        return super().__getitem__(index)
+
+    def _like(self, modules):
+        return type(self)(*modules)
+
+    def forward(self, input):
+        for module in self:
+            input = module(input)
+        return input
+
+
+class ModuleList(_Listed):
+    """A list whose modules are registered.
+
+    Parameters
+    ----------
+    modules : iterable of Module, optional
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.nn.ModuleList([mt.nn.ReLU() for _ in range(12)])
+    ModuleList(
+      (0-11): 12 x ReLU()
+    )
+    """
+
+    def __init__(self, modules=None):
+        super().__init__()
+        self.extend(_checked_iterable(self, modules))
+
+    def _like(self, modules):
+        return type(self)(modules)
+
+    def _repr_lines(self):
+        """Equal neighbours are shown once."""
+        runs = []
+        for i, module in enumerate(self):
+            text = repr(module)
+            if runs and runs[-1][2] == text:
+                runs[-1][1] = i
+            else:
+                runs.append([i, i, text])
+        lines = []
+        for first, last, text in runs:
+            text = text.replace("\n", "\n  ")
+            count = last - first + 1
+            name = f"({first}-{last}): {count} x " if count > 1 else f"({first}): "
+            lines.append(name + text)
+        return lines
+
+
+class _Named(Module):
+    """What the two dictionaries share."""
+
+    _entries = "_modules"
+
+    def __init__(self, values=None):
+        super().__init__()
+        if values is not None:
+            self.update(values)
+
+    def __getitem__(self, key):
+        return getattr(self, self._entries)[key]
+
+    def __delitem__(self, key):
+        del getattr(self, self._entries)[key]
+
+    def __contains__(self, key):
+        return key in getattr(self, self._entries)
+
+    def __len__(self):
+        return len(getattr(self, self._entries))
+
+    def __iter__(self):
+        return iter(getattr(self, self._entries))
+
+    def keys(self):
+        """The names."""
+        return getattr(self, self._entries).keys()
+
+    def values(self):
+        """The entries."""
+        return getattr(self, self._entries).values()
+
+    def items(self):
+        """(name, entry) pairs."""
+        return getattr(self, self._entries).items()
+
+    def update(self, values):
+        """Add or replace entries from a mapping or from pairs."""
+        pairs = values.items() if hasattr(values, "items") else values
+        for key, value in pairs:
+            self[key] = value
+
+    def pop(self, key):
+        """Remove an entry and return it."""
+        value = self[key]
+        del self[key]
+        return value
+
+    def clear(self):
+        """Remove all entries."""
+        getattr(self, self._entries).clear()
+
+
+class ModuleDict(_Named):
+    """A dictionary whose modules are registered.
+
+    Parameters
+    ----------
+    values : mapping of str to Module, or pairs, optional
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> heads = mt.nn.ModuleDict({"tag": mt.nn.Linear(2, 3, bias=False)})
+    >>> list(heads.state_dict())
+    ['tag.weight']
+    """
+
+    def __setitem__(self, key, module):
+        self.register_module(key, module)
+
+
+class ParameterDict(_Named):
+    """A dictionary whose parameters are registered; bare tensors become parameters."""
+
+    _entries = "_parameters"
+
+    def __setitem__(self, key, value):
+        self.register_parameter(key, _as_parameter(value))
+
+    def _repr_lines(self):
+        return _parameter_lines(self)
+
+
+class ParameterList(_Listed):
+    """A list whose parameters are registered; bare tensors become parameters.
+
+    Parameters
+    ----------
+    values : iterable of Parameter or Tensor, optional
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.nn.ParameterList([mt.zeros(2, 3), mt.zeros(5)])
+    ParameterList(
+      (0): Parameter of shape (2, 3), float32
+      (1): Parameter of shape (5,), float32
+    )
+    """
+
+    _entries = "_parameters"
+
+    def __init__(self, values=None):
+        super().__init__()
+        self.extend(_checked_iterable(self, values))
+
+    def _like(self, values):
+        return type(self)(values)
+
+    def _add(self, name, value):
+        self.register_parameter(name, _as_parameter(value))
+
+    def _repr_lines(self):
+        return _parameter_lines(self)
+
+
+def _as_parameter(value):
+    return value if isinstance(value, Parameter) else Parameter(value)
+
+
+def _parameter_lines(container):
+    return [
+        f"({name}): Parameter of shape {p.shape}, {p.dtype}"
+        for name, p in container._parameters.items()
+    ]
+
+
+def _checked_iterable(container, values):
+    if values is None:
+        return ()
+    if isinstance(values, Module) and not hasattr(values, "__iter__"):
+        raise DTypeError(
+            f"{type(container).__name__}(values): one module is not a list of modules.",
+            got=type(values).__name__,
+            hint=f"{type(container).__name__}([module])",
+        )
+    try:
+        return list(values)
+    except TypeError:
+        raise ArgumentError(
+            f"{type(container).__name__}(values).",
+            got=type(values).__name__,
+            expected="an iterable",
+        ) from None

@@ -1,0 +1,225 @@
+"""Initial values of parameters, drawn on the host: equal on every device for one seed.
+
+Every function fills its tensor in place, outside of the graph, and returns it.
+"""
+
+import math
+
+from ..autograd.modes import no_grad
+from ..backend import host_generator
+from ..errors import ArgumentError, ShapeError
+
+__all__ = [
+    "calculate_gain",
+    "constant_",
+    "eye_",
+    "kaiming_normal_",
+    "kaiming_uniform_",
+    "normal_",
+    "ones_",
+    "trunc_normal_",
+    "uniform_",
+    "xavier_normal_",
+    "xavier_uniform_",
+    "zeros_",
+]
+
+
+def _write(tensor, values):
+    with no_grad():
+        return tensor.copy_(values)
+
+
+def constant_(tensor, val):
+    """Fill with one value.
+
+    Parameters
+    ----------
+    tensor : Tensor
+    val : float
+
+    Returns
+    -------
+    Tensor
+        `tensor` itself.
+    """
+    with no_grad():
+        return tensor.fill_(val)
+
+
+def zeros_(tensor):
+    """Fill with 0."""
+    return constant_(tensor, 0.0)
+
+
+def ones_(tensor):
+    """Fill with 1."""
+    return constant_(tensor, 1.0)
+
+
+def eye_(tensor):
+    """Fill a matrix with the identity."""
+    if tensor.ndim != 2:
+        raise ShapeError("eye_(tensor): not a matrix.", got=f"{tensor.shape}", expected="2 axes")
+    rows, columns = tensor.shape
+    return _write(tensor, [[float(i == j) for j in range(columns)] for i in range(rows)])
+
+
+def uniform_(tensor, a=0.0, b=1.0, generator=None):
+    """Draw from the uniform distribution on [a, b).
+
+    Parameters
+    ----------
+    tensor : Tensor
+    a, b : float
+    generator : numpy.random.Generator, optional
+        By default the one that `mt.manual_seed` starts.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> x = mt.nn.init.uniform_(mt.empty(1000), -2, 2)
+    >>> bool(x.abs().max() <= 2)
+    True
+    """
+    generator = generator or host_generator()
+    return _write(tensor, generator.uniform(a, b, tensor.shape))
+
+
+def normal_(tensor, mean=0.0, std=1.0, generator=None):
+    """Draw from the normal distribution; arguments as for `uniform_`."""
+    generator = generator or host_generator()
+    return _write(tensor, generator.normal(mean, std, tensor.shape))
+
+
+def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
+    """Draw from the normal distribution, again and again where a value is outside [a, b].
+
+    Parameters
+    ----------
+    tensor : Tensor
+    mean, std : float
+        Of the distribution before it is cut.
+    a, b : float
+        The cuts, as values and not in standard deviations.
+    generator : numpy.random.Generator, optional
+    """
+    if not a < b:
+        raise ArgumentError(
+            "trunc_normal_: an empty interval.", got=f"a={a}, b={b}", expected="a < b"
+        )
+    generator = generator or host_generator()
+    values = generator.normal(mean, std, tensor.shape).reshape(-1)
+    outside = (values < a) | (values > b)
+    for _ in range(1000):
+        if not outside.any():
+            return _write(tensor, values.reshape(tensor.shape))
+        values[outside] = generator.normal(mean, std, int(outside.sum()))
+        outside = (values < a) | (values > b)
+    raise ArgumentError(
+        "trunc_normal_: hardly any value falls inside the cuts.",
+        got=f"mean={mean}, std={std}, a={a}, b={b}",
+        expected="cuts that leave a good part of the distribution",
+    )
+
+
+def calculate_gain(nonlinearity, param=None):
+    """The factor that keeps the variance of signals through an activation.
+
+    Parameters
+    ----------
+    nonlinearity : {"linear", "sigmoid", "tanh", "relu", "leaky_relu", "selu"}
+    param : float, optional
+        The negative slope of "leaky_relu", default 0.01.
+
+    Examples
+    --------
+    >>> calculate_gain("relu") ** 2
+    2.0000000000000004
+    """
+    if nonlinearity == "leaky_relu":
+        slope = 0.01 if param is None else param
+        return math.sqrt(2.0 / (1 + slope**2))
+    gains = {"linear": 1.0, "sigmoid": 1.0, "tanh": 5.0 / 3, "relu": math.sqrt(2.0), "selu": 0.75}
+    gains.update({f"conv{kind}": 1.0 for kind in ("1d", "2d", "3d")})
+    if nonlinearity not in gains:
+        raise ArgumentError(
+            "calculate_gain(nonlinearity): unknown.",
+            got=repr(nonlinearity),
+            expected="one of " + ", ".join([*gains, "leaky_relu"]),
+        )
+    return gains[nonlinearity]
+
+
+def fans(tensor):
+    """(fan_in, fan_out): how many inputs and outputs each unit of a weight sees.
+
+    Parameters
+    ----------
+    tensor : Tensor of shape (out, in, ...)
+        Further axes, as of a convolution kernel, multiply both.
+    """
+    if tensor.ndim < 2:
+        raise ShapeError(
+            "an initialisation that counts inputs and outputs needs a matrix.",
+            got=f"a tensor of shape {tensor.shape}",
+            expected="at least 2 axes: (out, in, ...)",
+            hint="uniform_ or normal_ for vectors",
+        )
+    field = math.prod(tensor.shape[2:])
+    return tensor.shape[1] * field, tensor.shape[0] * field
+
+
+def xavier_uniform_(tensor, gain=1.0, generator=None):
+    """Uniform with variance gain^2 * 2 / (fan_in + fan_out).
+
+    Notes
+    -----
+    Glorot and Bengio 2010, "Understanding the difficulty of training deep feedforward neural
+    networks", Eq. 16.
+    """
+    fan_in, fan_out = fans(tensor)
+    bound = gain * math.sqrt(6.0 / (fan_in + fan_out))
+    return uniform_(tensor, -bound, bound, generator)
+
+
+def xavier_normal_(tensor, gain=1.0, generator=None):
+    """Normal with variance gain^2 * 2 / (fan_in + fan_out)."""
+    fan_in, fan_out = fans(tensor)
+    return normal_(tensor, 0.0, gain * math.sqrt(2.0 / (fan_in + fan_out)), generator)
+
+
+def _kaiming_std(tensor, a, mode, nonlinearity):
+    if mode not in ("fan_in", "fan_out"):
+        raise ArgumentError(
+            "kaiming initialisation: mode.", got=repr(mode), expected="'fan_in' or 'fan_out'"
+        )
+    fan = fans(tensor)[mode == "fan_out"]
+    return calculate_gain(nonlinearity, a) / math.sqrt(fan)
+
+
+def kaiming_uniform_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", generator=None):
+    """Uniform with variance gain^2 / fan.
+
+    Parameters
+    ----------
+    tensor : Tensor
+    a : float
+        Negative slope of the leaky ReLU that follows.
+    mode : {"fan_in", "fan_out"}
+        Keep the variance of the signal, or of the gradient.
+    nonlinearity : str
+        See `calculate_gain`.
+    generator : numpy.random.Generator, optional
+
+    Notes
+    -----
+    He et al. 2015, arXiv:1502.01852v1, Eq. 10 and 14.
+    """
+    bound = math.sqrt(3.0) * _kaiming_std(tensor, a, mode, nonlinearity)
+    return uniform_(tensor, -bound, bound, generator)
+
+
+def kaiming_normal_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", generator=None):
+    """Normal with variance gain^2 / fan; arguments as for `kaiming_uniform_`."""
+    return normal_(tensor, 0.0, _kaiming_std(tensor, a, mode, nonlinearity), generator)

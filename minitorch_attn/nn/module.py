@@ -1,0 +1,454 @@
+"""Module: parameters, buffers and submodules under their names, and the call."""
+
+from ..autograd.modes import no_grad
+from ..errors import ArgumentError, DTypeError
+from ..tensor import Tensor
+from . import state
+from .hooks import Hooks, RemovableHandle, call_with_hooks
+from .parameter import Parameter
+
+__all__ = ["Module"]
+
+_REGISTRIES = ("_parameters", "_buffers", "_modules")
+
+
+class Module:
+    """The base of every layer and model.
+
+    Assigning a `Parameter` or a `Module` to an attribute registers it; `register_buffer`
+    registers a tensor that is state but not trained. Subclasses call `super().__init__()`
+    first and define `forward`.
+
+    Attributes
+    ----------
+    training : bool
+        Whether layers such as dropout behave as in training; see `train` and `eval`.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> class Affine(mt.nn.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.scale = mt.nn.Parameter(mt.tensor([2.0]))
+    ...
+    ...     def forward(self, x):
+    ...         return x * self.scale
+    >>> Affine()(mt.tensor([3.0]))
+    tensor([6.], grad_fn=<Mul>)
+    """
+
+    def __init__(self):
+        put = super().__setattr__
+        put("training", True)
+        for registry in _REGISTRIES:
+            put(registry, {})
+        put("_non_persistent", set())
+        put("_hooks", None)
+
+    def forward(self, *args, **kwargs):
+        """What the module computes; subclasses define it."""
+        raise NotImplementedError(f"{type(self).__name__} does not define forward()")
+
+    def __call__(self, *args, **kwargs):
+        if self._hooks is None:
+            return self.forward(*args, **kwargs)
+        return call_with_hooks(self, args, kwargs)
+
+    # Attributes
+
+    def __setattr__(self, name, value):
+        registry = self._registry_for(name, value)
+        if registry is None:
+            super().__setattr__(name, value)
+            return
+        self._forget(name, keep=registry)
+        self.__dict__[registry][name] = value
+
+    def _registry_for(self, name, value):
+        """Which registry takes `value` under `name`; None for a plain attribute."""
+        mine = self.__dict__
+        for kind, registry in ((Parameter, "_parameters"), (Module, "_modules")):
+            if isinstance(value, kind):
+                if registry not in mine:
+                    raise AttributeError(
+                        f"{type(self).__name__}: call super().__init__() before assigning "
+                        f"the {kind.__name__.lower()} {name!r}"
+                    )
+                return registry
+        for registry, kind in (
+            ("_parameters", Parameter),
+            ("_modules", Module),
+            ("_buffers", Tensor),
+        ):
+            if name in mine.get(registry, ()):
+                if value is not None and not isinstance(value, kind):
+                    raise DTypeError(
+                        f"{type(self).__name__}.{name} is registered as a {kind.__name__}.",
+                        got=type(value).__name__,
+                        expected=f"a {kind.__name__}, or None",
+                        hint=f"del module.{name} first",
+                    )
+                return registry
+        return None
+
+    def _forget(self, name, keep=None):
+        """Remove `name` wherever it is an attribute, except in the registry `keep`."""
+        self.__dict__.pop(name, None)
+        for registry in _REGISTRIES:
+            if registry != keep:
+                self.__dict__[registry].pop(name, None)
+        if keep != "_buffers":
+            self._non_persistent.discard(name)
+
+    def __getattr__(self, name):  # called only when ordinary lookup fails
+        for registry in _REGISTRIES:
+            entries = self.__dict__.get(registry)
+            if entries is not None and name in entries:
+                return entries[name]
+        raise AttributeError(
+            f"{type(self).__name__} has no attribute {name!r}", name=name, obj=self
+        )
+
+    def __delattr__(self, name):
+        if any(name in self.__dict__.get(registry, ()) for registry in _REGISTRIES):
+            self._forget(name)
+        else:
+            super().__delattr__(name)
+
+    def __dir__(self):
+        names = [name for registry in _REGISTRIES for name in self.__dict__.get(registry, ())]
+        return sorted({*super().__dir__(), *names})
+
+    def register_parameter(self, name, param):
+        """Add a Parameter, or None as a place for one, under `name`."""
+        self._register("_parameters", name, param, Parameter)
+
+    def register_buffer(self, name, tensor, persistent=True):
+        """Add a tensor that is state but not trained.
+
+        Parameters
+        ----------
+        name : str
+        tensor : Tensor or None
+        persistent : bool
+            Whether it belongs to the state dict.
+        """
+        self._register("_buffers", name, tensor, Tensor)
+        if persistent:
+            self._non_persistent.discard(name)
+        else:
+            self._non_persistent.add(name)
+
+    def register_module(self, name, module):
+        """Add a submodule, or None as a place for one, under `name`."""
+        self._register("_modules", name, module, Module)
+
+    add_module = register_module
+
+    def _register(self, registry, name, value, kind):
+        where = f"{type(self).__name__}: cannot register {name!r}"
+        if registry not in self.__dict__:
+            raise AttributeError(f"{where} before super().__init__()")
+        if not isinstance(name, str) or not name or "." in name:
+            raise ArgumentError(
+                f"{where}.", got=repr(name), expected="a name: a str without a dot, not empty"
+            )
+        if hasattr(self, name) and name not in self.__dict__[registry]:
+            raise ArgumentError(f"{where}: there is an attribute of that name.")
+        if value is not None and not isinstance(value, kind):
+            raise DTypeError(
+                f"{where}.", got=type(value).__name__, expected=f"a {kind.__name__}, or None"
+            )
+        self.__dict__[registry][name] = value
+
+    # Walking the tree
+
+    def named_children(self):
+        """(name, module) of the direct submodules, each module once."""
+        seen = set()
+        for name, module in self._modules.items():
+            if module is not None and module not in seen:
+                seen.add(module)
+                yield name, module
+
+    def children(self):
+        """The direct submodules."""
+        return (module for _, module in self.named_children())
+
+    def named_modules(self, memo=None, prefix="", remove_duplicate=True):
+        """(dotted name, module) of this module and all below it, parents first."""
+        memo = set() if memo is None else memo
+        if self in memo:
+            return
+        if remove_duplicate:
+            memo.add(self)
+        yield prefix, self
+        for name, module in self._modules.items():
+            if module is not None:
+                below = f"{prefix}.{name}" if prefix else name
+                yield from module.named_modules(memo, below, remove_duplicate)
+
+    def modules(self):
+        """This module and all below it."""
+        return (module for _, module in self.named_modules())
+
+    def _named_entries(self, registry, prefix, recurse, remove_duplicate):
+        modules = self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate)
+        seen = set()
+        for module_name, module in modules if recurse else [(prefix, self)]:
+            for name, value in module.__dict__[registry].items():
+                if value is None or id(value) in seen:
+                    continue
+                if remove_duplicate:
+                    seen.add(id(value))
+                yield f"{module_name}.{name}" if module_name else name, value
+
+    def named_parameters(self, prefix="", recurse=True, remove_duplicate=True):
+        """(dotted name, parameter); a shared parameter once, under its first name.
+
+        Parameters
+        ----------
+        prefix : str
+            Put before every name, with a dot.
+        recurse : bool
+            Also those of submodules.
+        remove_duplicate : bool
+            False gives a shared parameter under each of its names.
+        """
+        return self._named_entries("_parameters", prefix, recurse, remove_duplicate)
+
+    def parameters(self, recurse=True):
+        """The parameters, each once, in the order of `named_parameters`."""
+        return (value for _, value in self.named_parameters(recurse=recurse))
+
+    def named_buffers(self, prefix="", recurse=True, remove_duplicate=True):
+        """(dotted name, buffer)."""
+        return self._named_entries("_buffers", prefix, recurse, remove_duplicate)
+
+    def buffers(self, recurse=True):
+        """The buffers, each once."""
+        return (value for _, value in self.named_buffers(recurse=recurse))
+
+    def get_submodule(self, target):
+        """The submodule with the dotted name `target`; "" is this module."""
+        module = self
+        for name in target.split(".") if target else ():
+            found = module._modules.get(name)
+            if found is None:
+                raise AttributeError(
+                    f"{type(module).__name__} has no submodule {name!r} (looking for {target!r})"
+                )
+            module = found
+        return module
+
+    def get_parameter(self, target):
+        """The parameter with the dotted name `target`."""
+        return self._get_entry(target, "_parameters", "parameter")
+
+    def get_buffer(self, target):
+        """The buffer with the dotted name `target`."""
+        return self._get_entry(target, "_buffers", "buffer")
+
+    def _get_entry(self, target, registry, noun):
+        path, _, name = target.rpartition(".")
+        value = self.get_submodule(path).__dict__[registry].get(name)
+        if value is None:
+            raise AttributeError(f"{type(self).__name__} has no {noun} {target!r}")
+        return value
+
+    def apply(self, fn):
+        """Call `fn(module)` for every module, children first; returns this module."""
+        for child in self.children():
+            child.apply(fn)
+        fn(self)
+        return self
+
+    # Modes
+
+    def train(self, mode=True):
+        """Set `training` here and below; returns this module."""
+        if not isinstance(mode, bool):
+            raise DTypeError(
+                f"{type(self).__name__}.train(mode).", got=repr(mode), expected="True or False"
+            )
+        self.training = mode
+        for module in self.children():
+            module.train(mode)
+        return self
+
+    def eval(self):
+        """The same as `train(False)`."""
+        return self.train(False)
+
+    def requires_grad_(self, requires_grad=True):
+        """Set `requires_grad` of every parameter; returns this module."""
+        for parameter in self.parameters():
+            parameter.requires_grad_(requires_grad)
+        return self
+
+    def zero_grad(self, set_to_none=True):
+        """Forget the gradients of all parameters, or fill them with zeros."""
+        for parameter in self.parameters():
+            if set_to_none:
+                parameter.grad = None
+            elif parameter.grad is not None:
+                with no_grad():
+                    parameter.grad = parameter.grad.detach().zero_()
+
+    # Conversion
+
+    def _apply(self, convert):
+        """Replace the memory of every parameter, gradient and buffer by `convert` of it."""
+        for child in self.children():
+            child._apply(convert)
+        with no_grad():
+            for parameter in self._parameters.values():
+                if parameter is not None:
+                    gradient, parameter.grad = parameter.grad, None
+                    parameter.data = convert(parameter.detach())
+                    parameter.grad = None if gradient is None else convert(gradient.detach())
+            for buffer in self._buffers.values():
+                if buffer is not None:
+                    buffer.data = convert(buffer.detach())
+        return self
+
+    def to(self, *args, **kwargs):
+        """Move or convert all parameters and buffers, in place; returns this module.
+
+        Parameters
+        ----------
+        *args, **kwargs
+            A dtype, a device, both (device first), or a Tensor to be like. A dtype changes
+            floating-point tensors only.
+
+        Examples
+        --------
+        >>> import minitorch_attn as mt
+        >>> mt.nn.Linear(2, 3).to(mt.float64).weight.dtype
+        dtype('float64')
+        """
+
+        def convert(tensor):
+            if not tensor.is_floating_point():
+                return tensor.to(tensor.new_zeros(0).to(*args, **kwargs).device)
+            moved = tensor.to(*args, **kwargs)
+            if not moved.is_floating_point():
+                raise DTypeError(
+                    f"{type(self).__name__}.to(dtype): parameters are floating-point numbers.",
+                    got=f"{moved.dtype}",
+                    expected="float16, float32 or float64",
+                )
+            return moved
+
+        return self._apply(convert)
+
+    def type(self, dst_type):
+        """The same as `to(dst_type)`."""
+        return self.to(dtype=dst_type)
+
+    def float(self):
+        """All floating-point parameters and buffers in float32."""
+        return self.to(dtype="float32")
+
+    def double(self):
+        """All floating-point parameters and buffers in float64."""
+        return self.to(dtype="float64")
+
+    def half(self):
+        """All floating-point parameters and buffers in float16."""
+        return self.to(dtype="float16")
+
+    def cpu(self):
+        """All parameters and buffers in the memory of the host."""
+        return self.to("cpu")
+
+    def cuda(self, device=None):
+        """All parameters and buffers on a GPU, the first by default."""
+        return self._apply(lambda tensor: tensor.cuda(device))
+
+    # State dicts
+
+    def state_dict(self, *, destination=None, prefix="", keep_vars=False):
+        """The parameters and persistent buffers by dotted name, sharing memory.
+
+        Parameters
+        ----------
+        destination : dict, optional
+            Add to this one.
+        prefix : str
+            Put before every name, as it is.
+        keep_vars : bool
+            The parameters themselves instead of detached tensors.
+
+        Returns
+        -------
+        dict of str to Tensor
+        """
+        destination = {} if destination is None else destination
+        state.collect(self, destination, prefix, keep_vars)
+        for name, module in self._modules.items():
+            if module is not None:
+                below = f"{prefix}{name}."
+                module.state_dict(destination=destination, prefix=below, keep_vars=keep_vars)
+        return destination
+
+    def load_state_dict(self, state_dict, strict=True, assign=False):
+        """Copy values by name into this module; see `minitorch_attn.nn.state.load`."""
+        return state.load(self, state_dict, strict, assign)
+
+    # Hooks
+
+    def _add_hook(self, which, entry, prepend=False):
+        if self._hooks is None:
+            self._hooks = Hooks()
+        return RemovableHandle(getattr(self._hooks, which), entry, prepend)
+
+    def register_forward_pre_hook(self, hook, *, prepend=False, with_kwargs=False):
+        """Call `hook(module, args)` before forward; what it returns replaces the arguments.
+
+        With `with_kwargs=True` it is `hook(module, args, kwargs)`, returning both or None.
+        """
+        return self._add_hook("forward_pre", (hook, with_kwargs), prepend)
+
+    def register_forward_hook(self, hook, *, prepend=False, with_kwargs=False, always_call=False):
+        """Call `hook(module, args, output)` after forward; what it returns replaces the output.
+
+        With `with_kwargs=True` it is `hook(module, args, kwargs, output)`; with
+        `always_call=True` it also runs, with output None, when forward raises.
+        """
+        return self._add_hook("forward", (hook, with_kwargs, always_call), prepend)
+
+    def register_full_backward_pre_hook(self, hook, prepend=False):
+        """Call `hook(module, grad_output)` before the module's backward; may replace it."""
+        return self._add_hook("backward_pre", (hook,), prepend)
+
+    def register_full_backward_hook(self, hook, prepend=False):
+        """Call `hook(module, grad_input, grad_output)` when the module's backward has ended.
+
+        Both are tuples with None where there is no gradient. A returned tuple replaces
+        `grad_input`.
+        """
+        return self._add_hook("backward", (hook,), prepend)
+
+    # Text
+
+    def extra_repr(self):
+        """What stands between the brackets of `repr`; subclasses define it."""
+        return ""
+
+    def _repr_lines(self):
+        """`(name): repr` of each child."""
+        return [f"({name}): {_indent(repr(module))}" for name, module in self._modules.items()]
+
+    def __repr__(self):
+        name, extra, children = type(self).__name__, self.extra_repr(), self._repr_lines()
+        lines = (extra.split("\n") if extra else []) + children
+        if not children and len(lines) <= 1:
+            return f"{name}({extra})"
+        return f"{name}(\n  " + "\n  ".join(lines) + "\n)"
+
+
+def _indent(text):
+    """Every line but the first two spaces in."""
+    return text.replace("\n", "\n  ")

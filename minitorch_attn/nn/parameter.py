@@ -1,0 +1,42 @@
+"""Parameter: a tensor that a module owns and an optimiser changes."""
+
+from ..tensor import Tensor
+
+__all__ = ["Parameter"]
+
+
+class Parameter(Tensor):
+    """A leaf tensor that requires grad and that a `Module` lists among its parameters.
+
+    Parameters
+    ----------
+    data : Tensor, array, nested sequence or number
+        A Tensor is used as it is, without a copy, outside of its graph; anything else is copied.
+    requires_grad : bool, default True
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.nn.Parameter(mt.tensor([1.0, 2.0]))
+    Parameter containing:
+    tensor([1., 2.], requires_grad=True)
+    """
+
+    __slots__ = ()
+
+    def __init__(self, data, requires_grad=True):
+        source = data if isinstance(data, Tensor) else Tensor(data)
+        super().__init__(0.0)
+        self.data = source
+        self._version = source._version  # one memory, one count of its changes
+        self.requires_grad = requires_grad
+
+    def __repr__(self):
+        return "Parameter containing:\n" + super().__repr__()
+
+    def __deepcopy__(self, memo):
+        copy = type(self)(self.detach().clone(), self.requires_grad)
+        if self.grad is not None:
+            copy.grad = self.grad.detach().clone()
+        memo[id(self)] = copy
+        return copy

@@ -1,0 +1,93 @@
+"""State dicts: the values of a module by name, out and in."""
+
+from collections import namedtuple
+from collections.abc import Mapping
+
+from ..autograd.modes import no_grad
+from ..errors import CheckpointError, DTypeError
+from ..ops import as_tensor
+from ..tensor import Tensor
+
+__all__ = ["IncompatibleKeys", "load"]
+
+IncompatibleKeys = namedtuple("IncompatibleKeys", ["missing_keys", "unexpected_keys"])
+
+
+def load(module, state, strict=True, assign=False):
+    """Copy the values of `state` into the parameters and buffers of `module`.
+
+    Everything is checked before anything is written.
+
+    Parameters
+    ----------
+    module : Module
+    state : mapping of str to Tensor or array
+    strict : bool
+        Refuse missing and unexpected names.
+    assign : bool
+        Take over the memory and the dtype of the given values instead of copying them.
+
+    Returns
+    -------
+    IncompatibleKeys
+        `missing_keys` and `unexpected_keys`, lists of str.
+
+    Raises
+    ------
+    CheckpointError
+        With every missing, unexpected and wrongly shaped name.
+    """
+    name = type(module).__name__
+    if not isinstance(state, Mapping):
+        raise DTypeError(
+            f"{name}.load_state_dict(state_dict): not a state dict.",
+            got=type(state).__name__,
+            expected="a dict from names to tensors or arrays",
+        )
+    own = module.state_dict(keep_vars=True)
+    missing = [key for key in own if key not in state]
+    unexpected = [key for key in state if key not in own]
+    _check(name, own, state, missing if strict else [], unexpected if strict else [])
+    with no_grad():
+        for key, target in own.items():
+            if key in state:
+                _put(target, state[key], assign)
+    return IncompatibleKeys(missing, unexpected)
+
+
+def _put(target, value, assign):
+    if assign:
+        target.data = as_tensor(value)
+    else:
+        target.copy_(value)  # in place: an optimiser may hold views of this memory
+
+
+def _check(name, own, state, missing, unexpected):
+    complaints = [f"missing      {key}" for key in missing]
+    complaints += [f"unexpected   {key}" for key in unexpected]
+    for key, target in own.items():
+        if key not in state:
+            continue
+        shape = getattr(state[key], "shape", None)
+        if shape is None:
+            kind = type(state[key]).__name__
+            complaints.append(f"not an array {key}: a {kind}")
+        elif tuple(shape) != target.shape:
+            complaints.append(f"wrong shape  {key}: {tuple(shape)}, expected {target.shape}")
+    if complaints:
+        raise CheckpointError(
+            f"{name}.load_state_dict(state_dict): the state dict does not fit this module.",
+            got="\n            ".join(complaints),
+            expected="the names and shapes of state_dict()",
+            hint="build the module with the configuration the weights were saved with; "
+            "strict=False ignores missing and unexpected names, never shapes",
+        )
+
+
+def collect(module, destination, prefix, keep_vars):
+    """Add the parameters and persistent buffers of `module` itself to `destination`."""
+    persistent = {k: v for k, v in module._buffers.items() if k not in module._non_persistent}
+    for entries in (module._parameters, persistent):
+        for name, value in entries.items():
+            if value is not None:
+                destination[prefix + name] = value if keep_vars else Tensor.detach(value)

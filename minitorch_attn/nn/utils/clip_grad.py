@@ -1,0 +1,127 @@
+"""Keep gradients from being too large, all together or one by one."""
+
+import math
+
+from ...backend import array_module, as_array
+from ...errors import DTypeError, NumericError
+from ...tensor import Tensor, wrap
+
+__all__ = ["clip_grad_norm_", "clip_grad_value_", "get_total_norm"]
+
+
+def _gradients(parameters, where):
+    """The gradients that are there, of one parameter or of many."""
+    parameters = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    for parameter in parameters:
+        if not isinstance(parameter, Tensor):
+            raise DTypeError(
+                f"{where}(parameters): not a tensor.",
+                got=type(parameter).__name__,
+                expected="a Tensor or an iterable of them",
+                hint="model.parameters(), not model.named_parameters()",
+            )
+    return [p.grad for p in parameters if p.grad is not None]
+
+
+def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False):
+    """The norm of all tensors together, as if they were one long vector.
+
+    Parameters
+    ----------
+    tensors : Tensor or iterable of Tensor
+    norm_type : float, default 2
+        p of the p-norm; `math.inf` for the largest magnitude.
+    error_if_nonfinite : bool
+        Raise where the norm is NaN or infinite. It costs a synchronisation on a GPU.
+
+    Returns
+    -------
+    0-d Tensor
+    """
+    tensors = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+    if not tensors:
+        return Tensor(0.0)
+    arrays = [tensor.array.reshape(-1) for tensor in tensors]
+    xp = array_module(arrays[0])
+    if norm_type == math.inf:
+        total = _largest(xp, [abs(a).max() for a in arrays if a.size])
+    elif norm_type == 2:
+        total = xp.sqrt(sum(xp.dot(a, a) for a in arrays))
+    else:
+        total = sum((abs(a) ** norm_type).sum() for a in arrays) ** (1.0 / norm_type)
+    total = wrap(as_array(total))
+    if error_if_nonfinite and not math.isfinite(total.item()):
+        raise NumericError(
+            f"the gradients have a norm of {total.item()}.",
+            expected="a finite number",
+            hint="mt.autograd.detect_anomaly() finds the operation; a lower learning rate "
+            "or a longer warmup often helps",
+        )
+    return total
+
+
+def _largest(xp, values):
+    total = values[0]
+    for value in values[1:]:
+        total = xp.maximum(total, value)
+    return total
+
+
+def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False, foreach=None):
+    """Scale all gradients, in place, by one factor so that their common norm is at most max_norm.
+
+    Parameters
+    ----------
+    parameters : Tensor or iterable of Tensor
+        Those without a gradient are left out.
+    max_norm : float
+    norm_type : float, default 2
+        p of the p-norm; `math.inf` for the largest magnitude.
+    error_if_nonfinite : bool
+        Raise where the norm is NaN or infinite, before anything is changed.
+    foreach : optional
+        Accepted for PyTorch's sake.
+
+    Returns
+    -------
+    0-d Tensor
+        The norm before clipping.
+
+    Notes
+    -----
+    The factor is max_norm / (norm + 1e-6) where that is below 1. Pascanu et al. 2013,
+    arXiv:1211.5063v2, Algorithm 1.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> x = mt.tensor([0.0, 0.0], requires_grad=True)
+    >>> x.grad = mt.tensor([3.0, 4.0])
+    >>> clip_grad_norm_(x, max_norm=1.0), x.grad
+    (tensor(5.), tensor([0.6, 0.8]))
+    """
+    gradients = _gradients(parameters, "clip_grad_norm_")
+    total = get_total_norm(gradients, norm_type, error_if_nonfinite)
+    factor = max_norm / (total.array + 1e-6)
+    factor = array_module(factor).minimum(factor, 1.0)  # always applied: no synchronisation
+    for gradient in gradients:
+        gradient.array *= factor.astype(gradient.dtype)
+        gradient._version[0] += 1
+    return total
+
+
+def clip_grad_value_(parameters, clip_value, foreach=None):
+    """Move every entry of every gradient, in place, into [-clip_value, clip_value].
+
+    Parameters
+    ----------
+    parameters : Tensor or iterable of Tensor
+    clip_value : float
+    foreach : optional
+        Accepted for PyTorch's sake.
+    """
+    clip_value = float(clip_value)
+    for gradient in _gradients(parameters, "clip_grad_value_"):
+        xp = array_module(gradient.array)
+        gradient.array[...] = xp.clip(gradient.array, -clip_value, clip_value)
+        gradient._version[0] += 1
