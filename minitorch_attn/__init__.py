@@ -3,7 +3,7 @@
 __version__ = "0.1.0"
 
 from .tensor import Tensor, tensor  # isort: skip
-from . import autograd, errors, ops
+from . import autograd, errors, nn, ops
 from .autograd import (
     enable_grad,
     inference_mode,
@@ -22,6 +22,7 @@ from .backend import (
     set_rng_state,
 )
 from .ops import *  # noqa: F403
+from .serialization import load, save
 
 bool = as_dtype("bool")
 uint8 = as_dtype("uint8")
