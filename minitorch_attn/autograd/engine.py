@@ -118,7 +118,7 @@ class _Arrivals:
         if before is None:
             grads[node] = grad
         elif edge in self.owned and not self.out_of_place:
-            before += grad
+            grads[node] += grad  # in place for arrays; NumPy's 0-d sums are scalars, replaced
         else:
             self.owned.add(edge)
             grads[node] = before + grad  # the first buffer may belong to somebody else
@@ -237,7 +237,7 @@ def add_to_grad(tensor, grad, create_graph=False):
     create_graph : bool
     """
     if tensor.grad is None:
-        tensor.grad = grad if create_graph else wrap(grad.copy())
+        tensor.grad = grad if create_graph else wrap(backend.as_array(grad.copy()))
     elif create_graph:
         tensor.grad = tensor.grad + grad
     else:
