@@ -14,6 +14,8 @@ FLOORS = (
     {"tensor", "tensor_methods", "formatting"},
     {"autograd"},
     {"ops"},
+    {"files"},
+    {"serialization"},
     {"nn"},
     {"optim"},
     {"models"},

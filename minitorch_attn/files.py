@@ -1,0 +1,117 @@
+"""Writing files so that a crash, a full disk or Ctrl-C never costs what was saved before."""
+
+import contextlib
+import errno
+import os
+import secrets
+import stat
+
+from .errors import CheckpointError
+
+__all__ = ["TEMPORARY_SUFFIX", "atomic_file", "read_error", "write_error"]
+
+TEMPORARY_SUFFIX = ".tmp"
+
+_REMEDIES = {
+    errno.ENOSPC: "free some space on that disk, or choose a folder on another one",
+    errno.EDQUOT: "free some space in your quota, or choose a folder on another disk",
+    errno.EFBIG: "raise the file size limit (ulimit -f), or choose a folder on another disk",
+    errno.EROFS: "that disk is mounted read-only: choose a folder on another one",
+    errno.EACCES: "choose a folder that you may write to",
+    errno.EPERM: "choose a folder that you may write to",
+    errno.ENOENT: "make the folder first",
+    errno.EISDIR: "give the name of a file, not of a folder",
+    errno.ENOTDIR: "give a path whose folders are folders",
+    errno.ENAMETOOLONG: "choose a shorter name",
+}
+
+
+def write_error(path, error):
+    """The CheckpointError to raise when the operating system refuses to write `path`.
+
+    Parameters
+    ----------
+    path : path
+    error : OSError
+
+    Returns
+    -------
+    CheckpointError
+    """
+    return CheckpointError(
+        f"{os.fspath(path)} could not be written; what was saved before is unchanged.",
+        got=error.strerror or str(error),
+        hint=_REMEDIES.get(error.errno, "check the folder and the disk, or choose another folder"),
+    )
+
+
+def read_error(path, error):
+    """The CheckpointError to raise when the operating system refuses to read `path`."""
+    return CheckpointError(
+        f"{os.fspath(path)} could not be read.",
+        got=error.strerror or str(error),
+        hint="check the path" if error.errno == errno.ENOENT else None,
+    )
+
+
+@contextlib.contextmanager
+def atomic_file(path):
+    """Open a new binary file that takes the place of `path` when the block ends well.
+
+    The bytes go to a temporary file in the same folder, reach the disk, and are then renamed. At
+    every moment `path` is either the old file or the new one, whole.
+
+    Parameters
+    ----------
+    path : str or path
+
+    Yields
+    ------
+    binary file
+
+    Raises
+    ------
+    CheckpointError
+        If the operating system refuses; the old file is unchanged.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "note.txt")
+    ...     with atomic_file(path) as file:
+    ...         _ = file.write(b"all of it")
+    ...     os.listdir(folder)
+    ['note.txt']
+    """
+    target = os.path.realpath(path)  # a link stays a link
+    folder, name = os.path.split(target)
+    # Keeps within the usual limit of 255 bytes for a name.
+    prefix = os.fsencode(name)[:200].decode("utf-8", "ignore")
+    temporary = os.path.join(folder, f".{prefix}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}")
+    try:
+        if os.path.exists(target) and not stat.S_ISREG(os.stat(target).st_mode):
+            raise IsADirectoryError(errno.EISDIR, "it exists and is not a plain file")
+        try:
+            with open(temporary, "xb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, target)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
+        _sync_folder(folder)
+    except OSError as error:
+        raise write_error(path, error) from error
+
+
+def _sync_folder(folder):
+    """Make a rename survive a power cut, where folders can be synchronised (not on Windows)."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,379 @@
+"""mt.save and mt.load: nested dicts of tensors and plain values in one safetensors file.
+
+The tensors are ordinary tensors of the file, under names that show where they belong, so every
+program that reads safetensors can read them. Everything else is JSON in the file's metadata, with
+`{"$tensor": name}` in the place of each tensor. A SHA-256 sum over both tells silent damage.
+"""
+
+import hashlib
+import json
+import math
+import os
+
+import numpy as np
+
+from . import backend
+from .errors import ArgumentError, CheckpointError, DTypeError
+from .files import atomic_file, read_error, write_error
+from .tensor import Tensor, wrap
+
+__all__ = ["load", "save"]
+
+_FORMAT, _STATE, _SUM = "minitorch_attn.format", "minitorch_attn.state", "minitorch_attn.sha256"
+_VERSION = "1"
+_UNREADABLE = (AttributeError, KeyError, TypeError, ValueError, RecursionError)
+_DEEPEST = 100  # levels of nesting; far below where JSON readers give up
+_DTYPES = {
+    "bool": "BOOL", "float16": "F16", "float32": "F32", "float64": "F64",
+    "int8": "I8", "int16": "I16", "int32": "I32", "int64": "I64",
+    "uint8": "U8", "uint16": "U16", "uint32": "U32", "uint64": "U64",
+}  # fmt: skip
+
+
+def save(state, path_or_file):
+    """Write a nested state into one safetensors file.
+
+    Parameters
+    ----------
+    state : dict, list, tuple, Tensor, array, str, int, float, bool or None
+        Nested in any way; keys of dicts are strings or ints. Tensors on a device are copied to
+        the host. A tensor that occurs twice (tied weights) is stored once. Only values are kept:
+        no gradients, no graph, no device.
+    path_or_file : str, path or binary file
+        A path is written atomically: it holds the old content or the new, never a part.
+
+    Raises
+    ------
+    CheckpointError
+        If the file cannot be written. An old file of that name is then unchanged.
+    DTypeError
+        If the state holds something that is not of the kinds above; the message says where.
+
+    Examples
+    --------
+    >>> import io
+    >>> file = io.BytesIO()
+    >>> save({"step": 3, "weights": [Tensor([1.0, 2.0])]}, file)
+    >>> _ = file.seek(0)
+    >>> load(file)
+    {'step': 3, 'weights': [tensor([1., 2.])]}
+    """
+    packer = _Packer()
+    tree = packer.encode(state, ())
+    text = json.dumps(tree, allow_nan=False)  # all ASCII, also for lone surrogates
+    arrays = packer.arrays
+    metadata = {_FORMAT: _VERSION, _STATE: text, _SUM: _digest(text, arrays)}
+    if hasattr(path_or_file, "write"):
+        try:
+            _write(path_or_file, metadata, arrays)
+        except OSError as error:
+            raise write_error(_name_of(path_or_file), error) from error
+    else:
+        with atomic_file(path_or_file) as file:
+            _write(file, metadata, arrays)
+
+
+def load(path_or_file, device=None):
+    """Read what `save` wrote, or any other safetensors file.
+
+    Parameters
+    ----------
+    path_or_file : str, path or binary file
+    device : str or Device, optional
+        Where the tensors go; by default the CPU.
+
+    Returns
+    -------
+    The state that was saved; for a safetensors file from elsewhere a dict of its tensors.
+
+    Raises
+    ------
+    CheckpointError
+        If the file is missing, truncated, damaged or of another kind.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "numbers.safetensors")
+    ...     save({"a": Tensor([1, 2]), "b": {0: None}}, path)
+    ...     load(path)
+    {'a': tensor([1, 2]), 'b': {0: None}}
+    """
+    if hasattr(path_or_file, "read"):
+        name = _name_of(path_or_file)
+        metadata, arrays = _guarded(name, _read_stream, path_or_file)
+    else:
+        name = os.fspath(path_or_file)
+        metadata, arrays = _guarded(name, _read_path, path_or_file)
+    place = backend.as_device(device) if device is not None else None
+    ours = [key for key in (_FORMAT, _STATE, _SUM) if key in metadata]
+    if not ours:
+        return {key: _tensor(array, place) for key, array in arrays.items()}
+    if len(ours) < 3 or metadata[_SUM] != _digest(metadata[_STATE], arrays):
+        raise _damaged(name, "its SHA-256 sum does not fit its content")
+    if metadata[_FORMAT] != _VERSION:
+        raise CheckpointError(
+            f"{name} was written by a newer minitorch_attn.",
+            got=f"format {metadata[_FORMAT]}",
+            expected=f"format {_VERSION}",
+            hint="upgrade this installation",
+        )
+    return _Unpacker(arrays, place).decode(json.loads(metadata[_STATE]))
+
+
+# From a state to JSON and arrays
+
+
+class _Packer:
+    """Takes the tensors out of a state and leaves references in their place."""
+
+    def __init__(self):
+        self.arrays = {}  # name -> contiguous host array
+        self.names = {}  # identity of the memory -> name
+        self.kept = []  # keeps addresses from being used again while packing
+
+    def encode(self, value, path):
+        if len(path) > _DEEPEST:
+            raise ArgumentError(
+                "save(state): the state is nested too deeply, or contains itself.",
+                got=f"more than {_DEEPEST} levels, in state{_where(path[:4])}...",
+            )
+        if value is None or type(value) in (bool, str, int):
+            return value
+        if type(value) is float:
+            return value if math.isfinite(value) else {"$float": repr(value)}
+        if isinstance(value, Tensor):
+            return {"$tensor": self.add(value.array, path)}
+        if isinstance(value, np.generic):
+            return {"$scalar": self.add(np.asarray(value), path)}
+        if backend.is_array(value):
+            return {"$array": self.add(value, path)}
+        if isinstance(value, dict):
+            return self._encode_dict(value, path)
+        if isinstance(value, (list, tuple)):
+            items = [self.encode(item, (*path, i)) for i, item in enumerate(value)]
+            return items if isinstance(value, list) else {"$tuple": items}
+        raise DTypeError(
+            f"save(state): state{_where(path)} cannot be saved.",
+            got=f"a {type(value).__name__}",
+            expected="dicts, lists and tuples of tensors, arrays, numbers, strings, bools and None",
+            hint="convert it to one of these first",
+        )
+
+    def _encode_dict(self, value, path):
+        for key in value:
+            if type(key) not in (str, int):
+                raise DTypeError(
+                    f"save(state): a key of state{_where(path)} cannot be saved.",
+                    got=f"{key!r}, a {type(key).__name__}",
+                    expected="strings or ints",
+                )
+        items = {key: self.encode(item, (*path, key)) for key, item in value.items()}
+        if all(type(key) is str and not key.startswith("$") for key in items):
+            return items
+        return {"$dict": [[key, item] for key, item in items.items()]}
+
+    def add(self, array, path):
+        """The name under which `array` is stored."""
+        identity = (backend.address(array), array.shape, array.strides, str(array.dtype))
+        if array.size and identity in self.names:
+            return self.names[identity]
+        if array.dtype.name not in _DTYPES:
+            raise DTypeError(
+                f"save(state): state{_where(path)} has a dtype that the file format lacks.",
+                got=str(array.dtype),
+                expected=", ".join(_DTYPES),
+            )
+        name = self._free_name(path)
+        host = np.asarray(backend.to_host(array), order="C")
+        self.arrays[name] = host.astype(host.dtype.newbyteorder("<"), copy=False)
+        self.names[identity] = name
+        self.kept.append(array)
+        return name
+
+    def _free_name(self, path):
+        name = ".".join(map(str, path)) or "value"
+        if name.isprintable() and name != "__metadata__" and name not in self.arrays:
+            return name
+        number = len(self.arrays)
+        while f"tensor.{number}" in self.arrays:
+            number += 1
+        return f"tensor.{number}"
+
+
+def _where(path):
+    """`(“a”, 0)` as Python would index it: `["a"][0]`."""
+    return "".join(f"[{key!r}]" for key in path)
+
+
+def _digest(text, arrays):
+    """SHA-256 over everything that `load` returns."""
+    total = hashlib.sha256(text.encode("utf-8", "surrogatepass"))
+    for name in sorted(arrays):
+        array = arrays[name]
+        total.update(json.dumps([name, array.dtype.name, list(array.shape)]).encode())
+        total.update(array.reshape(-1).view(np.uint8).data)
+    return total.hexdigest()
+
+
+def _write(file, metadata, arrays):
+    """The safetensors layout: length of the header, the header (JSON), the bytes of the tensors.
+
+    Written here, array after array, because the library's functions want all bytes in memory a
+    second time, or a file name of their own.
+    """
+    header, position = {"__metadata__": metadata}, 0
+    order = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name))  # keeps all aligned
+    for name in order:
+        array = arrays[name]
+        end = position + array.nbytes
+        header[name] = {
+            "dtype": _DTYPES[array.dtype.name],
+            "shape": list(array.shape),
+            "data_offsets": [position, end],
+        }
+        position = end
+    text = json.dumps(header, ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    file.write(len(text).to_bytes(8, "little"))
+    file.write(text)
+    for name in order:
+        file.write(arrays[name].reshape(-1).view(np.uint8).data)
+
+
+# From a file to JSON and arrays
+
+
+class _Unpacker:
+    """Puts the tensors back in the places of their references."""
+
+    def __init__(self, arrays, device):
+        self.arrays = arrays
+        self.device = device
+        self.tensors = {}
+
+    def decode(self, node):
+        if isinstance(node, list):
+            return [self.decode(item) for item in node]
+        if not isinstance(node, dict):
+            return node
+        tag = next(iter(node)) if len(node) == 1 else None
+        if tag == "$tensor":
+            return self.tensor(node[tag])
+        if tag == "$array":
+            return self.arrays[node[tag]]
+        if tag == "$scalar":
+            return self.arrays[node[tag]][()]
+        if tag == "$float":
+            return float(node[tag])
+        if tag == "$tuple":
+            return tuple([self.decode(item) for item in node[tag]])
+        if tag == "$dict":
+            return {key: self.decode(item) for key, item in node[tag]}
+        return {key: self.decode(item) for key, item in node.items()}
+
+    def tensor(self, name):
+        """The same Tensor for every reference to a name: what was shared is shared again."""
+        if name not in self.tensors:
+            self.tensors[name] = _tensor(self.arrays[name], self.device)
+        return self.tensors[name]
+
+
+def _tensor(array, device):
+    return wrap(array if device is None else backend.from_host(array, device))
+
+
+def _guarded(name, read, source):
+    """`read(source)`, with everything that can go wrong told as one CheckpointError."""
+    from safetensors import SafetensorError
+
+    try:
+        return read(source)
+    except OSError as error:
+        raise read_error(name, error) from error
+    except _Foreign as error:
+        raise CheckpointError(
+            f"{name} cannot be loaded.",
+            got=str(error),
+            expected="a safetensors file, of dtypes that NumPy has",
+        ) from None
+    except _UNREADABLE + (SafetensorError,) as error:
+        raise _damaged(name, f"content that makes no sense ({error})") from error
+
+
+class _Foreign(Exception):
+    """The first bytes show another kind of file."""
+
+
+def _damaged(name, what):
+    return CheckpointError(
+        f"{name} is damaged.",
+        got=what,
+        expected="a whole file, as it was written",
+        hint="use an older copy; in a run folder, --resume previous",
+    )
+
+
+def _read_path(path):
+    """(metadata, arrays) of a file, one tensor in memory at a time beside the result."""
+    from safetensors import safe_open
+
+    size = os.path.getsize(path)
+    with open(path, "rb") as file:
+        _read_header(file, size)
+    with safe_open(path, framework="np") as file:
+        arrays = {key: _own(file.get_tensor(key)) for key in file.keys()}
+        return file.metadata() or {}, arrays
+
+
+def _read_stream(file):
+    """(metadata, arrays) of an open file; reads to the end of the state and no further."""
+    from safetensors.numpy import load
+
+    start, header = _read_header(file, None)
+    ends = [entry["data_offsets"][1] for key, entry in header.items() if key != "__metadata__"]
+    data = start + file.read(max(ends, default=0))
+    arrays = {key: _own(array) for key, array in load(data).items()}
+    return header.get("__metadata__", {}), arrays
+
+
+def _read_header(file, size):
+    """The first bytes up to the end of the header, and the header itself."""
+    start = file.read(8)
+    if not isinstance(start, bytes):
+        raise _Foreign("a file opened as text; open it with mode 'rb'")
+    length = int.from_bytes(start, "little")
+    if len(start) < 8 or length > 100_000_000:
+        raise _Foreign(_kind(start))
+    text = file.read(length)
+    if text and not text.startswith(b"{"):
+        raise _Foreign(_kind(start + text))
+    if len(text) < length or (size is not None and size < 8 + length):
+        raise ValueError("the file ends within its header")
+    header = json.loads(text)
+    dtypes = {entry["dtype"] for key, entry in header.items() if key != "__metadata__"}
+    if not dtypes <= set(_DTYPES.values()):
+        raise _Foreign(f"tensors of dtype {', '.join(sorted(dtypes - set(_DTYPES.values())))}")
+    return start + text, header
+
+
+def _kind(start):
+    """What a file that is not safetensors seems to be, from its first bytes."""
+    if not start:
+        return "an empty file"
+    if start.startswith(b"PK\x03\x04"):
+        return "a zip file, perhaps a pickle of PyTorch or an .npz; pickles are never read"
+    if start.startswith((b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")):
+        return "a pickle, which may run any program; pickles are never read"
+    return f"a file that begins with {bytes(start[:16])!r}"
+
+
+def _own(array):
+    """An array whose memory may be written."""
+    return array if array.flags.writeable else array.copy()
+
+
+def _name_of(file):
+    name = getattr(file, "name", None)
+    return name if isinstance(name, str) else f"the open {type(file).__name__}"
