@@ -1,0 +1,130 @@
+"""Where text comes from: a file, or the reference manual that every CPython carries."""
+
+import os
+
+from ..errors import DataError
+
+__all__ = ["default_text", "read_text", "split_text"]
+
+_BYTE_ORDER_MARKS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
+
+
+def default_text():
+    """English text that needs no download: the help topics of this Python, some 460,000 letters.
+
+    It is what `help("if")` prints and its like, in alphabetical order of the topics. It differs a
+    little between versions of Python, so what is trained on it must carry its own vocabulary.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> default_text().startswith('The "assert" statement')
+    True
+    """
+    try:
+        from pydoc_data.topics import topics
+    except ImportError:
+        raise DataError(
+            "this Python was installed without its help topics (the module pydoc_data).",
+            hint="train on a text of your own: --text FILE",
+        ) from None
+    different = dict.fromkeys(topics[name] for name in sorted(topics))  # a few are there twice
+    return "\n".join(different)
+
+
+def read_text(path):
+    """The characters of a UTF-8 text file, with line ends as `\\n`.
+
+    Parameters
+    ----------
+    path : str or path
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read, is empty, or is not text in UTF-8.
+    """
+    name = os.fspath(path)
+    try:
+        with open(path, "rb") as file:
+            raw = file.read()
+    except OSError as error:
+        raise DataError(f"{name} could not be read.", got=error.strerror or str(error)) from None
+    if not raw:
+        raise DataError(f"{name} is empty.", expected="a text to learn from")
+    encoding = _BYTE_ORDER_MARKS.get(raw[:2])
+    if encoding:
+        raise DataError(
+            f"{name} is not UTF-8.",
+            got=f"the byte order mark of {encoding}",
+            expected="text in UTF-8",
+            hint=f"iconv -f {encoding} -t UTF-8 < {name} > converted.txt",
+        )
+    zero = raw.find(b"\0")
+    if zero >= 0:
+        raise DataError(
+            f"{name} is a binary file, not text.",
+            got=f"a zero byte at position {zero}",
+            expected="text in UTF-8",
+        )
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise DataError(
+            f"{name} is not UTF-8.",
+            got=f"byte 0x{raw[error.start]:02x} at position {error.start}, in line {line}",
+            expected="text in UTF-8",
+            hint=f"if it is Latin-1: iconv -f LATIN1 -t UTF-8 < {name} > converted.txt",
+        ) from None
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def split_text(text, context_length, *, validation_fraction=0.1, name="the text"):
+    """Cut a text into a first part to train on and a last part to validate on.
+
+    The last part is one piece, never random windows: overlapping windows would let the model see
+    what it is tested on.
+
+    Parameters
+    ----------
+    text : str
+    context_length : int
+        Each part must hold at least one window of this length and its next character.
+    validation_fraction : float, default 0.1
+    name : str
+        What to call the text in an error.
+
+    Returns
+    -------
+    training, validation : str
+
+    Raises
+    ------
+    DataError
+        If the text is too short.
+
+    Examples
+    --------
+    >>> split_text("abcdefghij", 1, validation_fraction=0.3)
+    ('abcdefg', 'hij')
+    """
+    window = context_length + 1
+    if len(text) < 2 * window:
+        raise DataError(
+            f"{name} is too short for a context of {context_length} characters.",
+            got=f"{len(text)} characters",
+            expected=f"at least {2 * window}: one window and its next character to train on, "
+            "and as much to validate on",
+            hint="a longer text, or a shorter context (--context)",
+        )
+    size = max(int(len(text) * validation_fraction), window)
+    cut = max(len(text) - size, window)
+    return text[:cut], text[cut:]

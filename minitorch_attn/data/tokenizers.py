@@ -1,0 +1,99 @@
+"""From text to token ids and back."""
+
+import numpy as np
+
+from ..errors import ArgumentError, DataError, IndexRangeError
+
+__all__ = ["CharTokenizer"]
+
+
+class CharTokenizer:
+    """One token per character.
+
+    Parameters
+    ----------
+    vocabulary : str
+        The known characters; the id of a character is its position.
+
+    Examples
+    --------
+    >>> tokenizer = CharTokenizer.from_text("hello")
+    >>> tokenizer.vocabulary
+    'ehlo'
+    >>> tokenizer.encode("hole")
+    array([1, 3, 2, 0])
+    >>> tokenizer.decode([1, 3, 2, 0])
+    'hole'
+    """
+
+    def __init__(self, vocabulary):
+        if len(set(vocabulary)) != len(vocabulary) or not vocabulary:
+            raise ArgumentError(
+                "CharTokenizer(vocabulary): every character must occur once.",
+                got=f"{len(vocabulary)} characters, {len(set(vocabulary))} of them different",
+            )
+        self.vocabulary = vocabulary
+        self._codes = _code_points(vocabulary)
+        self._order = np.argsort(self._codes)
+        self._sorted = self._codes[self._order]
+
+    @classmethod
+    def from_text(cls, text):
+        """The tokenizer that knows exactly the characters of `text`, in sorted order."""
+        return cls("".join(sorted(set(text))))
+
+    def __len__(self):
+        return len(self.vocabulary)
+
+    def encode(self, text):
+        """Token ids of a text.
+
+        Parameters
+        ----------
+        text : str
+
+        Returns
+        -------
+        numpy array of int64 of shape (token,)
+
+        Raises
+        ------
+        DataError
+            If a character is not in the vocabulary.
+        """
+        codes = _code_points(text)
+        places = np.searchsorted(self._sorted, codes).clip(max=len(self) - 1)
+        unknown = self._sorted[places] != codes
+        if unknown.any():
+            strange = sorted({chr(code) for code in codes[unknown]})
+            raise DataError(
+                "the text has characters that are not in the vocabulary.",
+                got=", ".join(map(repr, strange[:8])) + (", ..." if len(strange) > 8 else ""),
+                expected=f"the {len(self)} characters of the text that the model was trained on",
+            )
+        return self._order[places]
+
+    def decode(self, ids):
+        """The text of token ids.
+
+        Parameters
+        ----------
+        ids : sequence or array of int
+
+        Returns
+        -------
+        str
+        """
+        ids = np.asarray(ids, dtype=np.int64).reshape(-1)
+        if ids.size and not (0 <= ids.min() and ids.max() < len(self)):
+            raise IndexRangeError(
+                "CharTokenizer.decode(ids): an id is outside the vocabulary.",
+                got=f"ids from {ids.min()} to {ids.max()}",
+                expected=f"0 to {len(self) - 1}",
+            )
+        return "".join(map(self.vocabulary.__getitem__, ids.tolist()))
+
+
+def _code_points(text):
+    """Unicode numbers of the characters, an array."""
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4").astype(np.int64)
