@@ -1,0 +1,130 @@
+"""Adam and AdamW: steps scaled by running moments of the gradient."""
+
+import math
+
+from ..backend import array_module
+from ..errors import ArgumentError
+from .optimizer import Optimizer, check_options
+
+__all__ = ["Adam", "AdamW"]
+
+
+class Adam(Optimizer):
+    r"""Adaptive moment estimation.
+
+        m <- beta1 m + (1 - beta1) g            m^ = m / (1 - beta1^t)
+        v <- beta2 v + (1 - beta2) g^2          v^ = v / (1 - beta2^t)
+        p <- p - lr m^ / (sqrt(v^) + eps)
+
+    Weight decay adds weight_decay p to g, before the moments (AdamW takes it from p instead).
+    With `amsgrad` the largest v so far is used.
+
+    Parameters
+    ----------
+    params : iterable of Tensor, or of dict
+    lr : float, default 1e-3
+    betas : (float, float), default (0.9, 0.999)
+    eps : float, default 1e-8
+    weight_decay : float, default 0
+    amsgrad, maximize : bool
+
+    References
+    ----------
+    .. [1] "Adam: A Method for Stochastic Optimization", arXiv:1412.6980v9, algorithm 1.
+    .. [2] "On the Convergence of Adam and Beyond", arXiv:1904.09237v1 (AMSGrad).
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> p = mt.nn.Parameter(mt.tensor([1.0]))
+    >>> optimizer = Adam([p], lr=0.1)
+    >>> (p * p).sum().backward()
+    >>> optimizer.step()
+    >>> p.detach()
+    tensor([0.9])
+    """
+
+    decoupled = False
+
+    def __init__(
+        self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0, amsgrad=False, *,
+        foreach=None, maximize=False, capturable=False, differentiable=False, fused=None,
+    ):  # fmt: skip
+        check_options(lr=lr, eps=eps, weight_decay=weight_decay)
+        if not all(0 <= beta < 1 for beta in betas):
+            raise ArgumentError("Adam: each beta lies in [0, 1).", got=f"betas={tuple(betas)}")
+        defaults = dict(
+            lr=lr, betas=tuple(betas), eps=eps, weight_decay=weight_decay, amsgrad=amsgrad,
+            foreach=foreach, maximize=maximize, capturable=capturable,
+            differentiable=differentiable, fused=fused,
+        )  # fmt: skip
+        super().__init__(params, defaults)
+
+    def names_of_state(self, group):
+        names = ("exp_avg", "exp_avg_sq")
+        return (*names, "max_exp_avg_sq") if group["amsgrad"] else names
+
+    def update(self, group, step, value, grad, *state_and_scratch):
+        m, v, *largest, work, _ = state_and_scratch
+        xp = array_module(value)
+        lr, eps, decay = float(group["lr"]), group["eps"], group["weight_decay"]
+        beta1, beta2 = group["betas"]
+        if group["maximize"]:
+            grad *= -1.0
+        if decay and self.decoupled:
+            value *= 1.0 - lr * decay
+        elif decay:
+            xp.multiply(value, decay, out=work)
+            grad += work
+        xp.subtract(grad, m, out=work)  # m + (1 - beta1)(g - m) = beta1 m + (1 - beta1) g
+        work *= 1.0 - beta1
+        m += work
+        xp.multiply(grad, grad, out=work)
+        work *= 1.0 - beta2
+        v *= beta2
+        v += work
+        if largest:
+            xp.maximum(largest[0], v, out=largest[0])
+            v = largest[0]
+        xp.sqrt(v, out=work)
+        work /= math.sqrt(1.0 - beta2**step)
+        work += eps
+        xp.divide(m, work, out=work)
+        work *= lr / (1.0 - beta1**step)
+        value -= work
+
+
+class AdamW(Adam):
+    r"""Adam with weight decay taken from the weights, not mixed into the gradient.
+
+        p <- p - lr weight_decay p,   then Adam's step.
+
+    Parameters
+    ----------
+    As for `Adam`; `weight_decay` is 1e-2 by default.
+
+    References
+    ----------
+    .. [1] "Decoupled Weight Decay Regularization", arXiv:1711.05101v3, algorithm 2.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> p = mt.nn.Parameter(mt.tensor([1.0]))
+    >>> optimizer = AdamW([p], lr=0.1, weight_decay=0.5)
+    >>> (p * p).sum().backward()
+    >>> optimizer.step()
+    >>> p.detach()
+    tensor([0.85])
+    """
+
+    decoupled = True
+
+    def __init__(
+        self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=1e-2, amsgrad=False, *,
+        maximize=False, foreach=None, capturable=False, differentiable=False, fused=None,
+    ):  # fmt: skip
+        super().__init__(
+            params, lr, betas, eps, weight_decay, amsgrad, foreach=foreach, maximize=maximize,
+            capturable=capturable, differentiable=differentiable, fused=fused,
+        )  # fmt: skip

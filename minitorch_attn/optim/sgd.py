@@ -1,0 +1,101 @@
+"""Stochastic gradient descent, with momentum."""
+
+from .optimizer import Optimizer, check_options
+from ..errors import ArgumentError
+
+__all__ = ["SGD"]
+
+
+class SGD(Optimizer):
+    r"""v <- momentum v + (1 - dampening) g,   p <- p - lr v.
+
+    The first v is g itself, whatever the dampening. With `nesterov` the step is
+    g + momentum v. Weight decay adds weight_decay p to g.
+
+    Parameters
+    ----------
+    params : iterable of Tensor, or of dict
+    lr : float, default 1e-3
+    momentum, dampening, weight_decay : float, default 0
+    nesterov : bool
+    maximize : bool
+        Climb instead of descend.
+
+    References
+    ----------
+    .. [1] "On the importance of initialization and momentum in deep learning", ICML 2013.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> p = mt.nn.Parameter(mt.tensor([1.0]))
+    >>> optimizer = SGD([p], lr=0.1)
+    >>> (p * p).sum().backward()
+    >>> optimizer.step()
+    >>> p.detach()
+    tensor([0.8])
+    """
+
+    step_in_state = False
+
+    def __init__(
+        self, params, lr=1e-3, momentum=0.0, dampening=0.0, weight_decay=0.0, nesterov=False, *,
+        maximize=False, foreach=None, differentiable=False, fused=None,
+    ):  # fmt: skip
+        check_options(lr=lr, momentum=momentum, weight_decay=weight_decay)
+        if nesterov and (momentum <= 0 or dampening != 0):
+            raise ArgumentError(
+                "SGD: Nesterov momentum needs a momentum and no dampening.",
+                got=f"momentum={momentum}, dampening={dampening}",
+            )
+        defaults = dict(
+            lr=lr, momentum=momentum, dampening=dampening, weight_decay=weight_decay,
+            nesterov=nesterov, maximize=maximize, foreach=foreach,
+            differentiable=differentiable, fused=fused,
+        )  # fmt: skip
+        super().__init__(params, defaults)
+        self._started = set()
+
+    def names_of_state(self, group):
+        return ("momentum_buffer",) if group["momentum"] else ()
+
+    def _count(self, entry):
+        """1 for the first update of a momentum buffer, 2 for all later ones."""
+        buffer = entry.get("momentum_buffer")
+        if buffer is None or id(buffer) in self._started:
+            return 2
+        self._started.add(id(buffer))
+        return 1
+
+    def _adopt_state(self, buffer):
+        super()._adopt_state(buffer)
+        entries = (self.state.get(p, {}) for p in buffer.parameters)
+        self._started |= {id(e["momentum_buffer"]) for e in entries if "momentum_buffer" in e}
+
+    def update(self, group, step, value, grad, *state_and_scratch):
+        *velocity, work, _ = state_and_scratch
+        if group["maximize"]:
+            grad *= -1.0
+        if group["weight_decay"]:
+            self._multiply(value, group["weight_decay"], work)
+            grad += work
+        if velocity:
+            (v,) = velocity
+            if step == 1:
+                v[...] = grad
+            else:
+                v *= group["momentum"]
+                self._multiply(grad, 1.0 - group["dampening"], work)
+                v += work
+            if group["nesterov"]:
+                self._multiply(v, group["momentum"], work)
+                grad += work
+            else:
+                grad = v
+        self._multiply(grad, group["lr"], work)
+        value -= work
+
+    @staticmethod
+    def _multiply(array, number, out):
+        out[...] = array
+        out *= number
