@@ -1,0 +1,284 @@
+"""Optimisers against their formulas, written out per parameter in plain NumPy."""
+
+import math
+
+import numpy as np
+import pytest
+
+import minitorch_attn as mt
+from minitorch_attn.optim import SGD, Adam, AdamW
+from minitorch_attn.optim.flat import BLOCK
+
+SHAPES = [(3, 5), (7,), (), (0, 2), (2, 3, 1)]
+STEPS = 6
+
+
+def sgd(p, grads, *, lr, momentum=0.0, dampening=0.0, weight_decay=0.0, nesterov=False):
+    v = None
+    for g in grads:
+        if g is None:
+            continue
+        g = g + weight_decay * p
+        if momentum:
+            v = g.copy() if v is None else momentum * v + (1 - dampening) * g
+            g = g + momentum * v if nesterov else v
+        p = p - lr * g
+    return p
+
+
+def adam(p, grads, *, lr, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0, amsgrad=False, w=False):
+    m, v, largest, t = np.zeros_like(p), np.zeros_like(p), np.zeros_like(p), 0
+    for g in grads:
+        if g is None:
+            continue
+        t += 1
+        if w:
+            p = p - lr * weight_decay * p
+        else:
+            g = g + weight_decay * p
+        m = betas[0] * m + (1 - betas[0]) * g
+        v = betas[1] * v + (1 - betas[1]) * g * g
+        largest = np.maximum(largest, v)
+        second = largest if amsgrad else v
+        root = np.sqrt(second / (1 - betas[1] ** t))
+        p = p - lr * (m / (1 - betas[0] ** t)) / (root + eps)
+    return p
+
+
+CASES = [
+    (SGD, sgd, dict(lr=0.1)),
+    (SGD, sgd, dict(lr=0.1, momentum=0.9)),
+    (SGD, sgd, dict(lr=0.1, momentum=0.9, dampening=0.3, weight_decay=0.2)),
+    (SGD, sgd, dict(lr=0.1, momentum=0.8, nesterov=True, weight_decay=0.1)),
+    (Adam, adam, dict(lr=0.05)),
+    (Adam, adam, dict(lr=0.05, betas=(0.7, 0.8), eps=1e-3, weight_decay=0.3)),
+    (Adam, adam, dict(lr=0.05, amsgrad=True, betas=(0.5, 0.6))),
+    (AdamW, adam, dict(lr=0.05, weight_decay=0.3)),
+    (AdamW, adam, dict(lr=0.05, weight_decay=0.3, amsgrad=True)),
+]
+
+
+def parameters(rng, device, dtype="float64", shapes=SHAPES):
+    values = [rng.standard_normal(shape).astype(dtype) for shape in shapes]
+    return values, [mt.nn.Parameter(mt.tensor(v, device=device)) for v in values]
+
+
+def put_grads(params, grads, device):
+    for p, g in zip(params, grads, strict=True):
+        p.grad = None if g is None else mt.tensor(g, device=device)
+
+
+@pytest.mark.parametrize("cls, formula, options", CASES)
+def test_follows_its_formula(cls, formula, options, rng, device):
+    values, params = parameters(rng, device)
+    history = [[rng.standard_normal(s) for s in SHAPES] for _ in range(STEPS)]
+    history[2][1] = None  # a parameter without a gradient is left alone, its count too
+    history[0][0] = None
+    optimizer = cls(params, **options)
+    for grads in history:
+        put_grads(params, grads, device)
+        optimizer.step()
+    extra = {"w": True} if cls is AdamW else {}
+    for i, (value, p) in enumerate(zip(values, params, strict=True)):
+        expected = formula(value, [grads[i] for grads in history], **options, **extra)
+        np.testing.assert_allclose(p.numpy(), expected, rtol=1e-12, atol=1e-13)
+
+
+def test_gradients_are_not_changed_by_a_step(rng, device):
+    _, params = parameters(rng, device)
+    grads = [rng.standard_normal(s) for s in SHAPES]
+    put_grads(params, grads, device)
+    SGD(params, lr=0.1, momentum=0.9, weight_decay=0.5, nesterov=True).step()
+    for p, g in zip(params, grads, strict=True):
+        np.testing.assert_array_equal(p.grad.numpy(), g)
+
+
+def test_long_parameters_are_updated_in_every_block(rng, device):
+    values, params = parameters(rng, device, shapes=[(BLOCK + 5,), (3,), (2 * BLOCK + 1,)])
+    grads = [rng.standard_normal(v.shape) for v in values]
+    put_grads(params, grads, device)
+    Adam(params, lr=0.1).step()
+    for v, g, p in zip(values, grads, params, strict=True):
+        np.testing.assert_allclose(p.numpy(), adam(v, [g], lr=0.1), rtol=1e-12, atol=1e-13)
+
+
+def test_groups_have_their_own_options(rng, device):
+    values, params = parameters(rng, device)
+    grads = [rng.standard_normal(s) for s in SHAPES]
+    put_grads(params, grads, device)
+    SGD([{"params": params[:1], "lr": 1.0}, {"params": params[1:]}], lr=0.1).step()
+    for i, p in enumerate(params):
+        rate = 1.0 if i == 0 else 0.1
+        np.testing.assert_allclose(p.numpy(), values[i] - rate * grads[i], rtol=1e-12)
+
+
+def test_mixed_dtypes_share_a_group(rng, device):
+    a = mt.nn.Parameter(mt.tensor(rng.standard_normal(3).astype("float32"), device=device))
+    b = mt.nn.Parameter(mt.tensor(rng.standard_normal(3), device=device))
+    optimizer = AdamW([a, b], lr=0.1)
+    put_grads([a, b], [np.ones(3, "float32"), np.ones(3)], device)
+    optimizer.step()
+    assert (str(a.dtype), str(b.dtype)) == ("float32", "float64")
+    assert str(optimizer.state[a]["exp_avg"].dtype) == "float32"
+
+
+@pytest.mark.parametrize("cls, options", [(SGD, {"momentum": 0.9, "lr": 0.1}), (AdamW, {})])
+def test_state_dict_resumes_exactly(cls, options, rng, device):
+    values, params = parameters(rng, device)
+    history = [[rng.standard_normal(s) for s in SHAPES] for _ in range(STEPS)]
+    optimizer = cls(params, **options)
+    for grads in history[:3]:
+        put_grads(params, grads, device)
+        optimizer.step()
+    twins = [mt.nn.Parameter(p.detach().clone()) for p in params]
+    resumed = cls(twins, **options)
+    resumed.load_state_dict(optimizer.state_dict())
+    for grads in history[3:]:
+        for these, opt in ((params, optimizer), (twins, resumed)):
+            put_grads(these, grads, device)
+            opt.step()
+    for p, twin in zip(params, twins, strict=True):
+        np.testing.assert_array_equal(p.numpy(), twin.numpy())
+
+
+def test_state_dict_has_pytorchs_keys(rng, device):
+    _, params = parameters(rng, device)
+    optimizer = Adam(params, amsgrad=True)
+    put_grads(params, [np.ones(s) for s in SHAPES], device)
+    optimizer.step()
+    state = optimizer.state_dict()
+    assert list(state["state"]) == [0, 1, 2, 3, 4]
+    assert set(state["state"][0]) == {"step", "exp_avg", "exp_avg_sq", "max_exp_avg_sq"}
+    assert state["param_groups"][0]["params"] == [0, 1, 2, 3, 4]
+    assert state["state"][0]["exp_avg"].shape == (3, 5)
+
+
+def test_parameters_that_moved_keep_their_state(rng, device):
+    values, params = parameters(rng, device)
+    optimizer = Adam(params, lr=0.1)
+    history = [[rng.standard_normal(s) for s in SHAPES] for _ in range(4)]
+    for t, grads in enumerate(history):
+        if t == 2:
+            for p in params:
+                p.data = p.detach().clone()  # what module.to() does
+        put_grads(params, grads, device)
+        optimizer.step()
+    for i, p in enumerate(params):
+        expected = adam(values[i], [grads[i] for grads in history], lr=0.1)
+        np.testing.assert_allclose(p.numpy(), expected, rtol=1e-12, atol=1e-13)
+
+
+def test_two_optimizers_may_share_a_parameter(rng, device):
+    p = mt.nn.Parameter(mt.tensor(np.ones(3), device=device))
+    first, second = SGD([p], lr=0.1), SGD([p], lr=1.0)
+    for optimizer in (first, second, first):
+        p.grad = mt.tensor(np.ones(3), device=device)
+        optimizer.step()
+    np.testing.assert_allclose(p.numpy(), np.full(3, 1 - 0.1 - 1.0 - 0.1))
+
+
+def test_a_step_is_seen_by_the_version_check(rng, device):
+    p = mt.nn.Parameter(mt.tensor(np.ones(3), device=device))
+    loss = (p * p).sum()
+    p.grad = mt.tensor(np.ones(3), device=device)
+    SGD([p], lr=0.1).step()
+    with pytest.raises(mt.errors.GraphError, match="changed in place"):
+        loss.backward()
+
+
+def test_zero_grad(rng, device):
+    _, params = parameters(rng, device)
+    optimizer = SGD(params)
+    put_grads(params, [np.ones(s) for s in SHAPES], device)
+    optimizer.zero_grad(set_to_none=False)
+    assert all(not p.grad.numpy().any() for p in params)
+    optimizer.zero_grad()
+    assert all(p.grad is None for p in params)
+
+
+def test_maximize_and_closure(device):
+    p = mt.nn.Parameter(mt.tensor(np.array([2.0]), device=device))
+    optimizer = SGD([p], lr=0.25, maximize=True)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = (p * p).sum()
+        loss.backward()
+        return loss
+
+    with mt.no_grad():
+        assert optimizer.step(closure).item() == 4.0
+    assert p.item() == 3.0
+
+
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (lambda p: SGD([], lr=0.1), "empty"),
+        (lambda p: SGD([p, p]), "twice"),
+        (lambda p: SGD([p], lr=-1), "lr"),
+        (lambda p: SGD([p], nesterov=True), "Nesterov"),
+        (lambda p: Adam([p], betas=(0.9, 1.0)), "beta"),
+        (lambda p: Adam([p * 2]), "leaf"),
+        (lambda p: Adam(["p"]), "Tensors"),
+    ],
+)
+def test_bad_arguments(make, message):
+    with pytest.raises(mt.errors.MiniTorchError, match=message):
+        make(mt.nn.Parameter(mt.zeros(2)))
+
+
+def test_load_state_dict_refuses_other_groups():
+    a, b = mt.nn.Parameter(mt.zeros(2)), mt.nn.Parameter(mt.zeros(2))
+    with pytest.raises(mt.errors.ArgumentError, match="groups differ"):
+        SGD([a]).load_state_dict(SGD([{"params": [a]}, {"params": [b]}]).state_dict())
+
+
+def follow(make, steps, lr=0.5):
+    optimizer = SGD([mt.nn.Parameter(mt.zeros(1))], lr=lr)
+    schedule, seen = make(optimizer), []
+    for _ in range(steps):
+        seen.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        schedule.step()
+    assert schedule.get_last_lr() == [optimizer.param_groups[0]["lr"]]
+    return seen
+
+
+def test_cosine_is_half_a_cosine_and_rises_again():
+    seen = follow(lambda o: mt.optim.lr_scheduler.CosineAnnealingLR(o, T_max=7, eta_min=0.1), 20)
+    expected = [0.1 + 0.4 * (1 + math.cos(math.pi * t / 7)) / 2 for t in range(20)]
+    np.testing.assert_allclose(seen, expected, rtol=1e-10)
+
+
+def test_noam_is_the_papers_formula():
+    seen = follow(lambda o: mt.optim.lr_scheduler.NoamLR(o, d_model=32, warmup_steps=8), 20, lr=1)
+    expected = [32**-0.5 * min(n**-0.5, n * 8**-1.5) for n in range(1, 21)]
+    np.testing.assert_allclose(seen, expected, rtol=1e-12)
+    assert np.argmax(seen) == 7
+
+
+def test_warmups_reach_the_base_rate_and_decay():
+    schedules = mt.optim.lr_scheduler
+    linear = follow(lambda o: schedules.get_linear_schedule_with_warmup(o, 4, 10), 12)
+    np.testing.assert_allclose(linear[:5], [0, 0.125, 0.25, 0.375, 0.5])
+    np.testing.assert_allclose(linear[10:], 0)
+    cosine = follow(lambda o: schedules.get_cosine_schedule_with_warmup(o, 4, 10), 11)
+    np.testing.assert_allclose([cosine[4], cosine[7], cosine[10]], [0.5, 0.25, 0], atol=1e-15)
+    root = follow(lambda o: schedules.get_inverse_sqrt_schedule(o, 4), 17)
+    np.testing.assert_allclose([root[4], root[16]], [0.5, 0.25])
+
+
+def test_schedule_resumes_from_its_state():
+    p = mt.nn.Parameter(mt.zeros(1))
+    optimizer = SGD([p], lr=0.5)
+    schedule = mt.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=7)
+    for _ in range(3):
+        schedule.step()
+    other = SGD([p], lr=0.5)
+    resumed = mt.optim.lr_scheduler.CosineAnnealingLR(other, T_max=7)
+    other.load_state_dict(optimizer.state_dict())
+    resumed.load_state_dict(schedule.state_dict())
+    schedule.step()
+    resumed.step()
+    assert resumed.get_last_lr() == schedule.get_last_lr()
