@@ -6,12 +6,13 @@ memory shares a version counter, which rises by one: a backward pass that needs 
 notices (`Context.saved`). A change through a view is a change of its base, too.
 """
 
+from ..backend import array_module, shares_memory
 from ..errors import DTypeError, GraphError, ShapeError
 from ..tensor import Tensor, wrap
 from .function import Function
 from .modes import enable_grad, no_grad, state
 
-__all__ = ["change", "is_tracked", "replay_view"]
+__all__ = ["change", "check_writable", "is_tracked", "replay_view"]
 
 
 def change(target, function, *args, **kwargs):
@@ -88,8 +89,21 @@ def _write(target, result):
             f"an in-place operation cannot store {result.dtype} in a {target.dtype} tensor.",
             hint=f"convert first: x = x.to({result.dtype})",
         )
+    check_writable(target)
     target.array[...] = result.array
     target._version[0] += 1
+
+
+def check_writable(target):
+    """Refuse to write where several elements share one place in memory."""
+    array = target.array
+    for size, stride in zip(array.shape, array.strides, strict=True):
+        if stride == 0 and size > 1:
+            raise GraphError(
+                "an expanded tensor cannot be changed in place: its elements share memory.",
+                got=f"shape {array.shape} with strides {array.strides}",
+                hint="clone() it first",
+            )
 
 
 def _take_over(target, result):
@@ -146,7 +160,12 @@ class _Blank(Function):
     def forward(ctx, x, *, path):
         ctx.path = path
         y = x.copy()
-        _follow(y, path)[...] = 0
+        seen = _follow(y, path)
+        if shares_memory(seen, y):
+            seen[...] = 0
+        else:  # the copy has another memory layout than the base, and some reshape copied it
+            numbers = array_module(y).arange(y.size).reshape(y.shape)
+            y.reshape(-1)[_follow(numbers, path)] = 0
         return y
 
     @staticmethod

@@ -31,12 +31,11 @@ class _Question(NamedTuple):
             worst -= 1 << self.bits  # it was negative
         place = f" at position {position}" if position is not None else ""
         late = None if place else "found on the device and reported at this first reading from it"
+        allowed = f"from {self.lowest} to {self.size - 1}" if self.size else "none: the size is 0"
         return IndexRangeError(
             f"{self.where}: {self.name} holds an index out of range.",
             got=f"{worst + self.lowest}{place}",
-            expected=f"from {self.lowest} to {self.size - 1}"
-            if self.size
-            else "none: the size is 0",
+            expected=allowed,
             hint=late,
         )
 

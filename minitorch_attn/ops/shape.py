@@ -1,10 +1,19 @@
-"""Other shapes for the same elements."""
+"""Other shapes for the same elements: views wherever the memory allows."""
 
-from ..autograd.broadcasting import sum_to_shape
+import math
+
+from ..autograd.broadcasting import broadcast_shapes, sum_to_shape
 from ..autograd.function import Function
-from ..backend import array_module
+from ..backend import array_module, shares_memory
+from ..errors import ArgumentError, ShapeError
+from ..tensor import wrap
+from .axes import axes_of, axis_of, sizes_of
 
-__all__ = ["broadcast_to", "expand", "reshape"]
+__all__ = [
+    "broadcast_tensors", "broadcast_to", "expand", "expand_as", "flatten", "movedim", "moveaxis",
+    "permute", "ravel", "reshape", "squeeze", "swapaxes", "swapdims", "t", "transpose",
+    "unflatten", "unsqueeze", "view", "view_as",
+]  # fmt: skip
 
 
 class BroadcastTo(Function):
@@ -25,20 +34,6 @@ class BroadcastTo(Function):
         return sum_to_shape(grad_y, ctx.shapes[0])
 
 
-def broadcast_to(input, size):
-    """`input` repeated to the shape `size`."""
-    return BroadcastTo.apply(input, shape=tuple(size))
-
-
-def expand(input, size):
-    """`input` repeated to `size`, where -1 keeps the size of an axis."""
-    lead = len(size) - input.ndim
-    shape = tuple(
-        input.shape[i - lead] if n == -1 else n for i, n in enumerate(size)
-    )
-    return BroadcastTo.apply(input, shape=shape)
-
-
 class Reshape(Function):
     """y = the elements of x in row-major order, in another shape.
 
@@ -57,6 +52,361 @@ class Reshape(Function):
         return grad_y.reshape(ctx.shapes[0])
 
 
+class Permute(Function):
+    """y = x with its axes in another order: axis i of y is axis dims[i] of x.
+
+    Derivative: 1; the gradient goes through the inverse permutation.
+    Saved: nothing.
+    """
+
+    view = True
+
+    @staticmethod
+    def forward(ctx, x, *, dims):
+        ctx.dims = dims
+        return x.transpose(dims)
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        inverse = sorted(range(len(ctx.dims)), key=list(ctx.dims).index)
+        return Permute.call(grad_y, dims=tuple(inverse))
+
+
+class Transpose(Function):
+    """y = x with two axes exchanged.
+
+    Derivative: 1; exchanging the axes again undoes it.
+    Saved: nothing.
+    """
+
+    view = True
+
+    @staticmethod
+    def forward(ctx, x, *, dim0, dim1):
+        ctx.dims = dim0, dim1
+        return x.swapaxes(dim0, dim1)
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        dim0, dim1 = ctx.dims
+        return grad_y.swapaxes(dim0, dim1)
+
+
 def reshape(input, shape):
-    """The elements of `input` in another shape; one size may be -1."""
+    """The elements of `input` in row-major order, in another shape.
+
+    Parameters
+    ----------
+    input : Tensor
+    shape : tuple of int
+        One size may be -1: it follows from the others.
+
+    Returns
+    -------
+    Tensor
+        A view of `input` where its memory allows, else a copy.
+
+    Raises
+    ------
+    ShapeError
+        If the number of elements differs.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> reshape(mt.arange(6), (2, -1))
+    tensor([[0, 1, 2],
+            [3, 4, 5]])
+    """
+    return Reshape.apply(input, shape=_full_shape(input, shape, "reshape"))
+
+
+def _full_shape(input, shape, where):
+    """`shape` with -1 replaced, checked against the number of elements."""
+    shape = sizes_of(shape, where, "shape")
+    known = math.prod([n for n in shape if n != -1])
+    count = input.array.size
+    unknown = shape.count(-1)
+    if unknown == 1 and known > 0 and count % known == 0:
+        return tuple([count // known if n == -1 else n for n in shape])
+    if unknown == 0 and known == count and min(shape, default=0) >= 0:
+        return shape
+    if unknown == 1 and known == 0 and count == 0:
+        expected = "sizes that leave only one choice for -1"
+    else:
+        expected = f"sizes with the product {count}, at most one of them -1"
+    raise ShapeError(
+        f"{where}(input, shape): the elements do not fit the shape.",
+        got=f"input {input.shape} with {count} elements and shape {shape}",
+        expected=expected,
+    )
+
+
+def view(input, *shape):
+    """A view of `input` in another shape; never a copy.
+
+    Parameters
+    ----------
+    input : Tensor
+    *shape : int, or one tuple, or one dtype
+        With a dtype the same memory is read as numbers of that dtype, outside the graph.
+
+    Raises
+    ------
+    ShapeError
+        If the memory of `input` cannot be read in that shape.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> x = mt.arange(6)
+    >>> view(x, 2, 3)[0, 0] = 7
+    >>> x
+    tensor([7, 1, 2, 3, 4, 5])
+    """
+    if len(shape) == 1 and not isinstance(shape[0], int):
+        if not isinstance(shape[0], (tuple, list)):
+            return _reinterpreted(input, shape[0])
+        shape = tuple(shape[0])
+    shape = _full_shape(input, shape, "view")
+    if not shares_memory(input.array.reshape(shape), input.array):
+        raise ShapeError(
+            "view(input, shape): the memory of input cannot be read in this shape.",
+            got=f"input {input.shape} with strides {input.array.strides} and shape {shape}",
+            expected="axes that are merged to lie next to each other in memory",
+            hint="reshape(), which copies where it has to, or contiguous() first",
+        )
+    return Reshape.apply(input, shape=shape)
+
+
+def _reinterpreted(input, dtype):
+    other = wrap(input.array.view(dtype))
+    other._version = input._version
+    return other
+
+
+def view_as(input, other):
+    """A view of `input` in the shape of `other`."""
+    return view(input, other.shape)
+
+
+def permute(input, dims):
+    """`input` with its axes in the order `dims`; a view.
+
+    Parameters
+    ----------
+    input : Tensor
+    dims : tuple of int
+        Every axis once.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> permute(mt.zeros(2, 3, 5), (2, 0, -2)).shape
+    (5, 2, 3)
+    """
+    dims = axes_of(tuple(dims), input.ndim, "permute", "dims")
+    if len(dims) != input.ndim:
+        raise ArgumentError(
+            "permute(input, dims): dims has to name every axis once.",
+            got=f"dims={dims} for input {input.shape}",
+        )
+    return Permute.apply(input, dims=dims)
+
+
+def transpose(input, dim0, dim1):
+    """`input` with the axes `dim0` and `dim1` exchanged; a view."""
+    dim0 = axis_of(dim0, input.ndim, "transpose", "dim0")
+    dim1 = axis_of(dim1, input.ndim, "transpose", "dim1")
+    if dim0 == dim1:
+        return Reshape.apply(input, shape=input.shape)
+    return Transpose.apply(input, dim0=dim0, dim1=dim1)
+
+
+swapaxes = swapdims = transpose
+
+
+def t(input):
+    """The transpose of a matrix; vectors and 0-d tensors stay as they are."""
+    if input.ndim > 2:
+        raise ShapeError(
+            "t(input): only a matrix has one transpose.",
+            got=f"input {input.shape}",
+            expected="at most 2 axes",
+            hint="transpose(-2, -1), or .mT",
+        )
+    return transpose(input, 0, -1)
+
+
+def movedim(input, source, destination):
+    """`input` with the axes `source` moved to the places `destination`; a view.
+
+    Parameters
+    ----------
+    input : Tensor
+    source, destination : int or tuple of int
+        Equally many; the other axes keep their order.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> movedim(mt.zeros(2, 3, 5), 0, -1).shape
+    (3, 5, 2)
+    """
+    source = axes_of(source, input.ndim, "movedim", "source")
+    destination = axes_of(destination, input.ndim, "movedim", "destination")
+    if len(source) != len(destination):
+        raise ArgumentError(
+            "movedim: source and destination name equally many axes.",
+            got=f"source={source} and destination={destination}",
+        )
+    if input.ndim == 0:
+        return Reshape.apply(input, shape=())
+    dims = [d for d in range(input.ndim) if d not in source]
+    for place, axis in sorted(zip(destination, source, strict=True)):
+        dims.insert(place, axis)
+    return Permute.apply(input, dims=tuple(dims))
+
+
+moveaxis = movedim
+
+
+def squeeze(input, dim=None):
+    """`input` without its axes of size 1, or without those of `dim` that have size 1; a view.
+
+    Parameters
+    ----------
+    input : Tensor
+    dim : int or tuple of int, optional
+        Axes of another size among them stay.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> squeeze(mt.zeros(1, 3, 1)).shape, squeeze(mt.zeros(1, 3, 1), (0, 1)).shape
+    ((3,), (3, 1))
+    """
+    dims = range(input.ndim) if dim is None else axes_of(dim, input.ndim, "squeeze")
+    shape = [n for i, n in enumerate(input.shape) if n != 1 or i not in dims]
     return Reshape.apply(input, shape=tuple(shape))
+
+
+def unsqueeze(input, dim):
+    """`input` with a new axis of size 1 at `dim`; a view."""
+    dim = axis_of(dim, input.ndim + 1, "unsqueeze")
+    return Reshape.apply(input, shape=(*input.shape[:dim], 1, *input.shape[dim:]))
+
+
+def flatten(input, start_dim=0, end_dim=-1):
+    """The axes from `start_dim` to `end_dim`, both included, merged into one.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> flatten(mt.zeros(2, 3, 5), 1).shape
+    (2, 15)
+    """
+    start = axis_of(start_dim, input.ndim, "flatten", "start_dim")
+    end = axis_of(end_dim, input.ndim, "flatten", "end_dim")
+    if start > end:
+        raise ArgumentError(
+            "flatten: start_dim comes after end_dim.",
+            got=f"start_dim={start_dim} and end_dim={end_dim} for input {input.shape}",
+        )
+    if input.ndim == 0:
+        return Reshape.apply(input, shape=(1,))
+    if start == end:
+        return input
+    merged = math.prod(input.shape[start : end + 1])
+    return Reshape.apply(input, shape=(*input.shape[:start], merged, *input.shape[end + 1 :]))
+
+
+def ravel(input):
+    """All elements in one axis."""
+    return reshape(input, (-1,)) if input.array.size else reshape(input, (0,))
+
+
+def unflatten(input, dim, sizes):
+    """The axis `dim` split into axes of `sizes`, one of which may be -1; a view.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> unflatten(mt.zeros(2, 15), 1, (3, -1)).shape
+    (2, 3, 5)
+    """
+    dim = axis_of(dim, input.ndim, "unflatten")
+    sizes = sizes_of(sizes, "unflatten", "sizes")
+    size = input.shape[dim]
+    known = math.prod([n for n in sizes if n != -1])
+    if sizes.count(-1) == 1 and known > 0:
+        sizes = tuple([size // known if n == -1 else n for n in sizes])
+    if not sizes or math.prod(sizes) != size or min(sizes) < 0:
+        raise ShapeError(
+            "unflatten(input, dim, sizes): the sizes do not multiply to that of the axis.",
+            got=f"sizes={sizes} for axis {dim} of input {input.shape}",
+            expected=f"the product {size}",
+        )
+    return Reshape.apply(input, shape=(*input.shape[:dim], *sizes, *input.shape[dim + 1 :]))
+
+
+def broadcast_to(input, size):
+    """`input` repeated to the shape `size` without a copy; the same as `expand`."""
+    return expand(input, size)
+
+
+def expand(input, size):
+    """`input` repeated along axes of size 1 and new leading axes; a view that repeats memory.
+
+    Parameters
+    ----------
+    input : Tensor
+    size : tuple of int
+        -1 keeps the size of an axis.
+
+    Raises
+    ------
+    ShapeError
+        If an axis of another size than 1 would have to change.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> expand(mt.tensor([[1], [2]]), (-1, 3))
+    tensor([[1, 1, 1],
+            [2, 2, 2]])
+    """
+    size = sizes_of(size, "expand")
+    lead = len(size) - input.ndim
+    shape = tuple([
+        input.shape[i - lead] if n == -1 and i >= lead else n for i, n in enumerate(size)
+    ])  # fmt: skip
+    old = input.shape
+    if lead < 0 or any(n < 0 or (i >= lead and old[i - lead] not in (n, 1))
+                       for i, n in enumerate(shape)):  # fmt: skip
+        raise ShapeError(
+            "expand(input, size): the shape cannot be reached by repeating.",
+            got=f"input {input.shape} and size {size}",
+            expected="compared from the right, equal sizes, or 1 in input; -1 for old axes only",
+        )
+    return BroadcastTo.apply(input, shape=shape)
+
+
+def expand_as(input, other):
+    """`input` repeated to the shape of `other`."""
+    return expand(input, other.shape)
+
+
+def broadcast_tensors(*tensors):
+    """All tensors repeated to the one shape that they broadcast to.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> [x.shape for x in broadcast_tensors(mt.zeros(3, 1), mt.zeros(2))]
+    [(3, 2), (3, 2)]
+    """
+    if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)):
+        tensors = tensors[0]
+    shape = broadcast_shapes(*[x.shape for x in tensors], where="broadcast_tensors")
+    return tuple([expand(x, shape) for x in tensors])

@@ -1,0 +1,73 @@
+"""Axes as a user names them, negative ones counted from the end."""
+
+import builtins
+from operator import index as as_int
+
+from ..errors import ArgumentError, DTypeError, IndexRangeError
+
+__all__ = ["axes_of", "axis_of", "sizes_of"]
+
+
+def axis_of(dim, ndim, where, name="dim"):
+    """One axis as a number from 0; a 0-d tensor counts as having one axis.
+
+    Parameters
+    ----------
+    dim : int
+    ndim : int
+    where, name : str
+        The function and its argument, for the message.
+
+    Examples
+    --------
+    >>> axis_of(-1, 3, "sum")
+    2
+    """
+    try:
+        axis = as_int(dim)
+    except TypeError:
+        raise DTypeError(
+            f"{where}: {name} is not an integer.", got=f"{dim!r}", expected="the number of an axis"
+        ) from None
+    count = max(ndim, 1)
+    if not -count <= axis < count:
+        raise IndexRangeError(
+            f"{where}: the tensor has no such axis.",
+            got=f"{name}={axis} for {ndim} axes",
+            expected=f"from {-count} to {count - 1}",
+        )
+    return axis % count
+
+
+def axes_of(dim, ndim, where, name="dim"):
+    """One axis or several, each at most once, as a tuple of numbers from 0.
+
+    Examples
+    --------
+    >>> axes_of((-1, 0), 3, "sum")
+    (2, 0)
+    """
+    if not isinstance(dim, (tuple, list)):
+        return (axis_of(dim, ndim, where, name),)
+    axes = tuple([axis_of(d, ndim, where, name) for d in dim])
+    if len(set(axes)) < len(axes):
+        raise ArgumentError(
+            f"{where}: an axis is named twice.", got=f"{name}={tuple(dim)} for {ndim} axes"
+        )
+    return axes
+
+
+def sizes_of(sizes, where, name="size"):
+    """Sizes as a tuple of ints: from `(2, 3)`, `[2, 3]` or a single int.
+
+    Examples
+    --------
+    >>> sizes_of([2, 3], "reshape"), sizes_of(4, "reshape")
+    ((2, 3), (4,))
+    """
+    if not isinstance(sizes, (tuple, list)):
+        sizes = (sizes,)
+    try:
+        return tuple([n if type(n) is builtins.int else as_int(n) for n in sizes])
+    except TypeError:
+        raise DTypeError(f"{where}: {name} has to hold integers.", got=f"{sizes!r}") from None

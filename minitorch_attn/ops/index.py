@@ -1,0 +1,327 @@
+"""Reading and writing parts of a tensor: `x[...]` and `x[...] = value`.
+
+An index is taken in two steps. The basic part (integers, slices, None, `...`) is a view; what it
+gives is then looked up with integer arrays, the advanced part, which copies. A boolean mask
+counts as the integer arrays of its True places. Integers belong to the basic part, as in PyTorch.
+"""
+
+import builtins
+
+from ..autograd.broadcasting import sum_to_shape
+from ..autograd.function import Function
+from ..autograd.inplace import change, check_writable, is_tracked
+from ..backend import array_module, new_array, scatter_add
+from ..errors import ShapeError
+from ..tensor import Tensor, wrap
+from .cast import cast
+from .indexing import select_parts
+
+__all__ = ["getitem", "index_assign", "index_put", "setitem"]
+
+
+class Slice(Function):
+    """y = x[index] with integers, slices, None and `...`: a view.
+
+    Derivative: 1 for the elements that were taken, 0 for the others.
+    Saved: nothing.
+    """
+
+    view = True
+
+    @staticmethod
+    def forward(ctx, x, *, index):
+        ctx.index = index
+        return x[index]
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        return Place.call(grad_y, shape=ctx.shapes[0], index=ctx.index)
+
+
+class Place(Function):
+    """y = zeros of a shape with x at [index]: the adjoint of Slice.
+
+    Derivative: 1; the gradient is seen through the same index.
+    Saved: nothing.
+    """
+
+    @staticmethod
+    def forward(ctx, x, *, shape, index):
+        ctx.index = index
+        y = array_module(x).zeros(shape, dtype=x.dtype)
+        y[index] = x
+        return y
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        return Slice.call(grad_y, index=ctx.index)
+
+
+class LookUp(Function):
+    """y = x[..., i_1, ..., i_n, ...] with integer arrays on some of its axes.
+
+    Derivative: 1 for each use of an element; uses add up.
+    Saved: the indices.
+    """
+
+    @staticmethod
+    def forward(ctx, x, *indices, axes, distinct=False):
+        ctx.axes, ctx.distinct = axes, distinct
+        ctx.save(*indices)
+        return x[_key(indices, axes)]
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        indices = ctx.saved
+        grad_x = PlaceAt.call(
+            grad_y, *indices, shape=ctx.shapes[0], axes=ctx.axes, distinct=ctx.distinct
+        )
+        return (grad_x, *(None for _ in indices))
+
+
+class PlaceAt(Function):
+    """y = zeros of a shape with x added at the places of some indices: the adjoint of LookUp.
+
+    Derivative: 1; the gradient is looked up at the same places.
+    Saved: the indices.
+    """
+
+    @staticmethod
+    def forward(ctx, x, *indices, shape, axes, distinct):
+        ctx.axes, ctx.distinct = axes, distinct
+        ctx.save(*indices)
+        y = array_module(x).zeros(shape, dtype=x.dtype)
+        if distinct:
+            y[_key(indices, axes)] = x
+            return y
+        return scatter_add(y, _key(indices, axes), x)
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        indices = ctx.saved
+        grad_x = LookUp.call(grad_y, *indices, axes=ctx.axes, distinct=ctx.distinct)
+        return (grad_x, *(None for _ in indices))
+
+
+class Assign(Function):
+    """y = x with value at [index].
+
+    Derivative: what was replaced no longer depends on x, so
+        dL/dx = grad with zeros at [index],   dL/dvalue = grad[index],
+    the latter summed over the axes along which value was repeated. Where an index meets one
+    element twice, which value stays is chance.
+    Saved: the indices.
+    """
+
+    @staticmethod
+    def forward(ctx, x, value, *indices, basic, axes):
+        ctx.basic, ctx.axes = basic, axes
+        ctx.save(*indices)
+        y = x.copy()
+        _write_at(y, basic, _key(indices, axes), value)
+        return y
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        indices = ctx.saved
+        need_x, need_value = ctx.needs_grad[:2]
+        grad_x = grad_value = None
+        if need_x:
+            grad_x = Assign.call(grad_y, 0.0, *indices, basic=ctx.basic, axes=ctx.axes)
+        if need_value:
+            taken = Slice.call(grad_y, index=ctx.basic)
+            if indices:
+                taken = LookUp.call(taken, *indices, axes=ctx.axes)
+            grad_value = sum_to_shape(taken, ctx.shapes[1])
+        return (grad_x, grad_value, *(None for _ in indices))
+
+
+class AddAt(Function):
+    """y = x with value added at the places of some indices; places met twice receive both.
+
+    Derivative: 1 for x; for value the gradient looked up at the same places, summed over the
+    axes along which value was repeated.
+    Saved: the indices.
+    """
+
+    @staticmethod
+    def forward(ctx, x, value, *indices, axes):
+        ctx.axes = axes
+        ctx.save(*indices)
+        return scatter_add(x.copy(), _key(indices, axes), value)
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        indices = ctx.saved
+        grad_value = None
+        if ctx.needs_grad[1]:
+            taken = LookUp.call(grad_y, *indices, axes=ctx.axes)
+            grad_value = sum_to_shape(taken, ctx.shapes[1])
+        return (grad_y, grad_value, *(None for _ in indices))
+
+
+def _key(indices, axes):
+    """The tuple that an array is indexed with: the integer arrays on their axes."""
+    if not axes:
+        return ()
+    key = [slice(None)] * (max(axes) + 1)
+    for axis, index in zip(axes, indices, strict=True):
+        key[axis] = index
+    return tuple(key)
+
+
+def _write_at(array, basic, key, value):
+    """array[basic][key] = value, where the basic part is a view."""
+    part = array[basic]
+    part[key if key else ...] = value
+
+
+def getitem(input, index):
+    """`input[index]`: a view for integers, slices, None and `...`, else a copy.
+
+    Parameters
+    ----------
+    input : Tensor
+    index : int, slice, None, Ellipsis, bool, list, integer or boolean Tensor, or a tuple of these
+
+    Returns
+    -------
+    Tensor
+
+    Raises
+    ------
+    IndexRangeError
+        If there are too many indices, or one is out of range.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> x = mt.tensor([[1, 2, 3], [4, 5, 6]])
+    >>> getitem(x, (1, slice(None, None, -1))), x[:, [0, 2]], x[x > 4]
+    (tensor([6, 5, 4]), tensor([[1, 3],
+            [4, 6]]), tensor([5, 6]))
+    """
+    selection = select_parts(input, index)
+    basic, axes, indices, distinct = selection
+    if not indices:
+        return Slice.apply(input, index=basic)
+    viewed = input if basic == (...,) else Slice.apply(input, index=basic)
+    return LookUp.apply(viewed, *indices, axes=axes, distinct=distinct)
+
+
+def setitem(target, index, value):
+    """`target[index] = value`, which also changes every view of the same memory.
+
+    Parameters
+    ----------
+    target : Tensor
+    index : as for `getitem`
+    value : Tensor or number
+        Broadcast to the shape of `target[index]` and cast to the dtype of `target`.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> x = mt.zeros(2, 3)
+    >>> setitem(x, (slice(None), 1), mt.tensor([1.0, 2.0]))
+    >>> x
+    tensor([[0., 1., 0.],
+            [0., 2., 0.]])
+    """
+    selection = select_parts(target, index)
+    value = _as_value(target, value)
+    if is_tracked(target, (value,)):
+        change(target, _assign, selection, value)
+        return
+    value = _fitted(target, selection, value)
+    raw = value.array if isinstance(value, Tensor) else value
+    key = _key([i.array for i in selection.indices], selection.axes)
+    check_writable(target)
+    _write_at(target.array, selection.basic, key, raw)
+    target._version[0] += 1
+
+
+def index_assign(input, index, value):
+    """A copy of `input` with `value` at `[index]`: what `input[index] = value` does, out of place.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> index_assign(mt.zeros(3), slice(1, None), mt.tensor([1.0, 2.0]))
+    tensor([0., 1., 2.])
+    """
+    return _assign(input, select_parts(input, index), _as_value(input, value))
+
+
+def _assign(input, selection, value):
+    value = _fitted(input, selection, value)
+    basic, axes = selection.basic, selection.axes
+    return Assign.apply(input, value, *selection.indices, basic=basic, axes=axes)
+
+
+def _as_value(target, value):
+    """A number, or a tensor with the dtype and on the device of `target`."""
+    if isinstance(value, (builtins.bool, builtins.int, builtins.float)):
+        return value
+    if not isinstance(value, Tensor):
+        value = wrap(new_array(value))
+    if value.device != target.device and value.ndim == 0:
+        value = value.to(target.device)
+    return cast(value, target.dtype)
+
+
+def _fitted(target, selection, value):
+    """`value` without superfluous leading axes of size 1, checked against the place for it."""
+    if not isinstance(value, Tensor):
+        return value
+    place = _shape_of(target.array, selection)
+    shape = value.shape
+    while len(shape) > len(place) and shape[0] == 1:
+        shape = shape[1:]
+    lead = len(place) - len(shape)
+    if lead < 0 or any(n not in (1, place[i + lead]) for i, n in enumerate(shape)):
+        raise ShapeError(
+            "x[index] = value: the value does not broadcast to the place for it.",
+            got=f"value {value.shape}",
+            expected=f"a shape that broadcasts to {place}, the shape of x[index]",
+        )
+    return value if shape == value.shape else value.reshape(shape)
+
+
+def _shape_of(array, selection):
+    """The shape of array[selection], without copying what it holds."""
+    part = array[selection.basic]
+    if not selection.indices:
+        return part.shape
+    xp = array_module(part)
+    hollow = xp.broadcast_to(xp.zeros((), dtype=part.dtype), part.shape)
+    return hollow[_key([i.array for i in selection.indices], selection.axes)].shape
+
+
+def index_put(input, indices, values, accumulate=False):
+    """A copy of `input` with `values` at, or added to, `input[indices]`.
+
+    Parameters
+    ----------
+    input : Tensor
+    indices : tuple of integer or boolean Tensor
+    values : Tensor
+        Broadcast to the shape of `input[indices]`.
+    accumulate : bool
+        Add, where indices met twice count twice.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> where = (mt.tensor([0, 2, 2]),)
+    >>> index_put(mt.zeros(3), where, mt.tensor([1.0, 2.0, 3.0]), accumulate=True)
+    tensor([1., 0., 5.])
+    """
+    entries = tuple([slice(None) if i is None else i for i in indices])
+    selection = select_parts(input, entries)
+    values = _as_value(input, values)
+    if not accumulate:
+        return _assign(input, selection, values)
+    return AddAt.apply(
+        input, _fitted(input, selection, values), *selection.indices, axes=selection.axes
+    )

@@ -1,0 +1,180 @@
+"""What an index means: a basic part, which gives a view, and an advanced part, which looks up."""
+
+import builtins
+from operator import index as as_int
+from typing import NamedTuple
+
+from ..backend import is_array, new_array, to_device
+from ..errors import DTypeError, IndexRangeError
+from ..tensor import Tensor, wrap
+from .range_check import check_range
+
+__all__ = ["Selection", "select_parts"]
+
+
+class Selection(NamedTuple):
+    """An index, understood.
+
+    `basic` is a tuple that gives a view; `axes` are the axes of that view which `indices`, integer
+    Tensors, look up. `distinct` says that no element can be met twice.
+    """
+
+    basic: tuple
+    axes: tuple = ()
+    indices: tuple = ()
+    distinct: bool = True
+
+
+def select_parts(input, index):
+    """Understand an index of `input`.
+
+    Parameters
+    ----------
+    input : Tensor
+    index : int, slice, None, Ellipsis, bool, list, integer or boolean Tensor, or a tuple of these
+
+    Returns
+    -------
+    Selection
+    """
+    entries = index if type(index) is tuple else (index,)
+    for entry in entries:
+        if type(entry) not in _PLAIN:
+            entries = [_understood(input, e) for e in entries]
+            _check_places(input, entries)
+            return _parted(input, entries)
+    _check_places(input, entries)
+    return Selection(_with_ellipsis(entries))
+
+
+_PLAIN = frozenset({builtins.int, slice, type(None), type(Ellipsis)})
+
+
+def _understood(input, entry):
+    """An entry of an index as int, slice, None, Ellipsis, bool, or integer or boolean Tensor."""
+    if isinstance(entry, builtins.bool) or entry is None or entry is Ellipsis:
+        return entry
+    if isinstance(entry, slice):
+        limits = (entry.start, entry.stop, entry.step)
+        return slice(*[None if n is None else as_int(n) for n in limits])
+    if not isinstance(entry, Tensor):
+        if not is_array(entry) and hasattr(entry, "__index__"):
+            return as_int(entry)
+        entry = wrap(_index_array(entry))
+    if entry.dtype.kind == "f":
+        raise DTypeError(
+            "x[index]: an index tensor holds integers or booleans.",
+            got=f"{entry.dtype}",
+            hint="index.long(), or a comparison such as index > 0 for a mask",
+        )
+    if entry.ndim == 0:
+        return entry.item()
+    if entry.device != input.device:
+        entry = wrap(to_device(entry.array, input.device))
+    return entry
+
+
+def _index_array(entry):
+    """The array behind a list, a range or an array."""
+    if is_array(entry):
+        return entry
+    if not isinstance(entry, (list, tuple, range)):
+        raise DTypeError(
+            "x[index]: this is not an index.",
+            got=f"{entry!r} of type {type(entry).__name__}",
+            expected="an int, slice, None, ..., bool, list, or integer or boolean tensor",
+        )
+    return new_array(list(entry), None if len(entry) else "int64")
+
+
+def _axes_used(entry):
+    if isinstance(entry, Tensor):
+        return entry.ndim if entry.dtype.kind == "b" else 1
+    return 0 if entry is None or entry is Ellipsis or isinstance(entry, builtins.bool) else 1
+
+
+def _check_places(input, entries):
+    """Refuse more indices than axes, a second `...`, and integers out of range."""
+    shape = input.array.shape
+    axis = 0
+    for number, entry in enumerate(entries):
+        if type(entry) is builtins.int:
+            if axis < len(shape) and not -shape[axis] <= entry < shape[axis]:
+                _refuse_integer(entry, axis, shape)
+            axis += 1
+        elif entry is Ellipsis:
+            rest = entries[number + 1 :]
+            if any(e is Ellipsis for e in rest):
+                raise IndexRangeError("x[index]: more than one '...'.", got=f"{tuple(entries)}")
+            axis = max(axis, len(shape) - builtins.sum([_axes_used(e) for e in rest]))
+        else:
+            axis += _axes_used(entry)
+    if axis > len(shape):
+        raise IndexRangeError(
+            "x[index]: too many indices.",
+            got=f"{builtins.sum([_axes_used(e) for e in entries])} for a tensor of shape {shape}",
+            expected=f"at most {len(shape)}",
+        )
+
+
+def _refuse_integer(entry, axis, shape):
+    size = shape[axis]
+    raise IndexRangeError(
+        "x[index]: the index is out of range.",
+        got=f"{entry} for axis {axis} of a tensor of shape {shape}",
+        expected=f"from {-size} to {size - 1}" if size else "none: the size is 0",
+    )
+
+
+def _with_ellipsis(entries):
+    """With `...` a single element is a 0-d view, too."""
+    for entry in entries:
+        if entry is Ellipsis:
+            return tuple(entries)
+    return (*entries, ...)
+
+
+def _parted(input, entries):
+    """Separate the basic part from the integer arrays, and masks into integer arrays."""
+    basic, axes, indices = [], [], []
+    skipped = input.ndim - builtins.sum([_axes_used(e) for e in entries])
+    axis = place = 0  # of input, of the view
+    for entry in entries:
+        found = ()
+        if entry is Ellipsis:
+            basic += [slice(None)] * skipped
+            axis, place = axis + skipped, place + skipped
+        elif isinstance(entry, builtins.bool):  # a new axis, taken once or not at all
+            found = [wrap(to_device(new_array([0] * entry, "int64"), input.device))]
+            basic.append(None)
+        elif isinstance(entry, Tensor):
+            found = _looked_up(entry, input.shape[axis:])
+            basic += [slice(None)] * len(found)
+            axis += len(found)
+        else:
+            basic.append(entry)
+            axis += entry is not None
+            place += type(entry) is not builtins.int
+        axes += range(place, place + len(found))
+        indices += found
+        place += len(found)
+    # The True places of one mask are distinct; integers, and combinations, may repeat.
+    masks = [e for e in entries if isinstance(e, Tensor) and e.dtype.kind == "b"]
+    distinct = len(masks) == 1 and masks[0].ndim == len(indices)
+    if all(isinstance(e, slice) and e == slice(None) for e in basic):
+        basic = ()
+    return Selection(_with_ellipsis(basic), tuple(axes), tuple(indices), distinct)
+
+
+def _looked_up(entry, sizes):
+    """The integer arrays that an index tensor stands for, checked against the sizes."""
+    if entry.dtype.kind != "b":
+        check_range(entry.array, sizes[0], where="x[index]", name="index", lowest=-sizes[0])
+        return [entry]
+    if entry.shape != tuple(sizes[: entry.ndim]):
+        raise IndexRangeError(
+            "x[mask]: the shape of the mask differs from the axes that it selects from.",
+            got=f"mask {entry.shape}",
+            expected=f"{tuple(sizes[: entry.ndim])}",
+        )
+    return [wrap(i) for i in entry.array.nonzero()]

@@ -1,0 +1,326 @@
+"""Several tensors into one, and one into several."""
+
+from itertools import accumulate
+
+from ..autograd.function import Function
+from ..backend import array_module
+from ..errors import ArgumentError, ShapeError
+from ..tensor import Tensor
+from .axes import axis_of, sizes_of
+from .cast import cast
+from .promotion import result_type
+from .shape import reshape
+
+__all__ = [
+    "atleast_1d", "atleast_2d", "cat", "chunk", "concat", "concatenate", "hsplit", "hstack",
+    "split", "stack", "tensor_split", "unbind", "vsplit", "vstack",
+]  # fmt: skip
+
+
+class Cat(Function):
+    """y = the inputs one after the other along an axis.
+
+    Derivative: 1; each input receives the piece of the gradient that lies where it lay.
+    Saved: nothing.
+    """
+
+    @staticmethod
+    def forward(ctx, *xs, dim):
+        ctx.dim = dim
+        return array_module(*xs).concatenate(xs, axis=dim)
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        before = (slice(None),) * ctx.dim
+        start, grads = 0, []
+        for shape, needed in zip(ctx.shapes, ctx.needs_grad, strict=True):
+            stop = start + shape[ctx.dim]
+            grads.append(grad_y[(*before, slice(start, stop))] if needed else None)
+            start = stop
+        return tuple(grads)
+
+
+class Stack(Function):
+    """y = the inputs side by side along a new axis.
+
+    Derivative: 1; each input receives its slice of the gradient.
+    Saved: nothing.
+    """
+
+    @staticmethod
+    def forward(ctx, *xs, dim):
+        ctx.dim = dim
+        return array_module(*xs).stack(xs, axis=dim)
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        before = (slice(None),) * ctx.dim
+        return tuple([
+            grad_y[(*before, i)] if needed else None for i, needed in enumerate(ctx.needs_grad)
+        ])  # fmt: skip
+
+
+class Split(Function):
+    """y_1, y_2, ... = consecutive pieces of x along an axis, each a view.
+
+    Derivative: 1; the gradients of the pieces, one after the other.
+    Saved: nothing.
+    """
+
+    view = True
+
+    @staticmethod
+    def forward(ctx, x, *, sizes, dim):
+        ctx.dim = dim
+        before = (slice(None),) * dim
+        stops = accumulate(sizes)
+        return tuple([
+            x[(*before, slice(stop - size, stop))]
+            for size, stop in zip(sizes, stops, strict=True)
+        ])  # fmt: skip
+
+    @staticmethod
+    def backward(ctx, *grad_ys):
+        return Cat.call(*grad_ys, dim=ctx.dim)
+
+
+class Unbind(Function):
+    """y_1, y_2, ... = the slices of x along an axis, which disappears; each a view.
+
+    Derivative: 1; the gradients of the slices, stacked.
+    Saved: nothing.
+    """
+
+    view = True
+
+    @staticmethod
+    def forward(ctx, x, *, dim):
+        ctx.dim = dim
+        before = (slice(None),) * dim
+        return tuple([x[(*before, i, ...)] for i in range(x.shape[dim])])
+
+    @staticmethod
+    def backward(ctx, *grad_ys):
+        return Stack.call(*grad_ys, dim=ctx.dim)
+
+
+def _joined(tensors, where):
+    """The tensors as a list, brought to one dtype."""
+    tensors = list(tensors)
+    if not tensors:
+        raise ArgumentError(f"{where}: there is nothing to join.", got="an empty sequence")
+    if isinstance(tensors[0], Tensor):
+        first = tensors[0].array.dtype
+        if all(isinstance(x, Tensor) and x.array.dtype == first for x in tensors):
+            return tensors
+    dtype = result_type(*tensors)
+    return [cast(x, dtype) for x in tensors]
+
+
+def cat(tensors, dim=0):
+    """The tensors one after the other along the axis `dim`.
+
+    Parameters
+    ----------
+    tensors : sequence of Tensor
+        Of one shape, except along `dim`. Empty 1-d tensors are left out.
+    dim : int, default 0
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> cat([mt.tensor([1, 2]), mt.tensor([3])])
+    tensor([1, 2, 3])
+    """
+    tensors = _joined(tensors, "cat")
+    kept = [x for x in tensors if x.shape != (0,)] or tensors[:1]
+    ndim = kept[0].ndim
+    if any(x.ndim == 0 for x in kept):
+        raise ShapeError(
+            "cat: a 0-d tensor has no axis to be joined along.",
+            got=" and ".join(str(x.shape) for x in kept),
+            hint="stack() joins along a new axis",
+        )
+    dim = axis_of(dim, ndim, "cat")
+    rest = [x.shape[:dim] + x.shape[dim + 1 :] for x in kept]
+    if any(x.ndim != ndim for x in kept) or any(r != rest[0] for r in rest):
+        raise ShapeError(
+            "cat(tensors, dim): the shapes differ on another axis than dim.",
+            got=" and ".join(str(x.shape) for x in kept) + f" with dim={dim}",
+            expected=f"equal sizes on every axis but {dim}",
+        )
+    return Cat.apply(*kept, dim=dim)
+
+
+concat = concatenate = cat
+
+
+def stack(tensors, dim=0):
+    """The tensors, all of one shape, side by side along a new axis `dim`.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> stack([mt.tensor([1, 2]), mt.tensor([3, 4])], dim=1)
+    tensor([[1, 3],
+            [2, 4]])
+    """
+    tensors = _joined(tensors, "stack")
+    dim = axis_of(dim, tensors[0].ndim + 1, "stack")
+    if any(x.shape != tensors[0].shape for x in tensors):
+        raise ShapeError(
+            "stack(tensors): the shapes differ.",
+            got=" and ".join(str(x.shape) for x in tensors),
+            expected="one shape for all",
+        )
+    return Stack.apply(*tensors, dim=dim)
+
+
+def split(tensor, split_size_or_sections, dim=0):
+    """Consecutive pieces of `tensor` along `dim`, each a view.
+
+    Parameters
+    ----------
+    tensor : Tensor
+    split_size_or_sections : int or sequence of int
+        The size of every piece (the last may be smaller), or the size of each.
+    dim : int, default 0
+
+    Returns
+    -------
+    tuple of Tensor
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> [x.shape for x in split(mt.zeros(5, 2), 2)]
+    [(2, 2), (2, 2), (1, 2)]
+    """
+    if tensor.ndim == 0:
+        raise ShapeError("split: a 0-d tensor has no axis to be split.", got="shape ()")
+    dim = axis_of(dim, tensor.ndim, "split")
+    size = tensor.shape[dim]
+    if isinstance(split_size_or_sections, (tuple, list)):
+        sizes = sizes_of(split_size_or_sections, "split", "split_size_or_sections")
+        if sum(sizes) != size or min(sizes, default=0) < 0:
+            raise ShapeError(
+                "split(tensor, sections, dim): the sections do not add up to the axis.",
+                got=f"sections {sizes} with the sum {sum(sizes)}",
+                expected=f"the sum {size}, the size of axis {dim} of tensor {tensor.shape}",
+            )
+    else:
+        (each,) = sizes_of(split_size_or_sections, "split", "split_size")
+        if each < 0 or (each == 0 and size > 0):
+            raise ArgumentError("split: a piece has to have a positive size.", got=f"{each}")
+        sizes = [min(each, size - start) for start in range(0, size, each or 1)] or [0]
+    return Split.apply(tensor, sizes=tuple(sizes), dim=dim)
+
+
+def chunk(input, chunks, dim=0):
+    """At most `chunks` pieces of equal size (the last may be smaller) along `dim`, each a view.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> [x.shape for x in chunk(mt.zeros(5, 2), 3)]
+    [(2, 2), (2, 2), (1, 2)]
+    """
+    if chunks < 1:
+        raise ArgumentError("chunk: there has to be at least one chunk.", got=f"chunks={chunks}")
+    if input.ndim == 0:
+        raise ShapeError("chunk: a 0-d tensor has no axis to be split.", got="shape ()")
+    dim = axis_of(dim, input.ndim, "chunk")
+    size = input.shape[dim]
+    if size == 0:
+        return Split.apply(input, sizes=(0,) * chunks, dim=dim)
+    return split(input, -(-size // chunks), dim)
+
+
+def tensor_split(input, indices_or_sections, dim=0):
+    """Pieces along `dim`: so many of nearly equal size, or cut before each of the indices.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> [len(x) for x in tensor_split(mt.arange(7), 3)]
+    [3, 2, 2]
+    >>> [len(x) for x in tensor_split(mt.arange(7), (1, 5))]
+    [1, 4, 2]
+    """
+    if input.ndim == 0:
+        raise ShapeError("tensor_split: a 0-d tensor has no axis to be split.", got="shape ()")
+    dim = axis_of(dim, input.ndim, "tensor_split")
+    size = input.shape[dim]
+    if isinstance(indices_or_sections, int):
+        sections = indices_or_sections
+        if sections < 1:
+            raise ArgumentError("tensor_split: at least one section.", got=f"{sections}")
+        each, left = divmod(size, sections)
+        sizes = (each + 1,) * left + (each,) * (sections - left)
+        return Split.apply(input, sizes=sizes, dim=dim)
+    cuts = [0, *[slice(None, c).indices(size)[1] for c in indices_or_sections], size]
+    before = (slice(None),) * dim
+    return tuple([
+        input[(*before, slice(a, b))] for a, b in zip(cuts[:-1], cuts[1:], strict=True)
+    ])  # fmt: skip
+
+
+def unbind(input, dim=0):
+    """The slices of `input` along `dim`, each a view without that axis.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> unbind(mt.tensor([[1, 2], [3, 4]]), 1)
+    (tensor([1, 3]), tensor([2, 4]))
+    """
+    if input.ndim == 0:
+        raise ShapeError("unbind: a 0-d tensor has no axis to be taken apart.", got="shape ()")
+    return Unbind.apply(input, dim=axis_of(dim, input.ndim, "unbind"))
+
+
+def _series(tensors):
+    """`f(a, b)` and `f([a, b])` mean the same."""
+    if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)):
+        return list(tensors[0]), True
+    return list(tensors), len(tensors) > 1
+
+
+def atleast_1d(*tensors):
+    """0-d tensors as 1-d tensors; others as they are."""
+    tensors, several = _series(tensors)
+    made = tuple([reshape(x, (1,)) if x.ndim == 0 else x for x in tensors])
+    return made if several else made[0]
+
+
+def atleast_2d(*tensors):
+    """0-d and 1-d tensors as matrices with one row; others as they are."""
+    tensors, several = _series(tensors)
+    made = tuple([x if x.ndim > 1 else reshape(x, (1, x.array.size)) for x in tensors])
+    return made if several else made[0]
+
+
+def hstack(tensors):
+    """Join along axis 1; 1-d tensors along axis 0."""
+    tensors = atleast_1d(list(tensors))
+    return cat(tensors, 0 if tensors[0].ndim == 1 else 1)
+
+
+def vstack(tensors):
+    """Join along axis 0, 1-d tensors as rows."""
+    return cat(atleast_2d(list(tensors)), 0)
+
+
+def hsplit(input, indices_or_sections):
+    """`tensor_split` along axis 1, of a 1-d tensor along axis 0."""
+    return tensor_split(input, indices_or_sections, 0 if input.ndim == 1 else 1)
+
+
+def vsplit(input, indices_or_sections):
+    """`tensor_split` along axis 0."""
+    return tensor_split(input, indices_or_sections, 0)
+

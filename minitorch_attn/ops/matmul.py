@@ -1,0 +1,404 @@
+"""Matrix products."""
+
+from .. import backend
+from ..autograd.broadcasting import broadcast_shapes, sum_to_shape
+from ..autograd.function import Function
+from ..errors import DTypeError, ShapeError
+from .axes import axes_of
+from .elementwise import add, mul
+from .promotion import promote
+from .shape import Reshape, expand, permute, reshape
+
+__all__ = [
+    "addmm", "addmv", "baddbmm", "bmm", "dot", "inner", "linear", "matmul", "mm", "mv", "outer",
+    "tensordot", "vdot",
+]  # fmt: skip
+
+
+class MatMul(Function):
+    r"""c = a @ b over the last two axes; leading axes broadcast.
+
+    Derivative: c_ij = sum_k a_ik b_kj, so with g = dL/dc
+        dL/da = g @ b^T,   dL/db = a^T @ g,
+    each summed over the leading axes that broadcasting repeated. A plain matrix b that meets
+    many a's receives that sum from one product: with the leading axes of a and g flattened into
+    rows, a^T @ g adds over them.
+    Saved: both inputs.
+    """
+
+    @staticmethod
+    def forward(ctx, a, b):
+        # (..., n, k) @ (..., k, m) -> (..., n, m)
+        ctx.save(a, b)
+        return backend.matmul(a, b)
+
+    @staticmethod
+    def backward(ctx, grad_c):
+        a, b = ctx.saved
+        need_a, need_b = ctx.needs_grad
+        grad_a = grad_b = None
+        if need_a:
+            grad_a = MatMul.call(grad_c, b.swapaxes(-1, -2))
+            grad_a = sum_to_shape(grad_a, a.shape)
+        if need_b and b.ndim == 2 and a.ndim > 2:
+            rows_a, rows_g = _rows(a), _rows(grad_c)
+            grad_b = MatMul.call(rows_a.swapaxes(0, 1), rows_g)  # (k, rows) @ (rows, m)
+        elif need_b:
+            grad_b = MatMul.call(a.swapaxes(-1, -2), grad_c)
+            grad_b = sum_to_shape(grad_b, b.shape)
+        return grad_a, grad_b
+
+
+class Linear(Function):
+    r"""y = x W^T + b, for every row x.
+
+    Derivative: y_ri = sum_j x_rj W_ij + b_i, so with g = dL/dy and all leading axes flattened
+    into rows
+        dL/dx = g @ W,   dL/dW = g^T @ x,   dL/db = sum of g over the rows.
+    Saved: x and W.
+    """
+
+    @staticmethod
+    def forward(ctx, x, weight, bias):
+        ctx.save(x, weight)
+        y = backend.matmul(_rows(x), weight.swapaxes(0, 1))  # (rows, in) @ (in, out)
+        if bias is not None:
+            y += bias
+        return y.reshape(*x.shape[:-1], weight.shape[0])
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        x, weight = ctx.saved
+        need_x, need_weight, need_bias = ctx.needs_grad
+        grad = _rows(grad_y)
+        grad_x = grad_weight = grad_bias = None
+        if need_x:
+            grad_x = MatMul.call(grad, weight).reshape(x.shape)  # (rows, out) @ (out, in)
+        if need_weight:
+            grad_weight = MatMul.call(grad.swapaxes(0, 1), _rows(x))  # (out, rows) @ (rows, in)
+        if need_bias:
+            grad_bias = grad.sum(axis=0)
+        return grad_x, grad_weight, grad_bias
+
+
+def _rows(x):
+    """The leading axes merged into one: (..., n) -> (rows, n)."""
+    if x.ndim == 2:
+        return x
+    rows = 1
+    for n in x.shape[:-1]:
+        rows *= n
+    return x.reshape((rows, x.shape[-1]))
+
+
+def _operands(a, b, where, names):
+    """Two tensors of one dtype: PyTorch promotes no product, and so finds mistakes."""
+    for name, x in zip(names, (a, b), strict=True):
+        if not hasattr(x, "array"):
+            raise DTypeError(
+                f"{where}({', '.join(names)}): {name} is not a tensor.",
+                got=f"{type(x).__name__}",
+                hint="`*` multiplies by a number",
+            )
+    if a.array.dtype != b.array.dtype:
+        raise DTypeError(
+            f"{where}({', '.join(names)}): the dtypes differ.",
+            got=f"{names[0]} {a.dtype} and {names[1]} {b.dtype}",
+            expected="one dtype",
+            hint=f"{names[1]}.to({names[0]}.dtype)",
+        )
+    return a, b
+
+
+def _refuse(where, a, b, names, expected, hint=None):
+    raise ShapeError(
+        f"{where}({', '.join(names)}): the inner sizes differ.",
+        got=f"{names[0]} {a.shape} and {names[1]} {b.shape}",
+        expected=expected,
+        hint=hint,
+    )
+
+
+def matmul(input, other):
+    """Matrix product over the last two axes; leading axes broadcast.
+
+    Parameters
+    ----------
+    input : Tensor of shape (..., n, k) or (k,)
+    other : Tensor of shape (..., k, m) or (k,)
+        A vector counts as a row on the left and as a column on the right; the axis of size 1
+        that it gets for that is taken away again.
+
+    Returns
+    -------
+    Tensor of shape (..., n, m)
+
+    Raises
+    ------
+    ShapeError
+        If the inner sizes differ, or the leading axes do not broadcast.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> matmul(mt.tensor([[1.0, 2.0], [3.0, 4.0]]), mt.tensor([1.0, -1.0]))
+    tensor([-1., -1.])
+    """
+    a, b = _operands(input, other, "matmul", ("a", "b"))
+    if a.ndim == 0 or b.ndim == 0:
+        raise ShapeError(
+            "matmul(a, b): a 0-d tensor has no axis to be summed over.",
+            got=f"a {a.shape} and b {b.shape}",
+            hint="`*` multiplies by a number",
+        )
+    inner = b.shape[0] if b.ndim == 1 else b.shape[-2]
+    if a.shape[-1] != inner:
+        _refuse(
+            "matmul", a, b, ("a", "b"),
+            "a (..., n, k) and b (..., k, m): last axis of a = second-to-last axis of b",
+            _transposed_fits(a, b),
+        )  # fmt: skip
+    if a.ndim == 1 or b.ndim == 1:
+        return _with_vectors(a, b)
+    if a.ndim > 2 and b.ndim > 2 and a.shape[:-2] != b.shape[:-2]:
+        broadcast_shapes(a.shape[:-2], b.shape[:-2], where="matmul, leading axes of")
+    return MatMul.apply(a, b)
+
+
+def _transposed_fits(a, b):
+    if b.ndim > 1 and a.shape[-1] == b.shape[-1]:
+        return "b.swapaxes(-1, -2) if b holds one key per row"
+    if a.ndim > 1 and b.ndim > 1 and a.shape[-2] == b.shape[-2]:
+        return "a.swapaxes(-1, -2) if a holds one item per column"
+    return None
+
+
+def _with_vectors(a, b):
+    """A product with a vector, written as one with a matrix of one row or column."""
+    rows = Reshape.apply(a, shape=(1, a.shape[0])) if a.ndim == 1 else a
+    columns = Reshape.apply(b, shape=(b.shape[0], 1)) if b.ndim == 1 else b
+    c = MatMul.apply(rows, columns)
+    lead = c.shape[:-2]
+    n = () if a.ndim == 1 else (c.shape[-2],)
+    m = () if b.ndim == 1 else (c.shape[-1],)
+    return Reshape.apply(c, shape=(*lead, *n, *m))
+
+
+def _of_ranks(where, a, b, names, rank_a, rank_b):
+    """Check the ranks, the inner sizes and, for batches, that there are equally many."""
+    a, b = _operands(a, b, where, names)
+    if a.ndim != rank_a or b.ndim != rank_b:
+        raise ShapeError(
+            f"{where}({', '.join(names)}): wrong number of axes.",
+            got=f"{names[0]} {a.shape} and {names[1]} {b.shape}",
+            expected=f"{rank_a} and {rank_b} axes",
+            hint="matmul() takes any ranks",
+        )
+    inner = b.shape[-2] if rank_b > 1 else b.shape[0]
+    if a.shape[-1] != inner or (rank_a == 3 and a.shape[0] != b.shape[0]):
+        shapes = {1: "(k,)", 2: "(n, k)", 3: "(batch, n, k)"}
+        right = {1: "(k,)", 2: "(k, m)", 3: "(batch, k, m)"}
+        _refuse(where, a, b, names, f"{shapes[rank_a]} and {right[rank_b]}")
+    return a, b
+
+
+def mm(input, mat2):
+    """Product of two matrices, (n, k) @ (k, m)."""
+    return MatMul.apply(*_of_ranks("mm", input, mat2, ("input", "mat2"), 2, 2))
+
+
+def bmm(input, mat2):
+    """Products of equally many pairs of matrices, (batch, n, k) @ (batch, k, m)."""
+    return MatMul.apply(*_of_ranks("bmm", input, mat2, ("input", "mat2"), 3, 3))
+
+
+def mv(input, vec):
+    """Product of a matrix and a vector, (n, k) @ (k,)."""
+    return _with_vectors(*_of_ranks("mv", input, vec, ("input", "vec"), 2, 1))
+
+
+def dot(input, tensor):
+    """Inner product of two vectors of equal length.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> dot(mt.tensor([1.0, 2.0]), mt.tensor([3.0, 4.0]))
+    tensor(11.)
+    """
+    return _with_vectors(*_of_ranks("dot", input, tensor, ("input", "tensor"), 1, 1))
+
+
+def vdot(input, other):
+    """The same as `dot`: nothing here is complex."""
+    return dot(input, other)
+
+
+def inner(input, other):
+    """Products summed over the last axes of both; a 0-d tensor multiplies.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> inner(mt.zeros(2, 3), mt.zeros(5, 7, 3)).shape
+    (2, 5, 7)
+    """
+    a, b = _operands(input, other, "inner", ("input", "other"))
+    if a.ndim == 0 or b.ndim == 0:
+        return mul(a, b)
+    if a.shape[-1] != b.shape[-1]:
+        _refuse("inner", a, b, ("input", "other"), "equal sizes of the last axes")
+    c = MatMul.apply(_flat_rows(a), _flat_rows(b).swapaxes(0, 1))  # (rows, k) @ (k, rows)
+    return Reshape.apply(c, shape=a.shape[:-1] + b.shape[:-1])
+
+
+def _flat_rows(x):
+    return x if x.ndim == 2 else Reshape.apply(x, shape=_rows_shape(x.shape))
+
+
+def _rows_shape(shape):
+    rows = 1
+    for n in shape[:-1]:
+        rows *= n
+    return rows, shape[-1]
+
+
+def outer(input, vec2):
+    """All products of an entry of one vector with an entry of the other, (n,) and (m,) -> (n, m).
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> outer(mt.tensor([1, 2]), mt.tensor([1, 10]))
+    tensor([[ 1, 10],
+            [ 2, 20]])
+    """
+    if input.ndim != 1 or vec2.ndim != 1:
+        raise ShapeError(
+            "outer(input, vec2): two vectors are needed.",
+            got=f"input {input.shape} and vec2 {vec2.shape}",
+        )
+    return mul(reshape(input, (input.shape[0], 1)), vec2)
+
+
+def addmm(input, mat1, mat2, *, beta=1, alpha=1):
+    """beta * input + alpha * (mat1 @ mat2); with beta = 0, NaN in `input` does not count.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> addmm(mt.ones(2), mt.eye(2), mt.eye(2), beta=10)
+    tensor([[11., 10.],
+            [10., 11.]])
+    """
+    return _added("addmm", input, mm(mat1, mat2), beta, alpha)
+
+
+def addmv(input, mat, vec, *, beta=1, alpha=1):
+    """beta * input + alpha * (mat @ vec)."""
+    return _added("addmv", input, mv(mat, vec), beta, alpha)
+
+
+def baddbmm(input, batch1, batch2, *, beta=1, alpha=1):
+    """beta * input + alpha * (batch1 @ batch2), matrix by matrix."""
+    return _added("baddbmm", input, bmm(batch1, batch2), beta, alpha)
+
+
+def _added(where, input, product, beta, alpha):
+    if broadcast_shapes(input.shape, product.shape, where=where) != product.shape:
+        raise ShapeError(
+            f"{where}: input does not broadcast to the product.",
+            got=f"input {input.shape} and a product of shape {product.shape}",
+        )
+    if alpha != 1:
+        product = mul(product, alpha)
+    if beta == 0:
+        return product
+    return add(mul(input, beta) if beta != 1 else input, product)
+
+
+def tensordot(a, b, dims=2):
+    """Products summed over several axes at once.
+
+    Parameters
+    ----------
+    a, b : Tensor
+    dims : int, or two sequences of int
+        The number of axes, the last of `a` with the first of `b`; or the axes of each.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> tensordot(mt.zeros(2, 3, 5), mt.zeros(5, 3, 7), dims=((1, 2), (1, 0))).shape
+    (2, 7)
+    """
+    a, b = _operands(a, b, "tensordot", ("a", "b"))
+    if isinstance(dims, int):
+        axes_a, axes_b = tuple(range(a.ndim - dims, a.ndim)), tuple(range(dims))
+    else:
+        axes_a = axes_of(tuple(dims[0]), a.ndim, "tensordot", "dims[0]")
+        axes_b = axes_of(tuple(dims[1]), b.ndim, "tensordot", "dims[1]")
+    if [a.shape[i] for i in axes_a] != [b.shape[i] for i in axes_b]:
+        _refuse("tensordot", a, b, ("a", "b"), f"equal sizes of axes {axes_a} and {axes_b}")
+    rest_a = [i for i in range(a.ndim) if i not in axes_a]
+    rest_b = [i for i in range(b.ndim) if i not in axes_b]
+    summed = 1
+    for i in axes_a:
+        summed *= a.shape[i]
+    shape_a, shape_b = [a.shape[i] for i in rest_a], [b.shape[i] for i in rest_b]
+    left = reshape(permute(a, (*rest_a, *axes_a)), _matrix(shape_a, summed))
+    right = reshape(permute(b, (*rest_b, *axes_b)), _matrix(shape_b, summed))
+    return reshape(MatMul.apply(left, right.swapaxes(0, 1)), (*shape_a, *shape_b))
+
+
+def _matrix(shape, columns):
+    return _rows_shape((*shape, columns))
+
+
+def linear(input, weight, bias=None):
+    """y = x W^T + b: `torch.nn.functional.linear`.
+
+    Parameters
+    ----------
+    input : Tensor of shape (..., in)
+    weight : Tensor of shape (out, in), or (in,) for a single output without an axis
+    bias : Tensor of shape (out,), optional
+
+    Returns
+    -------
+    Tensor of shape (..., out)
+
+    Raises
+    ------
+    ShapeError
+        If the sizes do not fit.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> linear(mt.ones(1, 2), mt.tensor([[1.0, 2.0], [3.0, 4.0]]), mt.tensor([10.0, 20.0]))
+    tensor([[13., 27.]])
+    """
+    x_shape, w_shape = input.shape, weight.shape
+    if not x_shape or not 1 <= len(w_shape) <= 2 or x_shape[-1] != w_shape[-1]:
+        raise ShapeError(
+            "linear(input, weight, bias): the sizes do not fit.",
+            got=f"input {x_shape} and weight {w_shape}",
+            expected="input (..., in) and weight (out, in)",
+            hint="weight.T if it holds one output per column",
+        )
+    _operands(input, weight, "linear", ("input", "weight"))
+    if bias is not None:
+        _operands(weight, bias, "linear", ("weight", "bias"))
+        if bias.shape not in (w_shape[:-1], ()):
+            raise ShapeError(
+                "linear(input, weight, bias): bias has another size than the output.",
+                got=f"weight {w_shape} and bias {bias.shape}",
+                expected=f"bias {w_shape[:-1]}",
+            )
+    if len(w_shape) == 1:
+        product = matmul(input, weight)
+        return product if bias is None else add(*promote(product, bias))
+    if bias is not None and bias.ndim == 0:
+        bias = expand(bias, w_shape[:1])
+    return Linear.apply(input, weight, bias)

@@ -1,0 +1,210 @@
+"""Triangles and diagonals of matrices."""
+
+from ..autograd.function import Function
+from ..backend import array_module, as_device, module_for
+from ..errors import ArgumentError, ShapeError
+from ..tensor import wrap
+from .axes import axis_of
+from .reduce import sum as sum_over
+
+__all__ = [
+    "diag", "diag_embed", "diagonal", "trace", "tril", "tril_indices", "triu", "triu_indices",
+]  # fmt: skip
+
+
+class Triangle(Function):
+    """y_ij = x_ij where j - i <= k (lower) or j - i >= k (upper), else 0.
+
+    Derivative: 1 inside, 0 outside: the same triangle of the gradient.
+    Saved: nothing.
+    """
+
+    @staticmethod
+    def forward(ctx, x, *, diagonal, lower):
+        ctx.diagonal, ctx.lower = diagonal, lower
+        xp = array_module(x)
+        return xp.tril(x, diagonal) if lower else xp.triu(x, diagonal)
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        return Triangle.call(grad_y, diagonal=ctx.diagonal, lower=ctx.lower)
+
+
+class Diagonal(Function):
+    """y_..i = x_..i,i+k over the two axes: a view, its own axis last.
+
+    Derivative: 1 on the diagonal, 0 beside it.
+    Saved: nothing.
+    """
+
+    view = True
+
+    @staticmethod
+    def forward(ctx, x, *, offset, dim1, dim2):
+        ctx.offset, ctx.dims = offset, (dim1, dim2)
+        return x.diagonal(offset, dim1, dim2)
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        dim1, dim2 = ctx.dims
+        return DiagonalPlace.call(
+            grad_y, shape=ctx.shapes[0], offset=ctx.offset, dim1=dim1, dim2=dim2
+        )
+
+
+class DiagonalPlace(Function):
+    """y = zeros of a shape with x on a diagonal: the adjoint of Diagonal.
+
+    Derivative: 1; the diagonal of the gradient.
+    Saved: nothing.
+    """
+
+    @staticmethod
+    def forward(ctx, x, *, shape, offset, dim1, dim2):
+        ctx.offset, ctx.dims = offset, (dim1, dim2)
+        xp = array_module(x)
+        y = xp.zeros(shape, dtype=x.dtype)
+        i = xp.arange(x.shape[-1])
+        # The two axes first, so that the pairs (i, i + k) are one axis in front.
+        y_first = xp.moveaxis(y, (dim1, dim2), (0, 1))
+        y_first[i - min(offset, 0), i + max(offset, 0)] = xp.moveaxis(x, -1, 0)
+        return y
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        dim1, dim2 = ctx.dims
+        return Diagonal.call(grad_y, offset=ctx.offset, dim1=dim1, dim2=dim2)
+
+
+def _check_matrix(input, where):
+    if input.ndim < 2:
+        raise ShapeError(
+            f"{where}(input): input has to hold matrices.",
+            got=f"input {input.shape}",
+            expected="at least 2 axes",
+        )
+
+
+def tril(input, diagonal=0):
+    """The lower triangle of the last two axes, zeros above.
+
+    Parameters
+    ----------
+    input : Tensor of shape (..., n, m)
+    diagonal : int, default 0
+        Entries up to this many places right of the main diagonal are kept.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> tril(mt.ones(2, 3))
+    tensor([[1., 0., 0.],
+            [1., 1., 0.]])
+    """
+    _check_matrix(input, "tril")
+    return Triangle.apply(input, diagonal=int(diagonal), lower=True)
+
+
+def triu(input, diagonal=0):
+    """The upper triangle of the last two axes, zeros below; see `tril`."""
+    _check_matrix(input, "triu")
+    return Triangle.apply(input, diagonal=int(diagonal), lower=False)
+
+
+def diagonal(input, offset=0, dim1=0, dim2=1):
+    """A diagonal over two axes, as a view; the axis along it comes last.
+
+    Parameters
+    ----------
+    input : Tensor
+    offset : int, default 0
+        Positive above the main diagonal, negative below.
+    dim1, dim2 : int
+        The two axes.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> diagonal(mt.tensor([[1, 2], [3, 4]])), diagonal(mt.tensor([[1, 2], [3, 4]]), 1)
+    (tensor([1, 4]), tensor([2]))
+    """
+    dim1, dim2 = _two_axes(dim1, dim2, input.ndim, "diagonal")
+    return Diagonal.apply(input, offset=int(offset), dim1=dim1, dim2=dim2)
+
+
+def _two_axes(dim1, dim2, ndim, where):
+    dim1, dim2 = axis_of(dim1, ndim, where, "dim1"), axis_of(dim2, ndim, where, "dim2")
+    if dim1 == dim2 or ndim < 2:
+        raise ArgumentError(
+            f"{where}: dim1 and dim2 have to be two axes.",
+            got=f"dim1={dim1} and dim2={dim2} for {ndim} axes",
+        )
+    return dim1, dim2
+
+
+def diag_embed(input, offset=0, dim1=-2, dim2=-1):
+    """Matrices with the last axis of `input` on a diagonal and zeros elsewhere.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> diag_embed(mt.tensor([1, 2]))
+    tensor([[1, 0],
+            [0, 2]])
+    """
+    if input.ndim == 0:
+        raise ShapeError("diag_embed: a 0-d tensor has no axis to lay on a diagonal.", got="()")
+    dim1, dim2 = _two_axes(dim1, dim2, input.ndim + 1, "diag_embed")
+    size = input.shape[-1] + abs(offset)
+    shape = list(input.shape[:-1])
+    for dim in sorted((dim1, dim2)):
+        shape.insert(dim, size)
+    return DiagonalPlace.apply(
+        input, shape=tuple(shape), offset=int(offset), dim1=dim1, dim2=dim2
+    )
+
+
+def diag(input, diagonal=0):
+    """The diagonal of a matrix, or the matrix with a vector on its diagonal."""
+    if input.ndim == 1:
+        return diag_embed(input, diagonal)
+    if input.ndim != 2:
+        raise ShapeError("diag: one or two axes are needed.", got=f"input {input.shape}")
+    return Diagonal.apply(input, offset=int(diagonal), dim1=0, dim2=1)
+
+
+def trace(input):
+    """The sum of the main diagonal of a matrix.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> trace(mt.tensor([[1, 2], [3, 4]]))
+    tensor(5)
+    """
+    if input.ndim != 2:
+        raise ShapeError("trace: a matrix is needed.", got=f"input {input.shape}")
+    return sum_over(diagonal(input))
+
+
+def _indices(row, col, offset, lower, dtype, device):
+    xp = module_for(as_device(device))
+    kept = (xp.tril if lower else xp.triu)(xp.ones((row, col), dtype="int8"), offset)
+    return wrap(xp.stack(kept.nonzero()).astype(dtype or "int64"))
+
+
+def tril_indices(row, col, offset=0, *, dtype=None, device=None):
+    """Places (row numbers, column numbers) of the lower triangle of a row x col matrix.
+
+    Examples
+    --------
+    >>> tril_indices(2, 2)
+    tensor([[0, 1, 1],
+            [0, 0, 1]])
+    """
+    return _indices(row, col, offset, True, dtype, device)
+
+
+def triu_indices(row, col, offset=0, *, dtype=None, device=None):
+    """Places (row numbers, column numbers) of the upper triangle of a row x col matrix."""
+    return _indices(row, col, offset, False, dtype, device)
