@@ -1,0 +1,1 @@
+"""Step time and memory beside PyTorch eager, in one interleaved run."""

@@ -1,0 +1,47 @@
+"""`python -m benchmarks`: time the workloads beside PyTorch and store what was measured.
+
+Needs the `parity` extra. Everything is written to `benchmarks/results/`, and the table in
+`benchmarks/README.md` is made from it.
+"""
+
+import argparse
+import importlib
+import json
+import os
+from pathlib import Path
+
+from . import machine, measure, table
+
+WORKLOADS = ("w1", "w6")
+
+
+def main():
+    """Run what the command line asks for."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("workloads", nargs="*", default=WORKLOADS, metavar="W", help="w1, w6")
+    parser.add_argument("--rounds", type=int, default=11, help="turns of each engine (11)")
+    parser.add_argument("--seconds", type=float, default=1.5, help="length of a turn (1.5)")
+    parser.add_argument("--threads", type=int, default=2, help="for PyTorch (2)")
+    parser.add_argument("--quick", action="store_true", help="three short turns, nothing stored")
+    args = parser.parse_args()
+    if args.quick:
+        args.rounds, args.seconds = 3, 0.2
+    results = {"machine": machine.describe(), "torch_threads": args.threads, "workloads": []}
+    print(f"{results['machine']['cpu']}, {results['machine']['cores']} cores", flush=True)
+    for name in args.workloads:
+        module = importlib.import_module(f"benchmarks.workloads.{name.lower()}")
+        found = measure.run_workload(
+            name.lower(), module, rounds=args.rounds, seconds=args.seconds, threads=args.threads
+        )
+        results["workloads"].append(found)
+        print(table.plain(found), flush=True)
+    if not args.quick:
+        setting = os.environ.get("OPENBLAS_CORETYPE") or "default"
+        path = Path(__file__).parent / "results" / f"cpu-{setting.lower()}.json"
+        path.write_text(json.dumps(results, indent=1) + "\n")
+        table.write_readme()
+        print(f"stored in {path}; table made in benchmarks/README.md")
+
+
+if __name__ == "__main__":
+    main()

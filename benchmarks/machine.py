@@ -1,0 +1,66 @@
+"""What a figure depends on: the processor, the libraries, their settings."""
+
+import os
+import platform
+import resource
+import sys
+from importlib import metadata
+
+__all__ = ["describe", "page_faults", "peak_memory_mb"]
+
+_SETTINGS = (
+    "OPENBLAS_CORETYPE", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS",
+    "MINITORCH_KEEP_MEMORY",
+)  # fmt: skip
+
+
+def describe():
+    """A dictionary to store beside every figure."""
+    import numpy as np
+
+    blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
+    return {
+        "cpu": _cpu_model(),
+        "cores": len(os.sched_getaffinity(0)),
+        "system": platform.platform(),
+        "python": sys.version.split()[0],
+        "versions": {name: _version(name) for name in ("numpy", "torch", "minitorch-attn")},
+        "numpy_blas": f"{blas.get('name')} {blas.get('version')}",
+        "blas_kernels": _blas_kernels(),
+        "environment": {name: os.environ.get(name, "") for name in _SETTINGS},
+    }
+
+
+def _cpu_model():
+    with open("/proc/cpuinfo") as file:
+        found = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
+    return found[0] if found else platform.processor()
+
+
+def _version(name):
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _blas_kernels():
+    """The kernels that OpenBLAS chose for this processor, by its own word."""
+    try:
+        from threadpoolctl import threadpool_info
+    except ImportError:
+        return "unknown (install threadpoolctl to see)"
+    import numpy  # noqa: F401  the library must be loaded to be seen
+
+    names = [i.get("architecture") for i in threadpool_info() if i["user_api"] == "blas"]
+    return ", ".join(sorted({name for name in names if name})) or "unknown"
+
+
+def peak_memory_mb():
+    """The largest resident memory of this process so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def page_faults():
+    """Page faults of this process so far, those that needed no disk."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -1,0 +1,64 @@
+"""Results as text: a few lines for the terminal, a table for the README."""
+
+import json
+from pathlib import Path
+
+__all__ = ["plain", "write_readme"]
+
+FOLDER = Path(__file__).parent
+BEGIN, END = "<!-- table: made by python -m benchmarks -->", "<!-- end of table -->"
+
+
+def plain(found):
+    """A workload's result for the terminal."""
+    lines = [f"{found['workload'].upper()}  {found['title']}"]
+    for row in found["engines"]:
+        low, high = row["ratio_range"]
+        lines.append(
+            f"  {row['engine']:<16} {row['step_ms']:9.2f} ms  {row['ratio']:5.2f}x"
+            f" ({low:.2f} to {high:.2f})  {row['peak_mb']:5.0f} MB ({row['memory_ratio']:.2f}x)"
+            f"  {row['page_faults_per_step']:7.0f} faults/step"
+        )
+    lines.append(
+        f"  {found['rounds']} rounds, {found['discarded']} discarded as contended;"
+        f" largest difference {found['largest_difference']:.1e}"
+    )
+    return "\n".join(lines)
+
+
+def write_readme():
+    """Put a table of every stored result between the marks in benchmarks/README.md."""
+    parts = [_section(json.loads(p.read_text())) for p in sorted(FOLDER.glob("results/*.json"))]
+    path = FOLDER / "README.md"
+    text = path.read_text()
+    before, rest = text.split(BEGIN, 1)
+    after = rest.split(END, 1)[1]
+    path.write_text(f"{before}{BEGIN}\n\n" + "\n\n".join(parts) + f"\n\n{END}{after}")
+
+
+def _section(results):
+    machine = results["machine"]
+    settings = ", ".join(f"{k}={v}" for k, v in machine["environment"].items() if v) or "none set"
+    versions = ", ".join(f"{k} {v}" for k, v in machine["versions"].items())
+    lines = [
+        f"**{machine['cpu']}, {machine['cores']} cores.** Python {machine['python']}, {versions};"
+        f" NumPy's BLAS: {machine['numpy_blas']} with {machine['blas_kernels']} kernels;"
+        f" PyTorch with {results['torch_threads']} threads; environment: {settings}.",
+        "",
+        "| | engine | step | ratio (range over rounds) | peak memory | page faults | first step |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for found in results["workloads"]:
+        for row in found["engines"]:
+            low, high = row["ratio_range"]
+            lines.append(
+                f"| {found['workload'].upper()} | {row['engine']} | {row['step_ms']:.2f} ms"
+                f" | {row['ratio']:.2f}x ({low:.2f} to {high:.2f})"
+                f" | {row['peak_mb']:.0f} MB, {row['memory_ratio']:.2f}x"
+                f" | {row['page_faults_per_step']:.0f} | {row['first_step_s']:.2f} s |"
+            )
+        lines.append(
+            f"| | | {found['rounds']} rounds | {found['discarded']} discarded"
+            f" | results agree to {found['largest_difference']:.0e} | | |"
+        )
+    return "\n".join(lines)

@@ -1,0 +1,65 @@
+"""One engine in a process of its own: builds a workload, then runs steps on demand.
+
+The parent writes one JSON request per line and reads one JSON answer per line.
+"""
+
+import contextlib
+import importlib
+import json
+import os
+import sys
+import time
+
+import numpy as np
+
+from . import machine
+
+KEEP_MEMORY = "minitorch_attn"  # the engine whose own commands keep freed memory
+
+
+def main(workload, engine, threads):
+    """Serve requests until the parent closes the pipe."""
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # whatever a library prints must not mix with the answers
+    if engine.startswith("torch"):
+        import torch
+
+        torch.set_num_threads(threads)
+    if engine == KEEP_MEMORY:
+        from minitorch_attn.backend.allocator import keep_memory
+
+        keep_memory()
+    start = time.perf_counter()
+    step = importlib.import_module(f"benchmarks.workloads.{workload}").ENGINES[engine]()
+    step.run()
+    first = time.perf_counter() - start
+    print(json.dumps({"first_step": first}), file=answers)
+    for line in sys.stdin:
+        request = json.loads(line)
+        print(json.dumps(_answer(request, step)), file=answers)
+
+
+def _answer(request, step):
+    if request["do"] == "evidence":
+        np.savez(request["path"], **step.evidence())
+        return {}
+    if request["do"] == "memory":
+        return {"peak_mb": machine.peak_memory_mb()}
+    faults, busy, begin = machine.page_faults(), time.process_time(), time.perf_counter()
+    times = []
+    for _ in range(request["steps"]):
+        start = time.perf_counter()
+        step.run()
+        times.append(time.perf_counter() - start)
+    wall = time.perf_counter() - begin
+    return {
+        "times": times,
+        "page_faults": (machine.page_faults() - faults) / request["steps"],
+        "cores_used": (time.process_time() - busy) / wall,
+        "operations": step.operations,
+    }
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt, BrokenPipeError):
+        main(sys.argv[1], sys.argv[2], int(sys.argv[3]))
