@@ -173,6 +173,24 @@ def grad(
     return tuple(results)
 
 
-from .gradcheck import gradcheck, gradcheck_module, gradgradcheck  # noqa: E402
+from .gradcheck import (  # noqa: E402
+    gradcheck,
+    gradcheck_module,
+    gradcheck_module_report,
+    gradcheck_report,
+    gradgradcheck,
+    gradgradcheck_report,
+)
+from .report import GradcheckError, GradcheckItem, GradcheckReport  # noqa: E402
 
-__all__ += ["gradcheck", "gradcheck_module", "gradgradcheck"]
+__all__ += [
+    "GradcheckError",
+    "GradcheckItem",
+    "GradcheckReport",
+    "gradcheck",
+    "gradcheck_module",
+    "gradcheck_module_report",
+    "gradcheck_report",
+    "gradgradcheck",
+    "gradgradcheck_report",
+]

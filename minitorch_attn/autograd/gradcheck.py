@@ -1,89 +1,258 @@
-"""Compare derived gradients with differences of the function itself."""
+"""Gradient checking: is `backward` the derivative of `forward`?
 
-import numpy as np
+A gradient is compared with central differences of the function itself, one entry at a time, under
+a random cotangent: sum(cotangent * output) has a slope in every direction, while the plain sum of
+a softmax or a layer norm has none, and any wrong backward would pass there. What a check cannot
+see is a wrong forward with a backward that fits it: test that by its properties.
+"""
 
-from ..errors import NumericError
-from ..tensor import Tensor
-from .modes import enable_grad, no_grad
+from ..tensor import Tensor, wrap
+from . import engine
+from .check import Check, Options, argument_names
+from .modes import enable_grad, is_grad_enabled
+from .numeric import as_cotangents, float_outputs, host_normal
 
-__all__ = ["gradcheck", "gradcheck_module", "gradgradcheck"]
+__all__ = [
+    "gradcheck",
+    "gradcheck_module",
+    "gradcheck_module_report",
+    "gradcheck_report",
+    "gradgradcheck",
+    "gradgradcheck_report",
+]
 
 
-def gradcheck(fn, inputs, *, eps=1e-5, tol=1e-6, seed=0, raise_exception=True):
-    """Central differences in float64 against the backward pass, with a random cotangent."""
-    from . import grad
+def gradcheck(fn, inputs, *, raise_exception=True, **options):
+    """Compare the gradients of a function with central differences.
 
-    inputs = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
-    rng = np.random.default_rng(seed)
+    Parameters
+    ----------
+    fn : callable
+        Takes `inputs`, returns a Tensor or a tuple, list or dict with some. It must not change
+        its inputs and must give the same result each time; dropout is fine, since every
+        evaluation starts from the same seed.
+    inputs : Tensor or sequence
+        Arguments of `fn`. The float64 tensors that require grad are checked, the rest is passed
+        on as it is.
+    raise_exception : bool
+        Raise when the check fails; otherwise return False.
+    **options
+        Those of `gradcheck_report`.
 
-    def outputs():
-        out = fn(*inputs)
-        return [o for o in (out if isinstance(out, tuple) else (out,)) if o.dtype.kind == "f"]
+    Returns
+    -------
+    bool
 
+    Raises
+    ------
+    GradcheckError
+        With the whole report as its text, and as its attribute `report`.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> x = mt.tensor([0.5, -1.5], dtype=mt.float64, requires_grad=True)
+    >>> gradcheck(lambda x: x * x * x, (x,))
+    True
+    """
+    report = gradcheck_report(fn, inputs, **options)
+    if raise_exception:
+        report.raise_if_wrong()
+    return report.ok
+
+
+def gradcheck_report(fn, inputs, **options):
+    """Compare the gradients of a function with central differences, and say what was found.
+
+    Parameters
+    ----------
+    fn, inputs
+        As for `gradcheck`.
+    eps : float, default 1e-5
+        The step.
+    tol : float, default 1e-6
+        A relative error from here on is wrong, over an input as a whole and at each entry.
+    seed : int, default 0
+        Of the random cotangent.
+    fast : bool, default False
+        Try three random directions per input instead of every entry. An input that fails is
+        then checked entry by entry all the same.
+    names : sequence of str, optional
+        What to call the inputs; by default the names of the parameters of `fn`.
+    localize : bool, default True
+        After a failure look for the operation whose own gradient is wrong.
+    allow_float32 : bool, default False
+        Check float32 too, where rounding alone makes errors of 1e-2 at this step.
+
+    Returns
+    -------
+    GradcheckReport
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> class Cube(mt.autograd.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         ctx.save(x)
+    ...         return x * x * x
+    ...
+    ...     @staticmethod
+    ...     def backward(ctx, grad_y):
+    ...         (x,) = ctx.saved
+    ...         return grad_y * 6 * x * x
+    >>> x = mt.tensor([0.5, -1.5], dtype=mt.float64, requires_grad=True)
+    >>> report = gradcheck_report(Cube.apply, (x,))
+    >>> report.ok, report.items[0].hints[0].kind
+    (False, 'factor')
+    """
+    inputs = _as_tuple(inputs)
+    return Check(fn, inputs, Options.of(fn, inputs, options)).run()
+
+
+def gradgradcheck(fn, inputs, grad_outputs=None, *, raise_exception=True, **options):
+    """Compare second derivatives with central differences of the first.
+
+    Parameters
+    ----------
+    fn, inputs
+        As for `gradcheck`.
+    grad_outputs : sequence of Tensor, optional
+        The cotangents of the first derivative, checked as inputs too; random by default.
+    raise_exception : bool
+    **options
+        Those of `gradcheck_report`.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> x = mt.tensor([0.5, -1.5], dtype=mt.float64, requires_grad=True)
+    >>> gradgradcheck(lambda x: x * x * x, x)
+    True
+    """
+    report = gradgradcheck_report(fn, inputs, grad_outputs, **options)
+    if raise_exception:
+        report.raise_if_wrong()
+    return report.ok
+
+
+def gradgradcheck_report(fn, inputs, grad_outputs=None, **options):
+    """Compare second derivatives with central differences of the first, and say what was found.
+
+    The differences are taken of the backward pass as training runs it; the second derivative
+    comes from the recorded one (`create_graph=True`). So a fused operation whose composed twin
+    is another function fails here.
+
+    Parameters
+    ----------
+    fn, inputs, grad_outputs
+        As for `gradgradcheck`.
+    **options
+        Those of `gradcheck_report`.
+
+    Returns
+    -------
+    GradcheckReport
+    """
+    inputs = _as_tuple(inputs)
+    options = Options.of(fn, inputs, options, title="gradgradcheck")
+    Check(fn, inputs, options).refuse_bad_inputs()
     with enable_grad():
-        outs = outputs()
-    cotangents = [rng.standard_normal(o.shape) for o in outs]
+        outputs = [o for o in float_outputs(fn(*inputs)) if o.requires_grad]
+    if grad_outputs is None:
+        flat = host_normal(sum(o.array.size for o in outputs), options.seed + 1)
+        grad_outputs = as_cotangents(flat, outputs)
+    cotangents = [c.detach().requires_grad_() for c in _as_tuple(grad_outputs)]
+    count = len(inputs)
     leaves = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
-    from ..ops import tensor_like
 
-    got = grad(outs, leaves, [tensor_like(c, o) for c, o in zip(cotangents, outs, strict=True)],
-               allow_unused=True)
-
-    def objective():
-        with no_grad():
-            return sum(float((o.numpy() * c).sum()) for o, c in zip(outputs(), cotangents, strict=True))
-
-    for k, (leaf, g) in enumerate(zip(leaves, got, strict=True)):
-        analytic = np.zeros(leaf.shape) if g is None else g.numpy()
-        original = leaf.array
-        numeric = np.zeros(leaf.shape)
-        for i in np.ndindex(*leaf.shape):
-            values = []
-            for step in (eps, -eps):
-                moved = leaf.numpy().copy()
-                moved[i] += step
-                leaf.array = tensor_like(moved, leaf).array
-                values.append(objective())
-                leaf.array = original
-            numeric[i] = (values[0] - values[1]) / (2 * eps)
-        error = np.abs(analytic - numeric).max(initial=0) / max(np.abs(numeric).max(initial=0), 1.0)
-        if not error < tol:
-            if not raise_exception:
-                return False
-            raise NumericError(f"gradcheck: input {k}: error {error:.2e}",
-                               got=str(analytic), expected=str(numeric))
-    return True
-
-
-def gradgradcheck(fn, inputs, **options):
-    """gradcheck of the gradient itself."""
-    from . import grad
-
-    inputs = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
-    rng = np.random.default_rng(1)
-    from ..ops import tensor_like
-
-    out = fn(*inputs)
-    outs = [o for o in (out if isinstance(out, tuple) else (out,)) if o.dtype.kind == "f"]
-    cotangents = [tensor_like(rng.standard_normal(o.shape), o).requires_grad_() for o in outs]
-    n = len(inputs)
-
-    def first(*args):
-        out = fn(*args[:n])
-        outs = [o for o in (out if isinstance(out, tuple) else (out,)) if o.dtype.kind == "f"]
-        leaves = [x for x in args[:n] if isinstance(x, Tensor) and x.requires_grad]
+    def gradient(*arguments):
+        recorded = is_grad_enabled()
         with enable_grad():
-            found = grad(outs, leaves, list(args[n:]), create_graph=True, allow_unused=True)
-        return tuple(f for f in found if f is not None)
+            outputs = [o for o in float_outputs(fn(*arguments[:count])) if o.requires_grad]
+            return _gradients(outputs, leaves, arguments[count:], recorded)
 
-    def recorded(*args):
-        with enable_grad():
-            return first(*args)
+    more = ["cotangent"] if len(cotangents) == 1 else None
+    options.names += more or [f"cotangent {i}" for i in range(len(cotangents))]
+    options.second_order_of = (fn, count)
+    return Check(gradient, (*inputs, *cotangents), options).run()
 
-    return gradcheck(recorded, (*inputs, *cotangents), **options)
+
+def _gradients(outputs, leaves, cotangents, recorded):
+    """The gradients of a function as Tensors, zeros where an input has no part in it."""
+    if not recorded:
+        cotangents = [c.detach() for c in cotangents]
+    found = engine.run_backward(
+        outputs, cotangents, targets=leaves, retain_graph=recorded, create_graph=recorded
+    )
+    gradients = []
+    for leaf, gradient in zip(leaves, found, strict=True):
+        if gradient is None:
+            gradient = leaf.array * 0
+        gradients.append(gradient if isinstance(gradient, Tensor) else wrap(gradient))
+    return tuple(gradients)
 
 
-def gradcheck_module(module, *inputs, **options):
-    """gradcheck of all inputs and all parameters of a module."""
-    parameters = tuple(module.parameters())
-    return gradcheck(lambda *args: module(*args[: len(inputs)]), (*inputs, *parameters), **options)
+def gradcheck_module(module, *inputs, raise_exception=True, **options):
+    """Check the gradients of all inputs and all parameters of a module.
+
+    Parameters
+    ----------
+    module : Module
+        With float64 parameters: `module.double()`.
+    *inputs : Tensor or anything
+        Arguments of the module. Floating-point tensors are checked whether or not they require
+        grad, unless they hold infinities, as additive masks do.
+    raise_exception : bool
+    **options
+        Those of `gradcheck_report`.
+
+    Returns
+    -------
+    bool
+    """
+    report = gradcheck_module_report(module, *inputs, **options)
+    if raise_exception:
+        report.raise_if_wrong()
+    return report.ok
+
+
+def gradcheck_module_report(module, *inputs, **options):
+    """Check all inputs and all parameters of a module, and say what was found.
+
+    Parameters
+    ----------
+    module, *inputs
+        As for `gradcheck_module`.
+    **options
+        Those of `gradcheck_report`.
+
+    Returns
+    -------
+    GradcheckReport
+    """
+    arguments = tuple(_checkable(value) for value in inputs)
+    parameters = dict(module.named_parameters())
+    if options.get("names") is None:
+        options["names"] = [*argument_names(module.forward, len(inputs)), *parameters]
+    return gradcheck_report(
+        lambda *values: module(*values[: len(arguments)]),
+        (*arguments, *parameters.values()),
+        **options,
+    )
+
+
+def _checkable(value):
+    """A leaf with the values of a floating-point tensor; anything else as it is."""
+    if not isinstance(value, Tensor) or value.requires_grad or value.dtype.kind != "f":
+        return value
+    finite = bool((value.array * 0 == 0).all())
+    return value.detach().clone().requires_grad_() if finite else value
+
+
+def _as_tuple(inputs):
+    return tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)

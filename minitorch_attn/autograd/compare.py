@@ -1,0 +1,178 @@
+"""One input of a gradient check: its derived gradient against central differences."""
+
+import numpy as np
+
+from .kinks import SecondLook
+from .numeric import directional_slope, host_normal, slopes
+from .report import GradcheckItem, Hint
+
+__all__ = ["compare"]
+
+_DIRECTIONS = 3
+_LARGE = 20_000  # entries: more are not checked one by one after a random direction failed
+_ENOUGH = 8  # wrong entries looked at twice; the rest are taken at their word
+_ROUNDING = 16  # an evaluation is exact to this many units in the last place
+
+
+def compare(probe, name, leaf, derived, options, gradient):
+    """Check one input.
+
+    Parameters
+    ----------
+    probe : Probe
+    name : str
+    leaf : Tensor
+    derived : array or None
+        What the backward pass gave; None counts as zeros.
+    options : Options
+    gradient : callable
+        gradient() derives the gradient of this leaf where it now stands.
+
+    Returns
+    -------
+    item : GradcheckItem
+    jacobian : array of shape (entries, outputs), or None
+    """
+    item = GradcheckItem(name, leaf.shape, analytic_grad=derived)
+    derived = np.zeros(leaf.shape) if derived is None else derived
+    noise = rounding_noise(probe, leaf, options.eps)
+    if options.fast:
+        passed = _along_directions(probe, leaf, derived, options, noise, item)
+        if passed or leaf.array.size > _LARGE:
+            return item, None
+    numeric, jacobian = slopes(probe, leaf, options.eps)
+    judged = _Judged(derived, numeric, noise, options.tol)
+    if not judged.fine:
+        look = SecondLook(probe, leaf, options.eps, noise, gradient)
+        judged.look_again(look)
+    judged.fill(item, options.tol)
+    return item, jacobian
+
+
+def rounding_noise(probe, leaf, step):
+    """How far off rounding alone may put a slope, from the size of the outputs."""
+    unit = np.finfo(leaf.dtype).eps
+    return float(_ROUNDING * unit * probe.magnitude / step)
+
+
+class _Judged:
+    """The entries of one input, each right, wrong or left out."""
+
+    def __init__(self, derived, numeric, noise, tol):
+        self.derived, self.numeric = derived, numeric.copy()
+        self.noise, self.tol = noise, tol
+        self.kept = np.ones(derived.shape, bool)
+        self.noisy = 0
+        with np.errstate(all="ignore"):
+            self._measure()
+
+    def _measure(self):
+        derived, numeric = self.derived, self.numeric
+        size = np.maximum(np.abs(derived), np.abs(numeric))
+        known = size[np.isfinite(size) & self.kept]
+        smallest = max(self.noise / self.tol, 1e-3 * known.max(initial=0.0), 1e-200)
+        self.floors = np.maximum(size, smallest)
+        errors = np.abs(derived - numeric) / self.floors
+        self.errors = np.where(self.kept, np.where(np.isnan(errors), np.inf, errors), 0.0)
+        inside = self.kept
+        top = np.linalg.norm((derived - numeric)[inside])
+        bottom = max(
+            np.linalg.norm(derived[inside]),
+            np.linalg.norm(numeric[inside]),
+            smallest * np.sqrt(derived.size),
+        )
+        self.error = float(top / bottom)
+        if np.isnan(self.error):
+            self.error = np.inf
+
+    @property
+    def fine(self):
+        """Whether all entries that count agree."""
+        return self.error < self.tol and self.errors.max(initial=0.0) < self.tol
+
+    def look_again(self, look):
+        """Decide about the entries that disagree, the worst first."""
+        errors = self.errors.reshape(-1)
+        found = 0
+        for position in np.argsort(-errors, kind="stable").tolist():
+            if errors[position] < self.tol or found >= _ENOUGH:
+                break
+            verdict = look.judge(
+                position,
+                float(self.derived.flat[position]),
+                float(self.numeric.flat[position]),
+                self.tol * float(self.floors.flat[position]),
+            )
+            if verdict.kind == "kink":
+                self.kept.flat[position] = False
+            elif verdict.kind == "step":
+                self.numeric.flat[position] = verdict.slope
+            else:
+                found += 1
+                self.noisy += verdict.kind == "noise"
+        with np.errstate(all="ignore"):
+            self._measure()
+
+    def fill(self, item, tol):
+        """Write the outcome into a report item."""
+        item.numeric_grad = self.numeric
+        item.kinks = [tuple(map(int, index)) for index in np.argwhere(~self.kept)]
+        item.noisy = self.noisy
+        item.error = self.error
+        item.ok = self.fine
+        if self.derived.size:
+            index = np.unravel_index(int(self.errors.argmax()), self.errors.shape)
+            item.worst_index = tuple(map(int, index))
+            item.worst_error = float(self.errors[index])
+            item.analytic, item.numeric = float(self.derived[index]), float(self.numeric[index])
+        if self.noisy:
+            item.hints.append(_uncertain(self.numeric))
+        if self.derived.size and not self.kept.any():
+            item.ok = False
+            item.hints.append(
+                Hint(
+                    "kinks",
+                    "nothing was checked: every entry sits on a kink, where there is no "
+                    "derivative. Move the values away from it, by 0.1 say.",
+                )
+            )
+
+
+def _uncertain(numeric):
+    if not np.isfinite(numeric).all():
+        return Hint(
+            "unreliable",
+            "the function is not finite a step away from some entries, so they have no slope to "
+            "compare with: choose inputs well inside its domain.",
+        )
+    return Hint(
+        "unreliable",
+        "the central differences themselves are uncertain here: two step sizes disagree. Outputs "
+        "near 1 and inputs near 1 make them accurate; a jump in the function cannot be checked.",
+    )
+
+
+def _along_directions(probe, leaf, derived, options, noise, item):
+    """Compare slopes along random directions; True if all agree."""
+    size = derived.size
+    if size == 0:
+        return True
+    for number in range(_DIRECTIONS):
+        direction = host_normal(size, options.seed + 1 + number).reshape(leaf.shape)
+        direction *= min(1.0, 10 / np.linalg.norm(direction))  # a long step sees curvature
+        expected = float((derived * direction).sum())
+        typical = np.linalg.norm(derived) * np.linalg.norm(direction) / np.sqrt(size)
+        for step in (options.eps, options.eps / 10, options.eps / 100):
+            slope = directional_slope(probe, leaf, direction, step)
+            limit = noise * options.eps / step  # rounding grows as the step shrinks
+            scale = max(abs(slope), abs(expected), typical)
+            if step < options.eps and limit > 3 * options.tol * scale:
+                break
+            scale = max(scale, limit / options.tol, 1e-200)
+            error = abs(slope - expected) / scale if np.isfinite(expected - slope) else np.inf
+            if error < options.tol:
+                break
+        item.error = item.worst_error = max(item.error, float(error))
+        item.analytic, item.numeric = expected, slope
+    item.ok = item.error < options.tol
+    return item.ok

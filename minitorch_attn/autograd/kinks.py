@@ -1,0 +1,128 @@
+"""A second look at one entry: is the gradient wrong there, or the difference quotient?
+
+At a kink (relu at 0, the largest of equal numbers) or a jump the two differ although nothing is
+wrong. An entry is excused on evidence only: either the gradient agrees with the slope of a
+smaller step, which no longer reaches the kink; or the kink lies at the point itself, the
+gradient lies between the slopes of its two sides, and a short way off on either side gradient
+and slope agree. A wrong gradient passes neither test, near a kink or not.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from .modes import no_grad
+from .numeric import Perturbed
+
+__all__ = ["SecondLook", "Verdict"]
+
+_SIDE = 16  # how many steps away from a kink its sides are looked at
+
+
+class Verdict(NamedTuple):
+    """What a second look found: "kink", "step" (another step size agrees), "noise" or "error"."""
+
+    kind: str
+    slope: float
+
+
+class SecondLook:
+    """Looks again at entries of one leaf.
+
+    Parameters
+    ----------
+    probe : Probe
+    leaf : Tensor
+    step : float
+    noise : float
+        Bound of the rounding error of a slope at this step.
+    gradient : callable
+        gradient() gives the derived gradient of the leaf where it now stands, on the host.
+    """
+
+    def __init__(self, probe, leaf, step, noise, gradient):
+        self.probe, self.leaf, self.step, self.noise = probe, leaf, step, noise
+        self.gradient = gradient
+
+    def judge(self, position, derived, slope, allowed):
+        """Decide about one entry.
+
+        Parameters
+        ----------
+        position : int
+            Of the entry in row-major order.
+        derived, slope : float
+            The gradient from the backward pass, and the slope with the usual step.
+        allowed : float
+            The difference that would have passed.
+
+        Returns
+        -------
+        Verdict
+        """
+        if not np.isfinite(derived):
+            return Verdict("error", slope)
+        with Perturbed(self.leaf) as moved, np.errstate(all="ignore"):
+            start = moved.flat[position].item()
+            sides = self._sides(moved, position, start, self.step)
+            close = self._sides(moved, position, start, self.step / 10)
+            gap = abs(derived - slope)
+            for factor, (below, above) in self._other_steps(moved, position, start, close):
+                other = (below + above) / 2
+                limit = allowed + self.noise * max(1.0, 1 / factor)
+                sharp = limit < 3 * allowed or gap > 20 * limit
+                if abs(derived - other) <= 2 * limit and sharp:
+                    crossed = factor < 1 and abs(sides[1] - sides[0]) >= gap
+                    return Verdict("kink" if crossed else "step", other)
+            if not np.isfinite(slope):
+                return Verdict("noise", slope)
+            if self._is_kink(moved, position, start, derived, sides, close, allowed):
+                return Verdict("kink", slope)
+            between = abs(sum(close) / 2 - slope)
+            return Verdict("noise" if between > gap / 2 else "error", slope)
+
+    def _other_steps(self, moved, position, start, close):
+        yield 0.1, close
+        yield 0.01, self._sides(moved, position, start, self.step / 100)
+        yield 10.0, self._sides(moved, position, start, self.step * 10)
+
+    def _sides(self, moved, position, start, step):
+        """The slopes below and above a point."""
+        values = []
+        with no_grad():
+            for value in (start - step, start, start + step):
+                moved.flat[position] = value
+                values.append(self.probe.vector())
+        moved.flat[position] = start
+        below = (values[1] - values[0]) @ self.probe.cotangent / step
+        above = (values[2] - values[1]) @ self.probe.cotangent / step
+        return float(below), float(above)
+
+    def _is_kink(self, moved, position, start, derived, sides, close, allowed):
+        """Whether the two sides have slopes of their own, and the gradient respects both."""
+        low, high = min(close), max(close)
+        bend = high - low
+        curved = bend < abs(sides[1] - sides[0]) / 2  # shrinks with the step: no kink
+        if not np.isfinite(bend) or curved or bend < 100 * (allowed + 10 * self.noise):
+            return False
+        slack = 1e-4 * bend + allowed + 10 * self.noise
+        pairs = zip(sides, close, strict=True)
+        stable = [abs(far - near) <= 1e-3 * abs(near) + slack for far, near in pairs]
+        if all(stable):
+            if not low - slack <= derived <= high + slack:
+                return False
+        else:  # a jump: one side may still have a slope
+            fits = [s and abs(derived - c) <= slack for s, c in zip(stable, close, strict=True)]
+            if not any(fits):
+                return False
+        return all(
+            self._agrees(moved, position, start + side * _SIDE * self.step, allowed)
+            for side in (-1, 1)
+        )
+
+    def _agrees(self, moved, position, point, allowed):
+        """Whether gradient and slope agree with the entry moved to `point`."""
+        moved.flat[position] = point
+        derived = self.gradient().reshape(-1)[position]
+        slope = sum(self._sides(moved, position, point, self.step)) / 2
+        return bool(abs(derived - slope) <= 10 * allowed + self.noise + 1e-6 * abs(slope))

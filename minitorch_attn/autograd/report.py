@@ -1,0 +1,208 @@
+"""What a gradient check found, as an object that prints itself."""
+
+import textwrap
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..errors import NumericError
+
+__all__ = ["GradcheckError", "GradcheckItem", "GradcheckReport", "Hint"]
+
+_WIDTH = 96
+
+
+@dataclass(frozen=True)
+class Hint:
+    """A guess at the cause.
+
+    Attributes
+    ----------
+    kind : str
+        One word for the kind of mistake: "factor", "transpose", "roll", ...
+    text : str
+        A sentence for a reader.
+    """
+
+    kind: str
+    text: str
+
+    def __str__(self):
+        return self.text
+
+
+@dataclass
+class GradcheckItem:
+    """One input or parameter.
+
+    Attributes
+    ----------
+    name : str
+    shape : tuple of int
+    ok : bool
+    error : float
+        |derived - numeric| / max(|derived|, |numeric|) in the 2-norm, kinks left out.
+    worst_error : float
+        The same at the worst entry; an entry counts as at least a thousandth of the largest.
+    worst_index : tuple of int, or None
+    analytic, numeric : float
+        The two values at `worst_index`.
+    kinks : list of tuple of int
+        Entries left out because the function has no derivative there, or within the step.
+    analytic_grad, numeric_grad : array or None
+        All values, on the host; `analytic_grad` is None where no gradient arrived.
+    hints : list of Hint
+    """
+
+    name: str
+    shape: tuple
+    ok: bool = True
+    error: float = 0.0
+    worst_error: float = 0.0
+    worst_index: tuple | None = None
+    analytic: float = 0.0
+    numeric: float = 0.0
+    kinks: list = field(default_factory=list)
+    noisy: int = 0
+    analytic_grad: np.ndarray | None = None
+    numeric_grad: np.ndarray | None = None
+    hints: list = field(default_factory=list)
+
+    @property
+    def verdict(self):
+        """ "ok" or "WRONG"."""
+        return "ok" if self.ok else "WRONG"
+
+
+@dataclass
+class GradcheckReport:
+    """The outcome of a gradient check; true if everything agrees.
+
+    Attributes
+    ----------
+    items : list of GradcheckItem
+        One per input or parameter that was checked.
+    problems : list of Hint
+        What else is wrong: a changed input, two runs that differ.
+    fault : Fault or None
+        The first operation, from the output backwards, whose own gradient is wrong.
+    notes : list of str
+        How it was checked, and what was left out.
+    """
+
+    items: list
+    problems: list = field(default_factory=list)
+    fault: object = None
+    notes: list = field(default_factory=list)
+    title: str = "gradcheck"
+
+    @property
+    def ok(self):
+        """Whether every gradient agrees and nothing else is wrong."""
+        return not self.problems and all(item.ok for item in self.items)
+
+    @property
+    def hints(self):
+        """All guesses: about the inputs, the whole and the operation at fault."""
+        found = [hint for item in self.items for hint in item.hints] + self.problems
+        return found + (self.fault.hints if self.fault is not None else [])
+
+    def __bool__(self):
+        return self.ok
+
+    def __getitem__(self, name):
+        """The item of one input or parameter."""
+        for item in self.items:
+            if item.name == name:
+                return item
+        raise KeyError(name)
+
+    def raise_if_wrong(self):
+        """Raise GradcheckError with this report unless it is ok."""
+        if not self.ok:
+            raise GradcheckError(self)
+
+    def __str__(self):
+        lines = [self._headline(), "", *_table(self.items)]
+        for item in self.items:
+            lines += _bullets(item.name, item.hints)
+        lines += _bullets("also wrong" if self.items else "wrong", self.problems)
+        if self.fault is not None:
+            lines += ["", *str(self.fault).splitlines()]
+        if self.notes:
+            lines += ["", *_wrapped("; ".join(self.notes) + ".", "  ")]
+        return "\n".join(lines)
+
+    def _headline(self):
+        wrong = sum(not item.ok for item in self.items)
+        count = len(self.items)
+        if self.ok:
+            return f"{self.title}: all {count} gradients agree with central differences."
+        if wrong:
+            some = "1 gradient disagrees" if wrong == 1 else f"{wrong} gradients disagree"
+            return f"{self.title}: {some} with central differences, of {count} checked."
+        return f"{self.title}: the gradients agree with central differences, but:"
+
+
+class GradcheckError(NumericError):
+    """A gradient check that failed; its text is the report.
+
+    Attributes
+    ----------
+    report : GradcheckReport
+    """
+
+    def __init__(self, report):
+        super().__init__(str(report))
+        self.report = report
+
+
+def _wrapped(text, indent, first=None):
+    return textwrap.wrap(
+        text, _WIDTH, initial_indent=indent if first is None else first, subsequent_indent=indent
+    )
+
+
+def _bullets(name, hints):
+    """A name, and beside it its guesses."""
+    lines = []
+    for i, hint in enumerate(hints):
+        first = f"  {name}: " if i == 0 else "    "
+        lines += _wrapped(hint.text, "    ", first)
+    return ["", *lines] if lines else []
+
+
+def _table(items):
+    """Rows of name, shape, errors and the worst entry, in columns."""
+    rows = [("", "name", "shape", "error", "worst", "at", "backward", "numeric", "")]
+    for item in items:
+        rows.append((
+            item.verdict,
+            item.name,
+            str(item.shape),
+            f"{item.error:.1e}",
+            f"{item.worst_error:.1e}",
+            "" if item.worst_index is None else str(item.worst_index),
+            "none" if item.analytic_grad is None else f"{item.analytic:.6g}",
+            f"{item.numeric:.6g}",
+            _left_out(item),
+        ))  # fmt: skip
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    right = {3, 4, 6, 7}
+    lines = []
+    for row in rows:
+        cells = [
+            cell.rjust(width) if i in right else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append(("  " + "  ".join(cells)).rstrip())
+    return lines
+
+
+def _left_out(item):
+    parts = []
+    if item.kinks:
+        parts.append(f"{len(item.kinks)} kink{'s' if len(item.kinks) > 1 else ''}")
+    if item.noisy:
+        parts.append(f"{item.noisy} uncertain")
+    return ", ".join(parts)
