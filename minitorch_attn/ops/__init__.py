@@ -1,12 +1,15 @@
 """Every operation, one mathematical idea per file, forward and backward side by side."""
 
+from .arrange import *  # noqa: F403
 from .cast import *  # noqa: F403
 from .creation import *  # noqa: F403
+from .einsum import *  # noqa: F403
 from .elementwise import *  # noqa: F403
 from .embedding import *  # noqa: F403
 from .index import *  # noqa: F403
 from .join import *  # noqa: F403
 from .matmul import *  # noqa: F403
+from .pad import *  # noqa: F403
 from .promotion import promote_types, result_type  # noqa: F401
 from .reduce import *  # noqa: F403
 from .scatter import *  # noqa: F403

@@ -1,0 +1,364 @@
+"""The elements of a tensor in another order, repeated, or seen through windows."""
+
+from ..autograd.function import Function
+from ..backend import array_module, to_host
+from ..errors import ArgumentError, ShapeError
+from ..tensor import Tensor, wrap
+from .axes import axes_of, axis_of, sizes_of
+from .index import LookUp, Slice
+from .shape import BroadcastTo, Reshape, flatten, ravel, unsqueeze
+
+__all__ = [
+    "flip", "fliplr", "flipud", "meshgrid", "narrow", "repeat", "repeat_interleave", "roll",
+    "rot90", "select", "sliding_windows", "tile",
+]  # fmt: skip
+
+
+class Flip(Function):
+    """y = x read backwards along some axes.
+
+    Derivative: 1; the gradient read backwards.
+    Saved: nothing.
+    """
+
+    @staticmethod
+    def forward(ctx, x, *, dims):
+        ctx.dims = dims
+        return array_module(x).flip(x, dims).copy()
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        return Flip.call(grad_y, dims=ctx.dims)
+
+
+class Roll(Function):
+    """y = x shifted along some axes; what leaves at one end comes back at the other.
+
+    Derivative: 1; the gradient shifted back.
+    Saved: nothing.
+    """
+
+    @staticmethod
+    def forward(ctx, x, *, shifts, dims):
+        ctx.shifts, ctx.dims = shifts, dims
+        return array_module(x).roll(x, shifts, dims)
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        return Roll.call(grad_y, shifts=tuple([-n for n in ctx.shifts]), dims=ctx.dims)
+
+
+class Tile(Function):
+    """y = copies of x side by side: axis i of x, repeats[i] times.
+
+    Derivative: each element was used in every copy; the gradient is the sum over the copies.
+    Saved: nothing.
+    """
+
+    @staticmethod
+    def forward(ctx, x, *, repeats):
+        # Each axis n becomes the two axes (repeats, n), which are then merged.
+        ctx.pairs = tuple([k for pair in zip(repeats, x.shape, strict=True) for k in pair])
+        ones = tuple([k for n in x.shape for k in (1, n)])
+        copies = array_module(x).broadcast_to(x.reshape(ones), ctx.pairs).copy()
+        return copies.reshape(tuple([r * n for r, n in zip(repeats, x.shape, strict=True)]))
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        copies = grad_y.reshape(ctx.pairs)
+        return copies.sum(axis=tuple(range(0, copies.ndim, 2)))
+
+
+class Windows(Function):
+    """y_..i..k = x_..i*step+k..: a window of some size at every step along an axis; a view.
+
+    Derivative: an element receives the gradients of all the windows that it is in.
+    Saved: nothing.
+    """
+
+    view = True
+
+    @staticmethod
+    def forward(ctx, x, *, dim, size, step):
+        ctx.how = {"dim": dim, "size": size, "step": step}
+        windows = array_module(x).lib.stride_tricks.sliding_window_view(x, size, axis=dim)
+        return windows[(slice(None),) * dim + (slice(None, None, step),)]
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        return WindowSum.call(grad_y, shape=ctx.shapes[0], **ctx.how)
+
+
+class WindowSum(Function):
+    """y = zeros of a shape with the windows x added where they lay: the adjoint of Windows.
+
+    Derivative: the windows of the gradient.
+    Saved: nothing.
+    """
+
+    @staticmethod
+    def forward(ctx, x, *, shape, dim, size, step):
+        ctx.how = {"dim": dim, "size": size, "step": step}
+        y = array_module(x).zeros(shape, dtype=x.dtype)
+        before = (slice(None),) * dim
+        reach = step * x.shape[dim]
+        for k in range(size):  # the k-th elements of all windows lie `step` apart
+            y[(*before, slice(k, k + reach, step))] += x[..., k]
+        return y
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        return Windows.call(grad_y, **ctx.how)
+
+
+def flip(input, dims):
+    """`input` read backwards along `dims`, as a copy.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> flip(mt.tensor([[1, 2], [3, 4]]), (1,))
+    tensor([[2, 1],
+            [4, 3]])
+    """
+    return Flip.apply(input, dims=axes_of(dims, input.ndim, "flip", "dims") if input.ndim else ())
+
+
+def fliplr(input):
+    """`input` read backwards along axis 1."""
+    return flip(input, (1,))
+
+
+def flipud(input):
+    """`input` read backwards along axis 0."""
+    return flip(input, (0,))
+
+
+def rot90(input, k=1, dims=(0, 1)):
+    """`input` turned k times by 90 degrees from the first of two axes to the second."""
+    first, second = axes_of(dims, input.ndim, "rot90", "dims")
+    k %= 4
+    if k == 2:
+        return flip(input, (first, second))
+    if k == 1:
+        return flip(input, (second,)).swapaxes(first, second)
+    return flip(input.swapaxes(first, second), (second,)) if k else input.clone()
+
+
+def roll(input, shifts, dims=None):
+    """`input` shifted, so that what leaves at one end of an axis comes back at the other.
+
+    Parameters
+    ----------
+    input : Tensor
+    shifts : int or tuple of int
+    dims : int or tuple of int, optional
+        None shifts the elements in row-major order and keeps the shape.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> roll(mt.tensor([1, 2, 3, 4]), 1)
+    tensor([4, 1, 2, 3])
+    """
+    shifts = sizes_of(shifts, "roll", "shifts")
+    if dims is None or dims == ():
+        if len(shifts) != 1:
+            raise ArgumentError("roll: several shifts need as many dims.", got=f"shifts={shifts}")
+        flat = Roll.apply(ravel(input), shifts=shifts, dims=(0,))
+        return Reshape.apply(flat, shape=input.shape)
+    dims = tuple([axis_of(d, input.ndim, "roll", "dims") for d in sizes_of(dims, "roll", "dims")])
+    if len(shifts) != len(dims):
+        raise ArgumentError(
+            "roll: shifts and dims are equally many.", got=f"shifts={shifts} and dims={dims}"
+        )
+    if input.ndim == 0:
+        return Roll.apply(Reshape.apply(input, shape=(1,)), shifts=shifts, dims=dims).reshape(())
+    return Roll.apply(input, shifts=shifts, dims=dims)
+
+
+def repeat(input, sizes):
+    """Copies of `input` side by side, `sizes[i]` of them along axis i.
+
+    Parameters
+    ----------
+    input : Tensor
+    sizes : tuple of int
+        At least as many as there are axes; more make new axes in front.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> repeat(mt.tensor([1, 2]), (2, 2))
+    tensor([[1, 2, 1, 2],
+            [1, 2, 1, 2]])
+    """
+    sizes = sizes_of(sizes, "repeat", "sizes")
+    if len(sizes) < input.ndim:
+        raise ShapeError(
+            "repeat(input, sizes): fewer sizes than axes.",
+            got=f"sizes={sizes} for input {input.shape}",
+            hint="tile() puts ones in front of them",
+        )
+    if min(sizes, default=0) < 0:
+        raise ArgumentError("repeat: no size is negative.", got=f"sizes={sizes}")
+    lead = len(sizes) - input.ndim
+    if lead:
+        input = Reshape.apply(input, shape=(1,) * lead + input.shape)
+    return Tile.apply(input, repeats=sizes)
+
+
+def tile(input, dims):
+    """`repeat`, with ones put in front of `dims` where there are fewer than axes."""
+    dims = sizes_of(dims, "tile", "dims")
+    return repeat(input, (1,) * (input.ndim - len(dims)) + dims)
+
+
+def repeat_interleave(input, repeats=None, dim=None, *, output_size=None):
+    """Each slice of `input` along `dim` several times in a row.
+
+    Parameters
+    ----------
+    input : Tensor
+        Alone, it is the repeats of 0, 1, 2, ...
+    repeats : int or integer Tensor
+        For all slices, or for each one; the latter makes the host wait for a device.
+    dim : int, optional
+        None flattens `input`.
+    output_size : int, optional
+        Accepted for PyTorch's sake.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> repeat_interleave(mt.tensor([5, 6]), 2), repeat_interleave(mt.tensor([1, 2]))
+    (tensor([5, 5, 6, 6]), tensor([0, 1, 1]))
+    """
+    if repeats is None:
+        return wrap(_counted(input.array, input.array))
+    if dim is None:
+        input, dim = flatten(input), 0
+    elif input.ndim == 0:
+        input = Reshape.apply(input, shape=(1,))
+    dim = axis_of(dim, input.ndim, "repeat_interleave")
+    size = input.shape[dim]
+    if isinstance(repeats, Tensor):
+        repeats = repeats.item() if repeats.array.size == 1 else repeats
+    if isinstance(repeats, Tensor):
+        if repeats.shape != (size,):
+            raise ShapeError(
+                "repeat_interleave: repeats holds one number per slice.",
+                got=f"repeats {repeats.shape}",
+                expected=f"({size},), the size of axis {dim} of input {input.shape}",
+            )
+        index = wrap(_counted(repeats.array, input.array))
+        return LookUp.apply(input, index, axes=(dim,))
+    if repeats < 0:
+        raise ArgumentError("repeat_interleave: no negative repeats.", got=f"{repeats}")
+    pairs = unsqueeze(input, dim + 1)
+    pairs = Tile.apply(pairs, repeats=tuple([repeats if i == dim + 1 else 1
+                                             for i in range(pairs.ndim)]))  # fmt: skip
+    return Reshape.apply(pairs, shape=(*input.shape[:dim], size * repeats, *input.shape[dim + 1 :]))
+
+
+def _counted(repeats, array):
+    """0 repeats[0] times, 1 repeats[1] times and so on, on the device of `array`."""
+    counts = to_host(repeats).tolist()
+    xp = array_module(array)
+    return xp.repeat(xp.arange(len(counts)), counts) if counts else xp.arange(0)
+
+
+def narrow(input, dim, start, length):
+    """`length` slices along `dim` from `start` on, as a view.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> narrow(mt.arange(5), 0, 1, 3)
+    tensor([1, 2, 3])
+    """
+    if input.ndim == 0:
+        raise ShapeError("narrow: a 0-d tensor has no axis to be narrowed.", got="shape ()")
+    dim = axis_of(dim, input.ndim, "narrow")
+    start, size = int(start), input.shape[dim]
+    first = start + size if start < 0 else start
+    if length < 0 or not 0 <= first <= size - length:
+        raise ShapeError(
+            "narrow(input, dim, start, length): the part does not lie within the axis.",
+            got=f"start={start} and length={length} for axis {dim} of input {input.shape}",
+        )
+    return Slice.apply(input, index=(slice(None),) * dim + (slice(first, first + length), ...))
+
+
+def select(input, dim, index):
+    """Slice number `index` along `dim`, as a view without that axis."""
+    if input.ndim == 0:
+        raise ShapeError("select: a 0-d tensor has no axis to select from.", got="shape ()")
+    dim = axis_of(dim, input.ndim, "select")
+    return input[(slice(None),) * dim + (int(index),)]
+
+
+def meshgrid(*tensors, indexing="ij"):
+    """The coordinates of every point of a grid, one tensor per axis, as views.
+
+    Parameters
+    ----------
+    *tensors : Tensor of shape (n,) or ()
+        The coordinates along each axis.
+    indexing : {"ij", "xy"}
+        "xy" exchanges the first two axes of the results.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> meshgrid(mt.tensor([1, 2]), mt.tensor([3, 4]))
+    (tensor([[1, 1],
+            [2, 2]]), tensor([[3, 4],
+            [3, 4]]))
+    """
+    if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)):
+        tensors = tensors[0]
+    if indexing not in ("ij", "xy"):
+        raise ArgumentError("meshgrid: indexing is 'ij' or 'xy'.", got=repr(indexing))
+    if any(x.ndim > 1 for x in tensors):
+        raise ShapeError(
+            "meshgrid: every tensor is one axis.", got=" and ".join(str(x.shape) for x in tensors)
+        )
+    order = list(range(len(tensors)))
+    if indexing == "xy" and len(tensors) > 1:
+        order[:2] = 1, 0
+    shape = tuple([tensors[i].array.size for i in order])
+    made = []
+    for i, x in enumerate(tensors):
+        along = tuple([-1 if j == i else 1 for j in order])
+        alone = tuple([x.array.size if n == -1 else 1 for n in along])
+        made.append(BroadcastTo.apply(Reshape.apply(x, shape=alone), shape=shape))
+    return tuple(made)
+
+
+def sliding_windows(input, dimension, size, step):
+    """Every window of `size` slices along an axis, `step` apart, as a view: `Tensor.unfold`.
+
+    Returns
+    -------
+    Tensor
+        The axis holds one entry per window; the elements of a window are on a new last axis.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> sliding_windows(mt.arange(5), 0, 3, 2)
+    tensor([[0, 1, 2],
+            [2, 3, 4]])
+    """
+    dim = axis_of(dimension, input.ndim, "unfold", "dimension")
+    length = input.shape[dim] if input.ndim else 1
+    if not 0 <= size <= length or step < 1:
+        raise ArgumentError(
+            "unfold(dimension, size, step): no such windows.",
+            got=f"size={size} and step={step} for axis {dim} of input {input.shape}",
+            expected=f"size from 0 to {length} and a positive step",
+        )
+    if input.ndim == 0:
+        return Slice.apply(Reshape.apply(input, shape=(1,)), index=(slice(size),))
+    return Windows.apply(input, dim=dim, size=size, step=step)
