@@ -1,18 +1,30 @@
 """Every operation, one mathematical idea per file, forward and backward side by side."""
 
+from .activation import *  # noqa: F403
 from .arrange import *  # noqa: F403
 from .cast import *  # noqa: F403
+from .comparison import *  # noqa: F403
 from .creation import *  # noqa: F403
 from .einsum import *  # noqa: F403
 from .elementwise import *  # noqa: F403
 from .embedding import *  # noqa: F403
+from .exponential import *  # noqa: F403
+from .gate import *  # noqa: F403
 from .index import *  # noqa: F403
 from .join import *  # noqa: F403
+from .loss import *  # noqa: F403
 from .matmul import *  # noqa: F403
+from .norm import *  # noqa: F403
 from .pad import *  # noqa: F403
+from .power import *  # noqa: F403
 from .promotion import promote_types, result_type  # noqa: F401
 from .reduce import *  # noqa: F403
+from .rounding import *  # noqa: F403
+from .scan import *  # noqa: F403
 from .scatter import *  # noqa: F403
+from .selection import *  # noqa: F403
 from .shape import *  # noqa: F403
 from .softmax import *  # noqa: F403
 from .triangle import *  # noqa: F403
+from .trigonometric import *  # noqa: F403
+from .variance import *  # noqa: F403

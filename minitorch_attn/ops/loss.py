@@ -1,0 +1,335 @@
+"""Losses of classifiers: cross_entropy from logits, nll_loss from log-probabilities."""
+
+import math
+import warnings
+
+from ..autograd.function import Function
+from ..backend import array_module, as_array, matmul
+from ..backend.rows import row_max, row_sum
+from ..errors import ArgumentError, DTypeError, ShapeError
+from ..tensor import Tensor, wrap
+from .range_check import check_range
+from .softmax import log_softmax
+
+__all__ = ["cross_entropy", "nll_loss"]
+
+
+class CrossEntropy(Function):
+    r"""loss_i = -sum_c q_ic log p_ic,  p_i = softmax(x_i), for one row x_i of logits per label t_i.
+
+    The target distribution q puts 1 - e on the label and spreads e over all C classes:
+        q_ic = w_t (1 - e) [c = t_i] + w_c e / C,   and q_i = 0 where the label is to be ignored,
+    with class weights w (1 if absent) and label smoothing e.
+    The mean over rows is weighted: L = sum_i loss_i / sum_i w_(t_i), over the rows not ignored.
+
+    Derivative: log p_ic = x_ic - log sum_k exp(x_ik), so d loss_i / dx_ic = p_ic sum_k q_ik - q_ic:
+    for plain labels p - onehot, times dL/dloss_i.
+    Saved: logits, labels, weights; from inside the maximum and log-sum-exp of each row. The
+    probabilities are computed anew, so that nothing of the size of the logits is kept twice.
+    """
+
+    @staticmethod
+    def forward(ctx, logits, labels, weight, *, ignore_index, label_smoothing, reduction):
+        # logits (row, class)   labels (row,)   weight (class,)
+        xp = array_module(logits)
+        valid = labels != ignore_index
+        place = _place_of_label(logits, xp.where(valid, labels, 0))
+        x_max = row_max(logits)
+        shifted = logits - x_max
+        loss = -shifted.reshape(-1).take(place)
+        smooth = -_class_sum(shifted, weight) if label_smoothing else 0.0
+        log_total = xp.log(row_sum(xp.exp(shifted, out=shifted)))[:, 0]
+        loss += log_total  # -log p of the label
+        label_weight = valid.astype(logits.dtype)
+        if weight is not None:
+            label_weight *= weight.take(xp.where(valid, labels, 0))
+        loss *= label_weight
+        if label_smoothing:
+            smooth += log_total * _total_weight(logits, weight)  # -sum_c w_c log p_c
+            loss *= 1.0 - label_smoothing
+            loss += smooth * (label_smoothing / logits.shape[1])
+        loss = xp.where(valid, loss, 0.0)  # also where an ignored row is not finite
+        total_weight = label_weight.sum()
+        ctx.save(logits, labels, weight)
+        ctx.save_intermediate(valid, place, label_weight, total_weight, x_max, log_total)
+        if reduction == "none":
+            return loss
+        return loss.sum() / total_weight if reduction == "mean" else loss.sum()
+
+    @staticmethod
+    def backward(ctx, grad_loss):
+        logits, labels, weight = ctx.saved
+        valid, place, label_weight, total_weight, x_max, log_total = ctx.intermediate
+        smoothing = ctx.settings["label_smoothing"]
+        xp = array_module(logits)
+        if ctx.settings["reduction"] == "mean":
+            grad_loss = grad_loss / total_weight  # of each row; those ignored have no share
+        grad_label = grad_loss * label_weight * (1.0 - smoothing)  # (row,) dL/dloss_i q_i of t_i
+        grad_class = valid * (grad_loss * (smoothing / logits.shape[1]))  # the rest, but for w_c
+        grad_all = grad_label + grad_class * _total_weight(logits, weight)  # dL/dloss_i sum_k q_ik
+        grad_x = logits - x_max
+        grad_x -= log_total[:, None]
+        xp.exp(grad_x, out=grad_x)  # p
+        grad_x *= grad_all[:, None]
+        grad_x.reshape(-1)[place] -= grad_label
+        if smoothing:
+            grad_class = grad_class[:, None]
+            grad_x -= grad_class if weight is None else grad_class * weight
+        return grad_x, None, None
+
+    @staticmethod
+    def composed(ctx, logits, labels, weight, *, ignore_index, label_smoothing, reduction):
+        """The definition: log_softmax, then the average log-probability under q."""
+        log_p = log_softmax(logits, 1)
+        valid, _, label_weight, total_weight, _, _ = ctx.intermediate
+        safe_labels = wrap(array_module(valid).where(valid, labels.array, 0))
+        loss = -log_p.gather(1, safe_labels.reshape(-1, 1)).reshape(-1) * wrap(label_weight)
+        if label_smoothing:
+            smooth = -(log_p if weight is None else log_p * weight).sum(1)
+            smooth = smooth * wrap(valid.astype(logits.dtype))
+            loss = loss * (1.0 - label_smoothing) + smooth * (label_smoothing / logits.shape[1])
+        if reduction == "none":
+            return loss
+        return loss.sum() / wrap(as_array(total_weight)) if reduction == "mean" else loss.sum()
+
+
+def _place_of_label(logits, labels):
+    """Where in the memory of the logits (row, class) the entry of each row's label lies."""
+    return labels + array_module(logits).arange(0, logits.size, logits.shape[1])
+
+
+def _class_sum(rows, weight):
+    """sum_c w_c x_c of each row."""
+    return (row_sum(rows) if weight is None else matmul(rows, weight[:, None]))[:, 0]
+
+
+def _total_weight(logits, weight):
+    """sum_c w_c."""
+    return float(logits.shape[1]) if weight is None else weight.sum()
+
+
+def cross_entropy(
+    input,
+    target,
+    weight=None,
+    size_average=None,
+    ignore_index=-100,
+    reduce=None,
+    reduction="mean",
+    label_smoothing=0.0,
+):
+    """How surprised a classifier is by the right answers: -log softmax(input)[target].
+
+    Parameters
+    ----------
+    input : Tensor of shape (class,), (batch, class) or (batch, class, ...)
+        Logits.
+    target : Tensor
+        Labels, integers of shape (), (batch,) or (batch, ...); or a probability for each class,
+        floats of the shape of `input`.
+    weight : Tensor of shape (class,), optional
+        How much each class counts.
+    ignore_index : int, default -100
+        Rows with this label count for nothing and get no gradient.
+    reduction : {"mean", "sum", "none"}
+        The mean over labels is weighted by `weight`, and NaN if all labels are ignored.
+    label_smoothing : float in [0, 1], default 0
+        Share of the target that is spread evenly over all classes.
+    size_average, reduce : bool, optional
+        PyTorch's old names for `reduction`.
+
+    Returns
+    -------
+    Tensor
+        A 0-d loss, or with "none" one loss per label.
+
+    Raises
+    ------
+    ShapeError, DTypeError, ArgumentError
+        If input, target and weight do not fit together.
+    IndexRangeError
+        If a label is not one of the classes: at once on the host, on a GPU at the next reading.
+
+    Notes
+    -----
+    Derivative in `CrossEntropy`. With plain labels and the mean, exp(loss) is the perplexity.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> cross_entropy(mt.zeros(2, 4), mt.tensor([3, 0]))  # log 4
+    tensor(1.3863)
+    """
+    reduction = reduction_of(reduction, size_average, reduce, "cross_entropy")
+    _check_logits(input, target, weight, "cross_entropy")
+    if not 0.0 <= label_smoothing <= 1.0:
+        raise ArgumentError(
+            "cross_entropy: label_smoothing is a share.",
+            got=f"{label_smoothing}",
+            expected="from 0 to 1",
+        )
+    if target.dtype.kind == "f":
+        return _soft_cross_entropy(input, target, weight, ignore_index, reduction, label_smoothing)
+    _check_labels(input, target, ignore_index, "cross_entropy")
+    loss = CrossEntropy.apply(
+        class_rows(input),
+        target.reshape(-1),
+        weight,
+        ignore_index=ignore_index,
+        label_smoothing=float(label_smoothing),
+        reduction=reduction,
+    )
+    return loss.reshape(target.shape) if reduction == "none" else loss
+
+
+def _soft_cross_entropy(input, target, weight, ignore_index, reduction, label_smoothing):
+    """Cross-entropy with a probability for each class, q: -sum_c w_c q_c log p_c."""
+    if target.shape != input.shape:
+        raise ShapeError(
+            "cross_entropy: probabilities as the target have the shape of the input.",
+            got=f"target {target.shape} and input {input.shape}",
+            hint="labels have an integer dtype: target.long()",
+        )
+    if ignore_index >= 0:
+        raise ArgumentError(
+            "cross_entropy: ignore_index is for labels.",
+            got=f"ignore_index={ignore_index} with probabilities as the target",
+        )
+    class_axis = 0 if input.ndim == 1 else 1
+    classes = input.shape[class_axis]
+    if label_smoothing:
+        target = target * (1.0 - label_smoothing) + label_smoothing / classes
+    log_p = log_softmax(input, class_axis)
+    if weight is not None:
+        log_p = log_p * weight.reshape(-1, *[1] * (input.ndim - class_axis - 1))
+    loss = -(log_p * target).sum(class_axis)
+    if reduction == "mean":
+        return (
+            loss.sum() / math.prod(loss.shape) if math.prod(loss.shape) else loss.sum() * math.nan
+        )
+    return loss.sum() if reduction == "sum" else loss
+
+
+def nll_loss(
+    input,
+    target,
+    weight=None,
+    size_average=None,
+    ignore_index=-100,
+    reduce=None,
+    reduction="mean",
+):
+    """Minus the log-probability of each label: `cross_entropy` after `log_softmax`.
+
+    Parameters
+    ----------
+    input : Tensor of shape (class,), (batch, class) or (batch, class, ...)
+        Log-probabilities.
+    target : integer Tensor of shape (), (batch,) or (batch, ...)
+    weight, ignore_index, reduction, size_average, reduce
+        As in `cross_entropy`.
+
+    Returns
+    -------
+    Tensor
+        A 0-d loss, or with "none" one loss per label.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> nll_loss(mt.tensor([[-0.5, -1.0]]), mt.tensor([1]))
+    tensor(1.)
+    """
+    reduction = reduction_of(reduction, size_average, reduce, "nll_loss")
+    _check_logits(input, target, weight, "nll_loss")
+    _check_labels(input, target, ignore_index, "nll_loss")
+    labels = target.array.reshape(-1)
+    xp = array_module(labels)
+    valid = labels != ignore_index
+    labels = xp.where(valid, labels, 0)
+    label_weight = valid.astype(input.dtype)
+    if weight is not None:
+        label_weight *= weight.array.take(labels)
+    picked = class_rows(input).gather(1, wrap(labels[:, None])).reshape(-1)
+    loss = -picked.masked_fill(wrap(~valid), 0.0) * wrap(label_weight)
+    if reduction == "none":
+        return loss.reshape(target.shape)
+    return loss.sum() / wrap(as_array(label_weight.sum())) if reduction == "mean" else loss.sum()
+
+
+def class_rows(input):
+    """Scores of shape (class,), (batch, class) or (batch, class, ...) as (row, class)."""
+    if input.ndim == 1:
+        return input.reshape(1, -1)
+    if input.ndim == 2:
+        return input
+    classes = input.shape[1]
+    return input.movedim(1, -1).reshape(math.prod(input.shape) // max(classes, 1), classes)
+
+
+def reduction_of(reduction, size_average, reduce, where):
+    """`reduction`, or what PyTorch's two old arguments mean in its place."""
+    if size_average is not None or reduce is not None:
+        warnings.warn(
+            f"{where}: size_average and reduce are old names; use reduction=", stacklevel=3
+        )
+        if reduce is False:
+            return "none"
+        return "sum" if size_average is False else "mean"
+    if reduction not in ("none", "mean", "sum"):
+        raise ArgumentError(
+            f"{where}: no such reduction.", got=f"{reduction!r}", expected="'mean', 'sum' or 'none'"
+        )
+    return reduction
+
+
+def _check_logits(input, target, weight, where):
+    """Tensors of the right kinds, and a weight for each class."""
+    for name, value in (("input", input), ("target", target)):
+        if not isinstance(value, Tensor):
+            raise DTypeError(f"{where}: {name} is not a tensor.", got=type(value).__name__)
+    if input.dtype.kind != "f":
+        raise DTypeError(
+            f"{where}: the input has to hold floats.", got=f"{input.dtype}", hint="input.float()"
+        )
+    if input.ndim == 0:
+        raise ShapeError(
+            f"{where}: the input has no class axis.",
+            got="input ()",
+            expected="(class,), (batch, class) or (batch, class, ...)",
+        )
+    classes = input.shape[0 if input.ndim == 1 else 1]
+    if weight is not None and weight.shape != (classes,):
+        raise ShapeError(
+            f"{where}: weight holds one number per class.",
+            got=f"weight {weight.shape} for {classes} classes",
+        )
+    if weight is not None and weight.dtype != input.dtype:
+        raise DTypeError(
+            f"{where}: weight and input have different dtypes.",
+            got=f"weight {weight.dtype} and input {input.dtype}",
+            hint="weight.to(input.dtype)",
+        )
+
+
+def _check_labels(input, target, ignore_index, where):
+    """One label per row of logits, each a class or to be ignored."""
+    if target.dtype.kind not in "iu":
+        raise DTypeError(
+            f"{where}: labels are integers.", got=f"target {target.dtype}", hint="target.long()"
+        )
+    class_axis = 0 if input.ndim == 1 else 1
+    expected = (*input.shape[:class_axis], *input.shape[class_axis + 1 :])
+    if target.shape != expected:
+        one_hot = "; for probabilities per class use floats" if target.shape == input.shape else ""
+        raise ShapeError(
+            f"{where}: there is not one label per row of the input.",
+            got=f"input {input.shape} and target {target.shape}",
+            expected=f"target {expected}{one_hot}",
+            hint="logits.reshape(-1, classes), labels.reshape(-1)"
+            if target.ndim > 1
+            else "the class axis of the input is axis 1",
+        )
+    check_range(
+        target.array, input.shape[class_axis], where=where, name="target", allow=ignore_index
+    )

@@ -1,0 +1,254 @@
+"""Normalisation of each token's features: layer_norm and rms_norm."""
+
+import math
+
+from ..autograd.function import Function
+from ..backend import array_module, matmul
+from ..backend.rows import column_sum, row_dot, row_sum
+from ..errors import DTypeError, ShapeError
+from .axes import sizes_of
+from .cast import cast
+
+__all__ = ["layer_norm", "rms_norm"]
+
+
+class LayerNorm(Function):
+    r"""y = x_hat * w + b,  x_hat = (x - m) r,  r = 1 / sqrt(mean((x - m)^2) + eps),  m = mean(x).
+
+    The means run over the n elements of one row; w and b have one element per column.
+
+    Derivative: with g = dL/dy and h = g * w = dL/dx_hat,
+        dL/dw = sum over rows of g * x_hat,   dL/db = sum over rows of g,
+        dL/dx = r (h - mean(h) - x_hat mean(h * x_hat)).
+    The last line: m and r depend on every element of the row. Moving along the all-ones direction
+    changes only m, moving along x_hat changes only r, and neither changes x_hat (but for eps), so
+    the gradient must lose its components along both.
+    Saved: x, w, b; m and r from inside. x_hat is computed anew: two passes, no memory.
+    """
+
+    @staticmethod
+    def forward(ctx, x, weight, bias, *, eps, row_axes):
+        rows, n = as_rows(x, row_axes)
+        mean = row_sum(rows)
+        mean /= max(n, 1)
+        y = rows - mean
+        rstd = reciprocal_root_mean_square(y, n, eps)
+        ctx.save(x, weight, bias)
+        ctx.save_intermediate(mean, rstd)
+        y *= rstd
+        if weight is not None:
+            y *= weight.reshape(n)
+        if bias is not None:
+            y += bias.reshape(n)
+        return y.reshape(x.shape)
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        x, weight, bias = ctx.saved
+        mean, rstd = ctx.intermediate
+        need_x, need_weight, need_bias = ctx.needs_grad
+        rows, n = as_rows(x, ctx.settings["row_axes"])
+        grad_y = grad_y.reshape(rows.shape)
+        grad_x = grad_weight = grad_bias = None
+        if need_bias:
+            grad_bias = column_sum(grad_y).reshape(bias.shape)
+        if need_x or need_weight:
+            centered = rows - mean  # x_hat = centered * r
+            grad_x = grad_y * rstd
+            product = grad_x * centered  # g * x_hat
+            if need_weight:
+                grad_weight = column_sum(product).reshape(weight.shape)
+        if need_x:
+            along_x_hat, along_ones = row_sum(product), row_sum(grad_x)
+            if weight is not None:
+                weight = weight.reshape(n, 1)
+                along_x_hat = matmul(product, weight)  # sum_j h_j x_hat_j
+                along_ones = matmul(grad_x, weight)  # r sum_j h_j
+                grad_x *= weight.reshape(n)
+            centered *= along_x_hat * rstd * rstd / max(n, 1)
+            grad_x -= centered
+            grad_x -= along_ones / max(n, 1)
+            grad_x = grad_x.reshape(x.shape)
+        return grad_x if need_x else None, grad_weight, grad_bias
+
+    @staticmethod
+    def composed(ctx, x, weight, bias, *, eps, row_axes):
+        """The definition, one operation at a time."""
+        axes = tuple(range(-row_axes, 0))
+        centered = x - x.mean(axes, keepdim=True)
+        variance = (centered * centered).mean(axes, keepdim=True)
+        y = centered * (variance + eps).rsqrt()
+        y = y if weight is None else y * weight
+        return y if bias is None else y + bias
+
+
+class RMSNorm(Function):
+    r"""y = x_hat * w,  x_hat = x r,  r = 1 / sqrt(mean(x^2) + eps): LayerNorm that never centres.
+
+    Derivative: with g = dL/dy and h = g * w = dL/dx_hat,
+        dL/dw = sum over rows of g * x_hat,   dL/dx = r (h - x_hat mean(h * x_hat)).
+    Saved: x, w; r from inside.
+    """
+
+    @staticmethod
+    def forward(ctx, x, weight, *, eps, row_axes):
+        rows, n = as_rows(x, row_axes)
+        rstd = reciprocal_root_mean_square(rows, n, eps)
+        ctx.save(x, weight)
+        ctx.save_intermediate(rstd)
+        y = rows * rstd
+        if weight is not None:
+            y *= weight.reshape(n)
+        return y.reshape(x.shape)
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        x, weight = ctx.saved
+        (rstd,) = ctx.intermediate
+        need_x, need_weight = ctx.needs_grad
+        rows, n = as_rows(x, ctx.settings["row_axes"])
+        grad_x = grad_y.reshape(rows.shape) * rstd
+        product = grad_x * rows  # g * x_hat
+        grad_weight = column_sum(product).reshape(weight.shape) if need_weight else None
+        if not need_x:
+            return None, grad_weight
+        along_x_hat = row_sum(product)
+        if weight is not None:
+            along_x_hat = matmul(product, weight.reshape(n, 1))  # sum_j h_j x_hat_j
+            grad_x *= weight.reshape(n)
+        grad_x -= rows * (along_x_hat * rstd * rstd / max(n, 1))
+        return grad_x.reshape(x.shape), grad_weight
+
+    @staticmethod
+    def composed(ctx, x, weight, *, eps, row_axes):
+        """The definition, one operation at a time."""
+        mean_square = (x * x).mean(tuple(range(-row_axes, 0)), keepdim=True)
+        y = x * (mean_square + eps).rsqrt()
+        return y if weight is None else y * weight
+
+
+def as_rows(x, row_axes):
+    """x as (rows, n), where a row is what the last `row_axes` axes hold; and n."""
+    n = math.prod(x.shape[x.ndim - row_axes :])
+    count = math.prod(x.shape[: x.ndim - row_axes])
+    return x.reshape(count, n), n
+
+
+def reciprocal_root_mean_square(rows, n, eps):
+    """1 / sqrt(mean(row^2) + eps) of each row, (rows, 1)."""
+    result = row_dot(rows, rows)
+    result /= max(n, 1)
+    result += eps
+    array_module(result).sqrt(result, out=result)
+    return 1.0 / result
+
+
+def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
+    """Zero mean and unit variance over the last axes, then a scale and a shift per feature.
+
+    Parameters
+    ----------
+    input : Tensor of shape (..., *normalized_shape)
+    normalized_shape : tuple of int
+        The sizes of the last axes, over which mean and variance run.
+    weight, bias : Tensor of shape `normalized_shape`, optional
+        Scale and shift.
+    eps : float, default 1e-5
+        Added to the variance (not to its root).
+
+    Returns
+    -------
+    Tensor of the shape of `input`
+
+    Raises
+    ------
+    ShapeError
+        If the input does not end in `normalized_shape`.
+
+    Notes
+    -----
+    Derivative in `LayerNorm`. The variance divides by n, not by n - 1. Ba et al. 2016 [1]_,
+    Eq. 3 and 4, where eps does not appear.
+
+    References
+    ----------
+    .. [1] "Layer Normalization", arXiv:1607.06450v1.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> layer_norm(mt.tensor([[1.0, 3.0]]), (2,), eps=0.0)
+    tensor([[-1.,  1.]])
+    """
+    row_axes = _check(input, normalized_shape, "layer_norm", weight=weight, bias=bias)
+    for name, parameter in (("weight", weight), ("bias", bias)):
+        if parameter is not None and parameter.dtype != input.dtype:
+            raise DTypeError(
+                f"layer_norm: {name} and input have different dtypes.",
+                got=f"{name} {parameter.dtype} and input {input.dtype}",
+                hint=f"{name}.to(input.dtype), or the module's .to(dtype)",
+            )
+    return LayerNorm.apply(input, weight, bias, eps=eps, row_axes=row_axes)
+
+
+def rms_norm(input, normalized_shape, weight=None, eps=None):
+    """Unit root mean square over the last axes, then a scale per feature.
+
+    Parameters
+    ----------
+    input : Tensor of shape (..., *normalized_shape)
+    normalized_shape : tuple of int
+        The sizes of the last axes, over which the mean square runs.
+    weight : Tensor of shape `normalized_shape`, optional
+    eps : float, optional
+        Added to the mean square; by default the spacing of the dtype at 1.
+
+    Returns
+    -------
+    Tensor of the shape and dtype of `input`
+
+    Notes
+    -----
+    Derivative in `RMSNorm`. Zhang and Sennrich 2019 [1]_, Eq. 4, where eps does not appear.
+
+    References
+    ----------
+    .. [1] "Root Mean Square Layer Normalization", arXiv:1910.07467v1.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> rms_norm(mt.tensor([[3.0, 4.0]]), (2,), mt.tensor([5.0, 5.0])) * 2**0.5
+    tensor([[6., 8.]])
+    """
+    row_axes = _check(input, normalized_shape, "rms_norm", weight=weight)
+    if weight is not None:
+        weight = cast(weight, input.dtype)
+    if eps is None:
+        eps = float(array_module(input.array).finfo(input.dtype).eps)
+    return RMSNorm.apply(input, weight, eps=eps, row_axes=row_axes)
+
+
+def _check(input, normalized_shape, where, **parameters):
+    """How many axes make a row, after checking that the shapes fit."""
+    shape = sizes_of(normalized_shape, where, "normalized_shape")
+    if input.dtype.kind != "f":
+        raise DTypeError(
+            f"{where}: defined for floating-point tensors.",
+            got=f"{input.dtype}",
+            hint=f"{where}(input.float(), ...)",
+        )
+    if not shape or input.shape[-len(shape) :] != shape:
+        raise ShapeError(
+            f"{where}: the input does not end in normalized_shape.",
+            got=f"input {input.shape} and normalized_shape {shape}",
+            expected="normalized_shape = the sizes of the last axes of the input, at least one",
+        )
+    for name, parameter in parameters.items():
+        if parameter is not None and parameter.shape != shape:
+            raise ShapeError(
+                f"{where}: {name} does not have the shape normalized_shape.",
+                got=f"{name} {parameter.shape}",
+                expected=f"{shape}",
+            )
+    return len(shape)
