@@ -1,29 +1,17 @@
 """Layers: modules that own parameters, and PyTorch's names for all of them."""
 
-from . import init, utils
-from .containers import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
-from .dropout import Dropout, DropPath
-from .embedding import Embedding
-from .linear import Identity, Linear
-from .module import Module
-from .norm import LayerNorm, RMSNorm
-from .parameter import Parameter
-
-__all__ = [
-    "DropPath",
-    "Dropout",
-    "Embedding",
-    "Identity",
-    "LayerNorm",
-    "Linear",
-    "Module",
-    "ModuleDict",
-    "ModuleList",
-    "Parameter",
-    "ParameterDict",
-    "ParameterList",
-    "RMSNorm",
-    "Sequential",
-    "init",
-    "utils",
-]
+from . import init, masks, utils  # noqa: F401
+from .activation import *  # noqa: F403
+from .attention import *  # noqa: F403
+from .containers import *  # noqa: F403
+from .dropout import *  # noqa: F403
+from .embedding import *  # noqa: F403
+from .feed_forward import *  # noqa: F403
+from .linear import *  # noqa: F403
+from .loss import *  # noqa: F403
+from .masks import Mask  # noqa: F401
+from .module import *  # noqa: F403
+from .norm import *  # noqa: F403
+from .parameter import *  # noqa: F403
+from .positional import *  # noqa: F403
+from .transformer import *  # noqa: F403

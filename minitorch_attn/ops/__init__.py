@@ -21,6 +21,7 @@ from .promotion import promote_types, result_type  # noqa: F401
 from .reduce import *  # noqa: F403
 from .rounding import *  # noqa: F403
 from .scan import *  # noqa: F403
+from .rotary import *  # noqa: F403
 from .scatter import *  # noqa: F403
 from .selection import *  # noqa: F403
 from .shape import *  # noqa: F403

@@ -1,0 +1,230 @@
+"""Activations as modules, each one line around its function, and their names."""
+
+from .. import ops
+from ..errors import ArgumentError
+from .module import Module
+
+__all__ = [
+    "ELU", "GELU", "GLU", "Hardswish", "LeakyReLU", "LogSoftmax", "Mish", "ReLU", "SiLU",
+    "Sigmoid", "Softmax", "Softplus", "Tanh", "activation_function",
+]  # fmt: skip
+
+_NAMES = ("relu", "gelu", "silu", "tanh", "sigmoid", "elu", "mish", "softplus", "leaky_relu")
+
+
+def activation_function(activation):
+    """The function that a name stands for; functions and modules pass through.
+
+    Parameters
+    ----------
+    activation : str or callable
+        "relu", "gelu", "gelu_tanh", "silu" (also "swish"), "tanh", "sigmoid", ...
+
+    Returns
+    -------
+    callable from Tensor to Tensor
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> activation_function("relu")(mt.tensor([-1.0, 2.0]))
+    tensor([0., 2.])
+    """
+    if callable(activation):
+        return activation
+    if activation in ("gelu_tanh", "gelu_new"):
+        return _gelu_tanh
+    name = "silu" if activation == "swish" else activation
+    if name not in _NAMES:
+        raise ArgumentError(
+            "there is no activation of that name.",
+            got=repr(activation),
+            expected="a function, or one of " + ", ".join([*_NAMES, "gelu_tanh"]),
+        )
+    return getattr(ops, name)
+
+
+def _gelu_tanh(input):
+    return ops.gelu(input, approximate="tanh")
+
+
+class ReLU(Module):
+    """y = max(x, 0)."""
+
+    def __init__(self, inplace=False):
+        super().__init__()
+        self.inplace = inplace
+
+    def forward(self, input):
+        return ops.relu(input, self.inplace)
+
+    def extra_repr(self):
+        return _inplace(self)
+
+
+class GELU(Module):
+    """y = x Phi(x), with Phi the normal distribution function; or its tanh approximation.
+
+    Parameters
+    ----------
+    approximate : {"none", "tanh"}
+
+    Notes
+    -----
+    Hendrycks and Gimpel 2016, arXiv:1606.08415v5, section 2.
+    """
+
+    def __init__(self, approximate="none"):
+        super().__init__()
+        self.approximate = approximate
+
+    def forward(self, input):
+        return ops.gelu(input, approximate=self.approximate)
+
+    def extra_repr(self):
+        return f"approximate={self.approximate!r}"
+
+
+class SiLU(Module):
+    """y = x / (1 + e^-x), also called swish."""
+
+    def __init__(self, inplace=False):
+        super().__init__()
+        self.inplace = inplace
+
+    def forward(self, input):
+        return ops.silu(input, self.inplace)
+
+    def extra_repr(self):
+        return _inplace(self)
+
+
+class Tanh(Module):
+    """y = tanh x."""
+
+    def forward(self, input):
+        return ops.tanh(input)
+
+
+class Sigmoid(Module):
+    """y = 1 / (1 + e^-x)."""
+
+    def forward(self, input):
+        return ops.sigmoid(input)
+
+
+class ELU(Module):
+    """y = x for x > 0, alpha (e^x - 1) below."""
+
+    def __init__(self, alpha=1.0, inplace=False):
+        super().__init__()
+        self.alpha, self.inplace = alpha, inplace
+
+    def forward(self, input):
+        return ops.elu(input, self.alpha, self.inplace)
+
+    def extra_repr(self):
+        return _inplace(self, f"alpha={self.alpha}")
+
+
+class LeakyReLU(Module):
+    """y = x for x > 0, negative_slope x below."""
+
+    def __init__(self, negative_slope=0.01, inplace=False):
+        super().__init__()
+        self.negative_slope, self.inplace = negative_slope, inplace
+
+    def forward(self, input):
+        return ops.leaky_relu(input, self.negative_slope, self.inplace)
+
+    def extra_repr(self):
+        return _inplace(self, f"negative_slope={self.negative_slope}")
+
+
+class Mish(Module):
+    """y = x tanh(log(1 + e^x))."""
+
+    def __init__(self, inplace=False):
+        super().__init__()
+        self.inplace = inplace
+
+    def forward(self, input):
+        return ops.mish(input, self.inplace)
+
+    def extra_repr(self):
+        return _inplace(self)
+
+
+class Hardswish(Module):
+    """y = x clip(x + 3, 0, 6) / 6."""
+
+    def __init__(self, inplace=False):
+        super().__init__()
+        self.inplace = inplace
+
+    def forward(self, input):
+        return ops.hardswish(input, self.inplace)
+
+    def extra_repr(self):
+        return _inplace(self)
+
+
+class Softplus(Module):
+    """y = log(1 + e^(beta x)) / beta; x itself where beta x > threshold."""
+
+    def __init__(self, beta=1.0, threshold=20.0):
+        super().__init__()
+        self.beta, self.threshold = beta, threshold
+
+    def forward(self, input):
+        return ops.softplus(input, self.beta, self.threshold)
+
+    def extra_repr(self):
+        return f"beta={self.beta}, threshold={self.threshold}"
+
+
+class GLU(Module):
+    """y = a sigmoid(b), where a and b are the halves of x along `dim`."""
+
+    def __init__(self, dim=-1):
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, input):
+        return ops.glu(input, self.dim)
+
+    def extra_repr(self):
+        return f"dim={self.dim}"
+
+
+class Softmax(Module):
+    """y_i = e^x_i / sum_j e^x_j along `dim`."""
+
+    def __init__(self, dim=None):
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, input):
+        return ops.softmax(input, self.dim)
+
+    def extra_repr(self):
+        return f"dim={self.dim}"
+
+
+class LogSoftmax(Module):
+    """The logarithm of softmax along `dim`."""
+
+    def __init__(self, dim=None):
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, input):
+        return ops.log_softmax(input, self.dim)
+
+    def extra_repr(self):
+        return f"dim={self.dim}"
+
+
+def _inplace(module, *parts):
+    """The settings in words; inplace only where it is set."""
+    return ", ".join([*parts, "inplace=True"] if module.inplace else parts)

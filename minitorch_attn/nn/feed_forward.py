@@ -1,0 +1,99 @@
+"""The position-wise part of a Transformer block: the same small network at every token."""
+
+from .activation import activation_function
+from .dropout import Dropout
+from .linear import Linear
+from .module import Module
+
+__all__ = ["FeedForward", "GatedFeedForward"]
+
+
+class FeedForward(Module):
+    """y = W2 f(W1 x + b1) + b2, at every token alike.
+
+    Parameters
+    ----------
+    embed_dim : int
+    hidden_dim : int, optional
+        By default 4 * embed_dim.
+    activation : str or callable, default "gelu"
+        f; see `activation_function`.
+    dropout : float, default 0
+        After f, while training.
+    bias : bool, default True
+    device, dtype : optional
+        Of the parameters.
+
+    Notes
+    -----
+    Vaswani et al. 2017, arXiv:1706.03762v7, Eq. 2, where f is ReLU.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.nn.FeedForward(6)(mt.zeros(2, 5, 6)).shape
+    (2, 5, 6)
+    """
+
+    def __init__(
+        self, embed_dim, hidden_dim=None, activation="gelu", dropout=0.0, bias=True,
+        device=None, dtype=None,
+    ):  # fmt: skip
+        super().__init__()
+        hidden_dim = 4 * embed_dim if hidden_dim is None else hidden_dim
+        self.linear1 = Linear(embed_dim, hidden_dim, bias, device, dtype)
+        self.linear2 = Linear(hidden_dim, embed_dim, bias, device, dtype)
+        self.activation = activation_function(activation)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x):
+        # x: (..., embed) -> (..., hidden) -> (..., embed)
+        return self.linear2(self.dropout(self.activation(self.linear1(x))))
+
+
+class GatedFeedForward(Module):
+    """y = W_down (f(W_gate x) * W_up x): one branch decides how much of the other passes.
+
+    With the default activation this is SwiGLU, the feed-forward of Llama.
+
+    Parameters
+    ----------
+    embed_dim : int
+    hidden_dim : int, optional
+        By default two thirds of 4 * embed_dim, which keeps the number of parameters of
+        `FeedForward`.
+    activation : str or callable, default "silu"
+        f; "gelu" gives GEGLU, "sigmoid" GLU.
+    dropout : float, default 0
+        Before W_down, while training.
+    bias : bool, default False
+    device, dtype : optional
+        Of the parameters.
+
+    Notes
+    -----
+    Shazeer 2020, arXiv:2002.05202v1, Eq. 6.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.nn.GatedFeedForward(6, 16)(mt.zeros(2, 5, 6)).shape
+    (2, 5, 6)
+    """
+
+    def __init__(
+        self, embed_dim, hidden_dim=None, activation="silu", dropout=0.0, bias=False,
+        device=None, dtype=None,
+    ):  # fmt: skip
+        super().__init__()
+        hidden_dim = 8 * embed_dim // 3 if hidden_dim is None else hidden_dim
+        self.gate = Linear(embed_dim, hidden_dim, bias, device, dtype)
+        self.up = Linear(embed_dim, hidden_dim, bias, device, dtype)
+        self.down = Linear(hidden_dim, embed_dim, bias, device, dtype)
+        self.activation = activation_function(activation)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x):
+        # x: (..., embed) -> (..., hidden) -> (..., embed)
+        hidden = self.activation(self.gate(x)) * self.up(x)
+        return self.down(self.dropout(hidden))

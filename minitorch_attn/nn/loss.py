@@ -1,0 +1,212 @@
+"""Losses as modules, each one line around its function."""
+
+from .. import ops
+from .module import Module
+
+__all__ = [
+    "BCELoss",
+    "BCEWithLogitsLoss",
+    "CosineSimilarity",
+    "CrossEntropyLoss",
+    "HuberLoss",
+    "KLDivLoss",
+    "L1Loss",
+    "MSELoss",
+    "NLLLoss",
+    "SmoothL1Loss",
+]
+
+
+class _Loss(Module):
+    """A loss with a `reduction` over its entries: "mean", "sum" or "none".
+
+    Settings are keyword-only: in PyTorch's argument lists two forgotten ones stand between.
+    """
+
+    def __init__(self, *, reduction="mean"):
+        super().__init__()
+        self.reduction = reduction
+
+    def extra_repr(self):
+        return f"reduction={self.reduction!r}" if self.reduction != "mean" else ""
+
+
+class CrossEntropyLoss(_Loss):
+    """-log softmax(input)[target], or against probabilities.
+
+    Parameters
+    ----------
+    weight : Tensor of shape (classes,), optional
+        Factor of each class.
+    ignore_index : int, default -100
+        Targets with this label count nothing.
+    reduction : {"mean", "sum", "none"}
+    label_smoothing : float, default 0
+        Probability spread evenly over all classes.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> loss = mt.nn.CrossEntropyLoss()(mt.zeros(2, 4), mt.tensor([0, 3]))
+    >>> print(f"{loss:.4f}")  # log 4
+    1.3863
+    """
+
+    def __init__(self, weight=None, *, ignore_index=-100, reduction="mean", label_smoothing=0.0):
+        super().__init__(reduction=reduction)
+        self.register_buffer("weight", weight)
+        self.ignore_index, self.label_smoothing = ignore_index, label_smoothing
+
+    def forward(self, input, target):
+        # input: (batch, classes, ...)   target: (batch, ...) of labels, or the shape of input
+        return ops.cross_entropy(
+            input, target, self.weight, ignore_index=self.ignore_index,
+            reduction=self.reduction, label_smoothing=self.label_smoothing,
+        )  # fmt: skip
+
+
+class NLLLoss(_Loss):
+    """-input[target], where the input holds logarithms of probabilities.
+
+    Parameters
+    ----------
+    weight : Tensor of shape (classes,), optional
+    ignore_index : int, default -100
+    reduction : {"mean", "sum", "none"}
+    """
+
+    def __init__(self, weight=None, *, ignore_index=-100, reduction="mean"):
+        super().__init__(reduction=reduction)
+        self.register_buffer("weight", weight)
+        self.ignore_index = ignore_index
+
+    def forward(self, input, target):
+        return ops.nll_loss(
+            input, target, self.weight, ignore_index=self.ignore_index, reduction=self.reduction
+        )
+
+
+class MSELoss(_Loss):
+    """(input - target)^2."""
+
+    def forward(self, input, target):
+        return ops.mse_loss(input, target, reduction=self.reduction)
+
+
+class L1Loss(_Loss):
+    """|input - target|."""
+
+    def forward(self, input, target):
+        return ops.l1_loss(input, target, reduction=self.reduction)
+
+
+class SmoothL1Loss(_Loss):
+    """d^2 / (2 beta) for |d| < beta, |d| - beta / 2 beyond, with d = input - target.
+
+    Parameters
+    ----------
+    reduction : {"mean", "sum", "none"}
+    beta : float, default 1
+    """
+
+    def __init__(self, *, reduction="mean", beta=1.0):
+        super().__init__(reduction=reduction)
+        self.beta = beta
+
+    def forward(self, input, target):
+        return ops.smooth_l1_loss(input, target, reduction=self.reduction, beta=self.beta)
+
+
+class HuberLoss(_Loss):
+    """d^2 / 2 for |d| < delta, delta (|d| - delta / 2) beyond, with d = input - target.
+
+    Parameters
+    ----------
+    reduction : {"mean", "sum", "none"}
+    delta : float, default 1
+    """
+
+    def __init__(self, *, reduction="mean", delta=1.0):
+        super().__init__(reduction=reduction)
+        self.delta = delta
+
+    def forward(self, input, target):
+        return ops.huber_loss(input, target, reduction=self.reduction, delta=self.delta)
+
+
+class BCELoss(_Loss):
+    """-(t log p + (1 - t) log(1 - p)) for probabilities p and targets t.
+
+    Parameters
+    ----------
+    weight : Tensor, optional
+        Factor of each entry.
+    reduction : {"mean", "sum", "none"}
+    """
+
+    def __init__(self, weight=None, *, reduction="mean"):
+        super().__init__(reduction=reduction)
+        self.register_buffer("weight", weight)
+
+    def forward(self, input, target):
+        return ops.binary_cross_entropy(input, target, self.weight, reduction=self.reduction)
+
+
+class BCEWithLogitsLoss(_Loss):
+    """`BCELoss` of sigmoid(input), computed without overflow.
+
+    Parameters
+    ----------
+    weight : Tensor, optional
+        Factor of each entry.
+    reduction : {"mean", "sum", "none"}
+    pos_weight : Tensor, optional
+        Factor of the positive targets.
+    """
+
+    def __init__(self, weight=None, *, reduction="mean", pos_weight=None):
+        super().__init__(reduction=reduction)
+        self.register_buffer("weight", weight)
+        self.register_buffer("pos_weight", pos_weight)
+
+    def forward(self, input, target):
+        return ops.binary_cross_entropy_with_logits(
+            input, target, self.weight, reduction=self.reduction, pos_weight=self.pos_weight
+        )
+
+
+class KLDivLoss(_Loss):
+    """target (log target - input), where the input holds logarithms of probabilities.
+
+    Parameters
+    ----------
+    reduction : {"mean", "batchmean", "sum", "none"}
+        "batchmean", the sum divided by the size of the batch, is the divergence.
+    log_target : bool
+        The target holds logarithms, too.
+    """
+
+    def __init__(self, *, reduction="mean", log_target=False):
+        super().__init__(reduction=reduction)
+        self.log_target = log_target
+
+    def forward(self, input, target):
+        return ops.kl_div(input, target, reduction=self.reduction, log_target=self.log_target)
+
+
+class CosineSimilarity(Module):
+    """x1 . x2 / (|x1| |x2|) along an axis.
+
+    Parameters
+    ----------
+    dim : int, default 1
+    eps : float, default 1e-8
+        The least norm.
+    """
+
+    def __init__(self, dim=1, eps=1e-8):
+        super().__init__()
+        self.dim, self.eps = dim, eps
+
+    def forward(self, x1, x2):
+        return ops.cosine_similarity(x1, x2, self.dim, self.eps)
