@@ -21,6 +21,7 @@ from .backend import (
     manual_seed,
     set_rng_state,
 )
+from .nn import masks
 from .ops import *  # noqa: F403
 from .serialization import load, save
 
