@@ -68,7 +68,9 @@ class Permute(Function):
 
     @staticmethod
     def backward(ctx, grad_y):
-        inverse = sorted(range(len(ctx.dims)), key=list(ctx.dims).index)
+        inverse = [0] * len(ctx.dims)
+        for place, axis in enumerate(ctx.dims):
+            inverse[axis] = place
         return Permute.call(grad_y, dims=tuple(inverse))
 
 
