@@ -9,6 +9,7 @@ from .einsum import *  # noqa: F403
 from .elementwise import *  # noqa: F403
 from .embedding import *  # noqa: F403
 from .exponential import *  # noqa: F403
+from .extreme import *  # noqa: F403
 from .gate import *  # noqa: F403
 from .index import *  # noqa: F403
 from .join import *  # noqa: F403
@@ -19,9 +20,9 @@ from .pad import *  # noqa: F403
 from .power import *  # noqa: F403
 from .promotion import promote_types, result_type  # noqa: F401
 from .reduce import *  # noqa: F403
+from .rotary import *  # noqa: F403
 from .rounding import *  # noqa: F403
 from .scan import *  # noqa: F403
-from .rotary import *  # noqa: F403
 from .scatter import *  # noqa: F403
 from .selection import *  # noqa: F403
 from .shape import *  # noqa: F403

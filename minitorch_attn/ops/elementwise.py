@@ -2,10 +2,15 @@
 
 from ..autograd.broadcasting import sum_to_shape
 from ..autograd.function import Function
+from ..backend import array_module
+from ..errors import ArgumentError, DTypeError
 from ..tensor import Tensor
-from .promotion import promote
+from .cast import cast
+from .operands import as_operand, binary, explained
+from .promotion import default_float, promote
+from .rounding import Sign, floor_divide, remainder, trunc
 
-__all__ = ["add", "mul", "neg"]
+__all__ = ["abs", "add", "addcdiv", "addcmul", "div", "lerp", "mul", "neg", "sub"]
 
 
 class Add(Function):
@@ -28,16 +33,37 @@ class Add(Function):
         )
 
 
-class Mul(Function):
-    """c = a * b.
+class Sub(Function):
+    """c = a - b.
 
-    Derivative: dc/da = b, dc/db = a; summed over the axes that broadcasting repeated.
-    Saved: both inputs.
+    Derivative: dc/da = 1, dc/db = -1; summed over the axes that broadcasting repeated.
+    Saved: nothing.
     """
 
     @staticmethod
     def forward(ctx, a, b):
-        ctx.save(a, b)
+        return a - b
+
+    @staticmethod
+    def backward(ctx, grad_c):
+        need_a, need_b = ctx.needs_grad
+        return (
+            sum_to_shape(grad_c, ctx.shapes[0]) if need_a else None,
+            -sum_to_shape(grad_c, ctx.shapes[1]) if need_b else None,
+        )
+
+
+class Mul(Function):
+    """c = a * b.
+
+    Derivative: dc/da = b, dc/db = a; summed over the axes that broadcasting repeated.
+    Saved: each input that the derivative of the other needs.
+    """
+
+    @staticmethod
+    def forward(ctx, a, b):
+        need_a, need_b = ctx.needs_grad
+        ctx.save(a if need_b else b, b if need_a else a)  # keep no input in vain
         return a * b
 
     @staticmethod
@@ -47,6 +73,31 @@ class Mul(Function):
         return (
             sum_to_shape(grad_c * b, ctx.shapes[0]) if need_a else None,
             sum_to_shape(grad_c * a, ctx.shapes[1]) if need_b else None,
+        )
+
+
+class Div(Function):
+    """c = a / b.
+
+    Derivative: dc/da = 1 / b, dc/db = -a / b^2 = -c / b;
+    summed over the axes that broadcasting repeated.
+    Saved: b, and c if b needs its gradient.
+    """
+
+    @staticmethod
+    def forward(ctx, a, b):
+        c = a / b
+        ctx.save(b, c if ctx.needs_grad[1] else b)
+        return c
+
+    @staticmethod
+    def backward(ctx, grad_c):
+        b, c = ctx.saved
+        need_a, need_b = ctx.needs_grad
+        grad_a = grad_c / b
+        return (
+            sum_to_shape(grad_a, ctx.shapes[0]) if need_a else None,
+            -sum_to_shape(grad_a * c, ctx.shapes[1]) if need_b else None,
         )
 
 
@@ -64,6 +115,55 @@ class Neg(Function):
     @staticmethod
     def backward(ctx, grad_y):
         return -grad_y
+
+
+class Abs(Function):
+    """y = |x|.
+
+    Derivative: dy/dx = sign(x). At the kink x = 0 it is 0, the middle of [-1, 1].
+    Saved: the input x.
+    """
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save(x)
+        return array_module(x).abs(x)
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        (x,) = ctx.saved
+        return grad_y * Sign.call(x)
+
+
+class Lerp(Function):
+    """y = a + w (b - a), from a at w = 0 to b at w = 1.
+
+    Derivative: dy/da = 1 - w, dy/db = w, dy/dw = b - a;
+    summed over the axes that broadcasting repeated.
+    Saved: the inputs.
+    """
+
+    @staticmethod
+    def forward(ctx, a, b, w):
+        ctx.save(a, b, w)
+        step = b - a
+        y = a + w * step
+        # Counted from the nearer end, so that w = 1 gives b to the last bit.
+        from_b = b - (1 - w) * step
+        if hasattr(w, "shape"):
+            return array_module(w).where(array_module(w).abs(w) < 0.5, y, from_b)
+        return y if -0.5 < w < 0.5 else from_b
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        a, b, w = ctx.saved
+        need_a, need_b, need_w = ctx.needs_grad
+        shape_a, shape_b, shape_w = ctx.shapes
+        return (
+            sum_to_shape(grad_y * (1 - w), shape_a) if need_a else None,
+            sum_to_shape(grad_y * w, shape_b) if need_b else None,
+            sum_to_shape(grad_y * (b - a), shape_w) if need_w else None,
+        )
 
 
 def add(input, other, *, alpha=1):
@@ -86,15 +186,224 @@ def add(input, other, *, alpha=1):
     tensor([21., 22.])
     """
     if alpha != 1:
-        other = mul(other, alpha) if isinstance(other, Tensor) else other * alpha
-    return Add.apply(*promote(input, other))
+        other = _times(other, alpha, "add", input)
+    return binary(Add, "add", input, other)
+
+
+def sub(input, other, *, alpha=1):
+    """input - alpha * other, broadcast.
+
+    Parameters
+    ----------
+    input, other : Tensor or number
+    alpha : number
+        Factor of `other`.
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.sub(mt.tensor([[1.0], [2.0]]), mt.tensor([1.0, 0.5]))
+    tensor([[0. , 0.5],
+            [1. , 1.5]])
+    """
+    if alpha != 1:
+        other = _times(other, alpha, "sub", input)
+    return binary(Sub, "sub", input, other)
+
+
+def _times(other, alpha, name, input):
+    """alpha * other, where alpha does not change the dtype."""
+    if type(alpha) is float and all(
+        value.dtype.kind != "f" if isinstance(value, Tensor) else type(value) is not float
+        for value in (input, other)
+    ):
+        raise DTypeError(
+            f"{name}(input, other, alpha=): whole numbers need a whole alpha.", got=f"{alpha!r}"
+        )
+    return mul(other, alpha) if isinstance(other, Tensor) else other * alpha
 
 
 def mul(input, other):
-    """input * other, broadcast."""
-    return Mul.apply(*promote(input, other))
+    """input * other, broadcast.
+
+    Parameters
+    ----------
+    input, other : Tensor or number
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.mul(mt.tensor([1.0, 2.0]), mt.tensor([[3.0], [4.0]]))
+    tensor([[3., 6.],
+            [4., 8.]])
+    """
+    return binary(Mul, "mul", input, other)
+
+
+def div(input, other, *, rounding_mode=None):
+    """input / other, broadcast; integers become the default float first.
+
+    Parameters
+    ----------
+    input, other : Tensor or number
+    rounding_mode : {None, "floor", "trunc"}
+        "floor" and "trunc" round the quotient; then integers stay integers.
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.div(mt.tensor([7, -7]), 2)
+    tensor([ 3.5, -3.5])
+    >>> mt.div(mt.tensor([7, -7]), 2, rounding_mode="trunc")
+    tensor([ 3, -3])
+    """
+    if rounding_mode is not None:
+        return _divide_whole(input, other, rounding_mode)
+    try:
+        a, b = promote(input, other)
+        if (a if isinstance(a, Tensor) else b).array.dtype.kind != "f":
+            a, b = promote(_as_float(a), _as_float(b))
+        return Div.apply(a, b)
+    except (ValueError, TypeError) as error:
+        raise explained(error, "div", input=input, other=other) from None
+
+
+def _as_float(value):
+    return cast(value, default_float) if isinstance(value, Tensor) else float(value)
+
+
+def _divide_whole(input, other, rounding_mode):
+    if rounding_mode == "floor":
+        return floor_divide(input, other)
+    if rounding_mode == "trunc":
+        a, b = promote(input, other)
+        if (a if isinstance(a, Tensor) else b).array.dtype.kind == "f":
+            return trunc(div(a, b))
+        towards_zero = (floor_divide(a, b) < 0) & (remainder(a, b) != 0)
+        return floor_divide(a, b) + towards_zero
+    raise ArgumentError(
+        "div(input, other, rounding_mode=): no such mode.",
+        got=repr(rounding_mode),
+        expected="None, 'floor' or 'trunc'",
+    )
 
 
 def neg(input):
-    """-input."""
-    return Neg.apply(input)
+    """-input.
+
+    Parameters
+    ----------
+    input : Tensor
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.neg(mt.tensor([1.0, -2.0]))
+    tensor([-1.,  2.])
+    """
+    try:
+        return Neg.apply(as_operand(input, "neg"))
+    except TypeError as error:  # NumPy does not negate booleans
+        raise explained(error, "neg", input=input) from None
+
+
+def abs(input):
+    """The distance of each element from 0.
+
+    Parameters
+    ----------
+    input : Tensor
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.abs(mt.tensor([-1.0, 2.0]))
+    tensor([1., 2.])
+    """
+    return Abs.apply(as_operand(input, "abs"))
+
+
+def lerp(input, end, weight):
+    """The point that has gone `weight` of the way from `input` to `end`.
+
+    Parameters
+    ----------
+    input, end : Tensor
+    weight : Tensor or number
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.lerp(mt.tensor([0.0, 10.0]), mt.tensor([4.0, 20.0]), 0.25)
+    tensor([ 1. , 12.5])
+    """
+    try:
+        return Lerp.apply(input, end, weight)
+    except ValueError as error:
+        raise explained(error, "lerp", input=input, end=end, weight=weight) from None
+
+
+def addcmul(input, tensor1, tensor2, *, value=1):
+    """input + value * tensor1 * tensor2.
+
+    Parameters
+    ----------
+    input, tensor1, tensor2 : Tensor
+    value : number
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.addcmul(mt.tensor([1.0]), mt.tensor([2.0]), mt.tensor([3.0]), value=0.5)
+    tensor([4.])
+    """
+    return add(input, mul(tensor1, tensor2), alpha=value)
+
+
+def addcdiv(input, tensor1, tensor2, *, value=1):
+    """input + value * tensor1 / tensor2.
+
+    Parameters
+    ----------
+    input, tensor1, tensor2 : Tensor
+    value : number
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.addcdiv(mt.tensor([1.0]), mt.tensor([6.0]), mt.tensor([3.0]))
+    tensor([3.])
+    """
+    return add(input, div(tensor1, tensor2), alpha=value)

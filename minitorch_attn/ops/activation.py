@@ -1,0 +1,435 @@
+"""Activations: the nonlinearities between the linear layers."""
+
+from ..autograd.function import Function
+from ..backend import array_module
+from ..backend.quiet import overflow_is_fine
+from ..backend.select import where as choose
+from ..errors import ArgumentError
+from .exponential import Exp
+from .operands import as_operand, floating
+from .selection import Clamp, Where
+
+__all__ = [
+    "celu", "elu", "hardsigmoid", "hardtanh", "leaky_relu", "logsigmoid", "relu", "relu6", "selu",
+    "sigmoid", "softplus", "tanh",
+]  # fmt: skip
+
+
+class Relu(Function):
+    """y = max(x, 0).
+
+    Derivative: 1 for x > 0, 0 for x < 0. At the kink x = 0 it is 0.
+    Saved: the output y.
+    """
+
+    @staticmethod
+    def forward(ctx, x):
+        y = array_module(x).maximum(x, 0)
+        ctx.save(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        (y,) = ctx.saved
+        return Where.call(y <= 0, 0.0, grad_y)
+
+
+class Tanh(Function):
+    """y = tanh x = (e^x - e^-x) / (e^x + e^-x).
+
+    Derivative: dy/dx = 1 - y^2.
+    Saved: the output y.
+    """
+
+    @staticmethod
+    def forward(ctx, x):
+        y = array_module(x).tanh(x)
+        ctx.save(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        (y,) = ctx.saved
+        return grad_y * (1 - y * y)
+
+
+class Sigmoid(Function):
+    """y = 1 / (1 + e^-x).
+
+    Derivative: dy/dx = e^-x / (1 + e^-x)^2 = y (1 - y).
+    Saved: the output y.
+    """
+
+    @staticmethod
+    def forward(ctx, x):
+        xp = array_module(x)
+        with overflow_is_fine():  # y = 1 / inf = 0 far below 0
+            y = 1 / (1 + xp.exp(-x))
+        ctx.save(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        (y,) = ctx.saved
+        return grad_y * y * (1 - y)
+
+
+class LeakyRelu(Function):
+    """y = x for x > 0, else s x with a small slope s.
+
+    Derivative: 1 for x > 0, else s, also at the kink x = 0.
+    Saved: the input x.
+    """
+
+    @staticmethod
+    def forward(ctx, x, *, slope):
+        ctx.save(x)
+        ctx.slope = slope
+        return choose(x > 0, x, x * slope)
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        (x,) = ctx.saved
+        return Where.call(x > 0, grad_y, grad_y * ctx.slope)
+
+
+class Elu(Function):
+    """y = c x for x > 0, else c a (e^(kx) - 1).
+
+    Derivative: c for x > 0, else c a k e^(kx), also at x = 0.
+    Saved: the input x.
+    """
+
+    @staticmethod
+    def forward(ctx, x, *, alpha, scale=1, rate=1):
+        ctx.save(x)
+        ctx.alpha, ctx.scale, ctx.rate = alpha, scale, rate
+        xp = array_module(x)
+        below = xp.expm1(xp.minimum(x, 0) * rate) * alpha
+        return choose(x > 0, x, below) * scale
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        (x,) = ctx.saved
+        below = Exp.call(Clamp.call(x, low=None, high=0) * ctx.rate) * (ctx.alpha * ctx.rate)
+        return Where.call(x > 0, grad_y, grad_y * below) * ctx.scale
+
+
+class HardTanh(Function):
+    """y = x limited to [low, high].
+
+    Derivative: 1 strictly between the limits, else 0.
+    Saved: the input x.
+    """
+
+    @staticmethod
+    def forward(ctx, x, *, low, high):
+        ctx.save(x)
+        ctx.low, ctx.high = low, high
+        xp = array_module(x)
+        return xp.minimum(xp.maximum(x, low), high)
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        (x,) = ctx.saved
+        return Where.call((x <= ctx.low) | (x >= ctx.high), 0.0, grad_y)
+
+
+class Softplus(Function):
+    """y = log(1 + e^(bx)) / b, a smooth relu; simply x where bx is above a threshold.
+
+    Derivative: with s(x) = 1 / (1 + e^-x), dy/dx = s(bx); 1 above the threshold.
+    Saved: the input x.
+    """
+
+    @staticmethod
+    def forward(ctx, x, *, beta, threshold):
+        ctx.save(x)
+        ctx.beta, ctx.threshold = beta, threshold
+        xp = array_module(x)
+        t = x * beta
+        y = (xp.maximum(t, 0) + xp.log1p(xp.exp(-xp.abs(t)))) / beta  # nothing overflows
+        return choose(t > threshold, x, y)
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        (x,) = ctx.saved
+        t = x * ctx.beta
+        return Where.call(t > ctx.threshold, grad_y, grad_y * Sigmoid.call(t))
+
+
+class LogSigmoid(Function):
+    """y = log(1 / (1 + e^-x)) = min(x, 0) - log(1 + e^-|x|).
+
+    Derivative: with s the sigmoid, dy/dx = s'(x) / s(x) = 1 - s(x) = s(-x).
+    Saved: the input x.
+    """
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save(x)
+        xp = array_module(x)
+        return xp.minimum(x, 0) - xp.log1p(xp.exp(-xp.abs(x)))
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        (x,) = ctx.saved
+        return grad_y * Sigmoid.call(-x)
+
+
+def relu(input):
+    """max(input, 0).
+
+    Parameters
+    ----------
+    input : Tensor
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.relu(mt.tensor([-1.0, 2.0]))
+    tensor([0., 2.])
+    """
+    return Relu.apply(as_operand(input, "relu"))
+
+
+def tanh(input):
+    """The hyperbolic tangent, between -1 and 1.
+
+    Parameters
+    ----------
+    input : Tensor
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.tanh(mt.tensor([0.0, 1.0]))
+    tensor([0.    , 0.7616])
+    """
+    return Tanh.apply(floating(input, "tanh"))
+
+
+def sigmoid(input):
+    """1 / (1 + e^-input), between 0 and 1.
+
+    Parameters
+    ----------
+    input : Tensor
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.sigmoid(mt.tensor([0.0, 1.0]))
+    tensor([0.5   , 0.7311])
+    """
+    return Sigmoid.apply(floating(input, "sigmoid"))
+
+
+def logsigmoid(input):
+    """log(sigmoid(input)), exact where the sigmoid itself vanishes.
+
+    Parameters
+    ----------
+    input : Tensor
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.logsigmoid(mt.tensor([0.0, -200.0]))
+    tensor([  -0.6931, -200.    ])
+    """
+    return LogSigmoid.apply(floating(input, "logsigmoid"))
+
+
+def leaky_relu(input, negative_slope=0.01):
+    """input where it is positive, else input * negative_slope.
+
+    Parameters
+    ----------
+    input : Tensor
+    negative_slope : float
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.leaky_relu(mt.tensor([-1.0, 2.0]), 0.1)
+    tensor([-0.1,  2. ])
+    """
+    return LeakyRelu.apply(floating(input, "leaky_relu"), slope=negative_slope)
+
+
+def elu(input, alpha=1.0):
+    """input where it is positive, else alpha * (e^input - 1).
+
+    Parameters
+    ----------
+    input : Tensor
+    alpha : float
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.elu(mt.tensor([-1.0, 2.0]))
+    tensor([-0.6321,  2.    ])
+    """
+    return Elu.apply(floating(input, "elu"), alpha=alpha)
+
+
+def celu(input, alpha=1.0):
+    """input where it is positive, else alpha * (e^(input / alpha) - 1): smooth for every alpha.
+
+    Parameters
+    ----------
+    input : Tensor
+    alpha : float
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.celu(mt.tensor([-1.0, 2.0]), 0.5)
+    tensor([-0.4323,  2.    ])
+    """
+    if alpha == 0:
+        raise ArgumentError("celu(input, alpha): alpha divides.", got="alpha=0")
+    return Elu.apply(floating(input, "celu"), alpha=alpha, rate=1 / alpha)
+
+
+_SELU_ALPHA = 1.6732632423543772848170429916717
+_SELU_SCALE = 1.0507009873554804934193349852946
+
+
+def selu(input):
+    """elu with the two constants that keep mean 0 and variance 1 from layer to layer.
+
+    Parameters
+    ----------
+    input : Tensor
+
+    Returns
+    -------
+    Tensor
+
+    References
+    ----------
+    .. [1] "Self-Normalizing Neural Networks", arXiv:1706.02515v5, eq. 14.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.selu(mt.tensor([-1.0, 2.0]))
+    tensor([-1.1113,  2.1014])
+    """
+    return Elu.apply(floating(input, "selu"), alpha=_SELU_ALPHA, scale=_SELU_SCALE)
+
+
+def hardtanh(input, min_val=-1.0, max_val=1.0):
+    """input limited to [min_val, max_val]; no gradient at the limits.
+
+    Parameters
+    ----------
+    input : Tensor
+    min_val, max_val : float
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.hardtanh(mt.tensor([-3.0, 0.5]))
+    tensor([-1. ,  0.5])
+    """
+    return HardTanh.apply(as_operand(input, "hardtanh"), low=min_val, high=max_val)
+
+
+def relu6(input):
+    """input limited to [0, 6].
+
+    Parameters
+    ----------
+    input : Tensor
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.relu6(mt.tensor([-1.0, 7.0]))
+    tensor([0., 6.])
+    """
+    return HardTanh.apply(as_operand(input, "relu6"), low=0, high=6)
+
+
+def hardsigmoid(input):
+    """input / 6 + 1/2 limited to [0, 1]: a sigmoid of straight lines.
+
+    Parameters
+    ----------
+    input : Tensor
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.hardsigmoid(mt.tensor([-4.0, 0.0, 1.5]))
+    tensor([0.  , 0.5 , 0.75])
+    """
+    return HardTanh.apply(floating(input, "hardsigmoid") / 6 + 0.5, low=0, high=1)
+
+
+def softplus(input, beta=1.0, threshold=20.0):
+    """log(1 + e^(beta * input)) / beta, a smooth relu.
+
+    Parameters
+    ----------
+    input : Tensor
+    beta : float
+        Sharpness of the bend.
+    threshold : float
+        Where beta * input is above it, the result is the input.
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.softplus(mt.tensor([0.0, 30.0]))
+    tensor([ 0.6931, 30.    ])
+    """
+    return Softplus.apply(floating(input, "softplus"), beta=beta, threshold=threshold)

@@ -1,0 +1,445 @@
+"""Questions with yes or no for an answer: comparisons, logic, and tests for NaN and infinity.
+
+The answers are booleans, which have no gradient, so nothing here is recorded in the graph.
+"""
+
+import builtins
+
+from ..backend import array_module, as_array
+from ..tensor import Tensor, wrap
+from .operands import as_operand, explained
+from .promotion import promote
+
+__all__ = [
+    "allclose", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "eq", "equal", "ge",
+    "gt", "isclose", "isfinite", "isinf", "isnan", "le", "logical_and", "logical_not",
+    "logical_or", "logical_xor", "lt", "ne",
+]  # fmt: skip
+
+
+def _answer(name, question, input, other):
+    """A question of the array library about two operands, brought to one dtype."""
+    try:
+        a, b = promote(input, other)
+        a = a.array if isinstance(a, Tensor) else a
+        b = b.array if isinstance(b, Tensor) else b
+        return wrap(as_array(getattr(array_module(a, b), question)(a, b)))
+    except (ValueError, TypeError) as error:
+        raise explained(error, name, input=input, other=other) from None
+
+
+def _answer_about(name, question, input):
+    x = as_operand(input, name).array
+    return wrap(as_array(getattr(array_module(x), question)(x)))
+
+
+def eq(input, other):
+    """Where the elements are equal; NaN equals nothing.
+
+    Parameters
+    ----------
+    input, other : Tensor or number
+
+    Returns
+    -------
+    Tensor of bool
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.eq(mt.tensor([1.0, 2.0]), 2.0)
+    tensor([False,  True])
+    """
+    return _answer("eq", "equal", input, other)
+
+
+def ne(input, other):
+    """Where the elements differ; NaN differs from everything.
+
+    Parameters
+    ----------
+    input, other : Tensor or number
+
+    Returns
+    -------
+    Tensor of bool
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.ne(mt.tensor([1.0, 2.0]), 2.0)
+    tensor([ True, False])
+    """
+    return _answer("ne", "not_equal", input, other)
+
+
+def lt(input, other):
+    """Where `input` is smaller; never at NaN.
+
+    Parameters
+    ----------
+    input, other : Tensor or number
+
+    Returns
+    -------
+    Tensor of bool
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.lt(mt.tensor([1.0, 2.0]), 2.0)
+    tensor([ True, False])
+    """
+    return _answer("lt", "less", input, other)
+
+
+def le(input, other):
+    """Where `input` is smaller or equal; never at NaN.
+
+    Parameters
+    ----------
+    input, other : Tensor or number
+
+    Returns
+    -------
+    Tensor of bool
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.le(mt.tensor([1.0, 2.0]), 1.0)
+    tensor([ True, False])
+    """
+    return _answer("le", "less_equal", input, other)
+
+
+def gt(input, other):
+    """Where `input` is larger; never at NaN.
+
+    Parameters
+    ----------
+    input, other : Tensor or number
+
+    Returns
+    -------
+    Tensor of bool
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.gt(mt.tensor([1.0, 2.0]), 1.0)
+    tensor([False,  True])
+    """
+    return _answer("gt", "greater", input, other)
+
+
+def ge(input, other):
+    """Where `input` is larger or equal; never at NaN.
+
+    Parameters
+    ----------
+    input, other : Tensor or number
+
+    Returns
+    -------
+    Tensor of bool
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.ge(mt.tensor([1.0, 2.0]), 2.0)
+    tensor([False,  True])
+    """
+    return _answer("ge", "greater_equal", input, other)
+
+
+def logical_and(input, other):
+    """Where both operands are true, that is not 0.
+
+    Parameters
+    ----------
+    input, other : Tensor or number
+
+    Returns
+    -------
+    Tensor of bool
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.logical_and(mt.tensor([0, 1]), True)
+    tensor([False,  True])
+    """
+    return _answer("logical_and", "logical_and", input, other)
+
+
+def logical_or(input, other):
+    """Where at least one operand is true, that is not 0.
+
+    Parameters
+    ----------
+    input, other : Tensor or number
+
+    Returns
+    -------
+    Tensor of bool
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.logical_or(mt.tensor([0, 1]), False)
+    tensor([False,  True])
+    """
+    return _answer("logical_or", "logical_or", input, other)
+
+
+def logical_xor(input, other):
+    """Where exactly one operand is true, that is not 0.
+
+    Parameters
+    ----------
+    input, other : Tensor or number
+
+    Returns
+    -------
+    Tensor of bool
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.logical_xor(mt.tensor([0, 1]), True)
+    tensor([ True, False])
+    """
+    return _answer("logical_xor", "logical_xor", input, other)
+
+
+def bitwise_and(input, other):
+    """The bits that both integers have; the logical `and` of booleans.
+
+    Parameters
+    ----------
+    input, other : Tensor or number
+
+    Returns
+    -------
+    Tensor of integers or booleans
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.bitwise_and(mt.tensor([5, 6]), 3)
+    tensor([1, 2])
+    """
+    return _answer("bitwise_and", "bitwise_and", input, other)
+
+
+def bitwise_or(input, other):
+    """The bits that either integer has; the logical `or` of booleans.
+
+    Parameters
+    ----------
+    input, other : Tensor or number
+
+    Returns
+    -------
+    Tensor of integers or booleans
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.bitwise_or(mt.tensor([5, 6]), 3)
+    tensor([7, 7])
+    """
+    return _answer("bitwise_or", "bitwise_or", input, other)
+
+
+def bitwise_xor(input, other):
+    """The bits that one integer has and the other has not.
+
+    Parameters
+    ----------
+    input, other : Tensor or number
+
+    Returns
+    -------
+    Tensor of integers or booleans
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.bitwise_xor(mt.tensor([5, 6]), 3)
+    tensor([6, 5])
+    """
+    return _answer("bitwise_xor", "bitwise_xor", input, other)
+
+
+def isnan(input):
+    """Where the elements are NaN.
+
+    Parameters
+    ----------
+    input : Tensor
+
+    Returns
+    -------
+    Tensor of bool
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.isnan(mt.tensor([1.0, float("nan")]))
+    tensor([False,  True])
+    """
+    return _answer_about("isnan", "isnan", input)
+
+
+def isinf(input):
+    """Where the elements are infinite, of either sign.
+
+    Parameters
+    ----------
+    input : Tensor
+
+    Returns
+    -------
+    Tensor of bool
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.isinf(mt.tensor([1.0, float("-inf")]))
+    tensor([False,  True])
+    """
+    return _answer_about("isinf", "isinf", input)
+
+
+def isfinite(input):
+    """Where the elements are neither infinite nor NaN.
+
+    Parameters
+    ----------
+    input : Tensor
+
+    Returns
+    -------
+    Tensor of bool
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.isfinite(mt.tensor([1.0, float("inf")]))
+    tensor([ True, False])
+    """
+    return _answer_about("isfinite", "isfinite", input)
+
+
+def logical_not(input):
+    """Where the elements are false, that is 0.
+
+    Parameters
+    ----------
+    input : Tensor
+
+    Returns
+    -------
+    Tensor of bool
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.logical_not(mt.tensor([0, 1]))
+    tensor([ True, False])
+    """
+    return _answer_about("logical_not", "logical_not", input)
+
+
+def bitwise_not(input):
+    """Every bit turned over; the logical `not` of booleans.
+
+    Parameters
+    ----------
+    input : Tensor
+
+    Returns
+    -------
+    Tensor of integers or booleans
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.bitwise_not(mt.tensor([True, False]))
+    tensor([False,  True])
+    """
+    return _answer_about("bitwise_not", "invert", input)
+
+
+def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
+    """Where |input - other| <= atol + rtol |other|.
+
+    Parameters
+    ----------
+    input, other : Tensor
+    rtol, atol : float
+    equal_nan : bool
+        Whether NaN is close to NaN.
+
+    Returns
+    -------
+    Tensor of bool
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.isclose(mt.tensor([1.0, 2.0]), mt.tensor([1.0, 2.1]))
+    tensor([ True, False])
+    """
+    try:
+        a, b = (value.array for value in promote(input, other))
+        close = array_module(a, b).isclose(a, b, rtol, atol, equal_nan)
+        return wrap(as_array(close))
+    except (ValueError, TypeError) as error:
+        raise explained(error, "isclose", input=input, other=other) from None
+
+
+def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
+    """Whether every element of `input` is close to that of `other`, as in `isclose`.
+
+    Parameters
+    ----------
+    input, other : Tensor
+    rtol, atol : float
+    equal_nan : bool
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.allclose(mt.tensor([1.0, 2.0]), mt.tensor([1.0, 2.0 + 1e-7]))
+    True
+    """
+    return builtins.bool(isclose(input, other, rtol, atol, equal_nan).array.all())
+
+
+def equal(input, other):
+    """Whether two tensors have the same shape and the same elements.
+
+    Parameters
+    ----------
+    input, other : Tensor
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.equal(mt.tensor([1.0, 2.0]), mt.tensor([1.0, 2.0]))
+    True
+    """
+    if input.shape != other.shape:
+        return False
+    return builtins.bool(eq(input, other).array.all())

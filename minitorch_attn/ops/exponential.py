@@ -1,0 +1,273 @@
+"""Exponentials and logarithms, in the forms that stay exact near 0."""
+
+import math
+
+from ..autograd.broadcasting import sum_to_shape
+from ..autograd.function import Function
+from ..backend import array_module
+from .operands import binary, floating
+
+__all__ = ["exp", "expm1", "log", "log10", "log1p", "log2", "logaddexp"]
+
+
+class Exp(Function):
+    """y = e^x.
+
+    Derivative: dy/dx = e^x = y.
+    Saved: the output y.
+    """
+
+    @staticmethod
+    def forward(ctx, x):
+        y = array_module(x).exp(x)
+        ctx.save(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        (y,) = ctx.saved
+        return grad_y * y
+
+
+class Expm1(Function):
+    """y = e^x - 1, exact for small x, where the difference would lose every digit.
+
+    Derivative: dy/dx = e^x = y + 1.
+    Saved: the output y.
+    """
+
+    @staticmethod
+    def forward(ctx, x):
+        y = array_module(x).expm1(x)
+        ctx.save(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        (y,) = ctx.saved
+        return grad_y * (y + 1)
+
+
+class Log(Function):
+    """y = log x, the natural logarithm.
+
+    Derivative: dy/dx = 1 / x.
+    Saved: the input x.
+    """
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save(x)
+        return array_module(x).log(x)
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        (x,) = ctx.saved
+        return grad_y / x
+
+
+class Log1p(Function):
+    """y = log(1 + x), exact for small x.
+
+    Derivative: dy/dx = 1 / (1 + x).
+    Saved: the input x.
+    """
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save(x)
+        return array_module(x).log1p(x)
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        (x,) = ctx.saved
+        return grad_y / (x + 1)
+
+
+class LogToBase(Function):
+    """y = log_b x = log x / log b, for b = 2 or 10.
+
+    Derivative: dy/dx = 1 / (x log b).
+    Saved: the input x.
+    """
+
+    @staticmethod
+    def forward(ctx, x, *, base):
+        ctx.save(x)
+        ctx.log_base = math.log(base)
+        xp = array_module(x)
+        return xp.log2(x) if base == 2 else xp.log10(x)
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        (x,) = ctx.saved
+        return grad_y / (x * ctx.log_base)
+
+
+class LogAddExp(Function):
+    """y = log(e^a + e^b) = m + log(1 + e^-|a - b|), with m the larger of a and b.
+
+    Derivative: dy/da = e^a / (e^a + e^b) = e^(a - y), likewise dy/db = e^(b - y);
+    summed over the axes that broadcasting repeated.
+    Saved: the inputs and the output.
+    """
+
+    @staticmethod
+    def forward(ctx, a, b):
+        xp = array_module(a, b)
+        larger = xp.maximum(a, b)
+        gap = xp.abs(a - b)
+        gap = xp.where(a == b, 0.0, gap)  # two equal infinities are no distance apart
+        y = larger + xp.log1p(xp.exp(-gap))
+        ctx.save(a, b, y)
+        return y
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        a, b, y = ctx.saved
+        need_a, need_b = ctx.needs_grad
+        return (
+            sum_to_shape(grad_y * Exp.call(a - y), ctx.shapes[0]) if need_a else None,
+            sum_to_shape(grad_y * Exp.call(b - y), ctx.shapes[1]) if need_b else None,
+        )
+
+
+def exp(input):
+    """e to the power of each element.
+
+    Parameters
+    ----------
+    input : Tensor
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.exp(mt.tensor([0.0, 1.0]))
+    tensor([1.    , 2.7183])
+    """
+    return Exp.apply(floating(input, "exp"))
+
+
+def expm1(input):
+    """e to the power of each element, less 1; exact for small elements.
+
+    Parameters
+    ----------
+    input : Tensor
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.expm1(mt.tensor([0.0, 1e-10], dtype="float64"))
+    tensor([0.e+00, 1.e-10], dtype=float64)
+    """
+    return Expm1.apply(floating(input, "expm1"))
+
+
+def log(input):
+    """The natural logarithm; -inf at 0, NaN below.
+
+    Parameters
+    ----------
+    input : Tensor
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.log(mt.tensor([1.0, 10.0]))
+    tensor([0.    , 2.3026])
+    """
+    return Log.apply(floating(input, "log"))
+
+
+def log1p(input):
+    """log(1 + input), exact for small elements.
+
+    Parameters
+    ----------
+    input : Tensor
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.log1p(mt.tensor([0.0, 1e-10], dtype="float64"))
+    tensor([0.e+00, 1.e-10], dtype=float64)
+    """
+    return Log1p.apply(floating(input, "log1p"))
+
+
+def log2(input):
+    """The logarithm to base 2.
+
+    Parameters
+    ----------
+    input : Tensor
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.log2(mt.tensor([1.0, 8.0]))
+    tensor([0., 3.])
+    """
+    return LogToBase.apply(floating(input, "log2"), base=2)
+
+
+def log10(input):
+    """The logarithm to base 10.
+
+    Parameters
+    ----------
+    input : Tensor
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.log10(mt.tensor([1.0, 1000.0]))
+    tensor([0., 3.])
+    """
+    return LogToBase.apply(floating(input, "log10"), base=10)
+
+
+def logaddexp(input, other):
+    """log(e^input + e^other), without overflow.
+
+    Parameters
+    ----------
+    input, other : Tensor
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.logaddexp(mt.tensor([0.0, 1000.0]), mt.tensor([0.0, 1000.0]))
+    tensor([6.9315e-01, 1.0007e+03])
+    """
+    name = "logaddexp"
+    return binary(LogAddExp, name, floating(input, name), floating(other, name))

@@ -1,0 +1,302 @@
+"""Powers: squares, roots, reciprocals and general exponents."""
+
+from ..autograd.broadcasting import sum_to_shape
+from ..autograd.function import Function
+from ..backend import array_module
+from ..errors import ArgumentError
+from ..tensor import Tensor
+from .cast import cast
+from .exponential import Log
+from .operands import as_operand, explained, floating
+from .promotion import promote, result_type
+from .rounding import Zero
+from .selection import Where
+
+__all__ = ["pow", "reciprocal", "rsqrt", "sqrt", "square"]
+
+_FEW = 64  # whole exponents up to this size are products; beyond, rounding adds up
+
+
+class Square(Function):
+    """y = x^2.
+
+    Derivative: dy/dx = 2 x.
+    Saved: the input x.
+    """
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        (x,) = ctx.saved
+        return grad_y * x * 2
+
+
+class Sqrt(Function):
+    """y = x^(1/2).
+
+    Derivative: y^2 = x gives 2 y dy = dx, so dy/dx = 1 / (2 y): infinite at 0.
+    Saved: the output y.
+    """
+
+    @staticmethod
+    def forward(ctx, x):
+        y = array_module(x).sqrt(x)
+        ctx.save(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        (y,) = ctx.saved
+        return grad_y / (y * 2)
+
+
+class Rsqrt(Function):
+    """y = x^(-1/2).
+
+    Derivative: dy/dx = -x^(-3/2) / 2 = -y^3 / 2.
+    Saved: the output y.
+    """
+
+    @staticmethod
+    def forward(ctx, x):
+        y = 1 / array_module(x).sqrt(x)
+        ctx.save(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        (y,) = ctx.saved
+        return grad_y * (y * y * y) * -0.5
+
+
+class Reciprocal(Function):
+    """y = 1 / x.
+
+    Derivative: dy/dx = -1 / x^2 = -y^2.
+    Saved: the output y.
+    """
+
+    @staticmethod
+    def forward(ctx, x):
+        y = 1 / x
+        ctx.save(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        (y,) = ctx.saved
+        return -grad_y * (y * y)
+
+
+class PowerOfNumber(Function):
+    """y = x^p for a number p.
+
+    Derivative: dy/dx = p x^(p-1), and 0 everywhere for p = 0.
+    Saved: the input x.
+    """
+
+    @staticmethod
+    def forward(ctx, x, *, exponent):
+        ctx.save(x)
+        ctx.exponent = exponent
+        return _power(x, exponent)
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        (x,) = ctx.saved
+        p = ctx.exponent
+        if p == 0:
+            return Zero.call(grad_y)
+        return grad_y * (PowerOfNumber.call(x, exponent=p - 1) * p)
+
+
+class Power(Function):
+    """c = a^b.
+
+    Derivative: dc/da = b a^(b-1), which is 0 for b = 0 even at a = 0. From c = exp(b log a),
+    dc/db = c log a, and 0 where a = 0 and b >= 0: there c does not change with b.
+    Both are summed over the axes that broadcasting repeated.
+    Saved: the inputs and the output.
+    """
+
+    @staticmethod
+    def forward(ctx, a, b):
+        c = array_module(a, b).power(a, b)
+        ctx.save(a, b, c)
+        return c
+
+    @staticmethod
+    def backward(ctx, grad_c):
+        a, b, c = ctx.saved
+        need_a, need_b = ctx.needs_grad
+        grad_a = grad_b = None
+        if need_a:
+            less = Where.call((a == 0) & (b == 0), 1.0, b - 1)  # 0 * 0^-1 would be NaN
+            slope = b * Power.call(a, less)
+            grad_a = sum_to_shape(grad_c * slope, ctx.shapes[0])
+        if need_b:
+            flat = (b >= 0) & (a == 0)
+            slope = c * Log.call(Where.call(flat, 1.0, a + Zero.call(c)))
+            grad_b = sum_to_shape(grad_c * slope, ctx.shapes[1])
+        return grad_a, grad_b
+
+
+def _power(x, exponent):
+    """x^exponent for an array and a number, by products where they are exact and faster."""
+    if exponent == 2:
+        return x * x
+    if exponent == 0.5:
+        return array_module(x).sqrt(x)
+    if exponent == -0.5:
+        return 1 / array_module(x).sqrt(x)
+    if abs(exponent) <= _FEW and exponent == int(exponent):
+        whole = _repeated_product(x, abs(int(exponent)))
+        return whole if exponent >= 0 else 1 / whole
+    return array_module(x).power(x, exponent)
+
+
+def _repeated_product(x, count):
+    """x multiplied with itself, by squaring: 6 products for the 64th power."""
+    result = None
+    while count:
+        if count & 1:
+            result = x if result is None else result * x
+        count >>= 1
+        if count:
+            x = x * x
+    if result is None:
+        return array_module(x).ones_like(x)
+    return result.copy() if result is x else result
+
+
+def square(input):
+    """input * input.
+
+    Parameters
+    ----------
+    input : Tensor
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.square(mt.tensor([-3.0, 2.0]))
+    tensor([9., 4.])
+    """
+    return Square.apply(as_operand(input, "square"))
+
+
+def sqrt(input):
+    """The square root; NaN for negative elements.
+
+    Parameters
+    ----------
+    input : Tensor
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.sqrt(mt.tensor([4.0, 9.0]))
+    tensor([2., 3.])
+    """
+    return Sqrt.apply(floating(input, "sqrt"))
+
+
+def rsqrt(input):
+    """One over the square root.
+
+    Parameters
+    ----------
+    input : Tensor
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.rsqrt(mt.tensor([4.0, 0.25]))
+    tensor([0.5, 2. ])
+    """
+    return Rsqrt.apply(floating(input, "rsqrt"))
+
+
+def reciprocal(input):
+    """One over each element.
+
+    Parameters
+    ----------
+    input : Tensor
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.reciprocal(mt.tensor([2.0, -4.0]))
+    tensor([ 0.5 , -0.25])
+    """
+    return Reciprocal.apply(floating(input, "reciprocal"))
+
+
+def pow(input, exponent):
+    """input to the power of `exponent`, broadcast.
+
+    Parameters
+    ----------
+    input : Tensor or number
+    exponent : Tensor or number
+        Whole numbers, 1/2 and -1/2 are worked out by products and roots.
+
+    Returns
+    -------
+    Tensor
+        Integers stay integers if both operands are.
+
+    Raises
+    ------
+    ArgumentError
+        For an integer tensor and a negative whole exponent.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.pow(mt.tensor([2.0, 3.0]), 3)
+    tensor([ 8., 27.])
+    >>> mt.pow(2, mt.tensor([1.0, 0.5]))
+    tensor([2.    , 1.4142])
+    """
+    try:
+        if isinstance(input, Tensor) and isinstance(exponent, (int, float)):
+            return _pow_number(input, exponent)
+        return Power.apply(*promote(input, exponent))
+    except (ValueError, TypeError) as error:
+        raise explained(error, "pow", input=input, exponent=exponent) from None
+
+
+def _pow_number(input, exponent):
+    dtype = input.array.dtype
+    if dtype.kind != "f":
+        dtype = result_type(input, exponent)
+        if dtype.kind != "f" and exponent < 0:
+            raise ArgumentError(
+                "pow(input, exponent): an integer tensor has no negative powers.",
+                got=f"input {input.dtype} and exponent {exponent}",
+                hint="input.float()",
+            )
+        input = cast(input, dtype)
+    return PowerOfNumber.apply(input, exponent=exponent)

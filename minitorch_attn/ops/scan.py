@@ -1,0 +1,177 @@
+"""Running sums and products along an axis, and the recurrence that differentiates them."""
+
+from ..autograd.function import Function
+from ..backend import array_module
+from .axes import axis_of
+from .cast import cast
+from .operands import as_operand
+
+__all__ = ["cumprod", "cumsum"]
+
+
+class Cumsum(Function):
+    """y_i = x_0 + ... + x_i along one axis; in reverse, x_i + ... + x_last.
+
+    Derivative: x_i is part of y_i and of every later one, so dL/dx_i is the sum of the
+    gradients from i on: the running sum in the other direction.
+    Saved: nothing.
+    """
+
+    @staticmethod
+    def forward(ctx, x, *, axis, reverse=False):
+        ctx.axis, ctx.reverse = axis, reverse
+        turn = _turned(x.ndim, axis) if reverse else ...
+        return x[turn].cumsum(axis=axis)[turn]
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        return Cumsum.call(grad_y, axis=ctx.axis, reverse=not ctx.reverse)
+
+
+class Cumprod(Function):
+    """y_i = x_0 ... x_i along one axis; in reverse, x_i ... x_last.
+
+    Derivative: dL/dx_i is the sum over k >= i of g_k times the product of all factors of y_k
+    but x_i. Those before i are common to all terms: y_(i-1). What remains,
+        s_i = g_i + g_(i+1) x_(i+1) + g_(i+2) x_(i+1) x_(i+2) + ... = g_i + x_(i+1) s_(i+1),
+    is a recurrence, and dL/dx_i = y_(i-1) s_i. Nothing is divided by x, which may be 0.
+    Saved: the input x and the output y.
+    """
+
+    @staticmethod
+    def forward(ctx, x, *, axis, reverse=False):
+        turn = _turned(x.ndim, axis) if reverse else ...
+        y = x[turn].cumprod(axis=axis)[turn]
+        ctx.axis, ctx.reverse = axis, reverse
+        ctx.save(x, y)
+        return y
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        x, y = ctx.saved
+        axis = ctx.axis
+        before = Shift.call(y, axis=axis, by=-1 if ctx.reverse else 1, fill=1)
+        if ctx.reverse:  # the factor between i - 1 and i is x_(i-1)
+            x = Shift.call(x, axis=axis, by=1, fill=0)
+        return before * Recurrence.call(grad_y, x, axis=axis, reverse=not ctx.reverse)
+
+
+class Shift(Function):
+    """y_i = x_(i - by) along one axis, for by = 1 or -1, and a fill value at the free end.
+
+    Derivative: the gradient moves back the other way.
+    Saved: nothing.
+    """
+
+    @staticmethod
+    def forward(ctx, x, *, axis, by, fill):
+        ctx.axis, ctx.by = axis, by
+        y = array_module(x).full(x.shape, fill, dtype=x.dtype)
+        first, last = _along(x.ndim, axis, slice(1, None)), _along(x.ndim, axis, slice(None, -1))
+        if by == 1:
+            y[first] = x[last]
+        else:
+            y[last] = x[first]
+        return y
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        return Shift.call(grad_y, axis=ctx.axis, by=-ctx.by, fill=0)
+
+
+class Recurrence(Function):
+    """s_0 = g_0, s_i = g_i + a_i s_(i-1) along one axis; in reverse, s_i = g_i + a_(i+1) s_(i+1).
+
+    Derivative: let r_i = dL/dg_i. g_i acts on L through s_i, and through s_i on s_(i+1), so
+        r_i = dL/ds_i + a_(i+1) r_(i+1):   the same recurrence in the other direction.
+    a_i multiplies s_(i-1) on its way to s_i, so dL/da_i = r_i s_(i-1).
+    Saved: a and the output s.
+    """
+
+    @staticmethod
+    def forward(ctx, g, a, *, axis, reverse):
+        s = g.copy()
+        size = g.shape[axis]
+        for i in range(size - 2, -1, -1) if reverse else range(1, size):
+            here = _along(g.ndim, axis, slice(i, i + 1))
+            there = _along(g.ndim, axis, slice(i + 1, i + 2) if reverse else slice(i - 1, i))
+            s[here] += (a[there] if reverse else a[here]) * s[there]
+        ctx.axis, ctx.reverse = axis, reverse
+        ctx.save(a, s)
+        return s
+
+    @staticmethod
+    def backward(ctx, grad_s):
+        a, s = ctx.saved
+        axis = ctx.axis
+        r = Recurrence.call(grad_s, a, axis=axis, reverse=not ctx.reverse)
+        if ctx.reverse:
+            return r, Shift.call(r, axis=axis, by=1, fill=0) * s
+        return r, r * Shift.call(s, axis=axis, by=1, fill=0)
+
+
+def _along(ndim, axis, part):
+    """An index that takes `part` of one axis and all of the others."""
+    return (*(slice(None),) * axis, part, *(slice(None),) * (ndim - axis - 1))
+
+
+def _turned(ndim, axis):
+    return _along(ndim, axis, slice(None, None, -1))
+
+
+def cumsum(input, dim, *, dtype=None):
+    """Running sums along the axis `dim`.
+
+    Parameters
+    ----------
+    input : Tensor
+    dim : int
+    dtype : dtype, optional
+        Convert first. Booleans and integers are summed as int64 by default.
+
+    Returns
+    -------
+    Tensor of the shape of `input`
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.cumsum(mt.tensor([1.0, 2.0, 3.0]), dim=0)
+    tensor([1., 3., 6.])
+    """
+    return _running(Cumsum, "cumsum", input, dim, dtype)
+
+
+def cumprod(input, dim, *, dtype=None):
+    """Running products along the axis `dim`.
+
+    Parameters
+    ----------
+    input : Tensor
+    dim : int
+    dtype : dtype, optional
+        Convert first. Booleans and integers are multiplied as int64 by default.
+
+    Returns
+    -------
+    Tensor of the shape of `input`
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.cumprod(mt.tensor([1.0, 2.0, 3.0]), dim=0)
+    tensor([1., 2., 6.])
+    """
+    return _running(Cumprod, "cumprod", input, dim, dtype)
+
+
+def _running(function, name, input, dim, dtype):
+    input = as_operand(input, name)
+    if dtype is not None:
+        input = cast(input, dtype)
+    elif input.array.dtype.kind != "f":
+        input = cast(input, "int64")
+    axis = axis_of(dim, input.ndim, name)
+    if input.ndim == 0:
+        return input.clone()
+    return function.apply(input, axis=axis)

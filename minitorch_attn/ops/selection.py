@@ -1,0 +1,320 @@
+"""One of several values, element by element: where, masked_fill, maximum, minimum, clamp."""
+
+from ..autograd.broadcasting import sum_to_shape
+from ..autograd.function import Function
+from ..backend import array_module
+from ..backend.select import where as choose
+from ..errors import ArgumentError, DTypeError, ShapeError
+from ..tensor import Tensor, wrap
+from .cast import cast
+from .operands import as_operand, binary, explained
+from .promotion import promote, result_type
+
+__all__ = ["clamp", "masked_fill", "maximum", "minimum", "where"]
+
+
+class Where(Function):
+    """y = a where the condition holds, else b.
+
+    Derivative: 1 for the operand that was chosen and 0 for the other, which a NaN in the
+    gradient does not cross; summed over the axes that broadcasting repeated.
+    Saved: the condition.
+    """
+
+    @staticmethod
+    def forward(ctx, condition, a, b):
+        ctx.constants(condition)
+        return choose(condition, a, b)
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        (condition,) = ctx.constant
+        _, need_a, need_b = ctx.needs_grad
+        _, shape_a, shape_b = ctx.shapes
+        return (
+            None,
+            sum_to_shape(Where.call(condition, grad_y, 0.0), shape_a) if need_a else None,
+            sum_to_shape(Where.call(~condition, grad_y, 0.0), shape_b) if need_b else None,
+        )
+
+
+class Maximum(Function):
+    """c = the larger of a and b; NaN if one of them is.
+
+    Derivative: 1 for the larger operand and 0 for the other; where they are equal each receives
+    one half, the middle of the kink. Summed over the axes that broadcasting repeated.
+    Saved: both inputs.
+    """
+
+    @staticmethod
+    def forward(ctx, a, b):
+        ctx.save(a, b)
+        return array_module(a, b).maximum(a, b)
+
+    @staticmethod
+    def backward(ctx, grad_c):
+        a, b = ctx.saved
+        return _shared(ctx, grad_c, a < b, b < a, a == b)
+
+
+class Minimum(Function):
+    """c = the smaller of a and b; NaN if one of them is.
+
+    Derivative: 1 for the smaller operand and 0 for the other; where they are equal each receives
+    one half, the middle of the kink. Summed over the axes that broadcasting repeated.
+    Saved: both inputs.
+    """
+
+    @staticmethod
+    def forward(ctx, a, b):
+        ctx.save(a, b)
+        return array_module(a, b).minimum(a, b)
+
+    @staticmethod
+    def backward(ctx, grad_c):
+        a, b = ctx.saved
+        return _shared(ctx, grad_c, b < a, a < b, a == b)
+
+
+def _shared(ctx, grad_c, lost_a, lost_b, tie):
+    """The gradient to the operand that did not lose, in halves where there is a tie."""
+    need_a, need_b = ctx.needs_grad
+    grad_c = Where.call(tie, grad_c * 0.5, grad_c)
+    return (
+        sum_to_shape(Where.call(lost_a, 0.0, grad_c), ctx.shapes[0]) if need_a else None,
+        sum_to_shape(Where.call(lost_b, 0.0, grad_c), ctx.shapes[1]) if need_b else None,
+    )
+
+
+class Clamp(Function):
+    """y = x limited to [low, high], two numbers of which one may be None.
+
+    Derivative: 1 inside and at the limits, 0 outside.
+    Saved: the input x.
+    """
+
+    @staticmethod
+    def forward(ctx, x, *, low, high):
+        ctx.save(x)
+        ctx.low, ctx.high = low, high
+        xp = array_module(x)
+        y = x if low is None else xp.maximum(x, low)
+        return y if high is None else xp.minimum(y, high)
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        (x,) = ctx.saved
+        return Where.call(_inside(x, ctx.low, ctx.high), grad_y, 0.0)
+
+
+class ClampTo(Function):
+    """y = min(max(x, low), high) for tensors low and high, either of which may be absent.
+
+    Derivative: 1 for whichever of the three was chosen: x inside and at the limits, else the
+    limit that it crossed; the upper one where low > high. Summed over the axes that
+    broadcasting repeated.
+    Saved: the inputs.
+    """
+
+    @staticmethod
+    def forward(ctx, x, low, high):
+        ctx.save(x, low, high)
+        xp = array_module(x, low, high)
+        y = x if low is None else xp.maximum(x, low)
+        return y if high is None else xp.minimum(y, high)
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        x, low, high = ctx.saved
+        need_x, need_low, need_high = ctx.needs_grad
+        shape_x, shape_low, shape_high = ctx.shapes
+        grad_x = grad_low = grad_high = None
+        if need_x:
+            inside = _inside(x, low, high)
+            grad_x = sum_to_shape(Where.call(inside, grad_y, 0.0), shape_x)
+        if need_low:
+            below = x < low if high is None else (x < low) & (low < high)
+            grad_low = sum_to_shape(Where.call(below, grad_y, 0.0), shape_low)
+        if need_high:
+            above = x > high if low is None else (x > high) | (low > high)
+            grad_high = sum_to_shape(Where.call(above, grad_y, 0.0), shape_high)
+        return grad_x, grad_low, grad_high
+
+
+def _inside(x, low, high):
+    """Where low <= x <= high, for numbers, arrays or Tensors; never at NaN."""
+    if high is None:
+        return x >= low
+    return x <= high if low is None else (x >= low) & (x <= high)
+
+
+def where(condition, input, other):
+    """`input` where `condition` holds, else `other`, all broadcast.
+
+    Parameters
+    ----------
+    condition : Tensor of bool
+    input, other : Tensor or number
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> x = mt.tensor([-1.0, 2.0])
+    >>> mt.where(x > 0, x, 0.0)
+    tensor([0., 2.])
+    """
+    condition = _as_condition(condition, "where", "condition")
+    if not isinstance(input, Tensor) and not isinstance(other, Tensor):
+        dtype = result_type(input, other)
+        input, other = _zero_d(input, dtype, condition), _zero_d(other, dtype, condition)
+    try:
+        return Where.apply(condition, *promote(input, other))
+    except ValueError as error:
+        raise explained(error, "where", condition=condition, input=input, other=other) from None
+
+
+def _as_condition(mask, name, argument):
+    mask = as_operand(mask, name)
+    if mask.dtype.kind != "b":
+        raise DTypeError(
+            f"{name}: {argument} has to hold booleans.",
+            got=f"{mask.dtype}",
+            hint=f"a comparison such as x > 0, or {argument}.bool()",
+        )
+    return mask
+
+
+def _zero_d(value, dtype, like):
+    """A number as a 0-d tensor on the device of `like`."""
+    return wrap(array_module(like.array).full((), value, dtype=dtype))
+
+
+def masked_fill(input, mask, value):
+    """`value` where `mask` holds, else `input`.
+
+    Parameters
+    ----------
+    input : Tensor
+    mask : Tensor of bool
+        Broadcasts with `input`.
+    value : number or 0-d Tensor
+
+    Returns
+    -------
+    Tensor of the dtype of `input`
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> scores = mt.tensor([0.5, 2.0])
+    >>> mt.masked_fill(scores, mt.tensor([False, True]), float("-inf"))
+    tensor([ 0.5, -inf])
+    """
+    mask = _as_condition(mask, "masked_fill", "mask")
+    input = as_operand(input, "masked_fill")
+    if isinstance(value, Tensor):
+        if value.ndim:
+            raise ShapeError(
+                "masked_fill: the value is one number.",
+                got=f"a tensor of shape {value.shape}",
+                expected="a number or a 0-d tensor",
+                hint="where(mask, value, input) takes a tensor of any shape",
+            )
+        value = cast(value, input.dtype)
+    elif input.dtype.kind != "f":
+        if value != int(value):
+            raise DTypeError(
+                "masked_fill: the value does not fit the dtype of the input.",
+                got=f"{value!r} for {input.dtype}",
+                hint="input.float() first",
+            )
+        value = _zero_d(value, input.dtype, input)
+    try:
+        return Where.apply(mask, value, input)
+    except ValueError as error:
+        raise explained(error, "masked_fill", input=input, mask=mask) from None
+
+
+def maximum(input, other):
+    """The larger of two elements, NaN if one of them is.
+
+    Parameters
+    ----------
+    input, other : Tensor
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.maximum(mt.tensor([1.0, 5.0]), mt.tensor([3.0, 2.0]))
+    tensor([3., 5.])
+    """
+    return binary(Maximum, "maximum", input, other)
+
+
+def minimum(input, other):
+    """The smaller of two elements, NaN if one of them is.
+
+    Parameters
+    ----------
+    input, other : Tensor
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.minimum(mt.tensor([1.0, 5.0]), mt.tensor([3.0, 2.0]))
+    tensor([1., 2.])
+    """
+    return binary(Minimum, "minimum", input, other)
+
+
+def clamp(input, min=None, max=None):
+    """Every element limited to [min, max].
+
+    Parameters
+    ----------
+    input : Tensor
+    min, max : number or Tensor, optional
+        At least one of them. Where min > max the result is max.
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.clamp(mt.tensor([-2.0, 0.5, 3.0]), 0, 1)
+    tensor([0. , 0.5, 1. ])
+    """
+    if min is None and max is None:
+        raise ArgumentError("clamp(input, min, max): no limit.", expected="min, max or both")
+    input = as_operand(input, "clamp")
+    limits = [limit for limit in (min, max) if limit is not None]
+    dtype = result_type(input, *limits)
+    input = cast(input, dtype)
+    if not any(isinstance(limit, Tensor) for limit in limits):
+        return Clamp.apply(input, low=min, high=max)
+    low, high = (_limit(limit, dtype, input) for limit in (min, max))
+    try:
+        return ClampTo.apply(input, low, high)
+    except ValueError as error:
+        named = {"input": input, "min": low, "max": high}
+        raise explained(error, "clamp", **named) from None
+
+
+def _limit(limit, dtype, input):
+    if limit is None:
+        return None
+    return cast(limit, dtype) if isinstance(limit, Tensor) else _zero_d(limit, dtype, input)

@@ -1,0 +1,214 @@
+"""Variance and standard deviation over axes."""
+
+import builtins
+
+from ..autograd.function import Function
+from ..backend import array_module
+from ..errors import ArgumentError
+from .operands import as_operand
+from .reduce import count_over, mean, reduced_axes, require_floating, spread
+from .selection import Where
+
+__all__ = ["std", "std_mean", "var", "var_mean"]
+
+
+class Var(Function):
+    """y = sum of (x_i - m)^2 / (n - c), with m the mean of the n elements and c a correction.
+
+    Derivative: dy/dx_i = 2 (x_i - m) / (n - c). The part through m vanishes, because the
+    differences from the mean sum to 0.
+    Saved: the input x.
+    """
+
+    @staticmethod
+    def forward(ctx, x, *, axis, keepdims, correction):
+        ctx.save(x)
+        ctx.axis = axis
+        y, ctx.freedom = _variance(x, axis, keepdims, correction)
+        return y
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        (x,) = ctx.saved
+        return _toward_mean(spread(grad_y, x.shape, ctx.axis), x, ctx.axis, ctx.freedom)
+
+
+class Std(Function):
+    """y = sqrt(v), with v the variance of x.
+
+    Derivative: dy/dv = 1 / (2 y), and dv/dx_i as in Var; 0 by convention where y = 0.
+    Saved: the input x and the output y.
+    """
+
+    @staticmethod
+    def forward(ctx, x, *, axis, keepdims, correction):
+        v, ctx.freedom = _variance(x, axis, keepdims, correction)
+        y = array_module(x).sqrt(v)
+        ctx.axis = axis
+        ctx.save(x, y)
+        return y
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        x, y = ctx.saved
+        grad_v = Where.call(y == 0, 0.0, grad_y / (Where.call(y == 0, 1.0, y) * 2))
+        return _toward_mean(spread(grad_v, x.shape, ctx.axis), x, ctx.axis, ctx.freedom)
+
+
+def _centred(x, axis):
+    """x less its mean, for an array or a Tensor."""
+    return x - x.sum(axis=axis, keepdims=True) / builtins.max(count_over(x.shape, axis), 1)
+
+
+def _variance(x, axis, keepdims, correction):
+    """The variance, and what the sum of squares was divided by."""
+    centred = _centred(x, axis)
+    squares = (centred * centred).sum(axis=axis, keepdims=keepdims)
+    count = count_over(x.shape, axis)
+    if not count:
+        return squares * float("nan"), 0
+    # One element has no spread to estimate it from: 0 / 0 is NaN, as in PyTorch.
+    return squares / builtins.max(count - correction, 0), count - correction
+
+
+def _toward_mean(grad, x, axis, freedom):
+    """grad * 2 (x - m) / freedom."""
+    return grad * _centred(x, axis) / (freedom / 2)
+
+
+def var(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
+    """The variance over the axes `dim`: the mean squared distance from the mean.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a floating-point dtype.
+    dim : int or sequence of int, optional
+        All axes by default.
+    unbiased : bool, optional
+        True for `correction=1`, False for `correction=0`.
+    keepdim : bool
+        Keep the axes, with size 1.
+    correction : int or float, default 1
+        Divide by n - correction; 1 makes the estimate from a sample unbiased.
+
+    Returns
+    -------
+    Tensor
+
+    Raises
+    ------
+    DTypeError
+        If the elements are integers.
+    IndexRangeError
+        If `dim` is not an axis of `input`.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.var(mt.tensor([[1.0, 3.0], [4.0, 4.0]]), dim=1)
+    tensor([2., 0.])
+    >>> mt.var(mt.tensor([1.0, 3.0]), correction=0)
+    tensor(1.)
+    """
+    return _apply(Var, "var", input, dim, unbiased, keepdim, correction)
+
+
+def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
+    """The standard deviation over the axes `dim`: the square root of the variance.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a floating-point dtype.
+    dim : int or sequence of int, optional
+        All axes by default.
+    unbiased : bool, optional
+        True for `correction=1`, False for `correction=0`.
+    keepdim : bool
+        Keep the axes, with size 1.
+    correction : int or float, default 1
+        Divide by n - correction.
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.std(mt.tensor([[1.0, 3.0], [4.0, 4.0]]), dim=1, correction=0)
+    tensor([1., 0.])
+    """
+    return _apply(Std, "std", input, dim, unbiased, keepdim, correction)
+
+
+def var_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
+    """The variance and the mean over the axes `dim`.
+
+    Parameters
+    ----------
+    input : Tensor
+    dim : int or sequence of int, optional
+    unbiased : bool, optional
+    keepdim : bool
+    correction : int or float, default 1
+
+    Returns
+    -------
+    tuple of Tensor
+        As `var` and `mean` give them.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.var_mean(mt.tensor([1.0, 3.0]))
+    (tensor(2.), tensor(2.))
+    """
+    variance = _apply(Var, "var_mean", input, dim, unbiased, keepdim, correction)
+    return variance, mean(input, _dims(dim), keepdim)
+
+
+def std_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
+    """The standard deviation and the mean over the axes `dim`.
+
+    Parameters
+    ----------
+    input : Tensor
+    dim : int or sequence of int, optional
+    unbiased : bool, optional
+    keepdim : bool
+    correction : int or float, default 1
+
+    Returns
+    -------
+    tuple of Tensor
+        As `std` and `mean` give them.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.std_mean(mt.tensor([1.0, 3.0]), correction=0)
+    (tensor(1.), tensor(2.))
+    """
+    deviation = _apply(Std, "std_mean", input, dim, unbiased, keepdim, correction)
+    return deviation, mean(input, _dims(dim), keepdim)
+
+
+def _dims(dim):
+    """`var(x, False)` means unbiased=False, as in PyTorch."""
+    return None if isinstance(dim, builtins.bool) else dim
+
+
+def _apply(function, name, input, dim, unbiased, keepdim, correction):
+    input = as_operand(input, name)
+    require_floating(input, name)
+    if isinstance(dim, builtins.bool):
+        dim, unbiased = None, dim
+    if correction is None:
+        correction = 0 if unbiased is False else 1
+    elif unbiased is not None:
+        raise ArgumentError(f"{name}(input): give unbiased or correction, not both.")
+    axis = reduced_axes(dim, input.ndim, name)
+    keepdims = builtins.bool(keepdim)
+    return function.apply(input, axis=axis, keepdims=keepdims, correction=correction)
