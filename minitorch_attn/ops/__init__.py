@@ -24,8 +24,10 @@ from .rotary import *  # noqa: F403
 from .rounding import *  # noqa: F403
 from .scan import *  # noqa: F403
 from .scatter import *  # noqa: F403
+from .search import *  # noqa: F403
 from .selection import *  # noqa: F403
 from .shape import *  # noqa: F403
+from .slices import *  # noqa: F403
 from .softmax import *  # noqa: F403
 from .triangle import *  # noqa: F403
 from .trigonometric import *  # noqa: F403

@@ -9,7 +9,7 @@ from ..tensor import Tensor
 from .axes import axis_of, sizes_of
 from .cast import cast
 from .promotion import result_type
-from .shape import reshape
+from .shape import at_least_1d, reshape
 
 __all__ = [
     "atleast_1d", "atleast_2d", "cat", "chunk", "concat", "concatenate", "hsplit", "hstack",
@@ -293,7 +293,7 @@ def _series(tensors):
 def atleast_1d(*tensors):
     """0-d tensors as 1-d tensors; others as they are."""
     tensors, several = _series(tensors)
-    made = tuple([reshape(x, (1,)) if x.ndim == 0 else x for x in tensors])
+    made = tuple([at_least_1d(x) for x in tensors])
     return made if several else made[0]
 
 
@@ -323,4 +323,3 @@ def hsplit(input, indices_or_sections):
 def vsplit(input, indices_or_sections):
     """`tensor_split` along axis 0."""
     return tensor_split(input, indices_or_sections, 0)
-

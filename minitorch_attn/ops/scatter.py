@@ -1,23 +1,18 @@
-"""Looking up and adding along one axis, with one index per element or per slice."""
+"""Looking up, writing and adding along one axis, with one index per element."""
 
 from ..autograd.broadcasting import broadcast_shapes
 from ..autograd.function import Function
-from ..backend import array_module, as_array
+from ..backend import array_module
 from ..backend import scatter_add as add_into
 from ..errors import ArgumentError, DTypeError, ShapeError
-from ..tensor import Tensor, wrap
+from ..tensor import Tensor
 from .axes import axis_of
-from .cast import cast
-from .creation import tensor_like
-from .elementwise import mul
-from .index import AddAt, Assign, LookUp, Slice
+from .cast import clone
+from .index import LookUp, Slice
 from .range_check import check_range
-from .shape import BroadcastTo, Reshape, broadcast_tensors, flatten
+from .shape import BroadcastTo, Reshape, at_least_1d, ravel
 
-__all__ = [
-    "argwhere", "bucketize", "gather", "index_add", "index_copy", "index_fill", "index_select",
-    "masked_select", "nonzero", "scatter", "scatter_add", "searchsorted", "take_along_dim",
-]  # fmt: skip
+__all__ = ["gather", "scatter", "scatter_add", "take_along_dim"]
 
 
 class Gather(Function):
@@ -115,8 +110,8 @@ def _grid(index, dim):
     return tuple(key)
 
 
-def _index_of(input, dim, index, where):
-    """The axis and the index of gather and scatter, checked; 0-d tensors counted as 1-d."""
+def _checked_axis(input, dim, index, where):
+    """The axis of gather and scatter, with the index checked; 0-d tensors counted as 1-d."""
     dim = axis_of(dim, input.ndim, where)
     if max(index.ndim, 1) != max(input.ndim, 1):
         raise ShapeError(
@@ -124,10 +119,8 @@ def _index_of(input, dim, index, where):
             got=f"input {input.shape} and index {index.shape}",
             expected=f"{input.ndim} axes",
         )
-    if index.array.size and any(
-        n > size for i, (n, size) in enumerate(zip(index.shape, input.shape, strict=False))
-        if i != dim
-    ):  # fmt: skip
+    pairs = enumerate(zip(index.shape, input.shape, strict=False))
+    if any(n > size for i, (n, size) in pairs if i != dim):
         raise ShapeError(
             f"{where}(input, dim, index): index is larger than input.",
             got=f"input {input.shape} and index {index.shape}",
@@ -136,10 +129,6 @@ def _index_of(input, dim, index, where):
     size = input.shape[dim] if input.ndim else 1
     check_range(index.array, size, where=where, name="index")
     return dim
-
-
-def _at_least_1d(x):
-    return x if x.ndim else Reshape.apply(x, shape=(1,))
 
 
 def gather(input, dim, index):
@@ -170,8 +159,10 @@ def gather(input, dim, index):
     tensor([[1, 1],
             [4, 3]])
     """
-    dim = _index_of(input, dim, index, "gather")
-    result = Gather.apply(_at_least_1d(input), _at_least_1d(index), dim=dim)
+    if index.array.size == 0:  # PyTorch lets an empty index have any number of axes
+        return LookUp.apply(ravel(input), index, axes=(0,))
+    dim = _checked_axis(input, dim, index, "gather")
+    result = Gather.apply(at_least_1d(input), at_least_1d(index), dim=dim)
     return result if index.ndim else Reshape.apply(result, shape=())
 
 
@@ -179,7 +170,7 @@ def _source(input, index, src, where):
     """The source of a scatter, cut to the shape of `index`, in the dtype of `input`."""
     if not isinstance(src, Tensor):
         return src
-    src = _at_least_1d(src)
+    src = at_least_1d(src)
     if src.dtype != input.dtype:
         raise DTypeError(
             f"{where}: src has another dtype than input.",
@@ -225,10 +216,12 @@ def scatter(input, dim, index, src=None, *, value=None, reduce=None):
             "scatter: src (or value) is needed, and reduce is None or 'add'.",
             got=f"src={src!r} and reduce={reduce!r}",
         )
-    dim = _index_of(input, dim, index, "scatter")
+    if index.array.size == 0:
+        return clone(input)
+    dim = _checked_axis(input, dim, index, "scatter")
     src = _source(input, index, src, "scatter")
     function = Scatter if reduce is None else ScatterAdd
-    result = function.apply(_at_least_1d(input), src, _at_least_1d(index), dim=dim)
+    result = function.apply(at_least_1d(input), src, at_least_1d(index), dim=dim)
     return result if input.ndim else Reshape.apply(result, shape=())
 
 
@@ -247,6 +240,8 @@ def scatter_add(input, dim, index, src):
 def take_along_dim(input, indices, dim=None):
     """`gather` whose `input` and `indices` broadcast against each other on the other axes.
 
+    Negative indices count from the end.
+
     Parameters
     ----------
     input : Tensor
@@ -262,7 +257,7 @@ def take_along_dim(input, indices, dim=None):
     tensor([[10., 20., 30.]])
     """
     if dim is None:
-        return gather(flatten(input), 0, flatten(indices))
+        input, indices, dim = ravel(input), ravel(indices), 0
     dim = axis_of(dim, input.ndim, "take_along_dim")
     if input.ndim != indices.ndim:
         raise ShapeError(
@@ -275,154 +270,6 @@ def take_along_dim(input, indices, dim=None):
         BroadcastTo.apply(x, shape=shape[:dim] + (x.shape[dim],) + shape[dim + 1 :])
         for x in (input, indices)
     )
-    return gather(input, dim, indices)
-
-
-def _slices(input, dim, index, where):
-    """The axis and a checked 1-d index of slices along it."""
-    dim = axis_of(dim, input.ndim, where)
-    if index.ndim > 1:
-        raise ShapeError(
-            f"{where}: index has more than one axis.", got=f"index {index.shape}", expected="(n,)"
-        )
-    check_range(index.array, input.shape[dim] if input.ndim else 1, where=where, name="index")
-    return dim, _at_least_1d(index)
-
-
-def index_select(input, dim, index):
-    """The slices of `input` along `dim` with the numbers `index`, as a copy.
-
-    Examples
-    --------
-    >>> import minitorch_attn as mt
-    >>> index_select(mt.tensor([[1, 2, 3], [4, 5, 6]]), 1, mt.tensor([2, 0]))
-    tensor([[3, 1],
-            [6, 4]])
-    """
-    dim, index = _slices(input, dim, index, "index_select")
-    result = LookUp.apply(_at_least_1d(input), index, axes=(dim,))
-    return result if input.ndim else Reshape.apply(result, shape=())
-
-
-def index_add(input, dim, index, source, *, alpha=1):
-    """A copy of `input` with the slices of `source` added to its slices `index` along `dim`.
-
-    Examples
-    --------
-    >>> import minitorch_attn as mt
-    >>> index_add(mt.zeros(3), 0, mt.tensor([1, 1]), mt.tensor([1.0, 2.0]), alpha=10)
-    tensor([ 0., 30.,  0.])
-    """
-    dim, index = _slices(input, dim, index, "index_add")
-    source = _slices_of(input, dim, index, source, "index_add")
-    if alpha != 1:
-        source = mul(source, alpha)
-    result = AddAt.apply(_at_least_1d(input), source, index, axes=(dim,))
-    return result if input.ndim else Reshape.apply(result, shape=())
-
-
-def index_copy(input, dim, index, source):
-    """A copy of `input` whose slices `index` along `dim` are those of `source`."""
-    dim, index = _slices(input, dim, index, "index_copy")
-    source = _slices_of(input, dim, index, source, "index_copy")
-    result = Assign.apply(_at_least_1d(input), source, index, basic=(...,), axes=(dim,))
-    return result if input.ndim else Reshape.apply(result, shape=())
-
-
-def index_fill(input, dim, index, value):
-    """A copy of `input` whose slices `index` along `dim` are filled with a number."""
-    dim, index = _slices(input, dim, index, "index_fill")
-    if isinstance(value, Tensor):
-        value = cast(value, input.dtype)
-    result = Assign.apply(_at_least_1d(input), value, index, basic=(...,), axes=(dim,))
-    return result if input.ndim else Reshape.apply(result, shape=())
-
-
-def _slices_of(input, dim, index, source, where):
-    """`source` in the shape of the slices that it goes to."""
-    count = index.shape[0]
-    expected = (input.shape[:dim] + (count,) + input.shape[dim + 1 :]) if input.ndim else (count,)
-    if source.ndim == 0 and input.ndim <= 1:
-        source = Reshape.apply(source, shape=(1,))
-    if source.shape != expected:
-        raise ShapeError(
-            f"{where}(input, dim, index, source): source has another shape than input[index].",
-            got=f"source {source.shape}",
-            expected=f"{expected}",
-        )
-    return cast(source, input.dtype)
-
-
-def masked_select(input, mask):
-    """The elements where a boolean mask is True, in one axis; both broadcast.
-
-    Examples
-    --------
-    >>> import minitorch_attn as mt
-    >>> masked_select(mt.tensor([1, 2, 3]), mt.tensor([True, False, True]))
-    tensor([1, 3])
-    """
-    if mask.dtype.kind != "b":
-        raise DTypeError(
-            "masked_select: the mask holds booleans.",
-            got=f"{mask.dtype}",
-            hint="a comparison such as x > 0, or mask.bool()",
-        )
-    input, mask = broadcast_tensors(input, mask)
-    return _at_least_1d(input)[_at_least_1d(mask)]
-
-
-def nonzero(input, *, as_tuple=False):
-    """The places of the elements that are not zero; a device has to be waited for.
-
-    Returns
-    -------
-    Tensor of shape (count, axes), or with `as_tuple` one Tensor of shape (count,) per axis
-
-    Examples
-    --------
-    >>> import minitorch_attn as mt
-    >>> nonzero(mt.tensor([[0, 5], [6, 0]]))
-    tensor([[0, 1],
-            [1, 0]])
-    """
-    array = input.array
-    xp = array_module(array)
-    if array.ndim == 0:
-        (found,) = array.reshape(1).nonzero()
-        return (wrap(found),) if as_tuple else wrap(found.reshape(-1, 1)[:, :0])
-    found = array.nonzero()
-    return tuple([wrap(f) for f in found]) if as_tuple else wrap(xp.stack(found, axis=1))
-
-
-def argwhere(input):
-    """The places of the elements that are not zero, one per row."""
-    return nonzero(input)
-
-
-def searchsorted(sorted_sequence, input, *, out_int32=False, right=False):
-    """Where each entry of `input` would go in a sorted vector, before equals or after them.
-
-    Examples
-    --------
-    >>> import minitorch_attn as mt
-    >>> searchsorted(mt.tensor([1, 3, 5]), mt.tensor([3, 4]))
-    tensor([1, 2])
-    """
-    if sorted_sequence.ndim != 1:
-        raise ShapeError(
-            "searchsorted: the boundaries are one sorted vector.", got=f"{sorted_sequence.shape}"
-        )
-    xp = array_module(sorted_sequence.array)
-    values = input if isinstance(input, Tensor) else tensor_like(input, sorted_sequence)
-    side = "right" if right else "left"
-    found = xp.searchsorted(sorted_sequence.array, values.array, side=side)
-    return wrap(as_array(found)).to("int32" if out_int32 else "int64")
-
-
-def bucketize(input, boundaries, *, out_int32=False, right=False):
-    """The number of the bucket of each entry: i where boundaries[i-1] < x <= boundaries[i].
-
-    With `right` the equal sign is on the other side.
-    """
-    return searchsorted(boundaries, input, out_int32=out_int32, right=right)
+    size = input.shape[dim]
+    check_range(indices.array, size, where="take_along_dim", name="indices", lowest=-size)
+    return Gather.apply(input, indices, dim=dim)

@@ -293,6 +293,11 @@ def squeeze(input, dim=None):
     return Reshape.apply(input, shape=tuple(shape))
 
 
+def at_least_1d(input):
+    """A 0-d tensor as one with a single axis; others as they are."""
+    return input if input.array.ndim else Reshape.apply(input, shape=(1,))
+
+
 def unsqueeze(input, dim):
     """`input` with a new axis of size 1 at `dim`; a view."""
     dim = axis_of(dim, input.ndim + 1, "unsqueeze")

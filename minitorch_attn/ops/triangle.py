@@ -159,9 +159,7 @@ def diag_embed(input, offset=0, dim1=-2, dim2=-1):
     shape = list(input.shape[:-1])
     for dim in sorted((dim1, dim2)):
         shape.insert(dim, size)
-    return DiagonalPlace.apply(
-        input, shape=tuple(shape), offset=int(offset), dim1=dim1, dim2=dim2
-    )
+    return DiagonalPlace.apply(input, shape=tuple(shape), offset=int(offset), dim1=dim1, dim2=dim2)
 
 
 def diag(input, diagonal=0):

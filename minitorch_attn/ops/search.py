@@ -1,0 +1,84 @@
+"""Where something is: masks, elements that are not zero, places in a sorted row."""
+
+from ..backend import array_module, as_array
+from ..errors import DTypeError, ShapeError
+from ..tensor import Tensor, wrap
+from .creation import tensor_like
+from .shape import at_least_1d, broadcast_tensors
+
+__all__ = ["argwhere", "bucketize", "masked_select", "nonzero", "searchsorted"]
+
+
+def masked_select(input, mask):
+    """The elements where a boolean mask is True, in one axis; both broadcast.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> masked_select(mt.tensor([1, 2, 3]), mt.tensor([True, False, True]))
+    tensor([1, 3])
+    """
+    if mask.dtype.kind != "b":
+        raise DTypeError(
+            "masked_select: the mask holds booleans.",
+            got=f"{mask.dtype}",
+            hint="a comparison such as x > 0, or mask.bool()",
+        )
+    input, mask = broadcast_tensors(input, mask)
+    return at_least_1d(input)[at_least_1d(mask)]
+
+
+def nonzero(input, *, as_tuple=False):
+    """The places of the elements that are not zero; a device has to be waited for.
+
+    Returns
+    -------
+    Tensor of shape (count, axes), or with `as_tuple` one Tensor of shape (count,) per axis
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> nonzero(mt.tensor([[0, 5], [6, 0]]))
+    tensor([[0, 1],
+            [1, 0]])
+    """
+    array = input.array
+    xp = array_module(array)
+    if array.ndim == 0:
+        (found,) = array.reshape(1).nonzero()
+        return (wrap(found),) if as_tuple else wrap(found.reshape(-1, 1)[:, :0])
+    found = array.nonzero()
+    return tuple([wrap(f) for f in found]) if as_tuple else wrap(xp.stack(found, axis=1))
+
+
+def argwhere(input):
+    """The places of the elements that are not zero, one per row."""
+    return nonzero(input)
+
+
+def searchsorted(sorted_sequence, input, *, out_int32=False, right=False):
+    """Where each entry of `input` would go in a sorted vector, before equals or after them.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> searchsorted(mt.tensor([1, 3, 5]), mt.tensor([3, 4]))
+    tensor([1, 2])
+    """
+    if sorted_sequence.ndim != 1:
+        raise ShapeError(
+            "searchsorted: the boundaries are one sorted vector.", got=f"{sorted_sequence.shape}"
+        )
+    xp = array_module(sorted_sequence.array)
+    values = input if isinstance(input, Tensor) else tensor_like(input, sorted_sequence)
+    side = "right" if right else "left"
+    found = xp.searchsorted(sorted_sequence.array, values.array, side=side)
+    return wrap(as_array(found)).to("int32" if out_int32 else "int64")
+
+
+def bucketize(input, boundaries, *, out_int32=False, right=False):
+    """The number of the bucket of each entry: i where boundaries[i-1] < x <= boundaries[i].
+
+    With `right` the equal sign is on the other side.
+    """
+    return searchsorted(boundaries, input, out_int32=out_int32, right=right)

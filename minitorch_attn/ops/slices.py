@@ -1,0 +1,87 @@
+"""Looking up, writing and adding along one axis, with one index per slice."""
+
+from ..errors import ShapeError
+from ..tensor import Tensor
+from .axes import axis_of
+from .cast import cast
+from .elementwise import mul
+from .index import AddAt, Assign, LookUp
+from .range_check import check_range
+from .shape import Reshape, at_least_1d
+
+__all__ = ["index_add", "index_copy", "index_fill", "index_select"]
+
+
+def _slices(input, dim, index, where):
+    """The axis and a checked 1-d index of slices along it."""
+    dim = axis_of(dim, input.ndim, where)
+    if index.ndim > 1:
+        raise ShapeError(
+            f"{where}: index has more than one axis.", got=f"index {index.shape}", expected="(n,)"
+        )
+    check_range(index.array, input.shape[dim] if input.ndim else 1, where=where, name="index")
+    return dim, at_least_1d(index)
+
+
+def index_select(input, dim, index):
+    """The slices of `input` along `dim` with the numbers `index`, as a copy.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> index_select(mt.tensor([[1, 2, 3], [4, 5, 6]]), 1, mt.tensor([2, 0]))
+    tensor([[3, 1],
+            [6, 4]])
+    """
+    dim, index = _slices(input, dim, index, "index_select")
+    result = LookUp.apply(at_least_1d(input), index, axes=(dim,))
+    return result if input.ndim else Reshape.apply(result, shape=())
+
+
+def index_add(input, dim, index, source, *, alpha=1):
+    """A copy of `input` with the slices of `source` added to its slices `index` along `dim`.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> index_add(mt.zeros(3), 0, mt.tensor([1, 1]), mt.tensor([1.0, 2.0]), alpha=10)
+    tensor([ 0., 30.,  0.])
+    """
+    dim, index = _slices(input, dim, index, "index_add")
+    source = _slices_of(input, dim, index, source, "index_add")
+    if alpha != 1:
+        source = mul(source, alpha)
+    result = AddAt.apply(at_least_1d(input), source, index, axes=(dim,))
+    return result if input.ndim else Reshape.apply(result, shape=())
+
+
+def index_copy(input, dim, index, source):
+    """A copy of `input` whose slices `index` along `dim` are those of `source`."""
+    dim, index = _slices(input, dim, index, "index_copy")
+    source = _slices_of(input, dim, index, source, "index_copy")
+    result = Assign.apply(at_least_1d(input), source, index, basic=(...,), axes=(dim,))
+    return result if input.ndim else Reshape.apply(result, shape=())
+
+
+def index_fill(input, dim, index, value):
+    """A copy of `input` whose slices `index` along `dim` are filled with a number."""
+    dim, index = _slices(input, dim, index, "index_fill")
+    if isinstance(value, Tensor):
+        value = cast(value, input.dtype)
+    result = Assign.apply(at_least_1d(input), value, index, basic=(...,), axes=(dim,))
+    return result if input.ndim else Reshape.apply(result, shape=())
+
+
+def _slices_of(input, dim, index, source, where):
+    """`source` in the shape of the slices that it goes to."""
+    count = index.shape[0]
+    expected = (input.shape[:dim] + (count,) + input.shape[dim + 1 :]) if input.ndim else (count,)
+    if source.ndim == 0 and input.ndim <= 1:
+        source = Reshape.apply(source, shape=(1,))
+    if source.shape != expected:
+        raise ShapeError(
+            f"{where}(input, dim, index, source): source has another shape than input[index].",
+            got=f"source {source.shape}",
+            expected=f"{expected}",
+        )
+    return cast(source, input.dtype)
