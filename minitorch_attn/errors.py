@@ -34,6 +34,7 @@ class MiniTorchError(Exception):
     """
 
     def __init__(self, message, *, got=None, expected=None, hint=None):
+        self.message, self.got, self.expected, self.hint = message, got, expected, hint
         lines = [message]
         for label, text in (("got", got), ("expected", expected), ("try", hint)):
             if text is not None:

@@ -1,0 +1,8 @@
+"""Training: the loop, checkpoints, run folders, progress."""
+
+from .checkpoint import Checkpoints
+from .loop import Loop, mean_loss
+from .progress import Progress
+from .run_folder import RunFolder
+
+__all__ = ["Checkpoints", "Loop", "Progress", "RunFolder", "mean_loss"]

@@ -1,0 +1,106 @@
+"""How far a run is: a bar on a terminal, plain lines in a file or a pipe."""
+
+import time
+
+__all__ = ["Progress", "duration"]
+
+
+class Progress:
+    """Shows loss, validation loss, tokens per second and the time left.
+
+    A context manager; `Loop` calls it with each log entry.
+
+    Parameters
+    ----------
+    steps : int
+        Of the whole run.
+    tokens_per_step : int
+    start : int, default 0
+        The step that a resumed run goes on from.
+    console : rich.console.Console, optional
+        By default one for standard output. It decides whether there is a terminal, and follows
+        NO_COLOR.
+    line_seconds : float, default 10
+        Without a terminal: a line for each evaluation, and at least one in so many seconds.
+    """
+
+    def __init__(self, steps, tokens_per_step, start=0, console=None, line_seconds=10.0):
+        from rich.console import Console
+
+        self.steps = steps
+        self.tokens_per_step = tokens_per_step
+        self.start = start
+        self.console = Console(highlight=False) if console is None else console
+        self.line_seconds = line_seconds
+        self.validation_loss = None
+        self.bar = _bar(self.console) if self.console.is_terminal else None
+        self.started = self.last_line = time.perf_counter()
+
+    def __enter__(self):
+        self.started = self.last_line = time.perf_counter()
+        if self.bar is not None:
+            self.bar.start()
+            fields = {"loss": "", "validation": "", "speed": "", "left": ""}
+            self.task = self.bar.add_task("", total=self.steps, completed=self.start, **fields)
+        return self
+
+    def __exit__(self, *exc_info):
+        if self.bar is not None:
+            self.bar.stop()
+        return False
+
+    def __call__(self, entry):
+        """Show one entry of the log."""
+        now = time.perf_counter()
+        self.validation_loss = entry.get("validation_loss", self.validation_loss)
+        narrow = self.bar is not None and self.console.width < 100
+        done, elapsed = entry["step"] - self.start, now - self.started
+        rate = done / elapsed if done and elapsed else None  # steps per second
+        texts = {
+            "loss": _number("loss", entry.get("loss")),
+            "validation": _number("val" if narrow else "validation", self.validation_loss),
+            "speed": f"{rate * self.tokens_per_step:,.0f} tokens/s" if rate else "",
+            "left": f"{duration((self.steps - entry['step']) / rate)} left" if rate else "",
+        }
+        if self.bar is not None:
+            self.bar.update(self.task, completed=entry["step"], **texts)
+        elif "validation_loss" in entry or now - self.last_line >= self.line_seconds:
+            self.last_line = now
+            width = len(str(self.steps))
+            parts = [f"step {entry['step']:>{width}}/{self.steps}", *filter(None, texts.values())]
+            self.console.print("  ".join(parts), soft_wrap=True)
+
+
+def _number(name, value):
+    return "" if value is None else f"{name} {value:.3f}"
+
+
+def _bar(console):
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    names = ("loss", "validation", "speed", "left")
+    return Progress(
+        MofNCompleteColumn(),
+        BarColumn(bar_width=None if console.width < 100 else 40),
+        *[TextColumn(f"{{task.fields[{name}]}}") for name in names],
+        console=console,
+        expand=console.width < 100,
+        auto_refresh=False,
+    )
+
+
+def duration(seconds):
+    """Seconds as a person would say them.
+
+    Examples
+    --------
+    >>> duration(8.4), duration(75), duration(3700)
+    ('8 s', '1 min 15 s', '1 h 2 min')
+    """
+    seconds = max(round(seconds), 0)
+    if seconds < 60:
+        return f"{seconds} s"
+    minutes, seconds = divmod(seconds, 60)
+    if minutes < 60:
+        return f"{minutes} min {seconds} s"
+    return f"{minutes // 60} h {minutes % 60} min"
