@@ -3,7 +3,8 @@
 The only package that imports CuPy, and it does so the first time a CUDA device is asked for.
 """
 
-from minitorch_attn.backend import random
+from minitorch_attn.backend import cuda, random
+from minitorch_attn.backend.allocator import keep_memory
 from minitorch_attn.backend.arrays import as_array, as_dtype, like, new_array, zeros_like_device
 from minitorch_attn.backend.devices import (
     address,
@@ -42,6 +43,7 @@ __all__ = [
     "as_device",
     "as_dtype",
     "check_same_device",
+    "cuda",
     "device_of",
     "erf",
     "forbid_sync",
@@ -51,6 +53,7 @@ __all__ = [
     "initial_seed",
     "is_array",
     "keep_mask",
+    "keep_memory",
     "like",
     "manual_seed",
     "matmul",

@@ -108,6 +108,8 @@ def _find_platform(array):
         return _HOST
     if array is None or isinstance(array, (int, float, complex)):
         return None
+    if type(array).__module__.partition(".")[0] == "cupy":  # an array that CuPy itself made
+        return _platform_for(Device("cuda"))
     raise DTypeError(
         "this is not an array of any device.",
         got=f"an object of type {type(array).__module__}.{type(array).__qualname__}",

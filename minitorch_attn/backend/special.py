@@ -17,9 +17,9 @@ from minitorch_attn.backend.devices import platform_of
 
 __all__ = ["erf", "erf_host"]
 
-# Beyond the limit the rounded result is +-1. Coefficients of t^0, t^1, ...; Q ends with t^n.
+# Beyond the limit the result rounds to +-1. Coefficients of t^0, t^1, ...; Q ends with t^n.
 # fmt: off
-_LIMIT = {"float32": 3.95, "float64": 5.93}
+_LIMIT = {"float32": 4.5, "float64": 5.93}
 _P = {
     "float32": (10.39988373542648, 317.9288344651372, 49.22811365292614, 5.578967972546124),
     "float64": (

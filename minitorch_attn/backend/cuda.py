@@ -1,0 +1,294 @@
+"""CUDA through CuPy: whether it works, why not, and what `mt.cuda` offers.
+
+The only file that imports CuPy, the first time somebody asks. The messages for a missing driver
+and a missing CuPy are checked against CuPy 14.2 itself, the others against imitations of its
+errors; the ops are checked on the strict device; the CuPy path has not run on a GPU.
+"""
+
+import importlib
+import math
+import os
+
+from minitorch_attn.backend.platforms import Device, Platform
+from minitorch_attn.backend.sync import record_sync
+from minitorch_attn.errors import ArgumentError, DeviceError
+
+__all__ = [
+    "CudaPlatform",
+    "current_device",
+    "device_count",
+    "empty_cache",
+    "get_device_name",
+    "is_available",
+    "load",
+    "memory_allocated",
+    "set_device",
+    "synchronize",
+]
+
+# All of them install a module named `cupy`.
+_WHEELS = ("cupy", "cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x", "amd-cupy")
+_INSUFFICIENT_DRIVER, _NO_DEVICE = 35, 100  # cudaError_t
+_known = {}  # "cupy" -> the module that works, or "error" -> why none does
+
+
+def is_available():
+    """Tell whether CUDA works: CuPy, a driver, a device, and a kernel that ran.
+
+    Examples
+    --------
+    >>> is_available() in (True, False)
+    True
+    """
+    try:
+        load()
+    except DeviceError:
+        return False
+    return True
+
+
+def load():
+    """Return CuPy after making sure that it works, once for the process.
+
+    Raises
+    ------
+    DeviceError
+        If it does not work, saying why and what to do.
+    """
+    if not _known:
+        try:
+            _known["cupy"] = _checked_cupy()
+        except DeviceError as error:
+            _known["error"] = error
+    if "error" in _known:
+        raise DeviceError(*_known["error"].args)
+    return _known["cupy"]
+
+
+def _checked_cupy():
+    """Import CuPy and try it, step by step."""
+    wheels = _installed_wheels()
+    if len(wheels) > 1:
+        raise _two_wheels(wheels)
+    try:
+        cupy = _import_cupy()
+    except ModuleNotFoundError as error:
+        if error.name == "cupy":
+            raise _not_installed() from None
+        raise _no_toolkit(error, wheels) from error
+    except ImportError as error:
+        raise _no_toolkit(error, wheels) from error
+    runtime = cupy.cuda.runtime
+    try:
+        count = runtime.getDeviceCount()
+    except RuntimeError as error:
+        if getattr(error, "status", None) == _NO_DEVICE:
+            raise _no_device(error) from error
+        raise _no_driver(error, runtime) from error
+    if count == 0:
+        raise _no_device("0 devices")
+    try:
+        answer = float((cupy.arange(3, dtype="float32") * 2).sum().get())
+    except Exception as error:  # CuPy and its libraries raise a dozen types here
+        raise _no_toolkit(error, wheels) from error
+    if answer != 6:
+        raise _no_toolkit(f"0 + 2 + 4 = {answer} on the device", wheels)
+    return cupy
+
+
+def _import_cupy():
+    return importlib.import_module("cupy")
+
+
+def _installed_wheels():
+    """Return the names of the installed distributions that provide CuPy."""
+    from importlib import metadata  # costs 15 ms, which `import minitorch_attn` need not pay
+
+    found = []
+    for name in _WHEELS:
+        try:
+            metadata.distribution(name)
+        except metadata.PackageNotFoundError:
+            continue
+        found.append(name)
+    return found
+
+
+def _first_line(error):
+    """Return the type and the first line of an error that says something."""
+    lines = [line.strip(" =") for line in str(error).splitlines()]
+    text = next((line for line in lines if line), "no message")
+    return f"{type(error).__name__}: {text}" if isinstance(error, BaseException) else text
+
+
+def _not_installed():
+    return DeviceError(
+        "CuPy is not installed, so there is no CUDA device.",
+        got="no module named 'cupy'",
+        hint="python -m pip install 'cupy-cuda13x[ctk]' (or cupy-cuda12x for an older driver)",
+    )
+
+
+def _two_wheels(wheels):
+    return DeviceError(
+        "two installations of CuPy overwrite each other.",
+        got=" and ".join(wheels),
+        expected="one of them",
+        hint=f"python -m pip uninstall {' '.join(wheels)}, then install one again",
+    )
+
+
+def _no_driver(error, runtime):
+    try:
+        driver, built_for = runtime.driverGetVersion(), runtime.runtimeGetVersion()
+    except RuntimeError:
+        driver = built_for = 0
+    if driver and getattr(error, "status", None) == _INSUFFICIENT_DRIVER:
+        return DeviceError(
+            "the NVIDIA driver is too old for this CuPy.",
+            got=f"a driver for CUDA {_version(driver)}, CuPy for CUDA {_version(built_for)}",
+            hint="update the driver, or install 'cupy-cuda12x[ctk]' instead of cupy-cuda13x",
+        )
+    return DeviceError(
+        "CuPy is installed, but there is no working NVIDIA driver.",
+        got=_first_line(error),
+        hint="install the driver; `nvidia-smi` shows it. A container needs `--gpus all`",
+    )
+
+
+def _version(number):
+    """Return "13.2" for 13020."""
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
+def _no_device(error):
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    setting = "" if visible is None else f", with CUDA_VISIBLE_DEVICES={visible!r}"
+    return DeviceError(
+        "there is an NVIDIA driver, but it shows no GPU.",
+        got=_first_line(error) + setting,
+        hint="compare with `nvidia-smi -L`; unset CUDA_VISIBLE_DEVICES",
+    )
+
+
+def _no_toolkit(error, wheels):
+    wheel = wheels[0] if wheels and wheels[0] != "cupy" else "cupy-cuda13x"
+    return DeviceError(
+        "CuPy cannot run a kernel: the CUDA toolkit (NVRTC, headers) is missing or damaged.",
+        got=_first_line(error),
+        hint=f"python -m pip install '{wheel}[ctk]' brings the toolkit along",
+    )
+
+
+# What `mt.cuda` offers.
+
+
+def device_count():
+    """Return the number of CUDA devices; 0 if CUDA does not work."""
+    return load().cuda.runtime.getDeviceCount() if is_available() else 0
+
+
+def current_device():
+    """Return the index of the device on which new arrays are made."""
+    return load().cuda.runtime.getDevice()
+
+
+def set_device(index):
+    """Make `index` the device on which new arrays are made."""
+    load().cuda.runtime.setDevice(_checked_index(index))
+
+
+def get_device_name(index=0):
+    """Return the name of a device."""
+    name = load().cuda.runtime.getDeviceProperties(_checked_index(index))["name"]
+    return name.decode() if isinstance(name, bytes) else name
+
+
+def synchronize(index=None):
+    """Wait until the device has done all that was asked of it."""
+    cupy = load()
+    record_sync("cuda.synchronize()")
+    cupy.cuda.Device(current_device() if index is None else _checked_index(index)).synchronize()
+
+
+def memory_allocated():
+    """Return the bytes that arrays on the current device take."""
+    return load().get_default_memory_pool().used_bytes()
+
+
+def empty_cache():
+    """Give the memory that CuPy keeps for later arrays back to the device."""
+    load().get_default_memory_pool().free_all_blocks()
+
+
+def _checked_index(index):
+    """Return the index of an existing device from an int, a name or a Device."""
+    if isinstance(index, Device):
+        index = index.index
+    elif isinstance(index, str):
+        index = int(index.partition(":")[2] or 0)
+    if not isinstance(index, int):
+        raise ArgumentError("a CUDA device is given by its number.", got=repr(index))
+    count = load().cuda.runtime.getDeviceCount()
+    if not 0 <= index < count:
+        raise DeviceError(
+            f"there is no device 'cuda:{index}'.",
+            got=f"cuda:{index}",
+            expected=" or ".join(f"'cuda:{i}'" for i in range(count)),
+        )
+    return index
+
+
+class CudaPlatform(Platform):
+    """CuPy. Arrays are made on, and ops run on, the current device."""
+
+    def __init__(self):
+        self.cupy = load()
+        self.array_types = (self.cupy.ndarray,)
+
+    def module(self, device):
+        if _checked_index(device) != current_device():
+            raise DeviceError(
+                f"'{device}' is not the current CUDA device.",
+                got=f"'cuda:{current_device()}' as the current one",
+                hint=f"mt.cuda.set_device({device.index})",
+            )
+        return self.cupy
+
+    def module_of(self, array):
+        return self.cupy
+
+    def device_of(self, array):
+        return Device("cuda", array.device.id)
+
+    def from_host(self, array, device):
+        with self.cupy.cuda.Device(_checked_index(device)):
+            return self.cupy.array(array)
+
+    def to_host(self, array):
+        record_sync("a copy to the host")
+        return array.get()
+
+    def owner(self, array):
+        return array.data.mem
+
+    def address(self, array):
+        return array.data.ptr
+
+    def erf(self, x):
+        from cupyx.scipy import special
+
+        return special.erf(x).astype(x.dtype, copy=False)
+
+    def scatter_add(self, target, index, source):
+        from cupyx import scatter_add
+
+        scatter_add(target, index, source)  # atomic additions: their order varies between runs
+        return target
+
+    def matmul(self, a, b):
+        if a.ndim > 2 and b.ndim == 2 and a.flags.c_contiguous and a.shape[-1] == b.shape[0]:
+            # CuPy's product of 2-D arrays takes transposed factors without copying them.
+            rows = math.prod(a.shape[:-1])
+            return (a.reshape(rows, a.shape[-1]) @ b).reshape(*a.shape[:-1], b.shape[1])
+        return a @ b

@@ -1,0 +1,64 @@
+"""Philox4x64-10: random bits as a function of a key and a counter (Salmon et al. 2011 [1]_).
+
+A block of four 64-bit words depends on its counter alone, so any device can compute any part of
+the stream. NumPy has the function in C; elsewhere the same words come from array operations.
+
+.. [1] "Parallel random numbers: as easy as 1, 2, 3", SC'11, section 5.2 and its reference code.
+"""
+
+import numpy as np
+
+__all__ = ["philox_words"]
+
+_MULTIPLIERS = (0xD2E7470EE14C6C93, 0xCA5A826395121157)
+_KEY_STEPS = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)
+_ROUNDS = 10
+_LOW = 0xFFFFFFFF
+
+
+def philox_words(xp, key, offset, blocks):
+    """Return the words of `blocks` consecutive counters.
+
+    Parameters
+    ----------
+    xp : module
+        Where the words are wanted: `numpy`, `cupy` or the strict one.
+    key : int
+        From 0 to 2**64 - 1.
+    offset : int
+        The first counter, from 0.
+    blocks : int
+
+    Returns
+    -------
+    array of uint64 of shape (4 * blocks,)
+    """
+    if xp is np:
+        # NumPy steps the counter before it makes a block.
+        return np.random.Philox(key=key, counter=(offset - 1) % 2**256).random_raw(4 * blocks)
+    return _words_by_arrays(xp, key, offset, blocks)
+
+
+def _words_by_arrays(xp, key, offset, blocks):
+    """Compute the words with array operations, all blocks at once."""
+    keys = [key, 0]
+    a = xp.arange(blocks, dtype=xp.uint64) + offset
+    b = c = d = xp.zeros_like(a)
+    for number in range(_ROUNDS):
+        if number:
+            keys = [(k + step) % 2**64 for k, step in zip(keys, _KEY_STEPS, strict=True)]
+        high_a, low_a = _wide_product(a, _MULTIPLIERS[0])
+        high_c, low_c = _wide_product(c, _MULTIPLIERS[1])
+        a, b, c, d = high_c ^ b ^ keys[0], low_c, high_a ^ d ^ keys[1], low_a
+    return xp.stack([a, b, c, d], axis=1).reshape(4 * blocks)
+
+
+def _wide_product(words, constant):
+    """Return the high and the low 64 bits of words * constant, from products of 32-bit halves."""
+    low, high = words & _LOW, words >> 32
+    constant_low, constant_high = constant & _LOW, constant >> 32
+    bottom, cross = low * constant_low, high * constant_low
+    # At most (2**32 - 1)**2 + 2 * (2**32 - 1) = 2**64 - 1: the sum cannot overflow.
+    middle = (bottom >> 32) + (cross & _LOW) + low * constant_high
+    top = high * constant_high + (cross >> 32) + (middle >> 32)
+    return top, (middle << 32) | (bottom & _LOW)
