@@ -5,6 +5,8 @@ from .arrange import *  # noqa: F403
 from .cast import *  # noqa: F403
 from .comparison import *  # noqa: F403
 from .creation import *  # noqa: F403
+from .distance import *  # noqa: F403
+from .dropout import *  # noqa: F403
 from .einsum import *  # noqa: F403
 from .elementwise import *  # noqa: F403
 from .embedding import *  # noqa: F403
@@ -16,6 +18,7 @@ from .join import *  # noqa: F403
 from .loss import *  # noqa: F403
 from .matmul import *  # noqa: F403
 from .norm import *  # noqa: F403
+from .order import *  # noqa: F403
 from .pad import *  # noqa: F403
 from .power import *  # noqa: F403
 from .promotion import promote_types, result_type  # noqa: F401
@@ -32,3 +35,4 @@ from .softmax import *  # noqa: F403
 from .triangle import *  # noqa: F403
 from .trigonometric import *  # noqa: F403
 from .variance import *  # noqa: F403
+from .vector_norm import *  # noqa: F403
