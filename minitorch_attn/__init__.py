@@ -3,7 +3,7 @@
 __version__ = "0.1.0"
 
 from .tensor import Tensor, tensor  # isort: skip
-from . import autograd, errors, nn, ops, optim
+from . import autograd, errors, linalg, nn, ops, optim
 from .autograd import (
     enable_grad,
     inference_mode,

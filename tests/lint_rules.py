@@ -14,6 +14,7 @@ FLOORS = (
     {"tensor", "tensor_methods", "formatting"},
     {"autograd"},
     {"ops"},
+    {"linalg"},
     {"files"},
     {"serialization"},
     {"nn"},

@@ -1,0 +1,5 @@
+"""The names of `torch.linalg` that this library has."""
+
+from .ops.vector_norm import vector_norm
+
+__all__ = ["vector_norm"]

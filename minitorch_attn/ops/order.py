@@ -1,0 +1,192 @@
+"""Sorted elements: sort, argsort, topk and the median. NaN counts as the largest number."""
+
+import builtins
+from collections import namedtuple
+
+from ..backend import array_module
+from ..errors import IndexRangeError, ShapeError
+from ..tensor import wrap
+from .axes import axis_of
+from .extreme import pick
+from .operands import as_operand
+
+__all__ = ["argsort", "median", "sort", "topk"]
+
+_Sorted = namedtuple("sort", "values indices")
+_Top = namedtuple("topk", "values indices")
+_Median = namedtuple("median", "values indices")
+
+
+def _order(x, axis, descending):
+    """The indices that sort an array along an axis; equal elements stay in their order."""
+    if not descending:
+        return x.argsort(axis=axis, kind="stable")
+    xp = array_module(x)
+    # Turned round before and after, so that equal elements stay in their order here, too.
+    last = x.shape[axis] - 1
+    return last - xp.flip(xp.flip(x, axis).argsort(axis=axis, kind="stable"), axis)
+
+
+def sort(input, dim=-1, descending=False, stable=False):
+    """The elements in order along an axis.
+
+    Parameters
+    ----------
+    input : Tensor
+    dim : int
+    descending : bool
+        The largest first.
+    stable : bool
+        Keep equal elements in their order; that is always so here.
+
+    Returns
+    -------
+    values, indices : Tensor
+        `values` are the elements of `input` at `indices`; the gradient goes back there.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.sort(mt.tensor([3.0, 1.0, 2.0]), descending=True)
+    sort(values=tensor([3., 2., 1.]), indices=tensor([0, 2, 1]))
+    """
+    input = as_operand(input, "sort")
+    axis = axis_of(dim, input.ndim, "sort")
+    if not input.ndim:
+        return _Sorted(input.clone(), _zero_index(input))
+    return _Sorted(*pick(input, _order(input.array, axis, descending), axis))
+
+
+def argsort(input, dim=-1, descending=False, stable=False):
+    """The indices that sort an axis.
+
+    Parameters
+    ----------
+    input : Tensor
+    dim : int
+    descending : bool
+        The largest first.
+    stable : bool
+        Keep equal elements in their order; that is always so here.
+
+    Returns
+    -------
+    Tensor of int64
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.argsort(mt.tensor([3.0, 1.0, 2.0]))
+    tensor([1, 2, 0])
+    """
+    input = as_operand(input, "argsort")
+    axis = axis_of(dim, input.ndim, "argsort")
+    return wrap(_order(input.array, axis, descending)) if input.ndim else _zero_index(input)
+
+
+def topk(input, k, dim=-1, largest=True, sorted=True):
+    """The k largest elements along an axis, or the k smallest.
+
+    Parameters
+    ----------
+    input : Tensor
+    k : int
+    dim : int
+    largest : bool
+    sorted : bool
+        Whether they come in order; here they always do.
+
+    Returns
+    -------
+    values, indices : Tensor
+
+    Raises
+    ------
+    IndexRangeError
+        If the axis has fewer than k elements.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.topk(mt.tensor([3.0, 1.0, 2.0]), 2)
+    topk(values=tensor([3., 2.]), indices=tensor([0, 2]))
+    """
+    input = as_operand(input, "topk")
+    axis = axis_of(dim, input.ndim, "topk")
+    size = input.shape[axis] if input.ndim else 1
+    if not 0 <= k <= size:
+        raise IndexRangeError(
+            "topk(input, k, dim): the axis does not have k elements.",
+            got=f"k={k} for {size} elements along axis {axis}",
+            expected=f"from 0 to {size}",
+        )
+    if not input.ndim:
+        return _Top(input.clone(), _zero_index(input)) if k else _Top(*sort(input.reshape(1)[:0]))
+    return _Top(*pick(input, _top(input.array, k, axis, largest), axis))
+
+
+def _top(x, k, axis, largest):
+    """The indices of the first k elements in order, without sorting all of a long axis."""
+    size = x.shape[axis]
+    if k == 0 or k > size // 8:
+        return _order(x, axis, largest)[_first(x.ndim, axis, k)]
+    xp = array_module(x)
+    part = xp.argpartition(x, size - k if largest else k - 1, axis=axis)
+    found = xp.sort(part[_last(x.ndim, axis, k) if largest else _first(x.ndim, axis, k)], axis=axis)
+    order = _order(xp.take_along_axis(x, found, axis), axis, largest)
+    return xp.take_along_axis(found, order, axis)
+
+
+def _first(ndim, axis, k):
+    return (*(slice(None),) * axis, slice(0, k))
+
+
+def _last(ndim, axis, k):
+    return (*(slice(None),) * axis, slice(-k, None))
+
+
+def _zero_index(input):
+    """The index of the only element of a 0-d tensor."""
+    return wrap(array_module(input.array).zeros((), dtype="int64"))
+
+
+def median(input, dim=None, keepdim=False):
+    """The middle element of all or along an axis, the lower one of two; NaN if there is one.
+
+    Parameters
+    ----------
+    input : Tensor
+    dim : int, optional
+    keepdim : bool
+        Keep the axis, with size 1.
+
+    Returns
+    -------
+    Tensor, or (values, indices) if an axis is given
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.median(mt.tensor([4.0, 1.0, 2.0, 3.0]))
+    tensor(2.)
+    """
+    input = as_operand(input, "median")
+    if dim is None:
+        return _Median(*_middle(input.reshape(-1), 0, False)).values
+    axis = axis_of(dim, input.ndim, "median")
+    if not input.ndim:
+        return _Median(input.clone(), _zero_index(input))
+    return _Median(*_middle(input, axis, keepdim))
+
+
+def _middle(input, axis, keepdim):
+    x = input.array
+    if not x.shape[axis]:
+        raise ShapeError("median(input): no element is in the middle.", got=f"{x.shape}")
+    xp = array_module(x)
+    half = (x.shape[axis] - 1) // 2
+    index = _order(x, axis, False)[(*(slice(None),) * axis, slice(half, half + 1))]
+    nan = xp.isnan(x)
+    first_nan = xp.expand_dims(nan.argmax(axis=axis), axis)
+    index = xp.where(nan.any(axis=axis, keepdims=True), first_nan, index)
+    return pick(input, index, axis, builtins.bool(keepdim))

@@ -1,0 +1,151 @@
+"""The length of a vector in several senses."""
+
+import builtins
+import math
+
+from ..autograd.function import Function
+from ..backend import array_module
+from ..errors import ArgumentError
+from .cast import cast
+from .elementwise import abs
+from .extreme import amax, amin
+from .operands import as_operand
+from .power import PowerOfNumber
+from .reduce import reduced_axes, require_floating, spread, sum
+from .rounding import Sign
+from .selection import Where
+
+__all__ = ["norm"]
+
+
+class EuclideanNorm(Function):
+    """y = sqrt(sum of x_i^2) over some axes.
+
+    Derivative: y^2 = sum x_i^2 gives dy/dx_i = x_i / y; at the kink y = 0 it is 0.
+    Saved: the input and the output.
+    """
+
+    @staticmethod
+    def forward(ctx, x, *, axis, keepdims):
+        ctx.axis = axis
+        y = array_module(x).sqrt((x * x).sum(axis=axis, keepdims=keepdims))
+        ctx.save(x, y)
+        return y
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        x, y = ctx.saved
+        ratio = Where.call(y == 0, 0.0, grad_y / Where.call(y == 0, 1.0, y))
+        return x * spread(ratio, x.shape, ctx.axis)
+
+
+class PNorm(Function):
+    """y = (sum of |x_i|^p)^(1/p) over some axes, for p other than 0, 1, 2 and infinity.
+
+    Derivative: y^p = sum |x_i|^p gives dy/dx_i = sign(x_i) |x_i|^(p-1) / y^(p-1); 0 where
+    x_i = 0 or y = 0.
+    Saved: the input and the output.
+    """
+
+    @staticmethod
+    def forward(ctx, x, *, p, axis, keepdims):
+        ctx.p, ctx.axis = p, axis
+        xp = array_module(x)
+        powers = PowerOfNumber.call(xp.abs(x), exponent=p)
+        y = xp.power(powers.sum(axis=axis, keepdims=keepdims), 1 / p)
+        ctx.save(x, y)
+        return y
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        x, y = ctx.saved
+        p = ctx.p
+        whole = PowerOfNumber.call(Where.call(y == 0, 1.0, y), exponent=p - 1)
+        ratio = spread(Where.call(y == 0, 0.0, grad_y / whole), x.shape, ctx.axis)
+        sign = Sign.call(x)
+        size = Where.call(x == 0, 1.0, x * sign)  # 0^(p-1) may be infinite
+        return ratio * sign * PowerOfNumber.call(size, exponent=p - 1)
+
+
+def vector_norm(input, ord=2, dim=None, keepdim=False, *, dtype=None):
+    """The norm (sum of |x|^ord)^(1/ord) of the elements over the axes `dim`.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a floating-point dtype.
+    ord : number
+        2 is the Euclidean length, 1 the sum of absolute values, infinity the largest and
+        -infinity the smallest of them, 0 the number of elements that are not 0.
+    dim : int or sequence of int, optional
+        All axes by default.
+    keepdim : bool
+        Keep the axes, with size 1.
+    dtype : dtype, optional
+        Convert first.
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.linalg.vector_norm(mt.tensor([3.0, -4.0]))
+    tensor(5.)
+    >>> mt.linalg.vector_norm(mt.tensor([3.0, -4.0]), ord=1)
+    tensor(7.)
+    """
+    name = "linalg.vector_norm"
+    input = as_operand(input, name)
+    if dtype is not None:
+        input = cast(input, dtype)
+    require_floating(input, name)
+    if not isinstance(ord, (builtins.int, builtins.float)):
+        raise ArgumentError(f"{name}: ord is a number.", got=repr(ord))
+    axis = reduced_axes(dim, input.ndim, name)
+    keepdims = builtins.bool(keepdim)
+    if ord == 2:
+        return EuclideanNorm.apply(input, axis=axis, keepdims=keepdims)
+    if ord == 1:
+        return sum(abs(input), dim, keepdim)
+    if ord == 0:
+        return sum(Sign.apply(abs(input)), dim, keepdim)
+    if math.isinf(ord):
+        return (amax if ord > 0 else amin)(abs(input), () if dim is None else dim, keepdim)
+    return PNorm.apply(input, p=ord, axis=axis, keepdims=keepdims)
+
+
+def norm(input, p="fro", dim=None, keepdim=False, dtype=None):
+    """The norm of the elements over the axes `dim`, as `linalg.vector_norm`.
+
+    Parameters
+    ----------
+    input : Tensor
+    p : number or "fro"
+        "fro" is the Euclidean length of all elements, as 2.
+    dim : int or sequence of int, optional
+        All axes by default.
+    keepdim : bool
+        Keep the axes, with size 1.
+    dtype : dtype, optional
+        Convert first.
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.norm(mt.tensor([[3.0, 0.0], [0.0, 4.0]]))
+    tensor(5.)
+    """
+    if p == "nuc":
+        raise ArgumentError(
+            "norm(input, p): the nuclear norm needs singular values, which are not part of this "
+            "library.",
+            got="p='nuc'",
+            expected="a number, or 'fro'",
+        )
+    return vector_norm(input, 2 if p in ("fro", None) else p, dim, keepdim, dtype=dtype)
