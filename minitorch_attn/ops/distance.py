@@ -1,0 +1,72 @@
+"""Distances between rows."""
+
+import math
+
+from ..errors import ArgumentError, ShapeError
+from .comparison import eq
+from .elementwise import abs as magnitude
+from .elementwise import mul, sub
+from .extreme import amax
+from .power import pow as power
+from .power import sqrt
+from .reduce import sum as sum_over
+from .selection import where
+from .shape import unsqueeze
+
+__all__ = ["cdist"]
+
+
+def cdist(x1, x2, p=2.0, compute_mode="use_mm_for_euclid_dist_if_necessary"):
+    """d_ij = (sum_k |x1_ik - x2_jk|^p)^(1/p), the distance of every row from every other.
+
+    Parameters
+    ----------
+    x1 : Tensor of shape (..., n, k)
+    x2 : Tensor of shape (..., m, k)
+    p : float, default 2
+        From 0 (the number of places that differ) to infinity (the largest difference).
+    compute_mode : str
+        Accepted for PyTorch's sake; differences are always taken before they are squared.
+
+    Returns
+    -------
+    Tensor of shape (..., n, m)
+
+    Notes
+    -----
+    At distance 0, where the derivative jumps, it is taken to be 0.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> cdist(mt.tensor([[0.0, 0.0], [3.0, 0.0]]), mt.tensor([[3.0, 4.0]]))
+    tensor([[5.],
+            [4.]])
+    """
+    if x1.ndim < 2 or x2.ndim < 2 or x1.shape[-1] != x2.shape[-1]:
+        raise ShapeError(
+            "cdist(x1, x2): the rows differ in length.",
+            got=f"x1 {x1.shape} and x2 {x2.shape}",
+            expected="x1 (..., n, k) and x2 (..., m, k)",
+        )
+    if not p >= 0:
+        raise ArgumentError("cdist: p is negative.", got=f"p={p}", expected="p from 0 on")
+    apart = sub(unsqueeze(x1, -2), unsqueeze(x2, -3))  # (..., n, m, k)
+    if p == 2:
+        return _root(sum_over(mul(apart, apart), -1), 2)
+    gap = magnitude(apart)
+    if p == 0:
+        return sum_over(where(eq(gap, 0), gap, 1.0), -1)
+    if p == 1 or gap.shape[-1] == 0:
+        return sum_over(gap, -1)
+    if p == math.inf:
+        return amax(gap, -1)
+    nil = eq(gap, 0)
+    return _root(sum_over(where(nil, 0.0, power(where(nil, 1.0, gap), p)), -1), p)
+
+
+def _root(total, p):
+    """total^(1/p), with derivative 0 at 0."""
+    nil = eq(total, 0)
+    positive = where(nil, 1.0, total)
+    return where(nil, 0.0, sqrt(positive) if p == 2 else power(positive, 1.0 / p))
