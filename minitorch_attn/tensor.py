@@ -3,8 +3,6 @@
 Every operator is one line that calls an operation in `ops/`; the mathematics is there.
 """
 
-import weakref
-
 from . import backend
 from .errors import ArgumentError, DTypeError, GraphError, ShapeError
 from .tensor_methods import TensorMethods
@@ -234,16 +232,8 @@ class Tensor(TensorMethods):
 
     def retain_grad(self):
         """Keep `.grad` of a tensor that is not a leaf."""
-        if self.is_leaf:
-            return
-        holder = weakref.ref(self)  # the hook hangs on this tensor's own node
-
-        def keep(grad):
-            tensor = holder()
-            if tensor is not None:
-                engine.add_to_grad(tensor, grad if grad.requires_grad else grad.array)
-
-        self.register_hook(keep)
+        if not self.is_leaf:
+            engine.retain_grad(self)
 
     def register_hook(self, hook):
         """Call `hook(grad)` when the gradient of this tensor is complete.

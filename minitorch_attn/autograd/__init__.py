@@ -163,14 +163,19 @@ def grad(
                     f"autograd.grad: input {i} was not used to compute the outputs.",
                     hint="allow_unused=True returns None for it",
                 )
-            zeros = materialize_grads and wrap(target.array * 0)
-            results.append(zeros or None)
+            results.append(_zeros_like(target) if materialize_grads else None)
         elif create_graph:
             results.append(gradient)
         else:
-            results.append(wrap(gradient.copy() if id(gradient) in used else gradient))
+            gradient = backend.as_array(gradient)
+            own = gradient.flags.owndata and id(gradient) not in used
+            results.append(wrap(gradient if own else gradient.copy()))
             used.add(id(gradient))
     return tuple(results)
+
+
+def _zeros_like(tensor):
+    return wrap(backend.zeros_like_device(tensor.array, tensor.shape, tensor.dtype))
 
 
 from .gradcheck import (  # noqa: E402

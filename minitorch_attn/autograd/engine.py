@@ -5,7 +5,9 @@ reached is always ready: whatever uses its output is younger still, and has alre
 share. Nothing recurses, so the length of a chain is limited by memory alone.
 """
 
+import weakref
 from heapq import heappop, heappush
+from itertools import count
 
 from .. import backend
 from ..errors import DTypeError, GraphError, ShapeError
@@ -14,7 +16,14 @@ from . import anomaly, modes
 from .function import Leaf
 from .modes import enable_grad, no_grad, state
 
-__all__ = ["Leaf", "add_hook", "add_accumulate_hook", "add_to_grad", "run_backward"]
+__all__ = [
+    "Leaf",
+    "add_accumulate_hook",
+    "add_hook",
+    "add_to_grad",
+    "retain_grad",
+    "run_backward",
+]
 
 
 def run_backward(roots, grads, *, targets=None, retain_graph=False, create_graph=False):
@@ -55,9 +64,10 @@ def run_backward(roots, grads, *, targets=None, retain_graph=False, create_graph
                 grad = _run_hooks(node, grad)
             if wanted is not None:
                 _collect(node, grad, wanted, collected)
+                if not any(edge is not None and edge[0] in path for edge in node.edges):
+                    continue  # nothing wanted lies behind it: leave its saved arrays alone
             if type(node) is Leaf:
-                if wanted is None:
-                    _accumulate(node, grad, create_graph)
+                _accumulate(node, grad, create_graph)
                 continue
             grads = grad if type(grad) is tuple else (grad,)
             if watched:
@@ -149,8 +159,10 @@ def _differentiate_watched(ctx, grads, create_graph):
         results = _through_twin(ctx, grads)
     else:
         ctx.as_tensors = create_graph
-        results = ctx.function.backward(ctx, *grads)
-        ctx.as_tensors = False
+        try:
+            results = ctx.function.backward(ctx, *grads)
+        finally:
+            ctx.as_tensors = False
     together = results if type(results) is tuple else (results,)
     for tracer in state.tracers:
         tracer.record_backward(ctx, grads, together)
@@ -255,10 +267,13 @@ def _run_hooks(node, grad):
     """Let each hook see, and perhaps replace, the finished gradient of its tensor."""
     grads = list(grad) if type(grad) is tuple else [grad]
     for index, hooks in node.hooks.items():
-        for hook in list(hooks.values()):
+        for key in sorted(hooks):
+            hook = hooks.get(key)
+            if hook is None:  # removed by an earlier one
+                continue
             given = grads[index]
             raw = not isinstance(given, Tensor)
-            result = hook(wrap(given) if raw else given)
+            result = hook(wrap(backend.as_array(given)) if raw else given)
             if result is None:
                 continue
             if result.shape != given.shape:
@@ -275,12 +290,16 @@ class HookHandle:
     """What registering a hook returns: `remove()` takes the hook away again."""
 
     def __init__(self, hooks, hook):
-        self.hooks = hooks
-        hooks[id(self)] = hook
+        self.hooks, self.key = hooks, _next_key()
+        hooks[self.key] = hook
 
     def remove(self):
         """Take the hook away; a second call does nothing."""
-        self.hooks.pop(id(self), None)
+        self.hooks.pop(self.key, None)
+
+
+_next_key = count().__next__
+_LAST = float("inf")  # the key of the hook that keeps the gradient the others have made
 
 
 def add_hook(tensor, hook):
@@ -293,6 +312,21 @@ def add_hook(tensor, hook):
     if node.hooks is None:
         node.hooks = {}
     return HookHandle(node.hooks.setdefault(index, {}), hook)
+
+
+def retain_grad(tensor):
+    """Keep the gradient of a tensor that is no leaf, after all hooks; asking twice is fine."""
+    holder = weakref.ref(tensor)  # the hook hangs on this tensor's own node
+
+    def keep(grad):
+        tensor = holder()
+        if tensor is not None:
+            recorded = grad.requires_grad
+            add_to_grad(tensor, grad if recorded else grad.array, recorded)
+
+    handle = add_hook(tensor, keep)
+    handle.remove()
+    handle.hooks[_LAST] = keep
 
 
 def add_accumulate_hook(tensor, hook):

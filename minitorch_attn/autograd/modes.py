@@ -2,6 +2,7 @@
 
 import threading
 from contextlib import ContextDecorator
+from copy import copy
 
 __all__ = [
     "state",
@@ -40,6 +41,12 @@ class _Switch(ContextDecorator):
     def __init__(self, value):
         self.value = value
         self.before = []  # a stack: one object may be entered several times
+
+    def _recreate_cm(self):
+        """A switch of its own for each call of a decorated function: threads may share it."""
+        fresh = copy(self)
+        fresh.before = []
+        return fresh
 
     def __enter__(self):
         self.before.append(getattr(state, self.attribute))
