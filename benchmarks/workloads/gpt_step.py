@@ -37,6 +37,22 @@ def _weights(layers, width, context, vocabulary):
     return weights
 
 
+def our_parameters(model, layers):
+    """The model's parameters under the names of `_weights`."""
+    found = {"wte": model.token_embedding.weight, "wpe": model.position_embedding.weight}
+    for i, block in enumerate(model.blocks[:layers]):
+        modules = {
+            "attn.out": block.attention.out_proj, "mlp.in": block.feed_forward[0],
+            "mlp.out": block.feed_forward[2], "ln_1": block.norm1, "ln_2": block.norm2,
+        }  # fmt: skip
+        for name, module in modules.items():
+            found[f"{i}.{name}.weight"], found[f"{i}.{name}.bias"] = module.weight, module.bias
+        found[f"{i}.attn.in.weight"] = block.attention.in_proj_weight
+        found[f"{i}.attn.in.bias"] = block.attention.in_proj_bias
+    found["ln_f.weight"], found["ln_f.bias"] = model.norm.weight, model.norm.bias
+    return found
+
+
 def ours(layers, heads, width, context, batch, vocabulary):
     """The step in this library, with the model of `models/gpt.py`."""
     import minitorch_attn as mt
