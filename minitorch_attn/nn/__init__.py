@@ -1,6 +1,6 @@
 """Layers: modules that own parameters, and PyTorch's names for all of them."""
 
-from . import init, masks, utils  # noqa: F401
+from . import functional, init, masks, utils  # noqa: F401
 from .activation import *  # noqa: F403
 from .attention import *  # noqa: F403
 from .containers import *  # noqa: F403

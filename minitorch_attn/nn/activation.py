@@ -1,7 +1,7 @@
 """Activations as modules, each one line around its function, and their names."""
 
-from .. import ops
 from ..errors import ArgumentError
+from . import functional
 from .module import Module
 
 __all__ = [
@@ -41,11 +41,11 @@ def activation_function(activation):
             got=repr(activation),
             expected="a function, or one of " + ", ".join([*_NAMES, "gelu_tanh"]),
         )
-    return getattr(ops, name)
+    return getattr(functional, name)
 
 
 def _gelu_tanh(input):
-    return ops.gelu(input, approximate="tanh")
+    return functional.gelu(input, approximate="tanh")
 
 
 class ReLU(Module):
@@ -56,7 +56,7 @@ class ReLU(Module):
         self.inplace = inplace
 
     def forward(self, input):
-        return ops.relu(input, self.inplace)
+        return functional.relu(input, inplace=self.inplace)
 
     def extra_repr(self):
         return _inplace(self)
@@ -79,7 +79,7 @@ class GELU(Module):
         self.approximate = approximate
 
     def forward(self, input):
-        return ops.gelu(input, approximate=self.approximate)
+        return functional.gelu(input, approximate=self.approximate)
 
     def extra_repr(self):
         return f"approximate={self.approximate!r}"
@@ -93,7 +93,7 @@ class SiLU(Module):
         self.inplace = inplace
 
     def forward(self, input):
-        return ops.silu(input, self.inplace)
+        return functional.silu(input, inplace=self.inplace)
 
     def extra_repr(self):
         return _inplace(self)
@@ -103,14 +103,14 @@ class Tanh(Module):
     """y = tanh x."""
 
     def forward(self, input):
-        return ops.tanh(input)
+        return functional.tanh(input)
 
 
 class Sigmoid(Module):
     """y = 1 / (1 + e^-x)."""
 
     def forward(self, input):
-        return ops.sigmoid(input)
+        return functional.sigmoid(input)
 
 
 class ELU(Module):
@@ -121,7 +121,7 @@ class ELU(Module):
         self.alpha, self.inplace = alpha, inplace
 
     def forward(self, input):
-        return ops.elu(input, self.alpha, self.inplace)
+        return functional.elu(input, self.alpha, inplace=self.inplace)
 
     def extra_repr(self):
         return _inplace(self, f"alpha={self.alpha}")
@@ -135,7 +135,7 @@ class LeakyReLU(Module):
         self.negative_slope, self.inplace = negative_slope, inplace
 
     def forward(self, input):
-        return ops.leaky_relu(input, self.negative_slope, self.inplace)
+        return functional.leaky_relu(input, self.negative_slope, inplace=self.inplace)
 
     def extra_repr(self):
         return _inplace(self, f"negative_slope={self.negative_slope}")
@@ -149,7 +149,7 @@ class Mish(Module):
         self.inplace = inplace
 
     def forward(self, input):
-        return ops.mish(input, self.inplace)
+        return functional.mish(input, inplace=self.inplace)
 
     def extra_repr(self):
         return _inplace(self)
@@ -163,7 +163,7 @@ class Hardswish(Module):
         self.inplace = inplace
 
     def forward(self, input):
-        return ops.hardswish(input, self.inplace)
+        return functional.hardswish(input, inplace=self.inplace)
 
     def extra_repr(self):
         return _inplace(self)
@@ -177,7 +177,7 @@ class Softplus(Module):
         self.beta, self.threshold = beta, threshold
 
     def forward(self, input):
-        return ops.softplus(input, self.beta, self.threshold)
+        return functional.softplus(input, self.beta, self.threshold)
 
     def extra_repr(self):
         return f"beta={self.beta}, threshold={self.threshold}"
@@ -191,7 +191,7 @@ class GLU(Module):
         self.dim = dim
 
     def forward(self, input):
-        return ops.glu(input, self.dim)
+        return functional.glu(input, self.dim)
 
     def extra_repr(self):
         return f"dim={self.dim}"
@@ -205,7 +205,7 @@ class Softmax(Module):
         self.dim = dim
 
     def forward(self, input):
-        return ops.softmax(input, self.dim)
+        return functional.softmax(input, self.dim)
 
     def extra_repr(self):
         return f"dim={self.dim}"
@@ -219,7 +219,7 @@ class LogSoftmax(Module):
         self.dim = dim
 
     def forward(self, input):
-        return ops.log_softmax(input, self.dim)
+        return functional.log_softmax(input, self.dim)
 
     def extra_repr(self):
         return f"dim={self.dim}"

@@ -1,9 +1,13 @@
 """Hooks: functions of yours that run before, after and behind the forward of a module."""
 
+from itertools import count
+
 from ..autograd.function import Function
 from ..tensor import Tensor, wrap
 
 __all__ = ["Hooks", "RemovableHandle", "call_with_hooks"]
+
+_next_key = count().__next__
 
 
 class RemovableHandle:
@@ -20,16 +24,16 @@ class RemovableHandle:
     """
 
     def __init__(self, hooks, entry, prepend=False):
-        self.hooks = hooks
+        self.hooks, self.key = hooks, _next_key()
         others = dict(hooks) if prepend else {}
         if prepend:
             hooks.clear()
-        hooks[id(self)] = entry
+        hooks[self.key] = entry
         hooks.update(others)
 
     def remove(self):
         """Take the hook away; a second call does nothing."""
-        self.hooks.pop(id(self), None)
+        self.hooks.pop(self.key, None)
 
     def __enter__(self):
         return self
@@ -44,7 +48,7 @@ class Hooks:
     Attributes
     ----------
     forward_pre, forward, backward_pre, backward : dict
-        From the id of a handle to (hook, options).
+        From the key of a handle to (hook, *options).
     """
 
     def __init__(self):

@@ -125,7 +125,10 @@ def _grid(attend):
     shape = (1,) * (4 - attend.ndim) + attend.shape
     batch, heads, queries, keys = shape
     attend = attend.reshape(shape)
-    rows = attend.reshape(batch * heads, keys) if queries == 1 else attend[:1, :1].reshape(-1, keys)
+    if queries == 1:
+        rows = attend.reshape(batch * heads, keys)
+    else:
+        rows = attend[:1, :1].reshape(min(batch, heads, 1) * queries, keys)
     lines = []
     for row in rows[:_MOST_ROWS]:
         cells = ["#" if may else "." for may in row[:_MOST_COLUMNS]]

@@ -102,7 +102,7 @@ def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=Fals
     """
     gradients = _gradients(parameters, "clip_grad_norm_")
     total = get_total_norm(gradients, norm_type, error_if_nonfinite)
-    factor = max_norm / (total.array + 1e-6)
+    factor = float(max_norm) / (total.array + 1e-6)
     factor = array_module(factor).minimum(factor, 1.0)  # always applied: no synchronisation
     for gradient in gradients:
         gradient.array *= factor.astype(gradient.dtype)

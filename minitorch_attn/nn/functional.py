@@ -1,0 +1,55 @@
+"""`torch.nn.functional` by its own names: the functions of `ops/` that layers are made of.
+
+They are the same functions; only those whose PyTorch signature has `inplace` gain it here.
+"""
+
+from functools import wraps
+
+from .. import ops
+from ..autograd import inplace as _inplace
+from ..ops import (  # noqa: F401
+    cross_entropy,
+    dropout,
+    embedding,
+    gelu,
+    glu,
+    layer_norm,
+    linear,
+    log_softmax,
+    logsigmoid,
+    nll_loss,
+    one_hot,
+    pad,
+    rms_norm,
+    scaled_dot_product_attention,
+    sigmoid,
+    softmax,
+    softmin,
+    softplus,
+    tanh,
+)
+
+
+def _with_inplace(function):
+    """`function` with PyTorch's keyword `inplace`: write the result into the input."""
+
+    @wraps(function)
+    def choose(input, *args, inplace=False, **kwargs):
+        if inplace:
+            return _inplace.change(input, function, *args, **kwargs)
+        return function(input, *args, **kwargs)
+
+    return choose
+
+
+relu = _with_inplace(ops.relu)
+relu6 = _with_inplace(ops.relu6)
+leaky_relu = _with_inplace(ops.leaky_relu)
+elu = _with_inplace(ops.elu)
+celu = _with_inplace(ops.celu)
+selu = _with_inplace(ops.selu)
+silu = _with_inplace(ops.silu)
+mish = _with_inplace(ops.mish)
+hardswish = _with_inplace(ops.hardswish)
+hardsigmoid = _with_inplace(ops.hardsigmoid)
+hardtanh = _with_inplace(ops.hardtanh)
