@@ -2,6 +2,7 @@
 
 from .activation import *  # noqa: F403
 from .arrange import *  # noqa: F403
+from .attention import *  # noqa: F403
 from .cast import *  # noqa: F403
 from .comparison import *  # noqa: F403
 from .creation import *  # noqa: F403
@@ -30,6 +31,7 @@ from .scatter import *  # noqa: F403
 from .search import *  # noqa: F403
 from .selection import *  # noqa: F403
 from .shape import *  # noqa: F403
+from .sigmoid import *  # noqa: F403
 from .slices import *  # noqa: F403
 from .softmax import *  # noqa: F403
 from .triangle import *  # noqa: F403
