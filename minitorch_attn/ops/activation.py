@@ -1,8 +1,7 @@
-"""Activations: the nonlinearities between the linear layers."""
+"""Activations with a corner: relu and its relatives."""
 
 from ..autograd.function import Function
 from ..backend import array_module
-from ..backend.quiet import overflow_is_fine
 from ..backend.select import where as choose
 from ..errors import ArgumentError
 from .exponential import Exp
@@ -10,8 +9,7 @@ from .operands import as_operand, floating
 from .selection import Clamp, Where
 
 __all__ = [
-    "celu", "elu", "hardsigmoid", "hardtanh", "leaky_relu", "logsigmoid", "relu", "relu6", "selu",
-    "sigmoid", "softplus", "tanh",
+    "celu", "elu", "hardsigmoid", "hardtanh", "leaky_relu", "relu", "relu6", "selu",
 ]  # fmt: skip
 
 
@@ -32,46 +30,6 @@ class Relu(Function):
     def backward(ctx, grad_y):
         (y,) = ctx.saved
         return Where.call(y <= 0, 0.0, grad_y)
-
-
-class Tanh(Function):
-    """y = tanh x = (e^x - e^-x) / (e^x + e^-x).
-
-    Derivative: dy/dx = 1 - y^2.
-    Saved: the output y.
-    """
-
-    @staticmethod
-    def forward(ctx, x):
-        y = array_module(x).tanh(x)
-        ctx.save(y)
-        return y
-
-    @staticmethod
-    def backward(ctx, grad_y):
-        (y,) = ctx.saved
-        return grad_y * (1 - y * y)
-
-
-class Sigmoid(Function):
-    """y = 1 / (1 + e^-x).
-
-    Derivative: dy/dx = e^-x / (1 + e^-x)^2 = y (1 - y).
-    Saved: the output y.
-    """
-
-    @staticmethod
-    def forward(ctx, x):
-        xp = array_module(x)
-        with overflow_is_fine():  # y = 1 / inf = 0 far below 0
-            y = 1 / (1 + xp.exp(-x))
-        ctx.save(y)
-        return y
-
-    @staticmethod
-    def backward(ctx, grad_y):
-        (y,) = ctx.saved
-        return grad_y * y * (1 - y)
 
 
 class LeakyRelu(Function):
@@ -106,13 +64,13 @@ class Elu(Function):
         ctx.alpha, ctx.scale, ctx.rate = alpha, scale, rate
         xp = array_module(x)
         below = xp.expm1(xp.minimum(x, 0) * rate) * alpha
-        return choose(x > 0, x, below) * scale
+        return choose(x <= 0, below, x) * scale
 
     @staticmethod
     def backward(ctx, grad_y):
         (x,) = ctx.saved
         below = Exp.call(Clamp.call(x, low=None, high=0) * ctx.rate) * (ctx.alpha * ctx.rate)
-        return Where.call(x > 0, grad_y, grad_y * below) * ctx.scale
+        return Where.call(x <= 0, grad_y * below, grad_y) * ctx.scale
 
 
 class HardTanh(Function):
@@ -135,48 +93,6 @@ class HardTanh(Function):
         return Where.call((x <= ctx.low) | (x >= ctx.high), 0.0, grad_y)
 
 
-class Softplus(Function):
-    """y = log(1 + e^(bx)) / b, a smooth relu; simply x where bx is above a threshold.
-
-    Derivative: with s(x) = 1 / (1 + e^-x), dy/dx = s(bx); 1 above the threshold.
-    Saved: the input x.
-    """
-
-    @staticmethod
-    def forward(ctx, x, *, beta, threshold):
-        ctx.save(x)
-        ctx.beta, ctx.threshold = beta, threshold
-        xp = array_module(x)
-        t = x * beta
-        y = (xp.maximum(t, 0) + xp.log1p(xp.exp(-xp.abs(t)))) / beta  # nothing overflows
-        return choose(t > threshold, x, y)
-
-    @staticmethod
-    def backward(ctx, grad_y):
-        (x,) = ctx.saved
-        t = x * ctx.beta
-        return Where.call(t > ctx.threshold, grad_y, grad_y * Sigmoid.call(t))
-
-
-class LogSigmoid(Function):
-    """y = log(1 / (1 + e^-x)) = min(x, 0) - log(1 + e^-|x|).
-
-    Derivative: with s the sigmoid, dy/dx = s'(x) / s(x) = 1 - s(x) = s(-x).
-    Saved: the input x.
-    """
-
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save(x)
-        xp = array_module(x)
-        return xp.minimum(x, 0) - xp.log1p(xp.exp(-xp.abs(x)))
-
-    @staticmethod
-    def backward(ctx, grad_y):
-        (x,) = ctx.saved
-        return grad_y * Sigmoid.call(-x)
-
-
 def relu(input):
     """max(input, 0).
 
@@ -195,66 +111,6 @@ def relu(input):
     tensor([0., 2.])
     """
     return Relu.apply(as_operand(input, "relu"))
-
-
-def tanh(input):
-    """The hyperbolic tangent, between -1 and 1.
-
-    Parameters
-    ----------
-    input : Tensor
-
-    Returns
-    -------
-    Tensor
-
-    Examples
-    --------
-    >>> import minitorch_attn as mt
-    >>> mt.tanh(mt.tensor([0.0, 1.0]))
-    tensor([0.    , 0.7616])
-    """
-    return Tanh.apply(floating(input, "tanh"))
-
-
-def sigmoid(input):
-    """1 / (1 + e^-input), between 0 and 1.
-
-    Parameters
-    ----------
-    input : Tensor
-
-    Returns
-    -------
-    Tensor
-
-    Examples
-    --------
-    >>> import minitorch_attn as mt
-    >>> mt.sigmoid(mt.tensor([0.0, 1.0]))
-    tensor([0.5   , 0.7311])
-    """
-    return Sigmoid.apply(floating(input, "sigmoid"))
-
-
-def logsigmoid(input):
-    """log(sigmoid(input)), exact where the sigmoid itself vanishes.
-
-    Parameters
-    ----------
-    input : Tensor
-
-    Returns
-    -------
-    Tensor
-
-    Examples
-    --------
-    >>> import minitorch_attn as mt
-    >>> mt.logsigmoid(mt.tensor([0.0, -200.0]))
-    tensor([  -0.6931, -200.    ])
-    """
-    return LogSigmoid.apply(floating(input, "logsigmoid"))
 
 
 def leaky_relu(input, negative_slope=0.01):
@@ -409,27 +265,3 @@ def hardsigmoid(input):
     tensor([0.  , 0.5 , 0.75])
     """
     return HardTanh.apply(floating(input, "hardsigmoid") / 6 + 0.5, low=0, high=1)
-
-
-def softplus(input, beta=1.0, threshold=20.0):
-    """log(1 + e^(beta * input)) / beta, a smooth relu.
-
-    Parameters
-    ----------
-    input : Tensor
-    beta : float
-        Sharpness of the bend.
-    threshold : float
-        Where beta * input is above it, the result is the input.
-
-    Returns
-    -------
-    Tensor
-
-    Examples
-    --------
-    >>> import minitorch_attn as mt
-    >>> mt.softplus(mt.tensor([0.0, 30.0]))
-    tensor([ 0.6931, 30.    ])
-    """
-    return Softplus.apply(floating(input, "softplus"), beta=beta, threshold=threshold)

@@ -8,7 +8,7 @@ from ..tensor import Tensor
 from .cast import cast
 from .operands import as_operand, binary, explained
 from .promotion import default_float, promote
-from .rounding import Sign, floor_divide, remainder, trunc
+from .rounding import Sign, floor_divide, trunc_divide
 
 __all__ = ["abs", "add", "addcdiv", "addcmul", "div", "lerp", "mul", "neg", "sub"]
 
@@ -288,11 +288,7 @@ def _divide_whole(input, other, rounding_mode):
     if rounding_mode == "floor":
         return floor_divide(input, other)
     if rounding_mode == "trunc":
-        a, b = promote(input, other)
-        if (a if isinstance(a, Tensor) else b).array.dtype.kind == "f":
-            return trunc(div(a, b))
-        towards_zero = (floor_divide(a, b) < 0) & (remainder(a, b) != 0)
-        return floor_divide(a, b) + towards_zero
+        return trunc_divide(input, other)
     raise ArgumentError(
         "div(input, other, rounding_mode=): no such mode.",
         got=repr(rounding_mode),

@@ -2,12 +2,11 @@
 
 import math
 
-from ..autograd.broadcasting import sum_to_shape
 from ..autograd.function import Function
 from ..backend import array_module
-from .operands import binary, floating
+from .operands import floating
 
-__all__ = ["exp", "expm1", "log", "log10", "log1p", "log2", "logaddexp"]
+__all__ = ["exp", "expm1", "log", "log10", "log1p", "log2"]
 
 
 class Exp(Function):
@@ -102,34 +101,6 @@ class LogToBase(Function):
     def backward(ctx, grad_y):
         (x,) = ctx.saved
         return grad_y / (x * ctx.log_base)
-
-
-class LogAddExp(Function):
-    """y = log(e^a + e^b) = m + log(1 + e^-|a - b|), with m the larger of a and b.
-
-    Derivative: dy/da = e^a / (e^a + e^b) = e^(a - y), likewise dy/db = e^(b - y);
-    summed over the axes that broadcasting repeated.
-    Saved: the inputs and the output.
-    """
-
-    @staticmethod
-    def forward(ctx, a, b):
-        xp = array_module(a, b)
-        larger = xp.maximum(a, b)
-        gap = xp.abs(a - b)
-        gap = xp.where(a == b, 0.0, gap)  # two equal infinities are no distance apart
-        y = larger + xp.log1p(xp.exp(-gap))
-        ctx.save(a, b, y)
-        return y
-
-    @staticmethod
-    def backward(ctx, grad_y):
-        a, b, y = ctx.saved
-        need_a, need_b = ctx.needs_grad
-        return (
-            sum_to_shape(grad_y * Exp.call(a - y), ctx.shapes[0]) if need_a else None,
-            sum_to_shape(grad_y * Exp.call(b - y), ctx.shapes[1]) if need_b else None,
-        )
 
 
 def exp(input):
@@ -250,24 +221,3 @@ def log10(input):
     tensor([0., 3.])
     """
     return LogToBase.apply(floating(input, "log10"), base=10)
-
-
-def logaddexp(input, other):
-    """log(e^input + e^other), without overflow.
-
-    Parameters
-    ----------
-    input, other : Tensor
-
-    Returns
-    -------
-    Tensor
-
-    Examples
-    --------
-    >>> import minitorch_attn as mt
-    >>> mt.logaddexp(mt.tensor([0.0, 1000.0]), mt.tensor([0.0, 1000.0]))
-    tensor([6.9315e-01, 1.0007e+03])
-    """
-    name = "logaddexp"
-    return binary(LogAddExp, name, floating(input, name), floating(other, name))

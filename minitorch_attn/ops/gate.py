@@ -6,10 +6,10 @@ from .. import backend
 from ..autograd.function import Function
 from ..backend import array_module
 from ..errors import ArgumentError, ShapeError
-from .activation import Sigmoid, Softplus, Tanh, sigmoid, tanh
 from .axes import axis_of
 from .operands import as_operand, floating
 from .selection import Where
+from .sigmoid import Sigmoid, Softplus, Tanh, sigmoid, tanh
 from .trigonometric import erf
 
 __all__ = ["gelu", "glu", "hardswish", "mish", "silu"]

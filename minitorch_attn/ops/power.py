@@ -190,7 +190,8 @@ def square(input):
     >>> mt.square(mt.tensor([-3.0, 2.0]))
     tensor([9., 4.])
     """
-    return Square.apply(as_operand(input, "square"))
+    input = as_operand(input, "square")
+    return Square.apply(cast(input, "int64") if input.dtype.kind == "b" else input)
 
 
 def sqrt(input):

@@ -42,13 +42,14 @@ class Mean(Function):
     @staticmethod
     def forward(ctx, x, *, axis, keepdims):
         ctx.axis = axis
-        ctx.count = count_over(x.shape, axis)
+        count = count_over(x.shape, axis)
+        ctx.weight = 1 / count if count else 0.0
         total = x.sum(axis=axis, keepdims=keepdims)
-        return total / ctx.count if ctx.count else total * float("nan")
+        return total / count if count else total * float("nan")
 
     @staticmethod
     def backward(ctx, grad_y):
-        return spread(grad_y / builtins.max(ctx.count, 1), ctx.shapes[0], ctx.axis)
+        return spread(grad_y * ctx.weight, ctx.shapes[0], ctx.axis)
 
 
 class Prod(Function):

@@ -8,7 +8,8 @@ from ..autograd.broadcasting import sum_to_shape
 from ..autograd.function import Function
 from ..backend import array_module
 from ..errors import ArgumentError
-from .operands import as_operand, binary
+from .operands import as_operand, binary, explained
+from .promotion import promote
 
 __all__ = ["ceil", "floor", "floor_divide", "remainder", "round", "sign", "trunc"]
 
@@ -38,7 +39,9 @@ class Sign(Function):
 
     @staticmethod
     def forward(ctx, x):
-        return array_module(x).sign(x) if x.dtype.kind != "b" else x.copy()
+        if x.dtype.kind == "b":
+            return x.copy()
+        return (x > 0).astype(x.dtype) - (x < 0)  # 0 at NaN, too
 
     @staticmethod
     def backward(ctx, grad_y):
@@ -67,16 +70,21 @@ class Round(Function):
         return Zero.call(grad_y)
 
 
-class FloorDivide(Function):
-    """c = the whole number below a / b.
+class WholeQuotient(Function):
+    """c = the whole number next to a / b: below it, or towards zero.
 
     Derivative: 0.
     Saved: nothing.
     """
 
     @staticmethod
-    def forward(ctx, a, b):
-        return a // b
+    def forward(ctx, a, b, *, towards="below"):
+        if towards == "below":
+            return a // b
+        xp = array_module(a, b)
+        if xp.result_type(a, b).kind == "f":
+            return xp.trunc(a / b)
+        return a // b + ((a // b < 0) & (a % b != 0))
 
     @staticmethod
     def backward(ctx, grad_c):
@@ -111,7 +119,7 @@ class Remainder(Function):
 
 
 def sign(input):
-    """-1, 0 or 1 as the element is negative, zero or positive; NaN stays NaN.
+    """-1, 0 or 1 as the element is negative, zero or positive; 0 for NaN.
 
     Parameters
     ----------
@@ -235,7 +243,16 @@ def floor_divide(input, other):
     tensor([ 3, -4])
     """
     _refuse_zero("floor_divide", input, other)
-    return binary(FloorDivide, "floor_divide", input, other)
+    return binary(WholeQuotient, "floor_divide", input, other)
+
+
+def trunc_divide(input, other):
+    """input / other without its fraction: `div` with rounding_mode="trunc"."""
+    _refuse_zero("div", input, other)
+    try:
+        return WholeQuotient.apply(*promote(input, other), towards="zero")
+    except (ValueError, TypeError) as error:
+        raise explained(error, "div", input=input, other=other) from None
 
 
 def remainder(input, other):

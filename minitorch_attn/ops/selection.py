@@ -1,5 +1,7 @@
 """One of several values, element by element: where, masked_fill, maximum, minimum, clamp."""
 
+import math
+
 from ..autograd.broadcasting import sum_to_shape
 from ..autograd.function import Function
 from ..backend import array_module
@@ -226,17 +228,24 @@ def masked_fill(input, mask, value):
             )
         value = cast(value, input.dtype)
     elif input.dtype.kind != "f":
-        if value != int(value):
-            raise DTypeError(
-                "masked_fill: the value does not fit the dtype of the input.",
-                got=f"{value!r} for {input.dtype}",
-                hint="input.float() first",
-            )
-        value = _zero_d(value, input.dtype, input)
+        value = _zero_d(_whole(value, input.dtype), input.dtype, input)
     try:
         return Where.apply(mask, value, input)
     except ValueError as error:
         raise explained(error, "masked_fill", input=input, mask=mask) from None
+
+
+def _whole(value, dtype):
+    """A number as an integer dtype stores it, without its fraction."""
+    if dtype.kind == "b":
+        return value != 0
+    if not math.isfinite(value):
+        raise DTypeError(
+            "masked_fill: the value does not fit the dtype of the input.",
+            got=f"{value!r} for {dtype}",
+            hint="input.float() first",
+        )
+    return int(value)
 
 
 def maximum(input, other):

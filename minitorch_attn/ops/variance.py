@@ -57,7 +57,7 @@ class Std(Function):
 
 def _centred(x, axis):
     """x less its mean, for an array or a Tensor."""
-    return x - x.sum(axis=axis, keepdims=True) / builtins.max(count_over(x.shape, axis), 1)
+    return x - x.sum(axis=axis, keepdims=True) / (count_over(x.shape, axis) or 1)
 
 
 def _variance(x, axis, keepdims, correction):
