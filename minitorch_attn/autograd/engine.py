@@ -201,9 +201,7 @@ def _check(ctx, results):
 
 def _through_twin(ctx, grads):
     """Second derivatives of a fused operation: differentiate its composed twin instead."""
-    inputs, saved = [], iter(_saved_as_tensors(ctx))
-    for shape in ctx.shapes:
-        inputs.append(None if shape is None else next(saved))
+    inputs = _saved_as_tensors(ctx)[: len(ctx.shapes)]
     # Fresh names for the inputs, so that the inner pass stops there and goes no further.
     aliases = [None if x is None else x.view_as_alias() for x in inputs]
     outputs = ctx.function.composed(ctx, *aliases, **ctx.settings)
