@@ -79,7 +79,7 @@ class _Judged:
         bottom = max(
             np.linalg.norm(derived[inside]),
             np.linalg.norm(numeric[inside]),
-            smallest * np.sqrt(derived.size),
+            smallest * np.sqrt(max(derived.size, 1)),
         )
         self.error = float(top / bottom)
         if np.isnan(self.error):
