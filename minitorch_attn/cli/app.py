@@ -1,0 +1,72 @@
+"""The tree of commands, and what becomes of an error."""
+
+import contextlib
+import os
+import sys
+
+import click
+
+from .. import __version__
+from ..backend.allocator import keep_memory
+from ..errors import MiniTorchError
+from . import DONE, FAILED, INTERRUPTED
+from .console import program_name
+from .overview import overview
+from .train import tour, train
+
+__all__ = ["mta", "run"]
+
+
+@click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="minitorch_attn")
+@click.pass_context
+def mta(context):
+    """Attention and transformers whose every forward and backward line can be read.
+
+    Without a command: what there is, and what to do next.
+    """
+    if context.invoked_subcommand is None:
+        overview()
+
+
+mta.add_command(tour)
+mta.add_command(train)
+
+
+def run(arguments=None):
+    """Run one command and turn its errors into a message and an exit code.
+
+    Parameters
+    ----------
+    arguments : list of str, optional
+
+    Returns
+    -------
+    int
+    """
+    keep_memory()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, ValueError):
+            stream.reconfigure(errors="replace")  # a sample may hold what a terminal cannot show
+    try:
+        code = mta.main(arguments, prog_name=program_name(), standalone_mode=False)
+        return code if isinstance(code, int) else DONE
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("stopped.", err=True)
+        return INTERRUPTED
+    except MiniTorchError as error:
+        click.echo(f"error: {error}", err=True)
+        return FAILED
+    except MemoryError as error:
+        click.echo(
+            f"error: there is not enough memory. {error}\n"
+            "  try       smaller sizes: --batch, --context, --dim, --layers",
+            err=True,
+        )
+        return FAILED
+    except BrokenPipeError:  # the reader of our output has gone: `mta ... | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED

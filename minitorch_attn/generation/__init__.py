@@ -1,0 +1,5 @@
+"""From logits to text."""
+
+from .sample import sample
+
+__all__ = ["sample"]

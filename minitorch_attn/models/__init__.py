@@ -1,0 +1,5 @@
+"""Models, one file per paper."""
+
+from .gpt import GPT
+
+__all__ = ["GPT"]

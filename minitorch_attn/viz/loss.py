@@ -1,0 +1,82 @@
+"""The loss curve of a run, with the marks that it should be measured by."""
+
+from .style import COLOURS, new_figure
+
+__all__ = ["loss_figure"]
+
+
+def loss_figure(metrics, baselines=None, title="Loss", smoothing=0.9):
+    """Training and validation loss over the steps.
+
+    Parameters
+    ----------
+    metrics : list of dict
+        Entries with "step" and "loss", "validation_loss" or both, as in metrics.jsonl.
+    baselines : dict of str to float, optional
+        Losses to beat, drawn as horizontal lines with their names.
+    title : str
+    smoothing : float, default 0.9
+        Weight of the past in the running mean of the training loss; the raw values stay visible
+        behind it.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    figure = new_figure(8, 4.8)
+    axes = figure.add_subplot()
+    training = [(m["step"], m["loss"]) for m in metrics if "loss" in m]
+    validation = [(m["step"], m["validation_loss"]) for m in metrics if "validation_loss" in m]
+    if training:
+        steps, losses = zip(*training, strict=True)
+        axes.plot(steps, losses, color=COLOURS[0], alpha=0.25, linewidth=1)
+        axes.plot(
+            steps,
+            _running_mean(losses, smoothing),
+            color=COLOURS[0],
+            linewidth=1.8,
+            label="training",
+        )
+    if validation:
+        steps, losses = zip(*validation, strict=True)
+        axes.plot(steps, losses, color=COLOURS[1], marker="o", markersize=4, label="validation")
+        axes.annotate(
+            f"{losses[-1]:.3f}",
+            (steps[-1], losses[-1]),
+            xytext=(0, -14),
+            textcoords="offset points",
+            ha="center",
+            color=COLOURS[1],
+        )
+    _draw_baselines(axes, baselines or {})
+    axes.set(xlabel="step", ylabel="cross-entropy (nats per token)", title=title)
+    axes.margins(x=0.02)
+    axes.spines[["top", "right"]].set_visible(False)
+    if training or validation:
+        axes.legend(frameon=False, loc="upper right", bbox_to_anchor=(1, 0.97))
+    return figure
+
+
+def _draw_baselines(axes, baselines):
+    for name, loss in baselines.items():
+        axes.axhline(loss, color="0.45", linewidth=1, linestyle=(0, (4, 3)), zorder=1)
+        axes.annotate(
+            f"{name} {loss:.2f}",
+            (0.995, loss),
+            xycoords=("axes fraction", "data"),
+            xytext=(0, 2),
+            textcoords="offset points",
+            ha="right",
+            va="bottom",
+            fontsize="small",
+            color="0.35",
+        )
+
+
+def _running_mean(values, weight):
+    """Exponential running mean without the pull of its start (the correction of Adam)."""
+    mean, means = 0.0, []
+    for count, value in enumerate(values, 1):
+        mean = weight * mean + (1 - weight) * value
+        means.append(mean / (1 - weight**count))
+    return means
