@@ -59,11 +59,11 @@ def new_array(data, dtype=None):
     DTypeError
         If the data are not numbers.
     """
-    if is_array(data) and not isinstance(data, ndarray):
+    if is_array(data) and not isinstance(data, (ndarray, np.generic)):
         return data.copy() if dtype is None else data.astype(dtype)
     typed = isinstance(data, (ndarray, np.generic))
     host = np.array(data, dtype=dtype) if typed else _from_python(data, dtype)
-    if host.dtype.kind not in "biuf":
+    if host.dtype.kind not in "biuf" or host.dtype.itemsize > 8:
         raise DTypeError(
             "tensor(data): the data are not real numbers.",
             got=f"dtype {host.dtype}",

@@ -14,38 +14,51 @@ __all__ = ["CPU", "Device", "HostPlatform", "Platform", "memory_owner"]
 class Device:
     """A place where arrays live.
 
+    Naming a device does not touch it: the name of an absent GPU is an error only when an array is
+    to go there.
+
     Parameters
     ----------
-    type : {"cpu", "cuda", "strict"}
+    type : {"cpu", "cuda", "strict"} or a whole name such as "cuda:1"
         The kind of device.
     index : int, default 0
         Which one of its kind. There is one "cpu" only.
 
+    Raises
+    ------
+    DeviceError
+        If no device has that name.
+
     Examples
     --------
-    >>> print(Device("cuda", 1), Device("cpu"))
-    cuda:1 cpu
+    >>> print(Device("cuda", 1), Device("cuda:1"), Device("cpu"))
+    cuda:1 cuda:1 cpu
     """
 
     type: str
     index: int = 0
 
     def __post_init__(self):
-        if self.type not in ("cpu", "cuda", "strict"):
-            raise DeviceError(
-                f"there is no device {self.type!r}.",
-                got=repr(self.type),
-                expected="'cpu', 'cuda', 'cuda:N', 'strict' or 'strict:N'",
-            )
-        if self.index < 0 or (self.type == "cpu" and self.index != 0):
-            raise DeviceError(
-                f"there is no device '{self.type}:{self.index}'.",
-                got=repr(self.index),
-                expected="an index from 0, and only 0 for 'cpu'",
-            )
+        kind, colon, number = self.type.partition(":")
+        if colon:
+            if self.index != 0 or not (number.isascii() and number.isdigit()):
+                raise _no_such_device(self.type if self.index == 0 else (self.type, self.index))
+            object.__setattr__(self, "type", kind)
+            object.__setattr__(self, "index", int(number))
+        wrong_index = self.index < 0 or (kind == "cpu" and self.index > 0)
+        if kind not in ("cpu", "cuda", "strict") or wrong_index:
+            raise _no_such_device(f"{kind}:{self.index}" if wrong_index else self.type)
 
     def __str__(self):
         return self.type if self.type == "cpu" else f"{self.type}:{self.index}"
+
+
+def _no_such_device(name):
+    return DeviceError(
+        f"there is no device {name!r}.",
+        got=repr(name),
+        expected="'cpu', 'cuda', 'cuda:N', 'strict' or 'strict:N', with N = 0, 1, ...",
+    )
 
 
 CPU = Device("cpu")
@@ -55,7 +68,8 @@ def memory_owner(array):
     """Return the object at the end of an ndarray's chain of bases, which owns its memory."""
     base = array.base
     while base is not None:
-        array, base = base, getattr(base, "base", None)
+        array = base.obj if type(base) is memoryview else base
+        base = getattr(array, "base", None)
     return array
 
 

@@ -6,7 +6,7 @@ same mask and none has to remember a state.
 """
 
 import math
-import secrets
+import os
 import threading
 
 import numpy as np
@@ -73,7 +73,7 @@ def initial_seed():
     """Return the seed in use, drawing one from the operating system if none was set."""
     with _state.lock:
         if _state.seed is None:
-            _state.seed = secrets.randbits(63)
+            _state.seed = int.from_bytes(os.urandom(8), "little") >> 1
         return _state.seed
 
 

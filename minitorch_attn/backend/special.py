@@ -73,7 +73,7 @@ def erf(x):
 
 
 def erf_host(x, out=None):
-    """Return erf of a NumPy array; `out` may be `x` itself, if it is contiguous."""
+    """Return erf of a NumPy array; a contiguous `out`, such as `x` itself, receives it."""
     fit = _FITS.get(x.dtype)
     if fit is None:
         wide = x.astype(np.float32 if x.dtype == np.float16 else np.float64)
@@ -81,6 +81,8 @@ def erf_host(x, out=None):
         return result.astype(x.dtype) if x.dtype.kind == "f" else result
     if out is None:
         out = np.empty(x.shape, x.dtype)
+    elif not out.flags.c_contiguous:
+        raise ValueError("erf_host(x, out): out is not contiguous")
     flat_x, flat_out = np.ascontiguousarray(x).reshape(-1), out.reshape(-1)
     size = min(flat_x.size, _BLOCK)
     buffers = [np.empty(size, x.dtype) for _ in range(3)]

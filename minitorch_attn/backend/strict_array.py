@@ -147,6 +147,10 @@ class StrictArray(Operators):
         record_sync("iterating over an array")
         return iter([self[i] for i in range(len(self))])
 
+    def __contains__(self, value):
+        record_sync("value in array")
+        return bool((self._raw == unwrap(type(self), value, "value in array")).any())
+
     # Entries.
 
     def __getitem__(self, index):
