@@ -30,7 +30,7 @@ def pytest_collection_modifyitems(config, items):
         return
     reason = pytest.mark.skip(reason="needs a CUDA device: run with --device=cupy on a GPU machine")
     for item in items:
-        if "gpu" in item.keywords:
+        if item.get_closest_marker("gpu"):
             item.add_marker(reason)
 
 
