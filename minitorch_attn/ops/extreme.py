@@ -173,11 +173,11 @@ def amin(input, dim=(), keepdim=False):
 def _extreme(name, input, dim, keepdim, largest):
     input = as_operand(input, name)
     axis = reduced_axes(dim, input.ndim, name)
-    _refuse_empty(name, input, axis)
+    refuse_empty(name, input, axis)
     return Extreme.apply(input, axis=axis, keepdims=builtins.bool(keepdim), largest=largest)
 
 
-def _refuse_empty(name, input, axis):
+def refuse_empty(name, input, axis):
     """No element is the largest of none."""
     sizes = input.shape if axis is None else [input.shape[i] for i in axis]
     if 0 in sizes:
@@ -261,7 +261,7 @@ def _extreme_along(name, input, dim, keepdim):
     axis = axis_of(dim, input.ndim, name)
     if input.ndim == 0:
         return input.clone(), argmax(input)
-    _refuse_empty(name, input, (axis,))
+    refuse_empty(name, input, (axis,))
     x = input.array
     find = x.argmax if name == "max" else x.argmin
     index = array_module(x).expand_dims(find(axis=axis), axis)
@@ -319,7 +319,7 @@ def argmin(input, dim=None, keepdim=False):
 def _where_extreme(name, input, dim, keepdim):
     input = as_operand(input, name)
     axis = None if dim is None else axis_of(dim, input.ndim, name)
-    _refuse_empty(name, input, None if axis is None or not input.ndim else (axis,))
+    refuse_empty(name, input, None if axis is None or not input.ndim else (axis,))
     x = input.array
     if not input.ndim:
         axis = None

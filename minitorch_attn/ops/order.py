@@ -3,11 +3,12 @@
 import builtins
 from collections import namedtuple
 
+from ..autograd.function import Function
 from ..backend import array_module
-from ..errors import IndexRangeError, ShapeError
+from ..errors import IndexRangeError
 from ..tensor import wrap
 from .axes import axis_of
-from .extreme import pick
+from .extreme import TieShare, pick, refuse_empty
 from .operands import as_operand
 
 __all__ = ["argsort", "median", "sort", "topk"]
@@ -15,6 +16,29 @@ __all__ = ["argsort", "median", "sort", "topk"]
 _Sorted = namedtuple("sort", "values indices")
 _Top = namedtuple("topk", "values indices")
 _Median = namedtuple("median", "values indices")
+
+
+class Median(Function):
+    """y = the middle one of all elements in order, the lower one of two; NaN if there is one.
+
+    Derivative: 1 for the element that was found; equal elements share it.
+    Saved: the input and the output.
+    """
+
+    @staticmethod
+    def forward(ctx, x):
+        flat = x.reshape(-1)
+        if x.size:
+            y = array_module(x).take_along_axis(flat, _middle(flat, 0), 0).reshape(())
+        else:
+            y = flat.sum() * float("nan")
+        ctx.save(x, y)
+        return y
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        x, y = ctx.saved
+        return grad_y * TieShare.call(x, y, axis=None)
 
 
 def _order(x, axis, descending):
@@ -172,21 +196,19 @@ def median(input, dim=None, keepdim=False):
     """
     input = as_operand(input, "median")
     if dim is None:
-        return _Median(*_middle(input.reshape(-1), 0, False)).values
+        return Median.apply(input)
     axis = axis_of(dim, input.ndim, "median")
     if not input.ndim:
         return _Median(input.clone(), _zero_index(input))
-    return _Median(*_middle(input, axis, keepdim))
+    refuse_empty("median", input, (axis,))
+    return _Median(*pick(input, _middle(input.array, axis), axis, builtins.bool(keepdim)))
 
 
-def _middle(input, axis, keepdim):
-    x = input.array
-    if not x.shape[axis]:
-        raise ShapeError("median(input): no element is in the middle.", got=f"{x.shape}")
+def _middle(x, axis):
+    """The index of the middle element along an axis, of the first NaN if there is one."""
     xp = array_module(x)
     half = (x.shape[axis] - 1) // 2
     index = _order(x, axis, False)[(*(slice(None),) * axis, slice(half, half + 1))]
     nan = xp.isnan(x)
     first_nan = xp.expand_dims(nan.argmax(axis=axis), axis)
-    index = xp.where(nan.any(axis=axis, keepdims=True), first_nan, index)
-    return pick(input, index, axis, builtins.bool(keepdim))
+    return xp.where(nan.any(axis=axis, keepdims=True), first_nan, index)

@@ -152,7 +152,12 @@ def sum(input, dim=None, keepdim=False, *, dtype=None):
         input = cast(input, "int64")
     if dim is not None:
         dim = reduced_axes(dim, input.ndim, "sum")
-    return Sum.apply(input, axis=dim, keepdims=builtins.bool(keepdim))
+    return in_dtype(Sum.apply(input, axis=dim, keepdims=builtins.bool(keepdim)), dtype)
+
+
+def in_dtype(result, dtype):
+    """`result` in the dtype that was asked for: sums of small integers come as int64."""
+    return result if dtype is None else cast(result, dtype)
 
 
 def mean(input, dim=None, keepdim=False, *, dtype=None):
@@ -232,14 +237,13 @@ def prod(input, dim=None, keepdim=False, *, dtype=None):
         input = cast(input, dtype)
     elif input.array.dtype.kind != "f":
         input = cast(input, "int64")
-    ndim = input.ndim
-    if dim is None:
-        flat = Prod.apply(input.reshape(-1), axis=0, keepdims=False)
-        return flat.reshape((1,) * ndim) if keepdim else flat
-    axis = axis_of(dim, ndim, "prod")
-    if ndim == 0:
-        return Prod.apply(input.reshape(1), axis=0, keepdims=False)
-    return Prod.apply(input, axis=axis, keepdims=builtins.bool(keepdim))
+    if dim is None or not input.ndim:
+        if dim is not None:
+            axis_of(dim, 0, "prod")
+        whole = in_dtype(Prod.apply(input.reshape(-1), axis=0, keepdims=False), dtype)
+        return whole.reshape((1,) * input.ndim) if keepdim else whole
+    axis = axis_of(dim, input.ndim, "prod")
+    return in_dtype(Prod.apply(input, axis=axis, keepdims=builtins.bool(keepdim)), dtype)
 
 
 def any(input, dim=None, keepdim=False):
@@ -249,7 +253,9 @@ def any(input, dim=None, keepdim=False):
     ----------
     input : Tensor
     dim : int or sequence of int, optional
+        All axes by default; () reduces none.
     keepdim : bool
+        Keep the axes, with size 1.
 
     Returns
     -------
@@ -271,7 +277,9 @@ def all(input, dim=None, keepdim=False):
     ----------
     input : Tensor
     dim : int or sequence of int, optional
+        All axes by default; () reduces none.
     keepdim : bool
+        Keep the axes, with size 1.
 
     Returns
     -------
@@ -288,6 +296,6 @@ def all(input, dim=None, keepdim=False):
 
 def _truth(name, input, dim, keepdim):
     x = as_operand(input, name).array
-    axis = reduced_axes(dim, x.ndim, name)
+    axis = () if dim == () else reduced_axes(dim, x.ndim, name)
     answer = getattr(array_module(x), name)(x, axis=axis, keepdims=builtins.bool(keepdim))
     return wrap(as_array(answer))

@@ -174,4 +174,5 @@ def _running(function, name, input, dim, dtype):
     axis = axis_of(dim, input.ndim, name)
     if input.ndim == 0:
         return input.clone()
-    return function.apply(input, axis=axis)
+    result = function.apply(input, axis=axis)
+    return result if dtype is None else cast(result, dtype)  # small integers come as int64

@@ -7,12 +7,13 @@ from ..autograd.function import Function
 from ..backend import array_module
 from ..errors import ArgumentError
 from .cast import cast
+from .comparison import ne
 from .elementwise import abs
-from .extreme import amax, amin
+from .extreme import amax, amin, refuse_empty
 from .operands import as_operand
 from .power import PowerOfNumber
 from .reduce import reduced_axes, require_floating, spread, sum
-from .rounding import Sign
+from .rounding import Sign, Zero
 from .selection import Where
 
 __all__ = ["norm"]
@@ -105,12 +106,14 @@ def vector_norm(input, ord=2, dim=None, keepdim=False, *, dtype=None):
         raise ArgumentError(f"{name}: ord is a number.", got=repr(ord))
     axis = reduced_axes(dim, input.ndim, name)
     keepdims = builtins.bool(keepdim)
+    if ord < 0:
+        refuse_empty(name, input, axis)
     if ord == 2:
         return EuclideanNorm.apply(input, axis=axis, keepdims=keepdims)
     if ord == 1:
         return sum(abs(input), dim, keepdim)
     if ord == 0:
-        return sum(Sign.apply(abs(input)), dim, keepdim)
+        return sum(Zero.apply(input) + ne(input, 0), dim, keepdim)
     if math.isinf(ord):
         return (amax if ord > 0 else amin)(abs(input), () if dim is None else dim, keepdim)
     return PNorm.apply(input, p=ord, axis=axis, keepdims=keepdims)
