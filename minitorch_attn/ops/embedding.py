@@ -175,7 +175,7 @@ def _limit_norms(weight, input, max_norm, norm_type):
     used[input.array.reshape(-1)] = True
     scale = xp.where(used & (norms > max_norm), max_norm / (norms + 1e-7), 1.0)
     table *= scale.astype(table.dtype).reshape(-1, 1)
-    weight._version[0] += 1
+    weight.changed_in_place()
 
 
 def one_hot(tensor, num_classes=-1):

@@ -161,9 +161,11 @@ class AddAt(Function):
 
 
 def _key(indices, axes):
-    """The tuple that an array is indexed with: the integer arrays on their axes."""
+    """What an array is indexed with: the integer arrays on their axes."""
     if not axes:
-        return ()
+        return ...
+    if axes == (0,):
+        return indices[0]
     key = [slice(None)] * (max(axes) + 1)
     for axis, index in zip(axes, indices, strict=True):
         key[axis] = index
@@ -173,7 +175,7 @@ def _key(indices, axes):
 def _write_at(array, basic, key, value):
     """array[basic][key] = value, where the basic part is a view."""
     part = array[basic]
-    part[key if key else ...] = value
+    part[key] = value
 
 
 def getitem(input, index):
@@ -238,7 +240,7 @@ def setitem(target, index, value):
     key = _key([i.array for i in selection.indices], selection.axes)
     check_writable(target)
     _write_at(target.array, selection.basic, key, raw)
-    target._version[0] += 1
+    target.changed_in_place()
 
 
 def index_assign(input, index, value):
