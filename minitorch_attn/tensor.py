@@ -10,6 +10,9 @@ from .tensor_methods import TensorMethods
 __all__ = ["Tensor", "ViewOf", "wrap", "tensor"]
 
 
+changes = [0]  # how many in-place changes there have been, of all tensors
+
+
 class ViewOf:
     """How a view was made: replayed when its base gets a new history by an in-place change."""
 
@@ -192,9 +195,13 @@ class Tensor(TensorMethods):
         """The graph node that made this tensor; None for a leaf."""
         return None if self.is_leaf else self._current_edge()[0]
 
-    @property
-    def _version_count(self):
-        return self._version[0]
+    def changed_in_place(self):
+        """Note that the memory of this tensor has new values, for operations that saved it.
+
+        The version of a tensor is the number of its last change; views share it.
+        """
+        changes[0] += 1
+        self._version[0] = changes[0]
 
     def requires_grad_(self, requires_grad=True):
         """Set `requires_grad` and return the tensor."""

@@ -252,7 +252,7 @@ def add_to_grad(tensor, grad, create_graph=False):
         tensor.grad = tensor.grad + grad
     else:
         tensor.grad.array += grad
-        tensor.grad._version[0] += 1
+        tensor.grad.changed_in_place()
 
 
 def _collect(node, grad, wanted, collected):

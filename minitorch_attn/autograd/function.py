@@ -14,7 +14,7 @@ from .. import backend
 from ..errors import GraphError
 from ..kernels import TABLE as KERNELS
 from ..kernels import find_kernel
-from ..tensor import Tensor, ViewOf, wrap
+from ..tensor import Tensor, ViewOf, changes, wrap
 from . import anomaly, modes
 from .modes import state
 
@@ -58,6 +58,8 @@ class Context:
         The Function subclass.
     edges : tuple
         One per positional input: (node, output index) that made it, or None.
+    needs_grad : list
+        One per positional input: true (its edge) if its gradient is wanted, else None.
     shapes : list
         Of the inputs; None for numbers and absent inputs.
     settings : dict
@@ -66,6 +68,7 @@ class Context:
 
     function = None
     edges = ()
+    needs_grad = ()
     shapes = ()
     settings = {}
     dtype = None  # of the output
@@ -76,15 +79,10 @@ class Context:
     freed = False
     _saved = ()
     _sources = ()  # one per saved array: its index among the inputs, then the outputs
-    _counters = ()  # the version counters of the saved tensors
-    _versions = 0  # their sum when the operation ran: it can only grow
+    _counters = ()  # one per saved array: the version counter of its tensor
+    _clock = 0  # how many in-place changes there had been anywhere when the operation ran
     _constant = ()
     _intermediate = None
-
-    @property
-    def needs_grad(self):
-        """One per positional input: is its gradient wanted?"""
-        return [edge is not None for edge in self.edges]
 
     def save(self, *arrays):
         """Keep inputs or outputs of this operation, by identity, for `backward`."""
@@ -107,11 +105,8 @@ class Context:
         """What `save` kept: arrays, or Tensors of the graph under `create_graph=True`."""
         if self.freed:
             self._refuse_freed()
-        now = 0
-        for counter in self._counters:
-            now += counter[0]
-        if now != self._versions:
-            self._refuse_changed()
+        if changes[0] != self._clock:
+            self._check_versions()
         return self._as_tensors() if self.as_tensors else self._saved
 
     @property
@@ -133,8 +128,24 @@ class Context:
         if self._saved or self._constant or self._intermediate is not None:
             self.freed = True
             self._saved = self._sources = self._counters = self._constant = ()
-            self._versions = 0
             self._intermediate = None
+
+    def _remember_saved(self, arrays, tensors):
+        """Find each saved array among inputs and outputs; note when, to notice later changes."""
+        sources, counters = [], []
+        for saved in self._saved:
+            source = 0
+            for array in arrays:
+                if array is saved:
+                    break
+                source += 1
+            else:
+                if saved is not None:
+                    self._refuse_foreign(saved)
+                source, array = None, None
+            sources.append(source)
+            counters.append(None if array is None else getattr(tensors[source], "_version", None))
+        self._sources, self._counters, self._clock = sources, counters, changes[0]
 
     def _as_tensors(self):
         """The saved arrays as Tensors, each at the place in the graph that it came from."""
@@ -147,26 +158,6 @@ class Context:
             tensors.append(wrap(array, self.edges[source] if index < 0 else (self, index)))
         return tuple(tensors)
 
-    def _remember_sources(self, arrays, tensors):
-        """Find each saved array among inputs and outputs, and note the version of its tensor."""
-        places = [id(array) for array in arrays]
-        sources, counters, versions = [], [], 0
-        for saved in self._saved:
-            if saved is None:
-                sources.append(None)
-                continue
-            try:
-                source = places.index(id(saved))
-            except ValueError:
-                self._refuse_foreign(saved)
-            sources.append(source)
-            tensor = tensors[source]
-            if isinstance(tensor, Tensor):
-                counter = tensor._version
-                counters.append(counter)
-                versions += counter[0]
-        self._sources, self._counters, self._versions = sources, counters, versions
-
     def _refuse_freed(self):
         raise GraphError(
             f"{self.function.__name__}.backward: the buffers it saved are already freed.",
@@ -175,19 +166,20 @@ class Context:
             hint="pass retain_graph=True to the first backward()",
         )
 
-    def _refuse_changed(self):
-        n = len(self.edges)
-        names = [
-            f"{'input' if i < n else 'output'} {i % n} of shape {array.shape}"
-            for i, array in zip(self._sources, self._saved, strict=True)
-            if hasattr(array, "shape")
-        ]
-        raise GraphError(
-            f"{self.function.__name__}.backward: a tensor it saved was changed in place since.",
-            got=", ".join(names),
-            expected="the values that the forward pass saw",
-            hint="use the out-of-place operation, or clone() before changing it",
-        )
+    def _check_versions(self):
+        """Refuse if a saved tensor itself is among those changed since."""
+        saved = zip(self._sources, self._saved, self._counters, strict=True)
+        for source, array, counter in saved:
+            if counter is None or counter[0] <= self._clock:
+                continue
+            index = source - len(self.edges)
+            which = f"input {source}" if index < 0 else f"output {index}"
+            raise GraphError(
+                f"{self.function.__name__}.backward: a tensor it saved was changed in place since.",
+                got=f"another value of its {which}, of shape {array.shape}",
+                expected="the values that the forward pass saw",
+                hint="use the out-of-place operation, or clone() before changing it",
+            )
 
     def _refuse_foreign(self, array):
         raise GraphError(
@@ -254,7 +246,7 @@ class Function:
                 return cls.apply(*inputs, **settings)
         ctx = Context()
         ctx.function = cls
-        ctx.edges = (None,) * len(inputs)
+        ctx.needs_grad = (False,) * len(inputs)
         return cls.forward(ctx, *inputs, **settings)
 
     @classmethod
@@ -288,13 +280,13 @@ class Function:
                     edge = value._edge if value._view is None else value._current_edge()
                     if edge is not None:
                         recording = True
-                arrays.append(array)
                 shapes.append(array.shape)
             else:
-                arrays.append(value)
+                array = value
                 shapes.append(getattr(value, "shape", None))
+            arrays.append(array)
             edges.append(edge)
-        ctx.edges = edges
+        ctx.edges = ctx.needs_grad = edges
         ctx.shapes = shapes
         if elsewhere:
             backend.check_same_device(arrays, cls.__name__)
@@ -315,7 +307,7 @@ class Function:
 
 def _record(ctx, inputs, arrays, raw, outputs):
     """Make `ctx` a node of the graph: number it, link the outputs, remember what was saved."""
-    if type(outputs) is tuple:
+    if type(raw) is tuple:
         ctx.outputs_like = [(o.array.shape, o.array.dtype) for o in outputs]
         for index, output in enumerate(outputs):
             if output.array.dtype.kind == "f":
@@ -325,12 +317,10 @@ def _record(ctx, inputs, arrays, raw, outputs):
         if dtype.kind != "f":
             return
         outputs._edge = (ctx, 0)
+        raw, outputs = (raw,), (outputs,)
     ctx.number = _next_number()
     if ctx._saved:
-        if type(raw) is tuple:
-            ctx._remember_sources((*arrays, *raw), (*inputs, *outputs))
-        else:
-            ctx._remember_sources((*arrays, raw), (*inputs, outputs))
+        ctx._remember_saved((*arrays, *raw), (*inputs, *outputs))
     if ctx._intermediate is not None and ctx.function.composed is None:
         raise GraphError(
             f"{ctx.function.__name__} saves intermediates but has no composed twin.",

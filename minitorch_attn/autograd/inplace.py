@@ -91,7 +91,7 @@ def _write(target, result):
         )
     check_writable(target)
     target.array[...] = result.array
-    target._version[0] += 1
+    target.changed_in_place()
 
 
 def check_writable(target):

@@ -104,7 +104,7 @@ class FlatBuffer:
     def touched(self, indices):
         """Note that parameters changed in place, for the version check of the engine."""
         for i in indices:
-            self.parameters[i]._version[0] += 1
+            self.parameters[i].changed_in_place()
 
 
 def partition(parameters):

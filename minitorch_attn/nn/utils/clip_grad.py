@@ -106,7 +106,7 @@ def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=Fals
     factor = array_module(factor).minimum(factor, 1.0)  # always applied: no synchronisation
     for gradient in gradients:
         gradient.array *= factor.astype(gradient.dtype)
-        gradient._version[0] += 1
+        gradient.changed_in_place()
     return total
 
 
@@ -124,4 +124,4 @@ def clip_grad_value_(parameters, clip_value, foreach=None):
     for gradient in _gradients(parameters, "clip_grad_value_"):
         xp = array_module(gradient.array)
         gradient.array[...] = xp.clip(gradient.array, -clip_value, clip_value)
-        gradient._version[0] += 1
+        gradient.changed_in_place()
