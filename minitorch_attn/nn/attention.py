@@ -4,6 +4,7 @@ import math
 
 from .. import ops
 from ..errors import ArgumentError, DTypeError, ShapeError
+from ..tensor import Tensor
 from . import init
 from .linear import Linear
 from .masks import Mask, causal
@@ -127,31 +128,23 @@ class MultiheadAttention(Module):
         """
         self._check_inputs(query, key, value)
         batched = query.ndim == 3
-        query, key, value = self._project(query, key, value)
-        query, key, value = (self._split_heads(x) for x in (query, key, value))
-        key_len = key.shape[2]
+        query, key, value = map(self._split_heads, self._project(query, key, value))
+        if is_causal and attn_mask is None:
+            attn_mask = causal(query.shape[2], key.shape[2], device=query.device)
+        alone = not (need_weights or self._appended or key_padding_mask is not None)
+        is_causal = alone and (is_causal or getattr(attn_mask, "is_causal", False))
+        # A triangle alone is left to the fused operation.
+        mask = None if is_causal else self._merge_masks(attn_mask, key_padding_mask, query, key)
         key, value = self._append(key, value)
-        sizes = (*query.shape[:3], key_len)  # (batch, heads, query, key)
-        is_causal = is_causal or (isinstance(attn_mask, Mask) and attn_mask.is_causal)
-        if is_causal and not (need_weights or self._appended or key_padding_mask is not None):
-            mask = None
-        else:
-            if is_causal and attn_mask is None:
-                attn_mask = causal(sizes[2], key_len, device=query.device)
-            mask = merge_masks(attn_mask, key_padding_mask, sizes, query.dtype, self._appended)
-            is_causal = False
         dropout_p = self.dropout if self.training else 0.0
         if need_weights:
             context, weights = _attend_with_weights(query, key, value, mask, dropout_p)
             weights = weights.mean(1) if average_attn_weights else weights
             weights = weights if batched else weights.squeeze(0)
         else:
-            mask = mask if mask is None or mask.dtype.kind == "f" else ~mask
-            context, weights = (
-                ops.scaled_dot_product_attention(
-                    query, key, value, attn_mask=mask, dropout_p=dropout_p, is_causal=is_causal
-                ),
-                None,
+            weights = None
+            context = ops.scaled_dot_product_attention(
+                query, key, value, mask, dropout_p, is_causal
             )
         return self.out_proj(self._merge_heads(context, batched)), weights
 
@@ -205,6 +198,26 @@ class MultiheadAttention(Module):
             values.append(zeros)
         return ops.cat(keys, 2), ops.cat(values, 2)
 
+    def _merge_masks(self, attn_mask, key_padding_mask, query, key):
+        """One mask out of two: bool, True = may attend, or floats to be added; or None."""
+        # query: (batch, heads, query, head_dim)   key: (batch, heads, key, head_dim)
+        batch, heads, queries, keys = sizes = (*query.shape[:3], key.shape[2])
+        shapes = {(queries, keys): (1, 1, queries, keys), (batch * heads, queries, keys): sizes}
+        mask = _read_mask("attn_mask", attn_mask, shapes, sizes, query)
+        shapes = {(batch, keys): (batch, 1, 1, keys)}
+        if batch == 1:
+            shapes[(keys,)] = (1, 1, 1, keys)
+        padding = _read_mask("key_padding_mask", key_padding_mask, shapes, sizes, query)
+        if mask is None or padding is None:
+            mask = padding if mask is None else mask
+        elif mask.dtype.kind == padding.dtype.kind == "b":
+            mask = mask & padding
+        else:
+            mask = _additive(mask, query.dtype) + _additive(padding, query.dtype)
+        if mask is None or not self._appended:
+            return mask
+        return ops.pad(mask, (0, self._appended), value=float(mask.dtype.kind == "b"))
+
     def _check_inputs(self, query, key, value):
         name = "MultiheadAttention"
         for label, x, size in (
@@ -236,60 +249,20 @@ class MultiheadAttention(Module):
             )
 
 
-def merge_masks(attn_mask, key_padding_mask, sizes, dtype, appended=0):
-    """One mask out of two, either of which may be bare or a `Mask`.
-
-    Parameters
-    ----------
-    attn_mask, key_padding_mask : Tensor, Mask or None
-        As for `MultiheadAttention.forward`.
-    sizes : tuple of int
-        (batch, heads, query, key).
-    dtype : dtype
-        Of the scores.
-    appended : int
-        Keys that follow the masked ones and are never blocked.
-
-    Returns
-    -------
-    Tensor that broadcasts to (batch, heads, query, key + appended), or None
-        bool, True where blocked, if both were; else floats to be added to the scores.
-    """
-    batch, heads, queries, keys = sizes
-    shapes = {(queries, keys): (1, 1, queries, keys), (batch * heads, queries, keys): sizes}
-    attn_mask = _read_mask("attn_mask", attn_mask, shapes, sizes)
-    shapes = {(batch, keys): (batch, 1, 1, keys), (1, keys): (1, 1, 1, keys)}
-    if batch == 1:
-        shapes[(keys,)] = (1, 1, 1, keys)
-    padding = _read_mask("key_padding_mask", key_padding_mask, shapes, sizes)
-    if attn_mask is None or padding is None:
-        merged = padding if attn_mask is None else attn_mask
-    elif attn_mask.dtype.kind == padding.dtype.kind == "b":
-        merged = attn_mask | padding
-    else:
-        merged = _additive(attn_mask, dtype) + _additive(padding, dtype)
-    if merged is None:
-        return None
-    if merged.dtype.kind == "f":
-        merged = merged.to(dtype=dtype)
-    return ops.pad(merged, (0, appended)) if appended else merged
-
-
-def _read_mask(name, mask, shapes, sizes):
-    """A mask as a tensor of four axes: bool with True = blocked, or floats to be added."""
+def _read_mask(name, mask, shapes, sizes, query):
+    """A mask as a tensor of four axes: bool, True = may attend, or floats to be added."""
     if mask is None:
         return None
     if isinstance(mask, Mask):
-        blocked = mask.blocked
-        shape = (1,) * (4 - blocked.ndim) + blocked.shape
+        shape = (1,) * (4 - len(mask.shape)) + mask.shape
         if any(n not in (1, size) for n, size in zip(shape, sizes, strict=True)):
             raise ShapeError(
                 f"MultiheadAttention: the Mask in {name} does not fit.",
                 got=f"{mask.shape}",
                 expected=f"a shape that broadcasts to (batch, heads, query, key) = {sizes}",
             )
-        return blocked.reshape(shape)
-    if getattr(mask, "dtype", None) is None or mask.dtype.kind not in "bf":
+        return mask.to(query.device).attend.reshape(shape)
+    if not isinstance(mask, Tensor) or mask.dtype.kind not in "bf":
         raise DTypeError(
             f"MultiheadAttention: {name} has the wrong dtype.",
             got=f"{getattr(mask, 'dtype', type(mask).__name__)}",
@@ -303,14 +276,13 @@ def _read_mask(name, mask, shapes, sizes):
             expected=" or ".join(str(shape) for shape in shapes),
             hint="a Mask from mt.masks broadcasts to (batch, heads, query, key)",
         )
-    return mask.reshape(shapes[mask.shape])
+    mask = mask.reshape(shapes[mask.shape])
+    return ~mask if mask.dtype.kind == "b" else mask.to(dtype=query.dtype)
 
 
 def _additive(mask, dtype):
-    """A bool mask, True = blocked, as 0 and -inf."""
-    if mask.dtype.kind == "f":
-        return mask
-    return ops.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(mask, -math.inf)
+    """A bool mask, True = may attend, as 0 and -inf."""
+    return mask if mask.dtype.kind == "f" else Mask(mask).additive(dtype)
 
 
 def _attend_with_weights(query, key, value, mask, dropout_p):
@@ -319,7 +291,7 @@ def _attend_with_weights(query, key, value, mask, dropout_p):
     scores = (query / math.sqrt(query.shape[-1])) @ key.transpose(-2, -1)
     if mask is not None:
         additive = mask.dtype.kind == "f"
-        scores = scores + mask if additive else scores.masked_fill(mask, -math.inf)
+        scores = scores + mask if additive else scores.masked_fill(~mask, -math.inf)
     weights = ops.dropout(ops.softmax(scores, -1), dropout_p, training=dropout_p > 0)
     return weights @ value, weights  # (batch, heads, query, key) @ (batch, heads, key, head_dim)
 
