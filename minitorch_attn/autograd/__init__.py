@@ -186,16 +186,31 @@ from .gradcheck import (  # noqa: E402
     gradgradcheck,
     gradgradcheck_report,
 )
-from .report import GradcheckError, GradcheckItem, GradcheckReport  # noqa: E402
+from .trace import Step, Trace, trace  # noqa: E402
 
 __all__ += [
     "GradcheckError",
     "GradcheckItem",
     "GradcheckReport",
+    "Hint",
+    "Step",
+    "Trace",
     "gradcheck",
     "gradcheck_module",
     "gradcheck_module_report",
     "gradcheck_report",
     "gradgradcheck",
     "gradgradcheck_report",
+    "trace",
 ]
+
+_REPORTS = ("GradcheckError", "GradcheckItem", "GradcheckReport", "Hint")
+
+
+def __getattr__(name):
+    """What only a gradient check needs is loaded by the first one, not by `import`."""
+    if name in _REPORTS:
+        from . import report
+
+        return getattr(report, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,22 +1,21 @@
 """The procedure of a gradient check, from the inputs to the report."""
 
-import inspect
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from .. import backend
 from ..errors import ArgumentError, DTypeError
-from ..tensor import Tensor
+from ..tensor import Tensor, wrap
 from . import engine
 from .compare import compare
-from .diagnose import Evidence, explain
+from .diagnose import explain, gather_evidence
 from .localize import find_fault
-from .modes import enable_grad, no_grad
-from .numeric import Probe, as_cotangents, host_normal
+from .modes import enable_grad, is_grad_enabled, no_grad
+from .numeric import Probe, argument_names, as_cotangents, float_outputs, host_normal
 from .report import GradcheckReport, Hint
 
-__all__ = ["Check", "Options", "argument_names"]
+__all__ = ["Check", "Options", "second_order_check"]
 
 
 @dataclass
@@ -43,17 +42,6 @@ class Options:
                 got=f"{len(names)} names and {len(inputs)} inputs",
             )
         return cls(**{**given, "names": list(names), "title": title})
-
-
-def argument_names(fn, count):
-    """What a function calls its first arguments; "input 0" and so on where it does not say."""
-    try:
-        parameters = list(inspect.signature(fn).parameters.values())
-    except (TypeError, ValueError):
-        parameters = []
-    plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    names = [p.name for p in parameters if p.kind in plain][:count]
-    return names + [f"input {i}" for i in range(len(names), count)]
 
 
 class Check:
@@ -96,7 +84,7 @@ class Check:
                 [item for item, _ in items], self.problems, title=self.options.title
             )
             report.notes = self._notes()
-            if not all(item.ok for item, _ in items):
+            if not report.ok:
                 self._explain(report, [jacobian for _, jacobian in items])
         finally:
             self.probe.close()
@@ -144,8 +132,7 @@ class Check:
             outputs = self.probe.outputs()
         self._refuse_low_precision(outputs)
         values = np.concatenate([o.numpy().reshape(-1) for o in outputs])
-        self.outputs_like = [(o.shape, o.numpy().copy()) for o in outputs]
-        self.values = values
+        self.output_values = [o.numpy().copy() for o in outputs]
         self._unchanged(before, "the function changes its input")
         cotangent = host_normal(values.size, self.options.seed).astype(values.dtype)
         self.probe.cotangent = cotangent
@@ -264,16 +251,31 @@ class Check:
             )
 
     def _explain(self, report, jacobians):
-        """Add guesses about the wrong inputs, then the operation at fault."""
-        evidence = [
-            Evidence.of(item, leaf, jacobian, self.probe.cotangent, self.outputs_like)
-            for item, leaf, jacobian in zip(report.items, self.leaves, jacobians, strict=True)
-        ]
+        """Add the operation at fault, and guesses about the wrong inputs."""
+        if self.options.localize:
+            report.fault = find_fault(self, any(not item.ok for item in report.items))
+        evidence = gather_evidence(
+            report.items,
+            jacobians,
+            self.inputs,
+            self.options.names,
+            self.probe.cotangent,
+            self.output_values,
+        )
+        fault = report.fault
+        deep = fault is None or fault.is_whole  # else the terms of one operation mean nothing here
         for item, clue in zip(report.items, evidence, strict=True):
             if not item.ok:
-                item.hints += explain(clue, evidence)
-        if self.options.localize:
-            report.fault = find_fault(self)
+                item.hints += explain(clue, evidence, deep and self.options.second_order_of is None)
+        if fault is None and self.options.localize and any(not item.ok for item in report.items):
+            report.notes.append("every operation by itself, if any was recorded, is right")
+
+    def check_again(self, fn, inputs, options, second_order):
+        """The report of another check, of one operation alone."""
+        check = (
+            second_order_check(fn, inputs, options) if second_order else Check(fn, inputs, options)
+        )
+        return check.run()
 
     def _notes(self):
         options = self.options
@@ -291,6 +293,65 @@ class Check:
         return notes
 
 
+def second_order_check(fn, inputs, options, grad_outputs=None):
+    """A Check of the gradient of a function, as a function of its inputs and its cotangents.
+
+    Parameters
+    ----------
+    fn : callable
+    inputs : tuple
+    options : Options
+    grad_outputs : tuple of Tensor, optional
+        The cotangents; random by default.
+
+    Returns
+    -------
+    Check
+    """
+    Check(fn, inputs, options).refuse_bad_inputs()
+    with enable_grad():
+        outputs = [o for o in float_outputs(fn(*inputs)) if o.requires_grad]
+    if grad_outputs is None:
+        flat = host_normal(sum(o.array.size for o in outputs), options.seed + 1)
+        grad_outputs = as_cotangents(flat, outputs) if outputs else ()
+    cotangents = [c.detach().requires_grad_() for c in grad_outputs]
+    count = len(inputs)
+    leaves = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
+
+    def gradient(*arguments):
+        recorded = is_grad_enabled()
+        with enable_grad():
+            outputs = [o for o in float_outputs(fn(*arguments[:count])) if o.requires_grad]
+            return _gradients(outputs, leaves, arguments[count:], recorded)
+
+    many = len(cotangents) > 1
+    names = [f"cotangent {i}" if many else "cotangent" for i in range(len(cotangents))]
+    options = replace(
+        options,
+        names=options.names + names,
+        title="gradgradcheck",
+        second_order_of=(fn, count),
+    )
+    return Check(gradient, (*inputs, *cotangents), options)
+
+
+def _gradients(outputs, leaves, cotangents, recorded):
+    """The gradients of a function as Tensors, zeros where an input has no part in it."""
+    if not recorded:
+        cotangents = [c.detach() for c in cotangents]
+    found = engine.run_backward(
+        outputs, cotangents, targets=leaves, retain_graph=recorded, create_graph=recorded
+    )
+    gradients = []
+    for leaf, gradient in zip(leaves, found, strict=True):
+        if gradient is None:
+            gradient = backend.zeros_like_device(leaf.array, leaf.shape, leaf.dtype)
+        gradients.append(
+            gradient if isinstance(gradient, Tensor) else wrap(backend.as_array(gradient))
+        )
+    return tuple(gradients)
+
+
 def _differ(first, second):
     """Whether two runs differ by more than another order of summation would explain."""
     if second is None or first.shape != second.shape:
@@ -304,6 +365,8 @@ def _differ(first, second):
 
 def _overlaps_itself(array):
     """Whether two entries of an array lie at one address: by its strides, without a search."""
+    if array.size == 0:
+        return False
     pairs = zip(array.shape, array.strides, strict=True)
     axes = sorted((abs(stride), size) for size, stride in pairs if size > 1)
     reach = array.dtype.itemsize if hasattr(array.dtype, "itemsize") else 1

@@ -6,11 +6,9 @@ a softmax or a layer norm has none, and any wrong backward would pass there. Wha
 see is a wrong forward with a backward that fits it: test that by its properties.
 """
 
-from ..tensor import Tensor, wrap
-from . import engine
-from .check import Check, Options, argument_names
-from .modes import enable_grad, is_grad_enabled
-from .numeric import as_cotangents, float_outputs, host_normal
+from ..tensor import Tensor
+
+# The rest of the check is imported by its first use: most programs never make one.
 
 __all__ = [
     "gradcheck",
@@ -106,6 +104,8 @@ def gradcheck_report(fn, inputs, **options):
     >>> report.ok, report.items[0].hints[0].kind
     (False, 'factor')
     """
+    from .check import Check, Options
+
     inputs = _as_tuple(inputs)
     return Check(fn, inputs, Options.of(fn, inputs, options)).run()
 
@@ -158,43 +158,12 @@ def gradgradcheck_report(fn, inputs, grad_outputs=None, **options):
     -------
     GradcheckReport
     """
+    from .check import Options, second_order_check
+
     inputs = _as_tuple(inputs)
     options = Options.of(fn, inputs, options, title="gradgradcheck")
-    Check(fn, inputs, options).refuse_bad_inputs()
-    with enable_grad():
-        outputs = [o for o in float_outputs(fn(*inputs)) if o.requires_grad]
-    if grad_outputs is None:
-        flat = host_normal(sum(o.array.size for o in outputs), options.seed + 1)
-        grad_outputs = as_cotangents(flat, outputs)
-    cotangents = [c.detach().requires_grad_() for c in _as_tuple(grad_outputs)]
-    count = len(inputs)
-    leaves = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
-
-    def gradient(*arguments):
-        recorded = is_grad_enabled()
-        with enable_grad():
-            outputs = [o for o in float_outputs(fn(*arguments[:count])) if o.requires_grad]
-            return _gradients(outputs, leaves, arguments[count:], recorded)
-
-    more = ["cotangent"] if len(cotangents) == 1 else None
-    options.names += more or [f"cotangent {i}" for i in range(len(cotangents))]
-    options.second_order_of = (fn, count)
-    return Check(gradient, (*inputs, *cotangents), options).run()
-
-
-def _gradients(outputs, leaves, cotangents, recorded):
-    """The gradients of a function as Tensors, zeros where an input has no part in it."""
-    if not recorded:
-        cotangents = [c.detach() for c in cotangents]
-    found = engine.run_backward(
-        outputs, cotangents, targets=leaves, retain_graph=recorded, create_graph=recorded
-    )
-    gradients = []
-    for leaf, gradient in zip(leaves, found, strict=True):
-        if gradient is None:
-            gradient = leaf.array * 0
-        gradients.append(gradient if isinstance(gradient, Tensor) else wrap(gradient))
-    return tuple(gradients)
+    cotangents = None if grad_outputs is None else _as_tuple(grad_outputs)
+    return second_order_check(fn, inputs, options, cotangents).run()
 
 
 def gradcheck_module(module, *inputs, raise_exception=True, **options):
@@ -235,6 +204,8 @@ def gradcheck_module_report(module, *inputs, **options):
     -------
     GradcheckReport
     """
+    from .numeric import argument_names
+
     arguments = tuple(_checkable(value) for value in inputs)
     parameters = dict(module.named_parameters())
     if options.get("names") is None:

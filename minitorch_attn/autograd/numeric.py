@@ -7,6 +7,8 @@ are near 1e-10 at h = 1e-5; in float32 the best step leaves 1e-4, which is why a
 wants float64.
 """
 
+import inspect
+
 import numpy as np
 
 from .. import backend
@@ -17,6 +19,7 @@ from .modes import no_grad
 __all__ = [
     "Perturbed",
     "Probe",
+    "argument_names",
     "as_cotangents",
     "directional_slope",
     "float_outputs",
@@ -190,3 +193,18 @@ def as_cotangents(weights, outputs):
 def host_normal(size, seed):
     """Standard normal numbers that depend on the seed alone, not on the library's generator."""
     return np.random.default_rng(seed).standard_normal(size)
+
+
+def argument_names(fn, count):
+    """What a function calls its first arguments; "input 0" and so on where it does not say."""
+    owner = getattr(fn, "__self__", None)  # Op.apply: ask Op.forward, whose first is ctx
+    forward = getattr(owner, "forward", None) if isinstance(owner, type) else None
+    try:
+        parameters = list(inspect.signature(forward or fn).parameters.values())
+    except (TypeError, ValueError):
+        parameters = []
+    if forward is not None:
+        parameters = parameters[1:]
+    plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    names = [p.name for p in parameters if p.kind in plain][:count]
+    return names + [f"input {i}" for i in range(len(names), count)]

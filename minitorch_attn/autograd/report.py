@@ -7,7 +7,7 @@ import numpy as np
 
 from ..errors import NumericError
 
-__all__ = ["GradcheckError", "GradcheckItem", "GradcheckReport", "Hint"]
+__all__ = ["GradcheckError", "GradcheckItem", "GradcheckReport", "Hint", "wrapped"]
 
 _WIDTH = 96
 
@@ -128,9 +128,10 @@ class GradcheckReport:
             lines += _bullets(item.name, item.hints)
         lines += _bullets("also wrong" if self.items else "wrong", self.problems)
         if self.fault is not None:
-            lines += ["", *str(self.fault).splitlines()]
+            known = {hint.text for item in self.items for hint in item.hints}
+            lines += ["", *self.fault.lines(known)]
         if self.notes:
-            lines += ["", *_wrapped("; ".join(self.notes) + ".", "  ")]
+            lines += ["", *wrapped("; ".join(self.notes) + ".", "  ")]
         return "\n".join(lines)
 
     def _headline(self):
@@ -157,7 +158,8 @@ class GradcheckError(NumericError):
         self.report = report
 
 
-def _wrapped(text, indent, first=None):
+def wrapped(text, indent, first=None):
+    """Lines of at most 96 characters; the first may start differently."""
     return textwrap.wrap(
         text, _WIDTH, initial_indent=indent if first is None else first, subsequent_indent=indent
     )
@@ -168,7 +170,7 @@ def _bullets(name, hints):
     lines = []
     for i, hint in enumerate(hints):
         first = f"  {name}: " if i == 0 else "    "
-        lines += _wrapped(hint.text, "    ", first)
+        lines += wrapped(hint.text, "    ", first)
     return ["", *lines] if lines else []
 
 

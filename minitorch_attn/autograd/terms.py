@@ -1,0 +1,275 @@
+"""Guesses about formulas that lack a term, have one too many, or use the wrong cotangent.
+
+Most need the Jacobian: with it one can ask what a backward would give that is right for another
+incoming gradient (transposed, shifted, of one batch item only, divided by a weight).
+"""
+
+from itertools import combinations
+
+import numpy as np
+
+from .clues import fits
+from .report import Hint
+
+__all__ = ["term_hints"]
+
+
+def term_hints(clue):
+    """Missing and extra terms, as hints.
+
+    Parameters
+    ----------
+    clue : Evidence
+
+    Yields
+    ------
+    Hint
+    """
+    guesses = (
+        _incoming_term,
+        _wrong_cotangent,
+        _wrong_jacobian,
+        _only_once_right,
+        _along_an_axis,
+        _per_item_factor,
+    )
+    for guess in guesses:
+        hint = guess(clue)
+        if hint is not None:
+            yield hint
+            return
+
+
+def _incoming_term(clue):
+    """error = +-cotangent: the identity path of a residual."""
+    for cotangent in clue.cotangents:
+        if cotangent.shape != clue.error.shape or cotangent.size < 2:
+            continue
+        if fits(clue.error, cotangent):
+            return Hint(
+                "extra_copy",
+                "too large by exactly the incoming gradient: a residual path is counted twice.",
+            )
+        if fits(clue.error, -cotangent):
+            return Hint(
+                "missing_copy",
+                "too small by exactly the incoming gradient: the gradient of the residual path is "
+                "forgotten.",
+            )
+    return None
+
+
+def _wrong_cotangent(clue):
+    """derived = J (another cotangent)."""
+    if clue.jacobian is None or len(clue.outputs) != 1:
+        return None
+    (cotangent,) = clue.cotangents
+    for kind, text, other in _other_cotangents(clue, cotangent):
+        if fits(clue.derived, _through(clue, other)):
+            return Hint(kind, text)
+    return None
+
+
+def _through(clue, cotangent):
+    return (clue.jacobian @ cotangent.reshape(-1)).reshape(clue.derived.shape)
+
+
+def _other_cotangents(clue, cotangent):
+    yield (
+        "ignores_gradient",
+        "this is the gradient of the plain sum of the output: the incoming gradient is ignored.",
+        np.ones_like(cotangent),
+    )
+    shape = cotangent.shape
+    for i, j in combinations(range(len(shape)), 2):
+        if shape[i] == shape[j] > 1:
+            yield (
+                "transpose",
+                f"right if axes {i} and {j} of the incoming gradient were swapped: a transpose is "
+                "missing or one too many.",
+                cotangent.swapaxes(i, j),
+            )
+    yield from _one_item_cotangents(cotangent)
+    yield from _scaled_cotangents(clue, cotangent)
+    for axis, size in enumerate(shape):
+        for shift in range(1, size if cotangent.size * size < 200_000 else 0):
+            yield (
+                "roll",
+                f"right if the incoming gradient were rolled by {shift} along axis {axis} "
+                f"(of size {size}): a roll is not undone, or undone in the wrong direction.",
+                np.roll(cotangent, shift, axis),
+            )
+
+
+def _one_item_cotangents(cotangent):
+    for axis, size in enumerate(cotangent.shape):
+        if size < 2:
+            continue
+        for item in range(size):
+            only = np.zeros_like(cotangent)
+            place = (slice(None),) * axis + (item,)
+            only[place] = cotangent[place]
+            yield (
+                "one_item",
+                f"only item {item} along axis {axis} of the output (of size {size}) counts: the "
+                "gradient of what was broadcast or used there is not summed over that axis.",
+                only,
+            )
+
+
+def _scaled_cotangents(clue, cotangent):
+    for name, value in clue.inputs.items():
+        try:
+            weight = np.broadcast_to(value, cotangent.shape)
+        except ValueError:
+            continue
+        if np.ptp(value) == 0 or not value.all():
+            continue
+        yield ("factor", f"the factor `{name}` is missing.", cotangent / weight)
+        yield ("factor", f"the factor `{name}` is there once too often.", cotangent * weight)
+
+
+def _wrong_jacobian(clue):
+    """derived = J^T cotangent, or the diagonal of J alone."""
+    jacobian = clue.jacobian
+    if jacobian is None or jacobian.shape[0] != jacobian.shape[1]:
+        return None
+    shape, cotangent = clue.derived.shape, clue.cotangent
+    if fits(clue.derived, (np.diagonal(jacobian) * cotangent).reshape(shape)):
+        return Hint(
+            "diagonal",
+            "only the diagonal of the Jacobian is used: each output is taken to depend on its own "
+            "input alone, without the terms that couple the entries.",
+        )
+    if fits(clue.derived, (jacobian.T @ cotangent).reshape(shape)):
+        return Hint(
+            "transpose",
+            "the Jacobian is applied as it is instead of transposed: W g where W^T g belongs.",
+        )
+    return None
+
+
+def _only_once_right(clue):
+    """Entries used once are right, entries used several times are not."""
+    if clue.jacobian is None:
+        return None
+    uses = (clue.jacobian != 0).sum(axis=1).reshape(clue.derived.shape)
+    wrong = clue.wrong
+    if not wrong.any() or uses.max() < 2 or wrong[uses < 2].any() or not (uses == 1).any():
+        return _one_use_each(clue, uses)
+    return _repeated_hint() if _wrong_mostly(wrong, uses) else None
+
+
+def _wrong_mostly(wrong, uses):
+    return wrong[uses > 1].mean() > 0.5
+
+
+def _one_use_each(clue, uses):
+    """Each entry has the share of just one of its uses."""
+    shares = clue.jacobian * clue.cotangent
+    if shares.size > 1_000_000 or uses.max() < 2:
+        return None
+    distance = np.abs(shares - clue.derived.reshape(-1, 1)).min(axis=1)
+    size = np.abs(clue.derived).max()
+    nonzero = clue.derived.reshape(-1) != 0
+    if nonzero.any() and (distance[nonzero] <= 1e-6 * size).all() and clue.derived.size > 2:
+        return _repeated_hint()
+    return None
+
+
+def _repeated_hint():
+    return Hint(
+        "repeated",
+        "entries that are used several times have the share of one use only: `+=` with a repeated "
+        "index keeps the last addition (use scatter_add), or `=` stands where `+=` is meant.",
+    )
+
+
+def _along_an_axis(clue):
+    """The error has a simple form along one axis: the terms of a mean or a normalisation."""
+    error = clue.error
+    for axis, size in enumerate(error.shape):
+        if size > 2 and _spanned(error, [np.ones_like(error)], axis):
+            return Hint(
+                "axis_term",
+                f"the error is the same all along axis {axis}: a term with a sum or mean over "
+                "that axis is missing or wrong.",
+            )
+    same = [o for o in clue.outputs if o.shape == error.shape]
+    for axis, size in enumerate(error.shape):
+        for output in same if size > 2 else ():
+            if _spanned(error, [output], axis):
+                return Hint(
+                    "axis_term",
+                    f"along axis {axis} the error is a multiple of the output: the term that "
+                    "subtracts a weighted sum over that axis is missing or wrong.",
+                )
+    for axis, size in enumerate(error.shape):
+        if size > 3 and _spanned(error, [np.ones_like(error), clue.value], axis):
+            return Hint(
+                "axis_term",
+                f"along axis {axis} the error is a constant plus a multiple of the input: the "
+                "terms of the mean and the variance over that axis are missing or wrong.",
+            )
+    for output in same:
+        hint = _two_axes(error, output)
+        if hint is not None:
+            return hint
+    return None
+
+
+def _spanned(error, basis, axis):
+    """Whether each line of the error along an axis is a combination of the lines of a basis."""
+    lines = np.moveaxis(error, axis, -1)[..., None]
+    columns = np.stack([np.moveaxis(b, axis, -1) for b in basis], axis=-1)
+    columns = np.broadcast_to(columns, (*lines.shape[:-1], len(basis)))
+    left = columns.swapaxes(-1, -2)
+    try:
+        weights = np.linalg.solve(left @ columns, left @ lines)
+    except np.linalg.LinAlgError:
+        return False
+    return fits(lines, columns @ weights)
+
+
+def _two_axes(error, output):
+    """error = output * (a sum over one axis - a sum over another)."""
+    if (np.abs(output) < 1e-9).any():
+        return None
+    ratio = error / output
+    for i, j in combinations(range(error.ndim), 2):
+        if min(error.shape[i], error.shape[j]) < 3:
+            continue
+        over_i, over_j = ratio.mean(axis=i, keepdims=True), ratio.mean(axis=j, keepdims=True)
+        both = over_i.mean(axis=j, keepdims=True)
+        if fits(ratio, over_i + over_j - both):
+            return Hint(
+                "wrong_axis",
+                f"the error is the output times sums over axis {i} and axis {j}: a sum runs over "
+                "the wrong one of the two.",
+            )
+    return None
+
+
+def _per_item_factor(clue):
+    """derived = numeric * (a factor for each item along one axis)."""
+    numeric, derived = clue.numeric, clue.derived
+    for axis, size in enumerate(numeric.shape):
+        rest = tuple(i for i in range(numeric.ndim) if i != axis)
+        if size < 2 or numeric.size <= size:
+            continue
+        squares = (numeric * numeric).sum(axis=rest, keepdims=True)
+        if not squares.all():
+            continue
+        factors = (derived * numeric).sum(axis=rest, keepdims=True) / squares
+        if not fits(derived, factors * numeric):
+            continue
+        text = f"wrong by a factor of its own for each item along axis {axis}"
+        for name, value in clue.inputs.items():
+            if value.size == size and name != clue.name:
+                if fits(factors.reshape(-1), value.reshape(-1)):
+                    return Hint("factor", f"the factor `{name}` is there once too often.")
+                if fits(1 / factors.reshape(-1), value.reshape(-1)):
+                    return Hint("factor", f"the factor `{name}` is missing.")
+        shown = ", ".join(f"{f:.4g}" for f in factors.reshape(-1)[:4])
+        return Hint("factor", f"{text}: {shown}{', ...' if size > 4 else ''}.")
+    return None

@@ -1,0 +1,217 @@
+"""Record every operation while it runs, forward and backward.
+
+A trace listens to the two places where the engine announces a step: each `Function.apply`, and
+each call of a `backward`. What it records is enough to draw the graph, to step through it, and to
+check every operation by itself.
+"""
+
+import linecache
+import os
+import sys
+from typing import NamedTuple
+
+from ..tensor import Tensor
+from . import modes
+from .modes import state
+
+__all__ = ["Line", "Step", "Trace", "definition", "trace"]
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+# Below these an operation is made; above them it is used.
+_MACHINERY = tuple(
+    os.path.join(_PACKAGE, name)
+    for name in ("autograd", "backend", "kernels", "ops", "tensor.py", "tensor_methods.py")
+)
+
+
+class Line(NamedTuple):
+    """A line of source code."""
+
+    file: str
+    number: int
+    function: str
+
+    @property
+    def source(self):
+        """Its text."""
+        return linecache.getline(self.file, self.number).strip()
+
+    def __str__(self):
+        place = f"{_short(self.file)}:{self.number}"
+        if self.function != "<module>":
+            place += f" in {self.function}"
+        return f"{place}: {self.source}" if self.source else place
+
+
+def _short(file):
+    """A path from the current folder, or from the folder of this package."""
+    for start in (os.getcwd(), os.path.dirname(_PACKAGE)):
+        if file.startswith(start + os.sep):
+            return os.path.relpath(file, start)
+    return file
+
+
+class Step:
+    """One operation, as it ran.
+
+    Attributes
+    ----------
+    number : int
+    function : type
+        The Function.
+    settings : dict
+    inputs, outputs : tuple
+        Arrays, and numbers or None as given.
+    line : Line
+        Where the operation is used: in a layer, a model, or your own code.
+    called_at : Line
+        The line of your own code, outside this package, that led to it.
+    context : Context
+        Its node in the graph.
+    grads, results : tuple or None
+        What `backward` was given and returned, once it has run.
+    """
+
+    def __init__(self, number, ctx, inputs, outputs, line, called_at):
+        self.number, self.context = number, ctx
+        self.function, self.settings = ctx.function, ctx.settings
+        self.inputs, self.outputs = inputs, outputs
+        self.line, self.called_at = line, called_at
+        self.grads = self.results = None
+
+    @property
+    def op(self):
+        """The name of the operation."""
+        return self.function.__name__
+
+    @property
+    def input_shapes(self):
+        """Shapes of the inputs; None for numbers and absent inputs."""
+        return tuple(getattr(array, "shape", None) for array in self.inputs)
+
+    @property
+    def output_shapes(self):
+        """Shapes of the outputs."""
+        return tuple(array.shape for array in self.outputs)
+
+    def __repr__(self):
+        return f"<Step {self.number}: {self.op}>"
+
+    def __str__(self):
+        given = ", ".join("-" if s is None else str(s) for s in self.input_shapes)
+        made = ", ".join(map(str, self.output_shapes))
+        return f"{self.number:>4}  {self.op:<16} {given} -> {made}    {self.line}"
+
+
+class Trace(list):
+    """The steps that ran inside a `with` block, in order.
+
+    Parameters
+    ----------
+    copies : bool
+        Keep copies of all values, safe from later changes in place.
+    """
+
+    def __init__(self, copies=False):
+        super().__init__()
+        self.copies = copies
+        self._step_of = {}
+
+    def __enter__(self):
+        modes.watch(+1)
+        state.tracers = (*state.tracers, self)
+        return self
+
+    def __exit__(self, *exc_info):
+        state.tracers = tuple(tracer for tracer in state.tracers if tracer is not self)
+        modes.watch(-1)
+        return False
+
+    def __str__(self):
+        return "\n".join(map(str, self))
+
+    def record_forward(self, ctx, inputs, outputs):
+        """Called by the engine after each operation."""
+        outputs = outputs if type(outputs) is tuple else (outputs,)
+        values = (self._values(inputs), self._values(outputs))
+        step = Step(len(self), ctx, *values, *_lines())
+        self._step_of[id(ctx)] = step
+        self.append(step)
+
+    def record_backward(self, ctx, grads, results):
+        """Called by the engine after each `backward`; a later pass overwrites an earlier one."""
+        step = self._step_of.get(id(ctx))
+        if step is not None:
+            step.grads, step.results = self._values(grads), self._values(results)
+
+    def _values(self, given):
+        arrays = [value.array if isinstance(value, Tensor) else value for value in given]
+        if self.copies:
+            arrays = [array.copy() if hasattr(array, "copy") else array for array in arrays]
+        return tuple(arrays)
+
+
+def trace(copies=False):
+    """Record every operation inside a `with` block.
+
+    Parameters
+    ----------
+    copies : bool
+        Keep copies of all values, safe from later changes in place.
+
+    Returns
+    -------
+    Trace
+        A list of `Step`.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> x = mt.tensor([3.0], requires_grad=True)
+    >>> with mt.autograd.trace() as steps:
+    ...     y = (x * x).sum()
+    ...     y.backward()
+    >>> [step.op for step in steps], steps[0].results
+    (['Mul', 'Sum'], (array([3.], dtype=float32), array([3.], dtype=float32)))
+    """
+    return Trace(copies)
+
+
+def _lines():
+    """The innermost line that uses an operation, and the innermost outside this package."""
+    frame, used = sys._getframe(2), None
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith(_MACHINERY):
+            if used is None:
+                used = frame
+            if not file.startswith(_PACKAGE + os.sep):
+                break
+        frame = frame.f_back
+    return _line(used), _line(frame or used)
+
+
+def _line(frame):
+    if frame is None:
+        return Line("<unknown>", 0, "<module>")
+    return Line(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+
+
+def definition(function):
+    """Where a function is defined: the line of its `def`, below its decorators.
+
+    Parameters
+    ----------
+    function : function
+
+    Returns
+    -------
+    Line or None
+    """
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return None
+    number = code.co_firstlineno
+    while linecache.getline(code.co_filename, number).lstrip().startswith("@"):
+        number += 1
+    return Line(code.co_filename, number, code.co_qualname)
