@@ -17,6 +17,7 @@ from .gate import *  # noqa: F403
 from .index import *  # noqa: F403
 from .join import *  # noqa: F403
 from .loss import *  # noqa: F403
+from .loss_regression import *  # noqa: F403
 from .matmul import *  # noqa: F403
 from .norm import *  # noqa: F403
 from .order import *  # noqa: F403
