@@ -42,8 +42,8 @@ def our_parameters(model, layers):
     found = {"wte": model.token_embedding.weight, "wpe": model.position_embedding.weight}
     for i, block in enumerate(model.blocks[:layers]):
         modules = {
-            "attn.out": block.attention.out_proj, "mlp.in": block.feed_forward[0],
-            "mlp.out": block.feed_forward[2], "ln_1": block.norm1, "ln_2": block.norm2,
+            "attn.out": block.attention.out_proj, "mlp.in": block.feed_forward.linear1,
+            "mlp.out": block.feed_forward.linear2, "ln_1": block.norm1, "ln_2": block.norm2,
         }  # fmt: skip
         for name, module in modules.items():
             found[f"{i}.{name}.weight"], found[f"{i}.{name}.bias"] = module.weight, module.bias
