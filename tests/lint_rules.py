@@ -25,8 +25,7 @@ FLOORS = (
     {"training"},
     {"viz"},
     {"course"},
-    {"cli"},
-    {"__init__", "__main__"},
+    {"cli", "__init__", "__main__"},
 )
 # The declared knot: operators and `backward` need what needs Tensor.
 KNOT = {"tensor": {"ops", "autograd"}}
@@ -171,15 +170,13 @@ def _through(function):
 
 
 def _body_complaints(function):
-    raw = _raw_names(function)
+    raw, plain = _raw_names(function), _plain_names(function)
     for node in ast.walk(function):
         if isinstance(node, ast.Name) and node.id in ARRAY_NAMES:
             yield node.lineno, f"uses {node.id}"
-        elif isinstance(node, ast.AugAssign):
+        elif isinstance(node, ast.AugAssign) and not _is_named(node.target, plain):
             yield node.lineno, "changes an array in place"
-        elif isinstance(node, ast.Assign) and any(
-            isinstance(t, ast.Subscript) for t in node.targets
-        ):
+        elif isinstance(node, ast.Assign) and _writes_into(node, plain):
             yield node.lineno, "writes into an array"
         elif isinstance(node, ast.Attribute) and not _allowed_attribute(node, raw):
             yield node.lineno, f"uses .{node.attr}"
@@ -188,6 +185,29 @@ def _body_complaints(function):
                 extra = [k.arg for k in node.keywords if k.arg not in ("axis", "keepdims")]
                 if extra or node.args:
                     yield node.lineno, f".{node.func.attr} takes axis= and keepdims= only"
+
+
+def _is_named(node, names):
+    """Is this one of `names`, or an element of one?"""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return isinstance(node, ast.Name) and node.id in names
+
+
+def _writes_into(assignment, plain):
+    targets = [t for t in assignment.targets if isinstance(t, ast.Subscript)]
+    return any(not _is_named(t, plain) for t in targets)
+
+
+def _plain_names(function):
+    """Names that start as a list, a dict or a number: never arrays."""
+    names = set()
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign):
+            value = node.value.left if isinstance(node.value, ast.BinOp) else node.value
+            if isinstance(value, (ast.List, ast.ListComp, ast.Dict, ast.Constant)):
+                names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    return names
 
 
 def _raw_names(function):

@@ -111,6 +111,7 @@ def test_a_line_that_only_arrays_understand_is_found(line):
         "return grad_y.sum(axis=ctx.dim, keepdims=True).reshape(x.shape).swapaxes(-1, -2)",
         "return grad_y * mask.astype(x.dtype)",
         "return grad_y / math.sqrt(x.shape[-1])",
+        "sizes = [0] * 3; sizes[0] = 2; count = 1; count *= 2",
         "return helper(x)",
     ],
 )
@@ -136,6 +137,7 @@ def test_the_common_vocabulary_is_allowed(line):
         ("tensor", "from . import ops", True),
         ("nn.attention", "from minitorch_attn.ops import softmax", True),
         ("cli.__init__", "from ..viz import figure", True),
+        ("cli.app", "from minitorch_attn import __version__", True),
     ],
 )
 def test_upward_imports_are_found(module, line, good):

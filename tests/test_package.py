@@ -43,13 +43,13 @@ def test_import_prints_nothing_and_warns_of_nothing():
 
 def test_import_adds_at_most_80_ms_to_numpy():
     code = (
-        "import time, numpy; start = time.perf_counter(); "
-        "import minitorch_attn; print(time.perf_counter() - start)"
+        "import time, numpy; start = time.process_time(); "
+        "import minitorch_attn; print(time.process_time() - start)"
     )
     run_python(code)  # writes the bytecode
     seconds = []
     while len(seconds) < 10 and min(seconds, default=1.0) > 0.080:
-        seconds.append(float(run_python(code)))  # a busy machine can only make it slower
+        seconds.append(float(run_python(code)))  # other programs can only make it slower
     assert min(seconds) <= 0.080
 
 
