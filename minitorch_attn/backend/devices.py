@@ -253,14 +253,19 @@ def to_host(array):
     platform = platform_of(array)
     host = platform.to_host(array)
     if platform is not _HOST:
-        for read_too in _with_every_read:
-            read_too(platform.device_of(array), platform)
+        read_the_rest(platform.device_of(array))
     return host
 
 
 def with_every_read(function):
     """Call `function(device, platform)` after each copy from a device to the host."""
     _with_every_read.append(function)
+
+
+def read_the_rest(device):
+    """Call the functions that `with_every_read` collected."""
+    for read_too in _with_every_read:
+        read_too(device, _platform_for(device))
 
 
 def to_device(array, device):

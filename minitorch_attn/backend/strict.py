@@ -21,9 +21,9 @@ __all__ = ["StrictPlatform"]
 
 def _make_class(number):
     """Make the array class of one strict device; its type alone tells the device."""
-    cls = type(f"StrictArray{number}", (StrictArray,), {"__slots__": (), "index": number})
+    known = {"__slots__": (), "index": number, "device": Device("strict", number)}
+    cls = type(f"StrictArray{number}", (StrictArray,), known)
     cls.namespace = StrictNamespace(cls)
-    cls.device = Device("strict", number)
     return cls
 
 

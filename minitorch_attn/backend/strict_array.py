@@ -11,7 +11,7 @@ from collections import namedtuple
 import numpy as np
 from numpy import ndarray
 
-from minitorch_attn.backend.strict_index import get_entries, put_entries
+from minitorch_attn.backend.strict_index import get_entries, named_index_errors, put_entries
 from minitorch_attn.backend.strict_names import METHODS_NOT_HERE
 from minitorch_attn.backend.strict_operators import Operators, host_value, unwrap, wrap
 from minitorch_attn.backend.sync import StrictError, record_sync
@@ -45,8 +45,7 @@ class StrictArray(Operators):
     """
 
     __slots__ = ("__weakref__", "_raw")
-    index = None
-    namespace = None
+    index = device = namespace = None
 
     def __init__(self):
         raise TypeError("strict arrays are made by backend.from_host(array, 'strict')")
@@ -163,6 +162,7 @@ class StrictArray(Operators):
         """Set every entry to a number or 0-d array."""
         self._raw.fill(unwrap(type(self), value, "fill"))
 
+    @named_index_errors
     def take(self, indices, axis=None):
         """Return entries along an axis."""
         return wrap(type(self), self._raw.take(unwrap(type(self), indices, "take"), axis))

@@ -7,15 +7,34 @@ which one stays and in which order they are added, as on a GPU.
 import numpy as np
 from numpy import ndarray
 
+from minitorch_attn.backend.devices import read_the_rest
 from minitorch_attn.backend.sync import StrictError, record_sync, record_transfer
 
-__all__ = ["get_entries", "put_entries", "scatter_entries"]
+__all__ = ["get_entries", "named_index_errors", "put_entries", "scatter_entries"]
 
 _BASIC = frozenset({int, slice, type(None), type(Ellipsis), bool})
 _ATOMIC = frozenset("ilqILQefd")  # dtypes with an atomic addition on the GPU
 _state = {"chance": None}
 
 
+def named_index_errors(function):
+    """Let a range check that waits on the device speak first: it knows the argument's name.
+
+    The strict device raises at once where a GPU would wrap the index around and report later.
+    """
+
+    def call(array, *args, **keywords):
+        try:
+            return function(array, *args, **keywords)
+        except IndexError:
+            read_the_rest(type(array).device)
+            raise
+
+    call.__name__, call.__doc__ = function.__name__, function.__doc__
+    return call
+
+
+@named_index_errors
 def get_entries(array, index):
     """Return the raw entries `array[index]`."""
     cls, raw = type(array), array._raw
@@ -32,6 +51,7 @@ def get_entries(array, index):
     return result
 
 
+@named_index_errors
 def put_entries(array, index, value):
     """Write the raw `value` into `array[index]`."""
     cls, raw = type(array), array._raw
@@ -44,6 +64,7 @@ def put_entries(array, index, value):
         raw.flat[places] = values
 
 
+@named_index_errors
 def scatter_entries(array, index, source, ufunc=np.add):
     """Combine the raw `source` with `array[index]` in place, duplicates in random order."""
     cls, raw = type(array), array._raw

@@ -89,7 +89,7 @@ OF_CUPY_BUT_NOT_HERE = _names("""
 """)
 
 METHODS_NOT_HERE = _names("""
-    argpartition byteswap choose compress conjugate cstruct data device dump dumps flat mdspan
+    argpartition byteswap choose compress conjugate cstruct data dump dumps flat mdspan
     partition ptp put reduced_view scatter_add scatter_max scatter_min set toDlpack tobytes
     tofile
 """)

@@ -3,6 +3,7 @@
 import numpy as np
 from numpy import ndarray
 
+from minitorch_attn.backend.devices import read_the_rest
 from minitorch_attn.backend.strict_array import StrictArray, absence
 from minitorch_attn.backend.strict_index import scatter_entries
 from minitorch_attn.backend.strict_names import (
@@ -107,11 +108,14 @@ class StrictUfunc:
 
     def _call_with(self, raw, outs, *, out=None, where=True, dtype=None, casting="same_kind"):
         cls = self._cls
-        where = unwrap(cls, where, self.__name__)
+        keywords = {"dtype": dtype, "casting": casting}
         if out is not None:
             outs = out if type(out) is tuple else (out,)
-            raw += [unwrap(cls, o, self.__name__) for o in outs]
-        result = self._ufunc(*raw, where=where, dtype=dtype, casting=casting)
+        if outs:
+            keywords["out"] = tuple([unwrap(cls, o, self.__name__) for o in outs])
+        if where is not True:
+            keywords["where"] = unwrap(cls, where, self.__name__)
+        result = self._ufunc(*raw[: self.nin], **keywords)
         if outs:
             return outs[0] if self.nout == 1 else tuple(outs)
         return _wrap_result(cls, result)
@@ -156,7 +160,11 @@ def _function(cls, function, name):
         raw = [_raw(cls, value, name) for value in args]
         if keywords:
             keywords = {key: _raw(cls, value, name) for key, value in keywords.items()}
-        result = function(*raw, **keywords)
+        try:
+            result = function(*raw, **keywords)
+        except IndexError:
+            read_the_rest(cls.device)
+            raise
         if out is not None:
             return out
         if answers_on_device:

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from minitorch_attn import backend
+from minitorch_attn.backend.deferred import note_worst
 from minitorch_attn.backend.sync import StrictError
+from minitorch_attn.errors import IndexRangeError
 
 HOST = np.arange(60.0).reshape(3, 4, 5)
 
@@ -88,6 +90,36 @@ def test_indices_out_of_range_raise_instead_of_wrapping(x):
         xp.take_along_axis(x, xp.full((1, 4, 5), 3), axis=0)
     with pytest.raises(IndexError):
         backend.scatter_add(x, index, x[:2])
+
+
+def test_a_range_check_that_waits_on_the_device_speaks_first(x):
+    xp = backend.array_module(x)
+    index = xp.asarray([0, 3])
+
+    def read():
+        return x[index]
+
+    def write():
+        x[index] = 0.0
+
+    def add():
+        backend.scatter_add(x, index, x[:2])
+
+    def take():
+        return x.take(index, axis=0)
+
+    def function():
+        return xp.take(x, index, axis=0)
+
+    for place in (read, write, add, take, function):
+
+        def question(worst, name=place.__name__):
+            return IndexRangeError(f"{name}: index {worst}") if worst > 2 else None
+
+        note_worst(question, index.max().astype("uint64"))
+        with pytest.raises(IndexRangeError, match=f"{place.__name__}: index 3"):
+            place()
+        assert float(x[0, 0, 0]) == 0  # nothing is left to report
 
 
 def test_assignment(x):
