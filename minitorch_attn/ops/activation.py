@@ -6,7 +6,7 @@ from ..backend.select import where as choose
 from ..errors import ArgumentError
 from .exponential import Exp
 from .operands import as_operand, floating
-from .selection import Clamp, Where
+from .selection import Clamp, Where, drop_where
 
 __all__ = [
     "celu", "elu", "hardsigmoid", "hardtanh", "leaky_relu", "relu", "relu6", "selu",
@@ -29,7 +29,7 @@ class Relu(Function):
     @staticmethod
     def backward(ctx, grad_y):
         (y,) = ctx.saved
-        return Where.call(y <= 0, 0.0, grad_y)
+        return drop_where(y <= 0, grad_y)
 
 
 class LeakyRelu(Function):
@@ -90,7 +90,7 @@ class HardTanh(Function):
     @staticmethod
     def backward(ctx, grad_y):
         (x,) = ctx.saved
-        return Where.call((x <= ctx.low) | (x >= ctx.high), 0.0, grad_y)
+        return drop_where((x <= ctx.low) | (x >= ctx.high), grad_y)
 
 
 def relu(input):

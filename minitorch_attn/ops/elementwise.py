@@ -6,7 +6,7 @@ from ..backend import array_module
 from ..errors import ArgumentError, DTypeError
 from ..tensor import Tensor
 from .cast import cast
-from .operands import as_operand, binary, explained
+from .operands import as_operand, explained
 from .promotion import default_float, promote
 from .rounding import Sign, floor_divide, trunc_divide
 
@@ -187,7 +187,10 @@ def add(input, other, *, alpha=1):
     """
     if alpha != 1:
         other = _times(other, alpha, "add", input)
-    return binary(Add, "add", input, other)
+    try:
+        return Add.apply(*promote(input, other))
+    except (ValueError, TypeError) as error:
+        raise explained(error, "add", input=input, other=other) from None
 
 
 def sub(input, other, *, alpha=1):
@@ -212,7 +215,10 @@ def sub(input, other, *, alpha=1):
     """
     if alpha != 1:
         other = _times(other, alpha, "sub", input)
-    return binary(Sub, "sub", input, other)
+    try:
+        return Sub.apply(*promote(input, other))
+    except (ValueError, TypeError) as error:
+        raise explained(error, "sub", input=input, other=other) from None
 
 
 def _times(other, alpha, name, input):
@@ -245,7 +251,10 @@ def mul(input, other):
     tensor([[3., 6.],
             [4., 8.]])
     """
-    return binary(Mul, "mul", input, other)
+    try:
+        return Mul.apply(*promote(input, other))
+    except (ValueError, TypeError) as error:
+        raise explained(error, "mul", input=input, other=other) from None
 
 
 def div(input, other, *, rounding_mode=None):

@@ -8,7 +8,7 @@ from ..backend import array_module
 from ..errors import ArgumentError, ShapeError
 from .axes import axis_of
 from .operands import as_operand, floating
-from .selection import Where
+from .selection import Where, drop_where
 from .sigmoid import Sigmoid, Softplus, Tanh, sigmoid, tanh
 from .trigonometric import erf
 
@@ -161,7 +161,7 @@ class HardSwish(Function):
     def backward(ctx, grad_y):
         (x,) = ctx.saved
         inside = Where.call(x < 3, grad_y * (x / 3 + 0.5), grad_y)
-        return Where.call(x <= -3, 0.0, inside)
+        return drop_where(x <= -3, inside)
 
 
 def gelu(input, approximate="none"):

@@ -13,6 +13,8 @@ __all__ = ["as_operand", "binary", "explained", "floating"]
 def binary(function, name, input, other):
     """Apply an elementwise Function to two operands of any dtypes that broadcast.
 
+    add, sub and mul spell these lines out, because a call less shows on small arrays.
+
     Parameters
     ----------
     function : type

@@ -35,9 +35,23 @@ class Where(Function):
         _, shape_a, shape_b = ctx.shapes
         return (
             None,
-            sum_to_shape(Where.call(condition, grad_y, 0.0), shape_a) if need_a else None,
-            sum_to_shape(Where.call(~condition, grad_y, 0.0), shape_b) if need_b else None,
+            sum_to_shape(keep_where(condition, grad_y), shape_a) if need_a else None,
+            sum_to_shape(drop_where(condition, grad_y), shape_b) if need_b else None,
         )
+
+
+def keep_where(condition, grad):
+    """`grad` where the condition holds, else 0; arrays or Tensors."""
+    if isinstance(grad, Tensor) or isinstance(condition, Tensor):
+        return Where.apply(condition, grad, 0.0)
+    return choose(condition, grad, 0.0)
+
+
+def drop_where(condition, grad):
+    """0 where the condition holds, else `grad`; arrays or Tensors."""
+    if isinstance(grad, Tensor) or isinstance(condition, Tensor):
+        return Where.apply(condition, 0.0, grad)
+    return choose(condition, 0.0, grad)
 
 
 class Maximum(Function):
@@ -83,8 +97,8 @@ def _shared(ctx, grad_c, lost_a, lost_b, tie):
     need_a, need_b = ctx.needs_grad
     grad_c = Where.call(tie, grad_c * 0.5, grad_c)
     return (
-        sum_to_shape(Where.call(lost_a, 0.0, grad_c), ctx.shapes[0]) if need_a else None,
-        sum_to_shape(Where.call(lost_b, 0.0, grad_c), ctx.shapes[1]) if need_b else None,
+        sum_to_shape(drop_where(lost_a, grad_c), ctx.shapes[0]) if need_a else None,
+        sum_to_shape(drop_where(lost_b, grad_c), ctx.shapes[1]) if need_b else None,
     )
 
 
@@ -106,7 +120,7 @@ class Clamp(Function):
     @staticmethod
     def backward(ctx, grad_y):
         (x,) = ctx.saved
-        return Where.call(_inside(x, ctx.low, ctx.high), grad_y, 0.0)
+        return keep_where(_inside(x, ctx.low, ctx.high), grad_y)
 
 
 class ClampTo(Function):
@@ -133,13 +147,13 @@ class ClampTo(Function):
         grad_x = grad_low = grad_high = None
         if need_x:
             inside = _inside(x, low, high)
-            grad_x = sum_to_shape(Where.call(inside, grad_y, 0.0), shape_x)
+            grad_x = sum_to_shape(keep_where(inside, grad_y), shape_x)
         if need_low:
             below = x < low if high is None else (x < low) & (low < high)
-            grad_low = sum_to_shape(Where.call(below, grad_y, 0.0), shape_low)
+            grad_low = sum_to_shape(keep_where(below, grad_y), shape_low)
         if need_high:
             above = x > high if low is None else (x > high) | (low > high)
-            grad_high = sum_to_shape(Where.call(above, grad_y, 0.0), shape_high)
+            grad_high = sum_to_shape(keep_where(above, grad_y), shape_high)
         return grad_x, grad_low, grad_high
 
 

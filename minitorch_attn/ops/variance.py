@@ -7,7 +7,7 @@ from ..backend import array_module
 from ..errors import ArgumentError
 from .operands import as_operand
 from .reduce import count_over, mean, reduced_axes, require_floating, spread
-from .selection import Where
+from .selection import Where, drop_where
 
 __all__ = ["std", "std_mean", "var", "var_mean"]
 
@@ -51,7 +51,7 @@ class Std(Function):
     @staticmethod
     def backward(ctx, grad_y):
         x, y = ctx.saved
-        grad_v = Where.call(y == 0, 0.0, grad_y / (Where.call(y == 0, 1.0, y) * 2))
+        grad_v = drop_where(y == 0, grad_y / (Where.call(y == 0, 1.0, y) * 2))
         return _toward_mean(spread(grad_v, x.shape, ctx.axis), x, ctx.axis, ctx.freedom)
 
 

@@ -14,7 +14,7 @@ from .operands import as_operand
 from .power import PowerOfNumber
 from .reduce import reduced_axes, require_floating, spread, sum
 from .rounding import Sign, Zero
-from .selection import Where
+from .selection import Where, drop_where
 
 __all__ = ["norm"]
 
@@ -36,7 +36,7 @@ class EuclideanNorm(Function):
     @staticmethod
     def backward(ctx, grad_y):
         x, y = ctx.saved
-        ratio = Where.call(y == 0, 0.0, grad_y / Where.call(y == 0, 1.0, y))
+        ratio = drop_where(y == 0, grad_y / Where.call(y == 0, 1.0, y))
         return x * spread(ratio, x.shape, ctx.axis)
 
 
@@ -62,7 +62,7 @@ class PNorm(Function):
         x, y = ctx.saved
         p = ctx.p
         whole = PowerOfNumber.call(Where.call(y == 0, 1.0, y), exponent=p - 1)
-        ratio = spread(Where.call(y == 0, 0.0, grad_y / whole), x.shape, ctx.axis)
+        ratio = spread(drop_where(y == 0, grad_y / whole), x.shape, ctx.axis)
         sign = Sign.call(x)
         size = Where.call(x == 0, 1.0, x * sign)  # 0^(p-1) may be infinite
         return ratio * sign * PowerOfNumber.call(size, exponent=p - 1)
