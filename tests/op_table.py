@@ -7,6 +7,22 @@ import minitorch_attn as mt
 from minitorch_attn.autograd import gradcheck, gradgradcheck
 
 
+class Within(tuple):
+    """A shape whose random elements lie between `low` and `high`."""
+
+    def __new__(cls, shape, low, high):
+        self = super().__new__(cls, shape)
+        self.low, self.high = low, high
+        return self
+
+
+class Leaf:
+    """A leaf with values of one's own."""
+
+    def __init__(self, values):
+        self.values = np.array(values, dtype="float64")
+
+
 class Case:
     """One call of an operation beside the same in NumPy.
 
@@ -16,8 +32,9 @@ class Case:
     function : callable on Tensors
     reference : callable on NumPy arrays
         Returns what `function` should: an array, or several.
-    *inputs : tuple or ndarray
-        A shape stands for a random leaf in float64, an array for a constant.
+    *inputs : tuple, Leaf or ndarray
+        A shape stands for a random leaf in float64, with elements from -1 to 1 or as a `Within`
+        says; an array for a constant.
     second : bool
         Whether the second derivative is checked, too.
     """
@@ -35,17 +52,22 @@ class Case:
     def arrays(self, dtype="float64"):
         """The inputs as NumPy arrays: the same on every call."""
         rng = np.random.default_rng(20170612)
-        return [
-            rng.uniform(-1, 1, given).astype(dtype) if isinstance(given, tuple) else given
-            for given in self.inputs
-        ]
+        return [_drawn(rng, given, dtype) for given in self.inputs]
 
     def tensors(self, device, dtype="float64"):
         """The inputs as Tensors on the device under test."""
         return [
-            mt.tensor(array, device=device, requires_grad=isinstance(given, tuple))
+            mt.tensor(array, device=device, requires_grad=not isinstance(given, np.ndarray))
             for array, given in zip(self.arrays(dtype), self.inputs, strict=True)
         ]
+
+
+def _drawn(rng, given, dtype):
+    if isinstance(given, Within):
+        return rng.uniform(given.low, given.high, given).astype(dtype)
+    if isinstance(given, tuple):
+        return rng.uniform(-1, 1, given).astype(dtype)
+    return given.values.astype(dtype) if isinstance(given, Leaf) else given
 
 
 def as_series(value):
