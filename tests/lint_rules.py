@@ -145,9 +145,11 @@ def backward_vocabulary(tree):
     """Lines of a backward that would not run alike on arrays and on Tensors.
 
     A fused backward is free: under create_graph its composed twin runs instead. Functions of the
-    same file that a backward calls are held to the same list.
+    same file that a backward calls are held to the same list, unless they ask which of the two
+    they were given.
     """
-    helpers = {n.name: n for n in tree.body if isinstance(n, ast.FunctionDef)}
+    functions = [n for n in tree.body if isinstance(n, ast.FunctionDef)]
+    helpers = {n.name: n for n in functions if not _asks_for_tensors(n)}
     for node, methods in function_classes(tree):
         if is_fused(methods["forward"]):
             continue
@@ -163,6 +165,14 @@ def backward_vocabulary(tree):
                 if isinstance(call, ast.Call) and isinstance(call.func, ast.Name):
                     if call.func.id in helpers:
                         pending.append(helpers[call.func.id])
+
+
+def _asks_for_tensors(function):
+    for node in ast.walk(function):
+        if isinstance(node, ast.Call) and _is_named(node.func, {"isinstance"}):
+            if _is_named(node.args[1], {"Tensor"}):
+                return True
+    return False
 
 
 def _through(function):

@@ -119,6 +119,11 @@ def test_the_common_vocabulary_is_allowed(line):
     assert vocabulary(line, more="\ndef helper(x):\n    return x[..., None] * 2\n") == []
 
 
+def test_a_helper_may_ask_which_of_the_two_it_has():
+    helper = "\ndef helper(x):\n    return x.clamp(0) if isinstance(x, Tensor) else x.clip(0)\n"
+    assert vocabulary("return helper(x)", more=helper) == []
+
+
 @pytest.mark.parametrize(
     ("module", "line", "good"),
     [
