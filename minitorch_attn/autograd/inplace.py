@@ -97,13 +97,16 @@ def _write(target, result):
 def check_writable(target):
     """Refuse to write where several elements share one place in memory."""
     array = target.array
-    for size, stride in zip(array.shape, array.strides, strict=True):
-        if stride == 0 and size > 1:
+    reach = array.itemsize  # from the first to past the last byte along the axes seen so far
+    axes = [(abs(s), n) for s, n in zip(array.strides, array.shape, strict=True) if n > 1]
+    for stride, size in sorted(axes):
+        if stride < reach and array.size:
             raise GraphError(
-                "an expanded tensor cannot be changed in place: its elements share memory.",
-                got=f"shape {array.shape} with strides {array.strides}",
+                "a tensor whose elements share memory cannot be changed in place.",
+                got=f"shape {array.shape} with strides {array.strides}, as expand() makes them",
                 hint="clone() it first",
             )
+        reach += stride * (size - 1)
 
 
 def _take_over(target, result):

@@ -81,8 +81,12 @@ class Windows(Function):
     @staticmethod
     def forward(ctx, x, *, dim, size, step):
         ctx.how = {"dim": dim, "size": size, "step": step}
-        windows = array_module(x).lib.stride_tricks.sliding_window_view(x, size, axis=dim)
-        return windows[(slice(None),) * dim + (slice(None, None, step),)]
+        shape, strides = list(x.shape), list(x.strides)
+        shape[dim] = (x.shape[dim] - size) // step + 1
+        strides[dim] *= step
+        return array_module(x).lib.stride_tricks.as_strided(
+            x, (*shape, size), (*strides, x.strides[dim])
+        )
 
     @staticmethod
     def backward(ctx, grad_y):

@@ -27,6 +27,8 @@ class BroadcastTo(Function):
 
     @staticmethod
     def forward(ctx, x, *, shape):
+        if x.size == math.prod(shape):
+            return x.reshape(shape)  # nothing is repeated, so the view may be written to
         return array_module(x).broadcast_to(x, shape)
 
     @staticmethod
