@@ -25,6 +25,7 @@ from ..ops import (  # noqa: F401
     logsigmoid,
     mse_loss,
     nll_loss,
+    normalize,
     one_hot,
     pad,
     rms_norm,

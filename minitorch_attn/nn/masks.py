@@ -44,7 +44,7 @@ class Mask:
 
     Examples
     --------
-    >>> causal(3) & padding([2])
+    >>> causal(3) & padding([2], max_len=3)
     Mask of shape (1, 1, 3, 3): # may attend, . blocked
       # . .
       # # .
@@ -111,7 +111,7 @@ class Mask:
                 expected="a Mask",
                 hint="masks.from_attend(tensor) or masks.from_blocked(tensor)",
             )
-        broadcast_shapes(self.shape, other.shape, names=("a", "b"), where=f"Mask {symbol} Mask")
+        _check_broadcast(self.shape, other.shape, symbol)
         a, b = self.attend.array, other.attend.array
         return Mask(wrap(a & b if symbol == "&" else a | b))
 
@@ -138,6 +138,18 @@ def _grid(attend):
     if queries != 1 and batch * heads > 1:
         lines.append(f"  (the first of {batch} x {heads} batches and heads)")
     return lines
+
+
+def _check_broadcast(a, b, symbol):
+    try:
+        broadcast_shapes(a, b)
+    except ShapeError:
+        raise ShapeError(
+            f"mask {symbol} mask: the shapes do not broadcast.",
+            got=f"{a} and {b}",
+            expected="equal sizes, or 1, from the last axis on: (batch, heads, query, key)",
+            hint="padding(lengths, max_len=) gives the number of keys",
+        ) from None
 
 
 def _bool_tensor(value, where):

@@ -14,9 +14,9 @@ from .operands import as_operand
 from .power import PowerOfNumber
 from .reduce import reduced_axes, require_floating, spread, sum
 from .rounding import Sign, Zero
-from .selection import Where, drop_where
+from .selection import Where, clamp, drop_where
 
-__all__ = ["norm"]
+__all__ = ["norm", "normalize"]
 
 
 class EuclideanNorm(Function):
@@ -152,3 +152,29 @@ def norm(input, p="fro", dim=None, keepdim=False, dtype=None):
             expected="a number, or 'fro'",
         )
     return vector_norm(input, 2 if p in ("fro", None) else p, dim, keepdim, dtype=dtype)
+
+
+def normalize(input, p=2.0, dim=1, eps=1e-12):
+    """`input` divided by its norm over `dim`: vectors of length 1.
+
+    Parameters
+    ----------
+    input : Tensor
+    p : float, default 2
+        As for `norm`.
+    dim : int or sequence of int, default 1
+    eps : float, default 1e-12
+        The least norm, so that a zero vector stays zero.
+
+    Returns
+    -------
+    Tensor of the shape of `input`
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> normalize(mt.tensor([[3.0, -4.0], [0.0, 0.0]]))
+    tensor([[ 0.6, -0.8],
+            [ 0. ,  0. ]])
+    """
+    return input / clamp(norm(input, p, dim, keepdim=True), min=eps)

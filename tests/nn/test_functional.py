@@ -11,7 +11,7 @@ NAMES = """
     logsigmoid sigmoid tanh softmax softmin log_softmax linear embedding one_hot pad layer_norm
     rms_norm dropout scaled_dot_product_attention cross_entropy nll_loss mse_loss l1_loss
     smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits kl_div
-    cosine_similarity
+    cosine_similarity normalize
 """.split()
 
 
