@@ -224,7 +224,7 @@ def hardtanh(input, min_val=-1.0, max_val=1.0):
     >>> mt.hardtanh(mt.tensor([-3.0, 0.5]))
     tensor([-1. ,  0.5])
     """
-    return HardTanh.apply(as_operand(input, "hardtanh"), low=min_val, high=max_val)
+    return HardTanh.apply(floating(input, "hardtanh"), low=min_val, high=max_val)
 
 
 def relu6(input):

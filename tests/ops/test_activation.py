@@ -1,0 +1,88 @@
+"""Activations with a corner."""
+
+import numpy as np
+import pytest
+from op_table import Case, Within, checks
+
+import minitorch_attn as mt
+from minitorch_attn.errors import ArgumentError
+
+SELU = 1.0507009873554805, 1.6732632423543772
+WIDE = Within((2, 3, 5), -4, 8)
+
+
+def elu(x, scale=1.0, alpha=1.0, rate=1.0):
+    below = alpha * (np.exp(rate * np.minimum(x, 0)) - 1)
+    return scale * np.where(x > 0, x, below.astype(x.dtype))
+
+
+CASES = [
+    Case("relu", mt.relu, lambda x: np.where(x > 0, x, 0), (2, 3)),
+    Case("relu of 0-d", mt.relu, lambda x: np.maximum(x, 0), ()),
+    Case("relu of nothing", mt.relu, lambda x: x, (0, 3)),
+    Case("leaky_relu", mt.leaky_relu, lambda x: np.where(x > 0, x, 0.01 * x), (2, 3)),
+    Case("leaky_relu, upwards", lambda x: mt.leaky_relu(x, -0.3),
+         lambda x: np.where(x > 0, x, -0.3 * x), (2, 3)),
+    Case("elu", mt.elu, elu, WIDE),
+    Case("elu 0.7", lambda x: mt.elu(x, 0.7), lambda x: elu(x, alpha=0.7), WIDE),
+    Case("celu", lambda x: mt.celu(x, 0.7), lambda x: elu(x, alpha=0.7, rate=1 / 0.7), WIDE),
+    Case("selu", mt.selu, lambda x: elu(x, *SELU), WIDE),
+    Case("hardtanh", lambda x: mt.hardtanh(x, -1, 2), lambda x: np.clip(x, -1, 2), WIDE),
+    Case("relu6", mt.relu6, lambda x: np.clip(x, 0, 6), WIDE),
+    Case("hardsigmoid", mt.hardsigmoid, lambda x: np.clip(x / 6 + 0.5, 0, 1), WIDE),
+]  # fmt: skip
+
+
+test_forward, test_gradient, test_second_gradient = checks(CASES)
+
+
+def test_relu_of_many_elements(make):
+    """Large arrays are masked by their bits."""
+    x = make(61, 71)
+    y = mt.relu(x)
+    np.testing.assert_array_equal(y.numpy(), np.maximum(x.numpy(), 0))
+    assert mt.autograd.gradcheck(mt.relu, x, fast=True)
+
+
+CORNERS = [
+    (mt.relu, [0.0], [0.0]),
+    (mt.leaky_relu, [0.0], [0.01]),
+    (mt.elu, [0.0], [1.0]),
+    (lambda x: mt.elu(x, 0.5), [0.0], [0.5]),
+    (mt.hardtanh, [-1.0, 1.0], [0.0, 0.0]),
+    (mt.relu6, [0.0, 6.0], [0.0, 0.0]),
+    (mt.hardsigmoid, [-3.0, 3.0], [0.0, 0.0]),
+]
+
+
+@pytest.mark.parametrize(("function", "corner", "slope"), CORNERS)
+def test_slope_at_the_corner(function, corner, slope, device):
+    x = mt.tensor(corner, device=device, requires_grad=True)
+    function(x).sum().backward()
+    np.testing.assert_array_equal(x.grad.numpy(), np.float32(slope))
+
+
+@pytest.mark.parametrize("size", [3, 5000])
+def test_relu_and_nan(size, device):
+    x = mt.tensor(np.full(size, np.nan), device=device, requires_grad=True)
+    y = mt.relu(x)
+    assert np.isnan(y.numpy()).all()
+    below = mt.tensor(np.full(size, -1.0), device=device, requires_grad=True)
+    mt.relu(below).backward(mt.tensor(np.full(size, np.nan), device=device))
+    np.testing.assert_array_equal(below.grad.numpy(), np.zeros(size))  # closed to NaN
+
+
+@pytest.mark.parametrize("name", ["relu", "relu6"])
+def test_integers_stay_integers(name, device):
+    y = getattr(mt, name)(mt.tensor([-2, 3], device=device))
+    assert y.dtype == np.int64
+
+
+@pytest.mark.parametrize("name", ["elu", "celu", "selu", "leaky_relu", "hardsigmoid", "hardtanh"])
+def test_integers_become_the_default_float(name, device):
+    assert getattr(mt, name)(mt.tensor([-2, 3], device=device)).dtype == np.float32
+
+
+def test_celu_needs_an_alpha(make):
+    with pytest.raises(ArgumentError, match="alpha"):
+        mt.celu(make(2), 0)
