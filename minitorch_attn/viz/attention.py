@@ -74,23 +74,23 @@ def attention_figure(maps, labels, title="Attention weights"):
             got=f"maps {[m.shape for m in maps]} and {len(labels)} labels",
             expected="maps (heads, token, token), all of one shape, and a label for each token",
         )
-    side = max(2.2, 0.105 * keys)
+    side = max(2.4, 0.085 * keys)
     figure = new_figure(heads * side + 1.3, len(maps) * side + 1.0)
     grid = figure.subplots(len(maps), heads, squeeze=False, sharex=True, sharey=True)
     top = max(float(np.nanmax(m)) for m in maps)
     for layer, weights in enumerate(maps):
         for head in range(heads):
             axes = grid[layer, head]
-            image = axes.imshow(weights[head], cmap="magma_r", vmin=0, vmax=top, aspect="equal")
+            image = axes.imshow(weights[head], cmap="Blues", vmin=0, vmax=top, aspect="equal")
             _label(axes, labels, keys)
             if layer == 0:
-                axes.set_title(f"head {head + 1}", fontsize=10)
+                axes.set_title(f"head {head + 1}", fontsize=13)
             if head == 0:
-                axes.set_ylabel(f"layer {layer + 1}", fontsize=10)
+                axes.set_ylabel(f"layer {layer + 1}", fontsize=13)
     bar = figure.colorbar(image, ax=grid, shrink=0.6, aspect=30, pad=0.01)
     bar.outline.set_visible(False)
-    bar.set_label("weight (row: who looks, column: at whom)")
-    figure.suptitle(title, fontsize=12)
+    bar.set_label("weight (row: who looks, column: at whom)", fontsize=13)
+    figure.suptitle(title, fontsize=15)
     return figure
 
 
@@ -98,7 +98,7 @@ def _label(axes, labels, count):
     shown = [_visible(label) for label in labels]
     axes.set_xticks(range(count), shown)
     axes.set_yticks(range(count), shown)
-    axes.tick_params(length=0, labelsize=6, pad=1)
+    axes.tick_params(length=0, labelsize=6.5, pad=1.5)
     axes.spines[:].set_color("0.7")
 
 

@@ -5,7 +5,7 @@ from .style import COLOURS, new_figure
 __all__ = ["loss_figure"]
 
 
-def loss_figure(metrics, baselines=None, title="Loss", smoothing=0.9):
+def loss_figure(metrics, baselines=None, title="Loss", smoothing=0.6):
     """Training and validation loss over the steps.
 
     Parameters
@@ -15,7 +15,7 @@ def loss_figure(metrics, baselines=None, title="Loss", smoothing=0.9):
     baselines : dict of str to float, optional
         Losses to beat, drawn as horizontal lines with their names.
     title : str
-    smoothing : float, default 0.9
+    smoothing : float, default 0.6
         Weight of the past in the running mean of the training loss; the raw values stay visible
         behind it.
 
@@ -43,9 +43,9 @@ def loss_figure(metrics, baselines=None, title="Loss", smoothing=0.9):
         axes.annotate(
             f"{losses[-1]:.3f}",
             (steps[-1], losses[-1]),
-            xytext=(0, -14),
+            xytext=(2, -14),
             textcoords="offset points",
-            ha="center",
+            ha="right",
             color=COLOURS[1],
         )
     _draw_baselines(axes, baselines or {})
