@@ -107,9 +107,9 @@ class LogSumExp(Function):
         ctx.kept_shape = tuple([1 if i in axes else n for i, n in enumerate(x.shape)])
         if x.size:
             x_max = x.max(axis=axes, keepdims=True)
-            x_max = xp.where(xp.isfinite(x_max), x_max, 0.0)  # inf - inf would be NaN
-            total = xp.exp(x - x_max).sum(axis=axes, keepdims=True)
-            y = xp.log(total) + x_max
+            shift = xp.where(xp.isfinite(x_max), x_max, 0.0)  # inf - inf would be NaN
+            total = xp.exp(x - shift).sum(axis=axes, keepdims=True)
+            y = xp.log(xp.maximum(total, 0.5)) + x_max  # the total is 0, or at least exp(0)
         else:
             y = xp.full(ctx.kept_shape, -xp.inf, dtype=x.dtype)
         if not keepdims:
