@@ -165,11 +165,11 @@ class Tensor(TensorMethods):
     @property
     def requires_grad(self):
         """Whether operations on this tensor are recorded."""
-        return self._edge is not None
+        return self._current_edge() is not None
 
     @requires_grad.setter
     def requires_grad(self, value):
-        if value and self._edge is None:
+        if value and not self.requires_grad:
             if self.array.dtype.kind != "f":
                 raise DTypeError(
                     "only floating-point tensors can require gradients.",
@@ -177,7 +177,8 @@ class Tensor(TensorMethods):
                     hint="x.float() first",
                 )
             self._edge = (engine.Leaf(self), 0)
-        elif not value and self._edge is not None:
+            self._view = None  # of its base it still shares the memory, but not the history
+        elif not value and self.requires_grad:
             if not self.is_leaf:
                 raise GraphError(
                     "requires_grad=False: this tensor was computed from others.",
@@ -188,7 +189,8 @@ class Tensor(TensorMethods):
     @property
     def is_leaf(self):
         """True for tensors that no recorded operation made."""
-        return self._edge is None or type(self._edge[0]) is engine.Leaf
+        edge = self._current_edge()
+        return edge is None or type(edge[0]) is engine.Leaf
 
     @property
     def grad_fn(self):

@@ -50,7 +50,7 @@ def _roots(outputs, gradients, where):
 
 
 def _incoming(output, gradient, where):
-    if output._edge is None:
+    if not output.requires_grad:
         raise GraphError(
             f"{where}: this tensor has no graph.",
             got=f"a tensor of shape {output.shape} with requires_grad=False",
@@ -143,7 +143,7 @@ def grad(
     """
     outputs, inputs = _as_list(outputs), _as_list(inputs)
     for i, target in enumerate(inputs):
-        if target._edge is None:
+        if not target.requires_grad:
             raise GraphError(
                 f"autograd.grad: input {i} does not require grad.",
                 got=f"a tensor of shape {target.shape}",

@@ -51,6 +51,8 @@ def replay_view(view):
         chain.append(chain[-1]._view.parent)
     for stale in reversed(chain):
         made = stale._view
+        if made.base_edge is made.base._edge:
+            continue  # replayed already; a second time would make it another node
         with enable_grad():
             fresh = made.function.apply(made.parent, **made.settings)
         if made.which is not None:
