@@ -102,7 +102,7 @@ def _add_anywhere(target, index, source):
     """Scatter-add for masks, slices and tuples of them and of index arrays."""
     entries = index if isinstance(index, tuple) else (index,)
     arrays = [e for e in entries if isinstance(e, (ndarray, list))]
-    if not arrays or all(isinstance(e, ndarray) and e.dtype.kind == "b" for e in arrays):
+    if all(isinstance(e, ndarray) and e.dtype.kind == "b" for e in arrays):
         target[index] += source  # each place occurs once
     elif target.flags.c_contiguous and target.size <= 4 * np.size(source):
         places = np.arange(target.size).reshape(target.shape)[index]

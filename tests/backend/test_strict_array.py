@@ -232,6 +232,8 @@ def test_methods_that_change_or_take(x):
     xp = backend.array_module(x)
     same(x.take(xp.asarray([2, 0]), axis=0), HOST.take([2, 0], axis=0))
     same(x.nonzero()[1], HOST.nonzero()[1])
+    ties = backend.from_host(np.arange(1000) % 2, "strict")
+    same(ties.argsort(), np.argsort(np.arange(1000) % 2, kind="stable"))
     for kind in ("quicksort", "heapsort"):
         with pytest.raises(ValueError, match="stable"):
             x.argsort(kind=kind)

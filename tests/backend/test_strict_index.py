@@ -132,8 +132,8 @@ def test_assignment(x):
     expected[expected > 50] = -1.0
     x[xp.asarray([2, 0]), xp.asarray([1, 1])] = x[0, :2]
     expected[[2, 0], [1, 1]] = expected[0, :2].copy()
-    x[xp.asarray([0, 2])] = x[:1]  # a leading axis of length 1
-    expected[[0, 2]] = expected[:1].copy()
+    x[xp.asarray([0, 2]), 3] = x[None, :1, 0]  # more leading axes than the place has
+    expected[[0, 2], 3] = expected[None, :1, 0].copy()
     x[..., 0].T[1] = 5.0  # through a view that is not contiguous
     expected[..., 0].T[1] = 5.0
     np.testing.assert_array_equal(backend.to_host(x), expected)
@@ -190,6 +190,13 @@ def test_scatter_methods_compute_what_numpy_computes():
             target, xp.asarray(index.tolist()), backend.from_host(values, "strict")
         )
         np.testing.assert_array_equal(backend.to_host(target), expected)
+
+
+def test_scattering_into_a_view_reaches_its_base():
+    base = backend.from_host(np.zeros((2, 3)), "strict")
+    xp = backend.array_module(base)
+    backend.scatter_add(base.T, xp.asarray([2, 2]), xp.ones((2, 2)))
+    assert backend.to_host(base).tolist() == [[0, 0, 2], [0, 0, 2]]
 
 
 def test_atomic_additions_have_few_dtypes():
