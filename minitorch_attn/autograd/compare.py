@@ -11,6 +11,7 @@ __all__ = ["compare"]
 _DIRECTIONS = 3
 _LARGE = 20_000  # entries: more are not checked one by one after a random direction failed
 _ENOUGH = 8  # wrong entries looked at twice; the rest are taken at their word
+_BEND = 1e-2  # of the largest slope: a bend this sharp within a step is looked at twice
 _ROUNDING = 16  # an evaluation is exact to this many units in the last place
 
 
@@ -40,45 +41,60 @@ def compare(probe, name, leaf, derived, options, gradient):
         passed = _along_directions(probe, leaf, derived, options, noise, item)
         if passed or leaf.array.size > _LARGE:
             return item, None
-    numeric, jacobian = slopes(probe, leaf, options.eps)
-    judged = _Judged(derived, numeric, noise, options.tol)
-    if not judged.fine:
-        look = SecondLook(probe, leaf, options.eps, noise, gradient)
-        judged.look_again(look)
-    judged.fill(item, options.tol)
+    numeric, bends, jacobian = slopes(probe, leaf, options.eps)
+    judged = _Judged(derived, numeric, bends, noise, options.tol)
+    if not judged.fine or judged.suspicious.any():
+        judged.look_again(SecondLook(probe, leaf, options.eps, noise, gradient))
+    judged.fill(item)
     return item, jacobian
 
 
 def rounding_noise(probe, leaf, step):
     """How far off rounding alone may put a slope, from the size of the outputs."""
     unit = np.finfo(leaf.dtype).eps
-    return float(_ROUNDING * unit * probe.magnitude / step)
+    size = np.linalg.norm(probe.values * probe.cotangent)
+    return float(_ROUNDING * unit * size / step)
+
+
+def _is_zero(derived, numeric, noise):
+    """Whether a gradient is zero and its differences are no more than rounding."""
+    largest = np.abs(derived).max(initial=0.0)
+    return largest <= 1e-3 * noise and np.abs(numeric).max(initial=0.0) <= noise
 
 
 class _Judged:
-    """The entries of one input, each right, wrong or left out."""
+    """The entries of one input, each right, wrong or left out.
 
-    def __init__(self, derived, numeric, noise, tol):
+    An entry is judged by its own size, but as if it were at least a thousandth of the largest.
+    Where rounding blurs even that, the size it blurs counts, up to the largest entry: beyond it
+    nothing can be said, and nothing passes.
+    """
+
+    def __init__(self, derived, numeric, bends, noise, tol):
         self.derived, self.numeric = derived, numeric.copy()
         self.noise, self.tol = noise, tol
         self.kept = np.ones(derived.shape, bool)
+        self.refuted = np.zeros(derived.shape, bool)
         self.noisy = 0
         with np.errstate(all="ignore"):
             self._measure()
+            self.suspicious = np.abs(bends) > _BEND * self.largest + 100 * noise
 
     def _measure(self):
         derived, numeric = self.derived, self.numeric
         size = np.maximum(np.abs(derived), np.abs(numeric))
-        known = size[np.isfinite(size) & self.kept]
-        smallest = max(self.noise / self.tol, 1e-3 * known.max(initial=0.0), 1e-200)
+        self.largest = size[np.isfinite(size) & self.kept].max(initial=0.0)
+        blurred = self.noise / self.tol
+        if not _is_zero(derived, numeric, self.noise):
+            blurred = min(blurred, self.largest)
+        smallest = max(blurred, 1e-3 * self.largest, 1e-200)
         self.floors = np.maximum(size, smallest)
         errors = np.abs(derived - numeric) / self.floors
         self.errors = np.where(self.kept, np.where(np.isnan(errors), np.inf, errors), 0.0)
-        inside = self.kept
-        top = np.linalg.norm((derived - numeric)[inside])
+        top = np.linalg.norm((derived - numeric)[self.kept])
         bottom = max(
-            np.linalg.norm(derived[inside]),
-            np.linalg.norm(numeric[inside]),
+            np.linalg.norm(derived[self.kept]),
+            np.linalg.norm(numeric[self.kept]),
             smallest * np.sqrt(max(derived.size, 1)),
         )
         self.error = float(top / bottom)
@@ -88,11 +104,13 @@ class _Judged:
     @property
     def fine(self):
         """Whether all entries that count agree."""
-        return self.error < self.tol and self.errors.max(initial=0.0) < self.tol
+        worst = self.errors.max(initial=0.0)
+        return bool(self.error < self.tol and worst < self.tol and not self.refuted.any())
 
     def look_again(self, look):
-        """Decide about the entries that disagree, the worst first."""
-        errors = self.errors.reshape(-1)
+        """Decide about the entries that disagree or have a bend, the worst first."""
+        errors = np.where(self.suspicious, np.maximum(self.errors, self.tol), self.errors)
+        errors = errors.reshape(-1)
         found = 0
         for position in np.argsort(-errors, kind="stable").tolist():
             if errors[position] < self.tol or found >= _ENOUGH:
@@ -110,10 +128,11 @@ class _Judged:
             else:
                 found += 1
                 self.noisy += verdict.kind == "noise"
+                self.refuted.flat[position] = True
         with np.errstate(all="ignore"):
             self._measure()
 
-    def fill(self, item, tol):
+    def fill(self, item):
         """Write the outcome into a report item."""
         item.numeric_grad = self.numeric
         item.kinks = [tuple(map(int, index)) for index in np.argwhere(~self.kept)]
@@ -121,12 +140,21 @@ class _Judged:
         item.error = self.error
         item.ok = self.fine
         if self.derived.size:
-            index = np.unravel_index(int(self.errors.argmax()), self.errors.shape)
+            order = self.errors + self.refuted  # a refuted entry may agree at a kink by chance
+            index = np.unravel_index(int(order.argmax()), order.shape)
             item.worst_index = tuple(map(int, index))
             item.worst_error = float(self.errors[index])
             item.analytic, item.numeric = float(self.derived[index]), float(self.numeric[index])
         if self.noisy:
             item.hints.append(_uncertain(self.numeric))
+        if (self.refuted & (self.errors < self.tol)).any():
+            item.hints.append(
+                Hint(
+                    "kink_sides",
+                    "at a kink of the function the gradient agrees with the central difference "
+                    "by chance: a short way off, on one side, it is wrong.",
+                )
+            )
         if self.derived.size and not self.kept.any():
             item.ok = False
             item.hints.append(
@@ -162,14 +190,18 @@ def _along_directions(probe, leaf, derived, options, noise, item):
         direction *= min(1.0, 10 / np.linalg.norm(direction))  # a long step sees curvature
         expected = float((derived * direction).sum())
         typical = np.linalg.norm(derived) * np.linalg.norm(direction) / np.sqrt(size)
-        for step in (options.eps, options.eps / 10, options.eps / 100):
-            slope = directional_slope(probe, leaf, direction, step)
-            limit = noise * options.eps / step  # rounding grows as the step shrinks
-            scale = max(abs(slope), abs(expected), typical)
-            if step < options.eps and limit > 3 * options.tol * scale:
-                break
-            scale = max(scale, limit / options.tol, 1e-200)
-            error = abs(slope - expected) / scale if np.isfinite(expected - slope) else np.inf
+        for factor in (1.0, 10.0, 0.1, 0.01):
+            slope = directional_slope(probe, leaf, direction, options.eps * factor)
+            limit = noise / factor  # rounding grows as the step shrinks
+            scale = max(abs(slope), abs(expected), typical, 1e-200)
+            if factor != 1.0 and limit > 3 * options.tol * scale:
+                continue
+            if np.isfinite(expected - slope):
+                error = abs(slope - expected) / max(scale, min(limit / options.tol, 10 * scale))
+            else:
+                error = np.inf
+            if _is_zero(np.array([typical, expected]), np.array(slope), limit):
+                error = 0.0
             if error < options.tol:
                 break
         item.error = item.worst_error = max(item.error, float(error))

@@ -129,7 +129,8 @@ def _factor(clue):
 
 def _number(c):
     for n in range(2, 130):
-        for value, text in ((1 / n, f"1/{n}"), (n, f"{n}"), (n / (n + 1), f"{n}/{n + 1}")):
+        ratios = ((1, n), (n, 1), (n, n + 1), (n + 1, n))
+        for value, text in ((p / q, f"{p}/{q}" if q > 1 else f"{p}") for p, q in ratios):
             for sign in (1, -1):
                 if math.isclose(c, sign * value, rel_tol=1e-6):
                     return text if sign > 0 else f"-{text}"

@@ -16,7 +16,7 @@ from .numeric import Perturbed
 
 __all__ = ["SecondLook", "Verdict"]
 
-_SIDE = 16  # how many steps away from a kink its sides are looked at
+_SIDES = (16, 23)  # how many steps away from a kink its sides are looked at
 
 
 class Verdict(NamedTuple):
@@ -67,12 +67,15 @@ class SecondLook:
             sides = self._sides(moved, position, start, self.step)
             close = self._sides(moved, position, start, self.step / 10)
             gap = abs(derived - slope)
+            bend = abs(sides[1] - sides[0])
             for factor, (below, above) in self._other_steps(moved, position, start, close):
                 other = (below + above) / 2
                 limit = allowed + self.noise * max(1.0, 1 / factor)
                 sharp = limit < 3 * allowed or gap > 20 * limit
-                if abs(derived - other) <= 2 * limit and sharp:
-                    crossed = factor < 1 and abs(sides[1] - sides[0]) >= gap
+                bent = abs(above - below)  # a kink bends as much at every step that meets it
+                straight = bent <= 0.2 * bend + limit or (factor > 1 and bent > 3 * bend)
+                if abs(derived - other) <= 2 * limit and sharp and straight:
+                    crossed = factor < 1 and _crosses(sides, close, gap)
                     return Verdict("kink" if crossed else "step", other)
             if not np.isfinite(slope):
                 return Verdict("noise", slope)
@@ -116,7 +119,10 @@ class SecondLook:
             if not any(fits):
                 return False
         return all(
-            self._agrees(moved, position, start + side * _SIDE * self.step, allowed)
+            any(
+                self._agrees(moved, position, start + side * far * self.step, allowed)
+                for far in _SIDES
+            )
             for side in (-1, 1)
         )
 
@@ -126,3 +132,9 @@ class SecondLook:
         derived = self.gradient().reshape(-1)[position]
         slope = sum(self._sides(moved, position, point, self.step)) / 2
         return bool(abs(derived - slope) <= 10 * allowed + self.noise + 1e-6 * abs(slope))
+
+
+def _crosses(sides, close, gap):
+    """Whether a bend is that of a kink: curvature would shrink in step with the step."""
+    bend, closer = abs(sides[1] - sides[0]), abs(close[1] - close[0])
+    return bend >= gap and not 0.05 * bend < closer < 0.2 * bend

@@ -19,7 +19,7 @@ from .inplace import WriteThrough
 from .modes import enable_grad
 from .numeric import Perturbed, argument_names, as_cotangents, host_normal
 from .report import Hint, wrapped
-from .trace import Line, definition, trace
+from .trace import definition, trace
 
 __all__ = ["Fault", "find_fault"]
 
@@ -69,10 +69,7 @@ class Fault:
 def _place(label, line):
     if line is None:
         return []
-    text = str(
-        line if label in ("used at", "called at") else Line(line.file, line.number, "<module>")
-    )
-    return [f"    {label:<10} {text}"]
+    return wrapped(str(line), " " * 15, f"    {label:<10} ")
 
 
 def find_fault(check, wrong):

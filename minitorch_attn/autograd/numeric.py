@@ -66,8 +66,8 @@ class Probe:
     ----------
     cotangent : array of shape (n,)
         The weights of the n outputs: the slopes are those of the weighted sum.
-    magnitude : float
-        The size of the weighted outputs, which bounds their rounding errors.
+    values : array of shape (n,)
+        The outputs at the inputs themselves.
     draws : bool
         Whether the function draws random numbers.
     """
@@ -78,7 +78,7 @@ class Probe:
         self.start = backend.get_rng_state()
         self.draws = None
         self.cotangent = None
-        self.magnitude = 0.0
+        self.values = None
 
     def outputs(self):
         """Call the function; its floating-point outputs."""
@@ -143,30 +143,34 @@ def slopes(probe, leaf, step):
     Returns
     -------
     slopes : array of the shape of the leaf
+    bends : array of the shape of the leaf
+        The slope above minus the slope below: near 0 unless the step meets a kink.
     jacobian : array of shape (entries, outputs), or None if it would be large
     """
     values = backend.to_host(leaf.array).reshape(-1)
-    cotangent = probe.cotangent
-    found = np.empty(values.size)
+    vector, cotangent = probe.vector, probe.cotangent
+    here = 2.0 * float(probe.values @ cotangent)
+    found, bends = np.empty((2, values.size))
     keep = values.size * cotangent.size <= _KEEP
     jacobian = np.empty((values.size, cotangent.size)) if keep else None
-    up, down = (values + step), (values - step)
-    width = (up - down).tolist()  # what the step became after rounding
-    starts, ups, downs = values.tolist(), up.tolist(), down.tolist()
-    vector = probe.vector
+    ups, downs = values + step, values - step
+    widths = (ups - downs).tolist()  # what the step became after rounding
+    starts, ups, downs = values.tolist(), ups.tolist(), downs.tolist()
     with Perturbed(leaf) as moved, no_grad(), np.errstate(all="ignore"):
         flat = moved.flat
         for i, start in enumerate(starts):
             flat[i] = ups[i]
-            difference = vector()
+            above = vector()
             flat[i] = downs[i]
-            difference -= vector()
+            below = vector()
             flat[i] = start
-            difference /= width[i] or np.nan
-            found[i] = difference @ cotangent
+            bends[i] = (above @ cotangent + below @ cotangent - here) / step
+            above -= below
+            above /= widths[i] or np.nan
+            found[i] = above @ cotangent
             if keep:
-                jacobian[i] = difference
-    return found.reshape(leaf.shape), jacobian
+                jacobian[i] = above
+    return found.reshape(leaf.shape), bends.reshape(leaf.shape), jacobian
 
 
 def directional_slope(probe, leaf, direction, step):
