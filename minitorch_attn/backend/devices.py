@@ -138,9 +138,13 @@ def array_module(first=None, *others):
     >>> array_module(np.zeros(3), 2.0) is np
     True
     """
-    if not others:
-        if type(first) is ndarray:
+    if type(first) is ndarray:
+        for array in others:
+            if type(array) is not ndarray:
+                break
+        else:
             return np
+    if not others:
         platform = _find_platform(first)
         return np if platform is None else platform.module_of(first)
     arrays = (first, *others)
