@@ -139,12 +139,14 @@ def array_module(first=None, *others):
     True
     """
     if type(first) is ndarray:
+        if not others:
+            return np
         for array in others:
             if type(array) is not ndarray:
                 break
         else:
             return np
-    if not others:
+    elif not others:
         platform = _find_platform(first)
         return np if platform is None else platform.module_of(first)
     arrays = (first, *others)
