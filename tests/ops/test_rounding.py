@@ -1,0 +1,72 @@
+"""Steps and remainders."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from op_table import Case, Leaf, Within, checks
+
+import minitorch_attn as mt
+from minitorch_attn.errors import ArgumentError
+
+STEPPED = Within((2, 3), 0.1, 0.4)
+
+CASES = [
+    Case("sign", mt.sign, np.sign, (2, 3)),
+    Case("floor", mt.floor, np.floor, STEPPED),
+    Case("ceil", mt.ceil, np.ceil, STEPPED),
+    Case("trunc", mt.trunc, np.trunc, STEPPED),
+    Case("round", mt.round, np.round, STEPPED),
+    Case("round of 0-d", mt.round, np.round, Within((), 0.1, 0.4)),
+    Case("round of nothing", mt.round, np.round, (0, 3)),
+    Case("floor_divide", mt.floor_divide, np.floor_divide, Within((2, 3), 3.1, 3.9), Leaf([1.0])),
+    Case("remainder", mt.remainder, np.remainder, Leaf([[5.5, -5.5, 7.25]]), Leaf([[3.0], [-2.0]])),
+    Case("remainder of a number", lambda x: x % 2, lambda x: x % 2, Leaf([0.5, 1.25, -0.75])),
+]
+
+test_forward, test_gradient, test_second_gradient = checks(CASES)
+
+
+@pytest.mark.parametrize("name", ["sign", "floor", "ceil", "trunc", "round"])
+def test_a_step_has_a_gradient_of_zeros(name, device):
+    x = mt.tensor([-1.5, 0.0, 2.0], device=device, requires_grad=True)
+    getattr(mt, name)(x).sum().backward()
+    np.testing.assert_array_equal(x.grad.numpy(), [0, 0, 0])
+
+
+def test_halves_are_rounded_to_even(device):
+    x = mt.tensor([-1.5, -0.5, 0.5, 1.5, 2.5], device=device)
+    np.testing.assert_array_equal(mt.round(x).numpy(), [-2, 0, 0, 2, 2])
+    tenths = mt.round(mt.tensor([0.16, -1.24], device=device), decimals=1)
+    np.testing.assert_allclose(tenths.numpy(), np.float32([0.2, -1.2]))
+
+
+def test_sign_of_nan_and_booleans(device):
+    x = mt.tensor([np.nan, -np.inf, 0.0], device=device)
+    np.testing.assert_array_equal(mt.sign(x).numpy(), [0, -1, 0])
+    assert mt.sign(x > 0).dtype == bool
+
+
+@pytest.mark.parametrize("name", ["floor", "ceil", "trunc", "round", "sign"])
+def test_whole_numbers_stay_what_they_are(name, device):
+    y = getattr(mt, name)(mt.tensor([-1, 0, 1], device=device))
+    assert y.dtype == np.int64
+    np.testing.assert_array_equal(y.numpy(), [-1, 0, 1])
+
+
+@pytest.mark.parametrize("name", ["floor_divide", "remainder"])
+def test_integers_are_not_divided_by_0(name, device):
+    with pytest.raises(ArgumentError, match="divided by 0"):
+        getattr(mt, name)(mt.tensor([1], device=device), 0)
+
+
+NUMBERS = st.integers(-20, 20)
+
+
+@settings(max_examples=50, deadline=None)
+@given(a=NUMBERS, b=NUMBERS.filter(bool), whole=st.booleans())
+def test_division_is_pythons(a, b, whole, device):
+    x, y = (mt.tensor([v if whole else float(v)], device=device) for v in (a, b))
+    assert mt.floor_divide(x, y).item() == a // b
+    assert mt.remainder(x, y).item() == a % b
+    assert mt.div(x, y, rounding_mode="trunc").item() == int(a / b)
