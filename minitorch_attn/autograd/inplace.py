@@ -39,6 +39,8 @@ def change(target, function, *args, **kwargs):
     # The backward pass may need the old values: the operation reads them from a copy.
     before = wrap(target.array.copy(), target._current_edge())
     result = function(before, *args, **kwargs)
+    if result._edge is None:
+        result = Overwrite.apply(before, result)
     _write(target, result)
     _take_over(target, result)
     return target
@@ -136,6 +138,23 @@ def _follow(x, path):
         x = function.call(x, **settings)
         x = x if which is None else x[which]
     return x
+
+
+class Overwrite(Function):
+    """y = value, which does not depend on x: what zero_() and fill_() do.
+
+    Derivative: zero for x, so that y stays part of the graph.
+    Saved: nothing.
+    """
+
+    @staticmethod
+    def forward(ctx, x, value):
+        return value
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        need_x, need_value = ctx.needs_grad
+        return _Blank.call(grad_y, path=()) if need_x else None, grad_y if need_value else None
 
 
 class WriteThrough(Function):
