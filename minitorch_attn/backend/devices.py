@@ -34,6 +34,7 @@ _PLATFORM_CLASSES = {
     "cuda": ("minitorch_attn.backend.cuda", "CudaPlatform"),
     "strict": ("minitorch_attn.backend.strict", "StrictPlatform"),
 }
+_IGNORED = frozenset({int, float, bool, complex, type(None)})
 _platforms = {}  # device type -> Platform
 _platform_of_type = {}  # type of array -> Platform
 _with_every_read = []
@@ -142,7 +143,7 @@ def array_module(first=None, *others):
         if not others:
             return np
         for array in others:
-            if type(array) is not ndarray:
+            if type(array) is not ndarray and type(array) not in _IGNORED:
                 break
         else:
             return np
