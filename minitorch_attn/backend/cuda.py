@@ -1,8 +1,8 @@
 """CUDA through CuPy: whether it works, why not, and what `mt.cuda` offers.
 
-The only file that imports CuPy, the first time somebody asks. The messages for a missing driver
-and a missing CuPy are checked against CuPy 14.2 itself, the others against imitations of its
-errors; the ops are checked on the strict device; the CuPy path has not run on a GPU.
+The only file that imports CuPy, the first time somebody asks. The ops are checked on the strict
+device and the messages against CuPy 14.2 without a driver, against two installed wheels, and
+against imitations of its other errors; the CuPy path itself has not been checked on a GPU.
 """
 
 import importlib
