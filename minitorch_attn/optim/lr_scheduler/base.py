@@ -1,0 +1,88 @@
+"""What all schedules share."""
+
+from ...errors import ArgumentError
+
+__all__ = ["LRScheduler"]
+
+
+class LRScheduler:
+    """Base of the schedules; the interface is PyTorch's.
+
+    The learning rate for step 0 is set at construction; each `step()` sets the next one.
+    A subclass defines `get_lr()`, one rate for each parameter group. Most schedules compute the
+    new rate from the current one, so that several can act on one optimiser; where a formula
+    from the initial rates exists, `closed_form()` gives it.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+    last_epoch : int, default -1
+        The number of the last step when resuming; -1 starts anew.
+    """
+
+    closed_form = None
+
+    def __init__(self, optimizer, last_epoch=-1):
+        self.optimizer = optimizer
+        for group in optimizer.param_groups:
+            if last_epoch == -1:
+                group.setdefault("initial_lr", group["lr"])
+            elif "initial_lr" not in group:
+                raise ArgumentError(
+                    "scheduler: resuming needs `initial_lr` in every parameter group.",
+                    got=f"last_epoch={last_epoch}",
+                    hint="load the optimiser's state first, or leave last_epoch at -1",
+                )
+        self.base_lrs = [group["initial_lr"] for group in optimizer.param_groups]
+        self.last_epoch = last_epoch
+        self._step_count = 0
+        self.first_step()
+
+    def get_lr(self):
+        """The learning rates at `self.last_epoch`, one for each group."""
+        raise NotImplementedError
+
+    def get_last_lr(self):
+        """The learning rates set last, one for each group."""
+        return self._last_lr
+
+    def first_step(self):
+        """Set the rates of step 0."""
+        self._starting = True
+        self.step()
+        self._starting = False
+
+    def step(self, epoch=None):
+        """Move on by one, or to `epoch`, and set the learning rates."""
+        self._step_count += 1
+        self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
+        jump = epoch is not None and self.closed_form is not None
+        self._set(self.closed_form() if jump else self.get_lr())
+
+    def restart(self):
+        """Be at step 0 again: where a sequence hands over to this schedule."""
+        self.last_epoch = 0
+        self._set(self.get_lr() if self.closed_form is None else self.closed_form())
+
+    def _set(self, rates):
+        for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate
+        self._last_lr = self._current()
+
+    def _current(self):
+        return [group["lr"] for group in self.optimizer.param_groups]
+
+    def _scaled(self, factor):
+        return [rate * factor for rate in self._current()]
+
+    def state_dict(self):
+        """Everything but the optimiser and functions."""
+        return {k: v for k, v in self.__dict__.items() if k != "optimizer" and not _calls(v)}
+
+    def load_state_dict(self, state_dict):
+        """Take over what `state_dict` returned."""
+        self.__dict__.update(state_dict)
+
+
+def _calls(value):
+    return callable(value) or (isinstance(value, list) and any(callable(v) for v in value))

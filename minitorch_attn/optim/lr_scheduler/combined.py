@@ -1,0 +1,182 @@
+"""Schedules made of schedules, and the one that watches a metric."""
+
+from bisect import bisect_right
+
+from ...errors import ArgumentError
+from .base import LRScheduler
+
+__all__ = ["ChainedScheduler", "ReduceLROnPlateau", "SequentialLR"]
+
+
+class SequentialLR(LRScheduler):
+    """One schedule after the other; each starts from its own step 0 at its milestone.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+    schedulers : list of LRScheduler
+    milestones : list of int
+        One fewer than schedules.
+    """
+
+    def __init__(self, optimizer, schedulers, milestones, last_epoch=-1):
+        if len(milestones) != len(schedulers) - 1:
+            raise ArgumentError(
+                "SequentialLR: one milestone stands between two schedules.",
+                got=f"{len(schedulers)} schedules and {len(milestones)} milestones",
+            )
+        if any(s.optimizer is not optimizer for s in schedulers):
+            raise ArgumentError("SequentialLR: the schedules belong to another optimiser.")
+        self.optimizer, self.milestones = optimizer, list(milestones)
+        self._schedulers = list(schedulers)
+        self.last_epoch = last_epoch + 1
+        for group in optimizer.param_groups:
+            group["lr"] = group["initial_lr"]
+        for schedule in _flat(self._schedulers):
+            schedule.last_epoch -= 1  # the step that construction took
+        first = self._schedulers[bisect_right(self.milestones, 0)]
+        first.first_step()
+        self._last_lr = first.get_last_lr()
+
+    def step(self):
+        """Move on by one."""
+        self.last_epoch += 1
+        number = bisect_right(self.milestones, self.last_epoch)
+        schedule = self._schedulers[number]
+        if number > 0 and self.milestones[number - 1] == self.last_epoch:
+            schedule.restart()
+        else:
+            schedule.step()
+        self._last_lr = schedule.get_last_lr()
+
+    def state_dict(self):
+        """The state of the sequence and of its schedules."""
+        return _packed(self)
+
+    def load_state_dict(self, state_dict):
+        """Take over what `state_dict` returned."""
+        _unpack(self, state_dict)
+
+
+class ChainedScheduler(LRScheduler):
+    """Several schedules at once: each multiplies what the one before has set.
+
+    Parameters
+    ----------
+    schedulers : list of LRScheduler
+        All of one optimiser.
+    optimizer : Optimizer, optional
+    """
+
+    def __init__(self, schedulers, optimizer=None):
+        if not schedulers:
+            raise ArgumentError("ChainedScheduler: the list of schedules is empty.")
+        self.optimizer = optimizer or schedulers[0].optimizer
+        if any(s.optimizer is not self.optimizer for s in schedulers):
+            raise ArgumentError("ChainedScheduler: the schedules belong to several optimisers.")
+        self._schedulers = list(schedulers)
+        self._last_lr = self._current()
+
+    def step(self):
+        """Let every schedule move on by one."""
+        for schedule in self._schedulers:
+            schedule.step()
+        self._last_lr = self._current()
+
+    def state_dict(self):
+        """The state of the schedules."""
+        return _packed(self)
+
+    def load_state_dict(self, state_dict):
+        """Take over what `state_dict` returned."""
+        _unpack(self, state_dict)
+
+
+def _flat(schedulers):
+    for schedule in schedulers:
+        inner = getattr(schedule, "_schedulers", None)
+        if inner is None:
+            yield schedule
+        else:
+            yield from _flat(inner)
+
+
+def _packed(combined):
+    state = {k: v for k, v in combined.__dict__.items() if k not in ("optimizer", "_schedulers")}
+    return {**state, "_schedulers": [s.state_dict() for s in combined._schedulers]}
+
+
+def _unpack(combined, state_dict):
+    state = dict(state_dict)
+    for schedule, inner in zip(combined._schedulers, state.pop("_schedulers"), strict=True):
+        schedule.load_state_dict(inner)
+    combined.__dict__.update(state)
+
+
+class ReduceLROnPlateau(LRScheduler):
+    """Times `factor` when a metric has not improved for `patience` calls.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+    mode : {"min", "max"}
+        Is a smaller or a larger metric better?
+    factor : float, default 0.1
+    patience : int, default 10
+    threshold : float, default 1e-4
+        What counts as an improvement.
+    threshold_mode : {"rel", "abs"}
+    cooldown : int, default 0
+        Calls to wait after a reduction.
+    min_lr : float, or one for each group
+    eps : float, default 1e-8
+        Smaller reductions are left out.
+    """
+
+    def __init__(
+        self, optimizer, mode="min", factor=0.1, patience=10, threshold=1e-4,
+        threshold_mode="rel", cooldown=0, min_lr=0.0, eps=1e-8,
+    ):  # fmt: skip
+        if factor >= 1.0:
+            raise ArgumentError("ReduceLROnPlateau: factor is below 1.", got=f"{factor}")
+        if mode not in ("min", "max") or threshold_mode not in ("rel", "abs"):
+            raise ArgumentError(
+                "ReduceLROnPlateau: mode is 'min' or 'max', threshold_mode 'rel' or 'abs'.",
+                got=f"{mode!r} and {threshold_mode!r}",
+            )
+        self.optimizer = optimizer
+        self.mode, self.factor, self.patience = mode, factor, patience
+        self.threshold, self.threshold_mode = threshold, threshold_mode
+        self.cooldown, self.eps = cooldown, eps
+        groups = len(optimizer.param_groups)
+        self.min_lrs = list(min_lr) if isinstance(min_lr, (list, tuple)) else [min_lr] * groups
+        self.best = float("inf") if mode == "min" else -float("inf")
+        self.num_bad_epochs = self.cooldown_counter = self.last_epoch = 0
+        self._last_lr = self._current()
+
+    def step(self, metrics, epoch=None):
+        """Tell the schedule the latest value of the metric."""
+        current = float(metrics)
+        self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
+        if self._is_better(current):
+            self.best, self.num_bad_epochs = current, 0
+        else:
+            self.num_bad_epochs += 1
+        if self.cooldown_counter > 0:
+            self.cooldown_counter -= 1
+            self.num_bad_epochs = 0
+        if self.num_bad_epochs > self.patience:
+            for group, lowest in zip(self.optimizer.param_groups, self.min_lrs, strict=True):
+                reduced = max(group["lr"] * self.factor, lowest)
+                if group["lr"] - reduced > self.eps:
+                    group["lr"] = reduced
+            self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
+        self._last_lr = self._current()
+
+    def _is_better(self, value):
+        sign = 1 if self.mode == "min" else -1
+        if self.threshold_mode == "rel":
+            bound = self.best * (1 - sign * self.threshold)
+        else:
+            bound = self.best - sign * self.threshold
+        return value < bound if sign > 0 else value > bound

@@ -1,0 +1,315 @@
+"""Schedules that rise and fall: cosines, restarts, one cycle, many cycles."""
+
+import math
+
+from ...errors import ArgumentError
+from .base import LRScheduler
+
+__all__ = ["CosineAnnealingLR", "CosineAnnealingWarmRestarts", "CyclicLR", "OneCycleLR"]
+
+
+class CosineAnnealingLR(LRScheduler):
+    r"""Half a cosine from the initial rate down to `eta_min`, and up again after `T_max`.
+
+        lr(t) = eta_min + (lr_0 - eta_min) (1 + cos(pi t / T_max)) / 2
+
+    computed from the rate before, so that it combines with other changes of the rate:
+
+        lr(t) = eta_min + (lr(t-1) - eta_min) (1 + cos(pi t / T_max)) / (1 + cos(pi (t-1) / T_max))
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+    T_max : int
+        Steps to the minimum.
+    eta_min : float, default 0
+
+    References
+    ----------
+    .. [1] "SGDR: Stochastic Gradient Descent with Warm Restarts", arXiv:1608.03983v5, eq. 5,
+       without the restarts.
+    """
+
+    def __init__(self, optimizer, T_max, eta_min=0.0, last_epoch=-1):
+        self.T_max, self.eta_min = T_max, eta_min
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self):
+        t, T, low = self.last_epoch, self.T_max, self.eta_min
+        if self._starting:
+            return self._current()
+        if self._step_count == 1 and t > 0:
+            return self.closed_form()
+        if (t - 1 - T) % (2 * T) == 0:  # leaving the minimum, where the ratio is 0/0
+            rise = (1 - math.cos(math.pi / T)) / 2
+            pairs = zip(self._current(), self.base_lrs, strict=True)
+            return [rate + (base - low) * rise for rate, base in pairs]
+        ratio = (1 + math.cos(math.pi * t / T)) / (1 + math.cos(math.pi * (t - 1) / T))
+        return [ratio * (rate - low) + low for rate in self._current()]
+
+    def closed_form(self):
+        """The formula from the initial rates."""
+        half = (1 + math.cos(math.pi * self.last_epoch / self.T_max)) / 2
+        return [self.eta_min + (base - self.eta_min) * half for base in self.base_lrs]
+
+
+class CosineAnnealingWarmRestarts(LRScheduler):
+    """Half cosines one after the other, each `T_mult` times as long as the one before.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+    T_0 : int
+        Length of the first.
+    T_mult : int, default 1
+    eta_min : float, default 0
+
+    References
+    ----------
+    .. [1] "SGDR: Stochastic Gradient Descent with Warm Restarts", arXiv:1608.03983v5, eq. 5.
+    """
+
+    def __init__(self, optimizer, T_0, T_mult=1, eta_min=0.0, last_epoch=-1):
+        if T_0 <= 0 or T_mult < 1:
+            raise ArgumentError(
+                "CosineAnnealingWarmRestarts: T_0 and T_mult are positive integers.",
+                got=f"T_0={T_0}, T_mult={T_mult}",
+            )
+        self.T_0, self.T_i, self.T_mult = T_0, T_0, T_mult
+        self.eta_min, self.T_cur = eta_min, last_epoch
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self):
+        half = (1 + math.cos(math.pi * self.T_cur / self.T_i)) / 2
+        return [self.eta_min + (base - self.eta_min) * half for base in self.base_lrs]
+
+    def step(self, epoch=None):
+        """Move on by one, or to `epoch`, which may be a fraction."""
+        self._step_count += 1
+        if epoch is None:
+            self.last_epoch += 1
+            self.T_cur += 1
+            if self.T_cur >= self.T_i:
+                self.T_cur -= self.T_i
+                self.T_i *= self.T_mult
+        else:
+            if epoch < 0:
+                raise ArgumentError("scheduler.step(epoch): not negative.", got=f"{epoch}")
+            self.last_epoch = math.floor(epoch)
+            self.T_cur, self.T_i = epoch, self.T_0
+            if self.T_mult == 1:
+                self.T_cur = epoch % self.T_0
+            elif epoch >= self.T_0:
+                passed = int(math.log(epoch / self.T_0 * (self.T_mult - 1) + 1, self.T_mult))
+                begun = self.T_0 * (self.T_mult**passed - 1) / (self.T_mult - 1)
+                self.T_cur, self.T_i = epoch - begun, self.T_0 * self.T_mult**passed
+        self._set(self.get_lr())
+
+
+def _cosine(start, end, done):
+    return end + (start - end) / 2.0 * (math.cos(math.pi * done) + 1)
+
+
+def _line(start, end, done):
+    return (end - start) * done + start
+
+
+def _per_group(value, optimizer, name):
+    groups = len(optimizer.param_groups)
+    values = list(value) if isinstance(value, (list, tuple)) else [value] * groups
+    if len(values) != groups:
+        raise ArgumentError(f"{name}: one value is needed for each group.", got=f"{len(values)}")
+    return values
+
+
+def _momentum_of(group):
+    """How a group spells its momentum: (value, function that sets it)."""
+    if "betas" in group:
+        return group["betas"][0], lambda m: group.update(betas=(m, *group["betas"][1:]))
+    return group.get("momentum"), lambda m: group.update(momentum=m)
+
+
+class OneCycleLR(LRScheduler):
+    """One rise from max_lr / div_factor to max_lr and one fall far below the start.
+
+    The momentum goes the other way.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+    max_lr : float, or one for each group
+    total_steps : int, optional
+        Or `epochs` and `steps_per_epoch`.
+    pct_start : float, default 0.3
+        Share of the steps in which the rate rises.
+    anneal_strategy : {"cos", "linear"}
+    cycle_momentum : bool
+    base_momentum, max_momentum : float, or one for each group
+    div_factor, final_div_factor : float
+        The first rate is max_lr / div_factor, the last one that / final_div_factor.
+    three_phase : bool
+        Fall to the first rate as long as the rise took, then to the last one.
+
+    References
+    ----------
+    .. [1] "Super-Convergence", arXiv:1708.07120v3.
+    """
+
+    def __init__(
+        self, optimizer, max_lr, total_steps=None, epochs=None, steps_per_epoch=None,
+        pct_start=0.3, anneal_strategy="cos", cycle_momentum=True, base_momentum=0.85,
+        max_momentum=0.95, div_factor=25.0, final_div_factor=1e4, three_phase=False,
+        last_epoch=-1,
+    ):  # fmt: skip
+        if total_steps is None and epochs and steps_per_epoch:
+            total_steps = epochs * steps_per_epoch
+        if not total_steps or total_steps <= 0:
+            raise ArgumentError(
+                "OneCycleLR: how many steps?",
+                got=f"total_steps={total_steps}",
+                expected="total_steps > 0, or epochs and steps_per_epoch",
+            )
+        if anneal_strategy not in ("cos", "linear") or not 0 <= pct_start <= 1:
+            raise ArgumentError(
+                "OneCycleLR: anneal_strategy is 'cos' or 'linear', pct_start lies in [0, 1].",
+                got=f"{anneal_strategy!r} and {pct_start}",
+            )
+        self.total_steps = total_steps
+        self.linear, self.cycle_momentum = anneal_strategy == "linear", cycle_momentum
+        rise = float(pct_start * total_steps) - 1
+        if three_phase:
+            ends = [rise, float(2 * pct_start * total_steps) - 2, total_steps - 1]
+            self.phases = [
+                [ends[0], "initial_lr", "max_lr", "max_momentum", "base_momentum"],
+                [ends[1], "max_lr", "initial_lr", "base_momentum", "max_momentum"],
+                [ends[2], "initial_lr", "min_lr", "max_momentum", "max_momentum"],
+            ]
+        else:
+            self.phases = [
+                [rise, "initial_lr", "max_lr", "max_momentum", "base_momentum"],
+                [total_steps - 1, "max_lr", "min_lr", "base_momentum", "max_momentum"],
+            ]
+        if last_epoch == -1:
+            self._prepare(optimizer, max_lr, div_factor, final_div_factor)
+            self._prepare_momentum(optimizer, base_momentum, max_momentum)
+        super().__init__(optimizer, last_epoch)
+
+    def _prepare(self, optimizer, max_lr, div_factor, final_div_factor):
+        highest = _per_group(max_lr, optimizer, "OneCycleLR max_lr")
+        for group, high in zip(optimizer.param_groups, highest, strict=True):
+            group["initial_lr"] = high / div_factor
+            group["max_lr"] = high
+            group["min_lr"] = group["initial_lr"] / final_div_factor
+
+    def _prepare_momentum(self, optimizer, base_momentum, max_momentum):
+        if not self.cycle_momentum:
+            return
+        low = _per_group(base_momentum, optimizer, "OneCycleLR base_momentum")
+        high = _per_group(max_momentum, optimizer, "OneCycleLR max_momentum")
+        for group, a, b in zip(optimizer.param_groups, low, high, strict=True):
+            value, put = _momentum_of(group)
+            if value is None:
+                raise ArgumentError(
+                    "OneCycleLR: this optimiser has no momentum to cycle.",
+                    hint="cycle_momentum=False",
+                )
+            put(b)
+            group["base_momentum"], group["max_momentum"] = a, b
+
+    def get_lr(self):
+        t = self.last_epoch
+        if t > self.total_steps:
+            raise ArgumentError(
+                f"OneCycleLR: step {t} of {self.total_steps}.", hint="give a larger total_steps"
+            )
+        anneal, rates = (_line if self.linear else _cosine), []
+        for group in self.optimizer.param_groups:
+            start = 0.0
+            for phase in self.phases:
+                end, first, last, first_momentum, last_momentum = phase
+                if t <= end or phase is self.phases[-1]:
+                    done = (t - start) / (end - start)
+                    break
+                start = end
+            rates.append(anneal(group[first], group[last], done))
+            if self.cycle_momentum:
+                _, put = _momentum_of(group)
+                put(anneal(group[first_momentum], group[last_momentum], done))
+        return rates
+
+
+class CyclicLR(LRScheduler):
+    """Triangles between `base_lr` and `max_lr`, of constant or shrinking height.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+    base_lr, max_lr : float, or one for each group
+    step_size_up : int, default 2000
+    step_size_down : int, optional
+        By default as many as up.
+    mode : {"triangular", "triangular2", "exp_range"}
+        The height stays, halves with each cycle, or shrinks by `gamma` with each step.
+    gamma : float, default 1
+    scale_fn : callable, optional
+        The height as a function of the cycle's number, or of the step's.
+    scale_mode : {"cycle", "iterations"}
+    cycle_momentum : bool
+    base_momentum, max_momentum : float, or one for each group
+
+    References
+    ----------
+    .. [1] "Cyclical Learning Rates for Training Neural Networks", arXiv:1506.01186v6.
+    """
+
+    def __init__(
+        self, optimizer, base_lr, max_lr, step_size_up=2000, step_size_down=None,
+        mode="triangular", gamma=1.0, scale_fn=None, scale_mode="cycle", cycle_momentum=True,
+        base_momentum=0.8, max_momentum=0.9, last_epoch=-1,
+    ):  # fmt: skip
+        if scale_fn is None and mode not in ("triangular", "triangular2", "exp_range"):
+            raise ArgumentError("CyclicLR: unknown mode.", got=repr(mode))
+        lows = _per_group(base_lr, optimizer, "CyclicLR base_lr")
+        if last_epoch == -1:
+            for group, low in zip(optimizer.param_groups, lows, strict=True):
+                group["lr"] = group["initial_lr"] = low
+        self.max_lrs = _per_group(max_lr, optimizer, "CyclicLR max_lr")
+        down = step_size_up if step_size_down is None else step_size_down
+        self.total_size = float(step_size_up + down)
+        self.step_ratio = step_size_up / self.total_size
+        self.mode, self.gamma, self.scale_fn = mode, gamma, scale_fn
+        by_cycle = scale_mode == "cycle" if scale_fn is not None else mode != "exp_range"
+        self.scale_by_cycle = by_cycle
+        self.cycle_momentum = cycle_momentum
+        if cycle_momentum:
+            self.base_momentums = _per_group(base_momentum, optimizer, "CyclicLR base_momentum")
+            self.max_momentums = _per_group(max_momentum, optimizer, "CyclicLR max_momentum")
+            for group, high in zip(optimizer.param_groups, self.max_momentums, strict=True):
+                value, put = _momentum_of(group)
+                if value is None:
+                    raise ArgumentError(
+                        "CyclicLR: this optimiser has no momentum to cycle.",
+                        hint="cycle_momentum=False",
+                    )
+                put(high)
+        super().__init__(optimizer, last_epoch)
+
+    def _height(self, x):
+        if self.scale_fn is not None:
+            return self.scale_fn(x)
+        if self.mode == "triangular2":
+            return 1 / (2.0 ** (x - 1))
+        return self.gamma**x if self.mode == "exp_range" else 1.0
+
+    def get_lr(self):
+        cycle = math.floor(1 + self.last_epoch / self.total_size)
+        x = 1.0 + self.last_epoch / self.total_size - cycle
+        rise = x / self.step_ratio if x <= self.step_ratio else (x - 1) / (self.step_ratio - 1)
+        rise *= self._height(cycle if self.scale_by_cycle else self.last_epoch)
+        pairs = zip(self.base_lrs, self.max_lrs, strict=True)
+        rates = [low + (high - low) * rise for low, high in pairs]
+        if self.cycle_momentum:
+            bounds = zip(self.base_momentums, self.max_momentums, strict=True)
+            for group, (low, high) in zip(self.optimizer.param_groups, bounds, strict=True):
+                _momentum_of(group)[1](high - (high - low) * rise)
+        return rates

@@ -1,0 +1,234 @@
+"""Schedules that multiply the learning rate by a factor: functions, steps, ramps, powers."""
+
+from collections import Counter
+
+from ...errors import ArgumentError
+from .base import LRScheduler
+
+__all__ = [
+    "ConstantLR", "ExponentialLR", "LambdaLR", "LinearLR", "MultiStepLR", "MultiplicativeLR",
+    "PolynomialLR", "StepLR",
+]  # fmt: skip
+
+
+def one_per_group(functions, optimizer, name):
+    """A list with one function for each parameter group."""
+    groups = len(optimizer.param_groups)
+    if not isinstance(functions, (list, tuple)):
+        return [functions] * groups
+    if len(functions) != groups:
+        raise ArgumentError(
+            f"{name}: one function is needed for each parameter group.",
+            got=f"{len(functions)} functions for {groups} groups",
+        )
+    return list(functions)
+
+
+class LambdaLR(LRScheduler):
+    """lr(t) = lr_0 f(t).
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+    lr_lambda : callable, or one for each group
+        Step number (from 0) -> factor.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> optimizer = mt.optim.SGD([mt.nn.Parameter(mt.zeros(1))], lr=1.0)
+    >>> schedule = LambdaLR(optimizer, lambda t: 0.5**t)
+    >>> schedule.step()
+    >>> schedule.get_last_lr()
+    [0.5]
+    """
+
+    def __init__(self, optimizer, lr_lambda, last_epoch=-1):
+        self.lr_lambdas = one_per_group(lr_lambda, optimizer, "LambdaLR")
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self):
+        pairs = zip(self.base_lrs, self.lr_lambdas, strict=True)
+        return [base * factor(self.last_epoch) for base, factor in pairs]
+
+
+class MultiplicativeLR(LRScheduler):
+    """lr(t) = lr(t-1) f(t).
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+    lr_lambda : callable, or one for each group
+    """
+
+    def __init__(self, optimizer, lr_lambda, last_epoch=-1):
+        self.lr_lambdas = one_per_group(lr_lambda, optimizer, "MultiplicativeLR")
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self):
+        if self._starting:
+            return self._current()
+        pairs = zip(self._current(), self.lr_lambdas, strict=True)
+        return [rate * factor(self.last_epoch) for rate, factor in pairs]
+
+
+class StepLR(LRScheduler):
+    """Times `gamma` after every `step_size` steps.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+    step_size : int
+    gamma : float, default 0.1
+    """
+
+    def __init__(self, optimizer, step_size, gamma=0.1, last_epoch=-1):
+        self.step_size, self.gamma = step_size, gamma
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self):
+        due = self.last_epoch > 0 and self.last_epoch % self.step_size == 0
+        return self._scaled(self.gamma) if due else self._current()
+
+    def closed_form(self):
+        """lr_0 gamma^floor(t / step_size)."""
+        return [base * self.gamma ** (self.last_epoch // self.step_size) for base in self.base_lrs]
+
+
+class MultiStepLR(LRScheduler):
+    """Times `gamma` at each milestone.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+    milestones : list of int
+    gamma : float, default 0.1
+    """
+
+    def __init__(self, optimizer, milestones, gamma=0.1, last_epoch=-1):
+        self.milestones, self.gamma = Counter(milestones), gamma
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self):
+        times = self.milestones[self.last_epoch]
+        return self._scaled(self.gamma**times) if times else self._current()
+
+    def closed_form(self):
+        """lr_0 gamma^(milestones passed)."""
+        passed = sum(n for at, n in self.milestones.items() if at <= self.last_epoch)
+        return [base * self.gamma**passed for base in self.base_lrs]
+
+
+class ConstantLR(LRScheduler):
+    """Times `factor` for the first `total_iters` steps.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+    factor : float, default 1/3
+    total_iters : int, default 5
+    """
+
+    def __init__(self, optimizer, factor=1.0 / 3, total_iters=5, last_epoch=-1):
+        if not 0 <= factor <= 1:
+            raise ArgumentError("ConstantLR: factor lies in [0, 1].", got=f"{factor}")
+        self.factor, self.total_iters = factor, total_iters
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self):
+        if self.last_epoch == 0:
+            return self._scaled(self.factor)
+        if self.last_epoch == self.total_iters:
+            return self._scaled(1.0 / self.factor)
+        return self._current()
+
+    def closed_form(self):
+        """lr_0 factor, then lr_0."""
+        factor = 1.0 if self.last_epoch >= self.total_iters else self.factor
+        return [base * factor for base in self.base_lrs]
+
+
+class LinearLR(LRScheduler):
+    """A factor that goes linearly from `start_factor` to `end_factor` in `total_iters` steps.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+    start_factor : float, default 1/3
+    end_factor : float, default 1
+    total_iters : int, default 5
+    """
+
+    def __init__(
+        self, optimizer, start_factor=1.0 / 3, end_factor=1.0, total_iters=5, last_epoch=-1
+    ):
+        if not 0 < start_factor <= 1 or not 0 <= end_factor <= 1:
+            raise ArgumentError(
+                "LinearLR: start_factor lies in (0, 1], end_factor in [0, 1].",
+                got=f"{start_factor} and {end_factor}",
+            )
+        self.start_factor, self.end_factor = start_factor, end_factor
+        self.total_iters = total_iters
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self):
+        if self.last_epoch == 0:
+            return self._scaled(self.start_factor)
+        if self._starting or self.last_epoch > self.total_iters:
+            return self._current()
+        rise = self.end_factor - self.start_factor
+        before = self.total_iters * self.start_factor + (self.last_epoch - 1) * rise
+        return self._scaled(1.0 + rise / before)
+
+    def closed_form(self):
+        """lr_0 (start + (end - start) min(t / total_iters, 1))."""
+        done = min(self.total_iters, self.last_epoch) / self.total_iters
+        factor = self.start_factor + (self.end_factor - self.start_factor) * done
+        return [base * factor for base in self.base_lrs]
+
+
+class ExponentialLR(LRScheduler):
+    """lr(t) = lr_0 gamma^t.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+    gamma : float
+    """
+
+    def __init__(self, optimizer, gamma, last_epoch=-1):
+        self.gamma = gamma
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self):
+        return self._current() if self._starting else self._scaled(self.gamma)
+
+    def closed_form(self):
+        """lr_0 gamma^t."""
+        return [base * self.gamma**self.last_epoch for base in self.base_lrs]
+
+
+class PolynomialLR(LRScheduler):
+    """lr(t) = lr_0 (1 - t / total_iters)^power, 0 afterwards.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+    total_iters : int, default 5
+    power : float, default 1
+    """
+
+    def __init__(self, optimizer, total_iters=5, power=1.0, last_epoch=-1):
+        self.total_iters, self.power = total_iters, power
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self):
+        t, T = self.last_epoch, self.total_iters
+        if self._starting or t > T:
+            return self._current()
+        return self._scaled(((1.0 - t / T) / (1.0 - (t - 1) / T)) ** self.power)
+
+    def closed_form(self):
+        """lr_0 (1 - min(t / total_iters, 1))^power."""
+        left = 1.0 - min(self.total_iters, self.last_epoch) / self.total_iters
+        return [base * left**self.power for base in self.base_lrs]
