@@ -33,25 +33,26 @@ class CrossEntropy(Function):
         # logits (row, class)   labels (row,)   weight (class,)
         xp = array_module(logits)
         valid = labels != ignore_index
-        place = _place_of_label(logits, xp.where(valid, labels, 0))
+        labels_or_0 = xp.where(valid, labels, 0)
         x_max = row_max(logits)
         shifted = logits - x_max
-        loss = -shifted.reshape(-1).take(place)
-        smooth = -_class_sum(shifted, weight) if label_smoothing else 0.0
+        loss = -shifted[xp.arange(len(labels)), labels_or_0]
+        smooth = -_class_sum(shifted, weight) if label_smoothing else None
         log_total = xp.log(row_sum(xp.exp(shifted, out=shifted)))[:, 0]
         loss += log_total  # -log p of the label
         label_weight = valid.astype(logits.dtype)
         if weight is not None:
-            label_weight *= weight.take(xp.where(valid, labels, 0))
-        loss *= label_weight
+            weight_of_label = weight.take(labels_or_0)
+            loss *= weight_of_label
+            label_weight *= weight_of_label
         if label_smoothing:
             smooth += log_total * _total_weight(logits, weight)  # -sum_c w_c log p_c
             loss *= 1.0 - label_smoothing
             loss += smooth * (label_smoothing / logits.shape[1])
-        loss = xp.where(valid, loss, 0.0)  # also where an ignored row is not finite
+        loss = xp.where(valid, loss, 0.0)
         total_weight = label_weight.sum()
         ctx.save(logits, labels, weight)
-        ctx.save_intermediate(valid, place, label_weight, total_weight, x_max, log_total)
+        ctx.save_intermediate(valid, labels_or_0, label_weight, total_weight, x_max, log_total)
         if reduction == "none":
             return loss
         return loss.sum() / total_weight if reduction == "mean" else loss.sum()
@@ -59,19 +60,20 @@ class CrossEntropy(Function):
     @staticmethod
     def backward(ctx, grad_loss):
         logits, labels, weight = ctx.saved
-        valid, place, label_weight, total_weight, x_max, log_total = ctx.intermediate
+        valid, labels_or_0, label_weight, total_weight, x_max, log_total = ctx.intermediate
         smoothing = ctx.settings["label_smoothing"]
         xp = array_module(logits)
         if ctx.settings["reduction"] == "mean":
-            grad_loss = grad_loss / total_weight  # of each row; those ignored have no share
-        grad_label = grad_loss * label_weight * (1.0 - smoothing)  # (row,) dL/dloss_i q_i of t_i
-        grad_class = valid * (grad_loss * (smoothing / logits.shape[1]))  # the rest, but for w_c
-        grad_all = grad_label + grad_class * _total_weight(logits, weight)  # dL/dloss_i sum_k q_ik
+            grad_loss = grad_loss / total_weight
+        grad_loss = xp.where(valid, grad_loss, 0.0)  # (row,) dL/dloss_i
+        grad_label = grad_loss * label_weight * (1.0 - smoothing)  # times q of the label
+        grad_class = grad_loss * (smoothing / logits.shape[1])  # times q of any class, but for w_c
+        grad_all = grad_label + grad_class * _total_weight(logits, weight)  # times sum_k q_ik
         grad_x = logits - x_max
         grad_x -= log_total[:, None]
         xp.exp(grad_x, out=grad_x)  # p
         grad_x *= grad_all[:, None]
-        grad_x.reshape(-1)[place] -= grad_label
+        grad_x[xp.arange(len(labels)), labels_or_0] -= grad_label
         if smoothing:
             grad_class = grad_class[:, None]
             grad_x -= grad_class if weight is None else grad_class * weight
@@ -81,9 +83,8 @@ class CrossEntropy(Function):
     def composed(ctx, logits, labels, weight, *, ignore_index, label_smoothing, reduction):
         """The definition: log_softmax, then the average log-probability under q."""
         log_p = log_softmax(logits, 1)
-        valid, _, label_weight, total_weight, _, _ = ctx.intermediate
-        safe_labels = wrap(array_module(valid).where(valid, labels.array, 0))
-        loss = -log_p.gather(1, safe_labels.reshape(-1, 1)).reshape(-1) * wrap(label_weight)
+        valid, labels_or_0, label_weight, total_weight, _, _ = ctx.intermediate
+        loss = -log_p.gather(1, wrap(labels_or_0[:, None])).reshape(-1) * wrap(label_weight)
         if label_smoothing:
             smooth = -(log_p if weight is None else log_p * weight).sum(1)
             smooth = smooth * wrap(valid.astype(logits.dtype))
@@ -91,11 +92,6 @@ class CrossEntropy(Function):
         if reduction == "none":
             return loss
         return loss.sum() / wrap(as_array(total_weight)) if reduction == "mean" else loss.sum()
-
-
-def _place_of_label(logits, labels):
-    """Where in the memory of the logits (row, class) the entry of each row's label lies."""
-    return labels + array_module(logits).arange(0, logits.size, logits.shape[1])
 
 
 def _class_sum(rows, weight):
