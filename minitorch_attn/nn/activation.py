@@ -5,9 +5,28 @@ from . import functional
 from .module import Module
 
 __all__ = [
-    "ELU", "GELU", "GLU", "Hardswish", "LeakyReLU", "LogSoftmax", "Mish", "ReLU", "SiLU",
-    "Sigmoid", "Softmax", "Softplus", "Tanh", "activation_function",
-]  # fmt: skip
+    "CELU",
+    "ELU",
+    "GELU",
+    "GLU",
+    "Hardsigmoid",
+    "Hardswish",
+    "Hardtanh",
+    "LeakyReLU",
+    "LogSigmoid",
+    "LogSoftmax",
+    "Mish",
+    "ReLU",
+    "ReLU6",
+    "SELU",
+    "SiLU",
+    "Sigmoid",
+    "Softmax",
+    "Softmin",
+    "Softplus",
+    "Tanh",
+    "activation_function",
+]
 
 _NAMES = ("relu", "gelu", "silu", "tanh", "sigmoid", "elu", "mish", "softplus", "leaky_relu")
 
@@ -220,6 +239,97 @@ class LogSoftmax(Module):
 
     def forward(self, input):
         return functional.log_softmax(input, self.dim)
+
+    def extra_repr(self):
+        return f"dim={self.dim}"
+
+
+class ReLU6(Module):
+    """y = min(max(x, 0), 6)."""
+
+    def __init__(self, inplace=False):
+        super().__init__()
+        self.inplace = inplace
+
+    def forward(self, input):
+        return functional.relu6(input, inplace=self.inplace)
+
+    def extra_repr(self):
+        return _inplace(self)
+
+
+class SELU(Module):
+    """ELU with the two constants that keep mean 0 and variance 1 from layer to layer."""
+
+    def __init__(self, inplace=False):
+        super().__init__()
+        self.inplace = inplace
+
+    def forward(self, input):
+        return functional.selu(input, inplace=self.inplace)
+
+    def extra_repr(self):
+        return _inplace(self)
+
+
+class CELU(Module):
+    """y = x for x > 0, alpha (e^(x / alpha) - 1) below."""
+
+    def __init__(self, alpha=1.0, inplace=False):
+        super().__init__()
+        self.alpha, self.inplace = alpha, inplace
+
+    def forward(self, input):
+        return functional.celu(input, self.alpha, inplace=self.inplace)
+
+    def extra_repr(self):
+        return _inplace(self, f"alpha={self.alpha}")
+
+
+class Hardsigmoid(Module):
+    """y = clip(x + 3, 0, 6) / 6."""
+
+    def __init__(self, inplace=False):
+        super().__init__()
+        self.inplace = inplace
+
+    def forward(self, input):
+        return functional.hardsigmoid(input, inplace=self.inplace)
+
+    def extra_repr(self):
+        return _inplace(self)
+
+
+class Hardtanh(Module):
+    """y = clip(x, min_val, max_val)."""
+
+    def __init__(self, min_val=-1.0, max_val=1.0, inplace=False):
+        super().__init__()
+        self.min_val, self.max_val, self.inplace = min_val, max_val, inplace
+
+    def forward(self, input):
+        return functional.hardtanh(input, self.min_val, self.max_val, inplace=self.inplace)
+
+    def extra_repr(self):
+        return _inplace(self, f"min_val={self.min_val}, max_val={self.max_val}")
+
+
+class LogSigmoid(Module):
+    """y = -log(1 + e^-x)."""
+
+    def forward(self, input):
+        return functional.logsigmoid(input)
+
+
+class Softmin(Module):
+    """y_i = e^-x_i / sum_j e^-x_j along `dim`."""
+
+    def __init__(self, dim=None):
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, input):
+        return functional.softmin(input, self.dim)
 
     def extra_repr(self):
         return f"dim={self.dim}"

@@ -129,12 +129,13 @@ class MultiheadAttention(Module):
         self._check_inputs(query, key, value)
         batched = query.ndim == 3
         query, key, value = map(self._split_heads, self._project(query, key, value))
-        if is_causal and attn_mask is None:
-            attn_mask = causal(query.shape[2], key.shape[2], device=query.device)
+        is_causal = is_causal or getattr(attn_mask, "is_causal", False)
         alone = not (need_weights or self._appended or key_padding_mask is not None)
-        is_causal = alone and (is_causal or getattr(attn_mask, "is_causal", False))
-        # A triangle alone is left to the fused operation.
-        mask = None if is_causal else self._merge_masks(attn_mask, key_padding_mask, query, key)
+        if is_causal and attn_mask is None and not alone:
+            attn_mask = causal(query.shape[2], key.shape[2], device=query.device)
+        mask = self._merge_masks(attn_mask, key_padding_mask, query, key)
+        if is_causal and alone:
+            mask = None  # the fused operation draws the triangle itself
         key, value = self._append(key, value)
         dropout_p = self.dropout if self.training else 0.0
         if need_weights:
@@ -144,7 +145,7 @@ class MultiheadAttention(Module):
         else:
             weights = None
             context = ops.scaled_dot_product_attention(
-                query, key, value, mask, dropout_p, is_causal
+                query, key, value, mask, dropout_p, is_causal and alone
             )
         return self.out_proj(self._merge_heads(context, batched)), weights
 

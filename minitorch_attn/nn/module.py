@@ -4,6 +4,7 @@ from ..autograd.modes import no_grad
 from ..errors import ArgumentError, DTypeError
 from ..tensor import Tensor
 from . import state
+from .conversion import Conversion
 from .hooks import Hooks, RemovableHandle, call_with_hooks
 from .parameter import Parameter
 
@@ -12,7 +13,7 @@ __all__ = ["Module"]
 _REGISTRIES = ("_parameters", "_buffers", "_modules")
 
 
-class Module:
+class Module(Conversion):
     """The base of every layer and model.
 
     Assigning a `Parameter` or a `Module` to an attribute registers it; `register_buffer`
@@ -295,77 +296,6 @@ class Module:
             elif parameter.grad is not None:
                 with no_grad():
                     parameter.grad = parameter.grad.detach().zero_()
-
-    # Conversion
-
-    def _apply(self, convert):
-        """Replace the memory of every parameter, gradient and buffer by `convert` of it."""
-        for child in self.children():
-            child._apply(convert)
-        with no_grad():
-            for parameter in self._parameters.values():
-                if parameter is not None:
-                    gradient, parameter.grad = parameter.grad, None
-                    parameter.data = convert(parameter.detach())
-                    parameter.grad = None if gradient is None else convert(gradient.detach())
-            for buffer in self._buffers.values():
-                if buffer is not None:
-                    buffer.data = convert(buffer.detach())
-        return self
-
-    def to(self, *args, **kwargs):
-        """Move or convert all parameters and buffers, in place; returns this module.
-
-        Parameters
-        ----------
-        *args, **kwargs
-            A dtype, a device, both (device first), or a Tensor to be like. A dtype changes
-            floating-point tensors only.
-
-        Examples
-        --------
-        >>> import minitorch_attn as mt
-        >>> mt.nn.Linear(2, 3).to(mt.float64).weight.dtype
-        dtype('float64')
-        """
-
-        def convert(tensor):
-            if not tensor.is_floating_point():
-                return tensor.to(tensor.new_zeros(0).to(*args, **kwargs).device)
-            moved = tensor.to(*args, **kwargs)
-            if not moved.is_floating_point():
-                raise DTypeError(
-                    f"{type(self).__name__}.to(dtype): parameters are floating-point numbers.",
-                    got=f"{moved.dtype}",
-                    expected="float16, float32 or float64",
-                )
-            return moved
-
-        return self._apply(convert)
-
-    def type(self, dst_type):
-        """The same as `to(dst_type)`."""
-        return self.to(dtype=dst_type)
-
-    def float(self):
-        """All floating-point parameters and buffers in float32."""
-        return self.to(dtype="float32")
-
-    def double(self):
-        """All floating-point parameters and buffers in float64."""
-        return self.to(dtype="float64")
-
-    def half(self):
-        """All floating-point parameters and buffers in float16."""
-        return self.to(dtype="float16")
-
-    def cpu(self):
-        """All parameters and buffers in the memory of the host."""
-        return self.to("cpu")
-
-    def cuda(self, device=None):
-        """All parameters and buffers on a GPU, the first by default."""
-        return self._apply(lambda tensor: tensor.cuda(device))
 
     # State dicts
 

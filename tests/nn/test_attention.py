@@ -380,5 +380,6 @@ def test_inputs_that_do_not_fit(arguments, text):
     ],
 )
 def test_masks_that_do_not_fit(given, error, text):
-    with pytest.raises(error, match=text):
-        layer("cpu")(*wrong(), **given)
+    for need_weights in (True, False):
+        with pytest.raises(error, match=text):
+            layer("cpu")(*wrong(), need_weights=need_weights, **given)

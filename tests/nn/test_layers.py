@@ -155,6 +155,16 @@ ACTIVATIONS = [
     (nn.Hardswish(), lambda x: x * np.clip(x + 3, 0, 6) / 6),
     (nn.Softplus(beta=2.0), lambda x: np.log1p(np.exp(2 * x)) / 2),
     (nn.GLU(), lambda x: x[..., :3] / (1 + np.exp(-x[..., 3:]))),
+    (nn.ReLU6(), lambda x: np.clip(x, 0, 6)),
+    (nn.CELU(0.7), lambda x: np.where(x > 0, x, 0.7 * (np.exp(x / 0.7) - 1))),
+    (
+        nn.SELU(),
+        lambda x: 1.0507009873554805 * np.where(x > 0, x, 1.6732632423543772 * (np.exp(x) - 1)),
+    ),
+    (nn.Hardsigmoid(), lambda x: np.clip(x + 3, 0, 6) / 6),
+    (nn.Hardtanh(-0.9, 1.1), lambda x: np.clip(x, -0.9, 1.1)),
+    (nn.LogSigmoid(), lambda x: -np.log1p(np.exp(-x))),
+    (nn.Softmin(0), lambda x: np.exp(-x) / np.exp(-x).sum(0)),
     (nn.Softmax(0), lambda x: np.exp(x) / np.exp(x).sum(0)),
     (nn.LogSoftmax(1), lambda x: x - np.log(np.exp(x).sum(1, keepdims=True))),
 ]
@@ -167,7 +177,10 @@ def test_activations(make, layer, formula):
     assert gradcheck_module(layer, x)
 
 
-@pytest.mark.parametrize("kind", [nn.ReLU, nn.SiLU, nn.ELU, nn.LeakyReLU, nn.Mish, nn.Hardswish])
+INPLACE = [nn.ReLU, nn.SiLU, nn.ELU, nn.LeakyReLU, nn.Mish, nn.Hardswish, nn.SELU, nn.CELU]
+
+
+@pytest.mark.parametrize("kind", [*INPLACE, nn.ReLU6, nn.Hardtanh, nn.Hardsigmoid])
 def test_activations_in_place(make, kind):
     x = make(5, 7)
     y = x * 1.0
