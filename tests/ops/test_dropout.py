@@ -1,0 +1,126 @@
+"""dropout and drop_path."""
+
+import math
+
+import numpy as np
+import pytest
+
+import minitorch_attn as mt
+from minitorch_attn.autograd import gradcheck, gradgradcheck
+from minitorch_attn.backend.sync import forbid_sync
+from minitorch_attn.errors import ArgumentError, DTypeError
+
+
+@pytest.fixture(autouse=True)
+def seed():
+    mt.manual_seed(20170612)
+
+
+@pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
+def test_share_and_scale_of_what_is_kept(device, p):
+    x = mt.full((200, 100), 3.0, device=device)
+    y = mt.dropout(x, p).numpy()
+    kept = y != 0
+    np.testing.assert_allclose(y[kept], 3 / (1 - p), rtol=1e-6)
+    tolerance = 5 * math.sqrt(p * (1 - p) / kept.size)  # five standard deviations
+    assert abs(kept.mean() - (1 - p)) < tolerance
+    assert abs(y.mean() - 3) < 3 * tolerance / (1 - p)
+    for axis in (0, 1):  # no row and no column is special
+        assert abs(kept.mean(axis) - (1 - p)).max() < 0.3
+
+
+def test_the_backward_pass_uses_the_mask_of_the_forward_pass(make):
+    x, cotangent = make(7, 11), make(7, 11, requires_grad=False)
+    y = mt.dropout(x, 0.3)
+    y.backward(cotangent)
+    expected = np.where(y.numpy() == 0, 0, cotangent.numpy() / 0.7)
+    np.testing.assert_allclose(x.grad.numpy(), expected)
+
+
+def test_masks_follow_the_seed_and_are_fresh_each_time(make):
+    x = make(7, 11)
+    first, second = mt.dropout(x, 0.5).numpy(), mt.dropout(x, 0.5).numpy()
+    assert (first != second).any()
+    mt.manual_seed(20170612)
+    np.testing.assert_array_equal(mt.dropout(x, 0.5).numpy(), first)
+    np.testing.assert_array_equal(mt.dropout(x, 0.5).numpy(), second)
+    mt.manual_seed(1)
+    assert (mt.dropout(x, 0.5).numpy() != first).any()
+
+
+@pytest.mark.parametrize("function", [mt.dropout, mt.drop_path])
+def test_masks_are_equal_on_every_device(device, rng, function):
+    host = rng.standard_normal((64, 5)).astype("float32")
+    results = []
+    for place in ("cpu", device):
+        mt.manual_seed(5)
+        results.append(function(mt.tensor(host, device=place), 0.4, training=True).numpy())
+    np.testing.assert_array_equal(*results)
+
+
+def test_nothing_happens_at_p_0_and_in_evaluation(make):
+    x = make(3, 5)
+    before = mt.get_rng_state()
+    assert mt.dropout(x, 0.0) is x
+    assert mt.dropout(x, 0.5, training=False) is x
+    assert mt.drop_path(x, 0.5) is x  # training=False is its default
+    assert mt.drop_path(x, 0.0, training=True) is x
+    assert mt.get_rng_state() == before
+
+
+@pytest.mark.parametrize("scale", [True, False])
+def test_everything_goes_at_p_1(make, scale):
+    x = make(3, 5)
+    for y in (mt.dropout(x, 1.0), mt.drop_path(x, 1.0, True, scale)):
+        y.sum().backward()
+        assert (y.numpy() == 0).all() and (x.grad.numpy() == 0).all()
+
+
+def test_drop_path_drops_whole_samples(make):
+    x = make(200, 3, 5, requires_grad=False, low=1, high=2)
+    host = x.numpy()
+    y = mt.drop_path(x, 0.25, training=True).numpy()
+    dropped = (y == 0).all((1, 2))
+    assert 20 < dropped.sum() < 80
+    np.testing.assert_allclose(y[~dropped], host[~dropped] / 0.75)
+    mt.manual_seed(20170612)
+    plain = mt.drop_path(x, 0.25, training=True, scale_by_keep=False).numpy()
+    np.testing.assert_array_equal(plain[~dropped], host[~dropped])
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (7,), (2, 3, 5)])
+def test_shapes_and_dtypes(make, shape):
+    for dtype in ("float32", "float64"):
+        x = make(*shape, dtype=dtype)
+        for y in (mt.dropout(x, 0.5), mt.drop_path(x, 0.5, training=True)):
+            assert y.shape == shape and y.dtype == dtype
+
+
+def test_gradients(make):
+    x = make(3, 5)
+    for function in (mt.dropout, lambda x, p: mt.drop_path(x, p, True)):
+        assert gradcheck(lambda x, f=function: f(x, 0.4), x)
+        assert gradgradcheck(lambda x, f=function: f(x * x, 0.4), x)
+
+
+def test_in_place(make):
+    x = make(3, 5, requires_grad=False)
+    expected = mt.dropout(x, 0.5).numpy()
+    mt.manual_seed(20170612)
+    assert mt.dropout(x, 0.5, inplace=True) is x
+    np.testing.assert_array_equal(x.numpy(), expected)
+
+
+def test_bad_arguments(make, device):
+    for function in (mt.dropout, mt.drop_path):
+        for p in (-0.1, 1.1, math.nan):
+            with pytest.raises(ArgumentError, match="is a probability"):
+                function(make(3), p, training=True)
+        with pytest.raises(DTypeError, match="floating-point"):
+            function(mt.tensor([1], device=device), 0.5, training=True)
+
+
+def test_a_step_needs_no_synchronisation(make):
+    x = make(3, 5)
+    with forbid_sync():
+        (mt.dropout(x, 0.5) + mt.drop_path(x, 0.5, training=True)).sum().backward()
