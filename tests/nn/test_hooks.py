@@ -29,8 +29,8 @@ def test_hooks_may_replace_arguments_and_output():
     layer = nn.Identity()
     layer.register_forward_pre_hook(lambda module, args: args[0] + 1)  # one value is wrapped
     layer.register_forward_hook(lambda module, args, output: (args[0], output * 10))
-    seen, output = layer(mt.tensor([2.0]))
-    assert seen.item() == 3.0 and output.item() == 30.0
+    seen, output = layer(mt.tensor([2.0, 4.0]))
+    assert seen.tolist() == [3.0, 5.0] and output.tolist() == [30.0, 50.0]
 
 
 def test_hooks_with_keywords():

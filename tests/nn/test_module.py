@@ -293,6 +293,15 @@ def test_a_parameter_shares_the_memory_of_its_tensor(device):
     assert repr(nn.Parameter(mt.ones(1))).startswith("Parameter containing:\ntensor([1.]")
 
 
+def test_a_change_of_the_shared_memory_is_noticed(device):
+    x = mt.ones(3, device=device)
+    p = nn.Parameter(x)
+    y = (p * p).sum()
+    x.add_(1.0)
+    with pytest.raises(mt.errors.GraphError, match="changed in place"):
+        y.backward()
+
+
 def test_a_parameter_of_an_array_is_a_copy():
     host = np.ones(3)
     p = nn.Parameter(host)
