@@ -1,8 +1,20 @@
 """Optimisers and learning-rate schedules, with PyTorch's interface."""
 
 from . import lr_scheduler
+from .adafactor import Adafactor, HFAdafactor
 from .adam import Adam, AdamW
 from .optimizer import Optimizer
+from .rmsprop import Adagrad, RMSprop
 from .sgd import SGD
 
-__all__ = ["Adam", "AdamW", "Optimizer", "SGD", "lr_scheduler"]
+__all__ = [
+    "SGD",
+    "Adafactor",
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "HFAdafactor",
+    "Optimizer",
+    "RMSprop",
+    "lr_scheduler",
+]

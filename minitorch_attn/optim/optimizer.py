@@ -26,6 +26,7 @@ class Optimizer:
     """
 
     step_in_state = True
+    step_is_tensor = True
 
     def __init__(self, params, defaults):
         self.defaults = defaults
@@ -79,14 +80,22 @@ class Optimizer:
         -------
         what `closure` returned, or None
         """
-        loss = None
-        if closure is not None:
-            with enable_grad():
-                loss = closure()
+        loss = self.loss_of(closure)
         for number, group in enumerate(self.param_groups):
             for buffer in self._current_buffers(number):
                 self._step_buffer(group, buffer)
         return loss
+
+    @staticmethod
+    def loss_of(closure):
+        """What the closure returns, computed with the graph recorded."""
+        if closure is None:
+            return None
+        with enable_grad():
+            return closure()
+
+    def start_state(self, group, name, view):
+        """Fill a new state buffer with its initial value; zero needs nothing."""
 
     def names_of_state(self, group):
         """The state buffers that this group needs."""
@@ -127,7 +136,9 @@ class Optimizer:
                 if self.step_in_state:
                     entry["step"] = tensor(0.0)
                 for name in names:
-                    entry[name] = wrap(buffer.view(buffer.state(name), i))
+                    view = buffer.view(buffer.state(name), i)
+                    self.start_state(group, name, view)
+                    entry[name] = wrap(view)
             if self.step_in_state:
                 entry["step"].array += 1
             count = self._count(entry)
@@ -171,24 +182,24 @@ class Optimizer:
         self.state = {}
         for number, entry in state_dict["state"].items():
             p = by_number[int(number)]
-            self.state[p] = {name: _loaded(name, value, p) for name, value in entry.items()}
+            self.state[p] = {n: self._loaded(n, value, p) for n, value in entry.items()}
         self._buffers = [None] * len(self.param_groups)
+
+    def _loaded(self, name, value, parameter):
+        """A state entry for `parameter`: moments in its dtype and place, the count as it was."""
+        if name == "step":
+            number = value.item() if isinstance(value, Tensor) else value
+            return tensor(float(number)) if self.step_is_tensor else int(number)
+        if value is None or isinstance(value, (bool, int, float)):
+            return value
+        array = value.array if isinstance(value, Tensor) else value
+        return tensor_like(array, parameter).clone()
 
     def __repr__(self):
         options = ", ".join(
             f"{k}: {v}" for g in self.param_groups[:1] for k, v in g.items() if k != "params"
         )
         return f"{type(self).__name__} ({len(self.param_groups)} groups; {options})"
-
-
-def _loaded(name, value, parameter):
-    """A state entry for `parameter`: moments in its dtype and place, the count as it was."""
-    if value is None or isinstance(value, (bool, int, float)) and name != "step":
-        return value
-    array = value.array if isinstance(value, Tensor) else value
-    if name == "step":
-        return tensor(float(array))
-    return tensor_like(array, parameter).clone()
 
 
 def check_options(**options):

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import minitorch_attn as mt
-from minitorch_attn.optim import SGD, Adam, AdamW
+from minitorch_attn.optim import SGD, Adafactor, Adagrad, Adam, AdamW, HFAdafactor, RMSprop
 from minitorch_attn.optim.flat import BLOCK
 
-SHAPES = [(3, 5), (7,), (), (0, 2), (2, 3, 1)]
+SHAPES = [(3, 5), (7,), (), (0, 2), (2, 3, 1)]  # and one without elements
 STEPS = 6
 
 
@@ -45,7 +45,89 @@ def adam(p, grads, *, lr, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0, amsgra
     return p
 
 
+def rmsprop(p, grads, *, lr, alpha=0.99, eps=1e-8, weight_decay=0.0, momentum=0.0, centered=False):
+    v, m, u = np.zeros_like(p), np.zeros_like(p), np.zeros_like(p)
+    for g in grads:
+        if g is None:
+            continue
+        g = g + weight_decay * p
+        v = alpha * v + (1 - alpha) * g * g
+        m = alpha * m + (1 - alpha) * g
+        step = g / (np.sqrt(v - m * m if centered else v) + eps)
+        u = momentum * u + step
+        p = p - lr * (u if momentum else step)
+    return p
+
+
+def adagrad(p, grads, *, lr, lr_decay=0.0, eps=1e-10, initial_accumulator_value=0.0):
+    s, t = np.full_like(p, initial_accumulator_value), 0
+    for g in grads:
+        if g is None:
+            continue
+        t += 1
+        s = s + g * g
+        p = p - lr / (1 + (t - 1) * lr_decay) * g / (np.sqrt(s) + eps)
+    return p
+
+
+def rms(x):
+    return math.sqrt((x * x).sum() / x.size) if x.size else 0.0
+
+
+def adafactor(p, grads, *, lr, eps=(1e-8, 1e-3), d=1.0, weight_decay=0.0):
+    row, column, full, t = 0.0, 0.0, 0.0, 0
+    for g in grads:
+        if g is None:
+            continue
+        t += 1
+        share, size = t**-0.8, max(eps[1], rms(p))
+        p = p - lr * weight_decay * p
+        if g.ndim > 1 and g.size:
+            row = row + share * ((g * g).mean(-1, keepdims=True) - row)
+            column = column + share * ((g * g).mean(-2, keepdims=True) - column)
+            v = row * column / np.maximum(row.mean(-2, keepdims=True), eps[0])
+        else:
+            v = full = full + share * (g * g - full)
+        u = g / np.sqrt(np.maximum(v, eps[0] ** 2))
+        p = p - size * min(lr, t**-0.5) * u / max(1.0, rms(u) / d)
+    return p
+
+
+def hf_adafactor(p, grads, *, lr=None, beta1=None, scale_parameter=True, relative_step=True):
+    row, column, full, mean, t = 0.0, 0.0, 0.0, 0.0, 0
+    for g in grads:
+        if g is None:
+            continue
+        t += 1
+        beta2 = 1 - t**-0.8
+        rate = min(1e-2, t**-0.5) if relative_step else lr
+        rate *= max(1e-3, rms(p)) if scale_parameter else 1.0
+        squares = g * g + 1e-30
+        if g.ndim > 1:
+            row = beta2 * row + (1 - beta2) * squares.mean(-1)
+            column = beta2 * column + (1 - beta2) * squares.mean(-2)
+            v = (row / row.mean(-1, keepdims=True))[..., None] * column[..., None, :]
+        else:
+            v = full = beta2 * full + (1 - beta2) * squares
+        u = g / np.sqrt(v)
+        u = u / max(1.0, rms(u)) * rate
+        if beta1 is not None:
+            u = mean = beta1 * mean + (1 - beta1) * u
+        p = p - u
+    return p
+
+
 CASES = [
+    (RMSprop, rmsprop, dict(lr=0.05)),
+    (RMSprop, rmsprop, dict(lr=0.05, alpha=0.7, eps=1e-2, weight_decay=0.2, momentum=0.6)),
+    (RMSprop, rmsprop, dict(lr=0.05, alpha=0.7, eps=1e-2, centered=True)),
+    (Adagrad, adagrad, dict(lr=0.05)),
+    (Adagrad, adagrad, dict(lr=0.05, lr_decay=0.3, initial_accumulator_value=0.5)),
+    (Adafactor, adafactor, dict(lr=0.3, eps=(1e-8, 1e-3))),
+    (Adafactor, adafactor, dict(lr=0.3, eps=(1e-8, 0.4), d=1.5, weight_decay=0.2)),
+    (HFAdafactor, hf_adafactor, dict()),
+    (HFAdafactor, hf_adafactor, dict(lr=0.1, relative_step=False, scale_parameter=False)),
+    (HFAdafactor, hf_adafactor, dict(beta1=0.6)),
     (SGD, sgd, dict(lr=0.1)),
     (SGD, sgd, dict(lr=0.1, momentum=0.9)),
     (SGD, sgd, dict(lr=0.1, momentum=0.9, dampening=0.3, weight_decay=0.2)),
@@ -80,7 +162,8 @@ def test_follows_its_formula(cls, formula, options, rng, device):
         optimizer.step()
     extra = {"w": True} if cls is AdamW else {}
     for i, (value, p) in enumerate(zip(values, params, strict=True)):
-        expected = formula(value, [grads[i] for grads in history], **options, **extra)
+        history_of_p = [grads[i] for grads in history]
+        expected = formula(value, history_of_p, **options, **extra) if value.size else value
         np.testing.assert_allclose(p.numpy(), expected, rtol=1e-12, atol=1e-13)
 
 
@@ -122,7 +205,17 @@ def test_mixed_dtypes_share_a_group(rng, device):
     assert str(optimizer.state[a]["exp_avg"].dtype) == "float32"
 
 
-@pytest.mark.parametrize("cls, options", [(SGD, {"momentum": 0.9, "lr": 0.1}), (AdamW, {})])
+@pytest.mark.parametrize(
+    "cls, options",
+    [
+        (SGD, {"momentum": 0.9, "lr": 0.1}),
+        (AdamW, {}),
+        (RMSprop, {"momentum": 0.9, "centered": True}),
+        (Adagrad, {"lr_decay": 0.1}),
+        (Adafactor, {}),
+        (HFAdafactor, {"beta1": 0.9}),
+    ],
+)
 def test_state_dict_resumes_exactly(cls, options, rng, device):
     values, params = parameters(rng, device)
     history = [[rng.standard_normal(s) for s in SHAPES] for _ in range(STEPS)]

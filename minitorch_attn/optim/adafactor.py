@@ -1,0 +1,239 @@
+"""Adafactor: second moments of a matrix kept as one row and one column.
+
+There are two dialects. `Adafactor` is PyTorch's; `HFAdafactor` is the one in the transformers
+library, which T5 was trained with. Both look at the shape of each parameter, so they walk over
+parameters instead of a flat buffer.
+"""
+
+from ..backend import array_module
+from ..errors import ArgumentError
+from ..tensor import tensor, wrap
+from .optimizer import Optimizer, check_options
+
+__all__ = ["Adafactor", "HFAdafactor"]
+
+
+class _PerParameter(Optimizer):
+    """An optimiser whose update needs the shape of the parameter."""
+
+    def names_of_state(self, group):
+        return ()
+
+    def step(self, closure=None):
+        """Update every parameter that has a gradient."""
+        loss = self.loss_of(closure)
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is None or p.array.size == 0:
+                    continue
+                if p not in self.state:
+                    self.state[p] = self.fresh_state(group, p.array)
+                self.update_one(group, self.state[p], p.array, p.grad.array)
+                p.changed_in_place()
+        return loss
+
+
+def _rms(xp, x):
+    """Root mean square, as a 0-d array."""
+    return xp.sqrt((x * x).sum() / max(x.size, 1))
+
+
+class Adafactor(_PerParameter):
+    r"""Second moments factored into rows and columns, steps relative to the parameter's size.
+
+    For a matrix with gradient g at step t, 1 - beta_t = t^beta2_decay:
+        R <- beta_t R + (1 - beta_t) row means of g^2
+        C <- beta_t C + (1 - beta_t) column means of g^2
+        V = R C / mean(R),   u = g / sqrt(V)
+        p <- p - max(eps2, rms(p)) min(lr, 1/sqrt(t)) u / max(1, rms(u) / d)
+    Vectors and scalars keep all of V. Weight decay is taken from the weights first.
+
+    Parameters
+    ----------
+    params : iterable of Tensor, or of dict
+    lr : float, default 1e-2
+    beta2_decay : float, default -0.8
+    eps : (float or None, float), default (None, 1e-3)
+        eps1 keeps V from zero, None is the dtype's machine epsilon; eps2 bounds rms(p) below.
+    d : float, default 1
+        The clipping threshold.
+    weight_decay : float, default 0
+    maximize : bool
+
+    References
+    ----------
+    .. [1] "Adafactor: Adaptive Learning Rates with Sublinear Memory Cost", arXiv:1804.04235v1,
+       algorithms 4 and 5.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> p = mt.nn.Parameter(mt.ones(2, 3))
+    >>> optimizer = Adafactor([p], lr=0.1)
+    >>> (p * p).sum().backward()
+    >>> optimizer.step()
+    >>> p.detach()[0]
+    tensor([0.9, 0.9, 0.9])
+    """
+
+    def __init__(
+        self, params, lr=1e-2, beta2_decay=-0.8, eps=(None, 1e-3), d=1.0, weight_decay=0.0, *,
+        foreach=None, maximize=False,
+    ):  # fmt: skip
+        check_options(lr=lr, weight_decay=weight_decay)
+        if beta2_decay > 0 or d < 1:
+            raise ArgumentError(
+                "Adafactor: beta2_decay is at most 0 and d at least 1.",
+                got=f"beta2_decay={beta2_decay}, d={d}",
+            )
+        defaults = dict(
+            lr=lr, beta2_decay=beta2_decay, eps=tuple(eps), d=d, weight_decay=weight_decay,
+            foreach=foreach, maximize=maximize,
+        )  # fmt: skip
+        super().__init__(params, defaults)
+
+    def fresh_state(self, group, value):
+        xp = array_module(value)
+        state = {"step": tensor(0.0)}
+        if value.ndim > 1:
+            *lead, rows, columns = value.shape
+            state["row_var"] = wrap(xp.zeros((*lead, rows, 1), dtype=value.dtype))
+            state["col_var"] = wrap(xp.zeros((*lead, 1, columns), dtype=value.dtype))
+        else:
+            state["variance"] = wrap(xp.zeros_like(value))
+        return state
+
+    def update_one(self, group, state, value, grad):
+        xp = array_module(value)
+        if group["maximize"]:
+            grad = -grad
+        state["step"].array += 1
+        t = state["step"].item()
+        eps1, eps2 = group["eps"]
+        eps1 = float(xp.finfo(value.dtype).eps) if eps1 is None else eps1
+        lr, share = float(group["lr"]), t ** group["beta2_decay"]
+        size = xp.maximum(_rms(xp, value), eps2)
+        if group["weight_decay"]:
+            value *= 1.0 - lr * group["weight_decay"]
+        v = self._second_moment(state, grad * grad, share, eps1)
+        u = grad / xp.sqrt(xp.maximum(v, eps1 * eps1))
+        u /= xp.maximum(_rms(xp, u) / group["d"], 1.0)
+        value -= u * (size * min(lr, t**-0.5))
+
+    @staticmethod
+    def _second_moment(state, squares, share, eps1):
+        if "variance" in state:
+            v = state["variance"].array
+            v += (squares - v) * share
+            return v
+        row, column = state["row_var"].array, state["col_var"].array
+        row += (squares.mean(axis=-1, keepdims=True) - row) * share
+        column += (squares.mean(axis=-2, keepdims=True) - column) * share
+        mean = row.mean(axis=-2, keepdims=True)
+        return row * column / array_module(mean).maximum(mean, eps1)
+
+
+class HFAdafactor(_PerParameter):
+    r"""Adafactor in the dialect of the transformers library.
+
+    As `Adafactor`, but eps1 is added to g^2, the step is relative to rms(p) only with
+    `scale_parameter`, and with `relative_step` the rate is min(1e-2, 1/sqrt(t)), or
+    min(1e-6 t, 1/sqrt(t)) with `warmup_init`.
+
+    Parameters
+    ----------
+    params : iterable of Tensor, or of dict
+    lr : float, optional
+        None with `relative_step`.
+    eps : (float, float), default (1e-30, 1e-3)
+    clip_threshold : float, default 1
+    decay_rate : float, default -0.8
+    beta1 : float, optional
+        Keep a running mean of the updates.
+    weight_decay : float, default 0
+    scale_parameter, relative_step : bool, default True
+    warmup_init : bool, default False
+
+    References
+    ----------
+    .. [1] "Adafactor: Adaptive Learning Rates with Sublinear Memory Cost", arXiv:1804.04235v1.
+    """
+
+    step_is_tensor = False
+
+    def __init__(
+        self, params, lr=None, eps=(1e-30, 1e-3), clip_threshold=1.0, decay_rate=-0.8, beta1=None,
+        weight_decay=0.0, scale_parameter=True, relative_step=True, warmup_init=False,
+    ):  # fmt: skip
+        if lr is not None and relative_step:
+            raise ArgumentError(
+                "HFAdafactor: a learning rate and relative_step exclude each other.",
+                got=f"lr={lr}",
+                hint="relative_step=False",
+            )
+        if warmup_init and not relative_step:
+            raise ArgumentError("HFAdafactor: warmup_init needs relative_step=True.")
+        defaults = dict(
+            lr=lr, eps=tuple(eps), clip_threshold=clip_threshold, decay_rate=decay_rate,
+            beta1=beta1, weight_decay=weight_decay, scale_parameter=scale_parameter,
+            relative_step=relative_step, warmup_init=warmup_init,
+        )  # fmt: skip
+        super().__init__(params, defaults)
+
+    def fresh_state(self, group, value):
+        xp = array_module(value)
+        state = {"step": 0}
+        if group["beta1"] is not None:
+            state["exp_avg"] = wrap(xp.zeros_like(value))
+        if value.ndim >= 2:
+            *lead, rows, columns = value.shape
+            state["exp_avg_sq_row"] = wrap(xp.zeros((*lead, rows), dtype=value.dtype))
+            state["exp_avg_sq_col"] = wrap(xp.zeros((*lead, columns), dtype=value.dtype))
+        else:
+            state["exp_avg_sq"] = wrap(xp.zeros_like(value))
+        state["RMS"] = 0
+        return state
+
+    def _rate(self, group, state):
+        t, rate = state["step"], group["lr"]
+        if group["relative_step"]:
+            rate = min(1e-6 * t if group["warmup_init"] else 1e-2, t**-0.5)
+        if not group["scale_parameter"]:
+            return rate
+        rms = state["RMS"].array
+        return array_module(rms).maximum(rms, group["eps"][1]) * rate
+
+    def update_one(self, group, state, value, grad):
+        xp = array_module(value)
+        state["step"] += 1
+        state["RMS"] = wrap(xp.asarray(_rms(xp, value)))
+        rate = self._rate(group, state)
+        beta2 = 1.0 - state["step"] ** group["decay_rate"]
+        update = self._scaled(state, grad, grad * grad + group["eps"][0], beta2)
+        update /= xp.maximum(_rms(xp, update) / group["clip_threshold"], 1.0)
+        update *= rate
+        if group["beta1"] is not None:
+            mean = state["exp_avg"].array
+            mean *= group["beta1"]
+            mean += update * (1.0 - group["beta1"])
+            update = mean
+        if group["weight_decay"]:
+            value -= value * (group["weight_decay"] * rate)
+        value -= update
+
+    @staticmethod
+    def _scaled(state, grad, squares, beta2):
+        """g / sqrt(V), with V from the running means of g^2."""
+        xp = array_module(grad)
+        if "exp_avg_sq" in state:
+            v = state["exp_avg_sq"].array
+            v *= beta2
+            v += squares * (1.0 - beta2)
+            return grad / xp.sqrt(v)
+        row, column = state["exp_avg_sq_row"].array, state["exp_avg_sq_col"].array
+        row *= beta2
+        row += squares.mean(axis=-1) * (1.0 - beta2)
+        column *= beta2
+        column += squares.mean(axis=-2) * (1.0 - beta2)
+        relative = row / row.mean(axis=-1, keepdims=True)
+        return grad / xp.sqrt(relative)[..., None] / xp.sqrt(column)[..., None, :]

@@ -1,0 +1,158 @@
+"""RMSprop and Adagrad: steps divided by the size of past gradients."""
+
+from ..backend import array_module
+from .optimizer import Optimizer, check_options
+
+__all__ = ["Adagrad", "RMSprop"]
+
+
+class RMSprop(Optimizer):
+    r"""v <- alpha v + (1 - alpha) g^2,   p <- p - lr g / (sqrt(v) + eps).
+
+    With `centered` the variance v - m^2 stands in place of v, where m is the running mean of g.
+    With `momentum` the quotient is added to a velocity u <- momentum u + g / (...), and
+    p <- p - lr u.
+
+    Parameters
+    ----------
+    params : iterable of Tensor, or of dict
+    lr : float, default 1e-2
+    alpha : float, default 0.99
+    eps : float, default 1e-8
+    weight_decay, momentum : float, default 0
+    centered, maximize : bool
+
+    References
+    ----------
+    .. [1] "Generating Sequences With Recurrent Neural Networks", arXiv:1308.0850v5, sec. 4.2
+       (centred); there eps stands inside the root.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> p = mt.nn.Parameter(mt.tensor([1.0]))
+    >>> optimizer = RMSprop([p], lr=0.1)
+    >>> (p * p).sum().backward()
+    >>> optimizer.step()
+    >>> p.detach()
+    tensor([0.])
+    """
+
+    def __init__(
+        self, params, lr=1e-2, alpha=0.99, eps=1e-8, weight_decay=0.0, momentum=0.0,
+        centered=False, *, capturable=False, foreach=None, maximize=False, differentiable=False,
+    ):  # fmt: skip
+        check_options(lr=lr, alpha=alpha, eps=eps, weight_decay=weight_decay, momentum=momentum)
+        defaults = dict(
+            lr=lr, momentum=momentum, alpha=alpha, eps=eps, centered=centered,
+            weight_decay=weight_decay, capturable=capturable, foreach=foreach, maximize=maximize,
+            differentiable=differentiable,
+        )  # fmt: skip
+        super().__init__(params, defaults)
+
+    def names_of_state(self, group):
+        names = ["square_avg"]
+        if group["momentum"] > 0:
+            names.append("momentum_buffer")
+        if group["centered"]:
+            names.append("grad_avg")
+        return tuple(names)
+
+    def update(self, group, step, value, grad, *state_and_scratch):
+        *state, work, root = state_and_scratch
+        state = dict(zip(self.names_of_state(group), state, strict=True))
+        xp, alpha = array_module(value), group["alpha"]
+        if group["maximize"]:
+            grad *= -1.0
+        if group["weight_decay"]:
+            xp.multiply(value, group["weight_decay"], out=work)
+            grad += work
+        v = state["square_avg"]
+        xp.multiply(grad, grad, out=work)
+        work *= 1.0 - alpha
+        v *= alpha
+        v += work
+        root[...] = v
+        if group["centered"]:
+            m = state["grad_avg"]
+            xp.subtract(grad, m, out=work)
+            work *= 1.0 - alpha
+            m += work
+            xp.multiply(m, m, out=work)
+            root -= work
+        xp.sqrt(root, out=root)
+        root += group["eps"]
+        xp.divide(grad, root, out=work)
+        if "momentum_buffer" in state:
+            u = state["momentum_buffer"]
+            u *= group["momentum"]
+            u += work
+            work[...] = u
+        work *= float(group["lr"])
+        value -= work
+
+
+class Adagrad(Optimizer):
+    r"""s <- s + g^2,   p <- p - lr / (1 + (t - 1) lr_decay) g / (sqrt(s) + eps).
+
+    Parameters
+    ----------
+    params : iterable of Tensor, or of dict
+    lr : float, default 1e-2
+    lr_decay, weight_decay : float, default 0
+    initial_accumulator_value : float, default 0
+        What s starts from.
+    eps : float, default 1e-10
+    maximize : bool
+
+    References
+    ----------
+    .. [1] Duchi, Hazan, Singer 2011, "Adaptive Subgradient Methods for Online Learning and
+       Stochastic Optimization", Journal of Machine Learning Research 12.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> p = mt.nn.Parameter(mt.tensor([1.0]))
+    >>> optimizer = Adagrad([p], lr=0.5)
+    >>> (p * p).sum().backward()
+    >>> optimizer.step()
+    >>> p.detach()
+    tensor([0.5])
+    """
+
+    def __init__(
+        self, params, lr=1e-2, lr_decay=0.0, weight_decay=0.0, initial_accumulator_value=0.0,
+        eps=1e-10, foreach=None, *, maximize=False, differentiable=False, fused=None,
+    ):  # fmt: skip
+        check_options(
+            lr=lr, lr_decay=lr_decay, weight_decay=weight_decay, eps=eps,
+            initial_accumulator_value=initial_accumulator_value,
+        )  # fmt: skip
+        defaults = dict(
+            lr=lr, lr_decay=lr_decay, eps=eps, weight_decay=weight_decay,
+            initial_accumulator_value=initial_accumulator_value, foreach=foreach,
+            maximize=maximize, differentiable=differentiable, fused=fused,
+        )  # fmt: skip
+        super().__init__(params, defaults)
+
+    def names_of_state(self, group):
+        return ("sum",)
+
+    def start_state(self, group, name, view):
+        view[...] = group["initial_accumulator_value"]
+
+    def update(self, group, step, value, grad, s, work, root):
+        xp = array_module(value)
+        if group["maximize"]:
+            grad *= -1.0
+        if group["weight_decay"]:
+            xp.multiply(value, group["weight_decay"], out=work)
+            grad += work
+        xp.multiply(grad, grad, out=work)
+        s += work
+        xp.sqrt(s, out=root)
+        root += group["eps"]
+        xp.divide(grad, root, out=work)
+        work *= float(group["lr"]) / (1.0 + (step - 1) * group["lr_decay"])
+        value -= work
