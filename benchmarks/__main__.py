@@ -22,7 +22,9 @@ def main():
     parser.add_argument("--rounds", type=int, default=11, help="turns of each engine (11)")
     parser.add_argument("--seconds", type=float, default=1.5, help="length of a turn (1.5)")
     parser.add_argument("--threads", type=int, default=2, help="for PyTorch (2)")
-    parser.add_argument("--quick", action="store_true", help="three short turns, contended or not; nothing stored")
+    parser.add_argument(
+        "--quick", action="store_true", help="three short turns, contended or not; nothing stored"
+    )
     args = parser.parse_args()
     if args.quick:
         args.rounds, args.seconds = 3, 0.2

@@ -239,6 +239,8 @@ def test_random_numbers_do_not_depend_on_the_device():
     drawn = []
     for name in ("cpu", "strict"):
         mt.manual_seed(3)
-        drawn.append([mt.randn(3, device=name), mt.rand(2, device=name), mt.randperm(7, device=name)])
+        drawn.append(
+            [mt.randn(3, device=name), mt.rand(2, device=name), mt.randperm(7, device=name)]
+        )
     for a, b in zip(*drawn, strict=True):
         np.testing.assert_array_equal(a.numpy(), b.numpy())

@@ -4,8 +4,8 @@ A workload module has `TITLE`, `ENGINES` (name -> function that builds a `Step`)
 (the engines whose results must agree before anything is timed).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Callable
 
 
 @dataclass

@@ -74,9 +74,7 @@ def ours(layers, heads, width, context, batch, vocabulary):
     def run():
         optimizer.zero_grad()
         logits = model(ids)
-        loss = mt.nn.functional.cross_entropy(
-            logits.reshape(-1, vocabulary), targets.reshape(-1)
-        )
+        loss = mt.nn.functional.cross_entropy(logits.reshape(-1, vocabulary), targets.reshape(-1))
         loss.backward()
         optimizer.step()
         latest["loss"] = loss.detach()

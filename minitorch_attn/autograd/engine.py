@@ -78,7 +78,7 @@ def run_backward(roots, grads, *, targets=None, retain_graph=False, create_graph
                 results = (results,)
             if len(results) != len(node.edges):
                 _refuse_count(node, results)
-            for edge, result, shape in zip(node.edges, results, node.shapes):
+            for edge, result, shape in zip(node.edges, results, node.shapes, strict=True):
                 if edge is not None and result is not None:
                     if result.shape != shape or result.dtype is not edge[0].dtype:
                         _check(node, results)

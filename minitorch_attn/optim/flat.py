@@ -113,5 +113,3 @@ def partition(parameters):
     for p in parameters:
         lists.setdefault((str(p.dtype), device_of(p.array)), []).append(p)
     return list(lists.values())
-
-

@@ -1,7 +1,7 @@
 """Stochastic gradient descent, with momentum."""
 
-from .optimizer import Optimizer, check_options
 from ..errors import ArgumentError
+from .optimizer import Optimizer, check_options
 
 __all__ = ["SGD"]
 

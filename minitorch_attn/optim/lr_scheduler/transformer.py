@@ -53,9 +53,7 @@ def get_constant_schedule_with_warmup(optimizer, num_warmup_steps, last_epoch=-1
     return LambdaLR(optimizer, lambda t: min(1.0, t / max(1.0, num_warmup_steps)), last_epoch)
 
 
-def get_linear_schedule_with_warmup(
-    optimizer, num_warmup_steps, num_training_steps, last_epoch=-1
-):
+def get_linear_schedule_with_warmup(optimizer, num_warmup_steps, num_training_steps, last_epoch=-1):
     """Up linearly from 0 during the warm-up, then down linearly to 0."""
 
     def factor(t):
