@@ -16,6 +16,7 @@ from .extreme import *  # noqa: F403
 from .gate import *  # noqa: F403
 from .index import *  # noqa: F403
 from .join import *  # noqa: F403
+from .linear import *  # noqa: F403
 from .loss import *  # noqa: F403
 from .loss_regression import *  # noqa: F403
 from .matmul import *  # noqa: F403

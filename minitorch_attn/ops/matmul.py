@@ -5,14 +5,10 @@ from ..autograd.broadcasting import broadcast_shapes, sum_to_shape
 from ..autograd.function import Function
 from ..errors import DTypeError, ShapeError
 from .axes import axes_of
-from .elementwise import add, mul
-from .promotion import promote
-from .shape import Reshape, expand, permute, reshape
+from .elementwise import mul
+from .shape import Reshape, permute, reshape
 
-__all__ = [
-    "addmm", "addmv", "baddbmm", "bmm", "dot", "inner", "linear", "matmul", "mm", "mv", "outer",
-    "tensordot", "vdot",
-]  # fmt: skip
+__all__ = ["bmm", "dot", "inner", "matmul", "mm", "mv", "outer", "tensordot", "vdot"]
 
 
 class MatMul(Function):
@@ -41,7 +37,7 @@ class MatMul(Function):
             grad_a = MatMul.call(grad_c, b.swapaxes(-1, -2))
             grad_a = sum_to_shape(grad_a, a.shape)
         if need_b and b.ndim == 2 and a.ndim > 2:
-            rows_a, rows_g = _rows(a), _rows(grad_c)
+            rows_a, rows_g = rows_of(a), rows_of(grad_c)
             grad_b = MatMul.call(rows_a.swapaxes(0, 1), rows_g)  # (k, rows) @ (rows, m)
         elif need_b:
             grad_b = MatMul.call(a.swapaxes(-1, -2), grad_c)
@@ -49,39 +45,7 @@ class MatMul(Function):
         return grad_a, grad_b
 
 
-class Linear(Function):
-    r"""y = x W^T + b, for every row x.
-
-    Derivative: y_ri = sum_j x_rj W_ij + b_i, so with g = dL/dy and all leading axes flattened
-    into rows
-        dL/dx = g @ W,   dL/dW = g^T @ x,   dL/db = sum of g over the rows.
-    Saved: x and W.
-    """
-
-    @staticmethod
-    def forward(ctx, x, weight, bias):
-        ctx.save(x, weight)
-        y = backend.matmul(_rows(x), weight.swapaxes(0, 1))  # (rows, in) @ (in, out)
-        if bias is not None:
-            y += bias
-        return y.reshape(*x.shape[:-1], weight.shape[0])
-
-    @staticmethod
-    def backward(ctx, grad_y):
-        x, weight = ctx.saved
-        need_x, need_weight, need_bias = ctx.needs_grad
-        grad = _rows(grad_y)
-        grad_x = grad_weight = grad_bias = None
-        if need_x:
-            grad_x = MatMul.call(grad, weight).reshape(x.shape)  # (rows, out) @ (out, in)
-        if need_weight:
-            grad_weight = MatMul.call(grad.swapaxes(0, 1), _rows(x))  # (out, rows) @ (rows, in)
-        if need_bias:
-            grad_bias = grad.sum(axis=0)
-        return grad_x, grad_weight, grad_bias
-
-
-def _rows(x):
+def rows_of(x):
     """The leading axes merged into one: (..., n) -> (rows, n)."""
     if x.ndim == 2:
         return x
@@ -91,16 +55,18 @@ def _rows(x):
     return x.reshape((rows, x.shape[-1]))
 
 
-def _operands(a, b, where, names):
+def same_dtype(a, b, where, names):
     """Two tensors of one dtype: PyTorch promotes no product, and so finds mistakes."""
-    for name, x in zip(names, (a, b), strict=True):
-        if not hasattr(x, "array"):
-            raise DTypeError(
-                f"{where}({', '.join(names)}): {name} is not a tensor.",
-                got=f"{type(x).__name__}",
-                hint="`*` multiplies by a number",
-            )
-    if a.array.dtype != b.array.dtype:
+    try:
+        same = a.array.dtype == b.array.dtype
+    except AttributeError:
+        name, x = (names[1], b) if hasattr(a, "array") else (names[0], a)
+        raise DTypeError(
+            f"{where}({', '.join(names)}): {name} is not a tensor.",
+            got=f"{type(x).__name__}",
+            hint="`*` multiplies by a number",
+        ) from None
+    if not same:
         raise DTypeError(
             f"{where}({', '.join(names)}): the dtypes differ.",
             got=f"{names[0]} {a.dtype} and {names[1]} {b.dtype}",
@@ -144,7 +110,18 @@ def matmul(input, other):
     >>> matmul(mt.tensor([[1.0, 2.0], [3.0, 4.0]]), mt.tensor([1.0, -1.0]))
     tensor([-1., -1.])
     """
-    a, b = _operands(input, other, "matmul", ("a", "b"))
+    a, b = same_dtype(input, other, "matmul", ("a", "b"))
+    shape_a, shape_b = a.array.shape, b.array.shape
+    if len(shape_a) > 1 and len(shape_b) > 1 and shape_a[-1] == shape_b[-2]:
+        lead_a, lead_b = shape_a[:-2], shape_b[:-2]
+        if lead_a and lead_b and lead_a != lead_b:
+            broadcast_shapes(lead_a, lead_b, where="matmul, leading axes of")
+        return MatMul.apply(a, b)
+    return _with_vectors(*_fitting(a, b))
+
+
+def _fitting(a, b):
+    """Refuse what has no product."""
     if a.ndim == 0 or b.ndim == 0:
         raise ShapeError(
             "matmul(a, b): a 0-d tensor has no axis to be summed over.",
@@ -158,11 +135,7 @@ def matmul(input, other):
             "a (..., n, k) and b (..., k, m): last axis of a = second-to-last axis of b",
             _transposed_fits(a, b),
         )  # fmt: skip
-    if a.ndim == 1 or b.ndim == 1:
-        return _with_vectors(a, b)
-    if a.ndim > 2 and b.ndim > 2 and a.shape[:-2] != b.shape[:-2]:
-        broadcast_shapes(a.shape[:-2], b.shape[:-2], where="matmul, leading axes of")
-    return MatMul.apply(a, b)
+    return a, b
 
 
 def _transposed_fits(a, b):
@@ -186,7 +159,7 @@ def _with_vectors(a, b):
 
 def _of_ranks(where, a, b, names, rank_a, rank_b):
     """Check the ranks, the inner sizes and, for batches, that there are equally many."""
-    a, b = _operands(a, b, where, names)
+    a, b = same_dtype(a, b, where, names)
     if a.ndim != rank_a or b.ndim != rank_b:
         raise ShapeError(
             f"{where}({', '.join(names)}): wrong number of axes.",
@@ -243,24 +216,13 @@ def inner(input, other):
     >>> inner(mt.zeros(2, 3), mt.zeros(5, 7, 3)).shape
     (2, 5, 7)
     """
-    a, b = _operands(input, other, "inner", ("input", "other"))
+    a, b = same_dtype(input, other, "inner", ("input", "other"))
     if a.ndim == 0 or b.ndim == 0:
         return mul(a, b)
     if a.shape[-1] != b.shape[-1]:
         _refuse("inner", a, b, ("input", "other"), "equal sizes of the last axes")
-    c = MatMul.apply(_flat_rows(a), _flat_rows(b).swapaxes(0, 1))  # (rows, k) @ (k, rows)
+    c = MatMul.apply(rows_of(a), rows_of(b).swapaxes(0, 1))  # (rows, k) @ (k, rows)
     return Reshape.apply(c, shape=a.shape[:-1] + b.shape[:-1])
-
-
-def _flat_rows(x):
-    return x if x.ndim == 2 else Reshape.apply(x, shape=_rows_shape(x.shape))
-
-
-def _rows_shape(shape):
-    rows = 1
-    for n in shape[:-1]:
-        rows *= n
-    return rows, shape[-1]
 
 
 def outer(input, vec2):
@@ -281,42 +243,6 @@ def outer(input, vec2):
     return mul(reshape(input, (input.shape[0], 1)), vec2)
 
 
-def addmm(input, mat1, mat2, *, beta=1, alpha=1):
-    """beta * input + alpha * (mat1 @ mat2); with beta = 0, NaN in `input` does not count.
-
-    Examples
-    --------
-    >>> import minitorch_attn as mt
-    >>> addmm(mt.ones(2), mt.eye(2), mt.eye(2), beta=10)
-    tensor([[11., 10.],
-            [10., 11.]])
-    """
-    return _added("addmm", input, mm(mat1, mat2), beta, alpha)
-
-
-def addmv(input, mat, vec, *, beta=1, alpha=1):
-    """beta * input + alpha * (mat @ vec)."""
-    return _added("addmv", input, mv(mat, vec), beta, alpha)
-
-
-def baddbmm(input, batch1, batch2, *, beta=1, alpha=1):
-    """beta * input + alpha * (batch1 @ batch2), matrix by matrix."""
-    return _added("baddbmm", input, bmm(batch1, batch2), beta, alpha)
-
-
-def _added(where, input, product, beta, alpha):
-    if broadcast_shapes(input.shape, product.shape, where=where) != product.shape:
-        raise ShapeError(
-            f"{where}: input does not broadcast to the product.",
-            got=f"input {input.shape} and a product of shape {product.shape}",
-        )
-    if alpha != 1:
-        product = mul(product, alpha)
-    if beta == 0:
-        return product
-    return add(mul(input, beta) if beta != 1 else input, product)
-
-
 def tensordot(a, b, dims=2):
     """Products summed over several axes at once.
 
@@ -332,7 +258,7 @@ def tensordot(a, b, dims=2):
     >>> tensordot(mt.zeros(2, 3, 5), mt.zeros(5, 3, 7), dims=((1, 2), (1, 0))).shape
     (2, 7)
     """
-    a, b = _operands(a, b, "tensordot", ("a", "b"))
+    a, b = same_dtype(a, b, "tensordot", ("a", "b"))
     if isinstance(dims, int):
         axes_a, axes_b = tuple(range(a.ndim - dims, a.ndim)), tuple(range(dims))
     else:
@@ -346,59 +272,6 @@ def tensordot(a, b, dims=2):
     for i in axes_a:
         summed *= a.shape[i]
     shape_a, shape_b = [a.shape[i] for i in rest_a], [b.shape[i] for i in rest_b]
-    left = reshape(permute(a, (*rest_a, *axes_a)), _matrix(shape_a, summed))
-    right = reshape(permute(b, (*rest_b, *axes_b)), _matrix(shape_b, summed))
+    left = rows_of(reshape(permute(a, (*rest_a, *axes_a)), (*shape_a, summed)))
+    right = rows_of(reshape(permute(b, (*rest_b, *axes_b)), (*shape_b, summed)))
     return reshape(MatMul.apply(left, right.swapaxes(0, 1)), (*shape_a, *shape_b))
-
-
-def _matrix(shape, columns):
-    return _rows_shape((*shape, columns))
-
-
-def linear(input, weight, bias=None):
-    """y = x W^T + b: `torch.nn.functional.linear`.
-
-    Parameters
-    ----------
-    input : Tensor of shape (..., in)
-    weight : Tensor of shape (out, in), or (in,) for a single output without an axis
-    bias : Tensor of shape (out,), optional
-
-    Returns
-    -------
-    Tensor of shape (..., out)
-
-    Raises
-    ------
-    ShapeError
-        If the sizes do not fit.
-
-    Examples
-    --------
-    >>> import minitorch_attn as mt
-    >>> linear(mt.ones(1, 2), mt.tensor([[1.0, 2.0], [3.0, 4.0]]), mt.tensor([10.0, 20.0]))
-    tensor([[13., 27.]])
-    """
-    x_shape, w_shape = input.shape, weight.shape
-    if not x_shape or not 1 <= len(w_shape) <= 2 or x_shape[-1] != w_shape[-1]:
-        raise ShapeError(
-            "linear(input, weight, bias): the sizes do not fit.",
-            got=f"input {x_shape} and weight {w_shape}",
-            expected="input (..., in) and weight (out, in)",
-            hint="weight.T if it holds one output per column",
-        )
-    _operands(input, weight, "linear", ("input", "weight"))
-    if bias is not None:
-        _operands(weight, bias, "linear", ("weight", "bias"))
-        if bias.shape not in (w_shape[:-1], ()):
-            raise ShapeError(
-                "linear(input, weight, bias): bias has another size than the output.",
-                got=f"weight {w_shape} and bias {bias.shape}",
-                expected=f"bias {w_shape[:-1]}",
-            )
-    if len(w_shape) == 1:
-        product = matmul(input, weight)
-        return product if bias is None else add(*promote(product, bias))
-    if bias is not None and bias.ndim == 0:
-        bias = expand(bias, w_shape[:1])
-    return Linear.apply(input, weight, bias)

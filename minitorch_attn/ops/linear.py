@@ -1,0 +1,128 @@
+"""Products with something added: the linear layer and its relatives."""
+
+from .. import backend
+from ..autograd.broadcasting import broadcast_shapes
+from ..autograd.function import Function
+from ..errors import ShapeError
+from .elementwise import add, mul
+from .matmul import MatMul, bmm, matmul, mm, mv, rows_of, same_dtype
+from .shape import expand
+
+__all__ = ["addmm", "addmv", "baddbmm", "linear"]
+
+
+class Linear(Function):
+    r"""y = x W^T + b, for every row x.
+
+    Derivative: y_ri = sum_j x_rj W_ij + b_i, so with g = dL/dy and all leading axes flattened
+    into rows
+        dL/dx = g @ W,   dL/dW = g^T @ x,   dL/db = sum of g over the rows.
+    Saved: x and W.
+    """
+
+    @staticmethod
+    def forward(ctx, x, weight, bias):
+        ctx.save(x, weight)
+        y = backend.matmul(rows_of(x), weight.swapaxes(0, 1))  # (rows, in) @ (in, out)
+        if bias is not None:
+            y += bias
+        return y.reshape(*x.shape[:-1], weight.shape[0])
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        x, weight = ctx.saved
+        need_x, need_weight, need_bias = ctx.needs_grad
+        grad = rows_of(grad_y)
+        grad_x = grad_weight = grad_bias = None
+        if need_x:
+            grad_x = MatMul.call(grad, weight).reshape(x.shape)  # (rows, out) @ (out, in)
+        if need_weight:
+            grad_weight = MatMul.call(grad.swapaxes(0, 1), rows_of(x))  # (out, rows) @ (rows, in)
+        if need_bias:
+            grad_bias = grad.sum(axis=0)
+        return grad_x, grad_weight, grad_bias
+
+
+def linear(input, weight, bias=None):
+    """y = x W^T + b: `torch.nn.functional.linear`.
+
+    Parameters
+    ----------
+    input : Tensor of shape (..., in)
+    weight : Tensor of shape (out, in), or (in,) for a single output without an axis
+    bias : Tensor of shape (out,), optional
+
+    Returns
+    -------
+    Tensor of shape (..., out)
+
+    Raises
+    ------
+    ShapeError
+        If the sizes do not fit.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> linear(mt.ones(1, 2), mt.tensor([[1.0, 2.0], [3.0, 4.0]]), mt.tensor([10.0, 20.0]))
+    tensor([[13., 27.]])
+    """
+    x_shape, w_shape = input.shape, weight.shape
+    if not x_shape or not 1 <= len(w_shape) <= 2 or x_shape[-1] != w_shape[-1]:
+        raise ShapeError(
+            "linear(input, weight, bias): the sizes do not fit.",
+            got=f"input {x_shape} and weight {w_shape}",
+            expected="input (..., in) and weight (out, in)",
+            hint="weight.T if it holds one output per column",
+        )
+    same_dtype(input, weight, "linear", ("input", "weight"))
+    if bias is not None:
+        same_dtype(weight, bias, "linear", ("weight", "bias"))
+        if bias.shape not in (w_shape[:-1], ()):
+            raise ShapeError(
+                "linear(input, weight, bias): bias has another size than the output.",
+                got=f"weight {w_shape} and bias {bias.shape}",
+                expected=f"bias {w_shape[:-1]}",
+            )
+    if len(w_shape) == 1:
+        product = matmul(input, weight)
+        return product if bias is None else add(product, bias)
+    if bias is not None and bias.ndim == 0:
+        bias = expand(bias, w_shape[:1])
+    return Linear.apply(input, weight, bias)
+
+
+def addmm(input, mat1, mat2, *, beta=1, alpha=1):
+    """beta * input + alpha * (mat1 @ mat2); with beta = 0, NaN in `input` does not count.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> addmm(mt.ones(2), mt.eye(2), mt.eye(2), beta=10)
+    tensor([[11., 10.],
+            [10., 11.]])
+    """
+    return _added("addmm", input, mm(mat1, mat2), beta, alpha)
+
+
+def addmv(input, mat, vec, *, beta=1, alpha=1):
+    """beta * input + alpha * (mat @ vec)."""
+    return _added("addmv", input, mv(mat, vec), beta, alpha)
+
+
+def baddbmm(input, batch1, batch2, *, beta=1, alpha=1):
+    """beta * input + alpha * (batch1 @ batch2), matrix by matrix."""
+    return _added("baddbmm", input, bmm(batch1, batch2), beta, alpha)
+
+
+def _added(where, input, product, beta, alpha):
+    if broadcast_shapes(input.shape, product.shape, where=where) != product.shape:
+        raise ShapeError(
+            f"{where}: input does not broadcast to the product.",
+            got=f"input {input.shape} and a product of shape {product.shape}",
+        )
+    if alpha != 1:
+        product = mul(product, alpha)
+    if beta == 0:
+        return product
+    return add(mul(input, beta) if beta != 1 else input, product)
