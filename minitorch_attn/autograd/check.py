@@ -26,6 +26,7 @@ class Options:
     tol: float = 1e-6
     seed: int = 0
     fast: bool = False
+    detail: int = 2000
     localize: bool = True
     allow_float32: bool = False
     names: list = field(default_factory=list)

@@ -9,7 +9,6 @@ from .report import GradcheckItem, Hint
 __all__ = ["compare"]
 
 _DIRECTIONS = 3
-_LARGE = 20_000  # entries: more are not checked one by one after a random direction failed
 _ENOUGH = 8  # wrong entries looked at twice; the rest are taken at their word
 _BEND = 1e-2  # of the largest slope: a bend this sharp within a step is looked at twice
 _ROUNDING = 16  # an evaluation is exact to this many units in the last place
@@ -39,7 +38,7 @@ def compare(probe, name, leaf, derived, options, gradient):
     noise = rounding_noise(probe, leaf, options.eps)
     if options.fast:
         passed = _along_directions(probe, leaf, derived, options, noise, item)
-        if passed or leaf.array.size > _LARGE:
+        if passed or leaf.array.size > options.detail:
             return item, None
     numeric, bends, jacobian = slopes(probe, leaf, options.eps)
     judged = _Judged(derived, numeric, bends, noise, options.tol)

@@ -5,6 +5,7 @@ offered only where that fits to six digits, so that a hint is rarely wrong; ofte
 """
 
 import math
+from functools import partial
 from itertools import combinations
 
 import numpy as np
@@ -86,8 +87,9 @@ def explain(clue, others, deep):
     if not clue.derived.any():
         return [_zeros(clue)]
     found = []
-    all_guesses = (_factor, _swapped(others), _some_items, layout_hints, term_hints)
-    for guesses in all_guesses if deep else all_guesses[:-1]:
+    terms = [term_hints] if deep else []
+    layout = partial(layout_hints, deep=deep)
+    for guesses in (_factor, _swapped(others), _some_items, layout, *terms):
         for hint in guesses(clue):
             if hint.kind not in [h.kind for h in found]:
                 found.append(hint)
@@ -234,19 +236,23 @@ def _some_items(clue):
         return
     _, axis, size, bad = best
     good = [i for i in range(size) if i not in bad]
-    inside = np.take(clue.derived, bad, axis=axis)
-    how = "are zero" if not inside.any() else "are wrong"
-    yield Hint(
-        "items",
-        f"along axis {axis} (of size {size}) only {_items(good)} right, {_items(bad)[:-4]} {how}."
-        if len(good) <= len(bad)
-        else f"along axis {axis} (of size {size}) only {_items(bad)} "
-        f"{'zero' if how == 'are zero' else 'wrong'}, the rest is right.",
-    )
+    zero = not np.take(clue.derived, bad, axis=axis).any()
+    how = "zero" if zero else "wrong"
+    if len(good) <= len(bad):
+        text = f"only {_items(good)} right, the others are {how}"
+    else:
+        text = f"only {_items(bad)} {how}, the others are right"
+    yield Hint("items", f"along axis {axis} (of size {size}) {text}.")
 
 
 def _items(numbers):
-    if len(numbers) == 1:
-        return f"item {numbers[0]} is"
-    shown = ", ".join(map(str, numbers[:6])) + (", ..." if len(numbers) > 6 else "")
-    return f"items {shown} are"
+    """Say `item 3 is`, or `items 0-3, 7 are`."""
+    runs = []
+    for number in numbers:
+        if runs and runs[-1][1] == number - 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    shown = ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in runs[:6])
+    shown += ", ..." if len(runs) > 6 else ""
+    return f"item {shown} is" if len(numbers) == 1 else f"items {shown} are"

@@ -73,8 +73,10 @@ def gradcheck_report(fn, inputs, **options):
     seed : int, default 0
         Of the random cotangent.
     fast : bool, default False
-        Try three random directions per input instead of every entry. An input that fails is
-        then checked entry by entry all the same.
+        Try three random directions per input instead of every entry.
+    detail : int, default 2000
+        With `fast`, an input that fails is checked entry by entry after all, if it has at most
+        this many.
     names : sequence of str, optional
         What to call the inputs; by default the names of the parameters of `fn`.
     localize : bool, default True

@@ -12,18 +12,21 @@ __all__ = ["layout_hints"]
 _WORK = 4_000_000  # entries to compare before giving up on shifts
 
 
-def layout_hints(clue):
+def layout_hints(clue, deep=True):
     """Transposes, shifts, flips, permutations and leaks, as hints.
 
     Parameters
     ----------
     clue : Evidence
+    deep : bool
+        Look for leaks and permutations too: they mean something for one operation by itself.
 
     Yields
     ------
     Hint
     """
-    for guess in (_transposed, _reshaped, _flipped, _rolled, _leaking, _closed, _permuted):
+    moved, others = (_transposed, _reshaped, _flipped, _rolled), (_leaking, _closed, _permuted)
+    for guess in moved + others if deep else moved:
         hint = guess(clue)
         if hint is not None:
             yield hint
@@ -106,13 +109,14 @@ def _roll_text(shape, axes, shift):
 
 def _leaking(clue):
     """Gradient at entries that the function does not depend on."""
-    wrong, untouched = clue.wrong, clue.numeric == 0
+    size = np.abs(clue.numeric)
+    wrong, untouched = clue.wrong, size <= 1e-8 * size.max()
     if not wrong.any() or (wrong & ~untouched).any():
         return None
     return Hint(
         "leak",
         f"wrong only at {int(wrong.sum())} of {wrong.size} entries, and there the right gradient "
-        "is exactly zero: the backward lets gradient through where the forward lets nothing "
+        "is zero: the backward lets gradient through where the forward lets nothing "
         "through, as at masked positions.",
     )
 

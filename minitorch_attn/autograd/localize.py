@@ -23,6 +23,8 @@ from .trace import definition, trace
 
 __all__ = ["Fault", "find_fault"]
 
+_DETAIL = 20_000  # entries of an input of the wrong operation, to guess the mistake from
+
 
 @dataclass
 class Fault:
@@ -55,21 +57,24 @@ class Fault:
         lines += _place("used at", step.line)
         if step.called_at != step.line:
             lines += _place("called at", step.called_at)
-        lines += _place("forward", definition(step.function.forward))
-        lines += _place("backward", definition(step.function.backward))
+        for label in ("forward", "backward"):
+            found = definition(getattr(step.function, label))
+            lines += [] if found is None else [f"    {label:<10} {found.place}"]
         for item in self.report.items if self.report is not None else ():
             if not item.ok:
                 lines.append(f"    its input  {item.name} {item.shape}: error {item.error:.1e}")
-        for hint in self.hints:
-            if hint.text not in known:
-                lines += wrapped(hint.text, "               ", "    it seems   ")
+                lines += _guesses(item.hints, known)
+        lines += _guesses(self.hints if self.report is None else self.report.problems, known)
         return lines
 
 
 def _place(label, line):
-    if line is None:
-        return []
     return wrapped(str(line), " " * 15, f"    {label:<10} ")
+
+
+def _guesses(hints, known):
+    new = [hint.text for hint in hints if hint.text not in known]
+    return [line for text in new for line in wrapped(text, " " * 15, "    it seems   ")]
 
 
 def find_fault(check, wrong):
@@ -138,7 +143,14 @@ def _check_alone(check, step, second_order):
         inputs.append(wrap(array.copy()))
         if edge is not None:
             inputs[-1].requires_grad = True
-    options = replace(check.options, fast=True, localize=False, names=names, second_order_of=None)
+    options = replace(
+        check.options,
+        fast=True,
+        detail=_DETAIL,
+        localize=False,
+        names=names,
+        second_order_of=None,
+    )
 
     def alone(*values):
         return step.function.apply(*values, **step.settings)

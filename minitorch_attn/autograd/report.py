@@ -129,6 +129,7 @@ class GradcheckReport:
         lines += _bullets("also wrong" if self.items else "wrong", self.problems)
         if self.fault is not None:
             known = {hint.text for item in self.items for hint in item.hints}
+            known |= {hint.text for hint in self.problems}
             lines += ["", *self.fault.lines(known)]
         if self.notes:
             lines += ["", *wrapped("; ".join(self.notes) + ".", "  ")]

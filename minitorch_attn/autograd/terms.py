@@ -4,7 +4,7 @@ Most need the Jacobian: with it one can ask what a backward would give that is r
 incoming gradient (transposed, shifted, of one batch item only, divided by a weight).
 """
 
-from itertools import combinations
+from itertools import combinations, permutations
 
 import numpy as np
 
@@ -29,7 +29,8 @@ def term_hints(clue):
         _incoming_term,
         _wrong_cotangent,
         _wrong_jacobian,
-        _only_once_right,
+        _one_share_each,
+        _sum_over_another_axis,
         _along_an_axis,
         _per_item_factor,
     )
@@ -61,12 +62,30 @@ def _incoming_term(clue):
 
 def _wrong_cotangent(clue):
     """derived = J (another cotangent)."""
-    if clue.jacobian is None or len(clue.outputs) != 1:
+    if clue.jacobian is None:
         return None
+    if len(clue.outputs) > 1:
+        return _one_output_only(clue)
     (cotangent,) = clue.cotangents
     for kind, text, other in _other_cotangents(clue, cotangent):
         if fits(clue.derived, _through(clue, other)):
             return Hint(kind, text)
+    return None
+
+
+def _one_output_only(clue):
+    start = 0
+    for number, output in enumerate(clue.outputs):
+        only = np.zeros_like(clue.cotangent)
+        part = slice(start, start + output.size)
+        only[part] = clue.cotangent[part]
+        start += output.size
+        if fits(clue.derived, _through(clue, only)):
+            return Hint(
+                "one_output",
+                f"only output {number} of the {len(clue.outputs)} outputs counts: `=` where `+=` "
+                "is meant, when the shares of the outputs are added up.",
+            )
     return None
 
 
@@ -149,35 +168,18 @@ def _wrong_jacobian(clue):
     return None
 
 
-def _only_once_right(clue):
-    """Entries used once are right, entries used several times are not."""
-    if clue.jacobian is None:
-        return None
-    uses = (clue.jacobian != 0).sum(axis=1).reshape(clue.derived.shape)
-    wrong = clue.wrong
-    if not wrong.any() or uses.max() < 2 or wrong[uses < 2].any() or not (uses == 1).any():
-        return _one_use_each(clue, uses)
-    return _repeated_hint() if _wrong_mostly(wrong, uses) else None
-
-
-def _wrong_mostly(wrong, uses):
-    return wrong[uses > 1].mean() > 0.5
-
-
-def _one_use_each(clue, uses):
+def _one_share_each(clue):
     """Each entry has the share of just one of its uses."""
-    shares = clue.jacobian * clue.cotangent
-    if shares.size > 1_000_000 or uses.max() < 2:
+    if clue.jacobian is None or clue.jacobian.size > 1_000_000 or clue.derived.size < 3:
         return None
-    distance = np.abs(shares - clue.derived.reshape(-1, 1)).min(axis=1)
-    size = np.abs(clue.derived).max()
-    nonzero = clue.derived.reshape(-1) != 0
-    if nonzero.any() and (distance[nonzero] <= 1e-6 * size).all() and clue.derived.size > 2:
-        return _repeated_hint()
-    return None
-
-
-def _repeated_hint():
+    shares = clue.jacobian * clue.cotangent
+    used = np.abs(shares) > 1e-8 * np.abs(shares).max()
+    if used.sum(axis=1).max() < 2:
+        return None
+    derived = clue.derived.reshape(-1)
+    nearest = np.abs(shares - derived[:, None]).min(axis=1)
+    if (nearest > 1e-6 * np.abs(derived))[derived != 0].any():
+        return None
     return Hint(
         "repeated",
         "entries that are used several times have the share of one use only: `+=` with a repeated "
@@ -211,10 +213,6 @@ def _along_an_axis(clue):
                 f"along axis {axis} the error is a constant plus a multiple of the input: the "
                 "terms of the mean and the variance over that axis are missing or wrong.",
             )
-    for output in same:
-        hint = _two_axes(error, output)
-        if hint is not None:
-            return hint
     return None
 
 
@@ -231,22 +229,20 @@ def _spanned(error, basis, axis):
     return fits(lines, columns @ weights)
 
 
-def _two_axes(error, output):
-    """error = output * (a sum over one axis - a sum over another)."""
-    if (np.abs(output) < 1e-9).any():
-        return None
-    ratio = error / output
-    for i, j in combinations(range(error.ndim), 2):
-        if min(error.shape[i], error.shape[j]) < 3:
+def _sum_over_another_axis(clue):
+    """error = y (sum g y over one axis - sum g y over another), as of a softmax."""
+    for cotangent, output in zip(clue.cotangents, clue.outputs, strict=True):
+        if output.shape != clue.error.shape:
             continue
-        over_i, over_j = ratio.mean(axis=i, keepdims=True), ratio.mean(axis=j, keepdims=True)
-        both = over_i.mean(axis=j, keepdims=True)
-        if fits(ratio, over_i + over_j - both):
-            return Hint(
-                "wrong_axis",
-                f"the error is the output times sums over axis {i} and axis {j}: a sum runs over "
-                "the wrong one of the two.",
-            )
+        weighted = cotangent * output
+        sums = [weighted.sum(axis=axis, keepdims=True) for axis in range(output.ndim)]
+        for right, wrong in permutations(range(output.ndim), 2):
+            if fits(clue.error, output * (sums[right] - sums[wrong])):
+                return Hint(
+                    "wrong_axis",
+                    f"right if the weighted sum that is subtracted ran over axis {right}: it runs "
+                    f"over axis {wrong}.",
+                )
     return None
 
 

@@ -36,11 +36,14 @@ class Line(NamedTuple):
         """Its text."""
         return linecache.getline(self.file, self.number).strip()
 
+    @property
+    def place(self):
+        """File and line, from the current folder where it lies in it."""
+        return f"{_short(self.file)}:{self.number}"
+
     def __str__(self):
-        place = f"{_short(self.file)}:{self.number}"
-        if self.function != "<module>":
-            place += f" in {self.function}"
-        return f"{place}: {self.source}" if self.source else place
+        where = "" if self.function == "<module>" else f" in {self.function}"
+        return f"{self.place}{where}: {self.source}".removesuffix(": ")
 
 
 def _short(file):
