@@ -220,19 +220,20 @@ class MultiheadAttention(Module):
         return ops.pad(mask, (0, self._appended), value=float(mask.dtype.kind == "b"))
 
     def _check_inputs(self, query, key, value):
-        name = "MultiheadAttention"
-        for label, x, size in (
-            ("query", query, self.embed_dim), ("key", key, self.kdim), ("value", value, self.vdim)
-        ):  # fmt: skip
-            layout = "(batch, token, {})" if self.batch_first else "(token, batch, {})"
+        name, axes = "MultiheadAttention", "batch, token" if self.batch_first else "token, batch"
+        sizes = {"embed_dim": self.embed_dim, "kdim": self.kdim, "vdim": self.vdim}
+        for x, label, (argument, size) in zip(
+            (query, key, value), ("query", "key", "value"), sizes.items(), strict=True
+        ):
+            if not isinstance(x, Tensor):
+                raise DTypeError(f"{name}: {label} is not a tensor.", got=type(x).__name__)
             if x.ndim not in (2, 3) or x.ndim != query.ndim or x.shape[-1] != size:
+                others = "" if x is query else f", query {query.shape}"
                 raise ShapeError(
                     f"{name}: {label} has the wrong shape.",
-                    got=f"{label} {x.shape}, query {query.shape}",
-                    expected=f"{layout.format(size)}, or (token, {size}) for all three",
-                    hint="kdim= and vdim= set the sizes of key and value"
-                    if size != x.shape[-1]
-                    else None,
+                    got=f"{label} {x.shape}{others}",
+                    expected=f"({axes}, {size}), or (token, {size}) for all three",
+                    hint=f"the last axis is {argument}, given when the layer was made",
                 )
         batch = 0 if self.batch_first else 1
         if key.shape[:-1] != value.shape[:-1]:

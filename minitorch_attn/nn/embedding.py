@@ -4,6 +4,7 @@ from .. import ops
 from ..autograd.modes import no_grad
 from ..errors import ArgumentError, ShapeError
 from . import init
+from .checks import check_sizes
 from .module import Module
 from .parameter import Parameter
 
@@ -52,6 +53,7 @@ class Embedding(Module):
         device=None, dtype=None,
     ):  # fmt: skip
         super().__init__()
+        check_sizes("Embedding", num_embeddings=num_embeddings, embedding_dim=embedding_dim)
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
         self.padding_idx = self._checked_padding(padding_idx)
         self.max_norm, self.norm_type = max_norm, norm_type

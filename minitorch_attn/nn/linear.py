@@ -4,6 +4,7 @@ import math
 
 from .. import ops
 from . import init
+from .checks import check_sizes
 from .module import Module
 from .parameter import Parameter
 
@@ -45,6 +46,7 @@ class Linear(Module):
 
     def __init__(self, in_features, out_features, bias=True, device=None, dtype=None):
         super().__init__()
+        check_sizes("Linear", in_features=in_features, out_features=out_features)
         self.in_features, self.out_features = in_features, out_features
         self.weight = Parameter(ops.empty(out_features, in_features, device=device, dtype=dtype))
         bias = Parameter(ops.empty(out_features, device=device, dtype=dtype)) if bias else None

@@ -4,10 +4,13 @@ Libraries disagree on whether True lets a query see a key or hides the key from 
 it by name, `mask.attend` or `mask.blocked`, and every attention here reads it rightly.
 """
 
+import operator
+
 from ..autograd.broadcasting import broadcast_shapes
 from ..backend import array_module, as_device, as_dtype, is_array, module_for
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..tensor import Tensor, wrap
+from .checks import check_sizes
 
 __all__ = [
     "Mask",
@@ -245,7 +248,7 @@ def causal(n, m=None, offset=0, device=None):
       # # # # #
     """
     m = n + offset if m is None else m
-    _check_sizes("masks.causal(n, m)", n=n, m=m)
+    check_sizes("masks.causal", n=n, m=m)
     xp = module_for(as_device(device))
     return Mask(wrap(xp.arange(m) <= xp.arange(n)[:, None] + offset), is_causal=offset == 0)
 
@@ -279,7 +282,7 @@ def sliding_window(n, window, device=None):
       . # # #
       . . # #
     """
-    _check_sizes("masks.sliding_window(n, window)", n=n, window=window)
+    check_sizes("masks.sliding_window", n=n, window=window)
     xp = module_for(as_device(device))
     positions = xp.arange(n)
     return Mask(wrap(abs(positions[:, None] - positions) < window))
@@ -351,16 +354,12 @@ def _as_lengths(lengths, where):
     """A list of int from a list or a tensor; negative or fractional ones are refused."""
     if not isinstance(lengths, (list, tuple)):
         lengths = lengths.tolist()
-    if not isinstance(lengths, (list, tuple)) or not all(isinstance(n, int) for n in lengths):
+    try:
+        lengths = [operator.index(n) for n in lengths]
+    except TypeError:
         raise DTypeError(
             f"{where}.", got=repr(lengths), expected="one whole number for each sequence"
-        )
+        ) from None
     if any(n < 0 for n in lengths):
-        raise ArgumentError(f"{where}: a length is negative.", got=str(list(lengths)))
+        raise ArgumentError(f"{where}: a length is negative.", got=str(lengths))
     return lengths
-
-
-def _check_sizes(where, **sizes):
-    for name, size in sizes.items():
-        if not isinstance(size, int) or size < 0:
-            raise ArgumentError(f"{where}.", got=f"{name}={size!r}", expected="an int, 0 or more")

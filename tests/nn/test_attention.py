@@ -354,7 +354,7 @@ def wrong(**changes):
     ("arguments", "text"),
     [
         (wrong(query=(BATCH, QUERY, 5)), "query has the wrong shape"),
-        (wrong(key=(BATCH, KEY, 5)), "kdim= and vdim="),
+        (wrong(key=(BATCH, KEY, 5)), "the last axis is kdim"),
         (wrong(value=(KEY, EMBED)), "value has the wrong shape"),
         (wrong(query=(EMBED,)), "query has the wrong shape"),
         (wrong(value=(BATCH, 3, EMBED)), "every key has one value"),
@@ -364,6 +364,12 @@ def wrong(**changes):
 def test_inputs_that_do_not_fit(arguments, text):
     with pytest.raises(ShapeError, match=text):
         layer("cpu")(*arguments)
+
+
+def test_inputs_that_are_no_tensors():
+    query, key, value = wrong()
+    with pytest.raises(DTypeError, match="key is not a tensor"):
+        layer("cpu")(query, key.numpy(), value)
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,13 @@ def test_linear_without_inputs():
     assert nn.Linear(0, 3).weight.shape == (3, 0)
 
 
+@pytest.mark.parametrize("make_layer", [nn.Linear, nn.Embedding])
+@pytest.mark.parametrize("size", [-1, 2.0, "3", None])
+def test_sizes_that_are_none(make_layer, size):
+    with pytest.raises(ArgumentError, match="is a size"):
+        make_layer(3, size)
+
+
 def test_embedding(device):
     table = ready(nn.Embedding(11, 3, padding_idx=2), device)
     ids = mt.tensor([[4, 2, 4], [10, 0, 2]], device=device)

@@ -42,6 +42,12 @@ def test_padding(device):
     assert masks.padding(lengths, device=device).shape == (2, 1, 1, 3)
 
 
+def test_sizes_of_numpy_are_sizes():
+    assert masks.causal(np.int64(3)).shape == (3, 3)
+    assert masks.padding(np.array([1, 2])).shape == (2, 1, 1, 2)
+    assert masks.block_diagonal([np.int64(2)]).shape == (2, 2)
+
+
 def test_the_three_ways_to_read_a_mask(device):
     attend = mt.tensor([[True, False]], device=device)
     for mask in (
@@ -95,8 +101,8 @@ def test_only_the_plain_triangle_counts_as_causal():
         (lambda: masks.padding([-1]), ArgumentError, "negative"),
         (lambda: masks.padding([1.5]), DTypeError, "whole number"),
         (lambda: masks.padding(mt.tensor(3)), DTypeError, "for each sequence"),
-        (lambda: masks.causal(-1), ArgumentError, "n=-1"),
-        (lambda: masks.causal(2.0), ArgumentError, "n=2.0"),
+        (lambda: masks.causal(-1), ArgumentError, "n is a size"),
+        (lambda: masks.causal(2.0), ArgumentError, "got       2.0"),
         (lambda: masks.block_diagonal([2, -3]), ArgumentError, "negative"),
     ],
 )
