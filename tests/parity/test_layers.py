@@ -162,6 +162,7 @@ def test_multihead_attention(draw, device):
     compare(*build("MultiheadAttention", config, device), args, kwargs, device)
 
 
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
 @pytest.mark.parametrize("need_weights", [True, False])
 def test_a_query_that_may_attend_to_nothing(device, need_weights):
     ours, peer = build("MultiheadAttention", {"embed_dim": 6, "num_heads": 2}, device)
