@@ -16,8 +16,8 @@ def overview(parent="runs"):
     out, name = console(), program_name()
     out.print(f"minitorch_attn {__version__}: attention and transformers, every line readable\n")
     commands = [
-        (f"{name} tour", "train a small GPT in about a minute, and look inside"),
-        (f"{name} train gpt", "the same with every option: sizes, time, your text"),
+        (f"{name} tour", "train a small GPT in about a minute"),
+        (f"{name} train gpt", "the same with every option"),
         (f"{name} COMMAND --help", "the options of a command"),
     ]
     out.print(table(commands))

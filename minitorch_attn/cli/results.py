@@ -54,10 +54,12 @@ class Results:
         self._heading("What it has learned")
         rows = [(f"{loss:.3f}", name) for name, loss in baselines.items()]
         rows.append((f"{losses[-1]:.3f}", "this model"))
-        rows = [
-            (loss, name, f"as unsure as among {math.exp(float(loss)):.1f}") for loss, name in rows
-        ]
-        self.console.print(table(rows) + " equally likely characters")
+        rows = [(*row, f"{math.exp(float(row[0])):.1f}") for row in rows]
+        self.console.print(table(rows))
+        self.console.print(
+            "\nThird column: exp(loss), the number of equally likely characters that would\n"
+            "leave one as unsure about the next."
+        )
 
     def _check_gradients(self):
         """Compare the trained blocks' derivatives with central differences, in float64."""
@@ -69,9 +71,9 @@ class Results:
             for item in first.items
         ]
         self.console.print(
-            f"Block 1 as it was trained, in float64, on {_CHECKED_TOKENS} characters of the text. "
-            "Along random directions,\nthe slope that backward gives and the one that "
-            "forward has, and how they differ:\n"
+            "Block 1 as it was trained, in float64, on a few characters of the text. Along\n"
+            "random directions: the slope that backward gives against the one that forward\n"
+            "has, and how much they differ.\n"
         )
         self.console.print(table([("", "", "difference", ""), *rows]))
         count = sum(len(report.items) for report in reports)
@@ -117,7 +119,6 @@ class Results:
         )
 
     def _list_files(self):
-        newest = self.folder.checkpoints.path(self.folder.checkpoints.steps()[-1])
         meanings = {
             "config.json": "every setting, the vocabulary, the baselines",
             "metrics.jsonl": "the losses, one line for each entry",
@@ -125,7 +126,7 @@ class Results:
             "attention.png": "the attention map of every head",
             "gradcheck.txt": "the gradient check in full",
             "sample.txt": "what it wrote",
-            str(newest.relative_to(self.folder.path)): "the model: mt.load(file)['model']",
+            "checkpoints/": "the model and all that a resumed run needs: mt.load(file)",
         }
         self._heading(f"What was made in {self.folder.path}")
         self.console.print(table(list(meanings.items())))

@@ -173,8 +173,8 @@ class Session:
         ]
         self.console.print(table(rows))
         self.console.print(
-            "\nThe loss is the mean of -log p(next character), in nats. On the last tenth of the\n"
-            "text, which the model is not trained on, counting alone achieves:\n"
+            "\nThe loss is the mean of -log p(next character), in nats. On the last tenth of\n"
+            "the text, which the model is not trained on, counting alone achieves:\n"
         )
         meanings = {
             "uniform": "every character is equally likely",
@@ -192,6 +192,7 @@ class Session:
         progress = Progress(steps, self.recipe.tokens_per_step, start, self.console)
         with stop_on_signal(self.loop) as signals, progress:
             self.loop.on_log.append(progress)
+            self.loop.on_step.append(progress.advance)
             finished = self.loop.train(steps)
         if finished:
             return 0

@@ -111,15 +111,14 @@ def _with_options(names):
 
 @click.command()
 @_with_options(_TOUR)
-@click.pass_context
-def tour(context, **values):
+def tour(**values):
     """Train a small GPT on English text in about a minute, and look inside it.
 
     It needs no download. The loss stands beside what counting alone achieves, the attention of
     the trained model is checked against finite differences, and a folder with pictures, metrics,
     a sample and checkpoints is left behind. Ctrl-C saves and stops; --resume goes on.
     """
-    return _session(context, "tour", values).run()
+    return _session("tour", values).run()
 
 
 @click.group()
@@ -129,25 +128,25 @@ def train():
 
 @train.command()
 @_with_options(_OPTIONS)
-@click.pass_context
-def gpt(context, **values):
+def gpt(**values):
     """Train a GPT over the characters of a text.
 
     Like the tour, with every size and setting. Ctrl-C saves and stops; --resume goes on, to
     losses that are equal to the bit.
     """
-    if values["minutes"] is not None and _is_given(context, "steps"):
+    if values["minutes"] is not None and _is_given("steps"):
         raise click.UsageError("--steps and --minutes: give one of them.")
     values.pop("config")
-    return _session(context, "train gpt", values).run()
+    return _session("train gpt", values).run()
 
 
-def _is_given(context, name):
-    source = context.get_parameter_source(name)
+def _is_given(name):
+    """Whether an option comes from the user, on the command line or in a file."""
+    source = click.get_current_context().get_parameter_source(name)
     return source in (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)
 
 
-def _session(context, kind, values):
+def _session(kind, values):
     session = {name: values.pop(name, None) for name in ("out", "resume", "minutes")}
-    given = {name: value for name, value in values.items() if _is_given(context, name)}
+    given = {name: value for name, value in values.items() if _is_given(name)}
     return Session(kind, values, given, **session)

@@ -35,6 +35,8 @@ class Loop:
         Takes the metrics and the checkpoints.
     on_log : sequence of callable
         Each is called with the entry (a dict) that is also written to the metrics.
+    on_step : sequence of callable
+        Each is called with the number of steps made, after each step.
     extra : dict, optional
         More plain values to keep in every checkpoint: configuration, vocabulary.
 
@@ -63,6 +65,7 @@ class Loop:
         save_every=250,
         run=None,
         on_log=(),
+        on_step=(),
         extra=None,
     ):
         self.model = model
@@ -77,6 +80,7 @@ class Loop:
         self.save_every = save_every
         self.run = run
         self.on_log = list(on_log)
+        self.on_step = list(on_step)
         self.extra = extra or {}
         self.step = 0
         self.seconds = 0.0
@@ -110,13 +114,15 @@ class Loop:
                 self._pending.append(self.training_step(next(self.batches)))
                 self.step += 1
                 self.seconds = time.perf_counter() - started
-                self._log_and_save(last=self.step == steps)
+                self._after_step(last=self.step == steps)
             if self.step < steps:
                 self.save()
         return self.step >= steps
 
-    def _log_and_save(self, last):
-        """What is due after this step."""
+    def _after_step(self, last):
+        """Everything that is due after a step."""
+        for callback in self.on_step:
+            callback(self.step)
         evaluating = last or _is_time(self.step, self.evaluate_every)
         if evaluating or _is_time(self.step, self.log_every):
             self._log(evaluating)

@@ -8,7 +8,7 @@ __all__ = ["Progress", "duration"]
 class Progress:
     """Shows loss, validation loss, tokens per second and the time left.
 
-    A context manager; `Loop` calls it with each log entry.
+    A context manager, to be given to `Loop` as `on_log`, and its `advance` as `on_step`.
 
     Parameters
     ----------
@@ -32,12 +32,12 @@ class Progress:
         self.start = start
         self.console = Console(highlight=False) if console is None else console
         self.line_seconds = line_seconds
-        self.validation_loss = None
+        self.loss = self.validation_loss = None
         self.bar = _bar(self.console) if self.console.is_terminal else None
-        self.started = self.last_line = time.perf_counter()
+        self.started = self.last_shown = time.perf_counter()
 
     def __enter__(self):
-        self.started = self.last_line = time.perf_counter()
+        self.started = self.last_shown = time.perf_counter()
         if self.bar is not None:
             self.bar.start()
             fields = {"loss": "", "validation": "", "speed": "", "left": ""}
@@ -52,23 +52,39 @@ class Progress:
     def __call__(self, entry):
         """Show one entry of the log."""
         now = time.perf_counter()
+        if entry["step"] == self.start:
+            self.started = now  # the evaluation before the first step says nothing about speed
+        self.loss = entry.get("loss", self.loss)
         self.validation_loss = entry.get("validation_loss", self.validation_loss)
-        narrow = self.bar is not None and self.console.width < 100
-        done, elapsed = entry["step"] - self.start, now - self.started
+        if self.bar is not None:
+            self._refresh(entry["step"], now)
+        elif "validation_loss" in entry or now - self.last_shown >= self.line_seconds:
+            self.last_shown = now
+            count = f"step {entry['step']:>{len(str(self.steps))}}/{self.steps}"
+            texts = self._texts(entry["step"], now).values()
+            self.console.print("  ".join([count, *filter(None, texts)]), soft_wrap=True)
+
+    def advance(self, step):
+        """Show that a step was made; a bar moves, lines wait for the next entry."""
+        now = time.perf_counter()
+        if self.bar is not None and now - self.last_shown >= 0.2:
+            self._refresh(step, now)
+
+    def _refresh(self, step, now):
+        self.last_shown = now
+        self.bar.update(self.task, completed=step, refresh=True, **self._texts(step, now))
+
+    def _texts(self, step, now):
+        """What stands beside the bar, or in a line."""
+        done, elapsed = step - self.start, now - self.started
         rate = done / elapsed if done and elapsed else None  # steps per second
-        texts = {
-            "loss": _number("loss", entry.get("loss")),
+        narrow = self.bar is not None and self.console.width < 100
+        return {
+            "loss": _number("loss", self.loss),
             "validation": _number("val" if narrow else "validation", self.validation_loss),
             "speed": f"{rate * self.tokens_per_step:,.0f} tokens/s" if rate else "",
-            "left": f"{duration((self.steps - entry['step']) / rate)} left" if rate else "",
+            "left": f"{duration((self.steps - step) / rate)} left" if rate else "",
         }
-        if self.bar is not None:
-            self.bar.update(self.task, completed=entry["step"], **texts)
-        elif "validation_loss" in entry or now - self.last_line >= self.line_seconds:
-            self.last_line = now
-            width = len(str(self.steps))
-            parts = [f"step {entry['step']:>{width}}/{self.steps}", *filter(None, texts.values())]
-            self.console.print("  ".join(parts), soft_wrap=True)
 
 
 def _number(name, value):

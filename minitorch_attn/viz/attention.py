@@ -82,24 +82,20 @@ def attention_figure(maps, labels, title="Attention weights"):
         for head in range(heads):
             axes = grid[layer, head]
             image = axes.imshow(weights[head], cmap="Blues", vmin=0, vmax=top, aspect="equal")
-            _label(axes, labels, keys)
+            axes.tick_params(length=0, labelsize=6.5, pad=1.5)
+            axes.spines[:].set_color("0.7")
             if layer == 0:
                 axes.set_title(f"head {head + 1}", fontsize=13)
             if head == 0:
                 axes.set_ylabel(f"layer {layer + 1}", fontsize=13)
+    shown = [_visible(label) for label in labels]
+    grid[0, 0].set_xticks(range(keys), shown)  # one set for all: the axes are shared
+    grid[0, 0].set_yticks(range(keys), shown)
     bar = figure.colorbar(image, ax=grid, shrink=0.6, aspect=30, pad=0.01)
     bar.outline.set_visible(False)
     bar.set_label("weight (row: who looks, column: at whom)", fontsize=13)
     figure.suptitle(title, fontsize=15)
     return figure
-
-
-def _label(axes, labels, count):
-    shown = [_visible(label) for label in labels]
-    axes.set_xticks(range(count), shown)
-    axes.set_yticks(range(count), shown)
-    axes.tick_params(length=0, labelsize=6.5, pad=1.5)
-    axes.spines[:].set_color("0.7")
 
 
 def _visible(label):

@@ -1,0 +1,64 @@
+"""A small text, small settings, and two ways to run a command: in this process and as a child."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from minitorch_attn.cli import main
+
+ROOT = Path(__file__).resolve().parents[2]
+TINY = "--layers 1 --heads 2 --dim 8 --context 8 --batch 4 --warmup 3 --dropout 0.1".split()
+
+
+@pytest.fixture(autouse=True)
+def quiet_place(tmp_path, monkeypatch):
+    """An empty working folder; no process-wide memory setting for the other tests."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MINITORCH_KEEP_MEMORY", "0")
+    for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def text(tmp_path):
+    """A text file of 3,000 characters."""
+    words = "the quick brown fox jumps over the lazy dog and then it rests a while. ".split(" ")
+    picked = [words[i * i % 13] for i in range(900)]
+    path = tmp_path / "text.txt"
+    path.write_text(" ".join(picked)[:3000])
+    return path
+
+
+@pytest.fixture
+def mta(capsys):
+    """mta("tour", ...) -> exit code, standard output, standard error."""
+
+    def call(*arguments):
+        code = main([str(a) for a in arguments])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+@pytest.fixture
+def tiny(text):
+    """Arguments of a run that takes a fraction of a second."""
+    return ["train", "gpt", "--text", text, "--eval-every", 10, *TINY]
+
+
+@pytest.fixture
+def start():
+    """start(arguments...) -> a child process that runs `mta` with them."""
+
+    def launch(*arguments, **options):
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "MINITORCH_KEEP_MEMORY": "0"}
+        return subprocess.Popen(
+            [sys.executable, "-u", "-m", "minitorch_attn", *map(str, arguments)],
+            env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options,
+        )  # fmt: skip
+
+    return launch

@@ -1,0 +1,91 @@
+"""The tour as a user sees it."""
+
+import json
+import re
+
+import pytest
+
+import minitorch_attn as mt
+
+
+@pytest.fixture
+def tour(start, monkeypatch, tmp_path):
+    """tour(...) -> standard output of a tour in a child; one BLAS thread is enough for a test."""
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
+
+    def call(*arguments):
+        process = start("tour", *arguments, cwd=tmp_path)
+        out, err = process.communicate(timeout=300)
+        assert (process.returncode, err) == (0, "")
+        return out
+
+    return call
+
+
+def test_the_tour(tour, tmp_path):
+    out = tour("--steps", 12)
+    folder = tmp_path / "runs" / "tour-1"
+    names = {p.name for p in folder.iterdir()}
+    assert names == {
+        "attention.png", "checkpoints", "config.json", "gradcheck.txt", "loss.png",
+        "metrics.jsonl", "sample.txt",
+    }  # fmt: skip
+    for picture in ("attention.png", "loss.png"):
+        assert (folder / picture).stat().st_size > 10_000
+    config = json.loads((folder / "config.json").read_text())
+    for name in ("uniform", "unigram", "bigram"):
+        assert out.count(f"{config['baselines'][name]:.3f}  {name}") == 2
+    metrics = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert f"{metrics[-1]['validation_loss']:.3f}  this model" in out
+    assert "All 52 inputs and parameters of all 4 blocks agree" in out and "WRONG" not in out
+    assert (folder / "gradcheck.txt").read_text().count("attention.in_proj_weight") == 4
+    assert (folder / "sample.txt").read_text().startswith("The ")
+    for name in names - {"checkpoints"}:
+        assert re.search(rf"^  {re.escape(name)}  ", out, re.M), name
+    assert "What to do next" in out and "train gpt --text FILE" in out
+    state = mt.load(folder / "checkpoints" / "step-00000012.safetensors")
+    assert state["vocabulary"] == config["vocabulary"] and state["config"] == config
+
+
+def test_the_output_is_plain_and_fits_80_columns(tour, text, tmp_path):
+    out = tour("--steps", 2, "--text", text, "--out", "x")
+    assert "\x1b" not in out and "\r" not in out
+    written = (tmp_path / "x" / "sample.txt").read_text()
+    texts = (*written.splitlines(), str(text))
+    lines = [line for line in out.splitlines() if not any(t and t in line for t in texts)]
+    assert [line for line in lines if len(line) > 80] == []
+
+
+def test_runs_are_numbered_and_never_overwritten(mta, tiny, tmp_path):
+    for number in (1, 2):
+        assert mta(*tiny, "--steps", 2, "--seed", number)[0] == 0
+        config = json.loads((tmp_path / "runs" / f"gpt-{number}" / "config.json").read_text())
+        assert config["options"]["seed"] == number
+    before = sorted((p, p.stat().st_mtime_ns) for p in tmp_path.rglob("*"))
+    code, out, err = mta(*tiny, "--steps", 2, "--out", "runs/gpt-1")
+    assert code == 1 and "runs/gpt-1 is not empty" in err and "--resume" in err
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("all of it")
+    code, out, err = mta(*tiny, "--steps", 2, "--out", "mine")
+    assert code == 1 and "mine is not empty" in err and "thesis.txt" in err
+    assert [p for p in before if not p[0].exists() or p[0].stat().st_mtime_ns != p[1]] in (
+        [],
+        [p for p in before if p[0] == tmp_path],
+    )
+
+
+def test_the_same_seed_gives_the_same_run(mta, tiny, tmp_path):
+    for name in ("a", "b"):
+        assert mta(*tiny, "--steps", 12, "--out", name, "--seed", 4)[0] == 0
+    assert mta(*tiny, "--steps", 12, "--out", "c", "--seed", 5)[0] == 0
+    a, b, c = ((tmp_path / name / "metrics.jsonl").read_bytes() for name in "abc")
+    assert a == b != c
+    assert len({(tmp_path / name / "sample.txt").read_text() for name in "ab"}) == 1
+
+
+def test_it_learns_more_than_counting_can(mta, tiny, tmp_path):
+    """On a text whose words follow a fixed pattern."""
+    code, out, err = mta(*tiny, "--steps", 300, "--dim", 16, "--dropout", 0, "--lr", 0.01)
+    config = json.loads((tmp_path / "runs" / "gpt-1" / "config.json").read_text())
+    lines = (tmp_path / "runs" / "gpt-1" / "metrics.jsonl").read_text().splitlines()
+    assert json.loads(lines[-1])["validation_loss"] < 0.8 * config["baselines"]["bigram"]
