@@ -5,7 +5,7 @@ from ..backend import array_module
 from ..backend.select import where as choose
 from ..errors import ArgumentError
 from .exponential import Exp
-from .operands import as_operand, floating
+from .operands import as_operand, floating, number
 from .selection import Clamp, Where, drop_where
 
 __all__ = [
@@ -133,7 +133,8 @@ def leaky_relu(input, negative_slope=0.01):
     >>> mt.leaky_relu(mt.tensor([-1.0, 2.0]), 0.1)
     tensor([-0.1,  2. ])
     """
-    return LeakyRelu.apply(floating(input, "leaky_relu"), slope=negative_slope)
+    slope = number(negative_slope, "leaky_relu", "negative_slope")
+    return LeakyRelu.apply(floating(input, "leaky_relu"), slope=slope)
 
 
 def elu(input, alpha=1.0):
@@ -154,7 +155,7 @@ def elu(input, alpha=1.0):
     >>> mt.elu(mt.tensor([-1.0, 2.0]))
     tensor([-0.6321,  2.    ])
     """
-    return Elu.apply(floating(input, "elu"), alpha=alpha)
+    return Elu.apply(floating(input, "elu"), alpha=number(alpha, "elu", "alpha"))
 
 
 def celu(input, alpha=1.0):
@@ -175,6 +176,7 @@ def celu(input, alpha=1.0):
     >>> mt.celu(mt.tensor([-1.0, 2.0]), 0.5)
     tensor([-0.4323,  2.    ])
     """
+    alpha = number(alpha, "celu", "alpha")
     if alpha == 0:
         raise ArgumentError("celu(input, alpha): alpha divides.", got="alpha=0")
     return Elu.apply(floating(input, "celu"), alpha=alpha, rate=1 / alpha)
@@ -226,7 +228,9 @@ def hardtanh(input, min_val=-1.0, max_val=1.0):
     >>> mt.hardtanh(mt.tensor([-3.0, 0.5]))
     tensor([-1. ,  0.5])
     """
-    return HardTanh.apply(floating(input, "hardtanh"), low=min_val, high=max_val)
+    low = number(min_val, "hardtanh", "min_val")
+    high = number(max_val, "hardtanh", "max_val")
+    return HardTanh.apply(floating(input, "hardtanh"), low=low, high=high)
 
 
 def relu6(input):

@@ -394,6 +394,7 @@ def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
     tensor([ True, False])
     """
     try:
+        input, other = as_operand(input, "isclose"), as_operand(other, "isclose", "other")
         a, b = (value.array for value in promote(input, other))
         close = array_module(a, b).isclose(a, b, rtol, atol, equal_nan)
         return wrap(as_array(close))
@@ -440,6 +441,7 @@ def equal(input, other):
     >>> mt.equal(mt.tensor([1.0, 2.0]), mt.tensor([1.0, 2.0]))
     True
     """
+    input, other = as_operand(input, "equal"), as_operand(other, "equal", "other")
     if input.shape != other.shape:
         return False
     return builtins.bool(eq(input, other).array.all())

@@ -6,7 +6,7 @@ from ..backend import array_module
 from ..errors import ArgumentError, DTypeError
 from ..tensor import Tensor
 from .cast import cast
-from .operands import as_operand, explained
+from .operands import as_operand, explained, number
 from .promotion import default_float, promote
 from .rounding import Sign, floor_divide, trunc_divide
 
@@ -366,9 +366,19 @@ def lerp(input, end, weight):
     >>> mt.lerp(mt.tensor([0.0, 10.0]), mt.tensor([4.0, 20.0]), 0.25)
     tensor([ 1. , 12.5])
     """
+    tensors = [as_operand(input, "lerp"), as_operand(end, "lerp", "end")]
+    if isinstance(weight, Tensor):
+        tensors.append(weight)
+    else:
+        weight = number(weight, "lerp", "weight")
+    if len({tensor.dtype for tensor in tensors}) > 1:
+        raise DTypeError(
+            "lerp(input, end, weight): the tensors have one dtype.",
+            got=" and ".join(str(tensor.dtype) for tensor in tensors),
+        )
     try:
         return Lerp.apply(input, end, weight)
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         raise explained(error, "lerp", input=input, end=end, weight=weight) from None
 
 

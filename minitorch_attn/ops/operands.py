@@ -7,7 +7,7 @@ from ..tensor import Tensor, wrap
 from .cast import cast
 from .promotion import default_float, promote
 
-__all__ = ["as_operand", "binary", "explained", "floating"]
+__all__ = ["as_operand", "binary", "explained", "floating", "number"]
 
 
 def binary(function, name, input, other):
@@ -46,25 +46,33 @@ def explained(error, name, **operands):
     -------
     Exception
     """
+    arrays = {}
+    for key, value in operands.items():
+        if isinstance(value, Tensor) or backend.is_array(value):
+            arrays[key] = value
+        elif not isinstance(value, (int, float)):
+            return _no_operand(name, key, value)
     if isinstance(error, MiniTorchError):
         return error
-    arrays = {
-        key: value.array if isinstance(value, Tensor) else value
-        for key, value in operands.items()
-        if isinstance(value, Tensor) or backend.is_array(value)
-    }
     try:
         broadcast_shapes(*(a.shape for a in arrays.values()), names=list(arrays), where=name)
     except MiniTorchError as better:
         return better
     if isinstance(error, TypeError):
-        seen = " and ".join(f"{key} {a.dtype}" for key, a in arrays.items())
         return DTypeError(
             f"{name}({', '.join(operands)}): not defined for these dtypes.",
-            got=seen,
+            got=" and ".join(f"{key} {a.dtype}" for key, a in arrays.items()),
             hint="x.float() or x.to(mt.int64) first",
         )
     return error
+
+
+def _no_operand(name, argument, value, verdict="neither a tensor nor a number"):
+    return DTypeError(
+        f"{name}: {argument} is {verdict}.",
+        got=f"{value!r:.60} of type {type(value).__name__}",
+        hint="mt.tensor(...) makes a tensor of a number, a list or an array",
+    )
 
 
 def floating(input, name):
@@ -84,14 +92,34 @@ def floating(input, name):
     return input if input.array.dtype.kind == "f" else cast(input, default_float)
 
 
-def as_operand(input, name):
+def as_operand(input, name, argument="input"):
     """`input` if it is a Tensor; a raw array counts as a constant one, anything else raises."""
     if isinstance(input, Tensor):
         return input
     if backend.is_array(input):
         return wrap(backend.as_array(input))
-    raise DTypeError(
-        f"{name}(input): the input is not a tensor.",
-        got=f"{input!r:.60} of type {type(input).__name__}",
-        hint="mt.tensor(...) makes a tensor of a number, a list or an array",
-    )
+    raise _no_operand(name, argument, input, "not a tensor")
+
+
+def number(value, name, argument):
+    """A setting as a Python number: one of NumPy's would widen the arrays that it meets.
+
+    Parameters
+    ----------
+    value : number, NumPy scalar or one-element Tensor
+    name, argument : str
+        The public function and its argument, for error messages.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> number(np.float64(0.5), "pow", "exponent")
+    0.5
+    """
+    if type(value) is float or type(value) is int:
+        return value
+    if isinstance(value, Tensor) or backend.is_array(value):
+        value = value.item()
+    if isinstance(value, (int, float)):
+        return value
+    raise _no_operand(name, argument, value, "not a number")

@@ -5,7 +5,7 @@ from collections import namedtuple
 
 from ..autograd.function import Function
 from ..backend import array_module
-from ..errors import IndexRangeError
+from ..errors import DTypeError, IndexRangeError
 from ..tensor import wrap
 from .axes import axis_of
 from .extreme import TieShare, pick, refuse_empty
@@ -138,6 +138,8 @@ def topk(input, k, dim=-1, largest=True, sorted=True):
     input = as_operand(input, "topk")
     axis = axis_of(dim, input.ndim, "topk")
     size = input.shape[axis] if input.ndim else 1
+    if not isinstance(k, builtins.int):
+        raise DTypeError("topk(input, k): k is not an integer.", got=repr(k))
     if not 0 <= k <= size:
         raise IndexRangeError(
             "topk(input, k, dim): the axis does not have k elements.",

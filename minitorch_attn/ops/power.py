@@ -1,5 +1,7 @@
 """Powers: squares, roots, reciprocals and general exponents."""
 
+from numbers import Number
+
 from ..autograd.broadcasting import sum_to_shape
 from ..autograd.function import Function
 from ..backend import array_module
@@ -7,7 +9,7 @@ from ..errors import ArgumentError
 from ..tensor import Tensor
 from .cast import cast
 from .exponential import Log
-from .operands import as_operand, explained, floating
+from .operands import as_operand, explained, floating, number
 from .promotion import promote, result_type
 from .rounding import Zero
 from .selection import Where
@@ -282,8 +284,8 @@ def pow(input, exponent):
     tensor([2.    , 1.4142])
     """
     try:
-        if isinstance(input, Tensor) and isinstance(exponent, (int, float)):
-            return _pow_number(input, exponent)
+        if isinstance(input, Tensor) and isinstance(exponent, Number):
+            return _pow_number(input, number(exponent, "pow", "exponent"))
         return Power.apply(*promote(input, exponent))
     except (ValueError, TypeError) as error:
         raise explained(error, "pow", input=input, exponent=exponent) from None

@@ -6,6 +6,7 @@ a 0-d tensor or a Python number matters only where it brings a higher category. 
 """
 
 import builtins
+from numbers import Number
 
 from ..backend import as_dtype, is_array
 from ..errors import DTypeError
@@ -105,6 +106,8 @@ def promote(a, b):
         a = _operand(a)
     if not b_is:
         b = _operand(b)
+    if not (isinstance(a, Tensor) or isinstance(b, Tensor)):
+        raise DTypeError("neither operand is a tensor.", got=f"{a!r} and {b!r}")
     dtype = result_type(a, b)
     return _brought_to(a, dtype), _brought_to(b, dtype)
 
@@ -114,9 +117,9 @@ _NUMBERS = (float, int)
 
 def _operand(value):
     """A raw array counts as a constant tensor, a NumPy scalar as the number it is."""
-    if is_array(value):
-        return wrap(value)
-    return value.item() if hasattr(value, "item") and not isinstance(value, Tensor) else value
+    if isinstance(value, Number):
+        return value.item() if hasattr(value, "item") else value
+    return wrap(value) if is_array(value) else value
 
 
 def _brought_to(value, dtype):

@@ -9,7 +9,7 @@ from ..backend.select import where as choose
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..tensor import Tensor, wrap
 from .cast import cast
-from .operands import as_operand, binary, explained
+from .operands import as_operand, binary, explained, number
 from .promotion import promote, result_type
 
 __all__ = ["clamp", "masked_fill", "maximum", "minimum", "where"]
@@ -184,17 +184,17 @@ def where(condition, input, other):
     tensor([0., 2.])
     """
     condition = _as_condition(condition, "where", "condition")
-    if not isinstance(input, Tensor) and not isinstance(other, Tensor):
-        dtype = result_type(input, other)
-        input, other = _zero_d(input, dtype, condition), _zero_d(other, dtype, condition)
     try:
+        if not isinstance(input, Tensor) and not isinstance(other, Tensor):
+            dtype = result_type(input, other)
+            input, other = _zero_d(input, dtype, condition), _zero_d(other, dtype, condition)
         return Where.apply(condition, *promote(input, other))
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         raise explained(error, "where", condition=condition, input=input, other=other) from None
 
 
 def _as_condition(mask, name, argument):
-    mask = as_operand(mask, name)
+    mask = as_operand(mask, name, argument)
     if mask.dtype.kind != "b":
         raise DTypeError(
             f"{name}: {argument} has to hold booleans.",
@@ -241,8 +241,10 @@ def masked_fill(input, mask, value):
                 hint="where(mask, value, input) takes a tensor of any shape",
             )
         value = cast(value, input.dtype)
-    elif input.dtype.kind != "f":
-        value = _zero_d(_whole(value, input.dtype), input.dtype, input)
+    else:
+        value = number(value, "masked_fill", "value")
+        if input.dtype.kind != "f":
+            value = _zero_d(_whole(value, input.dtype), input.dtype, input)
     try:
         return Where.apply(mask, value, input)
     except ValueError as error:
@@ -324,17 +326,18 @@ def clamp(input, min=None, max=None):
     if min is None and max is None:
         raise ArgumentError("clamp(input, min, max): no limit.", expected="min, max or both")
     input = as_operand(input, "clamp")
-    limits = [limit for limit in (min, max) if limit is not None]
-    dtype = result_type(input, *limits)
-    input = cast(input, dtype)
-    if not any(isinstance(limit, Tensor) for limit in limits):
-        return Clamp.apply(input, low=min, high=max)
-    low, high = (_limit(limit, dtype, input) for limit in (min, max))
+    given = {key: v for key, v in (("min", min), ("max", max)) if v is not None}
+    limits = {
+        key: v if isinstance(v, Tensor) else number(v, "clamp", key) for key, v in given.items()
+    }
+    dtype = result_type(input, *limits.values())
+    input, low, high = cast(input, dtype), limits.get("min"), limits.get("max")
+    if not any(isinstance(limit, Tensor) for limit in limits.values()):
+        return Clamp.apply(input, low=low, high=high)
     try:
-        return ClampTo.apply(input, low, high)
+        return ClampTo.apply(input, _limit(low, dtype, input), _limit(high, dtype, input))
     except ValueError as error:
-        named = {"input": input, "min": low, "max": high}
-        raise explained(error, "clamp", **named) from None
+        raise explained(error, "clamp", input=input, **limits) from None
 
 
 def _limit(limit, dtype, input):

@@ -8,7 +8,7 @@ from ..autograd.function import Function
 from ..backend import array_module
 from ..backend.quiet import overflow_is_fine
 from ..backend.select import where as choose
-from .operands import explained, floating
+from .operands import as_operand, explained, floating, number
 from .promotion import promote
 from .selection import Where
 
@@ -205,6 +205,8 @@ def softplus(input, beta=1.0, threshold=20.0):
     >>> mt.softplus(mt.tensor([0.0, 30.0]))
     tensor([ 0.6931, 30.    ])
     """
+    beta = number(beta, "softplus", "beta")
+    threshold = number(threshold, "softplus", "threshold")
     return Softplus.apply(floating(input, "softplus"), beta=beta, threshold=threshold)
 
 
@@ -226,7 +228,7 @@ def logaddexp(input, other):
     tensor([6.9315e-01, 1.0007e+03])
     """
     try:
-        a, b = (floating(value, "logaddexp") for value in promote(input, other))
-        return LogAddExp.apply(a, b)
+        a, b = as_operand(input, "logaddexp"), as_operand(other, "logaddexp", "other")
+        return LogAddExp.apply(*(floating(value, "logaddexp") for value in promote(a, b)))
     except (ValueError, TypeError) as error:
         raise explained(error, "logaddexp", input=input, other=other) from None

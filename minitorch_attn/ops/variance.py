@@ -5,7 +5,7 @@ import builtins
 from ..autograd.function import Function
 from ..backend import array_module
 from ..errors import ArgumentError
-from .operands import as_operand
+from .operands import as_operand, number
 from .reduce import count_over, mean, reduced_axes, require_floating, spread
 from .selection import Where, drop_where
 
@@ -209,6 +209,8 @@ def _apply(function, name, input, dim, unbiased, keepdim, correction):
         correction = 0 if unbiased is False else 1
     elif unbiased is not None:
         raise ArgumentError(f"{name}(input): give unbiased or correction, not both.")
+    else:
+        correction = number(correction, name, "correction")
     axis = reduced_axes(dim, input.ndim, name)
     keepdims = builtins.bool(keepdim)
     return function.apply(input, axis=axis, keepdims=keepdims, correction=correction)

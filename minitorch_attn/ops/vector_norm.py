@@ -10,7 +10,7 @@ from .cast import cast
 from .comparison import ne
 from .elementwise import abs
 from .extreme import amax, amin, refuse_empty
-from .operands import as_operand
+from .operands import as_operand, number
 from .power import PowerOfNumber
 from .reduce import reduced_axes, require_floating, spread, sum
 from .rounding import Sign, Zero
@@ -102,8 +102,7 @@ def vector_norm(input, ord=2, dim=None, keepdim=False, *, dtype=None):
     if dtype is not None:
         input = cast(input, dtype)
     require_floating(input, name)
-    if not isinstance(ord, (builtins.int, builtins.float)):
-        raise ArgumentError(f"{name}: ord is a number.", got=repr(ord))
+    ord = number(ord, name, "ord")
     axis = reduced_axes(dim, input.ndim, name)
     keepdims = builtins.bool(keepdim)
     if ord < 0:

@@ -149,9 +149,13 @@ def test_shapes_that_do_not_broadcast(name, make):
 
 def test_arguments_that_make_no_sense(make):
     x = make(2)
-    with pytest.raises(DTypeError, match="neither a tensor nor a number"):
+    with pytest.raises(DTypeError, match="add: other is neither a tensor nor a number"):
         mt.add(x, "1")
-    with pytest.raises(DTypeError, match="not a tensor"):
+    with pytest.raises(DTypeError, match="eq: other"):
+        mt.eq(x, [1.0, 2.0])
+    with pytest.raises(DTypeError, match="neither operand is a tensor"):
+        mt.mul(2, 3)
+    with pytest.raises(DTypeError, match="neg: input is not a tensor"):
         mt.neg(2.0)
     with pytest.raises(ArgumentError, match="rounding_mode"):
         mt.div(x, 2, rounding_mode="up")
@@ -161,6 +165,40 @@ def test_arguments_that_make_no_sense(make):
         mt.neg(mt.tensor([True]))
     with pytest.raises(ShapeError, match="lerp"):
         mt.lerp(make(2), make(3), 0.5)
+    with pytest.raises(DTypeError, match="one dtype"):
+        mt.lerp(x, x.float(), 0.5)
+    with pytest.raises(DTypeError, match="weight is not a number"):
+        mt.lerp(x, x, "half")
+
+
+SETTINGS = {
+    "add": lambda x, v: x + v,
+    "div": lambda x, v: x / v,
+    "alpha": lambda x, v: mt.add(x, x, alpha=v),
+    "pow": lambda x, v: x**v,
+    "clamp": lambda x, v: x.clamp(v, v),
+    "lerp": lambda x, v: mt.lerp(x, x, v),
+    "masked_fill": lambda x, v: x.masked_fill(x > 0, v),
+    "where": lambda x, v: mt.where(x > 0, x, v),
+    "leaky_relu": mt.leaky_relu,
+    "elu": mt.elu,
+    "celu": mt.celu,
+    "hardtanh": lambda x, v: mt.hardtanh(x, -v, v),
+    "softplus": mt.softplus,
+    "var": lambda x, v: x.var(correction=v),
+    "norm": lambda x, v: x.norm(v),
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("scalar", [np.float64, np.float32, np.int64])
+def test_numpys_scalars_do_not_widen(name, scalar, make):
+    x = make(2, 3, dtype="float32", low=0.5, high=2)
+    y = SETTINGS[name](x, scalar(3))
+    assert y.dtype == np.float32
+    np.testing.assert_allclose(y.numpy(), SETTINGS[name](x, 3).numpy(), rtol=1e-6)
+    y.sum().backward()
+    assert x.grad.dtype == np.float32
 
 
 @settings(max_examples=40, deadline=None)

@@ -29,7 +29,7 @@ def test_integers_become_the_default_float(name, device):
     y = getattr(mt, name)(mt.tensor([1, 2], device=device))
     assert y.dtype == np.float32
     np.testing.assert_allclose(y.numpy(), getattr(np, name)(np.float32([1, 2])), rtol=1e-6)
-    with pytest.raises(DTypeError, match=rf"{name}\(input\): the input is not a tensor"):
+    with pytest.raises(DTypeError, match=rf"{name}: input is not a tensor"):
         getattr(mt, name)(1.0)
 
 
