@@ -16,6 +16,7 @@ from .backend import (
 )
 from .backend import (
     as_dtype,
+    cuda,
     get_rng_state,
     initial_seed,
     manual_seed,
@@ -34,3 +35,13 @@ int64 = long = as_dtype("int64")
 float16 = half = as_dtype("float16")
 float32 = float = as_dtype("float32")
 float64 = double = as_dtype("float64")
+
+_ON_DEMAND = ("data", "generation", "models", "training", "viz")  # imported when first asked for
+
+
+def __getattr__(name):
+    if name in _ON_DEMAND:
+        from importlib import import_module
+
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
