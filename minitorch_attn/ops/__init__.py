@@ -35,6 +35,7 @@ from .selection import *  # noqa: F403
 from .shape import *  # noqa: F403
 from .sigmoid import *  # noqa: F403
 from .slices import *  # noqa: F403
+from .sliding import *  # noqa: F403
 from .softmax import *  # noqa: F403
 from .triangle import *  # noqa: F403
 from .trigonometric import *  # noqa: F403

@@ -1,4 +1,4 @@
-"""Other orders, repetitions, windows."""
+"""Other orders and repetitions."""
 
 import numpy as np
 import pytest
@@ -9,14 +9,6 @@ from op_table import Case, checks
 
 import minitorch_attn as mt
 from minitorch_attn.errors import ArgumentError, IndexRangeError, ShapeError
-
-
-def windows(x, axis, size, step):
-    """Plain loop over the windows."""
-    starts = range(0, x.shape[axis] - size + 1, step)
-    pieces = [np.moveaxis(np.take(x, range(s, s + size), axis), axis, -1) for s in starts]
-    return np.stack(pieces, axis)
-
 
 REPEATS = np.array([2, 0, 3])
 
@@ -54,14 +46,6 @@ CASES = [
          (3,), (5,)),
     Case("meshgrid xy", lambda x, y, z: mt.meshgrid([x, y, z], indexing="xy"),
          lambda x, y, z: np.meshgrid(x, y, z, indexing="xy"), (3,), (5,), ()),
-    Case("windows", lambda x: mt.sliding_windows(x, 1, 3, 2), lambda x: windows(x, 1, 3, 2),
-         (2, 8, 3)),
-    Case("windows that touch", lambda x: mt.sliding_windows(x, -1, 2, 2),
-         lambda x: windows(x, 1, 2, 2), (2, 6)),
-    Case("windows with gaps", lambda x: mt.sliding_windows(x, 0, 2, 3),
-         lambda x: windows(x, 0, 2, 3), (9,)),
-    Case("windows of a 0-d tensor", lambda x: mt.sliding_windows(x, 0, 1, 1), lambda x: x[None],
-         ()),
 ]  # fmt: skip
 
 test_forward, test_gradient, test_second_gradient = checks(CASES)
@@ -74,9 +58,9 @@ def test_repeat_copies_even_once(make):
     assert (y.numpy() != 7).all()
 
 
-def test_windows_and_narrow_are_views(make):
+def test_parts_and_grids_are_views(make):
     x = make(5, requires_grad=False)
-    views = mt.sliding_windows(x, 0, 3, 1), x.narrow(0, 1, 2), x.select(0, 2), mt.meshgrid(x)[0]
+    views = x.narrow(0, 1, 2), x.select(0, 2), mt.meshgrid(x)[0]
     x[:] = 7.0
     assert all((view.numpy() == 7).all() for view in views)
 
@@ -95,7 +79,6 @@ BAD = [
     (lambda x: x.flip(0, 0), ArgumentError, "named twice", "dims=(0, 0)"),
     (lambda x: x.narrow(1, 2, 2), ShapeError, "does not lie within", "start=2 and length=2"),
     (lambda x: x.select(0, 5), IndexRangeError, "out of range", "from -2 to 1"),
-    (lambda x: mt.sliding_windows(x, 1, 4, 1), ArgumentError, "no such windows", "size=4"),
     (lambda x: mt.meshgrid(x), ShapeError, "every tensor is one axis", "(2, 3)"),
     (lambda x: mt.meshgrid(x[0], indexing="ab"), ArgumentError, "indexing is", "'ab'"),
 ]
