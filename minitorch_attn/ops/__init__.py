@@ -3,6 +3,7 @@
 from .activation import *  # noqa: F403
 from .arrange import *  # noqa: F403
 from .attention import *  # noqa: F403
+from .broadcast import *  # noqa: F403
 from .cast import *  # noqa: F403
 from .comparison import *  # noqa: F403
 from .creation import *  # noqa: F403

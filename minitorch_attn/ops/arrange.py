@@ -5,8 +5,9 @@ from ..backend import array_module, to_host
 from ..errors import ArgumentError, ShapeError
 from ..tensor import Tensor, wrap
 from .axes import axes_of, axis_of, sizes_of
+from .broadcast import BroadcastTo
 from .index import LookUp, Slice
-from .shape import BroadcastTo, Reshape, flatten, ravel, unsqueeze
+from .shape import Reshape, flatten, ravel, unsqueeze
 
 __all__ = [
     "flip", "fliplr", "flipud", "meshgrid", "narrow", "repeat", "repeat_interleave", "roll",

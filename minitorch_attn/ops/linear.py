@@ -4,9 +4,9 @@ from .. import backend
 from ..autograd.broadcasting import broadcast_shapes
 from ..autograd.function import Function
 from ..errors import ShapeError
+from .broadcast import expand
 from .elementwise import add, mul
 from .matmul import MatMul, bmm, matmul, mm, mv, rows_of, same_dtype
-from .shape import expand
 
 __all__ = ["addmm", "addmv", "baddbmm", "linear"]
 

@@ -7,10 +7,10 @@ from ..backend import array_module, as_array
 from ..errors import DTypeError
 from ..tensor import wrap
 from .axes import axes_of, axis_of
+from .broadcast import BroadcastTo
 from .cast import cast
 from .operands import as_operand
 from .scan import Cumprod, Shift
-from .shape import BroadcastTo
 
 __all__ = ["all", "any", "mean", "prod", "sum"]
 

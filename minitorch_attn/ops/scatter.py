@@ -7,10 +7,11 @@ from ..backend import scatter_add as add_into
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..tensor import Tensor
 from .axes import axis_of
+from .broadcast import BroadcastTo
 from .cast import clone
 from .index import LookUp, Slice
 from .range_check import check_range
-from .shape import BroadcastTo, Reshape, at_least_1d, ravel
+from .shape import Reshape, at_least_1d, ravel
 
 __all__ = ["gather", "scatter", "scatter_add", "take_along_dim"]
 

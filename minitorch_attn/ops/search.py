@@ -3,8 +3,9 @@
 from ..backend import array_module, as_array
 from ..errors import DTypeError, ShapeError
 from ..tensor import Tensor, wrap
+from .broadcast import broadcast_tensors
 from .creation import tensor_like
-from .shape import at_least_1d, broadcast_tensors
+from .shape import at_least_1d
 
 __all__ = ["argwhere", "bucketize", "masked_select", "nonzero", "searchsorted"]
 

@@ -2,38 +2,16 @@
 
 import math
 
-from ..autograd.broadcasting import broadcast_shapes, sum_to_shape
 from ..autograd.function import Function
-from ..backend import array_module, shares_memory
+from ..backend import shares_memory
 from ..errors import ArgumentError, ShapeError
 from ..tensor import wrap
 from .axes import axes_of, axis_of, sizes_of
 
 __all__ = [
-    "broadcast_tensors", "broadcast_to", "expand", "expand_as", "flatten", "movedim", "moveaxis",
-    "permute", "ravel", "reshape", "squeeze", "swapaxes", "swapdims", "t", "transpose",
-    "unflatten", "unsqueeze", "view", "view_as",
+    "flatten", "movedim", "moveaxis", "permute", "ravel", "reshape", "squeeze", "swapaxes",
+    "swapdims", "t", "transpose", "unflatten", "unsqueeze", "view", "view_as",
 ]  # fmt: skip
-
-
-class BroadcastTo(Function):
-    """y = x repeated along new axes and axes of size 1, without a copy.
-
-    Derivative: every element is used several times; the gradient is the sum over its uses.
-    Saved: nothing.
-    """
-
-    view = True
-
-    @staticmethod
-    def forward(ctx, x, *, shape):
-        if x.size == math.prod(shape):
-            return x.reshape(shape)  # nothing is repeated, so the view may be written to
-        return array_module(x).broadcast_to(x, shape)
-
-    @staticmethod
-    def backward(ctx, grad_y):
-        return sum_to_shape(grad_y, ctx.shapes[0])
 
 
 class Reshape(Function):
@@ -357,65 +335,3 @@ def unflatten(input, dim, sizes):
             expected=f"the product {size}",
         )
     return Reshape.apply(input, shape=(*input.shape[:dim], *sizes, *input.shape[dim + 1 :]))
-
-
-def broadcast_to(input, size):
-    """`input` repeated to the shape `size` without a copy; the same as `expand`."""
-    return expand(input, size)
-
-
-def expand(input, size):
-    """`input` repeated along axes of size 1 and new leading axes; a view that repeats memory.
-
-    Parameters
-    ----------
-    input : Tensor
-    size : tuple of int
-        -1 keeps the size of an axis.
-
-    Raises
-    ------
-    ShapeError
-        If an axis of another size than 1 would have to change.
-
-    Examples
-    --------
-    >>> import minitorch_attn as mt
-    >>> expand(mt.tensor([[1], [2]]), (-1, 3))
-    tensor([[1, 1, 1],
-            [2, 2, 2]])
-    """
-    size = sizes_of(size, "expand")
-    lead = len(size) - input.ndim
-    shape = tuple([
-        input.shape[i - lead] if n == -1 and i >= lead else n for i, n in enumerate(size)
-    ])  # fmt: skip
-    old = input.shape
-    if lead < 0 or any(n < 0 or (i >= lead and old[i - lead] not in (n, 1))
-                       for i, n in enumerate(shape)):  # fmt: skip
-        raise ShapeError(
-            "expand(input, size): the shape cannot be reached by repeating.",
-            got=f"input {input.shape} and size {size}",
-            expected="compared from the right, equal sizes, or 1 in input; -1 for old axes only",
-        )
-    return BroadcastTo.apply(input, shape=shape)
-
-
-def expand_as(input, other):
-    """`input` repeated to the shape of `other`."""
-    return expand(input, other.shape)
-
-
-def broadcast_tensors(*tensors):
-    """All tensors repeated to the one shape that they broadcast to.
-
-    Examples
-    --------
-    >>> import minitorch_attn as mt
-    >>> [x.shape for x in broadcast_tensors(mt.zeros(3, 1), mt.zeros(2))]
-    [(3, 2), (3, 2)]
-    """
-    if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)):
-        tensors = tensors[0]
-    shape = broadcast_shapes(*[x.shape for x in tensors], where="broadcast_tensors")
-    return tuple([expand(x, shape) for x in tensors])

@@ -50,15 +50,6 @@ CASES = [
     Case("unflatten", lambda x: x.unflatten(-1, (2, -1)), lambda x: x.reshape(3, 2, 5), (3, 10)),
     Case("unflatten nothing", lambda x: x.unflatten(0, (0, 7)), lambda x: x.reshape(0, 7, 3),
          (0, 3)),
-    Case("expand", lambda x: x.expand(5, 2, 3), lambda x: np.broadcast_to(x, (5, 2, 3)), (2, 1)),
-    Case("expand with -1", lambda x: x.expand(-1, 3), lambda x: np.broadcast_to(x, (2, 3)), (2, 1)),
-    Case("expand to nothing", lambda x: x.expand(0, 3), lambda x: np.broadcast_to(x, (0, 3)),
-         (1, 3)),
-    Case("expand_as", lambda x, y: x.expand_as(y), lambda x, y: np.broadcast_to(x, (2, 3)), (3,),
-         (2, 3)),
-    Case("broadcast_to", lambda x: mt.broadcast_to(x, (2, 3)), lambda x: np.broadcast_to(x, (2, 3)),
-         ()),
-    Case("broadcast_tensors", mt.broadcast_tensors, np.broadcast_arrays, (3, 1), (2, 1, 5), ()),
 ]  # fmt: skip
 
 test_forward, test_gradient, test_second_gradient = checks(CASES)
@@ -73,7 +64,6 @@ VIEWS = {
     "unsqueeze": lambda x: x.unsqueeze(1),
     "flatten": lambda x: x.flatten(),
     "unflatten": lambda x: x.unflatten(1, (3, 1)),
-    "expand": lambda x: x.expand(5, 2, 3),
 }
 
 
@@ -125,10 +115,6 @@ BAD = [
     (lambda x: x.unsqueeze(4), IndexRangeError, "no such axis", "dim=4"),
     (lambda x: x.flatten(1, 0), ArgumentError, "start_dim comes after", "start_dim=1"),
     (lambda x: x.unflatten(1, (2, 2)), ShapeError, "do not multiply", "the product 3"),
-    (lambda x: x.expand(2, 4), ShapeError, "cannot be reached", "size (2, 4)"),
-    (lambda x: x.expand(-1, 2, 3), ShapeError, "cannot be reached", "size (-1, 2, 3)"),
-    (lambda x: x.expand(3), ShapeError, "cannot be reached", "size (3,)"),
-    (lambda x: mt.broadcast_tensors(x, x.T), ShapeError, "do not broadcast", "on axis -2"),
 ]
 
 
@@ -165,17 +151,3 @@ def test_squeezing_and_unsqueezing_any_shape(data, shape, device):
     dim = data.draw(st.integers(-len(shape) - 1, len(shape)))
     assert x.unsqueeze(dim).shape == np.expand_dims(array, dim).shape
     assert x.unsqueeze(dim).squeeze(dim).shape == shape
-
-
-@settings(max_examples=60, deadline=None)
-@given(data=st.data(), shape=SHAPES)
-def test_expanding_any_shape(data, shape, device):
-    lead = data.draw(st.lists(st.integers(0, 3), max_size=2))
-    target = [*lead, *[data.draw(st.integers(0, 3)) if n == 1 else n for n in shape]]
-    array = np.random.default_rng(0).standard_normal(shape)
-    x = mt.tensor(array, device=device, requires_grad=True)
-    y = mt.expand(x, target)
-    np.testing.assert_array_equal(y.numpy(), np.broadcast_to(array, target))
-    y.backward(mt.ones(*target, dtype=mt.float64, device=device))
-    uses = y.numpy().size // max(array.size, 1)
-    np.testing.assert_array_equal(x.grad.numpy(), np.full(shape, float(uses)))
