@@ -3,9 +3,11 @@
 from .activation import *  # noqa: F403
 from .arrange import *  # noqa: F403
 from .attention import *  # noqa: F403
+from .blend import *  # noqa: F403
 from .broadcast import *  # noqa: F403
 from .cast import *  # noqa: F403
 from .comparison import *  # noqa: F403
+from .convolution import *  # noqa: F403
 from .creation import *  # noqa: F403
 from .distance import *  # noqa: F403
 from .dropout import *  # noqa: F403
@@ -14,10 +16,12 @@ from .elementwise import *  # noqa: F403
 from .embedding import *  # noqa: F403
 from .exponential import *  # noqa: F403
 from .extreme import *  # noqa: F403
+from .fold import *  # noqa: F403
 from .gate import *  # noqa: F403
 from .index import *  # noqa: F403
 from .join import *  # noqa: F403
 from .linear import *  # noqa: F403
+from .logic import *  # noqa: F403
 from .loss import *  # noqa: F403
 from .loss_regression import *  # noqa: F403
 from .matmul import *  # noqa: F403

@@ -1,4 +1,4 @@
-"""Questions with yes or no for an answer: comparisons, logic, and tests for NaN and infinity.
+"""Questions with yes or no for an answer: comparisons, and tests for NaN and infinity.
 
 The answers are booleans, which have no gradient, so nothing here is recorded in the graph.
 """
@@ -11,13 +11,12 @@ from .operands import as_operand, explained
 from .promotion import promote
 
 __all__ = [
-    "allclose", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "eq", "equal", "ge",
-    "gt", "isclose", "isfinite", "isinf", "isnan", "le", "logical_and", "logical_not",
-    "logical_or", "logical_xor", "lt", "ne",
+    "allclose", "eq", "equal", "ge", "gt", "isclose", "isfinite", "isinf", "isnan", "le", "lt",
+    "ne",
 ]  # fmt: skip
 
 
-def _answer(name, question, input, other):
+def answer(name, question, input, other):
     """A question of the array library about two operands, brought to one dtype."""
     try:
         a, b = promote(input, other)
@@ -28,7 +27,8 @@ def _answer(name, question, input, other):
         raise explained(error, name, input=input, other=other) from None
 
 
-def _answer_about(name, question, input):
+def answer_about(name, question, input):
+    """A question of the array library about one tensor."""
     x = as_operand(input, name).array
     return wrap(as_array(getattr(array_module(x), question)(x)))
 
@@ -50,7 +50,7 @@ def eq(input, other):
     >>> mt.eq(mt.tensor([1.0, 2.0]), 2.0)
     tensor([False,  True])
     """
-    return _answer("eq", "equal", input, other)
+    return answer("eq", "equal", input, other)
 
 
 def ne(input, other):
@@ -70,7 +70,7 @@ def ne(input, other):
     >>> mt.ne(mt.tensor([1.0, 2.0]), 2.0)
     tensor([ True, False])
     """
-    return _answer("ne", "not_equal", input, other)
+    return answer("ne", "not_equal", input, other)
 
 
 def lt(input, other):
@@ -90,7 +90,7 @@ def lt(input, other):
     >>> mt.lt(mt.tensor([1.0, 2.0]), 2.0)
     tensor([ True, False])
     """
-    return _answer("lt", "less", input, other)
+    return answer("lt", "less", input, other)
 
 
 def le(input, other):
@@ -110,7 +110,7 @@ def le(input, other):
     >>> mt.le(mt.tensor([1.0, 2.0]), 1.0)
     tensor([ True, False])
     """
-    return _answer("le", "less_equal", input, other)
+    return answer("le", "less_equal", input, other)
 
 
 def gt(input, other):
@@ -130,7 +130,7 @@ def gt(input, other):
     >>> mt.gt(mt.tensor([1.0, 2.0]), 1.0)
     tensor([False,  True])
     """
-    return _answer("gt", "greater", input, other)
+    return answer("gt", "greater", input, other)
 
 
 def ge(input, other):
@@ -150,127 +150,7 @@ def ge(input, other):
     >>> mt.ge(mt.tensor([1.0, 2.0]), 2.0)
     tensor([False,  True])
     """
-    return _answer("ge", "greater_equal", input, other)
-
-
-def logical_and(input, other):
-    """Where both operands are true, that is not 0.
-
-    Parameters
-    ----------
-    input, other : Tensor or number
-
-    Returns
-    -------
-    Tensor of bool
-
-    Examples
-    --------
-    >>> import minitorch_attn as mt
-    >>> mt.logical_and(mt.tensor([0, 1]), True)
-    tensor([False,  True])
-    """
-    return _answer("logical_and", "logical_and", input, other)
-
-
-def logical_or(input, other):
-    """Where at least one operand is true, that is not 0.
-
-    Parameters
-    ----------
-    input, other : Tensor or number
-
-    Returns
-    -------
-    Tensor of bool
-
-    Examples
-    --------
-    >>> import minitorch_attn as mt
-    >>> mt.logical_or(mt.tensor([0, 1]), False)
-    tensor([False,  True])
-    """
-    return _answer("logical_or", "logical_or", input, other)
-
-
-def logical_xor(input, other):
-    """Where exactly one operand is true, that is not 0.
-
-    Parameters
-    ----------
-    input, other : Tensor or number
-
-    Returns
-    -------
-    Tensor of bool
-
-    Examples
-    --------
-    >>> import minitorch_attn as mt
-    >>> mt.logical_xor(mt.tensor([0, 1]), True)
-    tensor([ True, False])
-    """
-    return _answer("logical_xor", "logical_xor", input, other)
-
-
-def bitwise_and(input, other):
-    """The bits that both integers have; the logical `and` of booleans.
-
-    Parameters
-    ----------
-    input, other : Tensor or number
-
-    Returns
-    -------
-    Tensor of integers or booleans
-
-    Examples
-    --------
-    >>> import minitorch_attn as mt
-    >>> mt.bitwise_and(mt.tensor([5, 6]), 3)
-    tensor([1, 2])
-    """
-    return _answer("bitwise_and", "bitwise_and", input, other)
-
-
-def bitwise_or(input, other):
-    """The bits that either integer has; the logical `or` of booleans.
-
-    Parameters
-    ----------
-    input, other : Tensor or number
-
-    Returns
-    -------
-    Tensor of integers or booleans
-
-    Examples
-    --------
-    >>> import minitorch_attn as mt
-    >>> mt.bitwise_or(mt.tensor([5, 6]), 3)
-    tensor([7, 7])
-    """
-    return _answer("bitwise_or", "bitwise_or", input, other)
-
-
-def bitwise_xor(input, other):
-    """The bits that one integer has and the other has not.
-
-    Parameters
-    ----------
-    input, other : Tensor or number
-
-    Returns
-    -------
-    Tensor of integers or booleans
-
-    Examples
-    --------
-    >>> import minitorch_attn as mt
-    >>> mt.bitwise_xor(mt.tensor([5, 6]), 3)
-    tensor([6, 5])
-    """
-    return _answer("bitwise_xor", "bitwise_xor", input, other)
+    return answer("ge", "greater_equal", input, other)
 
 
 def isnan(input):
@@ -290,7 +170,7 @@ def isnan(input):
     >>> mt.isnan(mt.tensor([1.0, float("nan")]))
     tensor([False,  True])
     """
-    return _answer_about("isnan", "isnan", input)
+    return answer_about("isnan", "isnan", input)
 
 
 def isinf(input):
@@ -310,7 +190,7 @@ def isinf(input):
     >>> mt.isinf(mt.tensor([1.0, float("-inf")]))
     tensor([False,  True])
     """
-    return _answer_about("isinf", "isinf", input)
+    return answer_about("isinf", "isinf", input)
 
 
 def isfinite(input):
@@ -330,47 +210,7 @@ def isfinite(input):
     >>> mt.isfinite(mt.tensor([1.0, float("inf")]))
     tensor([ True, False])
     """
-    return _answer_about("isfinite", "isfinite", input)
-
-
-def logical_not(input):
-    """Where the elements are false, that is 0.
-
-    Parameters
-    ----------
-    input : Tensor
-
-    Returns
-    -------
-    Tensor of bool
-
-    Examples
-    --------
-    >>> import minitorch_attn as mt
-    >>> mt.logical_not(mt.tensor([0, 1]))
-    tensor([ True, False])
-    """
-    return _answer_about("logical_not", "logical_not", input)
-
-
-def bitwise_not(input):
-    """Every bit turned over; the logical `not` of booleans.
-
-    Parameters
-    ----------
-    input : Tensor
-
-    Returns
-    -------
-    Tensor of integers or booleans
-
-    Examples
-    --------
-    >>> import minitorch_attn as mt
-    >>> mt.bitwise_not(mt.tensor([True, False]))
-    tensor([False,  True])
-    """
-    return _answer_about("bitwise_not", "invert", input)
+    return answer_about("isfinite", "isfinite", input)
 
 
 def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):

@@ -6,11 +6,11 @@ from ..backend import array_module
 from ..errors import ArgumentError, DTypeError
 from ..tensor import Tensor
 from .cast import cast
-from .operands import as_operand, explained, number
+from .operands import as_operand, explained
 from .promotion import default_float, promote
 from .rounding import Sign, floor_divide, trunc_divide
 
-__all__ = ["abs", "add", "addcdiv", "addcmul", "div", "lerp", "mul", "neg", "sub"]
+__all__ = ["abs", "add", "div", "mul", "neg", "sub"]
 
 
 class Add(Function):
@@ -133,37 +133,6 @@ class Abs(Function):
     def backward(ctx, grad_y):
         (x,) = ctx.saved
         return grad_y * Sign.call(x)
-
-
-class Lerp(Function):
-    """y = a + w (b - a), from a at w = 0 to b at w = 1.
-
-    Derivative: dy/da = 1 - w, dy/db = w, dy/dw = b - a;
-    summed over the axes that broadcasting repeated.
-    Saved: the inputs.
-    """
-
-    @staticmethod
-    def forward(ctx, a, b, w):
-        ctx.save(a, b, w)
-        step = b - a
-        y = a + w * step
-        # Counted from the nearer end, so that w = 1 gives b to the last bit.
-        from_b = b - (1 - w) * step
-        if hasattr(w, "shape"):
-            return array_module(w).where(array_module(w).abs(w) < 0.5, y, from_b)
-        return y if -0.5 < w < 0.5 else from_b
-
-    @staticmethod
-    def backward(ctx, grad_y):
-        a, b, w = ctx.saved
-        need_a, need_b, need_w = ctx.needs_grad
-        shape_a, shape_b, shape_w = ctx.shapes
-        return (
-            sum_to_shape(grad_y * (1 - w), shape_a) if need_a else None,
-            sum_to_shape(grad_y * w, shape_b) if need_b else None,
-            sum_to_shape(grad_y * (b - a), shape_w) if need_w else None,
-        )
 
 
 def add(input, other, *, alpha=1):
@@ -346,79 +315,3 @@ def abs(input):
     tensor([1., 2.])
     """
     return Abs.apply(as_operand(input, "abs"))
-
-
-def lerp(input, end, weight):
-    """The point that has gone `weight` of the way from `input` to `end`.
-
-    Parameters
-    ----------
-    input, end : Tensor
-    weight : Tensor or number
-
-    Returns
-    -------
-    Tensor
-
-    Examples
-    --------
-    >>> import minitorch_attn as mt
-    >>> mt.lerp(mt.tensor([0.0, 10.0]), mt.tensor([4.0, 20.0]), 0.25)
-    tensor([ 1. , 12.5])
-    """
-    tensors = [as_operand(input, "lerp"), as_operand(end, "lerp", "end")]
-    if isinstance(weight, Tensor):
-        tensors.append(weight)
-    else:
-        weight = number(weight, "lerp", "weight")
-    if len({tensor.dtype for tensor in tensors}) > 1:
-        raise DTypeError(
-            "lerp(input, end, weight): the tensors have one dtype.",
-            got=" and ".join(str(tensor.dtype) for tensor in tensors),
-        )
-    try:
-        return Lerp.apply(input, end, weight)
-    except (ValueError, TypeError) as error:
-        raise explained(error, "lerp", input=input, end=end, weight=weight) from None
-
-
-def addcmul(input, tensor1, tensor2, *, value=1):
-    """input + value * tensor1 * tensor2.
-
-    Parameters
-    ----------
-    input, tensor1, tensor2 : Tensor
-    value : number
-
-    Returns
-    -------
-    Tensor
-
-    Examples
-    --------
-    >>> import minitorch_attn as mt
-    >>> mt.addcmul(mt.tensor([1.0]), mt.tensor([2.0]), mt.tensor([3.0]), value=0.5)
-    tensor([4.])
-    """
-    return add(input, mul(tensor1, tensor2), alpha=value)
-
-
-def addcdiv(input, tensor1, tensor2, *, value=1):
-    """input + value * tensor1 / tensor2.
-
-    Parameters
-    ----------
-    input, tensor1, tensor2 : Tensor
-    value : number
-
-    Returns
-    -------
-    Tensor
-
-    Examples
-    --------
-    >>> import minitorch_attn as mt
-    >>> mt.addcdiv(mt.tensor([1.0]), mt.tensor([6.0]), mt.tensor([3.0]))
-    tensor([3.])
-    """
-    return add(input, div(tensor1, tensor2), alpha=value)

@@ -1,0 +1,171 @@
+"""Logic: and, or, not, of truth values and of the bits of integers.
+
+The results are booleans or integers, which have no gradient; nothing here is recorded.
+"""
+
+from .comparison import answer, answer_about
+
+__all__ = [
+    "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "logical_and", "logical_not",
+    "logical_or", "logical_xor",
+]  # fmt: skip
+
+
+def logical_and(input, other):
+    """Where both operands are true, that is not 0.
+
+    Parameters
+    ----------
+    input, other : Tensor or number
+
+    Returns
+    -------
+    Tensor of bool
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.logical_and(mt.tensor([0, 1]), True)
+    tensor([False,  True])
+    """
+    return answer("logical_and", "logical_and", input, other)
+
+
+def logical_or(input, other):
+    """Where at least one operand is true, that is not 0.
+
+    Parameters
+    ----------
+    input, other : Tensor or number
+
+    Returns
+    -------
+    Tensor of bool
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.logical_or(mt.tensor([0, 1]), False)
+    tensor([False,  True])
+    """
+    return answer("logical_or", "logical_or", input, other)
+
+
+def logical_xor(input, other):
+    """Where exactly one operand is true, that is not 0.
+
+    Parameters
+    ----------
+    input, other : Tensor or number
+
+    Returns
+    -------
+    Tensor of bool
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.logical_xor(mt.tensor([0, 1]), True)
+    tensor([ True, False])
+    """
+    return answer("logical_xor", "logical_xor", input, other)
+
+
+def bitwise_and(input, other):
+    """The bits that both integers have; the logical `and` of booleans.
+
+    Parameters
+    ----------
+    input, other : Tensor or number
+
+    Returns
+    -------
+    Tensor of integers or booleans
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.bitwise_and(mt.tensor([5, 6]), 3)
+    tensor([1, 2])
+    """
+    return answer("bitwise_and", "bitwise_and", input, other)
+
+
+def bitwise_or(input, other):
+    """The bits that either integer has; the logical `or` of booleans.
+
+    Parameters
+    ----------
+    input, other : Tensor or number
+
+    Returns
+    -------
+    Tensor of integers or booleans
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.bitwise_or(mt.tensor([5, 6]), 3)
+    tensor([7, 7])
+    """
+    return answer("bitwise_or", "bitwise_or", input, other)
+
+
+def bitwise_xor(input, other):
+    """The bits that one integer has and the other has not.
+
+    Parameters
+    ----------
+    input, other : Tensor or number
+
+    Returns
+    -------
+    Tensor of integers or booleans
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.bitwise_xor(mt.tensor([5, 6]), 3)
+    tensor([6, 5])
+    """
+    return answer("bitwise_xor", "bitwise_xor", input, other)
+
+
+def logical_not(input):
+    """Where the elements are false, that is 0.
+
+    Parameters
+    ----------
+    input : Tensor
+
+    Returns
+    -------
+    Tensor of bool
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.logical_not(mt.tensor([0, 1]))
+    tensor([ True, False])
+    """
+    return answer_about("logical_not", "logical_not", input)
+
+
+def bitwise_not(input):
+    """Every bit turned over; the logical `not` of booleans.
+
+    Parameters
+    ----------
+    input : Tensor
+
+    Returns
+    -------
+    Tensor of integers or booleans
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.bitwise_not(mt.tensor([True, False]))
+    tensor([False,  True])
+    """
+    return answer_about("bitwise_not", "invert", input)
