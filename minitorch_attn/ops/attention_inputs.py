@@ -46,10 +46,11 @@ def prepared(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_g
     leads = [x.shape[:-2] for x in (query, key, value)]
     if enable_gqa:
         leads = [(*lead[:-1], heads) for lead in leads]
-    score_shape = (*_leading(leads, query, key, value), query.shape[-2], key.shape[-2])
+    lead = _leading(leads, query, key, value)
+    score_shape = (*broadcast_shapes(*leads[:2]), query.shape[-2], key.shape[-2])
     mask, is_causal = _read_mask(attn_mask, is_causal, query.dtype, score_shape)
     if enable_gqa and key.shape[-3] != heads:
-        shape = (*score_shape[:-1], value.shape[-1])
+        shape = (*lead, query.shape[-2], value.shape[-1])
         sizes = (key.shape[-3], heads // key.shape[-3])  # (..., key head, group, query, dim)
         query, key, value = query.unflatten(-3, sizes), key.unsqueeze(-3), value.unsqueeze(-3)
         if mask is not None and mask.ndim >= 3:

@@ -68,3 +68,24 @@ def test_wrong_shapes_and_devices():
             backend.matmul(np.ones(shape), np.ones((5, 2)))
     with pytest.raises(DeviceError):
         backend.matmul(np.ones((2, 2)), backend.from_host(np.ones((2, 2)), "strict"))
+
+
+@pytest.mark.parametrize("shape", [(3, 48, 16), (2, 3, 64, 32), (1, 129, 8), (2, 20, 5)])
+def test_a_transposed_right_factor(shape):
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal(shape), rng.standard_normal(shape)
+    before = b.copy()
+    expected = np.einsum("...ik,...jk->...ij", a, b)
+    np.testing.assert_allclose(backend.matmul(a, b.swapaxes(-1, -2)), expected, atol=1e-12)
+    np.testing.assert_array_equal(b, before)
+
+
+def test_a_product_laid_out_like_another_array():
+    rng = np.random.default_rng(0)
+    heads = rng.standard_normal((2, 5, 3, 4)).swapaxes(1, 2)  # (batch, heads, token, dim)
+    weights = rng.standard_normal((2, 3, 5, 5))
+    for like in (heads, heads.copy(), heads[:1], heads.swapaxes(-1, -2).copy().swapaxes(-1, -2)):
+        product = backend.gemm.matmul_like(weights, heads, like)
+        np.testing.assert_allclose(product, weights @ heads, atol=1e-12)
+    laid = backend.gemm.matmul_like(weights, heads[..., :2], heads)
+    assert laid.swapaxes(1, 2).flags.c_contiguous

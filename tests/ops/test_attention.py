@@ -134,7 +134,7 @@ def test_every_entry_of_the_gradient(device, rng):
 
 
 LEADS = [((), (), ()), ((2,), (2,), (2,)), ((2, 1), (3,), (3,)), ((), (2, 3), (1, 3)),
-         ((5, 1, 2), (1, 3, 1), (3, 2))]  # fmt: skip
+         ((5, 1, 2), (1, 3, 1), (3, 2)), ((2,), (2,), (3, 2))]  # fmt: skip
 
 
 @pytest.mark.parametrize("leads", LEADS)
@@ -144,6 +144,11 @@ def test_leading_axes_broadcast(device, rng, leads):
     lead = np.broadcast_shapes(*leads)
     inputs = placed(arrays, device)
     context = attention(*inputs)
+    mt.manual_seed(1)
+    dropped = attention(*inputs, dropout_p=0.5).numpy()
+    mt.manual_seed(1)
+    composed = mt.attention_composed(*inputs, dropout_p=0.5).numpy()
+    np.testing.assert_allclose(dropped, composed, rtol=1e-12, atol=1e-12)
     full = [
         np.broadcast_to(a, (*lead, *s)).reshape(-1, 1, *s)
         for a, s in zip(arrays, shapes, strict=True)
@@ -313,6 +318,8 @@ def test_heads_seen_through_a_view_of_tokens(device, rng):
     arrays = [np.ascontiguousarray(tokens[:, :, i].swapaxes(1, 2)) for i in range(3)]
     expected = attention(*placed(arrays, device), is_causal=True)
     np.testing.assert_allclose(context.numpy(), expected.numpy(), rtol=1e-12)
+    wide = views[2].reshape(1, *views[2].shape)  # one more leading axis
+    assert attention(views[0], views[1], wide).shape == (1, *context.shape)
     if device == "cpu":
         assert context.transpose(1, 2).is_contiguous()  # heads merge without a copy
     backwards = [x.transpose(-1, -2).clone().transpose(-1, -2) for x in views]  # dim before token
