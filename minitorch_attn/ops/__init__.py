@@ -7,7 +7,7 @@ from .blend import *  # noqa: F403
 from .broadcast import *  # noqa: F403
 from .cast import *  # noqa: F403
 from .comparison import *  # noqa: F403
-from .convolution import *  # noqa: F403
+from .conv import *  # noqa: F403
 from .creation import *  # noqa: F403
 from .distance import *  # noqa: F403
 from .dropout import *  # noqa: F403

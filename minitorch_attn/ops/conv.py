@@ -1,0 +1,323 @@
+r"""Convolution: Conv, and the two products it leads to, each the derivative of the others.
+
+With x the image, w the kernels and g an image of output places, along every spatial axis
+
+    Conv            y[b, m, o] = sum_{c, k} w[m, c, k] x[b, c, o s + k d - p]
+    ConvTransposed  x[b, c, i] = sum_{m, k} w[m, c, k] g[b, m, o],   i = o s + k d - p
+    ConvKernel      w[m, c, k] = sum_{b, o} g[b, m, o] x[b, c, o s + k d - p]
+
+(stride s, dilation d, padding p; x is 0 outside). All three are the one sum over (b, m, c, o, k) of
+g w x with one of its factors left out. It is linear in each factor, so the derivative of each
+product with respect to one factor is the product that leaves out that factor. Each runs as one
+matrix product per group over the columns of `_columns`.
+"""
+
+import math
+
+from ..autograd.function import Function
+from ..backend import array_module, matmul
+from .conv_inputs import conv_geometry, transposed_geometry
+from .spatial import batched, crop, enlarge, shifts, unbatched, windows
+
+__all__ = [
+    "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
+]  # fmt: skip
+
+
+class Conv(Function):
+    r"""y[b, m, o] = sum_{c, k} w[m, c, k] x[b, c, o s + k d - p] + bias[m].
+
+    Derivative: with g = dL/dy,
+        dL/dx = ConvTransposed(g, w),   dL/dw = ConvKernel(g, x),
+        dL/dbias[m] = sum_{b, o} g[b, m, o].
+    Saved: x and w. The columns are made anew: they are larger than x by the size of a kernel.
+    """
+
+    @staticmethod
+    def forward(ctx, x, weight, bias, *, stride, padding, dilation, groups):
+        # x: (batch, in, *space), weight: (out, in / groups, *kernel) -> (batch, out, *place)
+        ctx.how = _how(stride, padding, dilation, groups)
+        ctx.save(x, weight)
+        kernel = weight.shape[2:]
+        kernels = _grouped(weight, groups)
+        if _is_pointwise(kernel, stride, padding):
+            return _biased(_mixed(kernels, x, groups), bias)
+        columns, places = _columns(x, kernel, **ctx.how)
+        y = matmul(kernels, columns)  # (group, out, in * kernel) @ (group, in * kernel, item)
+        y = _biased(y.reshape(1, weight.shape[0], x.shape[0], *places), bias)
+        return array_module(x).ascontiguousarray(y[0].swapaxes(0, 1))
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        x, weight = ctx.saved
+        need_x, need_weight, need_bias = ctx.needs_grad
+        grad_x = grad_weight = grad_bias = None
+        if need_x:
+            grad_x = ConvTransposed.call(grad_y, weight, None, size=x.shape[2:], **ctx.how)
+        if need_weight:
+            grad_weight = ConvKernel.call(grad_y, x, kernel=weight.shape[2:], **ctx.how)
+        if need_bias:
+            grad_bias = grad_y.sum(axis=(0, *range(2, grad_y.ndim)))
+        return grad_x, grad_weight, grad_bias
+
+
+class ConvTransposed(Function):
+    r"""x[b, c, i] = sum_{m, k} w[m, c, k] g[b, m, o] + bias[c], where i = o s + k d - p.
+
+    Derivative: with h = dL/dx, which has the shape of an image,
+        dL/dg = Conv(h, w),   dL/dw = ConvKernel(g, h),   dL/dbias[c] = sum_{b, i} h[b, c, i].
+    Saved: g and w.
+    """
+
+    @staticmethod
+    def forward(ctx, g, weight, bias, *, size, stride, padding, dilation, groups):
+        # g: (batch, out, *place), weight: (out, in / groups, *kernel) -> (batch, in, *size)
+        ctx.how = _how(stride, padding, dilation, groups)
+        ctx.save(g, weight)
+        batch, places, kernel = g.shape[0], g.shape[2:], weight.shape[2:]
+        kernels = _grouped(weight, groups).swapaxes(1, 2)
+        if _is_pointwise(kernel, stride, padding):
+            return _biased(_mixed(kernels, g, groups), bias)
+        columns = matmul(kernels, _items(g, groups))  # (.., in * kernel, out) @ (.., out, item)
+        count = weight.shape[1] * groups
+        columns = columns.reshape(count, *kernel, batch, *places)
+        room = [max(n + a, (o - 1) * s + (k - 1) * d + 1) for n, (a, _), o, s, k, d in
+                zip(size, padding, places, stride, kernel, dilation, strict=True)]  # fmt: skip
+        x = array_module(g).zeros((batch, count, *room), dtype=g.dtype)
+        for entry, there in shifts(places, kernel, stride, dilation):
+            x[(..., *there)] += columns[(slice(None), *entry)].swapaxes(0, 1)
+        return array_module(g).ascontiguousarray(_biased(crop(x, padding, size), bias))
+
+    @staticmethod
+    def backward(ctx, grad_x):
+        g, weight = ctx.saved
+        need_g, need_weight, need_bias = ctx.needs_grad
+        grad_g = grad_weight = grad_bias = None
+        if need_g:
+            grad_g = Conv.call(grad_x, weight, None, **ctx.how)
+        if need_weight:
+            grad_weight = ConvKernel.call(g, grad_x, kernel=weight.shape[2:], **ctx.how)
+        if need_bias:
+            grad_bias = grad_x.sum(axis=(0, *range(2, grad_x.ndim)))
+        return grad_g, grad_weight, grad_bias
+
+
+class ConvKernel(Function):
+    r"""w[m, c, k] = sum_{b, o} g[b, m, o] x[b, c, o s + k d - p].
+
+    Derivative: with v = dL/dw, which has the shape of the kernels,
+        dL/dg = Conv(x, v),   dL/dx = ConvTransposed(g, v).
+    Saved: g and x.
+    """
+
+    @staticmethod
+    def forward(ctx, g, x, *, kernel, stride, padding, dilation, groups):
+        # g: (batch, out, *place), x: (batch, in, *space) -> (out, in / groups, *kernel)
+        ctx.how = _how(stride, padding, dilation, groups)
+        ctx.save(g, x)
+        columns, _ = _columns(x, kernel, **ctx.how)
+        # (group, out, item) @ (group, item, in * kernel)
+        weight = matmul(_items(g, groups), columns.swapaxes(1, 2))
+        return weight.reshape(g.shape[1], x.shape[1] // groups, *kernel)
+
+    @staticmethod
+    def backward(ctx, grad_weight):
+        g, x = ctx.saved
+        need_g, need_x = ctx.needs_grad
+        grad_g = grad_x = None
+        if need_g:
+            grad_g = Conv.call(x, grad_weight, None, **ctx.how)
+        if need_x:
+            grad_x = ConvTransposed.call(g, grad_weight, None, size=x.shape[2:], **ctx.how)
+        return grad_g, grad_x
+
+
+def _how(stride, padding, dilation, groups):
+    return {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+
+
+def _columns(x, kernel, *, stride, padding, dilation, groups):
+    """What each output place sees, as columns (group, in * kernel, item); and the places."""
+    view = windows(enlarge(x, padding), kernel, stride, dilation)  # (batch, in, *place, *kernel)
+    batch, channels, count = x.shape[0], x.shape[1], len(kernel)
+    places = view.shape[2 : 2 + count]
+    view = view.transpose((1, *range(2 + count, 2 + 2 * count), 0, *range(2, 2 + count)))
+    rows = channels // groups * math.prod(kernel)
+    return view.reshape(groups, rows, batch * math.prod(places)), places
+
+
+def _items(g, groups):
+    """(batch, out, *place) -> (group, out, item): one column per place of every image."""
+    batch, channels = g.shape[:2]
+    return g.swapaxes(0, 1).reshape(groups, channels // groups, batch * math.prod(g.shape[2:]))
+
+
+def _grouped(weight, groups):
+    """(out, in, *kernel) -> (group, out, in * kernel)."""
+    return weight.reshape(groups, weight.shape[0] // groups, math.prod(weight.shape[1:]))
+
+
+def _is_pointwise(kernel, stride, padding):
+    """Whether every place sees one element only: then the image itself holds the columns."""
+    return math.prod(kernel) == math.prod(stride) == 1 and not any(a or b for a, b in padding)
+
+
+def _mixed(kernels, x, groups):
+    """The channels of every element mixed by a matrix per group."""
+    batch, channels = x.shape[:2]
+    x_items = x.reshape(batch, groups, channels // groups, math.prod(x.shape[2:]))
+    y = matmul(kernels, x_items)  # (group, out, in) @ (batch, group, in, place)
+    return y.reshape(batch, kernels.shape[0] * kernels.shape[1], *x.shape[2:])
+
+
+def _biased(y, bias):
+    """y with a number per channel added in place; the channels are on axis 1."""
+    if bias is not None:
+        y += bias.reshape(-1, *(1 for _ in y.shape[2:]))
+    return y
+
+
+def conv1d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
+    """Convolution over one spatial axis; see `conv2d`.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> conv1d(mt.tensor([[1.0, 2.0, 4.0]]), mt.tensor([[[-1.0, 1.0]]]))
+    tensor([[1., 2.]])
+    """
+    return _conv("conv1d", 1, input, weight, bias, stride, padding, dilation, groups)
+
+
+def conv2d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
+    """Each output place sees a window of the input through one kernel per output channel.
+
+    The kernel is not flipped: what deep learning calls convolution is a cross-correlation.
+
+    Parameters
+    ----------
+    input : Tensor of shape (batch, in, height, width) or (in, height, width)
+    weight : Tensor of shape (out, in / groups, kernel height, kernel width)
+    bias : Tensor of shape (out,), optional
+    stride : int or (int, int)
+        The step from window to window.
+    padding : int, (int, int), "valid" or "same"
+        Zeros around the input; "same" adds as many as keep its size, at stride 1.
+    dilation : int or (int, int)
+        The step from entry to entry of the kernel.
+    groups : int
+        Output channels of one group see the input channels of that group only.
+
+    Returns
+    -------
+    Tensor of shape (batch, out, *place) or (out, *place)
+        place = (size + 2 padding - dilation (kernel - 1) - 1) // stride + 1 on each axis.
+
+    Raises
+    ------
+    ShapeError
+        If the channels or the sizes do not fit.
+
+    Notes
+    -----
+    Derivative in `Conv`. Dumoulin and Visin 2016 [1]_ draw the geometry.
+
+    References
+    ----------
+    .. [1] "A guide to convolution arithmetic for deep learning", arXiv:1603.07285v2.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> x = mt.arange(9.0).reshape(1, 3, 3)
+    >>> conv2d(x, mt.ones(1, 1, 2, 2), stride=1)
+    tensor([[[ 8., 12.],
+             [20., 24.]]])
+    """
+    return _conv("conv2d", 2, input, weight, bias, stride, padding, dilation, groups)
+
+
+def conv3d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
+    """Convolution over three spatial axes; see `conv2d`."""
+    return _conv("conv3d", 3, input, weight, bias, stride, padding, dilation, groups)
+
+
+def conv_transpose1d(
+    input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1
+):
+    """The transpose of `conv1d` over one spatial axis; see `conv_transpose2d`.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> conv_transpose1d(mt.tensor([[1.0, 2.0]]), mt.tensor([[[1.0, 10.0]]]))
+    tensor([[ 1., 12., 20.]])
+    """
+    return _transposed(
+        "conv_transpose1d", 1, input, weight, bias, stride, padding, output_padding, groups,
+        dilation,
+    )  # fmt: skip
+
+
+def conv_transpose2d(
+    input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1
+):
+    """Each input place adds a kernel, scaled, into a larger image: the gradient of `conv2d`.
+
+    Parameters
+    ----------
+    input : Tensor of shape (batch, in, height, width) or (in, height, width)
+    weight : Tensor of shape (in, out / groups, kernel height, kernel width)
+    bias : Tensor of shape (out,), optional
+    stride, padding, dilation : int or (int, int)
+        Of the convolution whose transpose this is: the padding is cut off.
+    output_padding : int or (int, int)
+        How much larger the output is on the far side, where several input sizes of that
+        convolution give one output size; less than the stride or the dilation.
+    groups : int
+
+    Returns
+    -------
+    Tensor of shape (batch, out, *size) or (out, *size)
+        size = (place - 1) stride - 2 padding + dilation (kernel - 1) + output_padding + 1.
+
+    Notes
+    -----
+    Derivative in `ConvTransposed`.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> conv_transpose2d(mt.tensor([[[1.0, 2.0]]]), mt.ones(1, 1, 1, 2), stride=2)
+    tensor([[[1., 1., 2., 2.]]])
+    """
+    return _transposed(
+        "conv_transpose2d", 2, input, weight, bias, stride, padding, output_padding, groups,
+        dilation,
+    )  # fmt: skip
+
+
+def conv_transpose3d(
+    input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1
+):
+    """The transpose of `conv3d` over three spatial axes; see `conv_transpose2d`."""
+    return _transposed(
+        "conv_transpose3d", 3, input, weight, bias, stride, padding, output_padding, groups,
+        dilation,
+    )  # fmt: skip
+
+
+def _conv(where, count, input, weight, bias, stride, padding, dilation, groups):
+    x = batched(input, count, where)
+    how = conv_geometry(where, x, weight, bias, stride, padding, dilation, groups)
+    return unbatched(Conv.apply(x, weight, bias, **how), input, count)
+
+
+def _transposed(
+    where, count, input, weight, bias, stride, padding, output_padding, groups, dilation
+):
+    x = batched(input, count, where)
+    how = transposed_geometry(
+        where, x, weight, bias, stride, padding, output_padding, groups, dilation
+    )
+    return unbatched(ConvTransposed.apply(x, weight, bias, **how), input, count)
