@@ -84,17 +84,41 @@ def flip(input, dims):
 
 
 def fliplr(input):
-    """`input` read backwards along axis 1."""
+    """`input` read backwards along axis 1.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> fliplr(mt.tensor([[1, 2], [3, 4]]))
+    tensor([[2, 1],
+            [4, 3]])
+    """
     return flip(input, (1,))
 
 
 def flipud(input):
-    """`input` read backwards along axis 0."""
+    """`input` read backwards along axis 0.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> flipud(mt.tensor([[1, 2], [3, 4]]))
+    tensor([[3, 4],
+            [1, 2]])
+    """
     return flip(input, (0,))
 
 
 def rot90(input, k=1, dims=(0, 1)):
-    """`input` turned k times by 90 degrees from the first of two axes to the second."""
+    """`input` turned k times by 90 degrees from the first of two axes to the second.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> rot90(mt.tensor([[1, 2], [3, 4]]))
+    tensor([[2, 4],
+            [1, 3]])
+    """
     first, second = axes_of(dims, input.ndim, "rot90", "dims")
     k %= 4
     if k == 2:
@@ -168,7 +192,15 @@ def repeat(input, sizes):
 
 
 def tile(input, dims):
-    """`repeat`, with ones put in front of `dims` where there are fewer than axes."""
+    """`repeat`, with ones put in front of `dims` where there are fewer than axes.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> tile(mt.tensor([[1, 2], [3, 4]]), (2,))
+    tensor([[1, 2, 1, 2],
+            [3, 4, 3, 4]])
+    """
     dims = sizes_of(dims, "tile", "dims")
     return repeat(input, (1,) * (input.ndim - len(dims)) + dims)
 
@@ -250,7 +282,14 @@ def narrow(input, dim, start, length):
 
 
 def select(input, dim, index):
-    """Slice number `index` along `dim`, as a view without that axis."""
+    """Slice number `index` along `dim`, as a view without that axis.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> select(mt.tensor([[1, 2], [3, 4]]), 1, 0)
+    tensor([1, 3])
+    """
     if input.ndim == 0:
         raise ShapeError("select: a 0-d tensor has no axis to select from.", got="shape ()")
     dim = axis_of(dim, input.ndim, "select")

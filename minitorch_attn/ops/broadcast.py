@@ -32,7 +32,15 @@ class BroadcastTo(Function):
 
 
 def broadcast_to(input, size):
-    """`input` repeated to the shape `size` without a copy; the same as `expand`."""
+    """`input` repeated to the shape `size` without a copy; the same as `expand`.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> broadcast_to(mt.tensor([1, 2]), (2, 2))
+    tensor([[1, 2],
+            [1, 2]])
+    """
     return expand(input, size)
 
 
@@ -74,7 +82,14 @@ def expand(input, size):
 
 
 def expand_as(input, other):
-    """`input` repeated to the shape of `other`."""
+    """`input` repeated to the shape of `other`.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> expand_as(mt.tensor([1, 2]), mt.zeros(3, 2)).shape
+    (3, 2)
+    """
     return expand(input, other.shape)
 
 

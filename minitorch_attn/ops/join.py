@@ -291,35 +291,78 @@ def _series(tensors):
 
 
 def atleast_1d(*tensors):
-    """0-d tensors as 1-d tensors; others as they are."""
+    """0-d tensors as 1-d tensors; others as they are.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> atleast_1d(mt.tensor(3))
+    tensor([3])
+    """
     tensors, several = _series(tensors)
     made = tuple([at_least_1d(x) for x in tensors])
     return made if several else made[0]
 
 
 def atleast_2d(*tensors):
-    """0-d and 1-d tensors as matrices with one row; others as they are."""
+    """0-d and 1-d tensors as matrices with one row; others as they are.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> atleast_2d(mt.tensor([3, 4]))
+    tensor([[3, 4]])
+    """
     tensors, several = _series(tensors)
     made = tuple([x if x.ndim > 1 else reshape(x, (1, x.array.size)) for x in tensors])
     return made if several else made[0]
 
 
 def hstack(tensors):
-    """Join along axis 1; 1-d tensors along axis 0."""
+    """Join along axis 1; 1-d tensors along axis 0.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> hstack([mt.tensor([1, 2]), mt.tensor([3])])
+    tensor([1, 2, 3])
+    """
     tensors = atleast_1d(list(tensors))
     return cat(tensors, 0 if tensors[0].ndim == 1 else 1)
 
 
 def vstack(tensors):
-    """Join along axis 0, 1-d tensors as rows."""
+    """Join along axis 0, 1-d tensors as rows.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> vstack([mt.tensor([1, 2]), mt.tensor([3, 4])])
+    tensor([[1, 2],
+            [3, 4]])
+    """
     return cat(atleast_2d(list(tensors)), 0)
 
 
 def hsplit(input, indices_or_sections):
-    """`tensor_split` along axis 1, of a 1-d tensor along axis 0."""
+    """`tensor_split` along axis 1, of a 1-d tensor along axis 0.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> [x.shape for x in hsplit(mt.zeros(2, 4), 2)]
+    [(2, 2), (2, 2)]
+    """
     return tensor_split(input, indices_or_sections, 0 if input.ndim == 1 else 1)
 
 
 def vsplit(input, indices_or_sections):
-    """`tensor_split` along axis 0."""
+    """`tensor_split` along axis 0.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> [x.shape for x in vsplit(mt.zeros(3, 2), (1,))]
+    [(1, 2), (2, 2)]
+    """
     return tensor_split(input, indices_or_sections, 0)

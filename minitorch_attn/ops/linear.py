@@ -106,12 +106,26 @@ def addmm(input, mat1, mat2, *, beta=1, alpha=1):
 
 
 def addmv(input, mat, vec, *, beta=1, alpha=1):
-    """beta * input + alpha * (mat @ vec)."""
+    """beta * input + alpha * (mat @ vec).
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> addmv(mt.tensor([10, 20]), mt.tensor([[1, 2], [3, 4]]), mt.tensor([1, -1]))
+    tensor([ 9, 19])
+    """
     return _added("addmv", input, mv(mat, vec), beta, alpha)
 
 
 def baddbmm(input, batch1, batch2, *, beta=1, alpha=1):
-    """beta * input + alpha * (batch1 @ batch2), matrix by matrix."""
+    """beta * input + alpha * (batch1 @ batch2), matrix by matrix.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> baddbmm(mt.ones(1), mt.ones(7, 2, 3), mt.ones(7, 3, 5), alpha=2)[0, 0, 0]
+    tensor(7.)
+    """
     return _added("baddbmm", input, bmm(batch1, batch2), beta, alpha)
 
 

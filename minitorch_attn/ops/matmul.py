@@ -176,17 +176,38 @@ def _of_ranks(where, a, b, names, rank_a, rank_b):
 
 
 def mm(input, mat2):
-    """Product of two matrices, (n, k) @ (k, m)."""
+    """Product of two matrices, (n, k) @ (k, m).
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mm(mt.tensor([[1, 2]]), mt.tensor([[3], [4]]))
+    tensor([[11]])
+    """
     return MatMul.apply(*_of_ranks("mm", input, mat2, ("input", "mat2"), 2, 2))
 
 
 def bmm(input, mat2):
-    """Products of equally many pairs of matrices, (batch, n, k) @ (batch, k, m)."""
+    """Products of equally many pairs of matrices, (batch, n, k) @ (batch, k, m).
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> bmm(mt.zeros(7, 2, 3), mt.zeros(7, 3, 5)).shape
+    (7, 2, 5)
+    """
     return MatMul.apply(*_of_ranks("bmm", input, mat2, ("input", "mat2"), 3, 3))
 
 
 def mv(input, vec):
-    """Product of a matrix and a vector, (n, k) @ (k,)."""
+    """Product of a matrix and a vector, (n, k) @ (k,).
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mv(mt.tensor([[1, 2], [3, 4]]), mt.tensor([1, -1]))
+    tensor([-1, -1])
+    """
     return _with_vectors(*_of_ranks("mv", input, vec, ("input", "vec"), 2, 1))
 
 
@@ -203,7 +224,14 @@ def dot(input, tensor):
 
 
 def vdot(input, other):
-    """The same as `dot`: nothing here is complex."""
+    """The same as `dot`: nothing here is complex.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> vdot(mt.tensor([1, 2]), mt.tensor([3, 4]))
+    tensor(11)
+    """
     return dot(input, other)
 
 

@@ -53,7 +53,15 @@ def nonzero(input, *, as_tuple=False):
 
 
 def argwhere(input):
-    """The places of the elements that are not zero, one per row."""
+    """The places of the elements that are not zero, one per row.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> argwhere(mt.tensor([0, 5, 6]))
+    tensor([[1],
+            [2]])
+    """
     return nonzero(input)
 
 
@@ -81,5 +89,11 @@ def bucketize(input, boundaries, *, out_int32=False, right=False):
     """The number of the bucket of each entry: i where boundaries[i-1] < x <= boundaries[i].
 
     With `right` the equal sign is on the other side.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> bucketize(mt.tensor([1, 2, 9]), mt.tensor([1, 3, 5]))
+    tensor([0, 1, 3])
     """
     return searchsorted(boundaries, input, out_int32=out_int32, right=right)

@@ -168,7 +168,15 @@ def _reinterpreted(input, dtype):
 
 
 def view_as(input, other):
-    """A view of `input` in the shape of `other`."""
+    """A view of `input` in the shape of `other`.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> view_as(mt.arange(4), mt.zeros(2, 2))
+    tensor([[0, 1],
+            [2, 3]])
+    """
     return view(input, other.shape)
 
 
@@ -197,7 +205,14 @@ def permute(input, dims):
 
 
 def transpose(input, dim0, dim1):
-    """`input` with the axes `dim0` and `dim1` exchanged; a view."""
+    """`input` with the axes `dim0` and `dim1` exchanged; a view.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> transpose(mt.zeros(2, 3, 5), 0, -1).shape
+    (5, 3, 2)
+    """
     dim0 = axis_of(dim0, input.ndim, "transpose", "dim0")
     dim1 = axis_of(dim1, input.ndim, "transpose", "dim1")
     if dim0 == dim1:
@@ -209,7 +224,15 @@ swapaxes = swapdims = transpose
 
 
 def t(input):
-    """The transpose of a matrix; vectors and 0-d tensors stay as they are."""
+    """The transpose of a matrix; vectors and 0-d tensors stay as they are.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> t(mt.tensor([[1, 2], [3, 4]]))
+    tensor([[1, 3],
+            [2, 4]])
+    """
     if input.ndim > 2:
         raise ShapeError(
             "t(input): only a matrix has one transpose.",
@@ -279,7 +302,14 @@ def at_least_1d(input):
 
 
 def unsqueeze(input, dim):
-    """`input` with a new axis of size 1 at `dim`; a view."""
+    """`input` with a new axis of size 1 at `dim`; a view.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> unsqueeze(mt.zeros(2, 3), 1).shape
+    (2, 1, 3)
+    """
     dim = axis_of(dim, input.ndim + 1, "unsqueeze")
     return Reshape.apply(input, shape=(*input.shape[:dim], 1, *input.shape[dim:]))
 
@@ -309,7 +339,14 @@ def flatten(input, start_dim=0, end_dim=-1):
 
 
 def ravel(input):
-    """All elements in one axis."""
+    """All elements in one axis.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> ravel(mt.tensor([[1, 2], [3, 4]]))
+    tensor([1, 2, 3, 4])
+    """
     return reshape(input, (-1,)) if input.array.size else reshape(input, (0,))
 
 

@@ -56,7 +56,14 @@ def index_add(input, dim, index, source, *, alpha=1):
 
 
 def index_copy(input, dim, index, source):
-    """A copy of `input` whose slices `index` along `dim` are those of `source`."""
+    """A copy of `input` whose slices `index` along `dim` are those of `source`.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> index_copy(mt.zeros(3), 0, mt.tensor([2]), mt.tensor([5.0]))
+    tensor([0., 0., 5.])
+    """
     dim, index = _slices(input, dim, index, "index_copy")
     source = _slices_of(input, dim, index, source, "index_copy")
     result = Assign.apply(at_least_1d(input), source, index, basic=(...,), axes=(dim,))
@@ -64,7 +71,14 @@ def index_copy(input, dim, index, source):
 
 
 def index_fill(input, dim, index, value):
-    """A copy of `input` whose slices `index` along `dim` are filled with a number."""
+    """A copy of `input` whose slices `index` along `dim` are filled with a number.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> index_fill(mt.zeros(3), 0, mt.tensor([0, 2]), 7)
+    tensor([7., 0., 7.])
+    """
     dim, index = _slices(input, dim, index, "index_fill")
     if isinstance(value, Tensor):
         value = cast(value, input.dtype)

@@ -113,7 +113,15 @@ def tril(input, diagonal=0):
 
 
 def triu(input, diagonal=0):
-    """The upper triangle of the last two axes, zeros below; see `tril`."""
+    """The upper triangle of the last two axes, zeros below; see `tril`.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> triu(mt.ones(2, 3), 1)
+    tensor([[0., 1., 1.],
+            [0., 0., 1.]])
+    """
     _check_matrix(input, "triu")
     return Triangle.apply(input, diagonal=int(diagonal), lower=False)
 
@@ -170,7 +178,15 @@ def diag_embed(input, offset=0, dim1=-2, dim2=-1):
 
 
 def diag(input, diagonal=0):
-    """The diagonal of a matrix, or the matrix with a vector on its diagonal."""
+    """The diagonal of a matrix, or the matrix with a vector on its diagonal.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> diag(mt.tensor([[1, 2], [3, 4]]), 1), diag(mt.tensor([1, 2]))
+    (tensor([2]), tensor([[1, 0],
+            [0, 2]]))
+    """
     if input.ndim == 1:
         return diag_embed(input, diagonal)
     if input.ndim != 2:
@@ -211,5 +227,12 @@ def tril_indices(row, col, offset=0, *, dtype=None, device=None):
 
 
 def triu_indices(row, col, offset=0, *, dtype=None, device=None):
-    """Places (row numbers, column numbers) of the upper triangle of a row x col matrix."""
+    """Places (row numbers, column numbers) of the upper triangle of a row x col matrix.
+
+    Examples
+    --------
+    >>> triu_indices(2, 2)
+    tensor([[0, 0, 1],
+            [0, 1, 1]])
+    """
     return _indices(row, col, offset, False, dtype, device)
