@@ -338,8 +338,6 @@ def second_order_check(fn, inputs, options, grad_outputs=None):
 
 def _gradients(outputs, leaves, cotangents, recorded):
     """The gradients of a function as Tensors, zeros where an input has no part in it."""
-    if not recorded:
-        cotangents = [c.detach() for c in cotangents]
     found = engine.run_backward(
         outputs, cotangents, targets=leaves, retain_graph=recorded, create_graph=recorded
     )

@@ -133,6 +133,8 @@ class _Judged:
 
     def fill(self, item):
         """Write the outcome into a report item."""
+        if np.abs(self.numeric).max(initial=0.0) <= self.noise:
+            self.numeric *= 0.0  # nothing but rounding
         item.numeric_grad = self.numeric
         item.kinks = [tuple(map(int, index)) for index in np.argwhere(~self.kept)]
         item.noisy = self.noisy
@@ -191,16 +193,10 @@ def _along_directions(probe, leaf, derived, options, noise, item):
         typical = np.linalg.norm(derived) * np.linalg.norm(direction) / np.sqrt(size)
         for factor in (1.0, 10.0, 0.1, 0.01):
             slope = directional_slope(probe, leaf, direction, options.eps * factor)
-            limit = noise / factor  # rounding grows as the step shrinks
             scale = max(abs(slope), abs(expected), typical, 1e-200)
-            if factor != 1.0 and limit > 3 * options.tol * scale:
-                continue
-            if np.isfinite(expected - slope):
-                error = abs(slope - expected) / max(scale, min(limit / options.tol, 10 * scale))
-            else:
-                error = np.inf
-            if _is_zero(np.array([typical, expected]), np.array(slope), limit):
-                error = 0.0
+            error = abs(slope - expected) / scale if np.isfinite(expected - slope) else np.inf
+            if _is_zero(np.array([typical, expected]), np.array(slope), noise / factor):
+                error = 0.0  # rounding grows as the step shrinks
             if error < options.tol:
                 break
         item.error = item.worst_error = max(item.error, float(error))

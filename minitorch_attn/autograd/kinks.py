@@ -60,8 +60,6 @@ class SecondLook:
         -------
         Verdict
         """
-        if not np.isfinite(derived):
-            return Verdict("error", slope)
         with Perturbed(self.leaf) as moved, np.errstate(all="ignore"):
             start = moved.flat[position].item()
             sides = self._sides(moved, position, start, self.step)
@@ -108,7 +106,7 @@ class SecondLook:
         curved = bend < abs(sides[1] - sides[0]) / 2  # shrinks with the step: no kink
         if not np.isfinite(bend) or curved or bend < 100 * (allowed + 10 * self.noise):
             return False
-        slack = 1e-4 * bend + allowed + 10 * self.noise
+        slack = 1e-4 * abs(derived) + allowed + 10 * self.noise
         pairs = zip(sides, close, strict=True)
         stable = [abs(far - near) <= 1e-3 * abs(near) + slack for far, near in pairs]
         if all(stable):

@@ -102,7 +102,7 @@ class Probe:
 
     def close(self):
         """Leave the random numbers as they were found."""
-        if self.draws:
+        if backend.get_rng_state() != self.start:
             backend.set_rng_state(self.start)
 
 
