@@ -4,11 +4,11 @@ from ..autograd.broadcasting import sum_to_shape
 from ..autograd.function import Context, Function
 from ..backend import array_module, keep_mask, matmul
 from ..backend.gemm import matmul_like
-from ..backend.rows import row_dot, row_max, row_sum
+from ..backend.rows import row_dot
 from ..tensor import wrap
 from .attention_inputs import additive, causal_bias, prepared
 from .dropout import Dropout
-from .softmax import masked_softmax
+from .softmax import masked_softmax, softmax_in_place
 
 __all__ = ["attention_composed", "scaled_dot_product_attention"]
 
@@ -29,13 +29,9 @@ class Attention(Function):
     The mean a_i needs no pass over the weights: exchanging its sums,
         a_i = sum_l p_il z_il sum_e g_ie v_le = sum_e g_ie o_ie.
 
-    The weights are never divided by their sum. With e_ij = exp(s_ij - max_l s_il) and
-    r_i = 1 / sum_j e_ij, p_ij = r_i e_ij, and r multiplies the rows of o and of g instead,
-    which are head_dim long, not key_len.
-
-    Saved: query, key, value, mask, output; from inside e and r; the mask of dropout.
-    A row that may attend to nothing (every s_ij = -inf) has e = 0 and r = 1: its output and all
-    its gradients are 0.
+    Saved: query, key, value, mask, output; the weights p from inside; the mask of dropout.
+    A row that may attend to nothing (every s_ij = -inf) has p = 0: its output and all its
+    gradients are 0.
     """
 
     @staticmethod
@@ -47,42 +43,41 @@ class Attention(Function):
             scores += causal_bias(scores)
         if mask is not None:
             scores += additive(mask, scores.dtype)
-        total = exp_of_shifted(scores)
-        exp_scores, r = scores, xp.reciprocal(total, out=total)
-        kept, keep_scale = exp_scores, 1.0
+        weights = softmax_in_place(scores, -1)
+        kept = weights
         if dropout_p:
-            keep = keep_mask(scores.shape, 1.0 - dropout_p, xp)
+            keep = keep_mask(weights.shape, 1.0 - dropout_p, xp)
             ctx.constants(keep)
-            kept, keep_scale = exp_scores * keep, dropout_scale(dropout_p)
+            kept = weights * keep
         context = matmul_like(kept, value, like=query)  # (..., query, value_dim)
-        context *= r * keep_scale
+        if dropout_p:
+            context *= dropout_scale(dropout_p)
         ctx.save(query, key, value, mask, context)
-        ctx.save_intermediate(exp_scores, r)
+        ctx.save_intermediate(weights)
         return context
 
     @staticmethod
     def backward(ctx, grad_context):
         query, key, value, mask, context = ctx.saved
-        exp_scores, r = ctx.intermediate
+        (weights,) = ctx.intermediate
         need_query, need_key, need_value, need_mask = ctx.needs_grad
         scale, dropout_p = ctx.settings["scale"], ctx.settings["dropout_p"]
         grad_query = grad_key = grad_value = grad_mask = None
-        grad = grad_context * r
-        mean_grad = row_dot(grad, context)  # r_i a_i
-        kept = exp_scores
+        mean_grad = row_dot(grad_context, context)  # a_i
+        kept = weights
         if dropout_p:
             (keep,) = ctx.constant
-            kept = exp_scores * keep
-            grad *= dropout_scale(dropout_p)
+            kept = weights * keep
+            grad_context = grad_context * dropout_scale(dropout_p)
         if need_value:  # (..., key, query) @ (..., query, value_dim)
-            grad_value = matmul_like(kept.swapaxes(-1, -2), grad, like=value)
+            grad_value = matmul_like(kept.swapaxes(-1, -2), grad_context, like=value)
             grad_value = sum_to_shape(grad_value, value.shape)
         if need_query or need_key or need_mask:
-            grad_scores = matmul(grad, value.swapaxes(-1, -2))  # r_i dL/dp_ij, (..., query, key)
+            grad_scores = matmul(grad_context, value.swapaxes(-1, -2))  # (..., query, key)
             if dropout_p:
                 grad_scores *= keep
-            grad_scores -= mean_grad
-            grad_scores *= exp_scores
+            grad_scores -= mean_grad  # until here dL/dp
+            grad_scores *= weights
         if need_query:  # (..., query, key) @ (..., key, dim)
             grad_query = matmul_like(grad_scores, key, like=query)
             grad_query *= scale
@@ -108,22 +103,6 @@ class Attention(Function):
             (keep,) = ctx.constant
             weights = Dropout.apply(weights, keep, scale=dropout_scale(dropout_p))
         return weights @ value
-
-
-def exp_of_shifted(scores):
-    """exp(scores - row maximum), written over the scores; returns the sum of each row.
-
-    A row of nothing but -inf becomes zeros, and counts as having the sum 1.
-    """
-    xp = array_module(scores)
-    if scores.shape[-1] == 0:
-        return xp.ones((*scores.shape[:-1], 1), dtype=scores.dtype)
-    x_max = row_max(scores)
-    # -inf less a finite number stays -inf; -inf - -inf would be NaN
-    scores -= xp.maximum(x_max, float(xp.finfo(scores.dtype).min), out=x_max)
-    xp.exp(scores, out=scores)
-    total = row_sum(scores)  # at least exp(0) = 1, or 0 in an empty row
-    return xp.maximum(total, 1.0, out=total)
 
 
 def dropout_scale(p):

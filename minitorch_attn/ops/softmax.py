@@ -54,12 +54,8 @@ class MaskedSoftmax(Function):
     @staticmethod
     def forward(ctx, x, mask, *, axis):
         xp = array_module(x)
-        if mask is not None:
-            x = xp.where(mask, x, -xp.inf)
-        lowest = float(xp.finfo(x.dtype).min)
-        y = x - xp.maximum(max_along(x, axis), lowest)  # -inf less a finite number stays -inf
-        xp.exp(y, out=y)
-        y /= xp.maximum(sum_along(y, axis), 1.0)  # at least exp(0) = 1, or 0 if nothing is left
+        y = x.copy() if mask is None else xp.where(mask, x, -xp.inf)
+        softmax_in_place(y, axis)
         ctx.axis = axis
         ctx.save(y)
         return y
@@ -124,16 +120,27 @@ class LogSumExp(Function):
         return grad_y * Exp.call(x - y)
 
 
+def softmax_in_place(x, axis):
+    """Write over x its softmax, zeros where every entry of a row is -inf; returns x."""
+    xp = array_module(x)
+    x_max = max_along(x, axis)
+    x -= xp.maximum(x_max, float(xp.finfo(x.dtype).min))  # -inf less a finite number stays -inf
+    xp.exp(x, out=x)
+    total = sum_along(x, axis)
+    x /= xp.maximum(total, 1.0)  # it is at least exp(0) = 1, or 0 where nothing is left
+    return x
+
+
 def max_along(x, axis):
     """The maximum along one axis, which is kept with size 1."""
     if not x.size:
         return array_module(x).zeros_like(x)  # nothing to look at, and nothing to subtract from
-    return row_max(x) if axis == x.ndim - 1 else x.max(axis=axis, keepdims=True)
+    return row_max(x) if axis in (-1, x.ndim - 1) else x.max(axis=axis, keepdims=True)
 
 
 def sum_along(x, axis):
     """The sum along one axis, which is kept with size 1."""
-    return row_sum(x) if axis == x.ndim - 1 else x.sum(axis=axis, keepdims=True)
+    return row_sum(x) if axis in (-1, x.ndim - 1) else x.sum(axis=axis, keepdims=True)
 
 
 def softmax(input, dim=None, dtype=None):
