@@ -5,7 +5,7 @@ Every operator is one line that calls an operation in `ops/`; the mathematics is
 
 from . import backend
 from .errors import ArgumentError, DTypeError, GraphError, ShapeError
-from .tensor_methods import TensorMethods
+from .methods import TensorMethods
 
 __all__ = ["Tensor", "ViewOf", "wrap", "tensor"]
 
@@ -388,10 +388,10 @@ class Tensor(TensorMethods):
         return ops.abs(self)
 
     def __eq__(self, other):
-        return ops.eq(self, other)
+        return False if other is None else ops.eq(self, other)
 
     def __ne__(self, other):
-        return ops.ne(self, other)
+        return True if other is None else ops.ne(self, other)
 
     def __lt__(self, other):
         return ops.lt(self, other)
@@ -501,7 +501,7 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False):
 
 # The one knot of the import order: operators need the operations and the engine, which need Tensor.
 from .autograd import engine, inplace  # noqa: E402  isort: skip
-from . import formatting, ops, tensor_methods  # noqa: E402  isort: skip
+from . import formatting, ops  # noqa: E402  isort: skip
+from .methods import knot  # noqa: E402  isort: skip
 
-tensor_methods.ops = ops
-tensor_methods.inplace = inplace
+knot.ops, knot.inplace = ops, inplace

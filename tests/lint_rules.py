@@ -11,7 +11,7 @@ FLOORS = (
     {"errors"},
     {"backend"},
     {"kernels"},
-    {"tensor", "tensor_methods", "formatting"},
+    {"tensor", "methods", "formatting"},
     {"autograd"},
     {"ops"},
     {"linalg"},

@@ -1,6 +1,8 @@
 """Tensor: making one, looking at one, and the mistakes people make with them."""
 
+import ast
 import copy
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -244,3 +246,42 @@ def test_random_numbers_do_not_depend_on_the_device():
         )
     for a, b in zip(*drawn, strict=True):
         np.testing.assert_array_equal(a.numpy(), b.numpy())
+
+
+def test_methods_call_operations_that_exist():
+    folder = Path(mt.__file__).parent
+    called = set()
+    for path in [folder / "tensor.py", *sorted((folder / "methods").glob("*.py"))]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Attribute):
+                owner = getattr(node.value, "attr", getattr(node.value, "id", None))
+                if owner == "ops":
+                    called.add(node.attr)
+    assert len(called) > 150
+    assert sorted(name for name in called if not hasattr(mt.ops, name)) == []
+
+
+def test_comparison_with_none_is_an_answer():
+    x = mt.ones(2)
+    assert (x == None) is False and (x != None) is True  # noqa: E711
+
+
+@pytest.mark.parametrize(
+    "call, expected",
+    [
+        (lambda x: x.addcmul(x, x, value=2), [[3, 10], [21, 36]]),
+        (lambda x: x.cumprod(1), [[1, 2], [3, 12]]),
+        (lambda x: x.inner(x), [[5, 11], [11, 25]]),
+        (lambda x: x.trace(), 5),
+        (lambda x: x.ravel(), [1, 2, 3, 4]),
+        (lambda x: x.view_as(mt.zeros(4)), [1, 2, 3, 4]),
+        (lambda x: x.unfold(0, 2, 1), [[[1, 3], [2, 4]]]),
+        (lambda x: x.median(), 2),
+        (lambda x: x.diag(), [1, 4]),
+        (lambda x: x.size(-1), 2),
+        (lambda x: x.t(), [[1, 3], [2, 4]]),
+    ],
+)
+def test_methods(call, expected):
+    result = call(mt.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    np.testing.assert_array_equal(result.numpy() if hasattr(result, "numpy") else result, expected)

@@ -20,7 +20,7 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # Below these an operation is made; above them it is used.
 _MACHINERY = tuple(
     os.path.join(_PACKAGE, name)
-    for name in ("autograd", "backend", "kernels", "ops", "tensor.py", "tensor_methods.py")
+    for name in ("autograd", "backend", "kernels", "ops", "tensor.py", "methods")
 )
 
 
