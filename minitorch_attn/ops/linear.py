@@ -3,8 +3,9 @@
 from .. import backend
 from ..autograd.broadcasting import broadcast_shapes
 from ..autograd.function import Function
+from ..backend.rows import column_sum
 from ..errors import ShapeError
-from .broadcast import expand
+from .broadcast import BroadcastTo, expand
 from .elementwise import add, mul
 from .matmul import MatMul, bmm, matmul, mm, mv, rows_of, same_dtype
 
@@ -39,8 +40,24 @@ class Linear(Function):
         if need_weight:
             grad_weight = MatMul.call(grad.swapaxes(0, 1), rows_of(x))  # (out, rows) @ (rows, in)
         if need_bias:
-            grad_bias = grad.sum(axis=0)
+            grad_bias = ColumnSum.call(grad)
         return grad_x, grad_weight, grad_bias
+
+
+class ColumnSum(Function):
+    """y_j = sum of x_ij over the rows i.
+
+    Derivative: 1; every row receives the gradient.
+    Saved: nothing.
+    """
+
+    @staticmethod
+    def forward(ctx, x):
+        return column_sum(x)
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        return BroadcastTo.call(grad_y, shape=ctx.shapes[0])
 
 
 def linear(input, weight, bias=None):
