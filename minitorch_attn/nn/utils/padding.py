@@ -1,0 +1,136 @@
+"""Batches of sequences of unequal lengths, padded to one length."""
+
+from ... import ops
+from ...errors import ArgumentError, DTypeError, ShapeError
+from ...ops.index import PlaceAt
+from ...tensor import Tensor, tensor
+
+__all__ = [
+    "as_sequences", "host_lengths", "index_tensor", "pad_sequence", "place_tokens",
+    "unpad_sequence",
+]  # fmt: skip
+
+
+def pad_sequence(sequences, batch_first=False, padding_value=0.0, padding_side="right"):
+    """Stack sequences of unequal lengths, padded to the longest.
+
+    Parameters
+    ----------
+    sequences : iterable of Tensor of shape (length, ...)
+        Equal in all axes but the first; the dtype is that of the first one.
+    batch_first : bool, default False
+    padding_value : float, default 0
+    padding_side : "right" or "left"
+
+    Returns
+    -------
+    Tensor of shape (step, batch, ...), or (batch, step, ...) with `batch_first`
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> pad_sequence([mt.tensor([1, 2]), mt.tensor([3])], batch_first=True, padding_value=-1)
+    tensor([[ 1,  2],
+            [ 3, -1]])
+    """
+    sequences = as_sequences("pad_sequence", sequences)
+    if padding_side not in ("right", "left"):
+        raise ArgumentError(
+            "pad_sequence(padding_side).", got=repr(padding_side), expected="'right' or 'left'"
+        )
+    first = sequences[0]
+    lengths = [len(s) for s in sequences]
+    total = max(lengths)
+    places = []
+    for i, length in enumerate(lengths):
+        start = total - length if padding_side == "left" else 0
+        places += [(i, start + t) for t in range(length)]
+    data = ops.cat([s.to(dtype=first.dtype) for s in sequences])
+    return place_tokens(data, places, len(sequences), total, batch_first, padding_value)
+
+
+def unpad_sequence(padded_sequences, lengths, batch_first=False):
+    """Take a padded batch apart: the inverse of `pad_sequence`.
+
+    Unlike PyTorch's function it leaves the batch as it is, where that transposes it in place.
+
+    Parameters
+    ----------
+    padded_sequences : Tensor of shape (step, batch, ...), or (batch, step, ...) with `batch_first`
+    lengths : list of int or Tensor of shape (batch,)
+    batch_first : bool, default False
+
+    Returns
+    -------
+    list of Tensor
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> unpad_sequence(mt.tensor([[1, 2], [3, 0]]), [2, 1], batch_first=True)
+    [tensor([1, 2]), tensor([3])]
+    """
+    lengths = host_lengths("unpad_sequence", lengths)
+    batch = padded_sequences if batch_first else padded_sequences.transpose(0, 1)
+    if len(lengths) != len(batch):
+        raise ShapeError(
+            "unpad_sequence: there is not one length for each sequence.",
+            got=f"{len(lengths)} lengths and {len(batch)} sequences",
+            hint="batch_first=True if the batch is the first axis",
+        )
+    return [batch[i, : max(n, 0)].clone() for i, n in enumerate(lengths)]
+
+
+def place_tokens(data, places, batch, total, batch_first, padding_value):
+    """Row k of `data` as token t of sequence i, for (i, t) = places[k], and padding elsewhere."""
+    flat = [i * total + t if batch_first else t * batch + i for i, t in places]
+    shape = (batch * total, *data.shape[1:])
+    index = index_tensor(flat, data.device)
+    result = PlaceAt.apply(data, index, shape=shape, axes=(0,), distinct=True)
+    if padding_value != 0 and len(flat) < batch * total:
+        blank = set(range(batch * total)).difference(flat)
+        result = ops.index_fill(result, 0, index_tensor(sorted(blank), data.device), padding_value)
+    lead = (batch, total) if batch_first else (total, batch)
+    return result.reshape(*lead, *data.shape[1:])
+
+
+def index_tensor(values, device):
+    """Whole numbers as an int64 Tensor."""
+    return tensor(values, dtype="int64", device=device)
+
+
+def as_sequences(where, sequences):
+    """A list of sequences that differ in length alone."""
+    if not hasattr(sequences, "__iter__"):
+        raise DTypeError(f"{where}: sequences is no list of tensors.", got=type(sequences).__name__)
+    sequences = list(sequences)
+    if not sequences:
+        raise ArgumentError(f"{where}: there are no sequences.", got="an empty list")
+    for i, s in enumerate(sequences):
+        if not isinstance(s, Tensor):
+            raise DTypeError(f"{where}: sequences[{i}] is not a tensor.", got=type(s).__name__)
+        if s.ndim == 0 or s.shape[1:] != sequences[0].shape[1:]:
+            raise ShapeError(
+                f"{where}: the sequences differ in more than their length.",
+                got=f"sequences[0] {sequences[0].shape} and sequences[{i}] {s.shape}",
+                expected="(length, ...), equal but for the first axis",
+            )
+    return sequences
+
+
+def host_lengths(where, lengths):
+    """A list of int; a tensor must be on the host already."""
+    if isinstance(lengths, Tensor):
+        if lengths.ndim != 1:
+            raise ShapeError(
+                f"{where}: lengths has the wrong number of axes.",
+                got=f"lengths {lengths.shape}",
+                expected="(batch,)",
+            )
+        lengths = lengths.tolist()
+    try:
+        return [int(n) for n in lengths]
+    except (TypeError, ValueError):
+        raise DTypeError(
+            f"{where}: lengths are whole numbers.", got=f"{lengths!r:.60}", expected="list of int"
+        ) from None

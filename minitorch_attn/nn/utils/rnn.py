@@ -1,0 +1,305 @@
+"""Sequences of unequal lengths: padded to one length, or packed step by step without padding."""
+
+import operator
+from collections import namedtuple
+
+from ... import ops
+from ...errors import ArgumentError, DTypeError, ShapeError
+from ...ops.index import LookUp
+from .padding import (
+    as_sequences,
+    host_lengths,
+    index_tensor,
+    pad_sequence,
+    place_tokens,
+    unpad_sequence,
+)
+
+__all__ = [
+    "PackedSequence",
+    "invert_permutation",
+    "pack_padded_sequence",
+    "pack_sequence",
+    "pad_packed_sequence",
+    "pad_sequence",
+    "unpack_sequence",
+    "unpad_sequence",
+]
+
+_Fields = namedtuple("PackedSequence_", "data batch_sizes sorted_indices unsorted_indices")
+
+
+class PackedSequence(_Fields):
+    """The tokens of several sequences in one tensor, step by step; made by `pack_sequence`.
+
+    Parameters
+    ----------
+    data : Tensor of shape (row, ...)
+        First the tokens of step 0, one of every sequence, then those of step 1, and so on.
+        Sequences stand in order of decreasing length.
+    batch_sizes : int64 Tensor of shape (step,), on the host
+        How many sequences have each step.
+    sorted_indices : int64 Tensor of shape (batch,), optional
+        The number that the k-th longest sequence had before it was sorted.
+    unsorted_indices : int64 Tensor of shape (batch,), optional
+        The inverse permutation, by default computed.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> packed = pack_sequence([mt.tensor([1, 2, 3]), mt.tensor([7])])
+    >>> packed.data, packed.batch_sizes
+    (tensor([1, 7, 2, 3]), tensor([2, 1, 1]))
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, data, batch_sizes=None, sorted_indices=None, unsorted_indices=None):
+        if batch_sizes is None:
+            data, batch_sizes = data  # PackedSequence((data, batch_sizes))
+        if unsorted_indices is None:
+            unsorted_indices = invert_permutation(sorted_indices)
+        if batch_sizes.device.type != "cpu":
+            raise ArgumentError(
+                "PackedSequence: batch_sizes drives a loop on the host.",
+                got=f"batch_sizes on {batch_sizes.device}",
+                expected="a tensor on the cpu",
+                hint="pack_padded_sequence() makes packed sequences",
+            )
+        return super().__new__(cls, data, batch_sizes, sorted_indices, unsorted_indices)
+
+    def to(self, *args, **kwargs):
+        """`data` in another dtype or on another device, the indices following to that device."""
+        data = self.data.to(*args, **kwargs)
+        if data is self.data:
+            return self
+        moved = [None if i is None else i.to(data.device) for i in self[2:]]
+        return type(self)(data, self.batch_sizes, *moved)
+
+    def cpu(self):
+        """On the host."""
+        return self.to("cpu")
+
+    def cuda(self, device=None):
+        """On a GPU, the first by default."""
+        return self.to("cuda" if device is None else device)
+
+    def double(self):
+        """`data` in float64."""
+        return self.to(dtype="float64")
+
+    def float(self):
+        """`data` in float32."""
+        return self.to(dtype="float32")
+
+    def half(self):
+        """`data` in float16."""
+        return self.to(dtype="float16")
+
+    def long(self):
+        """`data` in int64."""
+        return self.to(dtype="int64")
+
+    def int(self):
+        """`data` in int32."""
+        return self.to(dtype="int32")
+
+    def short(self):
+        """`data` in int16."""
+        return self.to(dtype="int16")
+
+    def char(self):
+        """`data` in int8."""
+        return self.to(dtype="int8")
+
+    def byte(self):
+        """`data` in uint8."""
+        return self.to(dtype="uint8")
+
+    @property
+    def is_cuda(self):
+        """Whether `data` lives on a GPU."""
+        return self.data.is_cuda
+
+
+def invert_permutation(permutation):
+    """The permutation that undoes `permutation`; None for None.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> invert_permutation(mt.tensor([2, 0, 1]))
+    tensor([1, 2, 0])
+    """
+    return None if permutation is None else ops.argsort(permutation)
+
+
+def pack_padded_sequence(input, lengths, batch_first=False, enforce_sorted=True):
+    """Leave out the padding of a batch.
+
+    Parameters
+    ----------
+    input : Tensor of shape (step, batch, ...), or (batch, step, ...) with `batch_first`
+    lengths : list of int, or Tensor of shape (batch,) on the host
+        How many tokens of each sequence are no padding; at least one.
+    batch_first : bool, default False
+    enforce_sorted : bool, default True
+        Insist that lengths decrease; with False the sequences are sorted here, and put back into
+        their order by `pad_packed_sequence`.
+
+    Returns
+    -------
+    PackedSequence
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> x = mt.tensor([[1, 0, 0], [4, 5, 6]])
+    >>> packed = pack_padded_sequence(x, [1, 3], batch_first=True, enforce_sorted=False)
+    >>> packed.data, packed.sorted_indices
+    (tensor([4, 1, 5, 6]), tensor([1, 0]))
+    """
+    where = "pack_padded_sequence"
+    if input.ndim < 2:
+        raise ShapeError(
+            f"{where}: input has no axes of steps and sequences.",
+            got=f"input {input.shape}",
+            expected="(step, batch, ...), or (batch, step, ...) with batch_first=True",
+        )
+    batch, total = input.shape[:2] if batch_first else input.shape[1::-1]
+    lengths = host_lengths(where, lengths)
+    _check_lengths(where, input, lengths, batch, total)
+    order = list(range(batch))
+    if not enforce_sorted:
+        order.sort(key=lambda i: -lengths[i])
+    elif any(a < b for a, b in zip(lengths, lengths[1:], strict=False)):
+        raise ArgumentError(
+            f"{where}: the lengths do not decrease.",
+            got=f"lengths={lengths}",
+            expected="the longest sequence first",
+            hint="enforce_sorted=False sorts the sequences and remembers their order",
+        )
+    sizes = _batch_sizes([lengths[i] for i in order])
+    # The place of token t of sequence i once the first two axes are one.
+    places = [
+        i * total + t if batch_first else t * batch + i
+        for t, n in enumerate(sizes)
+        for i in order[:n]
+    ]
+    rows = input.reshape(batch * total, *input.shape[2:])
+    data = LookUp.apply(rows, index_tensor(places, input.device), axes=(0,), distinct=True)
+    indices = None if enforce_sorted else index_tensor(order, input.device)
+    return PackedSequence(data, index_tensor(sizes, "cpu"), indices, None)
+
+
+def pad_packed_sequence(sequence, batch_first=False, padding_value=0.0, total_length=None):
+    """Put the padding back: the inverse of `pack_padded_sequence`.
+
+    Parameters
+    ----------
+    sequence : PackedSequence
+    batch_first : bool, default False
+    padding_value : float, default 0
+    total_length : int, optional
+        The number of steps of the result, by default the largest length.
+
+    Returns
+    -------
+    padded : Tensor of shape (step, batch, ...), or (batch, step, ...) with `batch_first`
+        In the order that the sequences had before they were sorted.
+    lengths : int64 Tensor of shape (batch,), on the host
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> packed = pack_sequence([mt.tensor([1]), mt.tensor([4, 5])], enforce_sorted=False)
+    >>> pad_packed_sequence(packed, batch_first=True)
+    (tensor([[1, 0],
+            [4, 5]]), tensor([1, 2]))
+    """
+    if not isinstance(sequence, PackedSequence):
+        raise DTypeError(
+            "pad_packed_sequence: sequence is not packed.",
+            got=type(sequence).__name__,
+            expected="a PackedSequence",
+        )
+    sizes = sequence.batch_sizes.tolist()
+    batch, total = sizes[0], len(sizes)
+    if total_length is not None and total_length < total:
+        raise ArgumentError(
+            "pad_packed_sequence: a sequence is longer than total_length.",
+            got=f"total_length={total_length}, and a sequence of {total} steps",
+        )
+    total = total if total_length is None else operator.index(total_length)
+    indices = sequence.sorted_indices
+    order = list(range(batch)) if indices is None else indices.tolist()
+    lengths = [0] * batch
+    places = []
+    for t, n in enumerate(sizes):
+        for i in order[:n]:
+            lengths[i] += 1
+            places.append((i, t))
+    padded = place_tokens(sequence.data, places, batch, total, batch_first, padding_value)
+    return padded, index_tensor(lengths, "cpu")
+
+
+def pack_sequence(sequences, enforce_sorted=True):
+    """Pack sequences of unequal lengths.
+
+    Parameters
+    ----------
+    sequences : list of Tensor of shape (length, ...)
+    enforce_sorted : bool, default True
+        Insist that the longest comes first; with False they are sorted here.
+
+    Returns
+    -------
+    PackedSequence
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> pack_sequence([mt.tensor([1, 2, 3]), mt.tensor([4, 5]), mt.tensor([6])]).data
+    tensor([1, 4, 6, 2, 5, 3])
+    """
+    sequences = as_sequences("pack_sequence", sequences)
+    lengths = [len(s) for s in sequences]
+    return pack_padded_sequence(pad_sequence(sequences), lengths, enforce_sorted=enforce_sorted)
+
+
+def unpack_sequence(packed_sequences):
+    """The sequences that were packed, in their order: a list of Tensors.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> unpack_sequence(pack_sequence([mt.tensor([1, 2]), mt.tensor([3])]))
+    [tensor([1, 2]), tensor([3])]
+    """
+    padded, lengths = pad_packed_sequence(packed_sequences, batch_first=True)
+    return unpad_sequence(padded, lengths, batch_first=True)
+
+
+def _batch_sizes(lengths):
+    """How many of the sequences, in order of decreasing length, have each step."""
+    sizes = []
+    for n in range(len(lengths), 0, -1):
+        sizes += [n] * (lengths[n - 1] - len(sizes))
+    return sizes
+
+
+def _check_lengths(where, input, lengths, batch, total):
+    seen = f"input {input.shape}, lengths={lengths}"
+    if len(lengths) != batch:
+        raise ShapeError(
+            f"{where}: there is not one length for each sequence.",
+            got=seen,
+            expected=f"{batch} lengths",
+            hint="batch_first=True if the batch is the first axis",
+        )
+    if 0 in input.shape:
+        raise ShapeError(f"{where}: there is nothing to pack.", got=f"input {input.shape}")
+    if min(lengths) <= 0 or max(lengths) > total:
+        raise ArgumentError(
+            f"{where}: a length is out of range.", got=seen, expected=f"from 1 to {total} tokens"
+        )

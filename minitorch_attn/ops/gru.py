@@ -1,0 +1,173 @@
+"""Gated recurrent units: a recurrence that chooses, entry by entry, between old and new."""
+
+from ..autograd.function import Function
+from ..backend import array_module, matmul
+from ..backend.quiet import overflow_is_fine
+from .join import chunk
+from .linear import linear
+from .lstm import sigmoid_in_place
+from .recurrent import check_cell, check_layer, parameter_grads, project, steps, walk
+from .sigmoid import sigmoid, tanh
+
+__all__ = ["gru_cell", "gru_sequence"]
+
+
+class GruSequence(Function):
+    r"""Two gates and a candidate; with s(x) = 1 / (1 + e^-x), one step after the other
+        a_t = W x_t + b,   e_t = U h_{t-1} + u,   each in three parts, in this order:
+        reset gate   r_t = s(a_r + e_r)
+        update gate  z_t = s(a_z + e_z)
+        candidate    n_t = tanh(a_n + r_t e_n)
+        output       h_t = (1 - z_t) n_t + z_t h_{t-1}.
+
+    Derivative: dL/dh_t is the sum of what comes from the output and from step t + 1.
+        dL/da_n = dL/dh_t (1 - z_t) (1 - n_t^2)             dL/de_n = dL/da_n r_t
+        dL/da_r = dL/da_n e_n r_t (1 - r_t)                 dL/de_r = dL/da_r
+        dL/da_z = dL/dh_t (h_{t-1} - n_t) z_t (1 - z_t)     dL/de_z = dL/da_z
+        dL/dh_{t-1} = dL/dh_t z_t + U^T dL/de_t
+    and from a_t = W x_t + b, e_t = U h_{t-1} + u the weights' and biases', each one sum over t:
+        dL/dW = sum_t dL/da_t x_t^T,   dL/dU = sum_t dL/de_t h_{t-1}^T,
+        dL/db = sum_t dL/da_t,         dL/du = sum_t dL/de_t.
+    Saved: the inputs; r, z and n, e_n and h_{t-1} from inside.
+    """
+
+    @staticmethod
+    def forward(ctx, x, h0, w_ih, w_hh, b_ih, b_hh, *, batch_sizes, reverse):
+        # x: (row, input)   h0: (batch, hidden)   w_ih: (3 hidden, input)   w_hh: (3 hidden, hidden)
+        xp = array_module(x)
+        gates = project(x, w_ih, b_ih)  # (row, 3 hidden)
+        h = h0.copy()
+        output = xp.empty((len(x), h.shape[1]), dtype=x.dtype)
+        h_before, e_n = xp.empty_like(output), xp.empty_like(output)
+        with overflow_is_fine():
+            for n_rows, rows in steps(batch_sizes, reverse):
+                h_before[rows] = h[:n_rows]
+                e = project(h[:n_rows], w_hh, b_hh)  # (n_rows, 3 hidden)
+                r, z, n = thirds(gates[rows])
+                e_r, e_z, e_n[rows] = thirds(e)
+                r += e_r
+                sigmoid_in_place(r)
+                z += e_z
+                sigmoid_in_place(z)
+                n += r * e_n[rows]
+                xp.tanh(n, out=n)
+                h[:n_rows] = (1 - z) * n + z * h[:n_rows]
+                output[rows] = h[:n_rows]
+        ctx.save(x, h0, w_ih, w_hh, b_ih, b_hh)
+        ctx.save_intermediate(gates, e_n, h_before)
+        return output, h
+
+    @staticmethod
+    def backward(ctx, grad_output, grad_h):
+        x, _, w_ih, w_hh, _, _ = ctx.saved
+        gates, e_n, h_before = ctx.intermediate
+        grad_h = grad_h.copy()
+        grad_a, grad_e = array_module(x).empty_like(gates), array_module(x).empty_like(gates)
+        for n_rows, rows in steps(ctx.settings["batch_sizes"], not ctx.settings["reverse"]):
+            r, z, n = thirds(gates[rows])
+            grad_r, grad_z, grad_n = thirds(grad_a[rows])
+            grad = grad_h[:n_rows] + grad_output[rows]
+            grad_n[...] = grad * (1 - z) * (1 - n * n)
+            grad_r[...] = grad_n * e_n[rows] * r * (1 - r)
+            grad_z[...] = grad * (h_before[rows] - n) * z * (1 - z)
+            grad_e[rows] = grad_a[rows]
+            grad_e_n = thirds(grad_e[rows])[2]
+            grad_e_n *= r
+            # (n_rows, 3 hidden) @ (3 hidden, hidden)
+            grad_h[:n_rows] = grad * z + matmul(grad_e[rows], w_hh)
+        need_x, need_h0, *need_rest = ctx.needs_grad
+        grad_x = matmul(grad_a, w_ih) if need_x else None  # (row, 3 hidden) @ (3 hidden, input)
+        rest = parameter_grads(grad_a, grad_e, x, h_before, need_rest)
+        return grad_x, grad_h if need_h0 else None, *rest
+
+    @staticmethod
+    def composed(ctx, x, h0, w_ih, w_hh, b_ih, b_hh, *, batch_sizes, reverse):
+        """The definition, one step and one operation at a time."""
+
+        def step(x, h):
+            a_r, a_z, a_n = chunk(linear(x, w_ih, b_ih), 3, -1)
+            e_r, e_z, e_n = chunk(linear(h, w_hh, b_hh), 3, -1)
+            r, z = sigmoid(a_r + e_r), sigmoid(a_z + e_z)
+            n = tanh(a_n + r * e_n)
+            return ((1 - z) * n + z * h,)
+
+        return walk(step, x, (h0,), batch_sizes, reverse)
+
+
+def thirds(a):
+    """The three equal parts of the last axis, as views."""
+    n = a.shape[-1] // 3
+    return a[:, :n], a[:, n : 2 * n], a[:, 2 * n :]
+
+
+def gru_sequence(
+    input, h0, weight_ih, weight_hh, bias_ih=None, bias_hh=None, *, batch_sizes, reverse=False
+):
+    """One layer and direction of gated recurrent units over sequences.
+
+    Parameters
+    ----------
+    input : Tensor of shape (row, input)
+        The tokens, step by step.
+    h0 : Tensor of shape (batch, hidden)
+    weight_ih : Tensor of shape (3 * hidden, input)
+        For the reset gate, the update gate and the candidate.
+    weight_hh : Tensor of shape (3 * hidden, hidden)
+    bias_ih, bias_hh : Tensor of shape (3 * hidden,), optional
+    batch_sizes : sequence of int
+        How many sequences have each step; never increasing.
+    reverse : bool, default False
+        Begin with the last token of each sequence.
+
+    Returns
+    -------
+    output : Tensor of shape (row, hidden)
+    h_n : Tensor of shape (batch, hidden)
+
+    Notes
+    -----
+    Derivative in `GruSequence`. Cho et al. 2014 [1]_, Eqs. 5 to 8, with one change that PyTorch
+    and cuDNN share: the reset gate multiplies U_n h + u_n instead of h alone.
+
+    References
+    ----------
+    .. [1] "Learning Phrase Representations using RNN Encoder-Decoder for Statistical Machine
+       Translation", arXiv:1406.1078v3, section 2.3.
+
+    Examples
+    --------
+    Without weights both gates are half open, and each step halves the state:
+
+    >>> import minitorch_attn as mt
+    >>> w = mt.zeros(3, 1)
+    >>> gru_sequence(mt.ones(3, 1), mt.ones(1, 1), w, w, batch_sizes=(1, 1, 1))[1]
+    tensor([[0.125]])
+    """
+    inputs = (input, h0, weight_ih, weight_hh, bias_ih, bias_hh)
+    check_layer("gru_sequence", inputs, 3, batch_sizes)
+    return GruSequence.apply(*inputs, batch_sizes=tuple(batch_sizes), reverse=bool(reverse))
+
+
+def gru_cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
+    """One step of gated recurrent units.
+
+    Parameters
+    ----------
+    input : Tensor of shape (batch, input)
+    hx : Tensor of shape (batch, hidden)
+    w_ih, w_hh : Tensor of shape (3 * hidden, input) and (3 * hidden, hidden)
+    b_ih, b_hh : Tensor of shape (3 * hidden,), optional
+
+    Returns
+    -------
+    Tensor of shape (batch, hidden)
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> gru_cell(mt.ones(1, 1), mt.ones(1, 1), mt.zeros(3, 1), mt.zeros(3, 1))
+    tensor([[0.5]])
+    """
+    inputs = (input, hx, w_ih, w_hh, b_ih, b_hh)
+    sizes = check_cell("gru_cell", inputs, 3)
+    return GruSequence.apply(*inputs, batch_sizes=sizes, reverse=False)[0]
