@@ -1,6 +1,7 @@
 """The tree of commands, and what becomes of an error."""
 
 import contextlib
+import logging
 import os
 import sys
 
@@ -45,6 +46,7 @@ def run(arguments=None):
     int
     """
     keep_memory()
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # its first use builds a font cache
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, ValueError):
             stream.reconfigure(errors="replace")  # a sample may hold what a terminal cannot show
@@ -69,4 +71,7 @@ def run(arguments=None):
         return FAILED
     except BrokenPipeError:  # the reader of our output has gone: `mta ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except OSError as error:
+        click.echo(f"error: {error}", err=True)
         return FAILED

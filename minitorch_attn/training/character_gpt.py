@@ -166,8 +166,12 @@ class CharacterGPT:
         ]
 
     def learning_rate_factor(self, step):
-        """Rises over the warm-up, then follows half a cosine down to a tenth."""
-        warmup, steps = self.options["warmup"], self.options["steps"]
+        """Rises over the warm-up, then follows half a cosine down to a tenth.
+
+        The warm-up takes at most a quarter of the run.
+        """
+        steps = self.options["steps"]
+        warmup = min(self.options["warmup"], steps // 4)
         if step < warmup:
             return (step + 1) / (warmup + 1)
         done = min((step - warmup) / max(steps - warmup, 1), 1.0)

@@ -110,7 +110,7 @@ def duration(seconds):
 
     Examples
     --------
-    >>> duration(8.4), duration(75), duration(3700)
+    >>> duration(8.4), duration(75), duration(3720)
     ('8 s', '1 min 15 s', '1 h 2 min')
     """
     seconds = max(round(seconds), 0)

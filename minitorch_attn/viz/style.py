@@ -1,6 +1,7 @@
 """What all pictures share: how a figure is made, its colours, how it is saved."""
 
 import io
+import warnings
 
 from ..files import atomic_file
 
@@ -35,6 +36,9 @@ def save_figure(figure, path, dpi=150):
     dpi : int, default 150
     """
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=dpi)
+    with warnings.catch_warnings():
+        # Labels come from any text; a box for a character that the font lacks says enough.
+        warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
+        figure.savefig(buffer, format="png", dpi=dpi)
     with atomic_file(path) as file:
         file.write(buffer.getvalue())

@@ -14,8 +14,10 @@ TINY = "--layers 1 --heads 2 --dim 8 --context 8 --batch 4 --warmup 3 --dropout 
 
 
 @pytest.fixture(autouse=True)
-def quiet_place(tmp_path, monkeypatch):
+def quiet_place(request, tmp_path, monkeypatch):
     """An empty working folder; no process-wide memory setting for the other tests."""
+    if request.config.getoption("--device") != "numpy":
+        pytest.skip("commands have a --device of their own and are tested once")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MINITORCH_KEEP_MEMORY", "0")
     for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "COLUMNS"):

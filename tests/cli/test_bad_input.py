@@ -4,6 +4,7 @@ import errno
 import os
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -27,6 +28,14 @@ def test_texts_that_cannot_be_used(content, what, mta, tiny, text, tmp_path):
     assert code == 1 and out == ""
     assert err.startswith("error: ") and str(text) in err and what in err
     assert not (tmp_path / "runs").exists()
+
+
+def test_texts_that_are_not_english_are_fine(mta, tiny, text):
+    text.write_text("日本語のテキスト。🙂 [bold]x[/bold]\n" * 60, encoding="utf-8")
+    code, out, err = mta(*tiny, "--steps", 2)
+    assert (code, err) == (0, "")
+    written = Path("runs/gpt-1/sample.txt").read_text(encoding="utf-8")
+    assert all(line in out for line in written.splitlines())
 
 
 def test_nan_ends_the_run_and_keeps_the_checkpoints(mta, tiny, tmp_path):

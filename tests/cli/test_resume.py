@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from minitorch_attn.cli import results
 from minitorch_attn.training import RunFolder
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
@@ -77,6 +78,22 @@ def test_a_second_ctrl_c_stops_at_once(start, tiny, tmp_path):
     assert process.returncode == 130
     assert "stopped at once" in out and "Traceback" not in err
     assert time.monotonic() - started < 10
+
+
+def test_ctrl_c_after_the_training(mta, tiny, monkeypatch):
+    """While the pictures are drawn, say: the training is saved, and --resume draws them."""
+
+    def interrupt(*args):
+        raise KeyboardInterrupt
+
+    real = results.attention_figure
+    monkeypatch.setattr(results, "attention_figure", interrupt)
+    code, out, err = mta(*tiny, "--steps", 10)
+    assert code == 130 and "stopped at once; saved at step 10 of 10" in out
+    assert not Path("runs/gpt-1/attention.png").exists()
+    monkeypatch.setattr(results, "attention_figure", real)
+    assert mta("train", "gpt", "--resume")[0] == 0
+    assert Path("runs/gpt-1/attention.png").exists()
 
 
 @posix
