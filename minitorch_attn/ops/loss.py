@@ -8,6 +8,7 @@ from ..backend import array_module, as_array, matmul
 from ..backend.rows import row_max, row_sum
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..tensor import Tensor, wrap
+from .cast import cast
 from .range_check import check_range
 from .softmax import log_softmax
 
@@ -158,6 +159,13 @@ def cross_entropy(
     """
     reduction = reduction_of(reduction, size_average, reduce, "cross_entropy")
     _check_logits(input, target, weight, "cross_entropy")
+    if input.dtype.itemsize == 2:  # float16 cannot count beyond 2048 rows
+        input, weight = cast(input, "float32"), weight if weight is None else weight.float()
+        target = target.float() if target.dtype.kind == "f" else target
+        loss = cross_entropy(
+            input, target, weight, None, ignore_index, None, reduction, label_smoothing
+        )
+        return cast(loss, "float16")
     if not 0.0 <= label_smoothing <= 1.0:
         raise ArgumentError(
             "cross_entropy: label_smoothing is a share.",

@@ -188,6 +188,9 @@ def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
                 got=f"{name} {parameter.dtype} and input {input.dtype}",
                 hint=f"{name}.to(input.dtype), or the module's .to(dtype)",
             )
+    if input.dtype.itemsize == 2:  # sums of squares would leave the range of float16
+        wide = [None if x is None else cast(x, "float32") for x in (input, weight, bias)]
+        return cast(LayerNorm.apply(*wide, eps=eps, row_axes=row_axes), input.dtype)
     return LayerNorm.apply(input, weight, bias, eps=eps, row_axes=row_axes)
 
 
@@ -222,11 +225,14 @@ def rms_norm(input, normalized_shape, weight=None, eps=None):
     tensor([[6., 8.]])
     """
     row_axes = _check(input, normalized_shape, "rms_norm", weight=weight)
+    dtype = input.dtype
+    if eps is None:
+        eps = float(array_module(input.array).finfo(dtype).eps)
+    if dtype.itemsize == 2:  # sums of squares would leave the range of float16
+        input = cast(input, "float32")
     if weight is not None:
         weight = cast(weight, input.dtype)
-    if eps is None:
-        eps = float(array_module(input.array).finfo(input.dtype).eps)
-    return RMSNorm.apply(input, weight, eps=eps, row_axes=row_axes)
+    return cast(RMSNorm.apply(input, weight, eps=eps, row_axes=row_axes), dtype)
 
 
 def _check(input, normalized_shape, where, **parameters):

@@ -165,6 +165,15 @@ def test_large_logits(device, dtype):
     np.testing.assert_allclose(x.grad.numpy(), [[1, -1, 0], [0, 0.5, -0.5]], atol=1e-7)
 
 
+def test_float16_counts_beyond_2048_rows(device):
+    x = mt.tensor(np.zeros((70000, 2), "float16"), device=device, requires_grad=True)
+    labels = mt.tensor(np.zeros(70000, "int64"), device=device)
+    loss = mt.cross_entropy(x, labels, reduction="mean")
+    loss.backward()
+    assert loss.dtype == x.grad.dtype == mt.float16
+    assert loss.item() == pytest.approx(math.log(2), rel=1e-3)
+
+
 @pytest.mark.filterwarnings("ignore:invalid value", "ignore:divide by zero")
 def test_all_labels_ignored(make, device):
     x = make(3, 5)

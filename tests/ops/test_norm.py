@@ -110,6 +110,17 @@ def test_float32_far_from_zero(device, rng):
     np.testing.assert_allclose(y, loop_layer_norm(host), atol=2e-3)
 
 
+@pytest.mark.parametrize("function", [mt.layer_norm, mt.rms_norm])
+def test_float16_holds_its_sums_in_float32(device, rng, function):
+    host = (rng.standard_normal((3, 64)) * 100).astype("float16")  # squares beyond 65504
+    x = mt.tensor(host, device=device, requires_grad=True)
+    y = function(x, (64,), mt.ones(64, device=device).half())
+    y.sum().backward()
+    wide = function(mt.tensor(host.astype("float64"), device=device), (64,))
+    assert y.dtype == x.grad.dtype == mt.float16
+    np.testing.assert_allclose(y.numpy(), wide.numpy(), atol=2e-3)
+
+
 def test_the_gradient_is_blind_to_a_shift_and_to_a_stretch(make):
     x, cotangent = make(3, 7), make(3, 7, requires_grad=False)
     mt.layer_norm(x, (7,), eps=0.0).backward(cotangent)
