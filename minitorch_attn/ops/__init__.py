@@ -18,18 +18,21 @@ from .exponential import *  # noqa: F403
 from .extreme import *  # noqa: F403
 from .fold import *  # noqa: F403
 from .gate import *  # noqa: F403
+from .gru import *  # noqa: F403
 from .index import *  # noqa: F403
 from .join import *  # noqa: F403
 from .linear import *  # noqa: F403
 from .logic import *  # noqa: F403
 from .loss import *  # noqa: F403
 from .loss_regression import *  # noqa: F403
+from .lstm import *  # noqa: F403
 from .matmul import *  # noqa: F403
 from .norm import *  # noqa: F403
 from .order import *  # noqa: F403
 from .pad import *  # noqa: F403
 from .power import *  # noqa: F403
 from .promotion import promote_types, result_type  # noqa: F401
+from .recurrent import *  # noqa: F403
 from .reduce import *  # noqa: F403
 from .rotary import *  # noqa: F403
 from .rounding import *  # noqa: F403
