@@ -14,4 +14,7 @@ from .module import *  # noqa: F403
 from .norm import *  # noqa: F403
 from .parameter import *  # noqa: F403
 from .positional import *  # noqa: F403
+from .recurrent_attention import *  # noqa: F403
+from .rnn import *  # noqa: F403
+from .rnn_cell import *  # noqa: F403
 from .transformer import *  # noqa: F403

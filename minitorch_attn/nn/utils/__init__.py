@@ -1,5 +1,6 @@
-"""Gradient clipping, and all parameters as one vector."""
+"""Gradient clipping, all parameters as one vector, and sequences of unequal lengths."""
 
+from . import rnn  # noqa: F401
 from .clip_grad import clip_grad_norm_, clip_grad_value_, get_total_norm
 from .vector import parameters_to_vector, vector_to_parameters
 

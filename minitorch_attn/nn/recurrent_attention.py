@@ -1,0 +1,326 @@
+"""The attention of recurrent encoder-decoders: Bahdanau's additive, Luong's general score.
+
+Here attention begins: one query, the state of a decoder, against one key for each word that an
+encoder has read. The Transformer keeps the weighted mean and drops the recurrence.
+"""
+
+from .. import ops
+from ..errors import DTypeError, ShapeError
+from ..tensor import Tensor
+from .linear import Linear
+from .masks import Mask, from_blocked
+from .module import Module
+from .rnn import GRU
+from .rnn_cell import GRUCell
+
+__all__ = ["AdditiveAttention", "AttentionSeq2Seq", "LuongAttention"]
+
+
+class AdditiveAttention(Module):
+    r"""Scores from a network with one hidden layer: v^T tanh(W_q query + W_k key).
+
+    Parameters
+    ----------
+    query_dim, key_dim : int
+        Sizes of a query and of a key.
+    hidden_dim : int
+        Size of the hidden layer.
+
+    Notes
+    -----
+    Bahdanau et al. 2014 [1]_, section 3.1 and appendix A.1.2, in their symbols: the query is the
+    state s_{i-1} of the decoder, the keys are the annotations h_j,
+        e_ij  = v_a^T tanh(W_a s_{i-1} + U_a h_j)      `W_q` is W_a, `W_k` is U_a, `v` is v_a
+        a_ij  = exp(e_ij) / sum_k exp(e_ik)            Eq. 6
+        c_i   = sum_j a_ij h_j                         Eq. 5
+    where the paper departs: it has no values beside the keys and no padding. A query whose keys
+    are all blocked gets zeros, with a zero gradient.
+
+    References
+    ----------
+    .. [1] "Neural Machine Translation by Jointly Learning to Align and Translate",
+       arXiv:1409.0473v7.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> attention = mt.nn.AdditiveAttention(query_dim=3, key_dim=5, hidden_dim=7)
+    >>> memory = mt.zeros(2, 11, 5)
+    >>> context, weights = attention(mt.zeros(2, 1, 3), memory, memory)
+    >>> context.shape, weights.shape
+    ((2, 1, 5), (2, 1, 11))
+    """
+
+    def __init__(self, query_dim, key_dim, hidden_dim):
+        super().__init__()
+        self.query_dim, self.key_dim, self.hidden_dim = query_dim, key_dim, hidden_dim
+        self.W_q = Linear(query_dim, hidden_dim, bias=False)
+        self.W_k = Linear(key_dim, hidden_dim, bias=False)
+        self.v = Linear(hidden_dim, 1, bias=False)
+
+    def forward(self, query, key, value, key_padding_mask=None):
+        """Attend from each query to the keys.
+
+        Parameters
+        ----------
+        query : Tensor of shape (batch, query, query_dim), or without the batch
+        key : Tensor of shape (batch, key, key_dim)
+        value : Tensor of shape (batch, key, value_dim)
+        key_padding_mask : bool Tensor of shape (batch, key), or Mask, optional
+            A bare tensor is True where the key is blocked.
+
+        Returns
+        -------
+        context : Tensor of shape (batch, query, value_dim)
+        weights : Tensor of shape (batch, query, key)
+        """
+        _check("AdditiveAttention", "query", query, self.query_dim, query)
+        _check("AdditiveAttention", "key", key, self.key_dim, query)
+        return self.attend(query, self.W_k(key), value, key_padding_mask)
+
+    def attend(self, query, projected_key, value, key_padding_mask=None):
+        """The same with W_k key given: it serves every query, so a decoder computes it once.
+
+        Parameters
+        ----------
+        query : Tensor of shape (batch, query, query_dim)
+        projected_key : Tensor of shape (batch, key, hidden_dim)
+        value : Tensor of shape (batch, key, value_dim)
+        key_padding_mask : bool Tensor of shape (batch, key), or Mask, optional
+
+        Returns
+        -------
+        context, weights : Tensor
+        """
+        _check("AdditiveAttention", "value", value, None, query)
+        if value.shape[:-1] != projected_key.shape[:-1]:
+            raise ShapeError(
+                "AdditiveAttention: every key has one value.",
+                got=f"{projected_key.shape[:-1]} keys and {value.shape[:-1]} values",
+            )
+        # (batch, query, 1, hidden) + (batch, 1, key, hidden) -> (batch, query, key, hidden)
+        hidden = ops.tanh(self.W_q(query).unsqueeze(-2) + projected_key.unsqueeze(-3))
+        scores = self.v(hidden).squeeze(-1)  # (batch, query, key)
+        mask = _attend_mask("AdditiveAttention", key_padding_mask, projected_key)
+        weights = ops.masked_softmax(scores, mask)
+        return weights @ value, weights  # (batch, query, key) @ (batch, key, value_dim)
+
+    def extra_repr(self):
+        return f"query_dim={self.query_dim}, key_dim={self.key_dim}, hidden_dim={self.hidden_dim}"
+
+
+class LuongAttention(Module):
+    r"""Scores from a bilinear form, query^T W key, and the attentional state of the decoder.
+
+    Parameters
+    ----------
+    query_dim, key_dim : int
+        Sizes of a query, which is also the size of the result, and of a key.
+
+    Notes
+    -----
+    Luong et al. 2015 [1]_, global attention with the "general" score, in their symbols: the query
+    is the state h_t of the decoder, the keys are the states hbar_s of the encoder,
+        score(h_t, hbar_s) = h_t^T W_a hbar_s          Eq. 8, `W`
+        a_t(s)  = exp(score) / sum_s' exp(score)       Eq. 7
+        c_t     = sum_s a_t(s) hbar_s
+        htilde_t = tanh(W_c [c_t; h_t])                Eq. 5, `W_c`
+    where the paper departs: its W_c has no bias, and its sizes are equal. A query whose keys are
+    all blocked gets a context of zeros.
+
+    References
+    ----------
+    .. [1] "Effective Approaches to Attention-based Neural Machine Translation",
+       arXiv:1508.04025v5, section 3.1.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> attention = mt.nn.LuongAttention(query_dim=3, key_dim=5)
+    >>> attentional, weights = attention(mt.zeros(2, 1, 3), mt.zeros(2, 11, 5))
+    >>> attentional.shape, weights.shape
+    ((2, 1, 3), (2, 1, 11))
+    """
+
+    def __init__(self, query_dim, key_dim):
+        super().__init__()
+        self.query_dim, self.key_dim = query_dim, key_dim
+        self.W = Linear(key_dim, query_dim, bias=False)
+        self.W_c = Linear(key_dim + query_dim, query_dim)
+
+    def forward(self, query, key, key_padding_mask=None):
+        """Attend from each query to the keys.
+
+        Parameters
+        ----------
+        query : Tensor of shape (batch, query, query_dim), or without the batch
+        key : Tensor of shape (batch, key, key_dim)
+        key_padding_mask : bool Tensor of shape (batch, key), or Mask, optional
+            A bare tensor is True where the key is blocked.
+
+        Returns
+        -------
+        attentional : Tensor of shape (batch, query, query_dim)
+        weights : Tensor of shape (batch, query, key)
+        """
+        _check("LuongAttention", "query", query, self.query_dim, query)
+        _check("LuongAttention", "key", key, self.key_dim, query)
+        # (batch, query, query_dim) @ (batch, query_dim, key) -> (batch, query, key)
+        scores = query @ self.W(key).swapaxes(-1, -2)
+        weights = ops.masked_softmax(scores, _attend_mask("LuongAttention", key_padding_mask, key))
+        context = weights @ key  # (batch, query, key) @ (batch, key, key_dim)
+        return ops.tanh(self.W_c(ops.cat([context, query], -1))), weights
+
+    def extra_repr(self):
+        return f"query_dim={self.query_dim}, key_dim={self.key_dim}"
+
+
+class AttentionSeq2Seq(Module):
+    r"""An encoder that reads both ways and a decoder that looks back at it at every step.
+
+    Parameters
+    ----------
+    input_dim, output_dim : int
+        Sizes of a token of the source, and of a token of the target and of the output.
+    hidden_dim : int
+        Size of the states.
+
+    Notes
+    -----
+    Bahdanau et al. 2014 [1]_, in their symbols, with the class's own parts beside them:
+        h_j = [forward h_j; backward h_j]              section 3.2, `encoder`
+        s_0 = tanh(W_s h)                              appendix A.2.2, `init`
+        c_i = sum_j a_ij h_j                           Eqs. 5 and 6, `attn`
+        s_i = f(s_{i-1}, y_{i-1}, c_i)                 appendix A.2.2, `cell`
+        o_i = g(s_i, c_i)                              `out`
+    where the paper departs: s_0 sees the backward state at the first word alone, where `init` sees
+    the last states of both directions; its reset gate stands elsewhere (see `GRU`); its g is a
+    maxout layer that also sees y_{i-1}. Padding is read by the encoder, and blocked in `attn`
+    only.
+
+    References
+    ----------
+    .. [1] "Neural Machine Translation by Jointly Learning to Align and Translate",
+       arXiv:1409.0473v7.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> model = mt.nn.AttentionSeq2Seq(input_dim=3, output_dim=5, hidden_dim=7)
+    >>> output, weights = model(mt.zeros(2, 11, 3), mt.zeros(2, 4, 5))
+    >>> output.shape, weights.shape
+    ((2, 4, 5), (2, 4, 11))
+    """
+
+    def __init__(self, input_dim, output_dim, hidden_dim):
+        super().__init__()
+        self.input_dim, self.output_dim, self.hidden_dim = input_dim, output_dim, hidden_dim
+        self.encoder = GRU(input_dim, hidden_dim, batch_first=True, bidirectional=True)
+        self.attn = AdditiveAttention(hidden_dim, 2 * hidden_dim, hidden_dim)
+        self.cell = GRUCell(output_dim + 2 * hidden_dim, hidden_dim)
+        self.init = Linear(2 * hidden_dim, hidden_dim)
+        self.out = Linear(3 * hidden_dim, output_dim)
+
+    def forward(self, x, y, key_padding_mask=None):
+        """Read a source, then write a target whose tokens before are given (teacher forcing).
+
+        Parameters
+        ----------
+        x : Tensor of shape (batch, source, input_dim)
+        y : Tensor of shape (batch, target, output_dim)
+            What the decoder reads at each step: the target moved on by one step.
+        key_padding_mask : bool Tensor of shape (batch, source), or Mask, optional
+            A bare tensor is True where the token of the source is padding.
+
+        Returns
+        -------
+        output : Tensor of shape (batch, target, output_dim)
+        weights : Tensor of shape (batch, target, source)
+        """
+        _check("AttentionSeq2Seq", "x", x, self.input_dim, x, batched=True)
+        _check("AttentionSeq2Seq", "y", y, self.output_dim, x, batched=True)
+        if y.shape[1] == 0:
+            raise ShapeError("AttentionSeq2Seq: y has no steps.", got=f"y {y.shape}")
+        memory, h = self.encode(x)
+        projected = self.attn.W_k(memory)
+        outputs, weights = [], []
+        for y_t in y.unbind(1):
+            output, h, w = self.step(y_t, h, memory, projected, key_padding_mask)
+            outputs.append(output)
+            weights.append(w)
+        return ops.stack(outputs, 1), ops.stack(weights, 1)
+
+    def encode(self, x):
+        """The annotations of all words, and the decoder's first state.
+
+        Returns
+        -------
+        memory : Tensor of shape (batch, source, 2 * hidden_dim)
+        h : Tensor of shape (batch, hidden_dim)
+        """
+        memory, last = self.encoder(x)  # last: (2, batch, hidden)
+        return memory, ops.tanh(self.init(ops.cat([last[0], last[1]], -1)))
+
+    def step(self, y_t, h, memory, projected, key_padding_mask=None):
+        """One step of the decoder.
+
+        Parameters
+        ----------
+        y_t : Tensor of shape (batch, output_dim)
+        h : Tensor of shape (batch, hidden_dim)
+        memory : Tensor of shape (batch, source, 2 * hidden_dim)
+        projected : Tensor of shape (batch, source, hidden_dim)
+            `attn.W_k(memory)`.
+        key_padding_mask : bool Tensor of shape (batch, source), or Mask, optional
+
+        Returns
+        -------
+        output : Tensor of shape (batch, output_dim)
+        h : Tensor of shape (batch, hidden_dim)
+        weights : Tensor of shape (batch, source)
+        """
+        context, weights = self.attn.attend(h.unsqueeze(1), projected, memory, key_padding_mask)
+        context = context.squeeze(1)  # (batch, 1, 2 hidden) -> (batch, 2 hidden)
+        h = self.cell(ops.cat([y_t, context], -1), h)
+        return self.out(ops.cat([h, context], -1)), h, weights.squeeze(1)
+
+
+def _check(where, name, x, size, query, batched=False):
+    """Refuse what is no tensor of the same number of axes and batch as the query."""
+    if not isinstance(x, Tensor):
+        raise DTypeError(f"{where}: {name} is not a tensor.", got=type(x).__name__)
+    axes = (3,) if batched else (2, 3)
+    good = x.ndim in axes and x.ndim == query.ndim and x.shape[:-2] == query.shape[:-2]
+    if not good or size not in (None, x.shape[-1]):
+        raise ShapeError(
+            f"{where}: {name} has the wrong shape.",
+            got=f"{name} {x.shape}" + ("" if x is query else f", beside {query.shape}"),
+            expected=f"(batch, token, {'value_dim' if size is None else size})",
+        )
+
+
+def _attend_mask(where, mask, key):
+    """A bool Tensor that is True where a key takes part and broadcasts to the scores, or None."""
+    if mask is None:
+        return None
+    shape = key.shape[:-1]  # (batch, key) or (key,)
+    if isinstance(mask, Mask):
+        attend = mask.to(key.device).attend
+        if attend.ndim == 4:  # (batch, heads, query, key): there is one head
+            attend = attend.squeeze(1) if attend.shape[1] == 1 else attend
+            attend = attend if len(shape) == 2 or attend.shape[0] != 1 else attend.squeeze(0)
+        return attend
+    if not isinstance(mask, Tensor) or mask.dtype.kind != "b":
+        raise DTypeError(
+            f"{where}: key_padding_mask is not a boolean tensor.",
+            got=f"{getattr(mask, 'dtype', type(mask).__name__)}",
+            expected="bool, True where a key is blocked",
+            hint="mask == 0 where 1 means that a key may be attended to; or a Mask from mt.masks",
+        )
+    if mask.shape != shape:
+        raise ShapeError(
+            f"{where}: key_padding_mask has the wrong shape.",
+            got=f"key_padding_mask {mask.shape}",
+            expected=f"{shape}",
+        )
+    return from_blocked(mask).attend.unsqueeze(-2)  # (batch, 1, key)

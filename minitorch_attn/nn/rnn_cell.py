@@ -1,0 +1,187 @@
+"""Single steps of recurrent networks: RNNCell, LSTMCell, GRUCell."""
+
+import math
+
+from .. import ops
+from ..errors import ArgumentError, DTypeError, ShapeError
+from ..tensor import Tensor
+from . import init
+from .checks import check_sizes
+from .module import Module
+from .parameter import Parameter
+
+__all__ = ["GRUCell", "LSTMCell", "RNNCell", "RNNCellBase"]
+
+
+class RNNCellBase(Module):
+    """What the cells share: their parameters and the check of what they are given.
+
+    Parameters
+    ----------
+    input_size, hidden_size : int
+    bias : bool
+    num_chunks : int
+        How many vectors of the size of the state the weights make.
+    device, dtype : optional
+        Of the parameters.
+    """
+
+    def __init__(self, input_size, hidden_size, bias, num_chunks, device=None, dtype=None):
+        super().__init__()
+        check_sizes(type(self).__name__, input_size=input_size, hidden_size=hidden_size)
+        self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
+        rows = num_chunks * hidden_size
+
+        def parameter(*shape):
+            return Parameter(ops.empty(*shape, device=device, dtype=dtype))
+
+        self.weight_ih = parameter(rows, input_size)
+        self.weight_hh = parameter(rows, hidden_size)
+        self.register_parameter("bias_ih", parameter(rows) if bias else None)
+        self.register_parameter("bias_hh", parameter(rows) if bias else None)
+        self.reset_parameters()
+
+    def reset_parameters(self):
+        """Draw the parameters anew, uniform within 1/sqrt(hidden_size)."""
+        bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0
+        for parameter in self.parameters():
+            init.uniform_(parameter, -bound, bound)
+
+    @property
+    def _weights(self):
+        return self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh
+
+    def _prepared(self, input, states, labels):
+        """Input and states with a batch axis, zeros for absent states; was there a batch?"""
+        name = type(self).__name__
+        if not isinstance(input, Tensor):
+            raise DTypeError(f"{name}: input is not a tensor.", got=type(input).__name__)
+        if input.ndim not in (1, 2) or input.shape[-1] != self.input_size:
+            raise ShapeError(
+                f"{name}: input has the wrong shape.",
+                got=f"input {input.shape}",
+                expected=f"(batch, {self.input_size}) or ({self.input_size},)",
+                hint="the last axis is input_size, given when the layer was made",
+            )
+        wanted = (*input.shape[:-1], self.hidden_size)
+        if states is None:
+            zeros = ops.zeros(wanted, dtype=input.dtype, device=input.device)
+            states = [zeros] * len(labels)
+        for label, state in zip(labels, states, strict=True):
+            if not isinstance(state, Tensor):
+                raise DTypeError(f"{name}: {label} is not a tensor.", got=type(state).__name__)
+            if state.shape != wanted:
+                raise ShapeError(
+                    f"{name}: {label} has the wrong shape.",
+                    got=f"{label} {state.shape}, input {input.shape}",
+                    expected=f"{label} {wanted}",
+                )
+        batched = input.ndim == 2
+        if not batched:
+            input, states = input.unsqueeze(0), [s.unsqueeze(0) for s in states]
+        return input, states, batched
+
+    def extra_repr(self):
+        text = f"{self.input_size}, {self.hidden_size}"
+        if self.bias is not True:
+            text += f", bias={self.bias}"
+        if getattr(self, "nonlinearity", "tanh") != "tanh":
+            text += f", nonlinearity={self.nonlinearity}"
+        return text
+
+
+class RNNCell(RNNCellBase):
+    """One step of Elman's network: h' = tanh(W_ih x + b_ih + W_hh h + b_hh), or relu of it.
+
+    Parameters
+    ----------
+    input_size, hidden_size : int
+    bias : bool, default True
+    nonlinearity : "tanh" or "relu", default "tanh"
+    device, dtype : optional
+        Of the parameters.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.nn.RNNCell(3, 5)(mt.zeros(2, 3)).shape
+    (2, 5)
+    """
+
+    def __init__(
+        self, input_size, hidden_size, bias=True, nonlinearity="tanh", device=None, dtype=None
+    ):
+        super().__init__(input_size, hidden_size, bias, 1, device, dtype)
+        if nonlinearity not in ("tanh", "relu"):
+            raise ArgumentError(
+                "RNNCell(nonlinearity).", got=repr(nonlinearity), expected="'tanh' or 'relu'"
+            )
+        self.nonlinearity = nonlinearity
+
+    def forward(self, input, hx=None):
+        # input: (batch, input) or (input,)   hx: (batch, hidden) or (hidden,)
+        states = None if hx is None else [hx]
+        input, (h,), batched = self._prepared(input, states, ["hx"])
+        step = ops.rnn_tanh_cell if self.nonlinearity == "tanh" else ops.rnn_relu_cell
+        h = step(input, h, *self._weights)
+        return h if batched else h.squeeze(0)
+
+
+class LSTMCell(RNNCellBase):
+    """One step of a long short-term memory; the equations are those of `LstmSequence`.
+
+    Parameters
+    ----------
+    input_size, hidden_size : int
+    bias : bool, default True
+    device, dtype : optional
+        Of the parameters.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> h, c = mt.nn.LSTMCell(3, 5)(mt.zeros(2, 3))
+    >>> h.shape, c.shape
+    ((2, 5), (2, 5))
+    """
+
+    def __init__(self, input_size, hidden_size, bias=True, device=None, dtype=None):
+        super().__init__(input_size, hidden_size, bias, 4, device, dtype)
+
+    def forward(self, input, hx=None):
+        # input: (batch, input) or (input,)   hx: two of (batch, hidden) or (hidden,)
+        if hx is not None and not (isinstance(hx, (tuple, list)) and len(hx) == 2):
+            raise DTypeError(
+                "LSTMCell: hx is not a pair.", got=type(hx).__name__, expected="(h, c)"
+            )
+        input, states, batched = self._prepared(input, hx, ["hx[0]", "hx[1]"])
+        h, c = ops.lstm_cell(input, states, *self._weights)
+        return (h, c) if batched else (h.squeeze(0), c.squeeze(0))
+
+
+class GRUCell(RNNCellBase):
+    """One step of gated recurrent units; the equations are those of `GruSequence`.
+
+    Parameters
+    ----------
+    input_size, hidden_size : int
+    bias : bool, default True
+    device, dtype : optional
+        Of the parameters.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.nn.GRUCell(3, 5)(mt.zeros(3)).shape
+    (5,)
+    """
+
+    def __init__(self, input_size, hidden_size, bias=True, device=None, dtype=None):
+        super().__init__(input_size, hidden_size, bias, 3, device, dtype)
+
+    def forward(self, input, hx=None):
+        # input: (batch, input) or (input,)   hx: (batch, hidden) or (hidden,)
+        states = None if hx is None else [hx]
+        input, (h,), batched = self._prepared(input, states, ["hx"])
+        h = ops.gru_cell(input, h, *self._weights)
+        return h if batched else h.squeeze(0)
