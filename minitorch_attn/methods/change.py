@@ -123,6 +123,69 @@ class Change:
     def index_put_(self, *args, **kwargs):
         return knot.inplace.change(self, knot.ops.index_put, *args, **kwargs)
 
+    def abs_(self, *args, **kwargs):
+        return knot.inplace.change(self, knot.ops.abs, *args, **kwargs)
+
+    def addcmul_(self, *args, **kwargs):
+        return knot.inplace.change(self, knot.ops.addcmul, *args, **kwargs)
+
+    def addcdiv_(self, *args, **kwargs):
+        return knot.inplace.change(self, knot.ops.addcdiv, *args, **kwargs)
+
+    def ceil_(self, *args, **kwargs):
+        return knot.inplace.change(self, knot.ops.ceil, *args, **kwargs)
+
+    def cos_(self, *args, **kwargs):
+        return knot.inplace.change(self, knot.ops.cos, *args, **kwargs)
+
+    def erf_(self, *args, **kwargs):
+        return knot.inplace.change(self, knot.ops.erf, *args, **kwargs)
+
+    def expm1_(self, *args, **kwargs):
+        return knot.inplace.change(self, knot.ops.expm1, *args, **kwargs)
+
+    def floor_(self, *args, **kwargs):
+        return knot.inplace.change(self, knot.ops.floor, *args, **kwargs)
+
+    def index_copy_(self, *args, **kwargs):
+        return knot.inplace.change(self, knot.ops.index_copy, *args, **kwargs)
+
+    def index_fill_(self, *args, **kwargs):
+        return knot.inplace.change(self, knot.ops.index_fill, *args, **kwargs)
+
+    def log_(self, *args, **kwargs):
+        return knot.inplace.change(self, knot.ops.log, *args, **kwargs)
+
+    def log1p_(self, *args, **kwargs):
+        return knot.inplace.change(self, knot.ops.log1p, *args, **kwargs)
+
+    def reciprocal_(self, *args, **kwargs):
+        return knot.inplace.change(self, knot.ops.reciprocal, *args, **kwargs)
+
+    def remainder_(self, *args, **kwargs):
+        return knot.inplace.change(self, knot.ops.remainder, *args, **kwargs)
+
+    def round_(self, *args, **kwargs):
+        return knot.inplace.change(self, knot.ops.round, *args, **kwargs)
+
+    def rsqrt_(self, *args, **kwargs):
+        return knot.inplace.change(self, knot.ops.rsqrt, *args, **kwargs)
+
+    def sign_(self, *args, **kwargs):
+        return knot.inplace.change(self, knot.ops.sign, *args, **kwargs)
+
+    def sin_(self, *args, **kwargs):
+        return knot.inplace.change(self, knot.ops.sin, *args, **kwargs)
+
+    def square_(self, *args, **kwargs):
+        return knot.inplace.change(self, knot.ops.square, *args, **kwargs)
+
+    def trunc_(self, *args, **kwargs):
+        return knot.inplace.change(self, knot.ops.trunc, *args, **kwargs)
+
+    def cumsum_(self, *args, **kwargs):
+        return knot.inplace.change(self, knot.ops.cumsum, *args, **kwargs)
+
     def zero_(self):
         return knot.inplace.change(self, knot.ops.zeros_like)
 
