@@ -3,6 +3,7 @@
 from .activation import *  # noqa: F403
 from .arrange import *  # noqa: F403
 from .attention import *  # noqa: F403
+from .batch_norm import *  # noqa: F403
 from .blend import *  # noqa: F403
 from .broadcast import *  # noqa: F403
 from .cast import *  # noqa: F403
@@ -20,6 +21,7 @@ from .fold import *  # noqa: F403
 from .gate import *  # noqa: F403
 from .gru import *  # noqa: F403
 from .index import *  # noqa: F403
+from .interpolate import *  # noqa: F403
 from .join import *  # noqa: F403
 from .linear import *  # noqa: F403
 from .logic import *  # noqa: F403
@@ -30,6 +32,8 @@ from .matmul import *  # noqa: F403
 from .norm import *  # noqa: F403
 from .order import *  # noqa: F403
 from .pad import *  # noqa: F403
+from .pixel_shuffle import *  # noqa: F403
+from .pool import *  # noqa: F403
 from .power import *  # noqa: F403
 from .promotion import promote_types, result_type  # noqa: F401
 from .recurrent import *  # noqa: F403
@@ -49,3 +53,11 @@ from .triangle import *  # noqa: F403
 from .trigonometric import *  # noqa: F403
 from .variance import *  # noqa: F403
 from .vector_norm import *  # noqa: F403
+
+from types import ModuleType  # noqa: E402
+
+__all__ = [
+    name
+    for name, value in globals().items()
+    if not name.startswith("_") and not isinstance(value, ModuleType) and name != "ModuleType"
+]

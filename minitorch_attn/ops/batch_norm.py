@@ -1,0 +1,303 @@
+"""Normalisation by channel: batch_norm, instance_norm and group_norm.
+
+All three make mean 0 and variance 1 over some of (batch, channel, *space) and then scale and shift
+each channel. They differ in what is averaged: the batch and space for each channel; space for each
+image and channel; space and a group of channels for each image.
+"""
+
+import math
+
+from ..autograd.function import Function
+from ..backend import array_module
+from ..errors import ArgumentError, DTypeError, ShapeError
+from .shape import Reshape
+
+__all__ = ["batch_norm", "group_norm", "instance_norm"]
+
+
+class NormOver(Function):
+    r"""y = x_hat w + b,  x_hat = (x - m) r,  r = 1 / sqrt(v + eps), for x with four axes.
+
+    m and v are the mean and the variance (divided by the count) over some of the axes; w and b,
+    where they are given, have one number per channel. Channels are the third axis, or the second
+    and third together.
+
+    Derivative: with g = dL/dy, h = g w = dL/dx_hat and means over the same axes,
+        dL/dw = sum of g x_hat and dL/db = sum of g, over all that is not the channel,
+        dL/dx = r (h - mean(h) - x_hat mean(h x_hat)):
+    x_hat does not change when x moves along the all-ones direction or along x_hat itself, so the
+    gradient has no component along either.
+    Saved: x, w and b; m and r from inside.
+    """
+
+    @staticmethod
+    def forward(ctx, x, weight, bias, *, axes, eps, running):
+        # x: (.., .., channel, item) or (.., group, channel, item); weight, bias: the channel axes
+        count = math.prod([x.shape[axis] for axis in axes])
+        ctx.count = max(count, 1)
+        ctx.save(x, weight, bias)
+        mean = x.sum(axis=axes, keepdims=True) / ctx.count
+        y = x - mean
+        variance = (y * y).sum(axis=axes, keepdims=True) / ctx.count
+        if running is not None:
+            _move(*running, mean, variance, count)
+        rstd = 1.0 / array_module(x).sqrt(variance + eps)
+        ctx.save_intermediate(mean, rstd)
+        y *= rstd
+        if weight is not None:
+            y *= weight[..., None]
+        if bias is not None:
+            y += bias[..., None]
+        return y
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        x, weight, bias = ctx.saved
+        mean, rstd = ctx.intermediate
+        need_x, need_weight, need_bias = ctx.needs_grad
+        axes = ctx.settings["axes"]
+        grad_x = grad_weight = grad_bias = None
+        if need_bias:
+            grad_bias = grad_y.sum(axis=_other_axes(bias))
+        if need_x or need_weight:
+            x_hat = (x - mean) * rstd
+        if need_weight:
+            grad_weight = (grad_y * x_hat).sum(axis=_other_axes(weight))
+        if need_x:
+            grad_x_hat = grad_y if weight is None else grad_y * weight[..., None]
+            along_x_hat = (grad_x_hat * x_hat).sum(axis=axes, keepdims=True) / ctx.count
+            along_ones = grad_x_hat.sum(axis=axes, keepdims=True) / ctx.count
+            grad_x = grad_x_hat - along_ones
+            x_hat *= along_x_hat
+            grad_x -= x_hat
+            grad_x *= rstd
+        return grad_x, grad_weight, grad_bias
+
+    @staticmethod
+    def composed(ctx, x, weight, bias, *, axes, eps, running):
+        """The definition, one operation at a time; the running statistics have moved already."""
+        centered = x - x.mean(axes, keepdim=True)
+        variance = (centered * centered).mean(axes, keepdim=True)
+        y = centered * (variance + eps).rsqrt()
+        y = y if weight is None else y * weight.unsqueeze(-1)
+        return y if bias is None else y + bias.unsqueeze(-1)
+
+
+def _other_axes(parameter):
+    """All axes but those of the channels."""
+    return (*range(3 - parameter.ndim), 3)
+
+
+def _move(running_mean, running_var, momentum, mean, variance, count):
+    """running <- (1 - momentum) running + momentum new, in place, averaged over instances.
+
+    The running variance is the unbiased one, divided by count - 1.
+    """
+    unbiased = variance * (count / (count - 1) if count > 1 else math.nan)
+    for running, new in ((running_mean, mean), (running_var, unbiased)):
+        if running is not None:
+            channels = new.reshape(-1, running.shape[0])  # (instance, channel)
+            running *= 1 - momentum
+            running += momentum * channels.mean(axis=0)
+
+
+def batch_norm(
+    input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1,
+    eps=1e-5,
+):  # fmt: skip
+    """Each channel with mean 0 and variance 1 over the batch and space, then scaled and shifted.
+
+    Parameters
+    ----------
+    input : Tensor of shape (batch, channel, *space)
+    running_mean, running_var : Tensor of shape (channel,), or None
+        Used in place of the batch's own where `training` is False; else moved, in place, by
+        `momentum` towards the mean and the unbiased variance of the batch.
+    weight, bias : Tensor of shape (channel,), optional
+    training : bool
+    momentum : float
+    eps : float
+        Added to the variance.
+
+    Returns
+    -------
+    Tensor of the shape of `input`
+
+    Notes
+    -----
+    Derivative in `NormOver`. Ioffe and Szegedy 2015, arXiv:1502.03167v3, Algorithm 1; the paper
+    corrects the variance for its running average only, and so does this.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> batch_norm(mt.tensor([[1.0], [3.0]]), None, None, training=True, eps=0.0)
+    tensor([[-1.],
+            [ 1.]])
+    """
+    _check(
+        "batch_norm", input, weight=weight, bias=bias, running_mean=running_mean,
+        running_var=running_var,
+    )  # fmt: skip
+    if not training:
+        return _by_running(input, running_mean, running_var, weight, bias, eps)
+    batch, channels, *space = input.shape
+    if batch * math.prod(space) == 1:
+        raise _too_few("batch_norm", input, "more than one value per channel")
+    x = Reshape.apply(input, shape=(1, batch, channels, math.prod(space)))
+    y = _normed(x, weight, bias, (0, 1, 3), eps, running_mean, running_var, momentum)
+    return Reshape.apply(y, shape=input.shape)
+
+
+def instance_norm(
+    input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True,
+    momentum=0.1, eps=1e-5,
+):  # fmt: skip
+    """Each channel of each image with mean 0 and variance 1 over space, then scaled and shifted.
+
+    Parameters
+    ----------
+    input : Tensor of shape (batch, channel, *space)
+    running_mean, running_var : Tensor of shape (channel,), optional
+        As in `batch_norm`; they move towards the mean over the batch.
+    weight, bias : Tensor of shape (channel,), optional
+    use_input_stats : bool
+        False uses the running statistics.
+    momentum, eps : float
+
+    Notes
+    -----
+    Derivative in `NormOver`. Ulyanov et al. 2016, arXiv:1607.08022v3, Eq. 4.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> instance_norm(mt.tensor([[[1.0, 3.0], [5.0, 5.0]]]), eps=1e-9)
+    tensor([[[-1.,  1.],
+             [ 0.,  0.]]])
+    """
+    _check(
+        "instance_norm", input, weight=weight, bias=bias, running_mean=running_mean,
+        running_var=running_var,
+    )  # fmt: skip
+    if not use_input_stats:
+        return _by_running(input, running_mean, running_var, weight, bias, eps)
+    batch, channels, *space = input.shape
+    if math.prod(space) == 1:
+        raise _too_few("instance_norm", input, "more than one element of space")
+    x = Reshape.apply(input, shape=(1, batch, channels, math.prod(space)))
+    y = _normed(x, weight, bias, (3,), eps, running_mean, running_var, momentum)
+    return Reshape.apply(y, shape=input.shape)
+
+
+def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
+    """Each group of channels of each image with mean 0 and variance 1, then scaled and shifted.
+
+    Parameters
+    ----------
+    input : Tensor of shape (batch, channel, *space)
+    num_groups : int
+        Groups of equally many neighbouring channels.
+    weight, bias : Tensor of shape (channel,), optional
+    eps : float
+
+    Returns
+    -------
+    Tensor of the shape of `input`
+
+    Notes
+    -----
+    Derivative in `NormOver`. Wu and He 2018, arXiv:1803.08494v3, Eq. 1-3 and 7.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> group_norm(mt.tensor([[1.0, 3.0, 5.0, 9.0]]), 2, eps=0.0)
+    tensor([[-1.,  1., -1.,  1.]])
+    """
+    _check("group_norm", input, weight=weight, bias=bias)
+    batch, channels, *space = input.shape
+    if num_groups < 1 or channels % num_groups:
+        raise ShapeError(
+            "group_norm: the channels do not divide into groups.",
+            got=f"input {input.shape} and num_groups={num_groups}",
+            expected="a number of groups that divides the number of channels",
+        )
+    width = channels // num_groups
+    if batch * width * math.prod(space) == 1:
+        raise _too_few("group_norm", input, "more than one value per group")
+    x = Reshape.apply(input, shape=(batch, num_groups, width, math.prod(space)))
+    weight, bias = (
+        None if p is None else Reshape.apply(p, shape=(num_groups, width)) for p in (weight, bias)
+    )
+    y = NormOver.apply(x, weight, bias, axes=(2, 3), eps=eps, running=None)
+    return Reshape.apply(y, shape=input.shape)
+
+
+def _normed(x, weight, bias, axes, eps, running_mean, running_var, momentum):
+    """NormOver, moving the running statistics where there are any."""
+    kept = [r for r in (running_mean, running_var) if r is not None]
+    running = None
+    if kept:
+        arrays = [None if r is None else r.array for r in (running_mean, running_var)]
+        running = (*arrays, momentum)
+    y = NormOver.apply(x, weight, bias, axes=axes, eps=eps, running=running)
+    for statistic in kept:
+        statistic.changed_in_place()
+    return y
+
+
+def _by_running(input, running_mean, running_var, weight, bias, eps):
+    """(x - mean) / sqrt(var + eps) * weight + bias with statistics that are constants."""
+    if running_mean is None or running_var is None:
+        raise ArgumentError(
+            "normalising without the statistics of the input needs running ones.",
+            got="running_mean or running_var is None",
+            hint="training=True (batch_norm) or use_input_stats=True (instance_norm)",
+        )
+    shape = (-1, *(1 for _ in input.shape[2:]))
+    scale = (running_var.detach() + eps).rsqrt()
+    if weight is not None:
+        scale = scale * weight
+    y = (input - running_mean.detach().reshape(shape)) * scale.reshape(shape)
+    return y if bias is None else y + bias.reshape(shape)
+
+
+def _too_few(where, input, expected):
+    return ShapeError(
+        f"{where}: one value has no variance.",
+        got=f"input {input.shape}",
+        expected=expected,
+        hint="module.eval() uses the running statistics",
+    )
+
+
+def _check(where, input, **parameters):
+    """Refuse other than floating-point numbers, and parameters that do not fit the channels."""
+    if input.ndim < 2:
+        raise ShapeError(
+            f"{where}: input has too few axes.",
+            got=f"input {input.shape}",
+            expected="(batch, channel, *space)",
+        )
+    if input.dtype.kind != "f":
+        raise DTypeError(
+            f"{where}: defined for floating-point tensors.",
+            got=f"{input.dtype}",
+            hint=f"{where}(input.float(), ...)",
+        )
+    for name, parameter in parameters.items():
+        if parameter is None:
+            continue
+        if parameter.shape != input.shape[1:2]:
+            raise ShapeError(
+                f"{where}: {name} has not one number per channel.",
+                got=f"{name} {parameter.shape} for input {input.shape}",
+                expected=f"{input.shape[1:2]}",
+            )
+        if parameter.dtype != input.dtype:
+            raise DTypeError(
+                f"{where}: {name} and input have different dtypes.",
+                got=f"{name} {parameter.dtype} and input {input.dtype}",
+                hint=f"{name}.to(input.dtype), or the module's .to(dtype)",
+            )

@@ -1,0 +1,252 @@
+"""Interpolation: images in other sizes.
+
+Every mode is linear in the input and treats one axis after the other: each output element is a
+weighted sum of a few input elements along the axis. A mode is therefore a table of positions and
+weights; the sum and its derivative are those of `TapSum`.
+"""
+
+import math
+from functools import lru_cache
+
+from ..backend import array_module
+from ..errors import ArgumentError, DTypeError, ShapeError
+from .axes import sizes_of
+from .pool import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
+from .taps import Taps, tap_sum
+
+__all__ = ["interpolate"]
+
+_host = array_module()  # tables are made where the sizes are known
+
+# mode -> the numbers of axes that it is defined for
+_MODES = {
+    "nearest": (3, 4, 5),
+    "nearest-exact": (3, 4, 5),
+    "linear": (3,),
+    "bilinear": (4,),
+    "trilinear": (5,),
+    "bicubic": (4,),
+    "lanczos": (4,),
+    "area": (3, 4, 5),
+}
+_WITH_CORNERS = ("linear", "bilinear", "trilinear", "bicubic", "lanczos")
+_AREA = {3: adaptive_avg_pool1d, 4: adaptive_avg_pool2d, 5: adaptive_avg_pool3d}
+
+
+@lru_cache(maxsize=256)
+def _nearest_table(size, places, step, exact):
+    """The element under the left edge of each output element, or under its centre.
+
+    PyTorch works these positions out in single precision, whatever the dtype of the input.
+    """
+    if size == places or (places == 2 * size and not exact):
+        return Taps((_host.arange(places) * size // max(places, 1))[:, None], None, size)
+    single = _host.float32
+    step = single(step) if step else single(size) / single(places)
+    where = _host.arange(places).astype(single) + single(0.5 if exact else 0.0)
+    index = _host.floor(where * step).astype(_host.int64)
+    return Taps(_host.minimum(index, size - 1)[:, None], None, size)
+
+
+def _sources(size, places, step, align_corners, below_zero):
+    """Where each output element lies, in units of input elements: the left one, and how far on."""
+    o = _host.arange(places)
+    if align_corners:
+        where = o * ((size - 1) / (places - 1) if places > 1 else 0.0)
+    else:
+        where = (o + 0.5) * (step or size / places) - 0.5
+        if not below_zero:
+            where = _host.maximum(where, 0.0)
+    left = _host.minimum(_host.floor(where), size - 1)
+    return left.astype(_host.int64), _host.clip(where - left, 0.0, 1.0)
+
+
+@lru_cache(maxsize=256)
+def _linear_table(size, places, step, align_corners):
+    """A straight line between neighbours: weights 1 - t and t."""
+    if size == places:
+        left, t = _host.arange(places), _host.zeros(places)
+    else:
+        left, t = _sources(size, places, step, align_corners, below_zero=False)
+    right = _host.minimum(left + 1, size - 1) if size != places else left
+    return Taps(_host.stack([left, right], 1), _host.stack([1.0 - t, t], 1), size)
+
+
+@lru_cache(maxsize=256)
+def _cubic_table(size, places, step, align_corners):
+    """Keys' cubic convolution over four neighbours, with a = -0.75; the border is repeated."""
+    left, t = _sources(size, places, step, align_corners, below_zero=True)
+    offsets = _host.arange(-1, 3)
+    index = _host.clip(left[:, None] + offsets, 0, size - 1)
+    return Taps(index, _keys(t[:, None] - offsets, -0.75), size)
+
+
+def _keys(x, a):
+    """Cubic convolution of Keys 1981, Eq. 4 with a for -1/2: 1 at 0, 0 at the other integers."""
+    x = abs(x)
+    near = ((a + 2) * x - (a + 3)) * x * x + 1
+    far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+    return _host.where(x <= 1, near, _host.where(x < 2, far, 0.0))
+
+
+def _triangle(x):
+    return _host.maximum(1.0 - abs(x), 0.0)
+
+
+def _keys_half(x):
+    return _keys(x, -0.5)
+
+
+def _lanczos(x):
+    return _host.where(abs(x) < 3, _host.sinc(x) * _host.sinc(x / 3), 0.0)
+
+
+# mode -> (filter, how far it reaches)
+_FILTERS = {"bilinear": (_triangle, 1), "bicubic": (_keys_half, 2), "lanczos": (_lanczos, 3)}
+
+
+@lru_cache(maxsize=256)
+def _smooth_table(size, places, step, align_corners, mode):
+    """The filter of a mode, as wide as the step between output elements where that is over 1."""
+    function, reach = _FILTERS[mode]
+    if align_corners:
+        step = (size - 1) / (places - 1) if places > 1 else 0.0
+    else:
+        step = step or size / places
+    wide = max(step, 1.0)
+    centre = (_host.arange(places) + 0.5) * step
+    first = _host.maximum((centre - reach * wide + 0.5).astype(_host.int64), 0)
+    last = _host.minimum((centre + reach * wide + 0.5).astype(_host.int64), size)
+    index = first[:, None] + _host.arange(int((last - first).max(initial=1)))
+    inside = index < last[:, None]
+    weight = _host.where(inside, function((index + 0.5 - centre[:, None]) / wide), 0.0)
+    total = weight.sum(axis=1, keepdims=True)
+    weight /= _host.where(total == 0, 1.0, total)
+    return Taps(_host.where(inside, index, size), weight, size)
+
+
+def _table(mode, size, places, step, align_corners, antialias):
+    if mode in ("nearest", "nearest-exact"):
+        return _nearest_table(size, places, step, mode == "nearest-exact")
+    if antialias:
+        return _smooth_table(size, places, step, align_corners, mode)
+    if mode == "bicubic":
+        return _cubic_table(size, places, step, align_corners)
+    return _linear_table(size, places, step, align_corners)
+
+
+def interpolate(
+    input, size=None, scale_factor=None, mode="nearest", align_corners=None,
+    recompute_scale_factor=None, antialias=False,
+):  # fmt: skip
+    """`input` in another size.
+
+    Parameters
+    ----------
+    input : Tensor of shape (batch, channel, *space), with one to three axes of space
+    size : int or sequence of int, optional
+        Of the output, per axis of space.
+    scale_factor : float or sequence of float, optional
+        Instead of `size`: the output has floor(size * scale_factor) elements.
+    mode : str
+        "nearest", "nearest-exact" and "area" for any number of axes, "linear", "bilinear" and
+        "trilinear" for one, two and three, "bicubic" and "lanczos" (with `antialias`) for two.
+    align_corners : bool, optional
+        Whether the centres of the corner elements coincide, or (by default) their outer edges.
+    recompute_scale_factor : bool, optional
+        Whether positions follow from the two sizes; by default they follow from `scale_factor`
+        where it is given.
+    antialias : bool
+        Widen the filter by the factor of a reduction, as Pillow does ("bilinear", "bicubic",
+        "lanczos").
+
+    Returns
+    -------
+    Tensor of shape (batch, channel, *size)
+
+    Notes
+    -----
+    Derivative in `TapSum`. Cubic convolution: Keys 1981, IEEE Trans. ASSP 29(6), with a = -0.75,
+    and a = -0.5 with `antialias`.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> x = mt.tensor([[[0.0, 4.0]]])
+    >>> interpolate(x, 4, mode="linear"), interpolate(x, scale_factor=1.5)
+    (tensor([[[0., 1., 3., 4.]]]), tensor([[[0., 0., 4.]]]))
+    """
+    align_corners = _check(input, size, scale_factor, mode, align_corners, antialias)
+    count = input.ndim - 2
+    sizes, steps = _output_sizes(input, size, scale_factor, count)
+    if recompute_scale_factor and size is not None:
+        raise ArgumentError(
+            "interpolate: recompute_scale_factor needs a scale_factor.", got=f"size={size}"
+        )
+    if recompute_scale_factor or size is not None:
+        steps = (None,) * count
+    if min(input.shape[1:]) < 1 or min(sizes) < 1:
+        raise ShapeError(
+            "interpolate: there is nothing to take values from, or nothing left.",
+            got=f"input {input.shape} and an output of {sizes}",
+            expected="sizes of at least 1",
+        )
+    if mode == "area":
+        return _AREA[input.ndim](input, sizes)
+    tables = [
+        _table(mode, n, m, step, align_corners, antialias)
+        for n, m, step in zip(input.shape[2:], sizes, steps, strict=True)
+    ]
+    return tap_sum(input, tables)
+
+
+def _check(input, size, scale_factor, mode, align_corners, antialias):
+    """Refuse what does not go together; return whether corners are aligned."""
+    if mode not in _MODES or input.ndim not in _MODES[mode]:
+        raise ArgumentError(
+            "interpolate: there is no such mode for this input.",
+            got=f"mode={mode!r} for input {input.shape}",
+            expected="one of " + ", ".join(m for m in _MODES if input.ndim in _MODES[m])
+            if 3 <= input.ndim <= 5
+            else "input (batch, channel, *space) with one to three axes of space",
+        )
+    if (size is None) == (scale_factor is None):
+        raise ArgumentError(
+            "interpolate: exactly one of size and scale_factor is needed.",
+            got=f"size={size} and scale_factor={scale_factor}",
+        )
+    if align_corners is not None and mode not in _WITH_CORNERS:
+        raise ArgumentError(
+            f"interpolate: mode {mode!r} takes no align_corners.",
+            got=f"align_corners={align_corners}",
+            expected=f"one of the modes {', '.join(_WITH_CORNERS)}",
+        )
+    if antialias and mode not in _FILTERS or mode == "lanczos" and not antialias:
+        raise ArgumentError(
+            "interpolate: antialias goes with the modes bilinear, bicubic and lanczos, "
+            "and lanczos with nothing else.",
+            got=f"antialias={antialias} and mode={mode!r}",
+        )
+    if input.dtype.kind != "f":
+        raise DTypeError(
+            "interpolate: defined for floating-point tensors.",
+            got=f"{input.dtype}",
+            hint="interpolate(input.float(), ...)",
+        )
+    return bool(align_corners)
+
+
+def _output_sizes(input, size, scale_factor, count):
+    """The output sizes, and the step between output elements where a factor gives it."""
+    given = size if scale_factor is None else scale_factor
+    given = tuple(given) if isinstance(given, (tuple, list)) else (given,) * count
+    if len(given) != count:
+        raise ArgumentError(
+            "interpolate: one number, or one per axis of space.",
+            got=f"{given} for input {input.shape}",
+            expected=f"{count} numbers",
+        )
+    if scale_factor is None:
+        return sizes_of(given, "interpolate"), (None,) * count
+    sizes = tuple([math.floor(n * f) for n, f in zip(input.shape[2:], given, strict=True)])
+    return sizes, tuple([1.0 / f if f > 0 else None for f in given])

@@ -1,0 +1,309 @@
+"""Pooling: each output place is the largest or the mean of a window of the input.
+
+A window over several axes is a product of windows along each axis. Its largest element is the
+largest of its rows' largest elements, its sum the sum of its rows' sums, and so every pooling
+runs along one axis after the other, with a table of the positions that each window covers.
+"""
+
+import math
+
+from ..autograd.function import Function
+from ..backend import array_module
+from ..errors import ArgumentError
+from .elementwise import mul
+from .pool_windows import (
+    floating_only,
+    largest_table,
+    mean_table,
+    padded_mean_table,
+    shared_out,
+    shared_positions,
+    sum_table,
+    window_positions,
+    windows_of,
+)  # fmt: skip
+from .scatter import GatherBack
+from .spatial import batched, unbatched
+from .taps import tap_sum
+
+__all__ = [
+    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
+    "adaptive_max_pool2d", "avg_pool1d", "avg_pool2d", "avg_pool3d", "max_pool1d", "max_pool2d",
+    "max_pool3d",
+]  # fmt: skip
+
+
+class MaxPool(Function):
+    r"""y_o = max over the window W(o) of x; also where it was found, counted within the image.
+
+    Of equal elements the first in row-major order is found, of several NaN the last.
+
+    Derivative: dy_o/dx_i = 1 for the element i that was found, else 0; windows that overlap may
+    find the same one, and then their gradients add up.
+    Saved: the places.
+    """
+
+    @staticmethod
+    def forward(ctx, x, *, tables):
+        # x: (batch, channel, *space) -> two of (batch, channel, *place)
+        ctx.space = x.shape[2:]
+        y, place, step = x, None, 1
+        for axis in range(x.ndim - 1, 1, -1):
+            y, place = _largest_along(y, place, step, tables[axis - 2], axis)
+            step *= x.shape[axis]
+        place = array_module(x).ascontiguousarray(place)
+        ctx.save(place)
+        return y, place
+
+    @staticmethod
+    def backward(ctx, grad_y, grad_place):
+        (place,) = ctx.saved
+        rows = place.shape[:2]
+        elements, places = math.prod(ctx.space), math.prod(place.shape[2:])
+        flat, index = grad_y.reshape((*rows, places)), place.reshape((*rows, places))
+        grad_x = GatherBack.call(flat, index, shape=(*rows, elements), dim=2)
+        return grad_x.reshape((*rows, *ctx.space))
+
+
+def _largest_along(x, place, step, taps, axis):
+    """The largest element of each window along one axis, and its place.
+
+    `place` says where the elements of x itself were found; one step along `axis` is worth `step`.
+    """
+    xp = array_module(x)
+    along = (slice(None),) * axis
+    positions = xp.arange(0, taps.size * step, step).reshape(-1, *(1,) * (x.ndim - axis - 1))
+    best = found = None
+    for index, _ in taps.on_device_of(x):
+        part, here = x[(*along, index)], positions[index]
+        if place is not None:
+            here = here + place[(*along, index)]
+        if best is None:
+            best, found = part.copy(), xp.broadcast_to(here, part.shape)
+            continue
+        better = (part > best) | (part != part)  # NaN differs from itself
+        best = xp.where(better, part, best)
+        found = xp.where(better, here, found)
+    return best, found
+
+
+def max_pool1d(
+    input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False
+):
+    """The largest element of every window along one axis; see `max_pool2d`.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> max_pool1d(mt.tensor([[1.0, 3.0, 2.0, 5.0]]), 2)
+    tensor([[3., 5.]])
+    """
+    return _max_pool(
+        "max_pool1d", 1, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices
+    )
+
+
+def max_pool2d(
+    input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False
+):
+    """The largest element of every window.
+
+    Parameters
+    ----------
+    input : Tensor of shape (batch, channel, height, width) or (channel, height, width)
+    kernel_size : int or (int, int)
+    stride : int or (int, int), optional
+        The step from window to window, by default `kernel_size`.
+    padding : int or (int, int)
+        How far windows begin outside of the input, where there is nothing to find; at most half
+        of a window.
+    dilation : int or (int, int)
+        The step from element to element within a window.
+    ceil_mode : bool
+        Also a last window that ends outside, as long as it begins inside or in the padding before.
+    return_indices : bool
+        Also return where each element was found, counted in row-major order within its channel.
+
+    Returns
+    -------
+    Tensor of shape (batch, channel, *place), or two of them
+
+    Notes
+    -----
+    Derivative in `MaxPool`. Of equal elements the first one is found and gets all the gradient.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> max_pool2d(mt.arange(16.0).reshape(1, 4, 4), 2, return_indices=True)
+    (tensor([[[ 5.,  7.],
+             [13., 15.]]]), tensor([[[ 5,  7],
+             [13, 15]]]))
+    """
+    return _max_pool(
+        "max_pool2d", 2, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices
+    )
+
+
+def max_pool3d(
+    input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False
+):
+    """The largest element of every window over three axes; see `max_pool2d`."""
+    return _max_pool(
+        "max_pool3d", 3, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices
+    )
+
+
+def avg_pool1d(input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True):
+    """The mean of every window along one axis; see `avg_pool2d`.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> avg_pool1d(mt.tensor([[1.0, 3.0, 2.0, 5.0]]), 2)
+    tensor([[2. , 3.5]])
+    """
+    return _avg_pool(
+        "avg_pool1d", 1, input, kernel_size, stride, padding, ceil_mode, count_include_pad
+    )
+
+
+def avg_pool2d(
+    input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True,
+    divisor_override=None,
+):  # fmt: skip
+    """The mean of every window.
+
+    Parameters
+    ----------
+    input : Tensor of shape (batch, channel, height, width) or (channel, height, width)
+    kernel_size, stride, padding, ceil_mode
+        As in `max_pool2d`; padding counts as zeros.
+    count_include_pad : bool
+        Whether the zeros of the padding count as elements. What `ceil_mode` adds never does.
+    divisor_override : int, optional
+        Divide the sum by this number instead.
+
+    Returns
+    -------
+    Tensor of shape (batch, channel, *place)
+
+    Notes
+    -----
+    Linear in the input: its derivative is that of `TapSum`.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> avg_pool2d(mt.ones(1, 2, 2), 2, padding=1)
+    tensor([[[0.25, 0.25],
+             [0.25, 0.25]]])
+    """
+    return _avg_pool(
+        "avg_pool2d", 2, input, kernel_size, stride, padding, ceil_mode, count_include_pad,
+        divisor_override,
+    )  # fmt: skip
+
+
+def avg_pool3d(
+    input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True,
+    divisor_override=None,
+):  # fmt: skip
+    """The mean of every window over three axes; see `avg_pool2d`."""
+    return _avg_pool(
+        "avg_pool3d", 3, input, kernel_size, stride, padding, ceil_mode, count_include_pad,
+        divisor_override,
+    )  # fmt: skip
+
+
+def adaptive_avg_pool1d(input, output_size):
+    """The means of `output_size` windows that share out one axis; see `adaptive_avg_pool2d`."""
+    return _adaptive_avg("adaptive_avg_pool1d", 1, input, output_size)
+
+
+def adaptive_avg_pool2d(input, output_size):
+    """The means of as many windows as are asked for.
+
+    Window o of m over n elements reaches from floor(o n / m) to ceil((o + 1) n / m): neighbours
+    overlap where m does not divide n.
+
+    Parameters
+    ----------
+    input : Tensor of shape (batch, channel, height, width) or (channel, height, width)
+    output_size : int or (int, int)
+        None in place of a number keeps the size of that axis.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> adaptive_avg_pool2d(mt.tensor([[[1.0, 2.0, 6.0]]]), (None, 2))
+    tensor([[[1.5, 4. ]]])
+    """
+    return _adaptive_avg("adaptive_avg_pool2d", 2, input, output_size)
+
+
+def adaptive_avg_pool3d(input, output_size):
+    """The means of windows that share out three axes; see `adaptive_avg_pool2d`."""
+    return _adaptive_avg("adaptive_avg_pool3d", 3, input, output_size)
+
+
+def adaptive_max_pool1d(input, output_size, return_indices=False):
+    """The largest elements of windows that share out one axis; see `adaptive_max_pool2d`."""
+    return _adaptive_max("adaptive_max_pool1d", 1, input, output_size, return_indices)
+
+
+def adaptive_max_pool2d(input, output_size, return_indices=False):
+    """The largest elements of the windows of `adaptive_avg_pool2d`.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> adaptive_max_pool2d(mt.tensor([[[1.0, 2.0, 6.0]]]), (None, 2))
+    tensor([[[2., 6.]]])
+    """
+    return _adaptive_max("adaptive_max_pool2d", 2, input, output_size, return_indices)
+
+
+def _max_pool(where, count, input, kernel_size, stride, padding, dilation, ceil_mode, with_places):
+    x = batched(input, count, where)
+    axes = windows_of(where, x, kernel_size, stride, padding, dilation, ceil_mode)
+    tables = tuple([largest_table(axis[0], window_positions, *axis[1:]) for axis in axes])
+    return _largest(x, tables, input, with_places)
+
+
+def _largest(x, tables, input, with_places):
+    count = len(tables)
+    y, place = MaxPool.apply(x, tables=tables)
+    y = unbatched(y, input, count)
+    return (y, unbatched(place, input, count)) if with_places else y
+
+
+def _avg_pool(
+    where, count, input, kernel_size, stride, padding, ceil_mode, include_pad, divisor=None
+):  # fmt: skip
+    x = floating_only(where, batched(input, count, where))
+    if divisor == 0:
+        raise ArgumentError(f"{where}: divisor_override.", got="0", expected="another number")
+    axes = windows_of(where, x, kernel_size, stride, padding, 1, ceil_mode)
+    if divisor is not None:
+        y = mul(tap_sum(x, [sum_table(*axis) for axis in axes]), 1.0 / divisor)
+    elif include_pad:
+        y = tap_sum(x, [padded_mean_table(*axis) for axis in axes])
+    else:
+        y = tap_sum(x, [mean_table(axis[0], window_positions, *axis[1:]) for axis in axes])
+    return unbatched(y, input, count)
+
+
+def _adaptive_avg(where, count, input, output_size):
+    x, sizes = shared_out(where, count, input, output_size)
+    pairs = zip(x.shape[2:], sizes, strict=True)
+    tables = [None if n == m else mean_table(n, shared_positions, m) for n, m in pairs]
+    y = tap_sum(floating_only(where, x), tables)
+    return unbatched(y, input, count)
+
+
+def _adaptive_max(where, count, input, output_size, with_places):
+    x, sizes = shared_out(where, count, input, output_size)
+    pairs = zip(x.shape[2:], sizes, strict=True)
+    tables = tuple([largest_table(n, shared_positions, m) for n, m in pairs])
+    return _largest(x, tables, input, with_places)
