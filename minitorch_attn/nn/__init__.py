@@ -3,7 +3,9 @@
 from . import functional, init, masks, utils  # noqa: F401
 from .activation import *  # noqa: F403
 from .attention import *  # noqa: F403
+from .batch_norm import *  # noqa: F403
 from .containers import *  # noqa: F403
+from .conv import *  # noqa: F403
 from .dropout import *  # noqa: F403
 from .embedding import *  # noqa: F403
 from .feed_forward import *  # noqa: F403
@@ -13,8 +15,10 @@ from .masks import Mask  # noqa: F401
 from .module import *  # noqa: F403
 from .norm import *  # noqa: F403
 from .parameter import *  # noqa: F403
+from .pooling import *  # noqa: F403
 from .positional import *  # noqa: F403
 from .recurrent_attention import *  # noqa: F403
 from .rnn import *  # noqa: F403
 from .rnn_cell import *  # noqa: F403
 from .transformer import *  # noqa: F403
+from .upsample import *  # noqa: F403

@@ -1,0 +1,261 @@
+"""Normalisation by channel, with running statistics where there is a batch."""
+
+from .. import ops
+from ..autograd.modes import no_grad
+from ..errors import ArgumentError, ShapeError
+from . import init
+from .module import Module
+from .parameter import Parameter
+
+__all__ = [
+    "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "GroupNorm", "InstanceNorm1d", "InstanceNorm2d",
+    "InstanceNorm3d",
+]  # fmt: skip
+
+
+class _ChannelNorm(Module):
+    """Parameters and running statistics of one number per channel."""
+
+    ranks = ()  # the numbers of axes that an input may have
+
+    def __init__(
+        self, num_features, eps, momentum, affine, track_running_stats, device=None, dtype=None
+    ):
+        super().__init__()
+        self.num_features, self.eps, self.momentum = num_features, eps, momentum
+        self.affine, self.track_running_stats = affine, track_running_stats
+        make = {"device": device, "dtype": dtype}
+        for name in ("weight", "bias"):
+            self.register_parameter(
+                name, Parameter(ops.empty(num_features, **make)) if affine else None
+            )
+        tracked = track_running_stats
+        self.register_buffer("running_mean", ops.zeros(num_features, **make) if tracked else None)
+        self.register_buffer("running_var", ops.ones(num_features, **make) if tracked else None)
+        count = ops.zeros((), dtype="int64", device=device) if tracked else None
+        self.register_buffer("num_batches_tracked", count)
+        self.reset_parameters()
+
+    def reset_running_stats(self):
+        """Forget all batches: mean 0, variance 1."""
+        if self.track_running_stats:
+            with no_grad():
+                self.running_mean.fill_(0.0)
+                self.running_var.fill_(1.0)
+                self.num_batches_tracked.fill_(0)
+
+    def reset_parameters(self):
+        """Set the weight to ones, the bias to zeros, and forget all batches."""
+        self.reset_running_stats()
+        if self.affine:
+            init.ones_(self.weight)
+            init.zeros_(self.bias)
+
+    def _check(self, input):
+        name = type(self).__name__
+        if input.ndim not in self.ranks:
+            raise ShapeError(
+                f"{name}: input has the wrong number of axes.",
+                got=f"input {input.shape}",
+                expected=f"{' or '.join(map(str, self.ranks))} axes",
+            )
+
+    def extra_repr(self):
+        return (
+            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, "
+            f"affine={self.affine}, track_running_stats={self.track_running_stats}"
+        )
+
+
+class _BatchNorm(_ChannelNorm):
+    def __init__(
+        self, num_features, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True,
+        device=None, dtype=None,
+    ):  # fmt: skip
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
+
+    def forward(self, input):
+        # input: (batch, channel, *space)
+        self._check(input)
+        by_batch = self.training or self.running_mean is None
+        moved = self.training and self.track_running_stats
+        running = (self.running_mean, self.running_var)
+        if by_batch and not moved:
+            running = (None, None)  # statistics that this batch neither uses nor changes
+        return ops.batch_norm(
+            input, *running, self.weight, self.bias, by_batch,
+            self._counted() if moved else 0.0, self.eps,
+        )  # fmt: skip
+
+    def _counted(self):
+        """Count this batch; its share in the running statistics."""
+        if self.num_batches_tracked is not None:
+            with no_grad():
+                self.num_batches_tracked.add_(1)
+        if self.momentum is None:  # the plain average over all batches
+            return 1.0 / float(self.num_batches_tracked)
+        return self.momentum
+
+
+class BatchNorm1d(_BatchNorm):
+    """Batch normalisation of (batch, channel) or (batch, channel, length); see `BatchNorm2d`."""
+
+    ranks = (2, 3)
+
+
+class BatchNorm2d(_BatchNorm):
+    """Each channel with mean 0 and variance 1 over the batch and space, then scaled and shifted.
+
+    While training the statistics are the batch's own, and running averages of them are kept;
+    these are used in evaluation.
+
+    Parameters
+    ----------
+    num_features : int
+        The number of channels.
+    eps : float, default 1e-5
+        Added to the variance.
+    momentum : float or None, default 0.1
+        The share of a new batch in the running statistics; None for the plain average of all.
+    affine : bool, default True
+        Whether there are weight and bias.
+    track_running_stats : bool, default True
+        False uses the batch's own statistics in evaluation, too.
+    device, dtype : optional
+        Of the parameters.
+
+    Attributes
+    ----------
+    weight, bias : Parameter of shape (num_features,), or None
+    running_mean, running_var : Tensor of shape (num_features,), or None
+    num_batches_tracked : Tensor of int64, or None
+
+    Notes
+    -----
+    Ioffe and Szegedy 2015, arXiv:1502.03167v3, Algorithms 1 and 2. The running variance is the
+    unbiased one.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> layer = mt.nn.BatchNorm2d(1)
+    >>> _ = layer(mt.tensor([1.0, 2.0, 3.0, 6.0]).reshape(1, 1, 2, 2))
+    >>> layer.running_mean, layer.num_batches_tracked
+    (tensor([0.3]), tensor(1))
+    """
+
+    ranks = (4,)
+
+
+class BatchNorm3d(_BatchNorm):
+    """Batch normalisation of (batch, channel, depth, height, width); see `BatchNorm2d`."""
+
+    ranks = (5,)
+
+
+class _InstanceNorm(_ChannelNorm):
+    def __init__(
+        self, num_features, eps=1e-5, momentum=0.1, affine=False, track_running_stats=False,
+        device=None, dtype=None,
+    ):  # fmt: skip
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
+
+    def forward(self, input):
+        # input: (batch, channel, *space) or (channel, *space)
+        self._check(input)
+        alone = input.ndim == self.ranks[0]
+        y = ops.instance_norm(
+            input.unsqueeze(0) if alone else input, self.running_mean, self.running_var,
+            self.weight, self.bias, self.training or not self.track_running_stats,
+            0.0 if self.momentum is None else self.momentum, self.eps,
+        )  # fmt: skip
+        return y.squeeze(0) if alone else y
+
+
+class InstanceNorm1d(_InstanceNorm):
+    """Instance normalisation of (batch, channel, length); see `InstanceNorm2d`."""
+
+    ranks = (2, 3)
+
+
+class InstanceNorm2d(_InstanceNorm):
+    """Each channel of each image with mean 0 and variance 1 over space.
+
+    Parameters
+    ----------
+    num_features : int
+        The number of channels.
+    eps, momentum, affine, track_running_stats, device, dtype
+        As in `BatchNorm2d`, but there are neither parameters nor running statistics by default.
+
+    Notes
+    -----
+    Ulyanov et al. 2016, arXiv:1607.08022v3.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.nn.InstanceNorm2d(3)(mt.zeros(2, 3, 5, 7)).shape
+    (2, 3, 5, 7)
+    """
+
+    ranks = (3, 4)
+
+
+class InstanceNorm3d(_InstanceNorm):
+    """Instance normalisation of (batch, channel, depth, height, width); see `InstanceNorm2d`."""
+
+    ranks = (4, 5)
+
+
+class GroupNorm(Module):
+    """Each group of channels of each image with mean 0 and variance 1, then scaled and shifted.
+
+    Parameters
+    ----------
+    num_groups, num_channels : int
+        The first divides the second.
+    eps : float, default 1e-5
+    affine : bool, default True
+        Whether there are weight and bias, one number per channel.
+    device, dtype : optional
+        Of the parameters.
+
+    Notes
+    -----
+    Wu and He 2018, arXiv:1803.08494v3.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.nn.GroupNorm(2, 4)(mt.tensor([[1.0, 3.0, 5.0, 9.0]])).detach()
+    tensor([[-1.,  1., -1.,  1.]])
+    """
+
+    def __init__(self, num_groups, num_channels, eps=1e-5, affine=True, device=None, dtype=None):
+        super().__init__()
+        if num_groups < 1 or num_channels % num_groups:
+            raise ArgumentError(
+                "GroupNorm: num_groups divides num_channels.",
+                got=f"num_groups={num_groups} and num_channels={num_channels}",
+            )
+        self.num_groups, self.num_channels = num_groups, num_channels
+        self.eps, self.affine = eps, affine
+        for name in ("weight", "bias"):
+            shape = (num_channels,)
+            values = ops.empty(shape, device=device, dtype=dtype) if affine else None
+            self.register_parameter(name, None if values is None else Parameter(values))
+        self.reset_parameters()
+
+    def reset_parameters(self):
+        """Set the weight to ones and the bias to zeros."""
+        if self.affine:
+            init.ones_(self.weight)
+            init.zeros_(self.bias)
+
+    def forward(self, input):
+        # input: (batch, channel, *space)
+        return ops.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
+
+    def extra_repr(self):
+        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"
