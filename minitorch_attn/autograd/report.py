@@ -185,7 +185,7 @@ def _table(items):
             str(item.shape),
             f"{item.error:.1e}",
             f"{item.worst_error:.1e}",
-            "" if item.worst_index is None else str(item.worst_index),
+            _place(item),
             "none" if item.analytic_grad is None else f"{item.analytic:.6g}",
             f"{item.numeric:.6g}",
             _left_out(item),
@@ -200,6 +200,12 @@ def _table(items):
         ]
         lines.append(("  " + "  ".join(cells)).rstrip())
     return lines
+
+
+def _place(item):
+    if item.worst_index is not None:
+        return str(item.worst_index)
+    return "" if 0 in item.shape else "a direction"
 
 
 def _left_out(item):

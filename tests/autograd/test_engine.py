@@ -408,6 +408,32 @@ def test_a_hook_may_remove_itself():
     assert calls == [1]
 
 
+def test_a_hook_may_remove_the_next_one():
+    x = leaf([1.0])
+    x.register_hook(lambda g: later.remove())
+    later = x.register_hook(lambda g: g * 100)
+    (x * 2.0).backward()
+    assert values(x.grad) == [2.0]
+
+
+def test_hooks_off_the_path_to_the_wanted_inputs_are_silent():
+    x, w = leaf([1.0]), leaf([2.0])
+    seen = []
+    aside = x * 3.0
+    aside.register_hook(lambda g: seen.append(g))
+    grad(aside * w, w)
+    assert seen == []
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_hooks_record_only_where_the_pass_is_recorded(create_graph):
+    x = leaf([1.0])
+    seen = []
+    x.register_hook(lambda g: seen.append(mt.is_grad_enabled()))
+    (x * x).backward(create_graph=create_graph)
+    assert seen == [create_graph]
+
+
 def test_hooks_on_one_of_several_outputs():
     a, b = leaf([5.0]), leaf([3.0])
     total, difference, _ = SumAndDifference.apply(a, b)
@@ -525,8 +551,12 @@ def test_gradients_returned_are_memory_of_their_own(device):
         gradient.add_(1.0)
     assert [values(f) for f in found] == [[2.0, 2.0], [[2.0, 2.0]]]
     assert values(given) == [1.0]
-    (same,) = grad(a + 0.0, a, mt.tensor([3.0, 4.0], dtype=mt.float64, device=device))
-    same.add_(1.0)
+    given = mt.tensor([3.0, 4.0], dtype=mt.float64, device=device)
+    b = leaf([1.0, 2.0], device)
+    for gradient in grad(a + b, [a, b], given):  # all three are one array inside
+        assert values(gradient) == [3.0, 4.0]
+        gradient.add_(1.0)
+    assert values(given) == [3.0, 4.0]
 
 
 def test_gradients_left_in_leaves_are_memory_of_their_own(device):
@@ -586,6 +616,27 @@ def test_several_outputs_used_or_not(device):
     total, _, _ = SumAndDifference.apply(a, b)
     (first, second) = grad(total.sum(), [a, b], create_graph=True)
     assert values(first) == [1.0, 1.0] and values(second) == [1.0, 1.0]
+
+
+def test_outputs_of_different_shapes_used_one_at_a_time(device):
+    class RowAndSum(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save(x)
+            return x[0], x.sum(axis=0, keepdims=True)
+
+        @staticmethod
+        def backward(ctx, grad_row, grad_sum):
+            assert grad_row.shape == (3,) and grad_sum.shape == (1, 3)
+            (x,) = ctx.saved
+            return x * 0 + grad_sum + 10 * grad_row
+
+    x = leaf(np.ones((2, 3)), device)
+    _, total = RowAndSum.apply(x)
+    total.sum().backward()
+    row, _ = RowAndSum.apply(x)
+    row.sum().backward()
+    assert values(x.grad) == [[11.0] * 3] * 2
 
 
 def broken(forward=None, backward=None):

@@ -858,6 +858,11 @@ def test_random_directions_catch_the_same_mistakes(change, make):
     assert not report.ok and report["x"].hints
 
 
+def test_a_direction_is_called_one(make):
+    report = gradcheck_report(Cube.apply, make(5, 5), fast=True)
+    assert "a direction" in str(report) and "three random directions" in str(report)
+
+
 def test_random_directions_across_kinks(device):
     start = np.linspace(-1, 1, 30)
     start[3:6] = [3e-6, -2e-6, 8e-6]
