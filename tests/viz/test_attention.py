@@ -31,8 +31,8 @@ def test_maps_are_causal_distributions_of_every_head(model, device):
         np.testing.assert_allclose(m.sum(-1), 1, rtol=1e-5)
         assert not np.triu(m, 1).any()
         assert m.std() > 0.05
-    assert (model(ids).numpy() == before).all()  # no hook is left, no mode changed
-    assert model.training
+    assert (model(ids).numpy() == before).all()
+    assert len(maps) == 2 and model.training  # no hook is left, no mode changed
 
 
 def test_maps_reproduce_the_output_of_a_layer(model, device):
