@@ -44,8 +44,11 @@ class Mean(Function):
         ctx.axis = axis
         count = count_over(x.shape, axis)
         ctx.weight = 1 / count if count else 0.0
-        total = x.sum(axis=axis, keepdims=keepdims)
-        return total / count if count else total * float("nan")
+        if x.dtype.itemsize > 2:
+            total = x.sum(axis=axis, keepdims=keepdims)
+            return total / count if count else total * float("nan")
+        total = x.sum(axis=axis, keepdims=keepdims, dtype="float32")  # float16 ends at 65504
+        return (total / count if count else total * float("nan")).astype(x.dtype)
 
     @staticmethod
     def backward(ctx, grad_y):

@@ -123,3 +123,11 @@ def test_every_set_of_axes(shape, data, keep, name, device):
     np.testing.assert_allclose(y.numpy(), wanted, atol=1e-14)
     y.sum().backward()
     assert x.grad.shape == shape
+
+
+def test_mean_of_many_float16_numbers_does_not_overflow(device):
+    x = mt.full((70_001,), 3.0, dtype="float16", device=device, requires_grad=True)
+    mean = x.mean()
+    assert (mean.dtype, mean.item()) == (mt.float16, 3.0)
+    mean.backward()
+    assert x.grad.dtype == mt.float16
