@@ -103,7 +103,7 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
     )
     for target, gradient in zip(inputs, found, strict=True):
         if gradient is not None:
-            engine.add_to_grad(target, gradient, create_graph)
+            engine.accumulate(target, gradient, create_graph)
 
 
 def grad(

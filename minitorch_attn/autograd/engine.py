@@ -18,6 +18,7 @@ from .modes import enable_grad, no_grad, state
 
 __all__ = [
     "Leaf",
+    "accumulate",
     "add_accumulate_hook",
     "add_hook",
     "add_to_grad",
@@ -67,7 +68,9 @@ def run_backward(roots, grads, *, targets=None, retain_graph=False, create_graph
                 if not any(edge is not None and edge[0] in path for edge in node.edges):
                     continue  # nothing wanted lies behind it: leave its saved arrays alone
             if type(node) is Leaf:
-                _accumulate(node, grad, create_graph)
+                tensor = node.tensor()
+                if tensor is not None:
+                    accumulate(tensor, grad, create_graph)
                 continue
             grads = grad if type(grad) is tuple else (grad,)
             if watched:
@@ -228,13 +231,13 @@ def _saved_as_tensors(ctx):
         ctx.as_tensors = False
 
 
-def _accumulate(leaf, grad, create_graph):
-    """Add to `.grad` of the tensor behind a leaf, if it is still there."""
-    tensor = leaf.tensor()
-    if tensor is not None:
-        add_to_grad(tensor, grad, create_graph)
-        for hook in leaf.after_accumulate or ():
-            leaf.after_accumulate[hook](tensor)
+def accumulate(tensor, grad, create_graph):
+    """Add to `.grad`, then call the hooks that wait for that."""
+    add_to_grad(tensor, grad, create_graph)
+    leaf = tensor._edge and tensor._edge[0]
+    if type(leaf) is Leaf:
+        for hook in list((leaf.after_accumulate or {}).values()):
+            hook(tensor)
 
 
 def add_to_grad(tensor, grad, create_graph=False):

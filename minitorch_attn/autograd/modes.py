@@ -3,6 +3,8 @@
 import threading
 from contextlib import ContextDecorator
 from copy import copy
+from functools import wraps
+from inspect import CO_GENERATOR
 
 __all__ = [
     "state",
@@ -41,6 +43,28 @@ class _Switch(ContextDecorator):
     def __init__(self, value):
         self.value = value
         self.before = []  # a stack: one object may be entered several times
+
+    def __call__(self, function):
+        """Decorate a function; a generator has the switch set while it runs, not while it waits."""
+        if getattr(function, "__code__", None) and function.__code__.co_flags & CO_GENERATOR:
+            return self._around_generator(function)
+        return super().__call__(function)
+
+    def _around_generator(self, function):
+        @wraps(function)
+        def generate(*args, **kwargs):
+            generator, sent = function(*args, **kwargs), None
+            try:
+                while True:
+                    with self._recreate_cm():
+                        item = generator.send(sent)
+                    sent = yield item
+            except StopIteration as stop:
+                return stop.value
+            finally:
+                generator.close()
+
+        return generate
 
     def _recreate_cm(self):
         """A switch of its own for each call of a decorated function: threads may share it."""
@@ -81,7 +105,14 @@ class set_grad_enabled(_Switch):
         super().__init__(bool(mode))
 
 
-class no_grad(set_grad_enabled):
+class _Plain(set_grad_enabled):
+    """A switch without a setting: `@no_grad` decorates like `@no_grad()`."""
+
+    def __new__(cls, function=None):
+        return super().__new__(cls) if function is None else cls()(function)
+
+
+class no_grad(_Plain):
     """Compute without recording: nothing is saved, intermediates are freed at once.
 
     Examples
@@ -105,7 +136,7 @@ class inference_mode(set_grad_enabled):
         super().__init__(not mode)
 
 
-class enable_grad(set_grad_enabled):
+class enable_grad(_Plain):
     """Record again inside a `no_grad` block.
 
     Examples

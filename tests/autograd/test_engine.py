@@ -296,6 +296,34 @@ def test_switches_as_decorators_also_recursive():
     assert depth.__name__ == "depth" and depth.__doc__ == "Documented."
 
 
+def test_switches_decorate_without_parentheses_too():
+    @mt.no_grad
+    def off():
+        return mt.is_grad_enabled()
+
+    with mt.no_grad():
+        assert mt.enable_grad(mt.is_grad_enabled)() is True
+    assert off() is False and off.__name__ == "off" and mt.is_grad_enabled()
+
+
+def test_a_decorated_generator_is_switched_only_while_it_runs():
+    @mt.no_grad()
+    def count(n):
+        for i in range(n):
+            got = yield mt.is_grad_enabled(), i
+            assert got is None and not mt.is_grad_enabled()
+        return "done"
+
+    seen = []
+    for inside in count(2):
+        seen.append((inside, mt.is_grad_enabled()))
+    assert seen == [((False, 0), True), ((False, 1), True)]
+    generator = count(2)
+    next(generator)
+    generator.close()
+    assert mt.is_grad_enabled()
+
+
 def test_one_switch_object_may_be_entered_twice():
     off = mt.no_grad()
     with off, off:
@@ -460,9 +488,10 @@ def test_a_hook_after_accumulation_sees_the_sum():
     handle = x.register_post_accumulate_grad_hook(lambda t: seen.append(t.grad.item()))
     (x * 2.0).backward()
     (x * 3.0).backward()
+    (x * 1.0).backward(inputs=[x])
     handle.remove()
     (x * 4.0).backward()
-    assert seen == [2.0, 5.0] and values(x.grad) == [9.0]
+    assert seen == [2.0, 5.0, 6.0] and values(x.grad) == [10.0]
     with pytest.raises(GraphError, match="leaves"):
         (x * 2.0).register_post_accumulate_grad_hook(print)
 
