@@ -68,9 +68,7 @@ def run_backward(roots, grads, *, targets=None, retain_graph=False, create_graph
                 if not any(edge is not None and edge[0] in path for edge in node.edges):
                     continue  # nothing wanted lies behind it: leave its saved arrays alone
             if type(node) is Leaf:
-                tensor = node.tensor()
-                if tensor is not None:
-                    accumulate(tensor, grad, create_graph)
+                accumulate(node.tensor(), grad, create_graph)
                 continue
             grads = grad if type(grad) is tuple else (grad,)
             if watched:
@@ -232,7 +230,9 @@ def _saved_as_tensors(ctx):
 
 
 def accumulate(tensor, grad, create_graph):
-    """Add to `.grad`, then call the hooks that wait for that."""
+    """Add to `.grad`, if the tensor is still there, and call the hooks that wait for that."""
+    if tensor is None:
+        return
     add_to_grad(tensor, grad, create_graph)
     leaf = tensor._edge and tensor._edge[0]
     if type(leaf) is Leaf:
