@@ -39,7 +39,7 @@ class NormOver(Function):
         mean = x.sum(axis=axes, keepdims=True) / ctx.count
         y = x - mean
         variance = (y * y).sum(axis=axes, keepdims=True) / ctx.count
-        if running is not None:
+        if running is not None and count:
             _move(*running, mean, variance, count)
         rstd = 1.0 / array_module(x).sqrt(variance + eps)
         ctx.save_intermediate(mean, rstd)

@@ -50,7 +50,7 @@ class PatchSum(Function):
         y = array_module(x).zeros((*x.shape[:2], *room), dtype=x.dtype)
         for entry, there in shifts(places, kernel, stride, dilation):
             y[(..., *there)] += x[(slice(None), slice(None), *entry)]
-        return crop(y, padding, size)
+        return array_module(x).ascontiguousarray(crop(y, padding, size))
 
     @staticmethod
     def backward(ctx, grad_y):

@@ -29,7 +29,8 @@ _MODES = {
     "lanczos": (4,),
     "area": (3, 4, 5),
 }
-_WITH_CORNERS = ("linear", "bilinear", "trilinear", "bicubic", "lanczos")
+_WITH_CORNERS = ("linear", "bilinear", "trilinear", "bicubic")
+_PLAIN = ("nearest", "nearest-exact", "area")  # these refuse even align_corners=False
 _AREA = {3: adaptive_avg_pool1d, 4: adaptive_avg_pool2d, 5: adaptive_avg_pool3d}
 
 
@@ -37,7 +38,9 @@ _AREA = {3: adaptive_avg_pool1d, 4: adaptive_avg_pool2d, 5: adaptive_avg_pool3d}
 def _nearest_table(size, places, step, exact):
     """The element under the left edge of each output element, or under its centre.
 
-    PyTorch works these positions out in single precision, whatever the dtype of the input.
+    PyTorch works these positions out in single precision, whatever the dtype of the input. Its
+    forward pass over one or three axes on the CPU rounds a few of them otherwise than its own
+    gradient does; here both are those of the gradient.
     """
     if size == places or (places == 2 * size and not exact):
         return Taps((_host.arange(places) * size // max(places, 1))[:, None], None, size)
@@ -185,14 +188,14 @@ def interpolate(
         )
     if recompute_scale_factor or size is not None:
         steps = (None,) * count
+    if mode == "area":
+        return _AREA[input.ndim](input, sizes)
     if min(input.shape[1:]) < 1 or min(sizes) < 1:
         raise ShapeError(
             "interpolate: there is nothing to take values from, or nothing left.",
             got=f"input {input.shape} and an output of {sizes}",
             expected="sizes of at least 1",
         )
-    if mode == "area":
-        return _AREA[input.ndim](input, sizes)
     tables = [
         _table(mode, n, m, step, align_corners, antialias)
         for n, m, step in zip(input.shape[2:], sizes, steps, strict=True)
@@ -215,7 +218,7 @@ def _check(input, size, scale_factor, mode, align_corners, antialias):
             "interpolate: exactly one of size and scale_factor is needed.",
             got=f"size={size} and scale_factor={scale_factor}",
         )
-    if align_corners is not None and mode not in _WITH_CORNERS:
+    if mode not in _WITH_CORNERS and (align_corners or (align_corners is False and mode in _PLAIN)):
         raise ArgumentError(
             f"interpolate: mode {mode!r} takes no align_corners.",
             got=f"align_corners={align_corners}",

@@ -24,7 +24,7 @@ from .pool_windows import (
 )  # fmt: skip
 from .scatter import GatherBack
 from .spatial import batched, unbatched
-from .taps import tap_sum
+from .taps import at, tap_sum
 
 __all__ = [
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
@@ -51,7 +51,8 @@ class MaxPool(Function):
         for axis in range(x.ndim - 1, 1, -1):
             y, place = _largest_along(y, place, step, tables[axis - 2], axis)
             step *= x.shape[axis]
-        place = array_module(x).ascontiguousarray(place)
+        xp = array_module(x)
+        y, place = xp.ascontiguousarray(y), xp.ascontiguousarray(place)
         ctx.save(place)
         return y, place
 
@@ -71,13 +72,12 @@ def _largest_along(x, place, step, taps, axis):
     `place` says where the elements of x itself were found; one step along `axis` is worth `step`.
     """
     xp = array_module(x)
-    along = (slice(None),) * axis
     positions = xp.arange(0, taps.size * step, step).reshape(-1, *(1,) * (x.ndim - axis - 1))
     best = found = None
     for index, _ in taps.on_device_of(x):
-        part, here = x[(*along, index)], positions[index]
+        part, here = at(x, index, axis), positions[index]
         if place is not None:
-            here = here + place[(*along, index)]
+            here = here + at(place, index, axis)
         if best is None:
             best, found = part.copy(), xp.broadcast_to(here, part.shape)
             continue

@@ -80,11 +80,11 @@ def windows_of(where, x, kernel_size, stride, padding, dilation, ceil_mode):
 
 def _window(where, x, size, kernel, stride, padding, dilation, ceil_mode):
     reach = dilation * (kernel - 1) + 1
-    if padding > reach // 2:
+    if padding > kernel // 2:
         raise ArgumentError(
             f"{where}: the padding is larger than half of the window.",
-            got=f"padding={padding} for windows that reach over {reach}",
-            expected=f"at most {reach // 2}",
+            got=f"padding={padding} with kernel_size={kernel}",
+            expected=f"at most {kernel // 2}",
         )
     room = size + 2 * padding - reach
     places = (room + (stride - 1 if ceil_mode else 0)) // stride + 1

@@ -5,7 +5,7 @@ from functools import cached_property
 from ..autograd.function import Function
 from ..backend import array_module, device_of, from_host
 
-__all__ = ["TapSum", "Taps", "tap_sum"]
+__all__ = ["TapSum", "Taps", "at", "tap_sum"]
 
 _host = array_module()  # tables are made where the sizes are known
 
@@ -91,18 +91,25 @@ class TapSum(Function):
             x = xp.concatenate([x, gap], axis=axis)
         y = None
         for index, weight in taps.on_device_of(x):
-            part = x[(slice(None),) * axis + (index,)]
+            part = at(x, index, axis)
             if weight is not None:
                 part = part * weight.reshape(-1, *(1,) * (x.ndim - axis - 1))
             if y is None:
                 y = part.copy() if weight is None else part  # a slice is a view of x
             else:
                 y += part
-        return xp.zeros(shape, dtype=x.dtype) if y is None else y
+        return xp.zeros(shape, dtype=x.dtype) if y is None else xp.ascontiguousarray(y)
 
     @staticmethod
     def backward(ctx, grad_y):
         return TapSum.call(grad_y, taps=ctx.taps, axis=ctx.axis, transposed=not ctx.transposed)
+
+
+def at(x, index, axis):
+    """The elements of an array that one of the indices of `Taps.on_device_of` names."""
+    if isinstance(index, slice):
+        return x[(slice(None),) * axis + (index,)]
+    return x.take(index, axis=axis)
 
 
 def tap_sum(input, tables):
