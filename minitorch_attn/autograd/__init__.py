@@ -1,5 +1,7 @@
 """Automatic differentiation: the graph, the backward pass, and the check of both."""
 
+from importlib import import_module
+
 from .. import backend
 from ..errors import ArgumentError, GraphError, ShapeError
 from ..tensor import Tensor, wrap
@@ -213,4 +215,6 @@ def __getattr__(name):
         from . import report
 
         return getattr(report, name)
+    if name == "presets":
+        return import_module(".presets", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
