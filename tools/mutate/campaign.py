@@ -1,0 +1,191 @@
+"""From targets and tests to a verdict on every mutant."""
+
+import random
+import tomllib
+from collections import Counter
+
+from .forks import DIED, LATE, run_all
+from .mutants import mutants_of
+from .trial import footprint, near_tests, run_mutant
+
+__all__ = ["Campaign", "Verdict", "read_equivalents"]
+
+KILLED, SURVIVED = "killed", "survived"
+
+
+class Verdict:
+    """What became of a mutant.
+
+    Attributes
+    ----------
+    mutant : Mutant
+    fate : str
+        "killed" or "survived".
+    by : str
+        The test that failed; "time limit" or "crash"; empty for a survivor.
+    tests : int
+        How many tests execute the changed statement.
+    reason : str or None
+        Why the change has no effect, where the file of equivalents declares it.
+    """
+
+    def __init__(self, mutant, fate, by, tests, reason):
+        self.mutant = mutant
+        self.fate = fate
+        self.by = by
+        self.tests = tests
+        self.reason = reason
+
+    @property
+    def group(self):
+        """The column of the table it counts in."""
+        if self.reason is None:
+            return self.fate
+        return "equivalent" if self.fate == SURVIVED else "not equivalent"
+
+
+def read_equivalents(path):
+    """{(where, change): reason} from a TOML file with a list `mutant`."""
+    if not path.exists():
+        return {}
+    with open(path, "rb") as stream:
+        entries = tomllib.load(stream).get("mutant", [])
+    return {(entry["where"], entry["change"]): entry["reason"] for entry in entries}
+
+
+def draw(targets, sample=None, seed=0):
+    """The mutants of the targets; at most `sample` of each file, drawn at random.
+
+    Returns
+    -------
+    dict of list of Mutant, by file
+    """
+    files = {}
+    for target in targets:
+        files.setdefault(target.file, []).extend(mutants_of(target))
+    if sample is not None:
+        generator = random.Random(seed)
+        for file, mutants in files.items():
+            chosen = generator.sample(mutants, min(sample, len(mutants)))
+            files[file] = sorted(chosen, key=mutants.index)
+    return files
+
+
+class Campaign:
+    """All trials of one run of the command.
+
+    Parameters
+    ----------
+    targets : list of Target
+    items : list
+        All collected tests.
+    equivalents : dict
+        From `read_equivalents`.
+    jobs : int
+    tell : callable
+        Called with a line about each step.
+    """
+
+    def __init__(self, targets, items, equivalents, jobs=1, tell=print):
+        self.targets = targets
+        self.numbers = {target: number for number, target in enumerate(targets)}
+        self.items = items
+        self.equivalents = equivalents
+        self.jobs = jobs
+        self.tell = tell
+        self.kills = {target: Counter() for target in targets}
+        self.broken = set()  # tests that fail without any change
+
+    def run(self, files, public, wide=True):
+        """Try all mutants, first with the tests of their own file, then survivors with all.
+
+        Parameters
+        ----------
+        files : dict of list of Mutant, by file
+        public : dict of list of str, by file
+        wide : bool
+            False leaves out the second step.
+
+        Returns
+        -------
+        list of Verdict
+        """
+        near = {file: near_tests(file, self.items, public.get(file, ())) for file in files}
+        prints = self.footprints(sorted({index for indices in near.values() for index in indices}))
+        verdicts = []
+        for file, mutants in files.items():
+            own = [prints[index] for index in near[file] if index in prints]
+            verdicts += self.try_all(mutants, own)
+            self.tell_file(file, verdicts)
+        left = [v.mutant for v in verdicts if v.group == SURVIVED]
+        if wide and left:
+            self.tell(f"{len(left)} survive the tests of their own file; now all tests")
+            seen = set(prints) | self.broken
+            prints |= self.footprints([i for i in range(len(self.items)) if i not in seen])
+            late = {v.mutant: v for v in self.try_all(left, list(prints.values()))}
+            verdicts = [late.get(v.mutant, v) for v in verdicts]
+        return verdicts
+
+    def footprints(self, indices, portion=150):
+        """{index: Footprint} of tests that pass, some at a time."""
+        self.tell(f"running {len(indices)} tests unchanged")
+        found = {}
+        portions = [indices[i : i + portion] for i in range(0, len(indices), portion)]
+        results = run_all(self._footprint, portions, lambda _: 600, self.jobs)
+        for number, (indices, result) in enumerate(results):
+            if result in (LATE, DIED):
+                raise RuntimeError(f"tests {self.items[indices[0]].nodeid} to ... {result}")
+            for one in result:
+                found[one.index] = one
+                if not one.passed:
+                    self.broken.add(one.index)
+                    self.tell(f"  fails unchanged, left out: {self.items[one.index].nodeid}")
+            self.tell(f"  {min((number + 1) * portion, len(found))} tests", passing=True)
+        return {index: found[index] for index in sorted(found) if found[index].passed}
+
+    def _footprint(self, indices):
+        return footprint(self.items, indices, self.targets)
+
+    def try_all(self, mutants, prints):
+        """The verdicts on mutants, given the footprints of the tests to run."""
+        users = {mutant: [p for p in prints if self._executes(p, mutant)] for mutant in mutants}
+        verdicts = {}
+
+        def order(mutant):
+            kills = self.kills[mutant.target]
+            ranked = sorted(users[mutant], key=lambda p: (-kills[p.index], p.seconds))
+            return [p.index for p in ranked]
+
+        def work(mutant):
+            return run_mutant(mutant, self.items, order(mutant))
+
+        def seconds(mutant):
+            return 10 + 5 * sum(p.seconds for p in users[mutant])
+
+        for mutant, result in run_all(work, mutants, seconds, self.jobs):
+            verdicts[mutant] = self._verdict(mutant, result, len(users[mutant]))
+            self.tell(f"  {len(verdicts)} of {len(mutants)} in {mutant.target.file}", passing=True)
+        return [verdicts[mutant] for mutant in mutants]
+
+    def _executes(self, one, mutant):
+        number = self.numbers[mutant.target]
+        return any((number, line) in one.lines for line in mutant.span)
+
+    def _verdict(self, mutant, result, tests):
+        reason = self.equivalents.get((repr(mutant.target), mutant.change))
+        if result is None:
+            return Verdict(mutant, SURVIVED, "", tests, reason)
+        by = {LATE: "time limit", DIED: "crash"}.get(result)
+        if by is None:
+            self.kills[mutant.target][result] += 1
+            by = self.items[result].nodeid
+        return Verdict(mutant, KILLED, by, tests, reason)
+
+    def tell_file(self, file, verdicts):
+        """One line when a file is done, one for each survivor."""
+        own = [v for v in verdicts if v.mutant.target.file == file]
+        count = Counter(v.group for v in own)
+        self.tell(f"{file}: {', '.join(f'{n} {group}' for group, n in sorted(count.items()))}")
+        for verdict in own:
+            if verdict.group in (SURVIVED, "not equivalent"):
+                self.tell(f"  {verdict.group} ({verdict.tests} tests): {verdict.mutant}")

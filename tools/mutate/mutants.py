@@ -1,0 +1,340 @@
+"""The changes: each breaks one thing in the body of a function.
+
+A rule is a generator that looks at one node of the syntax tree and yields nodes to stand in its
+place. `RULES` are asked about each expression, `STATEMENT_RULES` about each statement.
+"""
+
+import ast
+import copy
+from contextlib import contextmanager
+
+__all__ = ["Mutant", "mutants_of"]
+
+OTHER_OPERATOR = {
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Div,
+    ast.Div: ast.Mult,
+    ast.Pow: ast.Mult,
+    ast.FloorDiv: ast.Mod,
+    ast.Mod: ast.FloorDiv,
+    ast.BitAnd: ast.BitOr,
+    ast.BitOr: ast.BitAnd,
+    ast.And: ast.Or,
+    ast.Or: ast.And,
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+}
+SHAPE_METHODS = {"sum", "mean", "swapaxes", "reshape", "transpose", "repeat", "copy", "astype"}
+PRODUCTS = {"matmul", "matmul_like"}
+CHOICES = {"where", "Where"}
+AXES = {"axis", "dim"}
+
+
+class Mutant:
+    """One change of one function.
+
+    Attributes
+    ----------
+    target : Target
+    line : int
+    span : range
+        The lines of the statement, by which the tests that execute it are found.
+    before, after : str
+        The statement, on one line.
+    """
+
+    def __init__(self, target, statement, place, node):
+        self.target = target
+        self.place = place  # (parent, field, index or None): where `node` goes
+        self.node = node
+        self.span = range(statement.lineno, _last_line(statement) + 1)
+        self.line = statement.lineno
+        self.before = one_line(statement)
+        if _at(place) is statement:
+            self.after = one_line(node)
+        else:
+            with self.applied():
+                self.after = one_line(statement)
+
+    def __repr__(self):
+        return f"{self.target.file}:{self.line}: {self.change}"
+
+    @property
+    def change(self):
+        """What is different, as text."""
+        return f"{self.before} -> {self.after}"
+
+    @contextmanager
+    def applied(self):
+        """The syntax tree of the target is the changed one inside."""
+        before = _at(self.place)
+        _put(self.place, self.node)
+        try:
+            yield
+        finally:
+            _put(self.place, before)
+
+    def code(self):
+        """The code object of the changed function."""
+        with self.applied():
+            return self.target.code()
+
+
+def one_line(statement):
+    """A statement as text; of an `if`, `for` or `with` the first line."""
+    return ast.unparse(statement).split("\n")[0]
+
+
+def mutants_of(target):
+    """All mutants of a target, in the order of its lines, no two of them alike.
+
+    Parameters
+    ----------
+    target : Target
+
+    Returns
+    -------
+    list of Mutant
+    """
+    found = {}
+    for statement, place in _statements(target.node):
+        for at, node in _changes(statement, place):
+            ast.copy_location(node, _at(at))
+            ast.fix_missing_locations(node)
+            mutant = Mutant(target, statement, at, node)
+            if mutant.before != mutant.after:
+                found.setdefault((mutant.line, mutant.change), mutant)
+    return sorted(found.values(), key=lambda mutant: mutant.line)
+
+
+def _statements(function):
+    """(statement, its place) for every statement that can change a gradient."""
+    blocks = [function]
+    while blocks:
+        block = blocks.pop(0)
+        for field in ("body", "orelse", "finalbody"):
+            inner = getattr(block, field, None)
+            for index, statement in enumerate(inner if isinstance(inner, list) else ()):
+                blocks.append(statement)
+                if not isinstance(statement, (ast.Raise, ast.Assert, ast.Pass)) and not (
+                    isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+                ):
+                    yield statement, (block, field, index)
+
+
+def _last_line(statement):
+    """The last line of a simple statement, or of the header of a compound one."""
+    body = getattr(statement, "body", None)
+    return statement.end_lineno if body is None else max(statement.lineno, body[0].lineno - 1)
+
+
+def _changes(statement, place):
+    for rule in STATEMENT_RULES:
+        for node in rule(statement):
+            yield place, node
+    for at in _expressions(statement):
+        for rule in RULES:
+            for node in rule(_at(at)):
+                yield at, node
+
+
+def _expressions(node):
+    """The places of all expressions of a statement, without those of the statements in it."""
+    for field, value in ast.iter_fields(node):
+        for index, part in enumerate(value) if isinstance(value, list) else ((None, value),):
+            if isinstance(part, ast.expr):
+                yield node, field, index
+            if isinstance(part, ast.AST) and not isinstance(part, (ast.stmt, ast.arguments)):
+                if not _is_negative(part):
+                    yield from _expressions(part)
+
+
+def _at(place):
+    parent, field, index = place
+    value = getattr(parent, field)
+    return value if index is None else value[index]
+
+
+def _put(place, node):
+    parent, field, index = place
+    if index is None:
+        setattr(parent, field, node)
+    else:
+        getattr(parent, field)[index] = node
+
+
+def _with(node, **fields):
+    """A shallow copy with other fields."""
+    node = copy.copy(node)
+    for name, value in fields.items():
+        setattr(node, name, value)
+    return node
+
+
+def _negated(node):
+    return ast.UnaryOp(ast.USub(), node)
+
+
+def _is_negative(node):
+    """A literal such as -1, one constant to the reader."""
+    return isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Constant)
+
+
+def other_operator(node):
+    """+ for -, * for /, < for <=, == for !=, `and` for `or`."""
+    if isinstance(node, (ast.BinOp, ast.BoolOp)):
+        if type(node.op) in OTHER_OPERATOR:
+            yield _with(node, op=OTHER_OPERATOR[type(node.op)]())
+    elif isinstance(node, ast.Compare):
+        for index, operator in enumerate(node.ops):
+            operators = list(node.ops)
+            operators[index] = OTHER_OPERATOR[type(operator)]()
+            yield _with(node, ops=operators)
+
+
+def dropped_part(node):
+    """One term of a sum, one factor of a product."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub, ast.Mult, ast.Div)):
+        yield node.left
+        if isinstance(node.op, ast.Sub):
+            yield _negated(node.right)
+        elif not isinstance(node.op, ast.Div):
+            yield node.right
+
+
+def other_order(node):
+    """b @ a for a @ b; the two values of a `where`."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+        yield _with(node, left=node.right, right=node.left)
+    elif isinstance(node, ast.Call):
+        names, arguments = ast.unparse(node.func).split("."), node.args
+        if names[-1] in PRODUCTS and len(arguments) >= 2:
+            yield _with(node, args=[arguments[1], arguments[0], *arguments[2:]])
+        elif CHOICES & set(names) and len(arguments) == 3:
+            yield _with(node, args=[arguments[0], arguments[2], arguments[1]])
+
+
+def removed_sign(node):
+    """x for -x, for `not x` and for ~x."""
+    if isinstance(node, ast.UnaryOp) and not _is_negative(node):
+        yield node.operand
+
+
+def other_constant(node):
+    """The next number, away from 0; True for False, as in keepdims."""
+    if _is_negative(node) and isinstance(node.operand.value, (int, float)):
+        yield _negated(ast.Constant(node.operand.value + 1))
+    elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
+        yield ast.Constant(not node.value)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
+        yield ast.Constant(node.value + 1)
+
+
+def other_axis(node):
+    """The first or the last axis in place of the one that the settings name."""
+    if isinstance(node, ast.Call):
+        for index, keyword in enumerate(node.keywords):
+            if keyword.arg in AXES and isinstance(keyword.value, (ast.Name, ast.Attribute)):
+                for axis in (0, -1):
+                    keywords = list(node.keywords)
+                    keywords[index] = ast.keyword(keyword.arg, ast.Constant(axis))
+                    yield _with(node, keywords=keywords)
+
+
+def removed_call(node):
+    """x for sum_to_shape(x, shape), x.sum(...), x.reshape(...) and Op.call(x, ...)."""
+    if not isinstance(node, ast.Call):
+        return
+    if isinstance(node.func, ast.Attribute):
+        if node.func.attr in SHAPE_METHODS:
+            yield node.func.value
+        elif node.func.attr == "call" and node.args and not isinstance(node.args[0], ast.Starred):
+            yield node.args[0]
+    elif isinstance(node.func, ast.Name) and node.func.id == "sum_to_shape":
+        yield node.args[0]
+
+
+def sum_or_mean(node):
+    """The mean for the sum, and the other way round."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        other = {"sum": "mean", "mean": "sum"}.get(node.func.attr)
+        if other is not None:
+            yield _with(node, func=_with(node.func, attr=other))
+
+
+def negated_choice(node):
+    """`b if x else a` for `a if x else b`."""
+    if isinstance(node, ast.IfExp):
+        yield _with(node, body=node.orelse, orelse=node.body)
+
+
+def negated_test(statement):
+    """`if not x` for `if x`."""
+    if isinstance(statement, (ast.If, ast.While)):
+        if not isinstance(statement.test, (ast.Compare, ast.UnaryOp)):
+            yield _with(statement, test=ast.UnaryOp(ast.Not(), statement.test))
+
+
+def other_update(statement):
+    """-= for +=, /= for *=, or no update at all; likewise no call that stands alone."""
+    if isinstance(statement, ast.AugAssign):
+        if type(statement.op) in OTHER_OPERATOR:
+            yield _with(statement, op=OTHER_OPERATOR[type(statement.op)]())
+        yield ast.Pass()
+    elif isinstance(statement, ast.Expr):
+        yield ast.Pass()
+
+
+def wrong_gradient(statement):
+    """No gradient, the gradient of the neighbour, the other sign."""
+    if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]).startswith("grad"):
+        if not isinstance(statement.value, (ast.Constant, ast.UnaryOp, ast.Tuple)):
+            yield _with(statement, value=_negated(statement.value))
+    elif isinstance(statement, ast.Return) and isinstance(statement.value, ast.Tuple):
+        items = statement.value.elts
+        for index in range(len(items)):
+            for item in _wrong_item(items[index]):
+                yield _returned(statement, items[:index] + [item] + items[index + 1 :])
+            pair = items[index : index + 2][::-1]
+            yield _returned(statement, items[:index] + pair + items[index + 2 :])
+    elif isinstance(statement, ast.Return) and statement.value is not None:
+        for item in _wrong_item(statement.value):
+            yield _with(statement, value=item)
+
+
+def _returned(statement, items):
+    return _with(statement, value=_with(statement.value, elts=items))
+
+
+def _wrong_item(item):
+    if isinstance(item, (ast.Constant, ast.Starred)):
+        return
+    yield ast.Constant(None)
+    if isinstance(item, ast.IfExp):
+        if not isinstance(item.body, ast.UnaryOp):
+            yield _with(item, body=_negated(item.body))
+    elif not isinstance(item, ast.UnaryOp):
+        yield _negated(item)
+
+
+RULES = (
+    other_operator,
+    dropped_part,
+    other_order,
+    removed_sign,
+    other_constant,
+    other_axis,
+    removed_call,
+    sum_or_mean,
+    negated_choice,
+)
+STATEMENT_RULES = (negated_test, other_update, wrong_gradient)
