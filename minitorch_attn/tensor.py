@@ -96,6 +96,8 @@ class Tensor(TensorMethods):
     @data.setter
     def data(self, value):
         self.array = value.array if isinstance(value, Tensor) else value
+        if self._edge is not None and self.is_leaf:
+            self._edge[0].dtype = self.array.dtype
 
     @property
     def is_cuda(self):

@@ -47,7 +47,7 @@ def run_backward(roots, grads, *, targets=None, retain_graph=False, create_graph
     list of array or Tensor or None, where `targets` are given
     """
     arrived = _Arrivals(out_of_place=create_graph)
-    waiting, add = arrived.waiting, arrived.add
+    waiting, grads_of, add = arrived.waiting, arrived.grads, arrived.add
     for root, grad in zip(roots, grads, strict=True):
         add(root._current_edge(), grad if create_graph else grad.array)
     wanted = path = collected = None
@@ -58,9 +58,12 @@ def run_backward(roots, grads, *, targets=None, retain_graph=False, create_graph
     watched = create_graph or modes.watchers > 0
     with enable_grad() if create_graph else no_grad():
         while waiting:
-            node, grad = arrived.pop_youngest()
+            node = heappop(waiting)[1]  # the youngest
+            grad = grads_of.pop(node)
             if path is not None and node not in path:
                 continue
+            if type(grad) is list:
+                grad = _filled(node, grad)
             if node.hooks is not None:
                 grad = _run_hooks(node, grad)
             if wanted is not None:
@@ -70,11 +73,12 @@ def run_backward(roots, grads, *, targets=None, retain_graph=False, create_graph
             if type(node) is Leaf:
                 accumulate(node.tensor(), grad, create_graph)
                 continue
-            grads = grad if type(grad) is tuple else (grad,)
             if watched:
-                results = _differentiate_watched(node, grads, create_graph)
+                results = _differentiate_watched(node, grad, create_graph)
+            elif node.outputs_like is None:
+                results = node.function.backward(node, grad)
             else:
-                results = node.function.backward(node, *grads)
+                results = node.function.backward(node, *grad)
             if type(results) is not tuple:
                 results = (results,)
             if len(results) != len(node.edges):
@@ -134,12 +138,6 @@ class _Arrivals:
             self.owned.add(edge)
             grads[node] = before + grad  # the first buffer may belong to somebody else
 
-    def pop_youngest(self):
-        """The youngest node and its finished gradient, a tuple where it has several outputs."""
-        node = heappop(self.waiting)[1]
-        grad = self.grads.pop(node)
-        return node, (_filled(node, grad) if type(grad) is list else grad)
-
 
 def _filled(node, grads):
     """Zeros for the outputs of a node that nothing depends on."""
@@ -154,8 +152,9 @@ def _zeros(like, shape, dtype):
     return backend.zeros_like_device(like, shape, dtype)
 
 
-def _differentiate_watched(ctx, grads, create_graph):
+def _differentiate_watched(ctx, grad, create_graph):
     """`backward` of one node while it is recorded, traced or searched for NaN."""
+    grads = grad if type(grad) is tuple else (grad,)
     if create_graph and ctx._intermediate is not None:
         results = _through_twin(ctx, grads)
     else:

@@ -38,12 +38,8 @@ class Leaf:
     def __init__(self, tensor):
         self.number = _next_number()
         self.tensor = weakref.ref(tensor)
+        self.dtype = tensor.array.dtype  # what a gradient must have here
 
-    @property
-    def dtype(self):
-        """The dtype a gradient must have here; None once the tensor is gone."""
-        tensor = self.tensor()
-        return None if tensor is None else tensor.array.dtype
 
     def __repr__(self):
         return "<Leaf>"
@@ -137,14 +133,16 @@ class Context:
             source = 0
             for array in arrays:
                 if array is saved:
+                    tensor = tensors[source]
+                    counters.append(tensor._version if isinstance(tensor, Tensor) else None)
                     break
                 source += 1
             else:
                 if saved is not None:
                     self._refuse_foreign(saved)
-                source, array = None, None
+                source = None
+                counters.append(None)
             sources.append(source)
-            counters.append(None if array is None else getattr(tensors[source], "_version", None))
         self._sources, self._counters, self._clock = sources, counters, changes[0]
 
     def _as_tensors(self):
@@ -268,14 +266,12 @@ class Function:
         if settings:
             ctx.settings = settings
         arrays, edges, shapes = [], [], []
-        recording = elsewhere = False
+        recording = False
         grad_enabled = state.grad_enabled
         for value in inputs:
             edge = None
             if isinstance(value, Tensor):
                 array = value.array
-                if type(array) is not ndarray:
-                    elsewhere = True
                 if grad_enabled:
                     edge = value._edge if value._view is None else value._current_edge()
                     if edge is not None:
@@ -288,14 +284,18 @@ class Function:
             edges.append(edge)
         ctx.edges = ctx.needs_grad = edges
         ctx.shapes = shapes
-        if elsewhere:
-            backend.check_same_device(arrays, cls.__name__)
         forward = find_kernel(cls, arrays) if KERNELS else cls.forward
-        raw = forward(ctx, *arrays, **settings)
-        if type(raw) is tuple:
-            outputs = tuple([wrap(backend.as_array(r)) for r in raw])
+        try:
+            raw = forward(ctx, *arrays, **settings)
+        except Exception:
+            backend.check_same_device(arrays, cls.__name__)  # perhaps that is why
+            raise
+        if type(raw) is ndarray:
+            outputs = wrap(raw)
         else:
-            outputs = wrap(raw if type(raw) is ndarray else backend.as_array(raw))
+            backend.check_same_device(arrays, cls.__name__)
+            several = type(raw) is tuple
+            outputs = tuple(map(_wrapped, raw)) if several else _wrapped(raw)
         if recording:
             _record(ctx, inputs, arrays, raw, outputs)
         if cls.view:
@@ -305,6 +305,10 @@ class Function:
         return outputs
 
 
+def _wrapped(raw):
+    return wrap(backend.as_array(raw))
+
+
 def _record(ctx, inputs, arrays, raw, outputs):
     """Make `ctx` a node of the graph: number it, link the outputs, remember what was saved."""
     if type(raw) is tuple:
@@ -312,15 +316,17 @@ def _record(ctx, inputs, arrays, raw, outputs):
         for index, output in enumerate(outputs):
             if output.array.dtype.kind == "f":
                 output._edge = (ctx, index)
+        arrays, inputs = [*arrays, *raw], [*inputs, *outputs]
     else:
         ctx.dtype = dtype = outputs.array.dtype
         if dtype.kind != "f":
             return
         outputs._edge = (ctx, 0)
-        raw, outputs = (raw,), (outputs,)
+        arrays.append(raw)
+        inputs = (*inputs, outputs)
     ctx.number = _next_number()
     if ctx._saved:
-        ctx._remember_saved((*arrays, *raw), (*inputs, *outputs))
+        ctx._remember_saved(arrays, inputs)
     if ctx._intermediate is not None and ctx.function.composed is None:
         raise GraphError(
             f"{ctx.function.__name__} saves intermediates but has no composed twin.",
