@@ -12,7 +12,7 @@ from ..errors import CheckpointError
 from ..training import Progress, RunFolder
 from ..training.character_gpt import CharacterGPT
 from ..training.run_folder import free_name, newest_run
-from . import INTERRUPTED
+from . import DONE, FAILED, INTERRUPTED
 from .console import command, console, table
 from .interrupt import stop_on_signal
 from .results import Results
@@ -33,7 +33,7 @@ class Session:
     options : dict
         All options of the recipe.
     given : dict
-        Those that the user gave himself.
+        Those that came from the user.
     out : str, optional
         The run folder.
     resume : int or str, optional
@@ -68,8 +68,9 @@ class Session:
             self._reopen()
         try:
             code = self._train()
-            if code == 0:
-                Results(self.recipe, self.folder, self.loop, self.console).show(self.baselines)
+            if code == DONE:
+                results = Results(self.recipe, self.folder, self.loop, self.console)
+                code = DONE if results.show(self.baselines) else FAILED
                 self._farewell()
             return code
         except KeyboardInterrupt:
@@ -140,10 +141,12 @@ class Session:
         step = self.loop.resume(self.resume)
         if self.minutes:
             self.recipe.options["steps"] = step + self.recipe.steps_in(60 * self.minutes)
+        steps = self.recipe.options["steps"]
+        if steps < step:
+            raise click.UsageError(f"--steps {steps}: this run has made {step} steps already.")
         if self.recipe.options != options:
             self.folder.config["options"] = self.recipe.options
             self.folder.save_config()
-        steps = self.recipe.options["steps"]
         self.console.print(f"{self.folder.path}: going on from step {step:,} of {steps:,}\n")
 
     def _make_loop(self):
@@ -195,7 +198,7 @@ class Session:
             self.loop.on_step.append(progress.advance)
             finished = self.loop.train(steps)
         if finished:
-            return 0
+            return DONE
         self._stopped("stopped")
         return 128 + signals[0] if signals else INTERRUPTED
 

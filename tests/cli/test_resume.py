@@ -131,6 +131,9 @@ def test_a_finished_run_can_be_made_longer(mta, tiny):
     run = RunFolder.open("runs/gpt-1")
     assert run.config["options"]["steps"] == 30
     assert [m["step"] for m in run.metrics()] == [0, 10, 20, 30]
+    code, out, err = mta("train", "gpt", "--resume", "--steps", 15)
+    assert code == 2 and "this run has made 30 steps already" in err
+    assert RunFolder.open("runs/gpt-1").config["options"]["steps"] == 30
 
 
 def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used_when_asked(mta, tiny):

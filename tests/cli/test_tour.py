@@ -71,3 +71,18 @@ def test_it_learns_more_than_counting_can(mta, tiny, tmp_path):
     config = json.loads((tmp_path / "runs" / "gpt-1" / "config.json").read_text())
     lines = (tmp_path / "runs" / "gpt-1" / "metrics.jsonl").read_text().splitlines()
     assert json.loads(lines[-1])["validation_loss"] < 0.8 * config["baselines"]["bigram"]
+
+
+def test_a_wrong_backward_shows_and_fails(mta, tiny, monkeypatch):
+    """Layer norm whose weight gets twice its gradient."""
+    from minitorch_attn.ops.norm import LayerNorm
+
+    real = LayerNorm.backward
+
+    def wrong(ctx, grad):
+        grad_x, grad_weight, *rest = real(ctx, grad)
+        return grad_x, grad_weight * 2, *rest
+
+    monkeypatch.setattr(LayerNorm, "backward", staticmethod(wrong))
+    code, out, err = mta(*tiny, "--steps", 2)
+    assert code == 1 and out.count("WRONG") >= 2
