@@ -85,10 +85,15 @@ def run_backward(roots, grads, *, targets=None, retain_graph=False, create_graph
                 _refuse_count(node, results)
             for edge, result, shape in zip(node.edges, results, node.shapes, strict=True):
                 if edge is not None and result is not None:
-                    if result.shape != shape or result.dtype is not edge[0].dtype:
+                    source = edge[0]
+                    if result.shape != shape or result.dtype is not source.dtype:
                         _check(node, results)
-                    add(edge, result)
-            if not retain_graph:
+                    if source in grads_of or source.outputs_like is not None:
+                        add(edge, result)
+                    else:  # the first to arrive, and often the only one
+                        grads_of[source] = result
+                        heappush(waiting, (-source.number, source))
+            if node.holds and not retain_graph:
                 node.free()
     return None if wanted is None else [collected.get(edge) for edge in wanted]
 

@@ -72,6 +72,7 @@ class Context:
     hooks = None
     created_at = None  # the line of the call, in anomaly mode
     as_tensors = False  # `saved` gives Tensors: the backward pass itself is being recorded
+    holds = False  # something was kept for the backward pass
     freed = False
     _saved = ()
     _sources = ()  # one per saved array: its index among the inputs, then the outputs
@@ -83,10 +84,12 @@ class Context:
     def save(self, *arrays):
         """Keep inputs or outputs of this operation, by identity, for `backward`."""
         self._saved = arrays
+        self.holds = True
 
     def constants(self, *arrays):
         """Keep arrays that have no derivative: indices, masks, random offsets."""
         self._constant = arrays
+        self.holds = True
 
     def save_intermediate(self, *arrays):
         """Keep results from inside a fused operation.
@@ -95,14 +98,16 @@ class Context:
         `create_graph=True` the engine differentiates the composed twin instead.
         """
         self._intermediate = arrays
+        self.holds = True
 
     @property
     def saved(self):
         """What `save` kept: arrays, or Tensors of the graph under `create_graph=True`."""
+        if changes[0] == self._clock and not self.as_tensors:
+            return self._saved  # nothing anywhere was changed in place, and arrays will do
         if self.freed:
             self._refuse_freed()
-        if changes[0] != self._clock:
-            self._check_versions()
+        self._check_versions()
         return self._as_tensors() if self.as_tensors else self._saved
 
     @property
@@ -121,10 +126,10 @@ class Context:
 
     def free(self):
         """Drop the saved arrays after a backward pass."""
-        if self._saved or self._constant or self._intermediate is not None:
-            self.freed = True
-            self._saved = self._sources = self._counters = self._constant = ()
-            self._intermediate = None
+        self.freed = True
+        self._clock = -1
+        self._saved = self._sources = self._counters = self._constant = ()
+        self._intermediate = None
 
     def _remember_saved(self, arrays, tensors):
         """Find each saved array among inputs and outputs; note when, to notice later changes."""
@@ -143,7 +148,7 @@ class Context:
                 source = None
                 counters.append(None)
             sources.append(source)
-        self._sources, self._counters, self._clock = sources, counters, changes[0]
+        self._sources, self._counters = sources, counters
 
     def _as_tensors(self):
         """The saved arrays as Tensors, each at the place in the graph that it came from."""
@@ -316,17 +321,20 @@ def _record(ctx, inputs, arrays, raw, outputs):
         for index, output in enumerate(outputs):
             if output.array.dtype.kind == "f":
                 output._edge = (ctx, index)
-        arrays, inputs = [*arrays, *raw], [*inputs, *outputs]
     else:
         ctx.dtype = dtype = outputs.array.dtype
         if dtype.kind != "f":
             return
         outputs._edge = (ctx, 0)
-        arrays.append(raw)
-        inputs = (*inputs, outputs)
     ctx.number = _next_number()
     if ctx._saved:
-        ctx._remember_saved(arrays, inputs)
+        ctx._clock = changes[0]
+        if ctx._saved[0] is raw and len(ctx._saved) == 1:
+            ctx._sources, ctx._counters = (len(arrays),), (outputs._version,)
+        elif type(raw) is tuple:
+            ctx._remember_saved([*arrays, *raw], [*inputs, *outputs])
+        else:
+            ctx._remember_saved([*arrays, raw], [*inputs, outputs])
     if ctx._intermediate is not None and ctx.function.composed is None:
         raise GraphError(
             f"{ctx.function.__name__} saves intermediates but has no composed twin.",
