@@ -59,8 +59,9 @@ class LayerNorm(Function):
             if need_weight:
                 grad_weight = column_sum(product).reshape(weight.shape)
         if need_x:
-            along_x_hat, along_ones = row_sum(product), row_sum(grad_x)
-            if weight is not None:
+            if weight is None:
+                along_x_hat, along_ones = row_sum(product), row_sum(grad_x)
+            else:
                 weight = weight.reshape(n, 1)
                 along_x_hat = matmul(product, weight)  # sum_j h_j x_hat_j
                 along_ones = matmul(grad_x, weight)  # r sum_j h_j

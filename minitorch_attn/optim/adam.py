@@ -86,11 +86,12 @@ class Adam(Optimizer):
         if largest:
             xp.maximum(largest[0], v, out=largest[0])
             v = largest[0]
+        # m^ / (sqrt(v^) + eps) with both fractions multiplied by root: one pass fewer
+        root = math.sqrt(1.0 - beta2**step)
         xp.sqrt(v, out=work)
-        work /= math.sqrt(1.0 - beta2**step)
-        work += eps
+        work += eps * root
         xp.divide(m, work, out=work)
-        work *= lr / (1.0 - beta1**step)
+        work *= lr * root / (1.0 - beta1**step)
         value -= work
 
 
