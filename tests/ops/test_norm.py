@@ -154,6 +154,10 @@ def test_only_the_gradients_that_are_wanted(make):
     mt.layer_norm(again, (5,), fixed_weight, fixed_bias).backward(cotangent)
     np.testing.assert_allclose(again.grad.numpy(), x.grad.numpy(), rtol=1e-12)
     assert fixed_weight.grad is None and fixed_bias.grad is None
+    frozen, weight = make(3, 5, requires_grad=False), make(5)
+    mt.rms_norm(frozen, (5,), weight, 0.1).backward(cotangent)
+    unit = loop_rms_norm(frozen.numpy(), eps=0.1)
+    np.testing.assert_allclose(weight.grad.numpy(), (cotangent.numpy() * unit).sum(0))
 
 
 def test_inputs_are_left_alone(make):

@@ -62,6 +62,13 @@ def test_second_derivatives_of_a_power_are_finite_at_0(device):
     assert all(np.isfinite(g.numpy()).all() for g in second)
 
 
+def test_slope_of_a_power_of_a_number_keeps_the_dtype(device):
+    x = mt.tensor([1.0, 3.0], device=device, requires_grad=True)
+    (2.0**x).sum().backward()
+    assert x.grad.dtype == np.float32
+    np.testing.assert_allclose(x.grad.numpy(), np.log(2) * 2.0 ** x.numpy(), rtol=1e-6)
+
+
 def test_sqrt_is_steep_at_0(device):
     (grad,) = gradient(mt.sqrt, [0.0, 4.0], device=device)
     np.testing.assert_array_equal(grad, [np.inf, 0.25])

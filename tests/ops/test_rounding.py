@@ -34,6 +34,26 @@ def test_a_step_has_a_gradient_of_zeros(name, device):
     np.testing.assert_array_equal(x.grad.numpy(), [0, 0, 0])
 
 
+def test_a_whole_quotient_has_a_gradient_of_zeros(device):
+    a = mt.tensor([[5.0], [7.0]], device=device, requires_grad=True)
+    b = mt.tensor([2.0, 3.0], device=device, requires_grad=True)
+    for one in (a, b):  # alone, and both together
+        (slope,) = mt.autograd.grad(mt.floor_divide(a, b).sum(), one)
+        np.testing.assert_array_equal(slope.numpy(), np.zeros(one.shape))
+    mt.floor_divide(a.detach(), b).sum().backward()
+    np.testing.assert_array_equal(b.grad.numpy(), [0, 0])
+    mt.floor_divide(a, b.detach()).sum().backward()
+    np.testing.assert_array_equal(a.grad.numpy(), [[0], [0]])
+
+
+def test_the_second_derivative_of_a_step_is_zero(device):
+    x = mt.tensor([1.5, 2.0], device=device, requires_grad=True)
+    cotangent = mt.tensor([1.0, 1.0], device=device, requires_grad=True)
+    (zero,) = mt.autograd.grad(mt.floor(x), x, cotangent, create_graph=True)
+    (back,) = mt.autograd.grad(zero.sum(), cotangent)
+    np.testing.assert_array_equal(back.numpy(), [0, 0])
+
+
 def test_halves_are_rounded_to_even(device):
     x = mt.tensor([-1.5, -0.5, 0.5, 1.5, 2.5], device=device)
     np.testing.assert_array_equal(mt.round(x).numpy(), [-2, 0, 0, 2, 2])

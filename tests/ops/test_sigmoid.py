@@ -58,6 +58,12 @@ def test_softplus_is_straight_above_the_threshold(device):
     np.testing.assert_allclose(x.grad.numpy(), np.float32([sigmoid(4.0), 1.0]), rtol=1e-6)
 
 
+def test_softplus_is_curved_at_the_threshold(device):
+    x = mt.tensor([2.0], device=device, requires_grad=True)
+    mt.softplus(x, beta=0.5, threshold=1.0).backward(mt.tensor([1.0], device=device))
+    np.testing.assert_allclose(x.grad.numpy(), np.float32([sigmoid(1.0)]), rtol=1e-6)
+
+
 def test_logaddexp_of_infinities(device):
     inf = np.inf
     a = mt.tensor([inf, -inf, inf, 0.0], device=device, requires_grad=True)

@@ -1,10 +1,13 @@
 """Variance and standard deviation."""
 
+import warnings
+
 import numpy as np
 import pytest
 from op_table import Case, checks
 
 import minitorch_attn as mt
+from minitorch_attn.autograd import grad
 from minitorch_attn.errors import ArgumentError, DTypeError
 
 CASES = [
@@ -46,6 +49,11 @@ def test_std_of_equal_elements_has_no_slope(device):
     x = mt.tensor([[2.0, 2.0, 2.0], [1.0, 2.0, 3.0]], device=device, requires_grad=True)
     x.std(1).sum().backward()
     np.testing.assert_allclose(x.grad.numpy(), [[0, 0, 0], [-0.5, 0, 0.5]], atol=1e-7)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        (slope,) = grad(x.std(1).sum(), x, create_graph=True)
+        (second,) = grad((slope * slope).sum(), x)
+    np.testing.assert_allclose(second.numpy(), np.zeros((2, 3)), atol=1e-7)
 
 
 def test_arguments_that_make_no_sense(make, device):

@@ -1,10 +1,13 @@
 """The length of a vector in several senses."""
 
+import warnings
+
 import numpy as np
 import pytest
 from op_table import Case, checks
 
 import minitorch_attn as mt
+from minitorch_attn.autograd import grad
 from minitorch_attn.errors import ArgumentError, DTypeError, ShapeError
 
 INF = float("inf")
@@ -44,6 +47,17 @@ def test_slope_at_0(p, device):
     mt.linalg.vector_norm(x, p, 1).sum().backward()
     assert np.isfinite(x.grad.numpy()).all()
     np.testing.assert_allclose(x.grad.numpy(), [[0, 0], [p != 0, 0]], rtol=1e-6)
+
+
+@pytest.mark.parametrize("p", [1.5, 2, 3])
+def test_both_derivatives_at_0_and_on_the_unit_sphere(p, device):
+    x = mt.tensor([[0.0, 0.0], [1.0, 0.0]], device=device, requires_grad=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        (slope,) = grad(mt.linalg.vector_norm(x, p, 1).sum(), x, create_graph=True)
+        (second,) = grad((slope * slope).sum(), x)
+    np.testing.assert_array_equal(slope.numpy(), [[0, 0], [1, 0]])
+    np.testing.assert_array_equal(second.numpy(), [[0, 0], [0, 0]])
 
 
 def test_dtypes_and_errors(make, device):

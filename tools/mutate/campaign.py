@@ -182,10 +182,7 @@ class Campaign:
         return Verdict(mutant, KILLED, by, tests, reason)
 
     def tell_file(self, file, verdicts):
-        """One line when a file is done, one for each survivor."""
+        """One line when a file is done."""
         own = [v for v in verdicts if v.mutant.target.file == file]
         count = Counter(v.group for v in own)
         self.tell(f"{file}: {', '.join(f'{n} {group}' for group, n in sorted(count.items()))}")
-        for verdict in own:
-            if verdict.group in (SURVIVED, "not equivalent"):
-                self.tell(f"  {verdict.group} ({verdict.tests} tests): {verdict.mutant}")

@@ -151,11 +151,20 @@ def _expressions(node):
     """The places of all expressions of a statement, without those of the statements in it."""
     for field, value in ast.iter_fields(node):
         for index, part in enumerate(value) if isinstance(value, list) else ((None, value),):
-            if isinstance(part, ast.expr):
+            if isinstance(part, ast.expr) and not _is_free(node, part):
                 yield node, field, index
             if isinstance(part, ast.AST) and not isinstance(part, (ast.stmt, ast.arguments)):
                 if not _is_negative(part):
                     yield from _expressions(part)
+
+
+def _is_free(parent, node):
+    """-1 in a reshape, where any negative number does; the guard of a zip."""
+    if isinstance(parent, ast.keyword):
+        return parent.arg == "strict" and isinstance(node, ast.Constant)
+    if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute):
+        return parent.func.attr == "reshape" and _is_negative(node)
+    return False
 
 
 def _at(place):
