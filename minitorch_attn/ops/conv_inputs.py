@@ -95,7 +95,7 @@ def transposed_geometry(
         raise ShapeError(
             f"{where}: the padding cuts off the whole output.",
             got=f"input {x.shape}, kernel {weight.shape[2:]} and padding={padding}",
-            expected="an output of at least one element on every axis",
+            expected="2 * padding < (place - 1) * stride + dilation * (kernel - 1) + 1",
         )
     # output_padding enlarges the output on its far side: less padding is left there.
     pairs = tuple([(p, p - e) for p, e in zip(padding, extra, strict=True)])

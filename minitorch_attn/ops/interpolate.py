@@ -42,7 +42,7 @@ def _nearest_table(size, places, step, exact):
     forward pass over one or three axes on the CPU rounds a few of them otherwise than its own
     gradient does; here both are those of the gradient.
     """
-    if size == places or (places == 2 * size and not exact):
+    if not exact and places in (size, 2 * size):
         return Taps((_host.arange(places) * size // max(places, 1))[:, None], None, size)
     single = _host.float32
     step = single(step) if step else single(size) / single(places)

@@ -41,8 +41,10 @@ def convolved(axes):
 
 
 def transposed(axes):
-    def draw(d):  # PyTorch checks the output padding of an empty batch against nothing
-        dtype, groups = float_type(d), d.choice(1, 1, 2, 3)
+    """PyTorch lets an empty batch have any output padding, and in float32 an output be empty."""
+
+    def draw(d):
+        dtype, groups = "float64", d.choice(1, 1, 2, 3)
         ins, outs = groups * d.integer(1, 2), groups * d.integer(1, 2)
         x = d.tensor(
             (*d.choice(*BATCHES[:5]), ins, *[d.integer(1, 5) for _ in range(axes)]), dtype=dtype
@@ -68,7 +70,7 @@ def image(d, axes, low, high, batches=BATCHES[:5]):
 
 def pooled(kind, axes):
     def draw(d):
-        x = image(d, axes, 2, 8)
+        x = image(d, axes, 4 if (kind, axes) == ("avg", 3) else 2, 8)
         named = {"kernel_size": numbers(d, axes, 1, 4), "ceil_mode": d.flag()}
         named |= d.some(stride=numbers(d, axes, 1, 3), padding=numbers(d, axes, 0, 2))
         if kind == "max":
@@ -138,8 +140,8 @@ def resized(mode, axes):
     """Where PyTorch agrees with itself.
 
     With `antialias` and an output of width 1 it gives other columns than for the transposed image.
-    In the nearest modes over one or three axes its own gradient belongs to other positions where
-    `scale_factor` is given and changes the size by less than one element.
+    In the nearest modes over one or three axes its own gradient belongs to other positions for
+    some `scale_factor`.
     """
     smooth = mode in ("bilinear", "bicubic", "lanczos")
 
@@ -170,7 +172,8 @@ test_interpolate = checks(
 
 def shuffled(sign):
     def draw(d):
-        r, lead = d.integer(1, 3), d.shape(0, 2)
+        # An empty image comes back from PyTorch's pixel_unshuffle as it was.
+        r, lead = d.integer(1, 3), d.filled(0, 2)
         tail = (d.integer(1, 2) * r * r + d.rarely(), 2, 3) if sign > 0 else (2, 3 * r, r)
         return d.tensor((*lead, *tail)), r
 
@@ -188,12 +191,12 @@ def normed(name):
         groups, dtype = d.integer(1, 3), float_type(d)
         channels = groups * d.integer(1, 3)
         space = [d.integer(1, 4) for _ in range(d.integer(0, 3))]
-        # PyTorch's gradient of an evaluating batch_norm errs for some strides.
+        # PyTorch's gradients of batch_norm err for some strides of the input and of the weight.
         layout = "plain" if name == "batch_norm" else None
         x = d.tensor((d.integer(1, 3), channels, *space), dtype=dtype, ties=False, layout=layout)
         both, parameters = d.integer(0, 2), [None, None]
         if both:  # PyTorch has no second derivative with a bias alone
-            parameters = [d.tensor((channels,), dtype=dtype) for _ in range(both)]
+            parameters = [d.tensor((channels,), dtype=dtype, layout=layout) for _ in range(both)]
         weight, bias = (*parameters, None)[:2]
         named = {"weight": weight, "bias": bias, "eps": d.choice(0.1, 0.5)}
         if name == "group_norm":
@@ -201,13 +204,13 @@ def normed(name):
         own = d.flag()
         flag = "training" if name == "batch_norm" else "use_input_stats"
         running = None, None
-        if not own or d.flag():
+        if not own or (name == "batch_norm" and d.flag()):
             mean = d.tensor((channels,), dtype=dtype, grad=False, layout="plain")
             running = (
                 mean,
                 d.tensor((channels,), "f", 0.5, 2, dtype=dtype, grad=False, layout="plain"),
             )
-        # Nothing moves the running statistics, which both libraries share the memory of.
+        # Nothing moves the running statistics: both libraries share their memory.
         return x, *running, {**named, flag: own, "momentum": 0.0}
 
     return Op(f"nn.functional.{name}", draw)
