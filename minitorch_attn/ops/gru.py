@@ -6,7 +6,7 @@ from ..backend.quiet import overflow_is_fine
 from .join import chunk
 from .linear import linear
 from .lstm import sigmoid_in_place
-from .recurrent import check_cell, check_layer, parameter_grads, project, steps, walk
+from .recurrent import check_cell, check_layer, parameter_grads, project, steps, transposed, walk
 from .sigmoid import sigmoid, tanh
 
 __all__ = ["gru_cell", "gru_sequence"]
@@ -39,10 +39,13 @@ class GruSequence(Function):
         h = h0.copy()
         output = xp.empty((len(x), h.shape[1]), dtype=x.dtype)
         h_before, e_n = xp.empty_like(output), xp.empty_like(output)
+        u = transposed(w_hh, batch_sizes)
         with overflow_is_fine():
             for n_rows, rows in steps(batch_sizes, reverse):
                 h_before[rows] = h[:n_rows]
-                e = project(h[:n_rows], w_hh, b_hh)  # (n_rows, 3 hidden)
+                e = matmul(h[:n_rows], u)  # (n_rows, hidden) @ (hidden, 3 hidden)
+                if b_hh is not None:
+                    e += b_hh
                 r, z, n = thirds(gates[rows])
                 e_r, e_z, e_n[rows] = thirds(e)
                 r += e_r

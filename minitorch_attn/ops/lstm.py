@@ -7,7 +7,7 @@ from ..errors import ArgumentError, DTypeError, ShapeError
 from ..tensor import Tensor
 from .join import chunk
 from .linear import linear
-from .recurrent import check_cell, check_layer, parameter_grads, project, steps, walk
+from .recurrent import check_cell, check_layer, parameter_grads, project, steps, transposed, walk
 from .sigmoid import sigmoid, tanh
 
 __all__ = ["lstm_cell", "lstm_sequence"]
@@ -46,12 +46,12 @@ class LstmSequence(Function):
         output = xp.empty((count, h.shape[1]), dtype=x.dtype)
         h_before = xp.empty_like(output)
         c_before = xp.empty((count, c.shape[1]), dtype=x.dtype)
-        tanh_c = xp.empty_like(c_before)
+        tanh_c, u = xp.empty_like(c_before), transposed(w_hh, batch_sizes)
         with overflow_is_fine():
             for n, rows in steps(batch_sizes, reverse):
                 h_before[rows], c_before[rows] = h[:n], c[:n]
                 a = gates[rows]
-                a += matmul(h[:n], w_hh.swapaxes(0, 1))  # (n, out) @ (out, 4 hidden)
+                a += matmul(h[:n], u)  # (n, out) @ (out, 4 hidden)
                 i, f, g, o = quarters(a)
                 for gate in (i, f, o):
                     sigmoid_in_place(gate)
