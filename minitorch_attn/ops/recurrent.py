@@ -207,6 +207,10 @@ def rnn_sequence(
     """
     inputs = (input, h0, weight_ih, weight_hh, bias_ih, bias_hh)
     check_layer("rnn_sequence", inputs, 1, batch_sizes)
+    if nonlinearity not in ("tanh", "relu"):
+        raise ArgumentError(
+            "rnn_sequence(nonlinearity).", got=repr(nonlinearity), expected="'tanh' or 'relu'"
+        )
     settings = {"batch_sizes": tuple(batch_sizes), "reverse": bool(reverse)}
     return RnnSequence.apply(*inputs, **settings, nonlinearity=nonlinearity)
 
@@ -284,6 +288,10 @@ def check_layer(where, inputs, gates, batch_sizes, proj=None):
                 expected="one floating-point dtype",
                 hint="x.to(weight.dtype)",
             )
+    if x.dtype.kind != "f":
+        raise DTypeError(
+            f"{where}: defined for floating-point tensors.", got=f"{x.dtype}", hint="x.float()"
+        )
     rows = batch = x.shape[0] if x.ndim else 0
     if batch_sizes is not None:
         rows, batch = check_batch_sizes(where, batch_sizes)

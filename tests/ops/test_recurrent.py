@@ -187,6 +187,10 @@ def test_wrong_dtypes_are_named(device):
         mt.rnn_sequence(**{**inputs, "bias_hh": inputs["bias_hh"].double()}, batch_sizes=(2, 1))
     with pytest.raises(DTypeError, match="h0 is not a tensor"):
         mt.rnn_sequence(**{**inputs, "h0": None}, batch_sizes=(2, 1))
+    with pytest.raises(DTypeError, match="defined for floating-point"):
+        mt.rnn_sequence(**{k: v.long() for k, v in inputs.items()}, batch_sizes=(2, 1))
+    with pytest.raises(ArgumentError, match="'tanh' or 'relu'"):
+        mt.rnn_sequence(**inputs, batch_sizes=(2, 1), nonlinearity="sigmoid")
     with pytest.raises(ShapeError, match="number of axes"):
         mt.rnn_tanh_cell(inputs["input"][0], *list(inputs.values())[1:])
 
