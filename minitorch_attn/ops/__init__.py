@@ -1,5 +1,7 @@
 """Every operation, one mathematical idea per file, forward and backward side by side."""
 
+from types import ModuleType
+
 from .activation import *  # noqa: F403
 from .arrange import *  # noqa: F403
 from .attention import *  # noqa: F403
@@ -53,8 +55,6 @@ from .triangle import *  # noqa: F403
 from .trigonometric import *  # noqa: F403
 from .variance import *  # noqa: F403
 from .vector_norm import *  # noqa: F403
-
-from types import ModuleType  # noqa: E402
 
 __all__ = [
     name
