@@ -79,8 +79,8 @@ class Elementwise:
     def ceil(self):
         return knot.ops.ceil(self)
 
-    def round(self):
-        return knot.ops.round(self)
+    def round(self, *, decimals=0):
+        return knot.ops.round(self, decimals=decimals)
 
     def trunc(self):
         return knot.ops.trunc(self)

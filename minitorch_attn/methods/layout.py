@@ -19,6 +19,9 @@ class Layout:
     def reshape(self, *shape):
         return knot.ops.reshape(self, as_shape(shape))
 
+    def reshape_as(self, other):
+        return knot.ops.reshape(self, other.shape)
+
     def view(self, *shape):
         return knot.ops.view(self, *shape)
 
@@ -78,6 +81,12 @@ class Layout:
 
     def split(self, split_size_or_sections, dim=0):
         return knot.ops.split(self, split_size_or_sections, dim)
+
+    def hsplit(self, indices_or_sections):
+        return knot.ops.hsplit(self, indices_or_sections)
+
+    def vsplit(self, indices_or_sections):
+        return knot.ops.vsplit(self, indices_or_sections)
 
     def chunk(self, chunks, dim=0):
         return knot.ops.chunk(self, chunks, dim)
@@ -159,8 +168,8 @@ class Layout:
     def masked_select(self, mask):
         return knot.ops.masked_select(self, mask)
 
-    def nonzero(self):
-        return knot.ops.nonzero(self)
+    def nonzero(self, *, as_tuple=False):
+        return knot.ops.nonzero(self, as_tuple=as_tuple)
 
     def index_copy(self, dim, index, source):
         return knot.ops.index_copy(self, dim, index, source)

@@ -1,12 +1,14 @@
 """Activations with a corner: relu and its relatives."""
 
+from math import inf
+
 from ..autograd.function import Function
 from ..backend import array_module
 from ..backend.select import where as choose
 from ..errors import ArgumentError
 from .exponential import Exp
 from .operands import as_operand, floating, number
-from .selection import Clamp, Where, drop_where
+from .selection import Where, drop_where
 
 __all__ = [
     "celu", "elu", "hardsigmoid", "hardtanh", "leaky_relu", "relu", "relu6", "selu",
@@ -71,7 +73,8 @@ class Elu(Function):
     @staticmethod
     def backward(ctx, grad_y):
         (x,) = ctx.saved
-        below = Exp.call(Clamp.call(x, low=None, high=0) * ctx.rate) * (ctx.alpha * ctx.rate)
+        # HardTanh is flat at its limit: so the second derivative at the kink is 0.
+        below = Exp.call(HardTanh.call(x, low=-inf, high=0) * ctx.rate) * (ctx.alpha * ctx.rate)
         return Where.call(x <= 0, grad_y * below, grad_y) * ctx.scale
 
 

@@ -93,6 +93,7 @@ def fliplr(input):
     tensor([[2, 1],
             [4, 3]])
     """
+    _needs_axes(input, 2, "fliplr")
     return flip(input, (1,))
 
 
@@ -106,7 +107,15 @@ def flipud(input):
     tensor([[3, 4],
             [1, 2]])
     """
+    _needs_axes(input, 1, "flipud")
     return flip(input, (0,))
+
+
+def _needs_axes(input, count, where):
+    if input.ndim < count:
+        raise ShapeError(
+            f"{where}: too few axes.", got=f"shape {input.shape}", expected=f"{count} or more"
+        )
 
 
 def rot90(input, k=1, dims=(0, 1)):
@@ -155,8 +164,7 @@ def roll(input, shifts, dims=None):
         raise ArgumentError(
             "roll: shifts and dims are equally many.", got=f"shifts={shifts} and dims={dims}"
         )
-    if input.ndim == 0:
-        return Roll.apply(Reshape.apply(input, shape=(1,)), shifts=shifts, dims=dims).reshape(())
+    _needs_axes(input, 1, "roll with dims")
     return Roll.apply(input, shifts=shifts, dims=dims)
 
 
@@ -229,8 +237,7 @@ def repeat_interleave(input, repeats=None, dim=None, *, output_size=None):
         return wrap(_counted(input.array, input.array))
     if dim is None:
         input, dim = flatten(input), 0
-    elif input.ndim == 0:
-        input = Reshape.apply(input, shape=(1,))
+    _needs_axes(input, 1, "repeat_interleave with dim")
     dim = axis_of(dim, input.ndim, "repeat_interleave")
     size = input.shape[dim]
     if isinstance(repeats, Tensor):

@@ -5,8 +5,10 @@ from ..autograd.function import Function
 from ..backend import array_module
 from ..errors import DTypeError
 from ..tensor import Tensor
+from .cast import cast
 from .elementwise import add, div, mul
 from .operands import as_operand, explained, number
+from .promotion import result_type
 
 __all__ = ["addcdiv", "addcmul", "lerp"]
 
@@ -94,6 +96,7 @@ def addcmul(input, tensor1, tensor2, *, value=1):
     >>> mt.addcmul(mt.tensor([1.0]), mt.tensor([2.0]), mt.tensor([3.0]), value=0.5)
     tensor([4.])
     """
+    input, tensor1, tensor2 = _brought_together("addcmul", input, tensor1, tensor2)
     return add(input, mul(tensor1, tensor2), alpha=value)
 
 
@@ -115,4 +118,21 @@ def addcdiv(input, tensor1, tensor2, *, value=1):
     >>> mt.addcdiv(mt.tensor([1.0]), mt.tensor([6.0]), mt.tensor([3.0]))
     tensor([3.])
     """
+    input, tensor1, tensor2 = _brought_together("addcdiv", input, tensor1, tensor2)
+    if input.dtype.kind != "f":
+        raise DTypeError(
+            "addcdiv: whole numbers have no whole quotient.",
+            got=f"{input.dtype}",
+            hint="one of the tensors as float",
+        )
     return add(input, div(tensor1, tensor2), alpha=value)
+
+
+def _brought_together(name, input, tensor1, tensor2):
+    """Three tensors in the dtype that all of them decide."""
+    tensors = [
+        as_operand(tensor, name, argument)
+        for tensor, argument in ((input, "input"), (tensor1, "tensor1"), (tensor2, "tensor2"))
+    ]
+    dtype = result_type(*tensors)
+    return [cast(tensor, dtype) for tensor in tensors]

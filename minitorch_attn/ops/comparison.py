@@ -6,6 +6,7 @@ The answers are booleans, which have no gradient, so nothing here is recorded in
 import builtins
 
 from ..backend import array_module, as_array
+from ..errors import ArgumentError, DTypeError
 from ..tensor import Tensor, wrap
 from .operands import as_operand, explained
 from .promotion import promote
@@ -219,6 +220,7 @@ def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
     Parameters
     ----------
     input, other : Tensor
+        Of one dtype.
     rtol, atol : float
     equal_nan : bool
         Whether NaN is close to NaN.
@@ -234,12 +236,23 @@ def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
     tensor([ True, False])
     """
     try:
-        input, other = as_operand(input, "isclose"), as_operand(other, "isclose", "other")
-        a, b = (value.array for value in promote(input, other))
+        a, b = as_operand(input, "isclose").array, as_operand(other, "isclose", "other").array
+        _needs_one_dtype(a, b)
+        if rtol < 0 or atol < 0:
+            raise ArgumentError("isclose: a negative tolerance.", got=f"rtol={rtol}, atol={atol}")
         close = array_module(a, b).isclose(a, b, rtol, atol, equal_nan)
         return wrap(as_array(close))
     except (ValueError, TypeError) as error:
         raise explained(error, "isclose", input=input, other=other) from None
+
+
+def _needs_one_dtype(a, b):
+    if a.dtype != b.dtype:
+        raise DTypeError(
+            "isclose(input, other): the dtypes differ.",
+            got=f"input {a.dtype} and other {b.dtype}",
+            hint="other.to(input.dtype)",
+        )
 
 
 def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):

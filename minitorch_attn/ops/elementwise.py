@@ -252,14 +252,15 @@ def div(input, other, *, rounding_mode=None):
     try:
         a, b = promote(input, other)
         if (a if isinstance(a, Tensor) else b).array.dtype.kind != "f":
-            a, b = promote(_as_float(a), _as_float(b))
+            a, b = promote(_as_float(input), _as_float(other))
         return Div.apply(a, b)
     except (ValueError, TypeError) as error:
         raise explained(error, "div", input=input, other=other) from None
 
 
 def _as_float(value):
-    return cast(value, default_float) if isinstance(value, Tensor) else float(value)
+    number = isinstance(value, (int, float))
+    return float(value) if number else cast(as_operand(value, "div"), default_float)
 
 
 def _divide_whole(input, other, rounding_mode):

@@ -160,6 +160,12 @@ class AddAt(Function):
         return (grad_y, grad_value, *(None for _ in indices))
 
 
+def _at_least_a_row(index):
+    """A 0-d integer index as one with a single element, which AddAt looks up like the others."""
+    single = isinstance(index, Tensor) and index.ndim == 0 and index.dtype.kind in "iu"
+    return index.reshape(1) if single else index
+
+
 def _key(indices, axes):
     """What an array is indexed with: the integer arrays on their axes."""
     if not axes:
@@ -319,7 +325,7 @@ def index_put(input, indices, values, accumulate=False):
     >>> index_put(mt.zeros(3), where, mt.tensor([1.0, 2.0, 3.0]), accumulate=True)
     tensor([1., 0., 5.])
     """
-    entries = tuple([slice(None) if i is None else i for i in indices])
+    entries = tuple([slice(None) if i is None else _at_least_a_row(i) for i in indices])
     selection = select_parts(input, entries)
     values = _as_value(input, values)
     if not accumulate:

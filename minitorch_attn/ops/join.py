@@ -353,7 +353,7 @@ def hsplit(input, indices_or_sections):
     >>> [x.shape for x in hsplit(mt.zeros(2, 4), 2)]
     [(2, 2), (2, 2)]
     """
-    return tensor_split(input, indices_or_sections, 0 if input.ndim == 1 else 1)
+    return _even_split(input, indices_or_sections, 0 if input.ndim == 1 else 1, 1, "hsplit")
 
 
 def vsplit(input, indices_or_sections):
@@ -365,4 +365,18 @@ def vsplit(input, indices_or_sections):
     >>> [x.shape for x in vsplit(mt.zeros(3, 2), (1,))]
     [(1, 2), (2, 2)]
     """
-    return tensor_split(input, indices_or_sections, 0)
+    return _even_split(input, indices_or_sections, 0, 2, "vsplit")
+
+
+def _even_split(input, indices_or_sections, dim, least, where):
+    """tensor_split that insists on `least` axes and, given a number of parts, on equal ones."""
+    if input.ndim < least:
+        raise ShapeError(f"{where}: too few axes.", got=f"{input.shape}", expected=f"{least}")
+    parts = indices_or_sections
+    if isinstance(parts, int) and parts > 0 and input.shape[dim] % parts:
+        raise ShapeError(
+            f"{where}: the parts are not equal.",
+            got=f"{parts} parts of axis {dim} of input {input.shape}",
+            hint="tensor_split() allows parts that differ by one",
+        )
+    return tensor_split(input, parts, dim)

@@ -85,10 +85,12 @@ class CrossEntropy(Function):
         """The definition: log_softmax, then the average log-probability under q."""
         log_p = log_softmax(logits, 1)
         valid, labels_or_0, label_weight, total_weight, _, _ = ctx.intermediate
-        loss = -log_p.gather(1, wrap(labels_or_0[:, None])).reshape(-1) * wrap(label_weight)
+        ignored = wrap(~valid)  # filled, not multiplied by 0, which a NaN in the gradient survives
+        of_label = log_p.gather(1, wrap(labels_or_0[:, None])).reshape(-1)
+        loss = -of_label.masked_fill(ignored, 0.0) * wrap(label_weight)
         if label_smoothing:
             smooth = -(log_p if weight is None else log_p * weight).sum(1)
-            smooth = smooth * wrap(valid.astype(logits.dtype))
+            smooth = smooth.masked_fill(ignored, 0.0)
             loss = loss * (1.0 - label_smoothing) + smooth * (label_smoothing / logits.shape[1])
         if reduction == "none":
             return loss

@@ -9,6 +9,8 @@ from ..autograd.function import Function
 from ..backend import array_module
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..tensor import Tensor
+from .activation import hardtanh
+from .broadcast import broadcast_tensors
 from .exponential import Log
 from .loss import reduction_of
 from .selection import Maximum, where
@@ -306,6 +308,8 @@ def cosine_similarity(x1, x2, dim=1, eps=1e-8):
     >>> cosine_similarity(mt.tensor([3.0, 4.0]), mt.tensor([5.0, 0.0]), dim=0)
     tensor(0.6)
     """
+    if x1.shape != x2.shape:  # else a length would leave out the copies of an element
+        x1, x2 = broadcast_tensors(x1, x2)
     # The bound goes under the root, whose derivative is infinite at 0.
     x1 = x1 / (x1 * x1).sum(dim, keepdim=True).clamp(min=eps * eps).sqrt()
     x2 = x2 / (x2 * x2).sum(dim, keepdim=True).clamp(min=eps * eps).sqrt()
@@ -313,7 +317,7 @@ def cosine_similarity(x1, x2, dim=1, eps=1e-8):
 
 
 def _huber(difference, delta):
-    limited = difference.clamp(-delta, delta)
+    limited = hardtanh(difference, -delta, delta)
     return limited * (difference - limited * 0.5)
 
 

@@ -147,7 +147,7 @@ def topk(input, k, dim=-1, largest=True, sorted=True):
             expected=f"from 0 to {size}",
         )
     if not input.ndim:
-        return _Top(input.clone(), _zero_index(input)) if k else _Top(*sort(input.reshape(1)[:0]))
+        return _Top(input.clone(), _zero_index(input))  # for k = 0, too, as in PyTorch
     return _Top(*pick(input, _top(input.array, k, axis, largest), axis))
 
 

@@ -13,7 +13,7 @@ from ..errors import DTypeError
 from ..tensor import Tensor, wrap
 from .cast import cast
 
-__all__ = ["default_float", "promote", "result_type", "promote_types", "to_float"]
+__all__ = ["default_float", "promote", "result_type", "promote_types", "to_float", "wrapped"]
 
 default_float = as_dtype("float32")
 _BOOL, _INT64 = as_dtype("bool"), as_dtype("int64")
@@ -127,7 +127,20 @@ def _brought_to(value, dtype):
         return value if value.array.dtype == dtype else cast(value, dtype)
     if dtype.kind == "f":
         return float(value)
-    return value if dtype.kind != "b" else builtins.bool(value)
+    return builtins.bool(value) if dtype.kind == "b" else wrapped(value, dtype)
+
+
+def wrapped(value, dtype):
+    """A Python int as an integer dtype holds it: modulo two to the number of its bits.
+
+    Examples
+    --------
+    >>> wrapped(-1, as_dtype("uint8")), wrapped(200, as_dtype("int8"))
+    (255, -56)
+    """
+    modulus = 1 << 8 * dtype.itemsize
+    value %= modulus
+    return value - modulus if dtype.kind == "i" and value >= modulus // 2 else value
 
 
 def to_float(x):

@@ -262,7 +262,7 @@ def any(input, dim=None, keepdim=False):
 
     Returns
     -------
-    Tensor of bool
+    Tensor of bool, or of uint8 if `input` is
 
     Examples
     --------
@@ -286,7 +286,7 @@ def all(input, dim=None, keepdim=False):
 
     Returns
     -------
-    Tensor of bool
+    Tensor of bool, or of uint8 if `input` is
 
     Examples
     --------
@@ -300,5 +300,5 @@ def all(input, dim=None, keepdim=False):
 def _truth(name, input, dim, keepdim):
     x = as_operand(input, name).array
     axis = () if dim == () else reduced_axes(dim, x.ndim, name)
-    answer = getattr(array_module(x), name)(x, axis=axis, keepdims=builtins.bool(keepdim))
-    return wrap(as_array(answer))
+    answer = as_array(getattr(array_module(x), name)(x, axis=axis, keepdims=builtins.bool(keepdim)))
+    return wrap(answer.astype("uint8") if x.dtype == "uint8" else answer)  # PyTorch's exception

@@ -160,6 +160,7 @@ def gather(input, dim, index):
     tensor([[1, 1],
             [4, 3]])
     """
+    axis_of(dim, input.ndim, "gather")
     if index.array.size == 0:  # PyTorch lets an empty index have any number of axes
         return LookUp.apply(ravel(input), index, axes=(0,))
     dim = _checked_axis(input, dim, index, "gather")
@@ -217,6 +218,7 @@ def scatter(input, dim, index, src=None, *, value=None, reduce=None):
             "scatter: src (or value) is needed, and reduce is None or 'add'.",
             got=f"src={src!r} and reduce={reduce!r}",
         )
+    axis_of(dim, input.ndim, "scatter")
     if index.array.size == 0:
         return clone(input)
     dim = _checked_axis(input, dim, index, "scatter")
@@ -260,9 +262,9 @@ def take_along_dim(input, indices, dim=None):
     if dim is None:
         input, indices, dim = ravel(input), ravel(indices), 0
     dim = axis_of(dim, input.ndim, "take_along_dim")
-    if input.ndim != indices.ndim:
+    if input.ndim != indices.ndim or input.ndim == 0:
         raise ShapeError(
-            "take_along_dim(input, indices): the numbers of axes differ.",
+            "take_along_dim(input, indices): the numbers of axes differ, or are 0.",
             got=f"input {input.shape} and indices {indices.shape}",
         )
     rest = [x.shape[:dim] + (1,) + x.shape[dim + 1 :] for x in (input, indices)]

@@ -10,7 +10,7 @@ from ..errors import ArgumentError, DTypeError, ShapeError
 from ..tensor import Tensor, wrap
 from .cast import cast
 from .operands import as_operand, binary, explained, number
-from .promotion import promote, result_type
+from .promotion import promote, result_type, wrapped
 
 __all__ = ["clamp", "masked_fill", "maximum", "minimum", "where"]
 
@@ -206,6 +206,8 @@ def _as_condition(mask, name, argument):
 
 def _zero_d(value, dtype, like):
     """A number as a 0-d tensor on the device of `like`."""
+    if dtype.kind in "iu":
+        value = wrapped(int(value), dtype)
     return wrap(array_module(like.array).full((), value, dtype=dtype))
 
 
@@ -333,6 +335,9 @@ def clamp(input, min=None, max=None):
     dtype = result_type(input, *limits.values())
     input, low, high = cast(input, dtype), limits.get("min"), limits.get("max")
     if not any(isinstance(limit, Tensor) for limit in limits.values()):
+        low, high = (
+            v if v is None or dtype.kind == "f" else wrapped(int(v), dtype) for v in (low, high)
+        )
         return Clamp.apply(input, low=low, high=high)
     try:
         return ClampTo.apply(input, _limit(low, dtype, input), _limit(high, dtype, input))

@@ -1,12 +1,14 @@
 """Looking up, writing and adding along one axis, with one index per slice."""
 
+from ..backend import array_module
 from ..errors import ShapeError
-from ..tensor import Tensor
+from ..tensor import wrap
 from .axes import axis_of
 from .cast import cast
 from .elementwise import mul
 from .index import AddAt, Assign, LookUp
 from .range_check import check_range
+from .selection import masked_fill
 from .shape import Reshape, at_least_1d
 
 __all__ = ["index_add", "index_copy", "index_fill", "index_select"]
@@ -34,6 +36,10 @@ def index_select(input, dim, index):
             [6, 4]])
     """
     dim, index = _slices(input, dim, index, "index_select")
+    if input.ndim == 0 and index.shape != (1,):
+        raise ShapeError(
+            "index_select: a 0-d input has one element to select.", got=f"index {index.shape}"
+        )
     result = LookUp.apply(at_least_1d(input), index, axes=(dim,))
     return result if input.ndim else Reshape.apply(result, shape=())
 
@@ -80,10 +86,11 @@ def index_fill(input, dim, index, value):
     tensor([7., 0., 7.])
     """
     dim, index = _slices(input, dim, index, "index_fill")
-    if isinstance(value, Tensor):
-        value = cast(value, input.dtype)
-    result = Assign.apply(at_least_1d(input), value, index, basic=(...,), axes=(dim,))
-    return result if input.ndim else Reshape.apply(result, shape=())
+    size = input.shape[dim] if input.ndim else 1
+    filled = array_module(input.array).zeros(size, dtype="bool")
+    filled[index.array] = True
+    shape = tuple([size if axis == dim else 1 for axis in range(input.ndim)])
+    return masked_fill(input, wrap(filled.reshape(shape)), value)
 
 
 def _slices_of(input, dim, index, source, where):

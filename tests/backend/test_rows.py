@@ -56,3 +56,8 @@ def test_maximum_finds_nan_and_infinities(device):
     host = np.array([[1.0, np.nan, 9.0], [-np.inf, -np.inf, -np.inf], [np.inf, 0.0, -1.0]])
     got = to_host(row_max(from_host(host, device)))
     np.testing.assert_array_equal(got, [[np.nan], [-np.inf], [np.inf]])
+
+
+def test_column_sum_of_no_columns():
+    assert column_sum(np.zeros((2, 0))).shape == (0,)
+    np.testing.assert_array_equal(column_sum(np.zeros((0, 2))), [0.0, 0.0])

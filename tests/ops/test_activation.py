@@ -86,3 +86,11 @@ def test_integers_become_the_default_float(name, device):
 def test_celu_needs_an_alpha(make):
     with pytest.raises(ArgumentError, match="alpha"):
         mt.celu(make(2), 0)
+
+
+@pytest.mark.parametrize("name", ["elu", "celu", "selu"])
+def test_the_second_derivative_at_the_kink_is_0(name, device):
+    x = mt.tensor(np.array([0.0, -0.5]), requires_grad=True, device=device)
+    (first,) = mt.autograd.grad(getattr(mt, name)(x).sum(), x, create_graph=True)
+    (second,) = mt.autograd.grad(first.sum(), x)
+    assert second.numpy()[0] == 0 and second.numpy()[1] > 0.5

@@ -26,7 +26,7 @@ CASES = [
     Case("roll", lambda x: x.roll((1, -2), (0, -1)), lambda x: np.roll(x, (1, -2), (0, 1)), (3, 5)),
     Case("roll one axis twice", lambda x: x.roll((1, 1), (0, 0)), lambda x: np.roll(x, 2, 0),
          (5, 2)),
-    Case("roll 0-d", lambda x: x.roll(1, 0), lambda x: x, ()),
+    Case("roll 0-d", lambda x: x.roll(1), lambda x: x, ()),
     Case("repeat", lambda x: x.repeat(2, 3), lambda x: np.tile(x, (2, 3)), (2, 5)),
     Case("repeat into new axes", lambda x: x.repeat(3, 1, 2), lambda x: np.tile(x, (3, 1, 2)),
          (2, 5)),
@@ -116,3 +116,17 @@ def test_repeats_of_any_shape(shape, repeats, device):
     np.testing.assert_array_equal(y.numpy(), np.tile(array, repeats))
     y.backward(mt.ones(*y.shape, dtype=mt.float64, device=device))
     np.testing.assert_array_equal(x.grad.numpy(), np.full(shape, float(np.prod(repeats))))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: mt.fliplr(x[0]),
+        lambda x: mt.flipud(x[0, 0]),
+        lambda x: mt.roll(x[0, 0], 1, 0),
+        lambda x: mt.repeat_interleave(x[0, 0], 2, dim=0),
+    ],
+)
+def test_too_few_axes_are_an_error(call, make):
+    with pytest.raises(ShapeError, match="too few axes"):
+        call(make(2, 3))

@@ -11,6 +11,7 @@ CASES = [
     Case("lerp", lambda a, b: mt.lerp(a, b, 0.3), lambda a, b: a + 0.3 * (b - a), (2, 3), (2, 3)),
     Case("lerp far", lambda a, b: mt.lerp(a, b, 1.7), lambda a, b: a + 1.7 * (b - a), (2, 3), (3,)),
     Case("lerp by a tensor", mt.lerp, lambda a, b, w: a + w * (b - a), (2, 3, 5), (5,), (3, 1)),
+    Case("lerp, all broadcast", mt.lerp, lambda a, b, w: a + w * (b - a), (5,), (2, 1, 1), (3, 1)),
     Case("addcmul", lambda a, b, c: mt.addcmul(a, b, c, value=0.5),
          lambda a, b, c: a + 0.5 * b * c, (2, 3), (3,), (2, 1)),
     Case("addcdiv", lambda a, b, c: mt.addcdiv(a, b, c, value=2),
@@ -36,3 +37,14 @@ def test_arguments_that_make_no_sense(make):
         mt.lerp(x, x.float(), 0.5)
     with pytest.raises(DTypeError, match="weight is not a number"):
         mt.lerp(x, x, "half")
+
+
+def test_all_three_tensors_decide_the_dtype(make, device):
+    x, single, double = make(2), make(2, dtype="float32"), make()
+    for blend in (mt.addcmul, mt.addcdiv):
+        y = blend(x, single, double)
+        wanted = blend(x, single.double(), double)
+        np.testing.assert_array_equal(y.numpy(), wanted.numpy())
+    whole = mt.tensor([1, 2], device=device)
+    with pytest.raises(DTypeError, match="addcdiv"):
+        mt.addcdiv(whole, whole, whole)

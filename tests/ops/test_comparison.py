@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import minitorch_attn as mt
-from minitorch_attn.errors import ShapeError
+from minitorch_attn.errors import ArgumentError, DTypeError, ShapeError
 
 NAN = float("nan")
 LEFT = np.array([[1.0, 2.0, NAN], [np.inf, -0.0, 3.0]])
@@ -57,3 +57,13 @@ def test_shapes_that_do_not_broadcast(make):
     for name in (*PAIRS, "isclose"):
         with pytest.raises(ShapeError, match=rf"{name}\(input, other\)"):
             getattr(mt, name)(make(2, 3), make(2))
+
+
+def test_isclose_wants_one_dtype_and_tolerances_of_at_least_0(make):
+    x = make(3)
+    with pytest.raises(DTypeError, match="the dtypes differ"):
+        mt.isclose(x, x.float())
+    with pytest.raises(DTypeError, match="the dtypes differ"):
+        mt.allclose(x, x.long())
+    with pytest.raises(ArgumentError, match="negative tolerance"):
+        mt.isclose(x, x, rtol=-1.0)

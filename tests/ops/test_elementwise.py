@@ -195,3 +195,11 @@ def test_broadcasting_is_numpys(shapes, name, device):
     assert x.grad.shape == a.shape and y.grad.shape == b.shape
     if name == "add" and a.size:
         np.testing.assert_allclose(x.grad.numpy(), np.full(a.shape, z.numpy().size / a.size))
+
+
+def test_a_number_wraps_into_an_integer_dtype_as_in_pytorch(device):
+    x = mt.tensor(np.uint8([2, 200]), device=device)
+    np.testing.assert_array_equal((x * -3).numpy(), np.uint8([250, 168]))
+    np.testing.assert_array_equal(mt.add(x, x, alpha=-3).numpy(), np.uint8([252, 112]))
+    np.testing.assert_array_equal((x < -1).numpy(), [True, True])  # -1 is 255
+    np.testing.assert_array_equal((-1 / x).numpy(), np.float32([-0.5, -0.005]))

@@ -269,3 +269,12 @@ def test_any_mask(shape, data, device):
     x[mt.tensor(mask, device=device)] = 5.0
     array[mask] = 5.0
     np.testing.assert_array_equal(x.numpy(), array)
+
+
+def test_index_put_accumulates_at_0d_indices(device):
+    x, one = mt.zeros(2, 3, device=device), mt.tensor(1.0, device=device)
+    last, row = mt.tensor(-1, device=device), mt.tensor([0, 0], device=device)
+    y = mt.index_put(x, (last, mt.tensor(0, device=device)), one, accumulate=True)
+    np.testing.assert_array_equal(y.numpy(), [[0, 0, 0], [1, 0, 0]])
+    y = mt.index_put(x, (row, last), one, accumulate=True)
+    np.testing.assert_array_equal(y.numpy(), [[0, 0, 2], [0, 0, 0]])

@@ -109,3 +109,14 @@ def test_split_and_cat_undo_each_other(shape, data, device):
     np.testing.assert_array_equal(y.numpy(), array)
     y.backward(mt.tensor(array, device=device))
     np.testing.assert_array_equal(x.grad.numpy(), array)
+
+
+def test_hsplit_and_vsplit_want_equal_parts_and_enough_axes(make):
+    for call in (lambda x: mt.hsplit(x, 2), lambda x: mt.vsplit(x, 3), lambda x: x.hsplit(2)):
+        with pytest.raises(ShapeError, match="not equal"):
+            call(make(2, 3))
+    with pytest.raises(ShapeError, match="vsplit: too few axes"):
+        mt.vsplit(make(4), 2)
+    with pytest.raises(ShapeError, match="hsplit: too few axes"):
+        mt.hsplit(make(), 1)
+    assert [part.shape for part in mt.vsplit(make(2, 3), (1,))] == [(1, 3), (1, 3)]

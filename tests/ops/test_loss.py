@@ -295,3 +295,13 @@ def test_a_step_needs_no_synchronisation(make, device):
         mt.cross_entropy(x, labels, weight, label_smoothing=0.1).backward()
         mt.cross_entropy(x, x.softmax(1)).backward()
         mt.nll_loss(x, labels).backward()
+
+
+@pytest.mark.filterwarnings("ignore:invalid value", "ignore:divide by zero")
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_where_all_labels_are_ignored_the_gradient_is_zero_in_a_graph_too(make, device, smoothing):
+    x, labels = make(2, 3), mt.tensor([-100, -100], device=device)
+    loss = mt.cross_entropy(x, labels, label_smoothing=smoothing)
+    assert math.isnan(loss.item())
+    (gradient,) = mt.autograd.grad(loss, x, create_graph=True)
+    np.testing.assert_array_equal(gradient.numpy(), np.zeros((2, 3)))

@@ -190,3 +190,20 @@ def test_a_step_needs_no_synchronisation(make):
             loss(x, share).backward()
         mt.binary_cross_entropy(x.sigmoid(), share).backward()
         mt.cosine_similarity(x, share).sum().backward()
+
+
+def test_cosine_similarity_counts_the_copies_that_broadcasting_makes(make):
+    short, long = make(1, low=0.1), make(3, low=0.1)
+    similar = mt.cosine_similarity(short, long, dim=0)
+    np.testing.assert_allclose(
+        similar.item(), mt.cosine_similarity(short.expand(3), long, dim=0).item()
+    )
+    assert similar.item() <= 1
+
+
+def test_huber_has_no_second_derivative_where_it_turns_linear(device):
+    x = mt.tensor(np.array([1.0, 0.5]), requires_grad=True, device=device)
+    loss = mt.smooth_l1_loss(x, mt.zeros_like(x), reduction="sum")
+    (first,) = mt.autograd.grad(loss, x, create_graph=True)
+    (second,) = mt.autograd.grad(first.sum(), x)
+    np.testing.assert_array_equal(second.numpy(), [0.0, 1.0])

@@ -123,3 +123,9 @@ def test_sort_and_topk_agree_with_numpy(shape, data, falling, device):
     np.testing.assert_array_equal(top.values.numpy(), np.take(wanted, range(k), axis))
     picked = np.take_along_axis(values, top.indices.numpy(), axis)
     np.testing.assert_array_equal(picked, top.values.numpy())
+
+
+def test_topk_of_a_0d_tensor_is_itself_even_for_none(make):
+    x = make()
+    top = mt.topk(x, 0)
+    assert top.values.shape == () and top.values.item() == x.item() and top.indices.item() == 0

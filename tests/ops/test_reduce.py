@@ -131,3 +131,10 @@ def test_mean_of_many_float16_numbers_does_not_overflow(device):
     assert (mean.dtype, mean.item()) == (mt.float16, 3.0)
     mean.backward()
     assert x.grad.dtype == mt.float16
+
+
+def test_all_and_any_of_uint8_are_uint8_as_in_pytorch(device):
+    x = mt.tensor(np.uint8([[1, 0], [2, 3]]), device=device)
+    np.testing.assert_array_equal(mt.all(x, 1).numpy(), np.uint8([0, 1]))
+    assert mt.all(x).dtype == mt.any(x, 0).dtype == mt.uint8
+    assert mt.any(x.to(mt.int8)).dtype == mt.bool

@@ -137,3 +137,12 @@ def test_any_gather_and_its_adjoint(shape, data, device):
     y.backward(mt.ones(*y.shape, dtype=mt.float64, device=device))
     uses = scattered(np.zeros(shape), dim, index, np.ones(wanted), add=True)
     np.testing.assert_array_equal(x.grad.numpy(), uses)
+
+
+def test_the_axis_is_checked_even_for_an_empty_index(make, device):
+    index = mt.tensor(np.zeros(0, int), device=device)
+    for call in (lambda x: mt.gather(x, 1, index), lambda x: mt.scatter(x, 1, index, 1.0)):
+        with pytest.raises(IndexRangeError, match="no such axis"):
+            call(make(2))
+    with pytest.raises(ShapeError, match="take_along_dim"):
+        mt.take_along_dim(make(), mt.tensor(0, device=device), 0)

@@ -37,14 +37,15 @@ CASES = [
          lambda x, low: np.clip(x, low, np.float32(0.5)), (3, 5), Leaf([-0.5, 0, 0.6, 0.1, 0.2])),
     Case("clamp above by a tensor", lambda x, high: mt.clamp(x, max=high), np.minimum, (3, 5),
          (3, 1)),
+    Case("clamp, broadcast", mt.clamp, np.clip, (5,), Leaf([[-0.5], [-0.25], [0]]), Leaf([0.25])),
 ]  # fmt: skip
 
 test_forward, test_gradient, test_second_gradient = checks(CASES)
 
 
-def slopes(function, *values, device):
+def slopes(function, *values, device, by=1.0):
     tensors = [mt.tensor(v, device=device, requires_grad=True) for v in values]
-    function(*tensors).sum().backward()
+    (function(*tensors) * by).sum().backward()
     return [t.grad.numpy().tolist() for t in tensors]
 
 
@@ -52,6 +53,7 @@ def test_equal_elements_share_the_gradient(device):
     a, b = [1.0, 2.0, 3.0], [2.0, 2.0, 2.0]
     assert slopes(mt.maximum, a, b, device=device) == [[0, 0.5, 1], [1, 0.5, 0]]
     assert slopes(mt.minimum, a, b, device=device) == [[1, 0.5, 0], [0, 0.5, 1]]
+    assert slopes(mt.maximum, a, b, device=device, by=6) == [[0, 3, 6], [6, 3, 0]]
 
 
 def test_clamp_is_open_at_its_limits(device):
@@ -63,6 +65,17 @@ def test_clamp_is_open_at_its_limits(device):
         [0, 1, 1, 1, 0], [1, 0, 0, 0, 0], [0, 0, 0, 0, 1]
     ]  # fmt: skip
     assert slopes(mt.clamp, [0.0], [1.0], [-1.0], device=device) == [[0], [0], [1]]
+
+
+def test_clamp_between_limits_that_meet_or_are_missing(device):
+    """The choices of PyTorch: between equal limits neither of them moves an x below or above."""
+    x, limit = [0.0, 1.0, 2.0], [1.0, 1.0, 1.0]
+    assert slopes(mt.clamp, x, limit, limit, device=device) == [[0, 1, 0], [0, 0, 0], [0, 0, 1]]
+    assert slopes(mt.clamp, x, limit, device=device) == [[0, 1, 1], [1, 0, 0]]
+    below = slopes(lambda x, high: mt.clamp(x, max=high), x, limit, device=device)
+    assert below == [[1, 1, 0], [0, 0, 1]]
+    assert slopes(lambda x: mt.clamp(x, min=1), x, device=device) == [[0, 1, 1]]
+    assert slopes(lambda x: mt.clamp(x, max=1), x, device=device) == [[1, 1, 0]]
 
 
 def test_nan(device):
@@ -116,3 +129,10 @@ def test_arguments_that_make_no_sense(make, device):
         mt.clamp(x)
     with pytest.raises(ShapeError, match="clamp"):
         mt.clamp(x, make(2))
+
+
+def test_a_limit_or_value_wraps_into_an_integer_dtype_as_in_pytorch(device):
+    x = mt.tensor(np.uint8([2, 200]), device=device)
+    np.testing.assert_array_equal(mt.clamp(x, -1).numpy(), np.uint8([255, 255]))
+    np.testing.assert_array_equal(mt.masked_fill(x, x > 3, -1).numpy(), np.uint8([2, 255]))
+    np.testing.assert_array_equal(mt.where(x > 3, x, -1).numpy(), np.uint8([255, 200]))

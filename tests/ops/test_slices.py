@@ -76,3 +76,16 @@ def test_errors_say_what_was_seen(number, make, device):
 def test_an_index_out_of_range_is_an_error(call, make, device):
     with pytest.raises(IndexRangeError, match="index holds an index out of range"):
         call(make(2, 3), mt.tensor([0, 2, 1], device=device)).numpy()
+
+
+def test_index_fill_counts_a_slice_met_twice_once(make, device):
+    x, value = make(3, 2), mt.tensor(0.5, requires_grad=True, device=device)
+    mt.index_fill(x, 0, mt.tensor([1, 1], device=device), value).sum().backward()
+    assert value.grad.item() == 2.0
+    np.testing.assert_array_equal(x.grad.numpy(), [[1, 1], [0, 0], [1, 1]])
+
+
+def test_index_select_of_a_0d_tensor_takes_one_index(make, device):
+    assert mt.index_select(make(), 0, mt.tensor([0], device=device)).shape == ()
+    with pytest.raises(ShapeError, match="0-d input"):
+        mt.index_select(make(), 0, mt.tensor([0, 0], device=device))
