@@ -102,6 +102,7 @@ def test_changes_of_arithmetic(changes):
 def test_changes_of_constants_axes_and_shapes(changes):
     assert changes("y = sum_to_shape(x.sum(axis=-1, keepdims=True), s)") == [
         "y = x.sum(axis=-1, keepdims=True)",
+        "y = sum_to_shape(x.sum(axis=None, keepdims=True), s)",
         "y = sum_to_shape(x, s)",
         "y = sum_to_shape(x.mean(axis=-1, keepdims=True), s)",
         "y = sum_to_shape(x.sum(axis=-2, keepdims=True), s)",
@@ -113,6 +114,7 @@ def test_changes_of_an_axis_from_the_settings(changes):
     assert changes("y = Flip.call(x, axis=ctx.axis)") == [
         "y = Flip.call(x, axis=0)",
         "y = Flip.call(x, axis=-1)",
+        "y = Flip.call(x, axis=None)",
         "y = x",
     ]
 
@@ -137,12 +139,14 @@ def test_changes_of_returned_gradients(changes):
 
 
 def test_changes_of_conditions_and_updates(changes):
-    assert changes("if need_x and n < 2:", "    grad_x += g", "place(x)") == [
+    assert changes("if need_x and n < 2:", "    grad_x += g", "place(x)", "x[i] = y") == [
         "if not (need_x and n < 2):",
         "if need_x or n < 2:",
         "if need_x and n <= 2:",
+        "if need_x and n >= 2:",
         "if need_x and n < 3:",
         "grad_x -= g",
+        "pass",
         "pass",
         "pass",
     ]

@@ -33,8 +33,9 @@ OTHER_OPERATOR = {
     ast.In: ast.NotIn,
     ast.NotIn: ast.In,
 }
+OPPOSITE = {ast.Lt: ast.GtE, ast.LtE: ast.Gt, ast.Gt: ast.LtE, ast.GtE: ast.Lt}
 SHAPE_METHODS = {"sum", "mean", "swapaxes", "reshape", "transpose", "repeat", "copy", "astype"}
-PRODUCTS = {"matmul", "matmul_like"}
+PRODUCTS = {"matmul", "matmul_like", "call"}
 CHOICES = {"where", "Where"}
 AXES = {"axis", "dim"}
 
@@ -199,15 +200,17 @@ def _is_negative(node):
 
 
 def other_operator(node):
-    """+ for -, * for /, < for <=, == for !=, `and` for `or`."""
+    """+ for -, * for /, < for <= and for >=, == for !=, `and` for `or`."""
     if isinstance(node, (ast.BinOp, ast.BoolOp)):
         if type(node.op) in OTHER_OPERATOR:
             yield _with(node, op=OTHER_OPERATOR[type(node.op)]())
     elif isinstance(node, ast.Compare):
         for index, operator in enumerate(node.ops):
-            operators = list(node.ops)
-            operators[index] = OTHER_OPERATOR[type(operator)]()
-            yield _with(node, ops=operators)
+            for other in (OTHER_OPERATOR, OPPOSITE):
+                if type(operator) in other:
+                    operators = list(node.ops)
+                    operators[index] = other[type(operator)]()
+                    yield _with(node, ops=operators)
 
 
 def dropped_part(node):
@@ -221,15 +224,15 @@ def dropped_part(node):
 
 
 def other_order(node):
-    """b @ a for a @ b; the two values of a `where`."""
+    """b @ a for a @ b, Op.call(b, a) for Op.call(a, b); the two values of a `where`."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
         yield _with(node, left=node.right, right=node.left)
     elif isinstance(node, ast.Call):
         names, arguments = ast.unparse(node.func).split("."), node.args
-        if names[-1] in PRODUCTS and len(arguments) >= 2:
-            yield _with(node, args=[arguments[1], arguments[0], *arguments[2:]])
-        elif CHOICES & set(names) and len(arguments) == 3:
+        if CHOICES & set(names) and len(arguments) == 3:
             yield _with(node, args=[arguments[0], arguments[2], arguments[1]])
+        elif names[-1] in PRODUCTS and len(arguments) >= 2:
+            yield _with(node, args=[arguments[1], arguments[0], *arguments[2:]])
 
 
 def removed_sign(node):
@@ -249,11 +252,12 @@ def other_constant(node):
 
 
 def other_axis(node):
-    """The first or the last axis in place of the one that the settings name."""
+    """The first, the last or all axes in place of those that the settings name."""
     if isinstance(node, ast.Call):
         for index, keyword in enumerate(node.keywords):
-            if keyword.arg in AXES and isinstance(keyword.value, (ast.Name, ast.Attribute)):
-                for axis in (0, -1):
+            if keyword.arg in AXES and not isinstance(keyword.value, ast.Constant):
+                named = isinstance(keyword.value, (ast.Name, ast.Attribute))
+                for axis in (0, -1, None) if named else (None,):
                     keywords = list(node.keywords)
                     keywords[index] = ast.keyword(keyword.arg, ast.Constant(axis))
                     yield _with(node, keywords=keywords)
@@ -294,12 +298,14 @@ def negated_test(statement):
 
 
 def other_update(statement):
-    """-= for +=, /= for *=, or no update at all; likewise no call that stands alone."""
+    """-= for +=, /= for *=, or none at all; no x[...] = y, no call that stands alone."""
     if isinstance(statement, ast.AugAssign):
         if type(statement.op) in OTHER_OPERATOR:
             yield _with(statement, op=OTHER_OPERATOR[type(statement.op)]())
         yield ast.Pass()
     elif isinstance(statement, ast.Expr):
+        yield ast.Pass()
+    elif isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Subscript):
         yield ast.Pass()
 
 
