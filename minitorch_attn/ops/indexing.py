@@ -4,8 +4,9 @@ import builtins
 from operator import index as as_int
 from typing import NamedTuple
 
+from ..autograd.broadcasting import broadcast_shapes
 from ..backend import is_array, new_array, to_device
-from ..errors import DTypeError, IndexRangeError
+from ..errors import DTypeError, IndexRangeError, ShapeError
 from ..tensor import Tensor, wrap
 from .range_check import check_range
 
@@ -158,12 +159,25 @@ def _parted(input, entries):
         axes += range(place, place + len(found))
         indices += found
         place += len(found)
+    if len(indices) > 1:
+        _check_together(indices)
     # The True places of one mask are distinct; integers, and combinations, may repeat.
     masks = [e for e in entries if isinstance(e, Tensor) and e.dtype.kind == "b"]
     distinct = len(masks) == 1 and masks[0].ndim == len(indices)
     if all(isinstance(e, slice) and e == slice(None) for e in basic):
         basic = ()
     return Selection(_with_ellipsis(basic), tuple(axes), tuple(indices), distinct)
+
+
+def _check_together(indices):
+    try:
+        broadcast_shapes(*[index.shape for index in indices])
+    except ShapeError:
+        raise IndexRangeError(
+            "x[index]: the index tensors do not broadcast together.",
+            got=" and ".join(str(index.shape) for index in indices),
+            hint="a mask counts as one index for each of its axes, as long as it has True places",
+        ) from None
 
 
 def _looked_up(entry, sizes):

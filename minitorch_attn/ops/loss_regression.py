@@ -283,7 +283,7 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
         log_t = where(target == 0, 1.0, target).log()  # 0 log 0 = 0, the limit
         loss = target * (log_t - input)
     result = _reduced(loss, reduction)
-    return result / input.shape[0] if per_batch and input.ndim and input.shape[0] else result
+    return result / input.shape[0] if per_batch and input.ndim else result
 
 
 def cosine_similarity(x1, x2, dim=1, eps=1e-8):

@@ -278,3 +278,9 @@ def test_index_put_accumulates_at_0d_indices(device):
     np.testing.assert_array_equal(y.numpy(), [[0, 0, 0], [1, 0, 0]])
     y = mt.index_put(x, (row, last), one, accumulate=True)
     np.testing.assert_array_equal(y.numpy(), [[0, 0, 2], [0, 0, 0]])
+
+
+def test_index_tensors_that_do_not_broadcast_are_an_error(make, device):
+    two, none = mt.tensor([0, 1], device=device), mt.tensor([False, False], device=device)
+    with pytest.raises(IndexRangeError, match="do not broadcast together"):
+        make(2, 2)[two, none]

@@ -207,3 +207,8 @@ def test_huber_has_no_second_derivative_where_it_turns_linear(device):
     (first,) = mt.autograd.grad(loss, x, create_graph=True)
     (second,) = mt.autograd.grad(first.sum(), x)
     np.testing.assert_array_equal(second.numpy(), [0.0, 1.0])
+
+
+@pytest.mark.filterwarnings("ignore:invalid value")
+def test_kl_div_of_an_empty_batch_is_nan_per_batch(make):
+    assert math.isnan(mt.kl_div(make(0, 3), make(0, 3), reduction="batchmean").item())
