@@ -96,7 +96,7 @@ def similar(ties):
     """Lengths of 0, or above eps: between, PyTorch's gradient is not that of its value."""
 
     def draw(d):
-        a, b = d.pair(same=True, ties=ties)
+        a, b = d.pair(same=True, ties=ties, low=-2 if ties else 0.2)
         return a, b, d.axis(max(a.ndim, b.ndim)), d.some(eps=d.choice(1e-8, 1e-4))
 
     return draw

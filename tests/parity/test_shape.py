@@ -159,6 +159,8 @@ def joined(d):
         parts.append(sizes)
     if d.rarely():
         parts[-1][0] += 1
+    if all(sizes == [0] for sizes in parts):
+        dim = 0  # PyTorch takes any dim there
     same = d.choice(d.dtype(), None)
     return [d.tensor(sizes, "fi", dtype=same) for sizes in parts], dim
 
