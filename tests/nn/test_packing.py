@@ -158,6 +158,8 @@ def test_other_wrong_arguments(device):
         rnn.pad_packed_sequence(x)
     with pytest.raises(ShapeError, match="one length for each"):
         rnn.unpad_sequence(x, [5])
+    with pytest.raises(DTypeError, match="unpad_sequence: lengths are whole numbers"):
+        rnn.unpad_sequence(x, [5, None])
     for function in (rnn.pad_sequence, rnn.pack_sequence):
         with pytest.raises(ArgumentError, match="no sequences"):
             function([])
