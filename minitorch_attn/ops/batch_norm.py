@@ -8,7 +8,7 @@ image and channel; space and a group of channels for each image.
 import math
 
 from ..autograd.function import Function
-from ..backend import array_module
+from ..backend import array_module, check_same_device
 from ..errors import ArgumentError, DTypeError, ShapeError
 from .shape import Reshape
 
@@ -240,6 +240,7 @@ def _normed(x, weight, bias, axes, eps, running_mean, running_var, momentum):
     running = None
     if kept:
         arrays = [None if r is None else r.array for r in (running_mean, running_var)]
+        check_same_device((x.array, *arrays), "the input and the running statistics")
         running = (*arrays, momentum)
     y = NormOver.apply(x, weight, bias, axes=axes, eps=eps, running=running)
     for statistic in kept:
