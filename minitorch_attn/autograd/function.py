@@ -131,24 +131,31 @@ class Context:
         self._saved = self._sources = self._counters = self._constant = ()
         self._intermediate = None
 
-    def _remember_saved(self, arrays, tensors):
-        """Find each saved array among inputs and outputs; note when, to notice later changes."""
-        sources, counters = [], []
-        for saved in self._saved:
-            source = 0
-            for array in arrays:
-                if array is saved:
-                    tensor = tensors[source]
-                    counters.append(tensor._version if isinstance(tensor, Tensor) else None)
-                    break
-                source += 1
+    def _remember_saved(self, arrays, inputs, raw, outputs):
+        """Find each saved array among inputs and outputs, and the version counter of its tensor."""
+        sources, counters, count = [], [], len(arrays)
+        for source, saved in enumerate(self._saved):
+            if source < count and arrays[source] is saved:  # most operations save in order
+                tensor = inputs[source]
+            elif saved is None:
+                source = tensor = None
+            elif saved is raw:
+                source, tensor = count, outputs
             else:
-                if saved is not None:
-                    self._refuse_foreign(saved)
-                source = None
-                counters.append(None)
+                source, tensor = self._origin_of(saved, arrays, inputs, raw, outputs)
             sources.append(source)
+            counters.append(tensor._version if isinstance(tensor, Tensor) else None)
         self._sources, self._counters = sources, counters
+
+    def _origin_of(self, saved, arrays, inputs, raw, outputs):
+        """(index, tensor) of a saved array among the inputs, then the outputs."""
+        if type(raw) is not tuple:
+            raw, outputs = (raw,), (outputs,)
+        candidates = zip((*arrays, *raw), (*inputs, *outputs), strict=True)
+        for source, (array, tensor) in enumerate(candidates):
+            if array is saved:
+                return source, tensor
+        self._refuse_foreign(saved)
 
     def _as_tensors(self):
         """The saved arrays as Tensors, each at the place in the graph that it came from."""
@@ -329,12 +336,7 @@ def _record(ctx, inputs, arrays, raw, outputs):
     ctx.number = _next_number()
     if ctx._saved:
         ctx._clock = changes[0]
-        if ctx._saved[0] is raw and len(ctx._saved) == 1:
-            ctx._sources, ctx._counters = (len(arrays),), (outputs._version,)
-        elif type(raw) is tuple:
-            ctx._remember_saved([*arrays, *raw], [*inputs, *outputs])
-        else:
-            ctx._remember_saved([*arrays, raw], [*inputs, outputs])
+        ctx._remember_saved(arrays, inputs, raw, outputs)
     if ctx._intermediate is not None and ctx.function.composed is None:
         raise GraphError(
             f"{ctx.function.__name__} saves intermediates but has no composed twin.",

@@ -63,7 +63,7 @@ class Mul(Function):
     @staticmethod
     def forward(ctx, a, b):
         need_a, need_b = ctx.needs_grad
-        ctx.save(a if need_b else b, b if need_a else a)  # keep no input in vain
+        ctx.save(a if need_b else None, b if need_a else None)  # keep no input in vain
         return a * b
 
     @staticmethod
@@ -87,12 +87,12 @@ class Div(Function):
     @staticmethod
     def forward(ctx, a, b):
         c = a / b
-        ctx.save(b, c if ctx.needs_grad[1] else b)
+        ctx.save(c if ctx.needs_grad[1] else None, b)
         return c
 
     @staticmethod
     def backward(ctx, grad_c):
-        b, c = ctx.saved
+        c, b = ctx.saved
         need_a, need_b = ctx.needs_grad
         grad_a = grad_c / b
         return (
