@@ -185,7 +185,7 @@ def cross_entropy(
         label_smoothing=float(label_smoothing),
         reduction=reduction,
     )
-    return loss.reshape(target.shape) if reduction == "none" else loss
+    return loss.reshape(_loss_shape(input)) if reduction == "none" else loss
 
 
 def _soft_cross_entropy(input, target, weight, ignore_index, reduction, label_smoothing):
@@ -259,7 +259,7 @@ def nll_loss(
     picked = class_rows(input).gather(1, wrap(labels[:, None])).reshape(-1)
     loss = -picked.masked_fill(wrap(~valid), 0.0) * wrap(label_weight)
     if reduction == "none":
-        return loss.reshape(target.shape)
+        return loss.reshape(_loss_shape(input))
     return loss.sum() / wrap(as_array(label_weight.sum())) if reduction == "mean" else loss.sum()
 
 
@@ -318,6 +318,11 @@ def _check_logits(input, target, weight, where):
         )
 
 
+def _loss_shape(input):
+    """The shape of the scores without the class axis."""
+    return () if input.ndim == 1 else (input.shape[0], *input.shape[2:])
+
+
 def _check_labels(input, target, ignore_index, where):
     """One label per row of logits, each a class or to be ignored."""
     if target.dtype.kind not in "iu":
@@ -325,8 +330,9 @@ def _check_labels(input, target, ignore_index, where):
             f"{where}: labels are integers.", got=f"target {target.dtype}", hint="target.long()"
         )
     class_axis = 0 if input.ndim == 1 else 1
-    expected = (*input.shape[:class_axis], *input.shape[class_axis + 1 :])
-    if target.shape != expected:
+    expected = _loss_shape(input)
+    lone = input.ndim == 1 and target.shape == (1,)  # PyTorch takes it for a label of shape ()
+    if target.shape != expected and not lone:
         one_hot = "; for probabilities per class use floats" if target.shape == input.shape else ""
         raise ShapeError(
             f"{where}: there is not one label per row of the input.",

@@ -305,3 +305,13 @@ def test_where_all_labels_are_ignored_the_gradient_is_zero_in_a_graph_too(make, 
     assert math.isnan(loss.item())
     (gradient,) = mt.autograd.grad(loss, x, create_graph=True)
     np.testing.assert_array_equal(gradient.numpy(), np.zeros((2, 3)))
+
+
+@pytest.mark.parametrize("loss", [mt.cross_entropy, mt.nll_loss])
+def test_a_lone_row_takes_a_lone_label_of_one_axis(loss, make, device):
+    x, label = make(3), mt.tensor([1], device=device)
+    for reduction in ("none", "mean", "sum"):
+        got = loss(x, label, reduction=reduction)
+        assert got.shape == () and got.item() == loss(x, label[0], reduction=reduction).item()
+    with pytest.raises(ShapeError, match="one label per row"):
+        loss(x, mt.tensor([1, 2], device=device))
