@@ -50,8 +50,10 @@ def added(*shapes):
         shape = d.choice(lead.shape, lead.shape[-1:], (), (1,) * lead.ndim)
         if not all(x.host.size for x in rest):  # there PyTorch's addmv does not broadcast
             shape = lead.shape
-        input = d.tensor(shape, dtype=lead.dtype)
-        return input, *rest, d.some(alpha=d.choice(2, 0.5, 0), beta=d.choice(0.3, 3, 0))
+        options = d.some(alpha=d.choice(2, 0.5, 0), beta=d.choice(0.3, 3, 0))
+        # With beta = 0 ours leaves the input out altogether, PyTorch keeps a gradient of zeros.
+        grad = False if options.get("beta") == 0 else None
+        return d.tensor(shape, dtype=lead.dtype, grad=grad), *rest, options
 
     return draw
 
