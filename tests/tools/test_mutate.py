@@ -114,7 +114,6 @@ def test_changes_of_an_axis_from_the_settings(changes):
     assert changes("y = Flip.call(x, axis=ctx.axis)") == [
         "y = Flip.call(x, axis=0)",
         "y = Flip.call(x, axis=-1)",
-        "y = Flip.call(x, axis=None)",
         "y = x",
     ]
 

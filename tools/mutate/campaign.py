@@ -117,7 +117,7 @@ class Campaign:
             own = [prints[index] for index in near[file] if index in prints]
             verdicts += self.try_all(mutants, own)
             self.tell_file(file, verdicts)
-        left = [v.mutant for v in verdicts if v.group == SURVIVED]
+        left = [v.mutant for v in verdicts if v.fate == SURVIVED]  # declared or not
         if wide and left:
             self.tell(f"{len(left)} survive the tests of their own file; now all tests")
             seen = set(prints) | self.broken

@@ -65,6 +65,8 @@ def main(arguments=None):
     options = parsed(arguments)
     sys.path.insert(0, str(options.root))
     targets = find_targets(options.root / options.package, only=options.only)
+    if not targets:
+        raise SystemExit(f"no derivative there: {', '.join(options.only) or options.package}")
     from . import campaign
 
     files = campaign.draw(targets, options.sample, options.seed)
@@ -100,6 +102,10 @@ def run(options, targets, files):
     count = Counter(v.group for v in verdicts)
     counted = count["killed"] + count["survived"]
     share = count["killed"] / counted if counted else 0.0
+    for by in ("time limit", "crash"):
+        stopped = sum(v.by == by for v in verdicts)
+        if stopped:
+            print(f"{stopped} of them by {by}, not by a test")
     print(
         f"{count['killed']} of {counted} killed: {share:.1%}; {count['equivalent']} equivalent; "
         f"{time.monotonic() - start:.0f} s"

@@ -38,6 +38,7 @@ SHAPE_METHODS = {"sum", "mean", "swapaxes", "reshape", "transpose", "repeat", "c
 PRODUCTS = {"matmul", "matmul_like", "call"}
 CHOICES = {"where", "Where"}
 AXES = {"axis", "dim"}
+SUMS = {"sum": "mean", "mean": "sum"}
 
 
 class Mutant:
@@ -255,9 +256,10 @@ def other_axis(node):
     """The first, the last or all axes in place of those that the settings name."""
     if isinstance(node, ast.Call):
         for index, keyword in enumerate(node.keywords):
-            if keyword.arg in AXES and not isinstance(keyword.value, ast.Constant):
+            if keyword.arg in AXES and ast.unparse(keyword.value) != "None":
                 named = isinstance(keyword.value, (ast.Name, ast.Attribute))
-                for axis in (0, -1, None) if named else (None,):
+                total = isinstance(node.func, ast.Attribute) and node.func.attr in SUMS
+                for axis in ((0, -1) if named else ()) + ((None,) if total else ()):
                     keywords = list(node.keywords)
                     keywords[index] = ast.keyword(keyword.arg, ast.Constant(axis))
                     yield _with(node, keywords=keywords)
@@ -279,9 +281,8 @@ def removed_call(node):
 def sum_or_mean(node):
     """The mean for the sum, and the other way round."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        other = {"sum": "mean", "mean": "sum"}.get(node.func.attr)
-        if other is not None:
-            yield _with(node, func=_with(node.func, attr=other))
+        if node.func.attr in SUMS:
+            yield _with(node, func=_with(node.func, attr=SUMS[node.func.attr]))
 
 
 def negated_choice(node):
