@@ -62,6 +62,14 @@ def test_slope_at_the_corner(function, corner, slope, device):
     np.testing.assert_array_equal(x.grad.numpy(), np.float32(slope))
 
 
+@pytest.mark.parametrize("name", ["elu", "celu", "selu"])
+def test_far_above_0_both_derivatives_are_finite(name, device):
+    x = mt.tensor([1000.0], device=device, requires_grad=True)
+    (first,) = mt.autograd.grad(getattr(mt, name)(x).sum(), x, create_graph=True)
+    (second,) = mt.autograd.grad(first.sum(), x)
+    assert first.item() >= 1 and second.item() == 0
+
+
 @pytest.mark.parametrize("size", [3, 5000])
 def test_relu_and_nan(size, device):
     x = mt.tensor(np.full(size, np.nan), device=device, requires_grad=True)
