@@ -19,16 +19,15 @@ class _ChannelNorm(Module):
     ranks = ()  # the numbers of axes that an input may have
 
     def __init__(
-        self, num_features, eps, momentum, affine, track_running_stats, device=None, dtype=None
+        self, num_features, eps, momentum, affine, track_running_stats, device, dtype, bias
     ):
         super().__init__()
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
         self.affine, self.track_running_stats = affine, track_running_stats
         make = {"device": device, "dtype": dtype}
-        for name in ("weight", "bias"):
-            self.register_parameter(
-                name, Parameter(ops.empty(num_features, **make)) if affine else None
-            )
+        for name, wanted in (("weight", affine), ("bias", affine and bias)):
+            values = Parameter(ops.empty(num_features, **make)) if wanted else None
+            self.register_parameter(name, values)
         tracked = track_running_stats
         self.register_buffer("running_mean", ops.zeros(num_features, **make) if tracked else None)
         self.register_buffer("running_var", ops.ones(num_features, **make) if tracked else None)
@@ -47,8 +46,9 @@ class _ChannelNorm(Module):
     def reset_parameters(self):
         """Set the weight to ones, the bias to zeros, and forget all batches."""
         self.reset_running_stats()
-        if self.affine:
+        if self.weight is not None:
             init.ones_(self.weight)
+        if self.bias is not None:
             init.zeros_(self.bias)
 
     def _check(self, input):
@@ -63,16 +63,19 @@ class _ChannelNorm(Module):
     def extra_repr(self):
         return (
             f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, "
-            f"affine={self.affine}, track_running_stats={self.track_running_stats}"
+            f"affine={self.affine}, bias={self.bias is not None}, "
+            f"track_running_stats={self.track_running_stats}"
         )
 
 
 class _BatchNorm(_ChannelNorm):
     def __init__(
         self, num_features, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True,
-        device=None, dtype=None,
+        device=None, dtype=None, *, bias=True,
     ):  # fmt: skip
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
+        super().__init__(
+            num_features, eps, momentum, affine, track_running_stats, device, dtype, bias
+        )
 
     def forward(self, input):
         # input: (batch, channel, *space)
@@ -119,6 +122,8 @@ class BatchNorm2d(_BatchNorm):
         The share of a new batch in the running statistics; None for the plain average of all.
     affine : bool, default True
         Whether there are weight and bias.
+    bias : bool, default True
+        False leaves out the bias only.
     track_running_stats : bool, default True
         False uses the batch's own statistics in evaluation, too.
     device, dtype : optional
@@ -156,9 +161,11 @@ class BatchNorm3d(_BatchNorm):
 class _InstanceNorm(_ChannelNorm):
     def __init__(
         self, num_features, eps=1e-5, momentum=0.1, affine=False, track_running_stats=False,
-        device=None, dtype=None,
+        device=None, dtype=None, *, bias=True,
     ):  # fmt: skip
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
+        super().__init__(
+            num_features, eps, momentum, affine, track_running_stats, device, dtype, bias
+        )
 
     def forward(self, input):
         # input: (batch, channel, *space) or (channel, *space)
@@ -218,6 +225,8 @@ class GroupNorm(Module):
     eps : float, default 1e-5
     affine : bool, default True
         Whether there are weight and bias, one number per channel.
+    bias : bool, default True
+        False leaves out the bias only.
     device, dtype : optional
         Of the parameters.
 
@@ -232,7 +241,10 @@ class GroupNorm(Module):
     tensor([[-1.,  1., -1.,  1.]])
     """
 
-    def __init__(self, num_groups, num_channels, eps=1e-5, affine=True, device=None, dtype=None):
+    def __init__(
+        self, num_groups, num_channels, eps=1e-5, affine=True, device=None, dtype=None, *,
+        bias=True,
+    ):  # fmt: skip
         super().__init__()
         if num_groups < 1 or num_channels % num_groups:
             raise ArgumentError(
@@ -241,16 +253,16 @@ class GroupNorm(Module):
             )
         self.num_groups, self.num_channels = num_groups, num_channels
         self.eps, self.affine = eps, affine
-        for name in ("weight", "bias"):
-            shape = (num_channels,)
-            values = ops.empty(shape, device=device, dtype=dtype) if affine else None
+        for name, wanted in (("weight", affine), ("bias", affine and bias)):
+            values = ops.empty(num_channels, device=device, dtype=dtype) if wanted else None
             self.register_parameter(name, None if values is None else Parameter(values))
         self.reset_parameters()
 
     def reset_parameters(self):
         """Set the weight to ones and the bias to zeros."""
-        if self.affine:
+        if self.weight is not None:
             init.ones_(self.weight)
+        if self.bias is not None:
             init.zeros_(self.bias)
 
     def forward(self, input):
@@ -258,4 +270,7 @@ class GroupNorm(Module):
         return ops.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
 
     def extra_repr(self):
-        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"
+        return (
+            f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, "
+            f"bias={self.bias is not None}"
+        )

@@ -137,13 +137,21 @@ def _how(stride, padding, dilation, groups):
 
 
 def _columns(x, kernel, *, stride, padding, dilation, groups):
-    """What each output place sees, as columns (group, in * kernel, item); and the places."""
+    """What each output place sees, as columns (group, in * kernel, item); and the places.
+
+    The copy runs along an axis of x that is whole in memory: the places, or with a stride the
+    kernel, where the columns are then the rows of the matrix in memory.
+    """
     view = windows(enlarge(x, padding), kernel, stride, dilation)  # (batch, in, *place, *kernel)
     batch, channels, count = x.shape[0], x.shape[1], len(kernel)
     places = view.shape[2 : 2 + count]
-    view = view.transpose((1, *range(2 + count, 2 + 2 * count), 0, *range(2, 2 + count)))
-    rows = channels // groups * math.prod(kernel)
-    return view.reshape(groups, rows, batch * math.prod(places)), places
+    rows, items = channels // groups * math.prod(kernel), batch * math.prod(places)
+    place_axes, kernel_axes = range(2, 2 + count), range(2 + count, 2 + 2 * count)
+    if stride[-1] > 1 and groups == 1:
+        view = view.transpose((0, *place_axes, 1, *kernel_axes))
+        return view.reshape(1, items, rows).swapaxes(1, 2), places
+    view = view.transpose((1, *kernel_axes, 0, *place_axes))
+    return view.reshape(groups, rows, items), places
 
 
 def _items(g, groups):

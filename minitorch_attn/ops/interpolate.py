@@ -61,7 +61,7 @@ def _sources(size, places, step, align_corners, below_zero):
         if not below_zero:
             where = _host.maximum(where, 0.0)
     left = _host.minimum(_host.floor(where), size - 1)
-    return left.astype(_host.int64), _host.clip(where - left, 0.0, 1.0)
+    return left.astype(_host.int64), where - left
 
 
 @lru_cache(maxsize=256)

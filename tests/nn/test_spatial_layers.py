@@ -57,6 +57,8 @@ def test_state_dicts():
     assert shapes(nn.BatchNorm1d(3, affine=False, track_running_stats=False)) == {}
     assert shapes(nn.InstanceNorm1d(3)) == {}
     assert shapes(nn.GroupNorm(1, 3)) == {"weight": (3,), "bias": (3,)}
+    assert shapes(nn.GroupNorm(1, 3, bias=False)) == {"weight": (3,)}
+    assert "bias" not in shapes(nn.BatchNorm2d(3, bias=False))
     assert nn.Conv2d(3, 5, 2).bias.shape == (5,) and nn.Conv2d(3, 5, 2, bias=False).bias is None
 
 
@@ -213,4 +215,4 @@ def test_texts_name_what_is_unusual():
         "Conv2d(3, 4, kernel_size=(2, 2), stride=(1, 1), padding=(1, 1), bias=False, "
         "padding_mode=reflect)"
     )
-    assert repr(nn.GroupNorm(2, 4)) == "GroupNorm(2, 4, eps=1e-05, affine=True)"
+    assert repr(nn.GroupNorm(2, 4)) == "GroupNorm(2, 4, eps=1e-05, affine=True, bias=True)"
