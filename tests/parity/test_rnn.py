@@ -5,7 +5,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from parity import tally
-from parity.conftest import DEFAULT_DRAWS
 
 import minitorch_attn as mt
 from minitorch_attn import nn
@@ -23,7 +22,7 @@ pytestmark = [
 @pytest.fixture
 def drawn(draws):
     """Hypothesis's settings for a property."""
-    default = draws == DEFAULT_DRAWS
+    default = draws == tally.DEFAULT_DRAWS
     return settings(
         deadline=None, max_examples=4 * draws, derandomize=default, database=None,
         suppress_health_check=list(HealthCheck),
