@@ -17,6 +17,7 @@ class _ChannelNorm(Module):
     """Parameters and running statistics of one number per channel."""
 
     ranks = ()  # the numbers of axes that an input may have
+    may_be_missing = ("num_batches_tracked",)  # in a state dict: old checkpoints did not count
 
     def __init__(
         self, num_features, eps, momentum, affine, track_running_stats, device, dtype, bias

@@ -45,7 +45,7 @@ def load(module, state, strict=True, assign=False):
             expected="a dict from names to tensors or arrays",
         )
     own = module.state_dict(keep_vars=True)
-    missing = [key for key in own if key not in state]
+    missing = [key for key in own if key not in state and not _may_be_missing(module, key)]
     unexpected = [key for key in state if key not in own]
     _check(name, own, state, missing if strict else [], unexpected if strict else [])
     with no_grad():
@@ -53,6 +53,12 @@ def load(module, state, strict=True, assign=False):
             if key in state:
                 _put(target, state[key], assign)
     return IncompatibleKeys(missing, unexpected)
+
+
+def _may_be_missing(module, key):
+    """Whether a state dict may lack `key`: what older checkpoints did not have yet."""
+    path, _, name = key.rpartition(".")
+    return name in getattr(module.get_submodule(path), "may_be_missing", ())
 
 
 def _put(target, value, assign):

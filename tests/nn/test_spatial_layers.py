@@ -8,7 +8,7 @@ import pytest
 import minitorch_attn as mt
 from minitorch_attn import nn
 from minitorch_attn.autograd import gradcheck_module
-from minitorch_attn.errors import ArgumentError, ShapeError
+from minitorch_attn.errors import ArgumentError, CheckpointError, ShapeError
 
 
 def host(tensor):
@@ -60,6 +60,17 @@ def test_state_dicts():
     assert shapes(nn.GroupNorm(1, 3, bias=False)) == {"weight": (3,)}
     assert "bias" not in shapes(nn.BatchNorm2d(3, bias=False))
     assert nn.Conv2d(3, 5, 2).bias.shape == (5,) and nn.Conv2d(3, 5, 2, bias=False).bias is None
+
+
+def test_a_checkpoint_from_before_batches_were_counted():
+    model = nn.Sequential(nn.Conv2d(3, 2, 1), nn.BatchNorm2d(2))
+    model[1].num_batches_tracked.fill_(7)
+    state = {k: v for k, v in model.state_dict().items() if "num_batches" not in k}
+    assert model.load_state_dict(state) == ([], [])
+    assert model[1].num_batches_tracked.item() == 7
+    del state["1.running_mean"]
+    with pytest.raises(CheckpointError, match="missing      1.running_mean"):
+        model.load_state_dict(state)
 
 
 @pytest.mark.parametrize("kind", [nn.Conv2d, nn.ConvTranspose2d])
