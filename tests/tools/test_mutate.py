@@ -9,6 +9,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT))  # tools/ is not installed
 
+from tools.mutate.forks import DIED, LATE, run_all  # noqa: E402
 from tools.mutate.mutants import mutants_of  # noqa: E402
 from tools.mutate.targets import find_targets  # noqa: E402
 
@@ -162,6 +163,16 @@ def test_code_keeps_its_lines_and_its_name(targets_of):
             assert code.co_firstlineno in (13, 19)  # the decorator, where there is one
             assert mutant.line in {line for _, _, line in code.co_lines()}
             assert target.name.endswith(code.co_name)
+
+
+def test_a_job_has_an_answer_or_a_limit():
+    def work(number):
+        while number == 2:
+            pass
+        return 10 // number  # raises for 0
+
+    results = dict(run_all(work, [5, 0, 2, 1], lambda _: 1, jobs=2))
+    assert results == {5: 2, 0: DIED, 2: LATE, 1: 10}
 
 
 def run_on(folder, before, after, equivalents=""):

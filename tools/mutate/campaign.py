@@ -117,13 +117,13 @@ class Campaign:
             own = [prints[index] for index in near[file] if index in prints]
             verdicts += self.try_all(mutants, own)
             self.tell_file(file, verdicts)
-        left = [v.mutant for v in verdicts if v.fate == SURVIVED]  # declared or not
-        if wide and left:
-            self.tell(f"{len(left)} survive the tests of their own file; now all tests")
+        if wide and any(v.group == SURVIVED for v in verdicts):
+            self.tell("some survive the tests of their own file; now all tests")
             seen = set(prints) | self.broken
             prints |= self.footprints([i for i in range(len(self.items)) if i not in seen])
-            late = {v.mutant: v for v in self.try_all(left, list(prints.values()))}
-            verdicts = [late.get(v.mutant, v) for v in verdicts]
+        left = [v.mutant for v in verdicts if v.fate == SURVIVED] if wide else []
+        late = {v.mutant: v for v in self.try_all(left, list(prints.values()))}
+        verdicts = [late.get(v.mutant, v) for v in verdicts]
         return verdicts
 
     def footprints(self, indices, portion=150):
