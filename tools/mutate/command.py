@@ -1,9 +1,9 @@
 """The command line, the progress line and the table.
 
-python -m tools.mutate                            everything, then the survivors once more
-python -m tools.mutate --only ops/softmax.py      one file
+python -m tools.mutate                                  everything; survivors meet all tests
+python -m tools.mutate --only ops/softmax.py            one file
 python -m tools.mutate --only ops/softmax.py --near     with its own tests only: quick
-python -m tools.mutate --list                     print the mutants, run nothing
+python -m tools.mutate --list                           print the mutants, run nothing
 """
 
 import argparse

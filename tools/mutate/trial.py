@@ -114,17 +114,17 @@ def footprint(items, indices, targets):
     -------
     list of Footprint
     """
-    numbers = {}
+    numbers = {}  # by identity: equal code may stand in two files
     for number, target in enumerate(targets):
         _note_codes(target.function().__code__, number, numbers)
     found, lines = [], set()
 
     def trace_line(frame, event, argument):
-        lines.add((numbers[frame.f_code], frame.f_lineno))
+        lines.add((numbers[id(frame.f_code)], frame.f_lineno))
         return trace_line
 
     def trace_call(frame, event, argument):
-        return trace_line if frame.f_code in numbers else None
+        return trace_line if id(frame.f_code) in numbers else None
 
     for place, index in enumerate(indices):
         following = items[indices[place + 1]] if place + 1 < len(indices) else None
@@ -140,7 +140,7 @@ def footprint(items, indices, targets):
 
 
 def _note_codes(code, number, numbers):
-    numbers[code] = number
+    numbers[id(code)] = number
     for constant in code.co_consts:
         if hasattr(constant, "co_code"):
             _note_codes(constant, number, numbers)
