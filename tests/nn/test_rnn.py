@@ -255,7 +255,7 @@ def test_float32_stays_float32(make, device, kind):
 
 def test_parameters_start_within_the_bound_and_carry_the_names():
     lstm = nn.LSTM(2, 16, 2, bidirectional=True, proj_size=3)
-    for p in lstm.parameters():
+    for p in [*lstm.parameters(), *nn.GRUCell(2, 16).parameters()]:
         assert np.abs(host(p)).max() <= 0.25 and np.unique(host(p)).size > 1
     assert list(lstm.state_dict())[:6] == [
         "weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0", "weight_hr_l0",
