@@ -80,7 +80,8 @@ def flip(input, dims):
     tensor([[2, 1],
             [4, 3]])
     """
-    return Flip.apply(input, dims=axes_of(dims, input.ndim, "flip", "dims") if input.ndim else ())
+    dims = axes_of(dims, input.ndim, "flip", "dims")
+    return Flip.apply(input, dims=dims if input.ndim else ())
 
 
 def fliplr(input):

@@ -185,9 +185,23 @@ def sub(input, other, *, alpha=1):
     if alpha != 1:
         other = _times(other, alpha, "sub", input)
     try:
-        return Sub.apply(*promote(input, other))
+        a, b = promote(input, other)
+        if a is not input or b is not other:
+            _refuse_booleans(input, other)
+        return Sub.apply(a, b)
     except (ValueError, TypeError) as error:
         raise explained(error, "sub", input=input, other=other) from None
+
+
+def _refuse_booleans(input, other):
+    """PyTorch subtracts no booleans, from which -1 could come unnoticed; NumPy only no two."""
+    for name, value in (("input", input), ("other", other)):
+        if value is True or value is False or getattr(value, "dtype", None) == "bool":
+            raise DTypeError(
+                "sub(input, other): not defined for booleans.",
+                got=f"{name} {value if isinstance(value, bool) else 'bool'}",
+                hint="logical_not(x) or ~x to turn a mask around, x.long() to count",
+            )
 
 
 def _times(other, alpha, name, input):

@@ -8,6 +8,7 @@ from ..autograd.function import Function
 from ..backend import array_module
 from ..backend.quiet import overflow_is_fine
 from ..backend.select import where as choose
+from ..errors import DTypeError
 from .operands import as_operand, explained, floating, number
 from .promotion import promote
 from .selection import Where
@@ -229,6 +230,13 @@ def logaddexp(input, other):
     """
     try:
         a, b = as_operand(input, "logaddexp"), as_operand(other, "logaddexp", "other")
-        return LogAddExp.apply(*(floating(value, "logaddexp") for value in promote(a, b)))
+        a, b = promote(a, b)
+        if a.dtype.kind != "f":
+            raise DTypeError(
+                "logaddexp(input, other): not defined for whole numbers.",
+                got=f"{input.dtype} and {other.dtype}",
+                hint="x.float() first",
+            )
+        return LogAddExp.apply(a, b)
     except (ValueError, TypeError) as error:
         raise explained(error, "logaddexp", input=input, other=other) from None

@@ -130,3 +130,9 @@ def test_repeats_of_any_shape(shape, repeats, device):
 def test_too_few_axes_are_an_error(call, make):
     with pytest.raises(ShapeError, match="too few axes"):
         call(make(2, 3))
+
+
+def test_flip_checks_the_axes_of_a_0d_tensor_too(make):
+    assert mt.flip(make(), (0,)).shape == mt.flip(make(), ()).shape == ()
+    with pytest.raises(IndexRangeError, match="flip"):
+        mt.flip(make(), (1,))

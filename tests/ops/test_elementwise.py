@@ -203,3 +203,11 @@ def test_a_number_wraps_into_an_integer_dtype_as_in_pytorch(device):
     np.testing.assert_array_equal(mt.add(x, x, alpha=-3).numpy(), np.uint8([252, 112]))
     np.testing.assert_array_equal((x < -1).numpy(), [True, True])  # -1 is 255
     np.testing.assert_array_equal((-1 / x).numpy(), np.float32([-0.5, -0.005]))
+
+
+def test_booleans_are_not_subtracted(device):
+    mask, x = mt.tensor([True, False], device=device), mt.tensor([1, 2], device=device)
+    for call in (lambda: mask - x, lambda: x - mask, lambda: 1 - mask, lambda: x - True,
+                 lambda: x.float() - mask, lambda: mask - mask):  # fmt: skip
+        with pytest.raises(DTypeError, match="sub"):
+            call()
