@@ -40,7 +40,6 @@ class Leaf:
         self.tensor = weakref.ref(tensor)
         self.dtype = tensor.array.dtype  # what a gradient must have here
 
-
     def __repr__(self):
         return "<Leaf>"
 
