@@ -154,9 +154,9 @@ def add(input, other, *, alpha=1):
     >>> mt.add(mt.tensor([1.0, 2.0]), 10, alpha=2)
     tensor([21., 22.])
     """
-    if alpha != 1:
-        other = _times(other, alpha, "add", input)
     try:
+        if alpha != 1:
+            other = _times(other, alpha, "add", input)
         return Add.apply(*promote(input, other))
     except (ValueError, TypeError) as error:
         raise explained(error, "add", input=input, other=other) from None
@@ -182,9 +182,9 @@ def sub(input, other, *, alpha=1):
     tensor([[0. , 0.5],
             [1. , 1.5]])
     """
-    if alpha != 1:
-        other = _times(other, alpha, "sub", input)
     try:
+        if alpha != 1:
+            other = _times(other, alpha, "sub", input)
         a, b = promote(input, other)
         if a is not input or b is not other:
             _refuse_booleans(input, other)
@@ -213,6 +213,7 @@ def _times(other, alpha, name, input):
         raise DTypeError(
             f"{name}(input, other, alpha=): whole numbers need a whole alpha.", got=f"{alpha!r}"
         )
+    _, other = promote(input, other)  # first, since a negative alpha wraps in an unsigned dtype
     return mul(other, alpha) if isinstance(other, Tensor) else other * alpha
 
 

@@ -201,6 +201,8 @@ def test_a_number_wraps_into_an_integer_dtype_as_in_pytorch(device):
     x = mt.tensor(np.uint8([2, 200]), device=device)
     np.testing.assert_array_equal((x * -3).numpy(), np.uint8([250, 168]))
     np.testing.assert_array_equal(mt.add(x, x, alpha=-3).numpy(), np.uint8([252, 112]))
+    half = mt.tensor(np.array([0.5, 0.5]), device=device)
+    np.testing.assert_array_equal(mt.add(half, x, alpha=-3).numpy(), [-5.5, -599.5])
     np.testing.assert_array_equal((x < -1).numpy(), [True, True])  # -1 is 255
     np.testing.assert_array_equal((-1 / x).numpy(), np.float32([-0.5, -0.005]))
 
