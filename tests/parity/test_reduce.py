@@ -38,7 +38,9 @@ def spread(d):
     # With dim=() PyTorch's value is over all axes, its gradient over none.
     dim = d.axes(x, empty=False)
     options = d.some(keepdim=d.flag())
-    options |= d.choice({}, {"unbiased": d.flag()}, {"correction": d.choice(0, 1, 2, 0.5, None)})
+    # A correction above 1 for a 0-d tensor: PyTorch's gradient is not that of one element.
+    corrections = (0, 1, 0.5, None, *([2] if x.ndim else []))
+    options |= d.choice({}, {"unbiased": d.flag()}, {"correction": d.choice(*corrections)})
     if dim is None and "unbiased" in options:
         options.pop("keepdim", None)
         return x, options["unbiased"]
