@@ -129,7 +129,8 @@ def entries(d):
             index.append(None)
             axis -= 1
         elif kind == "tensor":
-            index.append(d.indices(shape if size else (0,), size, negative=True))
+            # PyTorch lets a wrong one pass where another axis leaves nothing to look up.
+            index.append(d.indices(shape if size else (0,), size, negative=True, wrong=False))
         else:
             index.append(d.mask((size,)))
         axis += 1
