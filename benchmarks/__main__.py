@@ -41,6 +41,7 @@ def main():
     if not args.quick:
         setting = os.environ.get("OPENBLAS_CORETYPE") or "default"
         path = Path(__file__).parent / "results" / f"cpu-{setting.lower()}.json"
+        path.parent.mkdir(exist_ok=True)
         path.write_text(json.dumps(results, indent=1) + "\n")
         table.write_readme()
         print(f"stored in {path}; table made in benchmarks/README.md")
