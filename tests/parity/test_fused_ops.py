@@ -1,8 +1,10 @@
 """Softmax, norms, losses and attention against PyTorch, forward and backward, on drawn cases."""
 
+import math
+
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes
 
@@ -86,6 +88,8 @@ def test_softmax_family(device, shape, axis, size, function, dtype, seed):
     seed=seeds,
 )
 def test_norms(device, lead, row, affine, eps, function, dtype, seed):
+    # A row of one has the gradient 0; PyTorch in float32 gives rounding times 1/sqrt(eps).
+    assume(dtype == "float64" or math.prod(row) > 1)
     both = Both(device, seed, dtype)
     count = {"none": 0, "weight": 1, "both": 2 if function == "layer_norm" else 1}[affine]
     ours, theirs = both.leaf(*lead, *row)
