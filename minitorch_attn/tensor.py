@@ -324,7 +324,7 @@ class Tensor(TensorMethods):
         memo[id(self)] = copy
         return copy
 
-    # Operators
+    # Operators: arithmetic and comparison come from methods/operators.py
 
     def __getitem__(self, index):
         return ops.getitem(self, index)
@@ -332,101 +332,14 @@ class Tensor(TensorMethods):
     def __setitem__(self, index, value):
         ops.setitem(self, index, value)
 
-    def __add__(self, other):
-        return ops.add(self, other)
-
-    def __radd__(self, other):
-        return ops.add(other, self)
-
-    def __sub__(self, other):
-        return ops.sub(self, other)
-
-    def __rsub__(self, other):
-        return ops.sub(other, self)
-
-    def __mul__(self, other):
-        return ops.mul(self, other)
-
-    def __rmul__(self, other):
-        return ops.mul(other, self)
-
-    def __truediv__(self, other):
-        return ops.div(self, other)
-
-    def __rtruediv__(self, other):
-        return ops.div(other, self)
-
-    def __floordiv__(self, other):
-        return ops.floor_divide(self, other)
-
-    def __rfloordiv__(self, other):
-        return ops.floor_divide(other, self)
-
-    def __mod__(self, other):
-        return ops.remainder(self, other)
-
-    def __rmod__(self, other):
-        return ops.remainder(other, self)
-
-    def __pow__(self, exponent):
-        return ops.pow(self, exponent)
-
-    def __rpow__(self, base):
-        return ops.pow(base, self)
-
-    def __matmul__(self, other):
-        return ops.matmul(self, other)
-
-    def __rmatmul__(self, other):
-        return ops.matmul(other, self)
-
-    def __neg__(self):
-        return ops.neg(self)
-
     def __pos__(self):
         return self
-
-    def __abs__(self):
-        return ops.abs(self)
 
     def __eq__(self, other):
         return False if other is None else ops.eq(self, other)
 
     def __ne__(self, other):
         return True if other is None else ops.ne(self, other)
-
-    def __lt__(self, other):
-        return ops.lt(self, other)
-
-    def __le__(self, other):
-        return ops.le(self, other)
-
-    def __gt__(self, other):
-        return ops.gt(self, other)
-
-    def __ge__(self, other):
-        return ops.ge(self, other)
-
-    def __and__(self, other):
-        return ops.bitwise_and(self, other)
-
-    def __rand__(self, other):
-        return ops.bitwise_and(other, self)
-
-    def __or__(self, other):
-        return ops.bitwise_or(self, other)
-
-    def __ror__(self, other):
-        return ops.bitwise_or(other, self)
-
-    def __xor__(self, other):
-        return ops.bitwise_xor(self, other)
-
-    def __rxor__(self, other):
-        return ops.bitwise_xor(other, self)
-
-    def __invert__(self):
-        return ops.bitwise_not(self)
 
     def __iadd__(self, other):
         return self.add_(other)
@@ -504,6 +417,7 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False):
 # The one knot of the import order: operators need the operations and the engine, which need Tensor.
 from .autograd import engine, inplace  # noqa: E402  isort: skip
 from . import formatting, ops  # noqa: E402  isort: skip
-from .methods import knot  # noqa: E402  isort: skip
+from .methods import knot, operators  # noqa: E402  isort: skip
 
 knot.ops, knot.inplace = ops, inplace
+operators.bind(Tensor, ops)

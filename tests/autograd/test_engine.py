@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import minitorch_attn as mt
-from minitorch_attn.autograd import Function, backward, grad, modes
+from minitorch_attn.autograd import Function, backward, function, grad, modes
+from minitorch_attn.autograd.function import shared
 from minitorch_attn.errors import DTypeError, GraphError, MiniTorchError, NumericError, ShapeError
 
 
@@ -811,3 +812,17 @@ def test_anomaly_mode_finds_a_backward_nan(device):
     y = broken(backward=backward)(x)
     y.backward()  # silent outside
     assert modes.watchers == 0
+
+
+def test_equal_shapes_share_one_tuple():
+    a, b = mt.ones(3, 5, requires_grad=True), mt.ones(3, 5, requires_grad=True)
+    first, second = (a * b).grad_fn, (b * a).grad_fn
+    assert first.shapes == ((3, 5), (3, 5))
+    assert first.shapes is second.shapes
+
+
+def test_shapes_without_end_are_not_all_remembered():
+    for n in range(10_050):
+        shared((n, "a record of its own"))
+    assert len(function._known) < 10_050
+    assert shared((7, 7)) is shared((7, 7))
