@@ -3,12 +3,15 @@
 from . import functional, init, masks, utils  # noqa: F401
 from .activation import *  # noqa: F403
 from .attention import *  # noqa: F403
+from .attention_block import *  # noqa: F403
 from .batch_norm import *  # noqa: F403
+from .collect import *  # noqa: F403
 from .containers import *  # noqa: F403
 from .conv import *  # noqa: F403
 from .dropout import *  # noqa: F403
 from .embedding import *  # noqa: F403
 from .feed_forward import *  # noqa: F403
+from .kv_cache import *  # noqa: F403
 from .linear import *  # noqa: F403
 from .loss import *  # noqa: F403
 from .masks import Mask  # noqa: F401

@@ -1,0 +1,207 @@
+"""Keys and values of the tokens so far, kept so that a decoder reads each token once.
+
+A decoder that writes token after token asks, at every step, about all the tokens before. Their
+keys and values do not change, because no token sees a later one; so they are projected once and
+kept. Step t then costs as much as one token instead of t of them.
+"""
+
+from .. import ops
+from ..autograd.modes import no_grad
+from ..errors import ArgumentError, GraphError, ShapeError
+
+__all__ = ["KVCache", "StaticKVCache"]
+
+
+class _Layer:
+    """What one attention of one layer has seen; grows by concatenation, within the graph."""
+
+    complete = False
+
+    def __init__(self, key=None, value=None):
+        self.key, self.value = key, value
+
+    @property
+    def length(self):
+        """How many tokens are held."""
+        return 0 if self.key is None else self.key.shape[2]
+
+    def update(self, key, value):
+        """Append those of new tokens; returns all so far.
+
+        Parameters
+        ----------
+        key, value : Tensor of shape (batch, heads, token, head_dim)
+        """
+        if self.key is not None:
+            key = ops.cat((self.key, key), 2)
+            value = ops.cat((self.value, value), 2)
+        self.key, self.value = key, value
+        return key, value
+
+    def reorder(self, index):
+        """Take the rows `index` of the batch."""
+        if self.key is not None:
+            self.key, self.value = self.key[index], self.value[index]
+
+
+class _Cross(_Layer):
+    """The keys and values of an encoder's output, which never grow: complete once projected."""
+
+    @property
+    def complete(self):
+        return self.key is not None
+
+
+class _Static(_Layer):
+    """Memory with room for more tokens than there are; new ones are written behind the others."""
+
+    def __init__(self, capacity):
+        super().__init__()
+        self.capacity = capacity
+        self._keys = self._values = None  # (batch, heads, capacity, head_dim)
+
+    def update(self, key, value):
+        if key.requires_grad or value.requires_grad:
+            raise GraphError(
+                "StaticKVCache: what is written over in place has no gradient.",
+                hint="generate under mt.no_grad(), or use KVCache, which keeps the graph",
+            )
+        before, after = self.length, self.length + key.shape[2]
+        with no_grad():
+            if self._keys is None or after > self._keys.shape[2]:
+                self._make_room(key, value, after)
+            self._keys[:, :, before:after] = key
+            self._values[:, :, before:after] = value
+        self.key, self.value = self._keys[:, :, :after], self._values[:, :, :after]
+        return self.key, self.value
+
+    def _make_room(self, key, value, length):
+        """New memory, twice as large as before if the old one was too small."""
+        room = max(self.capacity, length)
+        while self._keys is not None and room <= self._keys.shape[2]:
+            room *= 2
+        self.capacity = room
+        self._keys, self._values = _roomier(self.key, key, room), _roomier(self.value, value, room)
+
+    def reorder(self, index):
+        if self.key is None:
+            return
+        with no_grad():
+            length = self.length
+            self._keys = _roomier(self.key[index], self.key, self.capacity)
+            self._values = _roomier(self.value[index], self.value, self.capacity)
+        self.key, self.value = self._keys[:, :, :length], self._values[:, :, :length]
+
+
+def _roomier(old, like, room):
+    """Memory for `room` tokens that begins with those of `old`."""
+    batch, heads, _, head_dim = like.shape if old is None else old.shape
+    new = like.new_empty(batch, heads, room, head_dim)
+    if old is not None:
+        new[:, :, : old.shape[2]] = old
+    return new
+
+
+class KVCache:
+    """The keys and values of every layer, in tensors that grow by concatenation.
+
+    Gradients flow through it; to generate, `StaticKVCache` is faster.
+
+    Parameters
+    ----------
+    past : sequence, optional
+        One (key, value) or (key, value, cross_key, cross_value) per layer, each of shape (batch,
+        heads, token, head_dim).
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> cache = KVCache()
+    >>> attention = mt.nn.Attention(embed_dim=6, num_heads=2)
+    >>> for token in mt.zeros(3, 1, 1, 6):
+    ...     y = attention(token, is_causal=True, cache=cache.layer(0))
+    >>> cache.length, cache[0][0].shape
+    (3, (1, 2, 3, 3))
+    """
+
+    def __init__(self, past=None):
+        self._layers, self._crosses = [], []
+        for i, layer in enumerate(past or ()):
+            if len(layer) not in (2, 4):
+                raise ArgumentError(
+                    "KVCache(past): a layer has keys and values, or those and the encoder's.",
+                    got=f"{len(layer)} tensors in layer {i}",
+                    expected="(key, value) or (key, value, cross_key, cross_value)",
+                )
+            self._layers.append(_Layer(*layer[:2]))
+            self._crosses.append(_Cross(*layer[2:]))
+
+    @classmethod
+    def of(cls, past):
+        """`past` as a cache: itself if it is one, else made from its tuples; None stays None."""
+        return past if past is None or isinstance(past, KVCache) else cls(past)
+
+    def _new_layer(self):
+        return _Layer()
+
+    def layer(self, i):
+        """What the self-attention of layer `i` reads and writes."""
+        while len(self._layers) <= i:
+            self._layers.append(self._new_layer())
+        return self._layers[i]
+
+    def cross(self, i):
+        """What the attention of layer `i` to the encoder reads; complete after one update."""
+        while len(self._crosses) <= i:
+            self._crosses.append(_Cross())
+        return self._crosses[i]
+
+    @property
+    def length(self):
+        """How many tokens the decoder has read."""
+        return self._layers[0].length if self._layers else 0
+
+    def reorder(self, index):
+        """Take other rows of the batch, in every layer: a beam goes on from another's tokens.
+
+        Parameters
+        ----------
+        index : int64 Tensor of shape (new batch,)
+        """
+        if index.ndim != 1:
+            raise ShapeError("KVCache.reorder(index).", got=f"{index.shape}", expected="(batch,)")
+        for layer in (*self._layers, *self._crosses):
+            layer.reorder(index)
+
+    def __len__(self):
+        return len(self._layers)
+
+    def __getitem__(self, i):
+        layer = self._layers[i]
+        cross = self._crosses[i] if self._crosses else None
+        held = (layer.key, layer.value)
+        return held if cross is None or cross.key is None else (*held, cross.key, cross.value)
+
+    def __iter__(self):
+        return (self[i] for i in range(len(self)))
+
+
+class StaticKVCache(KVCache):
+    """A cache that writes into memory set aside at the start, so that no step copies what is held.
+
+    It keeps no graph. If more tokens come than there is room for, the memory is doubled.
+
+    Parameters
+    ----------
+    capacity : int
+        Room for so many tokens in each layer.
+    """
+
+    def __init__(self, capacity):
+        super().__init__()
+        if capacity < 1:
+            raise ArgumentError("StaticKVCache(capacity): no room.", got=f"{capacity}")
+        self.capacity = capacity
+
+    def _new_layer(self):
+        return _Static(self.capacity)
