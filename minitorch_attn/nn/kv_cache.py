@@ -77,9 +77,7 @@ class _Static(_Layer):
 
     def _make_room(self, key, value, length):
         """New memory, twice as large as before if the old one was too small."""
-        room = max(self.capacity, length)
-        while self._keys is not None and room <= self._keys.shape[2]:
-            room *= 2
+        room = max(self.capacity if self._keys is None else 2 * self.capacity, length)
         self.capacity = room
         self._keys, self._values = _roomier(self.key, key, room), _roomier(self.value, value, room)
 
@@ -96,7 +94,7 @@ class _Static(_Layer):
 def _roomier(old, like, room):
     """Memory for `room` tokens that begins with those of `old`."""
     batch, heads, _, head_dim = like.shape if old is None else old.shape
-    new = like.new_empty(batch, heads, room, head_dim)
+    new = ops.empty(batch, heads, room, head_dim, dtype=like.dtype, device=like.device)
     if old is not None:
         new[:, :, : old.shape[2]] = old
     return new
