@@ -17,7 +17,7 @@ from .errors import ArgumentError, CheckpointError, DTypeError
 from .files import atomic_file, read_error, write_error
 from .tensor import Tensor, wrap
 
-__all__ = ["load", "save"]
+__all__ = ["load", "read_safetensors", "save", "write_safetensors"]
 
 _FORMAT, _STATE, _SUM = "minitorch_attn.format", "minitorch_attn.state", "minitorch_attn.sha256"
 _VERSION = "1"
@@ -28,6 +28,7 @@ _DTYPES = {
     "int8": "I8", "int16": "I16", "int32": "I32", "int64": "I64",
     "uint8": "U8", "uint16": "U16", "uint32": "U32", "uint64": "U64",
 }  # fmt: skip
+_BFLOAT16 = "BF16"
 
 
 def save(state, path_or_file):
@@ -120,6 +121,41 @@ def load(path_or_file, device=None):
             hint="upgrade this installation",
         )
     return _Unpacker(arrays, place).decode(json.loads(metadata[_STATE]))
+
+
+def read_safetensors(path):
+    """The metadata and the arrays of any safetensors file.
+
+    Parameters
+    ----------
+    path : str or path
+
+    Returns
+    -------
+    metadata : dict of str
+    arrays : dict of numpy.ndarray
+        In the dtypes of the file; bfloat16, which NumPy has not, as float32 with the same values.
+
+    Raises
+    ------
+    CheckpointError
+        If the file is missing, truncated, damaged or of another kind.
+    """
+    return _guarded(os.fspath(path), _read_path, path)
+
+
+def write_safetensors(path, arrays, metadata=None):
+    """Write arrays under their names, so that a crash leaves what was there before.
+
+    Parameters
+    ----------
+    path : str or path
+    arrays : dict of numpy.ndarray
+    metadata : dict of str, optional
+    """
+    arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    with atomic_file(path) as file:
+        _write(file, metadata or {}, arrays)
 
 
 # From a state to JSON and arrays
@@ -321,10 +357,22 @@ def _read_path(path):
 
     size = os.path.getsize(path)
     with open(path, "rb") as file:
-        _read_header(file, size)
+        start, header = _read_header(file, size)
     with safe_open(path, framework="np") as file:
-        arrays = {key: _own(file.get_tensor(key)) for key in file.keys()}
+        arrays = {
+            key: _widened(path, len(start), header[key])
+            if header[key]["dtype"] == _BFLOAT16
+            else _own(file.get_tensor(key))
+            for key in file.keys()
+        }
         return file.metadata() or {}, arrays
+
+
+def _widened(path, start, entry):
+    """A bfloat16 tensor as float32: its 16 bits are the upper half of the 32."""
+    begin, end = entry["data_offsets"]
+    upper = np.fromfile(path, "<u2", (end - begin) // 2, offset=start + begin)
+    return (upper.astype("<u4") << 16).view("<f4").reshape(entry["shape"])
 
 
 def _read_stream(file):
@@ -353,8 +401,9 @@ def _read_header(file, size):
         raise ValueError("the file ends within its header")
     header = json.loads(text)
     dtypes = {entry["dtype"] for key, entry in header.items() if key != "__metadata__"}
-    if not dtypes <= set(_DTYPES.values()):
-        raise _Foreign(f"tensors of dtype {', '.join(sorted(dtypes - set(_DTYPES.values())))}")
+    unknown = dtypes - set(_DTYPES.values()) - ({_BFLOAT16} if size is not None else set())
+    if unknown:
+        raise _Foreign(f"tensors of dtype {', '.join(sorted(unknown))}")
     return start + text, header
 
 

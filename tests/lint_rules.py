@@ -21,6 +21,7 @@ FLOORS = (
     {"optim"},
     {"models"},
     {"generation"},
+    {"pretrained"},  # models/pretrained: the models with the peers' faces, which generate
     {"data"},
     {"training"},
     {"viz"},
@@ -44,6 +45,13 @@ def floor_of(name):
     return next((i for i, floor in enumerate(FLOORS) if name in floor), None)
 
 
+def place_of(parts):
+    """What stands on a floor: a file or folder of the package, and `pretrained` within `models`."""
+    if parts[1:3] == ["models", "pretrained"]:
+        return "pretrained"
+    return parts[1] if len(parts) > 1 else "__init__"
+
+
 def imported_modules(tree, module):
     """(line, dotted name) of every import, also inside functions; relative ones resolved.
 
@@ -61,7 +69,7 @@ def imported_modules(tree, module):
 
 def upward_imports(tree, module):
     """Imports of a floor further down than the file's own."""
-    own = module.split(".")[1]
+    own = place_of(module.split("."))
     if floor_of(own) is None:
         yield f"{own} has no floor: give it one in tests/lint_rules.py"
         return
@@ -69,7 +77,7 @@ def upward_imports(tree, module):
         parts = name.split(".")
         if parts[0] != PACKAGE:
             continue
-        target = parts[1] if len(parts) > 1 else "__init__"
+        target = place_of(parts)
         floor = floor_of(target)
         if floor is None:
             floor = floor_of("__init__")  # a name of the whole package's namespace

@@ -218,11 +218,30 @@ def test_foreign_files_are_named(content, what, tmp_path):
 
 
 def test_a_dtype_that_numpy_lacks(tmp_path):
-    text = b'{"x":{"dtype":"BF16","shape":[1],"data_offsets":[0,2]}}'
-    path = tmp_path / "bf16"
-    path.write_bytes(len(text).to_bytes(8, "little") + text + b"\0\0")
-    with pytest.raises(CheckpointError, match="dtype BF16"):
+    text = b'{"x":{"dtype":"F8_E4M3","shape":[1],"data_offsets":[0,1]}}'
+    path = tmp_path / "f8"
+    path.write_bytes(len(text).to_bytes(8, "little") + text + b"\0")
+    with pytest.raises(CheckpointError, match="dtype F8_E4M3"):
         mt.load(path)
+
+
+def test_bfloat16_is_the_upper_half_of_float32(tmp_path):
+    values = np.array([[1.5, -2.0, 0.0], [3.140625, 1e30, -np.inf]], np.float32)
+    upper = (values.view(np.uint32) >> 16).astype("<u2")
+    entry = '{"dtype":"%s","shape":%s,"data_offsets":[%d,%d]}'
+    text = (
+        '{"a":' + entry % ("F32", "[1]", 0, 4)
+        + ',"b":' + entry % ("BF16", "[2, 3]", 4, 16) + "}"
+    ).encode()  # fmt: skip
+    path = tmp_path / "bf16"
+    path.write_bytes(
+        len(text).to_bytes(8, "little") + text + np.float32(7).tobytes() + upper.tobytes()
+    )
+    loaded = mt.load(path)
+    assert loaded["b"].dtype == mt.float32 and loaded["a"].item() == 7
+    expected = (upper.astype(np.uint32) << 16).view(np.float32)
+    np.testing.assert_array_equal(loaded["b"].numpy(), expected)
+    assert expected[0, 0] == 1.5 and expected[1, 2] == -np.inf
 
 
 def test_a_newer_format_is_named(small_file):

@@ -1,0 +1,17 @@
+"""The models with the peers' faces: their folders, names, arguments and results.
+
+`mt.models.from_pretrained(folder)` opens a folder; a class is made from a configuration, as in
+`mt.models.pretrained.GPT2LMHeadModel({"n_layer": 2})`.
+"""
+
+from .config import Config
+from .output import Output
+from .registry import FAMILIES, find_class, from_pretrained
+
+__all__ = ["Config", "Output", "from_pretrained"]
+
+
+def __getattr__(name):
+    if name.startswith(tuple(FAMILIES)):
+        return find_class(name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,188 @@
+"""A model's folder on disk: `config.json` and the tensors, in one file or in shards."""
+
+import json
+import os
+from pathlib import Path
+
+from ...errors import ArgumentError, CheckpointError
+from ...serialization import read_safetensors, write_safetensors
+from .config import read_json, write_json
+
+__all__ = ["check_tensors", "read_config", "read_tensors", "write_tensors"]
+
+_FILE, _INDEX = "model.safetensors", "model.safetensors.index.json"
+_UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+_CONVERT = (
+    'python -c "import torch, safetensors.torch as s; s.save_file({k: v.clone() for k, v in '
+    "torch.load('pytorch_model.bin', weights_only=True).items()}, 'model.safetensors')\""
+)
+
+
+def read_config(folder):
+    """The fields of `config.json` in `folder`."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise CheckpointError(
+            f"{folder} is not a folder.",
+            expected="a folder with config.json and model.safetensors, as a model hub has it",
+            hint="download the folder first; nothing is fetched from a network here",
+        )
+    return read_json(folder / "config.json")
+
+
+def read_tensors(folder):
+    """The tensors of a folder, from one file or from all shards that its index names.
+
+    Parameters
+    ----------
+    folder : str or path
+
+    Returns
+    -------
+    dict of numpy.ndarray
+
+    Raises
+    ------
+    CheckpointError
+        If there is no safetensors file, or a shard is missing, damaged or holds other tensors
+        than the index says.
+    """
+    folder = Path(folder)
+    if (folder / _INDEX).exists():
+        return _read_shards(folder)
+    if (folder / _FILE).exists():
+        return read_safetensors(folder / _FILE)[1]
+    found = sorted(path.name for path in folder.iterdir())
+    pickles = [name for name in found if name.endswith((".bin", ".pt", ".pth", ".ckpt"))]
+    if pickles:
+        raise CheckpointError(
+            f"{folder} has its weights in a pickle, which may run any program when it is read.",
+            got=", ".join(pickles),
+            expected=_FILE,
+            hint=f"in that folder, once, where PyTorch is installed:\n            {_CONVERT}",
+        )
+    raise CheckpointError(
+        f"{folder} has no weights.", got=", ".join(found) or "an empty folder", expected=_FILE
+    )
+
+
+def _read_shards(folder):
+    index = read_json(folder / _INDEX).get("weight_map")
+    if not isinstance(index, dict):
+        raise CheckpointError(f"{folder / _INDEX} has no weight_map.")
+    tensors, problems = {}, []
+    for file in sorted(set(index.values())):
+        if not isinstance(file, str) or Path(file).name != file:
+            problems.append(f"{file!r} is not the name of a file in the folder")
+            continue
+        try:
+            shard = read_safetensors(folder / file)[1]
+        except CheckpointError as error:
+            problems.append(str(error).replace("\n", " "))
+            continue
+        named = {name for name, where in index.items() if where == file}
+        problems += [f"{name} is not in {file}" for name in sorted(named - set(shard))]
+        problems += [f"{name} in {file} is not in the index" for name in sorted(set(shard) - named)]
+        tensors.update(shard)
+    if problems:
+        raise CheckpointError(
+            f"{folder}: the shards and their index do not fit.", got="\n            ".join(problems)
+        )
+    return tensors
+
+
+def check_tensors(folder, name, arrays, shapes, allowed=()):
+    """Refuse tensors that are missing, extra or of another shape, all in one error.
+
+    Parameters
+    ----------
+    folder : path
+    name : str
+        The model's class.
+    arrays : dict of array
+        What the folder has.
+    shapes : dict of tuple
+        What the model has, under the peer's names.
+    allowed : collection of str
+        Missing names that are no mistake.
+    """
+    problems = [f"missing      {key}" for key in shapes if key not in arrays and key not in allowed]
+    problems += [f"extra        {key}" for key in arrays if key not in shapes]
+    for key, shape in shapes.items():
+        if key in arrays and tuple(arrays[key].shape) != shape:
+            problems.append(f"wrong shape  {key}: {tuple(arrays[key].shape)}, expected {shape}")
+    if problems:
+        raise CheckpointError(
+            f"{folder}: the tensors are not those of a {name} with this config.json.",
+            got="\n            ".join(problems),
+            hint="take config.json and the weights from one download; strict=False leaves missing "
+            "tensors at their initial values and extra ones out",
+        )
+
+
+def write_tensors(folder, arrays, max_shard_size="50GB"):
+    """Write the tensors into one file, or into shards with an index.
+
+    Parameters
+    ----------
+    folder : path
+    arrays : dict of numpy.ndarray
+    max_shard_size : int or str
+        Bytes, or as in "5GB"; a tensor that is larger has a shard of its own.
+    """
+    limit, shards, size = _bytes(max_shard_size), [{}], 0
+    for name, array in arrays.items():
+        if shards[-1] and size + array.nbytes > limit:
+            shards.append({})
+            size = 0
+        shards[-1][name] = array
+        size += array.nbytes
+    total = len(shards)
+    files = [_FILE]
+    if total > 1:
+        files = [f"model-{i + 1:05d}-of-{total:05d}.safetensors" for i in range(total)]
+    for file, shard in zip(files, shards, strict=True):
+        write_safetensors(folder / file, shard, {"format": "pt"})
+    if total > 1:
+        index = {name: file for file, s in zip(files, shards, strict=True) for name in s}
+        whole = sum(array.nbytes for array in arrays.values())
+        write_json(folder / _INDEX, {"metadata": {"total_size": whole}, "weight_map": index})
+    _remove_others(folder, files)
+
+
+def _remove_others(folder, files):
+    """Weights of an earlier save, which would otherwise be read instead of these."""
+    index = folder / _INDEX
+    if index.exists() and files == [_FILE]:
+        old = set(json.loads(index.read_text(encoding="utf-8")).get("weight_map", {}).values())
+        index.unlink()
+        for name in old:
+            if Path(name).name == name and name not in files:
+                (folder / name).unlink(missing_ok=True)
+    elif files != [_FILE]:
+        (folder / _FILE).unlink(missing_ok=True)
+
+
+def _bytes(size):
+    if isinstance(size, int) and size > 0:
+        return size
+    text = str(size).strip().upper()
+    for unit, factor in _UNITS.items():
+        number = text.removesuffix(unit)
+        if number != text and number.strip().replace(".", "", 1).isdigit():
+            return max(1, int(float(number) * factor))
+    raise ArgumentError(
+        "save_pretrained(max_shard_size): not a size.", got=repr(size), expected="as in '5GB'"
+    )
+
+
+def make_folder(folder):
+    """`folder` as a path; it is made if it is not there."""
+    folder = Path(folder)
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        raise CheckpointError(
+            f"{folder} cannot be made.", got=error.strerror or str(error)
+        ) from error
+    return folder
