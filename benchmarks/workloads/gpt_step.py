@@ -23,7 +23,9 @@ def _weights(layers, width, context, vocabulary):
     weights = {"wte": draw(vocabulary, width), "wpe": draw(context, width)}
     for i in range(layers):
         for name, shape in (
-            ("attn.in.weight", (3 * width, width)),
+            ("attn.q.weight", (width, width)),
+            ("attn.k.weight", (width, width)),
+            ("attn.v.weight", (width, width)),
             ("attn.out.weight", (width, width)),
             ("mlp.in.weight", (4 * width, width)),
             ("mlp.out.weight", (width, 4 * width)),
@@ -42,13 +44,13 @@ def our_parameters(model, layers):
     found = {"wte": model.token_embedding.weight, "wpe": model.position_embedding.weight}
     for i, block in enumerate(model.blocks[:layers]):
         modules = {
-            "attn.out": block.attention.out_proj, "mlp.in": block.feed_forward.linear1,
-            "mlp.out": block.feed_forward.linear2, "ln_1": block.norm1, "ln_2": block.norm2,
+            "attn.q": block.attention.q_proj, "attn.k": block.attention.k_proj,
+            "attn.v": block.attention.v_proj, "attn.out": block.attention.out_proj,
+            "mlp.in": block.feed_forward.linear1, "mlp.out": block.feed_forward.linear2,
+            "ln_1": block.norm1, "ln_2": block.norm2,
         }  # fmt: skip
         for name, module in modules.items():
             found[f"{i}.{name}.weight"], found[f"{i}.{name}.bias"] = module.weight, module.bias
-        found[f"{i}.attn.in.weight"] = block.attention.in_proj_weight
-        found[f"{i}.attn.in.bias"] = block.attention.in_proj_bias
     found["ln_f.weight"], found["ln_f.bias"] = model.norm.weight, model.norm.bias
     return found
 
@@ -86,12 +88,32 @@ def ours(layers, heads, width, context, batch, vocabulary):
     return Step(run, evidence)
 
 
+def _fused(weights, layers):
+    """Query, key and value projections of each layer as one matrix, which PyTorch runs faster."""
+    weights = dict(weights)
+    for i in range(layers):
+        for kind in ("weight", "bias"):
+            parts = [weights.pop(f"{i}.attn.{name}.{kind}") for name in "qkv"]
+            weights[f"{i}.attn.in.{kind}"] = np.concatenate(parts)
+    return weights
+
+
+def _taken_apart(arrays):
+    """The arrays of `_fused` under the names of `_weights`."""
+    found = {}
+    for name, array in arrays.items():
+        parts = np.split(array, 3) if ".attn.in." in name else [array]
+        names = [name.replace(".in.", f".{part}.") for part in "qkv"]
+        found.update(zip(names, parts, strict=True) if len(parts) == 3 else [(name, array)])
+    return found
+
+
 def torch_eager(layers, heads, width, context, batch, vocabulary, fused):
     """The step in PyTorch, with its fused attention and in its fastest plain layout."""
     import torch
     from torch.nn import functional as F
 
-    weights = _weights(layers, width, context, vocabulary)
+    weights = _fused(_weights(layers, width, context, vocabulary), layers)
     p = {name: torch.nn.Parameter(torch.from_numpy(w)) for name, w in weights.items()}
     optimizer = torch.optim.AdamW(p.values(), lr=LEARNING_RATE, fused=fused)
     ids, targets = (torch.from_numpy(a) for a in _tokens(batch, context, vocabulary))
@@ -125,7 +147,8 @@ def torch_eager(layers, heads, width, context, batch, vocabulary, fused):
         latest["loss"] = loss.detach()
 
     def evidence():
-        found = {f"grad {n}": w.grad.numpy() for n, w in p.items()}
+        grads = _taken_apart({n: w.grad.numpy() for n, w in p.items()})
+        found = {f"grad {n}": grad for n, grad in grads.items()}
         return {**found, "loss": latest["loss"].numpy()}
 
     return Step(run, evidence)

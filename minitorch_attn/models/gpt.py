@@ -10,10 +10,9 @@ import math
 
 from .. import nn
 from ..errors import ArgumentError, ShapeError
-from ..nn import masks
 from ..ops import arange
 
-__all__ = ["GPT"]
+__all__ = ["GPT", "gpt2", "gpt2_large", "gpt2_medium", "gpt2_xl"]
 
 
 class Block(nn.Module):
@@ -27,23 +26,24 @@ class Block(nn.Module):
     embed_dim, num_heads, ff_dim : int
     dropout : float
     bias : bool
+    activation : str or callable
+    norm_eps : float
     """
 
-    def __init__(self, embed_dim, num_heads, ff_dim, dropout=0.0, bias=True):
+    def __init__(
+        self, embed_dim, num_heads, ff_dim, dropout=0.0, bias=True, activation="gelu_tanh",
+        norm_eps=1e-5,
+    ):  # fmt: skip
         super().__init__()
-        self.norm1 = nn.LayerNorm(embed_dim, bias=bias)
-        self.attention = nn.MultiheadAttention(
-            embed_dim, num_heads, dropout=dropout, bias=bias, batch_first=True
-        )
-        self.norm2 = nn.LayerNorm(embed_dim, bias=bias)
-        # Hendrycks and Gimpel 2016, arXiv:1606.08415v5, section 2: GELU by a tanh.
-        self.feed_forward = nn.FeedForward(embed_dim, ff_dim, activation="gelu_tanh", bias=bias)
+        self.norm1 = nn.LayerNorm(embed_dim, norm_eps, bias=bias)
+        self.attention = nn.Attention(embed_dim, num_heads, dropout=dropout, bias=bias)
+        self.norm2 = nn.LayerNorm(embed_dim, norm_eps, bias=bias)
+        self.feed_forward = nn.FeedForward(embed_dim, ff_dim, activation=activation, bias=bias)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x, mask):
-        # x: (batch, token, embed)   mask: (token, token)
-        y = self.norm1(x)
-        attended, _ = self.attention(y, y, y, attn_mask=mask, need_weights=False)
+    def forward(self, x, mask=None, cache=None):
+        # x: (batch, token, embed)   mask: (batch, heads, token, key), beside the causal one
+        attended = self.attention(self.norm1(x), mask=mask, is_causal=True, cache=cache)
         x = x + self.dropout(attended)
         return x + self.dropout(self.feed_forward(self.norm2(x)))
 
@@ -68,12 +68,17 @@ class GPT(nn.Module):
     tie_weights : bool, default True
         One matrix for reading and for predicting tokens (Press and Wolf 2017,
         arXiv:1608.05859v3).
+    activation : str or callable, default "gelu_tanh"
+        Of the feed-forward layer: GELU by a tanh (Hendrycks and Gimpel 2016,
+        arXiv:1606.08415v5, section 2).
+    norm_eps : float, default 1e-5
+        Of the layer norms.
 
     Notes
     -----
     GPT-2 has vocab_size=50257, context_length=1024 and, from small to XL, embed_dim 768, 1024,
-    1280, 1600 with 12, 24, 36, 48 layers of 64-wide heads (section 2.3, Table 2). Its output
-    projection has no bias, and neither has this one. LayerNorm's eps is 1e-5, as in GPT-2.
+    1280, 1600 with 12, 24, 36, 48 layers of 64-wide heads (section 2.3, Table 2); see `gpt2`.
+    Its output projection has no bias, and neither has this one.
 
     Examples
     --------
@@ -95,6 +100,8 @@ class GPT(nn.Module):
         dropout=0.0,
         bias=True,
         tie_weights=True,
+        activation="gelu_tanh",
+        norm_eps=1e-5,
     ):
         super().__init__()
         if embed_dim % num_heads:
@@ -104,30 +111,39 @@ class GPT(nn.Module):
                 expected="embed_dim to be a multiple of num_heads",
             )
         ff_dim = round(mlp_ratio * embed_dim) if ff_dim is None else ff_dim
+        block = (embed_dim, num_heads, ff_dim, dropout, bias, activation, norm_eps)
         self.context_length = context_length
         self.token_embedding = nn.Embedding(vocab_size, embed_dim)
         self.position_embedding = nn.Embedding(context_length, embed_dim)
         self.dropout = nn.Dropout(dropout)
-        self.blocks = nn.ModuleList(
-            [Block(embed_dim, num_heads, ff_dim, dropout, bias) for _ in range(num_layers)]
-        )
-        self.norm = nn.LayerNorm(embed_dim, bias=bias)
+        self.blocks = nn.ModuleList([Block(*block) for _ in range(num_layers)])
+        self.norm = nn.LayerNorm(embed_dim, norm_eps, bias=bias)
         self.head = nn.Linear(embed_dim, vocab_size, bias=False)
-        self.apply(_initialise)
-        for block in self.blocks:
-            # Every block adds two terms to the residual path, 2 * num_layers in all.
-            for projection in (block.attention.out_proj, block.feed_forward.linear2):
-                nn.init.normal_(projection.weight, std=0.02 / math.sqrt(2 * num_layers))
+        self.initialise()
         if tie_weights:
             self.head.weight = self.token_embedding.weight
 
-    def forward(self, ids):
+    def initialise(self, std=0.02):
+        """Draw all weights anew: N(0, std^2), biases zero (GPT, section 4.1; GPT-2's code)."""
+        for module in self.modules():
+            if isinstance(module, (nn.Linear, nn.Embedding)):
+                nn.init.normal_(module.weight, std=std)
+            if isinstance(module, nn.Linear) and module.bias is not None:
+                nn.init.zeros_(module.bias)
+        for block in self.blocks:
+            # Every block adds two terms to the residual path, 2 * num_layers in all.
+            for projection in (block.attention.out_proj, block.feed_forward.linear2):
+                nn.init.normal_(projection.weight, std=std / math.sqrt(2 * len(self.blocks)))
+
+    def forward(self, ids, cache=None):
         """Logits of the next token.
 
         Parameters
         ----------
         ids : int64 Tensor of shape (batch, token)
-            At most `context_length` tokens.
+            At most `context_length` tokens, those in the cache included.
+        cache : KVCache, optional
+            Holds the tokens before `ids`, and takes these.
 
         Returns
         -------
@@ -135,30 +151,83 @@ class GPT(nn.Module):
             Position t has seen the tokens 0 to t.
         """
         # ids: (batch, token)
+        start = 0 if cache is None else cache.length
+        x = self.decode(self.embed(ids, start), cache=cache)  # (batch, token, embed)
+        return self.head(x)  # (batch, token, vocabulary)
+
+    def embed(self, ids, start=0):
+        """The sum of what each token means and where it stands, the first one at `start`."""
         length = ids.shape[-1]
-        if ids.ndim != 2 or length > self.context_length:
+        if ids.ndim != 2 or start + length > self.context_length:
             raise ShapeError(
                 "GPT(ids): these are not token ids of a batch.",
-                got=f"shape {ids.shape}",
+                got=f"shape {ids.shape}" + (f" after {start} cached tokens" if start else ""),
                 expected=f"(batch, token) with at most {self.context_length} tokens",
                 hint="ids[:, -model.context_length:] keeps the last ones",
             )
-        positions = arange(length, device=ids.device)
-        mask = masks.causal(length, device=ids.device)
-        x = self.token_embedding(ids) + self.position_embedding(positions)  # (batch, token, embed)
+        positions = arange(start, start + length, device=ids.device)
+        return self.token_embedding(ids) + self.position_embedding(positions)
+
+    def decode(self, x, mask=None, cache=None):
+        """The blocks, one after the other, and the last norm.
+
+        Parameters
+        ----------
+        x : Tensor of shape (batch, token, embed)
+        mask : Mask or bool Tensor, optional
+            Beside the causal one, such as which tokens are padding: broadcasts to (batch, heads,
+            token, key), True = may attend.
+        cache : KVCache, optional
+
+        Returns
+        -------
+        Tensor of shape (batch, token, embed)
+        """
         x = self.dropout(x)
-        for block in self.blocks:
-            x = block(x, mask)
-        return self.head(self.norm(x))  # (batch, token, vocabulary)
+        for i, block in enumerate(self.blocks):
+            x = block(x, mask, None if cache is None else cache.layer(i))
+        return self.norm(x)
 
 
-def _initialise(module):
-    """Normal with standard deviation 0.02, biases zero (GPT, section 4.1; GPT-2's code)."""
-    if isinstance(module, (nn.Linear, nn.Embedding)):
-        nn.init.normal_(module.weight, std=0.02)
-    if isinstance(module, nn.Linear) and module.bias is not None:
-        nn.init.zeros_(module.bias)
-    if isinstance(module, nn.MultiheadAttention):
-        nn.init.normal_(module.in_proj_weight, std=0.02)
-        if module.in_proj_bias is not None:
-            nn.init.zeros_(module.in_proj_bias)
+def _published(embed_dim, num_heads, num_layers, settings):
+    sizes = {"vocab_size": 50257, "context_length": 1024, "embed_dim": embed_dim}
+    return GPT(**{**sizes, "num_heads": num_heads, "num_layers": num_layers, **settings})
+
+
+def gpt2(**settings):
+    """GPT-2 small: 124,439,808 parameters.
+
+    Parameters
+    ----------
+    **settings
+        Arguments of `GPT` that are to differ, such as dropout=0.1.
+
+    Notes
+    -----
+    Drawing the initial values takes a second for every 100 million parameters; inside
+    `nn.init.skip_init()` they are left undefined. Weights from a folder: `from_pretrained`.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> with mt.nn.init.skip_init():
+    ...     model = gpt2()
+    >>> sum(p.numel() for p in model.parameters())
+    124439808
+    """
+    return _published(768, 12, 12, settings)
+
+
+def gpt2_medium(**settings):
+    """GPT-2 medium: 354,823,168 parameters; see `gpt2`."""
+    return _published(1024, 16, 24, settings)
+
+
+def gpt2_large(**settings):
+    """GPT-2 large: 774,030,080 parameters; see `gpt2`."""
+    return _published(1280, 20, 36, settings)
+
+
+def gpt2_xl(**settings):
+    """GPT-2 XL: 1,557,611,200 parameters; see `gpt2`."""
+    return _published(1600, 25, 48, settings)

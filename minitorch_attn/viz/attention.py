@@ -5,14 +5,14 @@ import numpy as np
 from ..autograd import no_grad
 from ..backend import to_host
 from ..errors import ShapeError
-from ..nn import MultiheadAttention
+from ..nn import Attention, MultiheadAttention
 from .style import new_figure
 
 __all__ = ["attention_figure", "attention_maps"]
 
 
 def attention_maps(model, *inputs):
-    """The attention weights of every MultiheadAttention in a model, for one forward pass.
+    """The attention weights of every attention in a model, for one forward pass.
 
     Hooks ask each layer for its weights; the model's own code knows nothing of it.
 
@@ -34,20 +34,29 @@ def attention_maps(model, *inputs):
         return args, {**kwargs, "need_weights": True, "average_attn_weights": False}
 
     def keep(module, args, output):
-        maps.append(to_host(output[1].array)[0])
+        keep_weights(module, output[1])
+
+    def keep_weights(attention, weights):
+        maps.append(to_host(weights.array)[0])
 
     training = model.training
+    blocks = [module for module in model.modules() if isinstance(module, Attention)]
     model.eval()
     try:
         for module in model.modules():
             if isinstance(module, MultiheadAttention):
                 handles.append(module.register_forward_pre_hook(ask, with_kwargs=True))
                 handles.append(module.register_forward_hook(keep))
+        for block in blocks:
+            block.weight_hooks.append(keep_weights)
         with no_grad():
             model(*inputs)
     finally:
         for handle in handles:
             handle.remove()
+        for block in blocks:
+            if keep_weights in block.weight_hooks:
+                block.weight_hooks.remove(keep_weights)
         model.train(training)
     return maps
 

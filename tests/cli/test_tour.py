@@ -15,7 +15,7 @@ def test_the_tour(start, monkeypatch, tmp_path):
     names = {p.name for p in folder.iterdir()}
     assert names == {
         "attention.png", "checkpoints", "config.json", "gradcheck.txt", "loss.png",
-        "metrics.jsonl", "sample.txt",
+        "metrics.jsonl", "result.json", "sample.txt",
     }  # fmt: skip
     for picture in ("attention.png", "loss.png"):
         assert (folder / picture).stat().st_size > 10_000
@@ -24,8 +24,8 @@ def test_the_tour(start, monkeypatch, tmp_path):
         assert out.count(f"{config['baselines'][name]:.3f}  {name}") == 2
     metrics = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert f"{metrics[-1]['validation_loss']:.3f}  this model" in out
-    assert "All 52 inputs and parameters of all 4 blocks agree" in out and "WRONG" not in out
-    assert (folder / "gradcheck.txt").read_text().count("attention.in_proj_weight") == 4
+    assert "All 68 inputs and parameters of all 4 blocks agree" in out and "WRONG" not in out
+    assert (folder / "gradcheck.txt").read_text().count("attention.q_proj.weight") == 4
     sample = (folder / "sample.txt").read_text()
     assert sample.startswith("The ")
     assert "\x1b" not in out and "\r" not in out

@@ -54,8 +54,10 @@ def plain_gpt(state, ids, heads, layers):
     for i in range(layers):
         p = f"blocks.{i}."
         y = layer_norm(x, w[p + "norm1.weight"], w[p + "norm1.bias"])
-        qkv = y @ w[p + "attention.in_proj_weight"].T + w[p + "attention.in_proj_bias"]
-        query, key, value = np.split(qkv, 3, axis=1)
+        query, key, value = (
+            y @ w[f"{p}attention.{n}_proj.weight"].T + w[f"{p}attention.{n}_proj.bias"]
+            for n in "qkv"
+        )
         context = np.zeros((n, d))
         for h in range(heads):
             part = slice(h * d // heads, (h + 1) * d // heads)
@@ -117,7 +119,8 @@ def test_the_start_is_that_of_gpt2():
     stds = {
         "token": (model.token_embedding.weight, 0.02),
         "position": (model.position_embedding.weight, 0.02),
-        "qkv": (block.attention.in_proj_weight, 0.02),
+        "query": (block.attention.q_proj.weight, 0.02),
+        "value": (block.attention.v_proj.weight, 0.02),
         "out": (block.attention.out_proj.weight, 0.02 / 4),
         "up": (block.feed_forward.linear1.weight, 0.02),
         "down": (block.feed_forward.linear2.weight, 0.02 / 4),

@@ -43,9 +43,8 @@ def test_maps_reproduce_the_output_of_a_layer(model, device):
     ids = mt.tensor([[3, 1, 4, 1]], device=device)
     weights = attention_maps(model, ids)[0]
     handle.remove()
-    (query, _, _), (output, _) = seen[0]
-    value_weight = attention.in_proj_weight.numpy()[24:]
-    value = query.numpy()[0] @ value_weight.T + attention.in_proj_bias.numpy()[24:]
+    ((query,), output) = seen[0]
+    value = attention.v_proj(query).numpy()[0]
     heads = [weights[h] @ value[:, 4 * h : 4 * h + 4] for h in range(3)]
     projected = np.concatenate(heads, 1) @ attention.out_proj.weight.numpy().T
     expected = projected + attention.out_proj.bias.numpy()
