@@ -1,0 +1,86 @@
+"""Attention within the windows of a map, with a learned bias for each offset of two tokens.
+
+Liu et al. 2021, "Swin Transformer: Hierarchical Vision Transformer using Shifted Windows",
+arXiv:2103.14030v2, section 3.2.
+"""
+
+from .. import nn, ops
+from ..ops.windows import relative_position_index
+
+__all__ = ["RelativePositionBias", "WindowAttention"]
+
+
+class RelativePositionBias(nn.Module):
+    """One learned number for each head and each offset between two tokens of a window.
+
+    Parameters
+    ----------
+    window_size : (int, int)
+    num_heads : int
+
+    Notes
+    -----
+    B of Swin, Eq. 4: M^2 x M^2 numbers for each head, taken from a table of (2M - 1)^2.
+    """
+
+    def __init__(self, window_size, num_heads):
+        super().__init__()
+        self.window_size = tuple(window_size)
+        height, width = self.window_size
+        offsets = (2 * height - 1) * (2 * width - 1)
+        self.table = nn.Parameter(ops.zeros(offsets, num_heads))
+        nn.init.trunc_normal_(self.table, std=0.02)
+
+    def forward(self):
+        index = relative_position_index(self.window_size, device=self.table.device)
+        return ops.embedding(index, self.table).permute(2, 0, 1)  # (heads, query, key)
+
+
+class WindowAttention(nn.Attention):
+    """softmax(query key^T / sqrt(head_dim) + B) value within each window (Swin, Eq. 4).
+
+    Parameters
+    ----------
+    embed_dim, num_heads : int
+    window_size : (int, int)
+    qkv_bias : bool
+        Of the query, key and value projections.
+    head_dim : int, optional
+    dropout : float
+        On the attention weights.
+
+    Attributes
+    ----------
+    blocked_score : float
+        Added to the scores between regions that are no neighbours: -100, as in the authors' code.
+    """
+
+    def __init__(
+        self, embed_dim, num_heads, window_size, qkv_bias=True, head_dim=None, dropout=0.0
+    ):
+        super().__init__(
+            embed_dim, num_heads, head_dim=head_dim, bias=qkv_bias, out_bias=True, dropout=dropout
+        )
+        self.position_bias = RelativePositionBias(window_size, num_heads)
+        self.blocked_score = -100.0
+
+    def forward(self, windows, mask=None):
+        # windows: (batch, window, token, embed)   mask: (window, query, key), True = may attend
+        bias = self.position_bias()  # (heads, query, key)
+        if mask is not None:
+            blocked = (~mask).to(dtype=bias.dtype) * self.blocked_score
+            bias = bias + blocked.unsqueeze(1)  # (window, heads, query, key)
+        context = super().forward(windows.flatten(0, 1), bias=bias)  # (batch * window, token, ...)
+        return context.unflatten(0, windows.shape[:2])
+
+    def attend(self, query, key, value, mask=None, bias=None, is_causal=False):
+        """As `nn.Attention.attend`, for a bias that differs from window to window."""
+        # query, key, value: (batch * window, heads, token, head_dim)
+        if bias.ndim == 3:
+            return super().attend(query, key, value, mask, bias, is_causal)
+        windows = bias.shape[0]
+        if self.weight_hooks:  # they are shown weights with four axes
+            bias = bias.repeat(query.shape[0] // windows, 1, 1, 1)
+            return super().attend(query, key, value, mask, bias, is_causal)
+        apart = (x.unflatten(0, (-1, windows)) for x in (query, key, value))
+        return super().attend(*apart, mask, bias, is_causal).flatten(0, 1)
