@@ -1,4 +1,4 @@
-"""A live peer beside our model: the same folder, the same inputs, outputs and gradients compared."""
+"""A live peer beside our model: one folder, the same inputs; outputs and gradients compared."""
 
 import json
 
