@@ -1,17 +1,29 @@
-"""Models, one file per paper."""
+"""Models, one file per paper; `pretrained` has the same models with the faces of the peers."""
 
-from .gpt import GPT
-from .swin import Swin, swin_b, swin_l, swin_s, swin_t
-from .transformer import Transformer, transformer_base, transformer_big
+from importlib import import_module
 
-__all__ = [
-    "GPT",
-    "Swin",
-    "Transformer",
-    "swin_b",
-    "swin_l",
-    "swin_s",
-    "swin_t",
-    "transformer_base",
-    "transformer_big",
-]
+# File -> the names it offers here; a file is imported when one of them is first asked for.
+_FILES = {
+    "gpt": ["GPT"],
+    "pretrained": ["from_pretrained"],
+    "swin": ["Swin", "swin_b", "swin_l", "swin_s", "swin_t"],
+    "transformer": ["Transformer", "transformer_base", "transformer_big"],
+}
+_WHERE = {name: file for file, names in _FILES.items() for name in names}
+
+__all__ = [*_WHERE]
+
+
+def __getattr__(name):
+    if name in _WHERE:
+        return getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
+    try:
+        return import_module(f"{__name__}.{name}")
+    except ModuleNotFoundError as error:
+        if error.name != f"{__name__}.{name}":
+            raise
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__():
+    return sorted({*globals(), *_WHERE, *_FILES})
