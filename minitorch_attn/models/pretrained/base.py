@@ -4,7 +4,6 @@ import warnings
 from pathlib import Path
 
 from ... import nn
-from ...autograd.modes import no_grad
 from ...backend import as_dtype
 from ...errors import CheckpointError
 from ...nn.init import skip_init
@@ -112,17 +111,12 @@ class PretrainedModel(nn.Module):
                 model = cls(fields)
         else:
             model = cls(fields)
-        if dtype is not None:
-            model._set_dtype(as_dtype(dtype))
         model._load(folder, arrays, dtype, strict)
+        if dtype is not None:
+            model.to(as_dtype(dtype))  # what no file holds: buffers, new heads
         model._read_generation_config(folder)
         model.eval()
         return model if device is None else model.to(device)
-
-    def _set_dtype(self, dtype):
-        """Convert what the folder will not overwrite: buffers and new heads."""
-        with no_grad():
-            self.to(dtype)
 
     def _load(self, folder, arrays, dtype, strict):
         table, own = self.names(), self._own_tensors()
