@@ -10,26 +10,28 @@ from .. import __version__
 from ..backend import as_device
 from ..errors import CheckpointError
 from ..training import Progress, RunFolder
-from ..training.character_gpt import CharacterGPT
+from ..training.progress import duration
 from ..training.run_folder import free_name, newest_run
 from . import DONE, FAILED, INTERRUPTED
-from .console import command, console, table
+from .console import command, console
 from .interrupt import stop_on_signal
-from .results import Results
+from .page import Page
 
 __all__ = ["Session"]
 
 PARENT = "runs"
-CHANGEABLE = ("steps", "device")  # on --resume; everything else is part of the run
+_CHANGEABLE = "only --steps, --minutes and --device"
 
 
 class Session:
-    """What `mta tour` and `mta train gpt` do.
+    """What `mta tour` and `mta train RECIPE` do.
 
     Parameters
     ----------
     kind : str
-        "tour" or "train gpt".
+        "tour" or "train RECIPE".
+    recipe_class : type
+        A subclass of `Recipe`.
     options : dict
         All options of the recipe.
     given : dict
@@ -42,14 +44,22 @@ class Session:
         Plan as many steps as fit into this time.
     """
 
-    def __init__(self, kind, options, given, out=None, resume=None, minutes=None):
+    def __init__(self, kind, recipe_class, options, given, out=None, resume=None, minutes=None):
         self.kind = kind
-        self.options = options
-        self.given = given
+        self.recipe_class = recipe_class
+        self.options = self._with_whole_paths(options)
+        self.given = self._with_whole_paths(given)
         self.out = out
         self.resume = resume
         self.minutes = minutes
         self.console = console()
+
+    def _with_whole_paths(self, options):
+        files = {option.name for option in self.recipe_class.OPTIONS if option.kind == "file"}
+        return {
+            name: str(Path(value).absolute()) if name in files and value else value
+            for name, value in options.items()
+        }
 
     def run(self):
         """Do it all.
@@ -59,8 +69,6 @@ class Session:
         int
             The exit code.
         """
-        if self.options.get("text"):
-            self.options["text"] = str(Path(self.options["text"]).absolute())
         as_device(self.options["device"])  # a device that is not there: say so first
         if self.resume is None:
             self._begin()
@@ -69,8 +77,7 @@ class Session:
         try:
             code = self._train()
             if code == DONE:
-                results = Results(self.recipe, self.folder, self.loop, self.console)
-                code = DONE if results.show(self.baselines) else FAILED
+                code = DONE if self._show() else FAILED
                 self._farewell()
             return code
         except KeyboardInterrupt:
@@ -82,23 +89,19 @@ class Session:
     def _begin(self):
         """A new run: check everything that can be wrong before a folder is made."""
         prefix = self.kind.split()[-1]
-        self.recipe = CharacterGPT(self.options)
+        self.recipe = recipe = self.recipe_class(self.options)
         if self.minutes:
-            self.recipe.options["steps"] = self.recipe.steps_in(60 * self.minutes)
-        self.baselines = self.recipe.baselines()
+            recipe.options["steps"] = recipe.steps_in(60 * self.minutes)
+        baselines = recipe.baselines()
         path = Path(self.out) if self.out else free_name(PARENT, prefix)
         config = {
             "minitorch_attn": __version__,
             "command": self.kind,
-            "options": self.recipe.options,
-            "text": {
-                "name": self.recipe.text_name,
-                "characters": self.recipe.characters,
-                "sha256": self.recipe.text_digest,
-            },
-            "vocabulary": self.recipe.tokenizer.vocabulary,
-            "parameters": _count(self.recipe.model),
-            "baselines": self.baselines,
+            "options": recipe.options,
+            "data": recipe.data,
+            "vocabulary": recipe.vocabulary,
+            "parameters": sum(p.array.size for p in recipe.model.parameters()),
+            "baselines": baselines,
             "versions": {"python": platform.python_version(), "numpy": np.__version__},
         }
         try:
@@ -112,7 +115,7 @@ class Session:
                 expected=error.expected,
                 hint=f"another --out, or --resume to go on with a run in {path}",
             ) from None
-        self._make_loop()
+        self._open_page()
         self._introduce()
 
     def _reopen(self):
@@ -124,20 +127,12 @@ class Session:
                 f"--resume: there is no run {PARENT}/{prefix}-N here; --out names another folder."
             )
         self.folder = RunFolder.open(path)
+        self._check_command(path)
         options = self.folder.config["options"]
-        for name, value in self.given.items():
-            if name == "text":
-                value = str(Path(value).absolute())
-            if name not in CHANGEABLE and options.get(name) != value:
-                raise click.UsageError(
-                    f"--{name.replace('_', '-')} {value}: the run in {path} has {options.get(name)}"
-                    " and keeps it; only --steps, --minutes and --device can change."
-                )
-        changes = {name: self.given[name] for name in CHANGEABLE if name in self.given}
-        self.recipe = CharacterGPT({**options, **changes})
-        self.recipe.check_text(self.folder.config["text"]["sha256"])
-        self.baselines = self.folder.config["baselines"]
-        self._make_loop()
+        changes = self._changes(path, options)
+        self.recipe = self.recipe_class({**options, **changes})
+        self.recipe.check_data(self.folder.config["data"])
+        self._open_page()
         step = self.loop.resume(self.resume)
         if self.minutes:
             self.recipe.options["steps"] = step + self.recipe.steps_in(60 * self.minutes)
@@ -149,50 +144,49 @@ class Session:
             self.folder.save_config()
         self.console.print(f"{self.folder.path}: going on from step {step:,} of {steps:,}\n")
 
-    def _make_loop(self):
-        extra = {"config": self.folder.config}
-        self.loop = self.recipe.loop(self.folder, extra=extra)
+    def _check_command(self, path):
+        """A run goes on with the command that began it; the tour is a run of the GPT."""
+        began = self.folder.config.get("command", self.kind)
+        names = {kind.replace("tour", "train gpt") for kind in (began, self.kind)}
+        if len(names) > 1:
+            raise click.UsageError(
+                f"--resume: the run in {path} was begun with `{command(*began.split())}`."
+            )
+
+    def _changes(self, path, options):
+        """The given options that a resumed run may change; any other change is refused."""
+        changeable = self.recipe_class.changeable
+        given = dict(self.given)
+        if self.minutes and "steps" not in changeable:
+            given["steps"] = "--minutes"
+        for name, value in given.items():
+            if name not in changeable and options.get(name) != value:
+                can = "only --device" if "steps" not in changeable else _CHANGEABLE
+                raise click.UsageError(
+                    f"--{name.replace('_', '-')} {value}: the run in {path} has {options.get(name)}"
+                    f" and keeps it; {can} can change."
+                )
+        return {name: given[name] for name in changeable if name in given}
+
+    def _open_page(self):
+        config = self.folder.config
+        self.loop = self.recipe.loop(self.folder, extra={"config": config})
+        self.page = Page(self.folder, config["baselines"], self.console)
 
     def _introduce(self):
-        recipe, options = self.recipe, self.recipe.options
-        self.console.print("A GPT learns to write, one character after the other.\n", style="bold")
-        rows = [
-            (
-                "text",
-                f"{recipe.text_name}: {recipe.characters:,} characters, "
-                f"{len(recipe.tokenizer)} different",
-            ),
-            (
-                "model",
-                f"{_times(options['layers'], 'layer')}, {_times(options['heads'], 'head')}, "
-                f"width {options['dim']}: {_count(recipe.model):,} parameters",
-            ),
-            (
-                "training",
-                f"{options['steps']:,} steps of {options['batch']} x {options['context']} "
-                f"characters, {options['dtype']} on {options['device']}",
-            ),
-            ("folder", str(self.folder.path)),
-        ]
-        self.console.print(table(rows))
-        self.console.print(
-            "\nThe loss is the mean of -log p(next character), in nats. On the last tenth of\n"
-            "the text, which the model is not trained on, counting alone achieves:\n"
-        )
-        meanings = {
-            "uniform": "every character is equally likely",
-            "unigram": "how often each character occurs",
-            "bigram": "how often it follows the character before",
-        }
-        rows = [(f"{loss:.3f}", name, meanings[name]) for name, loss in self.baselines.items()]
-        self.console.print(table(rows) + "\n")
+        self.console.print(f"{self.recipe.headline}\n", style="bold")
+        self.page.table([*self.recipe.facts(), ("folder", str(self.folder.path))])
+        self.console.print()
+        self.recipe.preface(self.page)
+        self.console.print()
 
     # Training
 
     def _train(self):
         """Train to the end, or to a Ctrl-C. Returns the exit code."""
-        steps, start = self.recipe.options["steps"], self.loop.step
-        progress = Progress(steps, self.recipe.tokens_per_step, start, self.console)
+        recipe, start = self.recipe, self.loop.step
+        steps = recipe.options["steps"]
+        progress = Progress(steps, recipe.units_per_step, start, self.console, unit=recipe.unit)
         with stop_on_signal(self.loop) as signals, progress:
             self.loop.on_log.append(progress)
             self.loop.on_step.append(progress.advance)
@@ -210,25 +204,20 @@ class Session:
         resume = command(*self.kind.split(), "--out", self.folder.path, "--resume")
         self.console.print(f"\n{how}; {where} in {self.folder.path}\ngo on with: {resume}")
 
+    # The end
+
+    def _show(self):
+        """What was learned. Returns whether the program did nothing wrong."""
+        last = [m for m in self.page.metrics if "validation_loss" in m][-1]
+        measured = self.recipe.measure(last)
+        self.page.heading(f"What it has learned in {duration(self.loop.seconds)}")
+        right = self.recipe.show(self.page, measured)
+        self.page.write_result(self.recipe, measured)
+        self.page.list_files()
+        return right
+
     def _farewell(self):
-        path = self.folder.path
-        self.console.print("\nWhat to do next\n", style="bold")
-        rows = [
-            (command("train", "gpt", "--minutes", 10), "train longer"),
-            (command("train", "gpt", "--text", "FILE"), "learn from your own text"),
-            (command("train", "gpt", "--help"), "see every option"),
-        ]
-        self.console.print(table(rows))
-        self.console.print(
-            f"\nLook at {path / 'attention.png'}, then read minitorch_attn/ops/attention.py and\n"
-            "minitorch_attn/models/gpt.py: they are short, and they are all there is to it."
-        )
-
-
-def _count(model):
-    """How many numbers a model learns."""
-    return sum(parameter.array.size for parameter in model.parameters())
-
-
-def _times(count, noun):
-    return f"{count} {noun}" + ("" if count == 1 else "s")
+        self.page.heading("What to do next")
+        rows = [(command(*words), meaning) for words, meaning in self.recipe.next_steps()]
+        self.page.table(rows)
+        self.console.print("\n" + self.recipe.last_words(self.folder.path))

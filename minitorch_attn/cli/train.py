@@ -1,5 +1,6 @@
-"""`mta tour` and `mta train gpt`: their options."""
+"""`mta tour` and `mta train RECIPE`: their options."""
 
+import inspect
 import json
 import tomllib
 from pathlib import Path
@@ -7,13 +8,27 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from ..training.character_gpt import DEFAULTS
+from ..training.recipes import RECIPES, load_recipe
+from .console import table
 from .session import Session
 
 __all__ = ["tour", "train"]
 
 _POSITIVE = click.IntRange(min=1)
+_ABOVE_ZERO = click.FloatRange(min=0, min_open=True)
+_FOLDER, _FILE = click.Path(file_okay=False), click.Path(dir_okay=False)
+_TYPES = {
+    "count": _POSITIVE,
+    "natural": click.IntRange(min=0),
+    "whole": int,
+    "positive": _ABOVE_ZERO,
+    "from_zero": click.FloatRange(min=0),
+    "share": click.FloatRange(0, 1, max_open=True),
+    "text": str,
+    "file": _FILE,
+}
 _TOUR = ("steps", "out", "text", "device", "seed", "resume")
+_FIRST = ("steps", "minutes", "out", "text", "device", "seed")
 
 
 def _read_config(context, parameter, path):
@@ -49,95 +64,62 @@ def _resume_value(context, parameter, value):
     raise click.BadParameter(f"{value!r} is neither 'latest', 'previous' nor a step.")
 
 
-def _option(name, help, type=None, **settings):
-    """(name, decorator) of an option; the default is the recipe's, if it has one."""
-    default = DEFAULTS.get(name)
-    if default is not None:
-        settings = {"default": default, "show_default": True, **settings}
-    return name, click.option(f"--{name.replace('_', '-')}", name, type=type, help=help, **settings)
+def _of_recipe(option):
+    """The command-line option for a setting of a recipe."""
+    kind = option.kind
+    type = click.Choice(kind) if isinstance(kind, tuple) else _TYPES[kind]
+    default = {} if option.default is None else {"default": option.default, "show_default": True}
+    name = option.name.replace("_", "-")
+    return click.Option([f"--{name}", option.name], type=type, help=option.help, **default)
 
 
-_FROM_ZERO, _ABOVE_ZERO = click.FloatRange(min=0), click.FloatRange(min=0, min_open=True)
-_FILE, _FOLDER = click.Path(dir_okay=False), click.Path(file_okay=False)
-
-_OPTIONS = dict([
-    _option("steps", "Training steps in all.", _POSITIVE),
-    _option("minutes", "Instead of --steps: as many as fit into this time.", _ABOVE_ZERO),
-    _option("out", "Run folder.  [default: the next free one in runs/]", _FOLDER),
-    _option("text", "UTF-8 text file to learn from.  [default: Python's help topics]", _FILE),
-    _option("device", "cpu, cuda or cuda:N."),
-    _option("seed", "Of weights, batches and the sample.", int),
-    _option("dtype", "Of the weights.", click.Choice(["float32", "float64"])),
-    _option("lr", "Highest learning rate.", _ABOVE_ZERO),
-    _option("warmup", "Steps until it is reached.", click.IntRange(min=0)),
-    _option("batch", "Pieces of text in a step.", _POSITIVE),
-    _option("context", "Characters in a piece.", _POSITIVE),
-    _option("layers", "Transformer blocks.", _POSITIVE),
-    _option("heads", "Attention heads in a block.", _POSITIVE),
-    _option("dim", "Width of the embedding.", _POSITIVE),
-    _option("dropout", "Share of values set to zero.", click.FloatRange(0, 1, max_open=True)),
-    _option("weight_decay", "Of the matrices.", _FROM_ZERO),
-    _option("clip", "Highest norm of the gradient; 0 is no limit.", _FROM_ZERO),
-    _option("eval_every", "Steps between evaluations, and checkpoints.", _POSITIVE),
-    _option(
-        "config",
-        "TOML or JSON file with values for these options, or config.json of a run.",
-        _FILE,
-        is_eager=True,
-        callback=_read_config,
-    ),
-    _option(
-        "resume",
-        "Go on with the run in --out, or the newest one, from its last checkpoint. 'previous': "
-        "from the one before.",
-        is_flag=False,
-        flag_value="latest",
-        callback=_resume_value,
-        metavar="[previous|STEP]",
-    ),
-])  # fmt: skip
+def _of_session():
+    """The options that belong to a session, not to its recipe; new ones at each call."""
+    return [
+        click.Option(
+            ["--minutes"],
+            type=_ABOVE_ZERO,
+            help="Instead of --steps: as many as fit into this time.",
+        ),
+        click.Option(
+            ["--out"], type=_FOLDER, help="Run folder.  [default: the next free one in runs/]"
+        ),
+        click.Option(
+            ["--config"],
+            type=_FILE,
+            is_eager=True,
+            callback=_read_config,
+            help="TOML or JSON file with values for these options, or config.json of a run.",
+        ),
+        click.Option(
+            ["--resume"],
+            is_flag=False,
+            flag_value="latest",
+            callback=_resume_value,
+            metavar="[previous|STEP]",
+            help="Go on with the run in --out, or the newest one, from its last checkpoint. "
+            "'previous': from the one before.",
+        ),
+    ]
 
 
-def _with_options(names):
-    """A decorator that adds options of the table above, in its order."""
-
-    def add(function):
-        for name in reversed([name for name in _OPTIONS if name in names]):
-            function = _OPTIONS[name](function)
-        return function
-
-    return add
+def _parameters(recipe_class, names=None):
+    """All options of a command, those that are used most at the top."""
+    found = [_of_recipe(option) for option in recipe_class.OPTIONS] + _of_session()
+    found = [option for option in found if names is None or option.name in names]
+    first = {name: place for place, name in enumerate(_FIRST)}
+    last = {"config": 1, "resume": 2}
+    return sorted(found, key=lambda o: (last.get(o.name, 0), first.get(o.name, len(first))))
 
 
-@click.command()
-@_with_options(_TOUR)
-def tour(**values):
-    """Train a small GPT on English text in about a minute, and look inside it.
-
-    It needs no download. The loss stands beside what counting alone achieves, the attention of
-    the trained model is checked against finite differences, and a folder with pictures, metrics,
-    a sample and checkpoints is left behind. Ctrl-C saves and stops; --resume goes on.
-    """
-    return _session("tour", values).run()
-
-
-@click.group()
-def train():
-    """Train a model; every option has a default."""
-
-
-@train.command()
-@_with_options(_OPTIONS)
-def gpt(**values):
-    """Train a GPT over the characters of a text.
-
-    Like the tour, with every size and setting. Ctrl-C saves and stops; --resume goes on, to
-    losses that are equal to the bit.
-    """
-    if values["minutes"] is not None and _is_given("steps"):
+def _run(kind, recipe_class, values):
+    """Start the session of a command."""
+    if values.get("minutes") is not None and _is_given("steps"):
         raise click.UsageError("--steps and --minutes: give one of them.")
-    values.pop("config")
-    return _session("train gpt", values).run()
+    values.pop("config", None)
+    session = {name: values.pop(name, None) for name in ("out", "resume", "minutes")}
+    given = {name: value for name, value in values.items() if _is_given(name)}
+    return Session(kind, recipe_class, values, given, **session).run()
 
 
 def _is_given(name):
@@ -146,7 +128,59 @@ def _is_given(name):
     return source in (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)
 
 
-def _session(kind, values):
-    session = {name: values.pop(name, None) for name in ("out", "resume", "minutes")}
-    given = {name: value for name, value in values.items() if _is_given(name)}
-    return Session(kind, values, given, **session)
+def _tour(**values):
+    """Train a small GPT on English text in about a minute, and look inside it.
+
+    It needs no download. The loss stands beside what counting alone achieves, the attention of
+    the trained model is checked against finite differences, and a folder with pictures, metrics,
+    a sample and checkpoints is left behind. Ctrl-C saves and stops; --resume goes on.
+    """
+    return _run("tour", load_recipe("gpt"), values)
+
+
+tour = click.Command(
+    "tour",
+    params=_parameters(load_recipe("gpt"), _TOUR),
+    callback=_tour,
+    help=inspect.getdoc(_tour),
+)
+
+
+class _Recipes(click.Group):
+    """A command for each recipe, made when it is asked for."""
+
+    def list_commands(self, context):
+        return list(RECIPES)
+
+    def get_command(self, context, name):
+        if name not in RECIPES:
+            return None
+        recipe_class = load_recipe(name)
+        return click.Command(
+            name,
+            params=_parameters(recipe_class),
+            callback=lambda **values: _run(f"train {name}", recipe_class, values),
+            help=inspect.getdoc(recipe_class).partition("\n\nParameters\n")[0],
+            short_help=recipe_class.summary,
+        )
+
+
+def _list_recipes(context, parameter, wanted):
+    """Print the recipes, one line each, and end."""
+    if wanted and not context.resilient_parsing:
+        recipes = [load_recipe(name) for name in RECIPES]
+        click.echo(table([(r.name, r.summary, str(r.target)) for r in recipes]))
+        context.exit()
+
+
+@click.group(cls=_Recipes)
+@click.option(
+    "--list",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_list_recipes,
+    help="List the recipes, one line each, with the figure each one reaches.",
+)
+def train():
+    """Train a model; every option has a default."""

@@ -28,7 +28,8 @@ class Loop:
     max_norm : float, optional
         Clip the gradient to this norm.
     evaluate : callable, optional
-        `evaluate(model)` -> float, the validation loss; called in eval mode, without a graph.
+        `evaluate(model)` -> float, the validation loss, or a dict with "validation_loss" and
+        other figures for the metrics; called in eval mode, without a graph.
     log_every, evaluate_every, save_every : int
         In steps. 0 leaves evaluation or saving out.
     run : RunFolder, optional
@@ -157,7 +158,7 @@ class Loop:
             entry["learning_rate"] = float(self.optimizer.param_groups[0]["lr"])
             self._read = []
         if evaluating and self.evaluate is not None:
-            entry["validation_loss"] = self._validation_loss()
+            entry.update(self._evaluate())
         if len(entry) == 1:
             return
         if self.run is not None:
@@ -165,14 +166,18 @@ class Loop:
         for callback in self.on_log:
             callback(entry)
 
-    def _validation_loss(self):
+    def _evaluate(self):
         self.model.eval()
         with no_grad():
-            loss = float(self.evaluate(self.model))
+            figures = self.evaluate(self.model)
         self.model.train()
+        if not isinstance(figures, dict):
+            figures = {"validation_loss": figures}
+        figures = {name: float(value) for name, value in figures.items()}
+        loss = figures["validation_loss"]
         if not math.isfinite(loss):
             raise self._not_finite(f"the validation loss after step {self.step}", loss)
-        return loss
+        return figures
 
     def _read_losses(self):
         """Turn the losses that are still tensors into numbers, and look at them.

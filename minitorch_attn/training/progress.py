@@ -4,9 +4,11 @@ import time
 
 __all__ = ["Progress", "duration"]
 
+_FIELDS = ("loss", "validation", "accuracy", "speed", "left")
+
 
 class Progress:
-    """Shows loss, validation loss, tokens per second and the time left.
+    """Shows loss, validation loss, the speed and the time left.
 
     A context manager, to be given to `Loop` as `on_log`, and its `advance` as `on_step`.
 
@@ -14,7 +16,8 @@ class Progress:
     ----------
     steps : int
         Of the whole run.
-    tokens_per_step : int
+    units_per_step : int
+        How many tokens, say, a step learns from.
     start : int, default 0
         The step that a resumed run goes on from.
     console : rich.console.Console, optional
@@ -22,17 +25,22 @@ class Progress:
         NO_COLOR.
     line_seconds : float, default 10
         Without a terminal: a line for each evaluation, and at least one in so many seconds.
+    unit : str, default "tokens"
+        What the speed counts.
     """
 
-    def __init__(self, steps, tokens_per_step, start=0, console=None, line_seconds=10.0):
+    def __init__(
+        self, steps, units_per_step, start=0, console=None, line_seconds=10.0, unit="tokens"
+    ):
         from rich.console import Console
 
         self.steps = steps
-        self.tokens_per_step = tokens_per_step
+        self.units_per_step = units_per_step
+        self.unit = unit
         self.start = start
         self.console = Console(highlight=False) if console is None else console
         self.line_seconds = line_seconds
-        self.loss = self.validation_loss = None
+        self.loss = self.validation_loss = self.accuracy = None
         self.bar = _bar(self.console) if self.console.is_terminal else None
         self.started = self.last_shown = time.perf_counter()
 
@@ -40,7 +48,7 @@ class Progress:
         self.started = self.last_shown = time.perf_counter()
         if self.bar is not None:
             self.bar.start()
-            fields = {"loss": "", "validation": "", "speed": "", "left": ""}
+            fields = dict.fromkeys(_FIELDS, "")
             self.task = self.bar.add_task("", total=self.steps, completed=self.start, **fields)
         return self
 
@@ -56,6 +64,7 @@ class Progress:
             self.started = now  # the evaluation before the first step says nothing about speed
         self.loss = entry.get("loss", self.loss)
         self.validation_loss = entry.get("validation_loss", self.validation_loss)
+        self.accuracy = entry.get("accuracy", self.accuracy)
         if self.bar is not None:
             self._refresh(entry["step"], now)
         elif "validation_loss" in entry or now - self.last_shown >= self.line_seconds:
@@ -82,7 +91,8 @@ class Progress:
         return {
             "loss": _number("loss", self.loss),
             "validation": _number("val" if narrow else "validation", self.validation_loss),
-            "speed": f"{rate * self.tokens_per_step:,.0f} tokens/s" if rate else "",
+            "accuracy": "" if self.accuracy is None else f"accuracy {100 * self.accuracy:.1f} %",
+            "speed": f"{rate * self.units_per_step:,.0f} {self.unit}/s" if rate else "",
             "left": f"{duration((self.steps - step) / rate)} left" if rate else "",
         }
 
@@ -94,11 +104,10 @@ def _number(name, value):
 def _bar(console):
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-    names = ("loss", "validation", "speed", "left")
     return Progress(
         MofNCompleteColumn(),
         BarColumn(bar_width=None if console.width < 100 else 40),
-        *[TextColumn(f"{{task.fields[{name}]}}") for name in names],
+        *[TextColumn(f"{{task.fields[{name}]}}") for name in _FIELDS],
         console=console,
         expand=console.width < 100,
         auto_refresh=False,

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from minitorch_attn.cli.console import table
-from minitorch_attn.cli.results import a_sentence
+from minitorch_attn.training.recipes.character_gpt import a_sentence
 
 
 def options_of(tmp_path, name="runs/gpt-1"):

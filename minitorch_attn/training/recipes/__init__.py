@@ -1,0 +1,43 @@
+"""The real tasks of `mta train`: one file each, all on data that needs no download."""
+
+from importlib import import_module
+
+from .base import Recipe, Target, digest
+from .options import Option, common_options, defaults
+
+__all__ = [
+    "RECIPES",
+    "Option",
+    "Recipe",
+    "Target",
+    "common_options",
+    "defaults",
+    "digest",
+    "load_recipe",
+]
+
+# name of the recipe: (module, class)
+RECIPES = {
+    "gpt": ("character_gpt", "CharacterGPT"),
+}
+
+
+def load_recipe(name):
+    """The class of a recipe; its module is imported now.
+
+    Parameters
+    ----------
+    name : str
+        One of `RECIPES`.
+
+    Returns
+    -------
+    type
+
+    Examples
+    --------
+    >>> load_recipe("gpt").target.metric
+    'validation_loss'
+    """
+    module, attribute = RECIPES[name]
+    return getattr(import_module(f".{module}", __name__), attribute)

@@ -1,0 +1,231 @@
+"""A GPT learns to write, one character after the other."""
+
+import math
+import re
+
+from ...data import CharTokenizer, TextBatches, baselines, default_text, read_text, split_text
+from ...data.batches import windows
+from ...generation import sample
+from ...models import GPT
+from ...nn.functional import cross_entropy
+from ...tensor import tensor
+from ..loop import mean_loss
+from .base import Recipe, Target, digest
+from .gradients import check_blocks, show_gradient_check
+from .options import Option, common_options
+
+__all__ = ["CharacterGPT", "a_sentence"]
+
+_EVALUATION_BATCH = 48
+_EVALUATION_WINDOWS = 1024
+_SAMPLE_LENGTH = 400
+
+
+class CharacterGPT(Recipe):
+    """Train a GPT over the characters of a text.
+
+    Like the tour, with every size and setting. Ctrl-C saves and stops; --resume goes on, to
+    losses that are equal to the bit.
+
+    Parameters
+    ----------
+    options : dict
+        Values for the names in `OPTIONS`; what is missing has its default.
+
+    Attributes
+    ----------
+    tokenizer : CharTokenizer
+    training_ids, validation_ids : array of int64
+    validation_text : str
+    model : GPT
+
+    Examples
+    --------
+    >>> recipe = CharacterGPT({"layers": 1, "dim": 16, "context": 8, "steps": 2})
+    >>> sorted(recipe.baselines(), key=recipe.baselines().get)
+    ['bigram', 'unigram', 'uniform']
+    """
+
+    name = "gpt"
+    summary = "a GPT learns to write, one character after the other"
+    headline = "A GPT learns to write, one character after the other."
+    target = Target(
+        "validation_loss", 1.5, "validation loss", higher_is_better=False, percent=False
+    )
+    unit = "tokens"
+    noun = "text"
+    data_hint = "the same file, unchanged; without --text the same version of Python"
+    lowest_rate = 0.1
+    OPTIONS = (
+        Option(
+            "text",
+            None,
+            "UTF-8 text file to learn from.  [default: Python's help topics]",
+            "file",
+        ),
+        *common_options(steps=1500, lr=3e-3, batch=12, layers=4, dim=128, weight_decay=0.1),
+        Option("context", 64, "Characters in a piece."),
+    )
+
+    def prepare(self):
+        """Read the text and split it."""
+        options = self.options
+        if options["text"] is None:
+            name, text = "the help topics of Python", default_text()
+        else:
+            name, text = str(options["text"]), read_text(options["text"])
+        self.tokenizer = CharTokenizer.from_text(text)
+        self.vocabulary = self.tokenizer.vocabulary
+        training, self.validation_text = split_text(text, options["context"], name=name)
+        self.training_ids = self.tokenizer.encode(training)
+        self.validation_ids = self.tokenizer.encode(self.validation_text)
+        return {"name": name, "characters": len(text), "sha256": digest(text)}
+
+    def build(self):
+        """A GPT of the size that was asked for."""
+        options = self.options
+        return GPT(
+            vocab_size=len(self.tokenizer),
+            context_length=options["context"],
+            embed_dim=options["dim"],
+            num_heads=options["heads"],
+            num_layers=options["layers"],
+            dropout=options["dropout"],
+        )
+
+    def baselines(self):
+        """Held-out losses of models that only count; see `data.baselines`."""
+        return baselines(self.training_ids, self.validation_ids, len(self.tokenizer))
+
+    @property
+    def units_per_step(self):
+        """How many next characters one step learns from."""
+        return self.options["batch"] * self.options["context"]
+
+    def batches(self):
+        """Random windows of the first nine tenths of the text."""
+        options = self.options
+        return TextBatches(
+            self.training_ids,
+            options["batch"],
+            options["context"],
+            options["seed"],
+            options["device"],
+        )
+
+    def loss(self, model, batch):
+        """Mean cross-entropy of the next character, over all positions of the batch."""
+        inputs, targets = batch  # (batch, token)
+        logits = model(inputs)  # (batch, token, vocabulary)
+        return cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1))
+
+    def evaluate(self, model):
+        """The mean loss over the validation text, or evenly spread windows of a long one."""
+        pairs = windows(
+            self.validation_ids,
+            _EVALUATION_BATCH,
+            self.options["context"],
+            self.options["device"],
+            _EVALUATION_WINDOWS,
+        )
+        return mean_loss(model, pairs, self.loss)
+
+    def measure(self, last):
+        """The last validation loss: it was computed after the last step."""
+        return {"validation_loss": last["validation_loss"]}
+
+    # What is said about it
+
+    def facts(self):
+        """The sizes of text, model and training."""
+        options = self.options
+        return [
+            (
+                "text",
+                f"{self.data['name']}: {self.data['characters']:,} characters, "
+                f"{len(self.tokenizer)} different",
+            ),
+            ("model", self.model_text()),
+            (
+                "training",
+                f"{options['steps']:,} steps of {options['batch']} x {options['context']} "
+                f"characters, {options['dtype']} on {options['device']}",
+            ),
+        ]
+
+    def preface(self, page):
+        """What counting alone achieves."""
+        meanings = {
+            "uniform": "every character is equally likely",
+            "unigram": "how often each character occurs",
+            "bigram": "how often it follows the character before",
+        }
+        page.text(
+            "The loss is the mean of -log p(next character), in nats. On the last tenth of\n"
+            "the text, which the model is not trained on, counting alone achieves:\n"
+        )
+        page.table([(f"{v:.3f}", name, meanings[name]) for name, v in page.baselines.items()])
+
+    def show(self, page, measured):
+        """The loss beside the baselines, a gradient check, a sample, pictures."""
+        self._compare(page, measured["validation_loss"])
+        right = show_gradient_check(page, check_blocks(self.model, self.validation_ids))
+        self._write_sample(page)
+        self._draw(page)
+        return right
+
+    def _compare(self, page, loss):
+        rows = [(f"{value:.3f}", name) for name, value in page.baselines.items()]
+        rows.append((f"{loss:.3f}", "this model"))
+        page.table([(*row, f"{math.exp(min(float(row[0]), 700)):.3g}") for row in rows])
+        page.text(
+            "\nThird column: exp(loss), the number of equally likely characters that would\n"
+            "leave one as unsure about the next."
+        )
+
+    def _write_sample(self, page):
+        prompt = "The " if set("The ") <= set(self.vocabulary) else self.validation_text[:4]
+        ids = sample(
+            self.model,
+            self.tokenizer.encode(prompt),
+            _SAMPLE_LENGTH,
+            temperature=0.8,
+            seed=self.options["seed"],
+        )
+        text = self.tokenizer.decode(ids)
+        page.heading(f"What it writes after {prompt!r}")
+        page.text("\n".join("  " + line for line in text.splitlines()))
+        page.write("sample.txt", text + "\n", "what it wrote")
+
+    def _draw(self, page):
+        page.draw_loss(f"Character GPT on {self.data['name'].rsplit('/', 1)[-1]}")
+        sentence = a_sentence(self.validation_text, min(40, self.options["context"]))
+        ids = tensor([self.tokenizer.encode(sentence)], device=self.options["device"])
+        figure = page.viz.attention_figure(
+            page.viz.attention_maps(self.model, ids),
+            list(sentence),
+            f"Attention of every head, reading: {sentence.strip()!r}",
+        )
+        page.save("attention.png", figure, "the attention map of every head")
+
+    def next_steps(self):
+        """More time, or another text."""
+        return [
+            (("train", "gpt", "--minutes", 10), "train longer"),
+            (("train", "gpt", "--text", "FILE"), "learn from your own text"),
+            (("train", "gpt", "--help"), "see every option"),
+        ]
+
+    def last_words(self, folder):
+        """Where to read on."""
+        return (
+            f"Look at {folder / 'attention.png'}, then read minitorch_attn/ops/attention.py and\n"
+            "minitorch_attn/models/gpt.py: they are short, and they are all there is to it."
+        )
+
+
+def a_sentence(text, length):
+    """A sentence of the text that fits into `length` characters, or as much of the text as fits."""
+    found = re.findall(r"(?<=[.] )[A-Z][a-z]+(?: [a-z,]+){3,}\.", text.replace("\n", " "))
+    fitting = [sentence for sentence in found if len(sentence) <= length]
+    return max(fitting, key=len) if fitting else text[:length]
