@@ -4,9 +4,36 @@ from importlib import import_module
 
 # File -> the names it offers here; a file is imported when one of them is first asked for.
 _FILES = {
+    "bert": [
+        "BERT",
+        "BERTClassifier",
+        "BERTMaskedLM",
+        "BERTPreTraining",
+        "BERTQuestionAnswering",
+        "BERTTokenClassifier",
+        "bert_base",
+        "bert_large",
+        "bert_medium",
+        "bert_mini",
+        "bert_small",
+        "bert_tiny",
+    ],
     "gpt": ["GPT"],
     "pretrained": ["from_pretrained"],
     "swin": ["Swin", "swin_b", "swin_l", "swin_s", "swin_t"],
+    "t5": ["T5"],
+    "t5_sizes": [
+        "t5_11b",
+        "t5_3b",
+        "t5_base",
+        "t5_large",
+        "t5_small",
+        "t5_v1_1_base",
+        "t5_v1_1_large",
+        "t5_v1_1_small",
+        "t5_v1_1_xl",
+        "t5_v1_1_xxl",
+    ],
     "transformer": ["Transformer", "transformer_base", "transformer_big"],
 }
 _WHERE = {name: file for file, names in _FILES.items() for name in names}

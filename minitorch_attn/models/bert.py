@@ -1,0 +1,386 @@
+"""BERT: an encoder that reads in both directions, learned by filling in masked words.
+
+Devlin et al. 2018, "BERT: Pre-training of Deep Bidirectional Transformers for Language
+Understanding", arXiv:1810.04805v2. One encoder (`BERT`), and on top of it one small head for each
+task of the paper: the two of pre-training (section 3.1) and those of fine-tuning (Figure 4). The
+smaller sizes are those of Turc et al. 2019, arXiv:1908.08962v2, Table 1.
+"""
+
+from .. import nn, ops
+from ..errors import ShapeError
+
+__all__ = [
+    "BERT",
+    "BERTClassifier",
+    "BERTMaskedLM",
+    "BERTPreTraining",
+    "BERTQuestionAnswering",
+    "BERTTokenClassifier",
+    "bert_base",
+    "bert_large",
+    "bert_medium",
+    "bert_mini",
+    "bert_small",
+    "bert_tiny",
+]
+
+
+class Embeddings(nn.Module):
+    """What stands at a place: the token, where it stands, and which sentence it belongs to.
+
+    The three vectors are added (Figure 2), normalised and dropped out.
+
+    Parameters
+    ----------
+    embed_dim, max_positions, num_segments : int
+    dropout, eps : float
+    """
+
+    def __init__(self, embed_dim, max_positions, num_segments, dropout, eps):
+        super().__init__()
+        self.position_embedding = nn.Embedding(max_positions, embed_dim)
+        self.segment_embedding = nn.Embedding(num_segments, embed_dim)
+        self.norm = nn.LayerNorm(embed_dim, eps)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, tokens, segments=None, positions=None):
+        # tokens: (batch, token, embed)   segments, positions: (batch, token) of ids
+        length, longest = tokens.shape[1], self.position_embedding.num_embeddings
+        if positions is None:
+            if length > longest:
+                raise ShapeError(
+                    "BERT: there are more tokens than positions.",
+                    got=f"{length} tokens",
+                    expected=f"at most {longest}",
+                    hint="cut the text, or build the model with a larger max_positions",
+                )
+            positions = ops.arange(length, device=tokens.device)
+        first = self.segment_embedding.weight[0]  # all of one sentence, unless told otherwise
+        segment = first if segments is None else self.segment_embedding(segments)
+        x = tokens + segment + self.position_embedding(positions)
+        return self.dropout(self.norm(x))  # (batch, token, embed)
+
+
+class EncoderLayer(nn.Module):
+    """x = norm(x + attention(x)), then x = norm(x + feed_forward(x)): post-norm, Figure 1.
+
+    Parameters
+    ----------
+    embed_dim, num_heads, ff_dim : int
+    dropout, attention_dropout : float
+    activation : str or callable
+    eps : float
+    """
+
+    def __init__(self, embed_dim, num_heads, ff_dim, dropout, attention_dropout, activation, eps):
+        super().__init__()
+        self.attention = nn.Attention(embed_dim, num_heads, dropout=attention_dropout)
+        self.norm1 = nn.LayerNorm(embed_dim, eps)
+        self.feed_forward = nn.FeedForward(embed_dim, ff_dim, activation)
+        self.norm2 = nn.LayerNorm(embed_dim, eps)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x, mask=None):
+        # x: (batch, token, embed)   mask: broadcasts to (batch, heads, query, key)
+        x = self.norm1(x + self.dropout(self.attention(x, mask=mask)))
+        return self.norm2(x + self.dropout(self.feed_forward(x)))
+
+
+class BERT(nn.Module):
+    """The encoder: token ids in, one vector for every token out.
+
+    Parameters
+    ----------
+    vocab_size : int
+    embed_dim, num_heads, num_layers : int
+        H, A and L of the paper.
+    ff_dim : int, optional
+        Width of the feed-forward layer, by default 4 * embed_dim.
+    max_positions : int, default 512
+        The longest text; there is one learned position for each token.
+    num_segments : int, default 2
+        Sentences A and B.
+    dropout : float, default 0.1
+        After the embeddings and before each residual sum.
+    attention_dropout : float, optional
+        On the attention weights; by default `dropout`.
+    activation : str or callable, default "gelu"
+    eps : float, default 1e-12
+        Of the layer norms.
+    padding_idx : int, optional
+        The id of the padding token, whose embedding is not learned from being read.
+
+    Attributes
+    ----------
+    token_embedding : Embedding
+    embeddings : Embeddings
+    layers : ModuleList of EncoderLayer
+    pooler : Linear
+        Used by `pool`.
+
+    References
+    ----------
+    .. [1] arXiv:1810.04805v2, section 3. Its initial values and its eps are those of the code
+       published with it: N(0, 0.02), cut at two standard deviations.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> model = BERT(vocab_size=31, embed_dim=6, num_heads=2, num_layers=1, max_positions=11)
+    >>> hidden = model(mt.tensor([[1, 5, 3, 2]]))
+    >>> hidden.shape, model.pool(hidden).shape
+    ((1, 4, 6), (1, 6))
+    """
+
+    def __init__(
+        self, vocab_size, embed_dim, num_heads, num_layers, ff_dim=None, max_positions=512,
+        num_segments=2, dropout=0.1, attention_dropout=None, activation="gelu", eps=1e-12,
+        padding_idx=None,
+    ):  # fmt: skip
+        super().__init__()
+        self.vocab_size, self.embed_dim, self.eps = vocab_size, embed_dim, eps
+        self.dropout, self.activation = dropout, activation
+        attention_dropout = dropout if attention_dropout is None else attention_dropout
+        ff_dim = 4 * embed_dim if ff_dim is None else ff_dim
+        self.token_embedding = nn.Embedding(vocab_size, embed_dim, padding_idx)
+        self.embeddings = Embeddings(embed_dim, max_positions, num_segments, dropout, eps)
+        layer = (embed_dim, num_heads, ff_dim, dropout, attention_dropout, activation, eps)
+        self.layers = nn.ModuleList([EncoderLayer(*layer) for _ in range(num_layers)])
+        self.pooler = nn.Linear(embed_dim, embed_dim)
+        self.apply(_initialise)
+
+    def forward(self, ids, segments=None, mask=None):
+        """One vector for every token.
+
+        Parameters
+        ----------
+        ids : int64 Tensor of shape (batch, token)
+            By the paper's habit [CLS] first and [SEP] after each sentence.
+        segments : int64 Tensor of shape (batch, token), optional
+            0 in sentence A, 1 in sentence B; by default all 0.
+        mask : Mask or bool Tensor, optional
+            Broadcasts to (batch, heads, query, key); True = may attend. `masks.padding(lengths)`
+            leaves out the padding at the end of shorter texts.
+
+        Returns
+        -------
+        Tensor of shape (batch, token, embed)
+        """
+        x = self.embeddings(self.token_embedding(ids), segments)  # (batch, token, embed)
+        return self.encode(x, mask)
+
+    def encode(self, x, mask=None):
+        """The layers alone, from embeddings (batch, token, embed) on."""
+        for layer in self.layers:
+            x = layer(x, mask)
+        return x
+
+    def pool(self, hidden):
+        """A vector for the whole text: tanh of a linear map of the first token, which is [CLS].
+
+        Parameters
+        ----------
+        hidden : Tensor of shape (batch, token, embed)
+
+        Returns
+        -------
+        Tensor of shape (batch, embed)
+        """
+        return ops.tanh(self.pooler(hidden[:, 0]))
+
+
+class TokenPrediction(nn.Module):
+    """Logits of the token at every place: a transformed vector against all token embeddings.
+
+    Parameters
+    ----------
+    bert : BERT
+        Whose token embeddings are used.
+    tied : bool, default True
+        False gives the head a matrix of its own.
+    """
+
+    def __init__(self, bert, tied=True):
+        super().__init__()
+        self.dense = nn.Linear(bert.embed_dim, bert.embed_dim)
+        self.activation = nn.activation_function(bert.activation)
+        self.norm = nn.LayerNorm(bert.embed_dim, bert.eps)
+        self.decoder = nn.Linear(bert.embed_dim, bert.vocab_size)
+        self.apply(_initialise)
+        if tied:
+            self.decoder.weight = bert.token_embedding.weight
+
+    def forward(self, hidden):
+        # hidden: (batch, token, embed) -> (batch, token, vocabulary)
+        return self.decoder(self.norm(self.activation(self.dense(hidden))))
+
+
+class BERTMaskedLM(nn.Module):
+    """Which token stands behind each [MASK]: section 3.1, task 1.
+
+    Parameters
+    ----------
+    bert : BERT
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> bert = BERT(vocab_size=31, embed_dim=6, num_heads=2, num_layers=1)
+    >>> ids, labels = mt.tensor([[1, 4, 5, 2]]), mt.tensor([[-100, 9, -100, -100]])
+    >>> logits = BERTMaskedLM(bert)(ids)
+    >>> logits.shape
+    (1, 4, 31)
+    >>> mt.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten()).shape
+    ()
+    """
+
+    def __init__(self, bert):
+        super().__init__()
+        self.bert = bert
+        self.head = TokenPrediction(bert)
+
+    def forward(self, ids, segments=None, mask=None):
+        """Logits of shape (batch, token, vocabulary); arguments as for `BERT.forward`."""
+        return self.head(self.bert(ids, segments, mask))
+
+
+class BERTPreTraining(nn.Module):
+    """Both tasks of section 3.1: the masked tokens, and whether B follows A.
+
+    Parameters
+    ----------
+    bert : BERT
+    """
+
+    def __init__(self, bert):
+        super().__init__()
+        self.bert = bert
+        self.head = TokenPrediction(bert)
+        self.next_sentence = nn.Linear(bert.embed_dim, 2)
+        _initialise(self.next_sentence)
+
+    def forward(self, ids, segments=None, mask=None):
+        """Both logits, (batch, token, vocabulary) and (batch, 2); 0 = B follows A."""
+        hidden = self.bert(ids, segments, mask)
+        return self.head(hidden), self.next_sentence(self.bert.pool(hidden))
+
+
+class BERTClassifier(nn.Module):
+    """A class for a text, or for a pair of texts: Figure 4 (a) and (b).
+
+    Parameters
+    ----------
+    bert : BERT
+        Pre-trained, and trained on with the rest.
+    num_classes : int
+    dropout : float, optional
+        Before the last layer; by default that of `bert`.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> bert = BERT(vocab_size=31, embed_dim=6, num_heads=2, num_layers=1)
+    >>> BERTClassifier(bert, num_classes=3)(mt.tensor([[1, 5, 3, 2]])).shape
+    (1, 3)
+    """
+
+    def __init__(self, bert, num_classes, dropout=None):
+        super().__init__()
+        self.bert = bert
+        self.dropout = nn.Dropout(bert.dropout if dropout is None else dropout)
+        self.head = nn.Linear(bert.embed_dim, num_classes)
+        _initialise(self.head)
+
+    def forward(self, ids, segments=None, mask=None):
+        """Logits of shape (batch, class); arguments as for `BERT.forward`."""
+        hidden = self.bert(ids, segments, mask)
+        return self.head(self.dropout(self.bert.pool(hidden)))
+
+
+class BERTTokenClassifier(nn.Module):
+    """A class for every token, such as the kind of name it is part of: Figure 4 (d).
+
+    Parameters
+    ----------
+    bert, num_classes, dropout
+        As for `BERTClassifier`.
+    """
+
+    def __init__(self, bert, num_classes, dropout=None):
+        super().__init__()
+        self.bert = bert
+        self.dropout = nn.Dropout(bert.dropout if dropout is None else dropout)
+        self.head = nn.Linear(bert.embed_dim, num_classes)
+        _initialise(self.head)
+
+    def forward(self, ids, segments=None, mask=None):
+        """Logits of shape (batch, token, class); arguments as for `BERT.forward`."""
+        return self.head(self.dropout(self.bert(ids, segments, mask)))
+
+
+class BERTQuestionAnswering(nn.Module):
+    """Where in sentence B the answer to question A starts and ends: section 4.2, Figure 4 (c).
+
+    Parameters
+    ----------
+    bert : BERT
+    """
+
+    def __init__(self, bert):
+        super().__init__()
+        self.bert = bert
+        self.head = nn.Linear(bert.embed_dim, 2)  # S and E of the paper, one row each
+        _initialise(self.head)
+
+    def forward(self, ids, segments=None, mask=None):
+        """Logits of shape (batch, 2, token): those of the start, then those of the end."""
+        return self.head(self.bert(ids, segments, mask)).transpose(1, 2)
+
+
+def _initialise(module):
+    if isinstance(module, (nn.Linear, nn.Embedding)):
+        nn.init.trunc_normal_(module.weight, std=0.02, a=-0.04, b=0.04)
+    if isinstance(module, nn.Linear):
+        nn.init.zeros_(module.bias)
+
+
+def _build(embed_dim, num_layers, settings):
+    """A published size: heads of 64, the lower-cased vocabulary, whose id 0 is [PAD]."""
+    size = {"embed_dim": embed_dim, "num_layers": num_layers, "num_heads": embed_dim // 64}
+    return BERT(**{"vocab_size": 30522, "padding_idx": 0, **size, **settings})
+
+
+def bert_tiny(**settings):
+    """L=2, H=128: 4,385,920 parameters; `settings` replace arguments of `BERT`."""
+    return _build(128, 2, settings)
+
+
+def bert_mini(**settings):
+    """L=4, H=256: 11,170,560 parameters; `settings` replace arguments of `BERT`."""
+    return _build(256, 4, settings)
+
+
+def bert_small(**settings):
+    """L=4, H=512: 28,763,648 parameters; `settings` replace arguments of `BERT`."""
+    return _build(512, 4, settings)
+
+
+def bert_medium(**settings):
+    """L=8, H=512: 41,373,184 parameters; `settings` replace arguments of `BERT`."""
+    return _build(512, 8, settings)
+
+
+def bert_base(**settings):
+    """L=12, H=768: 109,482,240 parameters; `settings` replace arguments of `BERT`.
+
+    Examples
+    --------
+    >>> bert_base(vocab_size=7, num_layers=1).layers[0].attention.num_heads
+    12
+    """
+    return _build(768, 12, settings)
+
+
+def bert_large(**settings):
+    """L=24, H=1024: 335,141,888 parameters; `settings` replace arguments of `BERT`."""
+    return _build(1024, 24, settings)

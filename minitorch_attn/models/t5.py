@@ -1,0 +1,349 @@
+"""T5: every task of language as text in, text out, by one encoder-decoder.
+
+Raffel et al. 2019, "Exploring the Limits of Transfer Learning with a Unified Text-to-Text
+Transformer", arXiv:1910.10683v4. What differs from the first Transformer is in its section 2.1:
+the norm stands before each sub-block and only scales; no linear map has a bias; and instead of
+adding positions to the tokens, each head adds to its scores a number learned for the distance
+between query and key, the same in all layers. The scores are not divided by sqrt(head_dim): the
+initial values of the query maps have that factor in them. The published sizes are in `t5_sizes.py`.
+"""
+
+import math
+
+from .. import nn, ops
+from ..errors import ArgumentError
+
+__all__ = ["T5", "relative_position_bucket", "shift_right"]
+
+
+def relative_position_bucket(
+    relative_position, bidirectional=True, num_buckets=32, max_distance=128
+):
+    """Which of a few numbered distances each distance counts as.
+
+    Near distances have a bucket each; farther ones share buckets whose width grows with the
+    logarithm of the distance, up to `max_distance`, from where on all are in the last bucket.
+
+    Parameters
+    ----------
+    relative_position : int64 Tensor of any shape
+        Position of the key minus position of the query.
+    bidirectional : bool, default True
+        Half of the buckets are for keys after the query. False is for decoders, where such keys
+        count as distance 0.
+    num_buckets : int, default 32
+    max_distance : int, default 128
+
+    Returns
+    -------
+    int64 Tensor of the same shape
+        From 0 to num_buckets - 1.
+
+    Notes
+    -----
+    arXiv:1910.10683v4, section 2.1. The logarithm is taken in float32, as in the published code:
+    a distance on the edge of two buckets falls where the rounding puts it.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> relative_position_bucket(mt.tensor([-200, -20, -3, 0, 3, 200]))
+    tensor([15, 10,  3,  0, 19, 31])
+    """
+    per_side = num_buckets // 2 if bidirectional else num_buckets
+    exact = per_side // 2  # so many near distances have a bucket of their own
+    if exact < 1 or max_distance <= exact:
+        raise ArgumentError(
+            "relative_position_bucket: there is no room for near and far distances.",
+            got=f"num_buckets={num_buckets}, max_distance={max_distance}, "
+            f"bidirectional={bidirectional}",
+            expected=f"at least {4 if bidirectional else 2} buckets, and max_distance > {exact}",
+        )
+    if bidirectional:
+        first = (relative_position > 0).to(dtype="int64") * per_side
+        distance = relative_position.abs()
+    else:
+        first, distance = 0, (-relative_position).clamp(min=0)
+    far = distance.clamp(min=exact).to(dtype="float32") / exact
+    steps = far.log() / math.log(max_distance / exact) * (per_side - exact)
+    far = (exact + steps.to(dtype="int64")).clamp(max=per_side - 1)
+    return first + ops.where(distance < exact, distance, far)
+
+
+class RelativePositionBias(nn.Module):
+    """One learned number for each head and bucket of distances, added to the scores.
+
+    Parameters
+    ----------
+    num_heads : int
+    bidirectional : bool
+    num_buckets, max_distance : int
+        See `relative_position_bucket`.
+    """
+
+    def __init__(self, num_heads, bidirectional, num_buckets, max_distance):
+        super().__init__()
+        self.buckets = {
+            "bidirectional": bidirectional,
+            "num_buckets": num_buckets,
+            "max_distance": max_distance,
+        }
+        self.embedding = nn.Embedding(num_buckets, num_heads)
+
+    def forward(self, query_len, key_len):
+        """The bias of shape (1, heads, query, key); the queries are the last of the keys."""
+        device = self.embedding.weight.device
+        key = ops.arange(key_len, device=device)
+        query = key[key_len - query_len :].unsqueeze(1)
+        buckets = relative_position_bucket(key - query, **self.buckets)  # (query, key)
+        return self.embedding(buckets).permute(2, 0, 1).unsqueeze(0)
+
+
+class EncoderLayer(nn.Module):
+    """x + attention(norm(x)), then x + feed_forward(norm(x)).
+
+    Parameters
+    ----------
+    settings : dict
+        The arguments of `T5`.
+    """
+
+    def __init__(self, settings):
+        super().__init__()
+        embed_dim, eps = settings["embed_dim"], settings["eps"]
+        self.norm1 = nn.RMSNorm(embed_dim, eps)
+        self.attention = _attention(settings)
+        self.norm2 = nn.RMSNorm(embed_dim, eps)
+        self.feed_forward = _feed_forward(settings)
+        self.dropout = nn.Dropout(settings["dropout"])
+
+    def forward(self, x, bias, mask=None):
+        # x: (batch, token, embed)   bias: (1, heads, query, key)
+        x = x + self.dropout(self.attention(self.norm1(x), mask=mask, bias=bias))
+        return x + self.dropout(self.feed_forward(self.norm2(x)))
+
+
+class DecoderLayer(nn.Module):
+    """Attention to the tokens written so far, attention to the encoder's output, feed-forward.
+
+    Parameters
+    ----------
+    settings : dict
+        The arguments of `T5`.
+    """
+
+    def __init__(self, settings):
+        super().__init__()
+        embed_dim, eps = settings["embed_dim"], settings["eps"]
+        self.norm1 = nn.RMSNorm(embed_dim, eps)
+        self.attention = _attention(settings)
+        self.norm2 = nn.RMSNorm(embed_dim, eps)
+        self.cross_attention = _attention(settings)
+        self.norm3 = nn.RMSNorm(embed_dim, eps)
+        self.feed_forward = _feed_forward(settings)
+        self.dropout = nn.Dropout(settings["dropout"])
+
+    def forward(self, x, bias, memory, mask=None, memory_mask=None, cache=None, cross=None):
+        # x: (batch, query, embed)   memory: (batch, key, embed)
+        attended = self.attention(self.norm1(x), mask=mask, bias=bias, is_causal=True, cache=cache)
+        x = x + self.dropout(attended)
+        found = self.cross_attention(self.norm2(x), memory, mask=memory_mask, cache=cross)
+        x = x + self.dropout(found)
+        return x + self.dropout(self.feed_forward(self.norm3(x)))
+
+
+class Encoder(nn.Module):
+    """The layers of the encoder, with one table of distances for all of them, and a last norm."""
+
+    def __init__(self, settings):
+        super().__init__()
+        self.position_bias = _position_bias(settings, bidirectional=True)
+        layers = range(settings["num_layers"])
+        self.layers = nn.ModuleList([EncoderLayer(settings) for _ in layers])
+        self.norm = nn.RMSNorm(settings["embed_dim"], settings["eps"])
+        self.dropout = nn.Dropout(settings["dropout"])
+
+    def forward(self, x, mask=None):
+        # x: (batch, token, embed)   mask: broadcasts to (batch, heads, query, key)
+        x = self.dropout(x)
+        bias = self.position_bias(x.shape[1], x.shape[1])
+        for layer in self.layers:
+            x = layer(x, bias, mask)
+        return self.dropout(self.norm(x))
+
+
+class Decoder(nn.Module):
+    """The layers of the decoder, with one table of distances for all of them, and a last norm."""
+
+    def __init__(self, settings):
+        super().__init__()
+        self.position_bias = _position_bias(settings, bidirectional=False)
+        layers = range(settings["num_decoder_layers"])
+        self.layers = nn.ModuleList([DecoderLayer(settings) for _ in layers])
+        self.norm = nn.RMSNorm(settings["embed_dim"], settings["eps"])
+        self.dropout = nn.Dropout(settings["dropout"])
+
+    def forward(self, x, memory, mask=None, memory_mask=None, cache=None):
+        # x: (batch, query, embed)   memory: (batch, key, embed)   cache: KVCache
+        x = self.dropout(x)
+        past = 0 if cache is None else cache.length
+        bias = self.position_bias(x.shape[1], past + x.shape[1])
+        for i, layer in enumerate(self.layers):
+            held = (None, None) if cache is None else (cache.layer(i), cache.cross(i))
+            x = layer(x, bias, memory, mask, memory_mask, *held)
+        return self.dropout(self.norm(x))
+
+
+class T5(nn.Module):
+    """The encoder-decoder: ids of a text and of the answer so far in, logits of its tokens out.
+
+    Parameters
+    ----------
+    vocab_size : int
+        Of encoder, decoder and output alike.
+    embed_dim, num_heads, num_layers : int
+        d_model, heads, and layers of the encoder.
+    head_dim : int, default 64
+        d_kv; the heads need not share out embed_dim.
+    ff_dim : int, optional
+        d_ff, by default 4 * embed_dim.
+    num_decoder_layers : int, optional
+        By default num_layers.
+    num_buckets : int, default 32
+    max_distance : int, default 128
+        See `relative_position_bucket`.
+    dropout : float, default 0.1
+    activation : str or callable, default "relu"
+    gated : bool, default False
+        Multiply the activated branch of the feed-forward layer by a second, linear one.
+    tie_weights : bool, default True
+        One matrix for reading and for predicting tokens; the decoder's output is then scaled
+        by 1/sqrt(embed_dim) first.
+    eps : float, default 1e-6
+        Of the norms.
+
+    Notes
+    -----
+    T5 1.1 has gated=True, activation="gelu_tanh" (GEGLU of arXiv:2002.05202v1) and
+    tie_weights=False.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> model = T5(vocab_size=31, embed_dim=6, num_heads=2, num_layers=1, head_dim=5)
+    >>> ids, labels = mt.tensor([[4, 8, 15, 1]]), mt.tensor([[16, 23, 1]])
+    >>> model(ids, shift_right(labels)).shape
+    (1, 3, 31)
+    """
+
+    def __init__(
+        self, vocab_size, embed_dim, num_heads, num_layers, head_dim=64, ff_dim=None,
+        num_decoder_layers=None, num_buckets=32, max_distance=128, dropout=0.1,
+        activation="relu", gated=False, tie_weights=True, eps=1e-6,
+    ):  # fmt: skip
+        super().__init__()
+        settings = {
+            "embed_dim": embed_dim, "num_heads": num_heads, "num_layers": num_layers,
+            "head_dim": head_dim, "ff_dim": 4 * embed_dim if ff_dim is None else ff_dim,
+            "num_decoder_layers": num_layers if num_decoder_layers is None else num_decoder_layers,
+            "num_buckets": num_buckets, "max_distance": max_distance, "dropout": dropout,
+            "activation": activation, "gated": gated, "eps": eps,
+        }  # fmt: skip
+        self.token_embedding = nn.Embedding(vocab_size, embed_dim)
+        self.encoder = Encoder(settings)
+        self.decoder = Decoder(settings)
+        self.head = nn.Linear(embed_dim, vocab_size, bias=False)
+        nn.init.normal_(self.head.weight)
+        if tie_weights:
+            self.head.weight = self.token_embedding.weight
+        self.scale = embed_dim**-0.5 if tie_weights else 1.0
+
+    def forward(self, ids, decoder_ids, mask=None):
+        """Logits of the answer's tokens.
+
+        Parameters
+        ----------
+        ids : int64 Tensor of shape (batch, key)
+            The text, task prefix included.
+        decoder_ids : int64 Tensor of shape (batch, query)
+            The answer, one place to the right; see `shift_right`.
+        mask : Mask or bool Tensor, optional
+            Which tokens of the text may be attended to: broadcasts to (batch, heads, query, key)
+            with any query. `masks.padding(lengths)` is one.
+
+        Returns
+        -------
+        Tensor of shape (batch, query, vocabulary)
+            Position t has seen the text and the tokens 0 to t of `decoder_ids`.
+        """
+        return self.decode(decoder_ids, self.encode(ids, mask), mask)
+
+    def encode(self, ids, mask=None):
+        """What the encoder makes of a text: (batch, key, embed)."""
+        return self.encoder(self.token_embedding(ids), mask)
+
+    def decode(self, decoder_ids, memory, mask=None, cache=None):
+        """Logits from the encoder's output; with a `KVCache`, of the newest tokens alone."""
+        x = self.token_embedding(decoder_ids)
+        return self.predict(self.decoder(x, memory, None, mask, cache))
+
+    def predict(self, hidden):
+        """Logits (batch, query, vocabulary) from the decoder's output."""
+        return self.head(hidden if self.scale == 1.0 else hidden * self.scale)
+
+
+def shift_right(labels, start_id=0, padding_id=0):
+    """What the decoder reads while it learns to write `labels`: each token one place later.
+
+    Parameters
+    ----------
+    labels : int64 Tensor of shape (batch, token)
+        With -100 where there is nothing to learn.
+    start_id, padding_id : int, default 0
+        The token that starts every answer; the token that stands for -100.
+
+    Returns
+    -------
+    int64 Tensor of the same shape
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> shift_right(mt.tensor([[7, 8, 1, -100]]))
+    tensor([[0, 7, 8, 1]])
+    """
+    start = ops.full_like(labels[:, :1], start_id)
+    shifted = ops.cat((start, labels[:, :-1]), 1)
+    return shifted.masked_fill(shifted == -100, padding_id)
+
+
+def _attention(settings):
+    """Attention without biases and without a scale, drawn as in the published code."""
+    embed_dim, num_heads, head_dim = (settings[k] for k in ("embed_dim", "num_heads", "head_dim"))
+    attention = nn.Attention(
+        embed_dim, num_heads, head_dim=head_dim, bias=False, scale=1.0, dropout=settings["dropout"]
+    )
+    nn.init.normal_(attention.q_proj.weight, std=(embed_dim * head_dim) ** -0.5)
+    nn.init.normal_(attention.k_proj.weight, std=embed_dim**-0.5)
+    nn.init.normal_(attention.v_proj.weight, std=embed_dim**-0.5)
+    nn.init.normal_(attention.out_proj.weight, std=(num_heads * head_dim) ** -0.5)
+    return attention
+
+
+def _feed_forward(settings):
+    kind = nn.GatedFeedForward if settings["gated"] else nn.FeedForward
+    network = kind(
+        settings["embed_dim"], settings["ff_dim"], settings["activation"], settings["dropout"],
+        bias=False,
+    )  # fmt: skip
+    for parameter in network.parameters():
+        nn.init.normal_(parameter, std=parameter.shape[1] ** -0.5)  # (out, in)
+    return network
+
+
+def _position_bias(settings, bidirectional):
+    bias = RelativePositionBias(
+        settings["num_heads"], bidirectional, settings["num_buckets"], settings["max_distance"]
+    )
+    nn.init.normal_(bias.embedding.weight, std=settings["embed_dim"] ** -0.5)
+    return bias
