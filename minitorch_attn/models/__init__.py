@@ -35,6 +35,18 @@ _FILES = {
         "t5_v1_1_xxl",
     ],
     "transformer": ["Transformer", "transformer_base", "transformer_big"],
+    "vit": ["VisionTransformer"],
+    "vit_sizes": [
+        "vision_transformer",
+        "vit_b_16",
+        "vit_b_32",
+        "vit_h_14",
+        "vit_l_16",
+        "vit_l_32",
+        "vit_s_16",
+        "vit_s_32",
+        "vit_ti_16",
+    ],
 }
 _WHERE = {name: file for file, names in _FILES.items() for name in names}
 

@@ -1,0 +1,365 @@
+"""ViT: an image as a sequence of patches, for an encoder like that of text.
+
+Dosovitskiy et al. 2020, "An Image is Worth 16x16 Words: Transformers for Image Recognition at
+Scale", arXiv:2010.11929v2. Equations 1 to 4 are `VisionTransformer.embed`, the two lines of
+`Block.forward`, and `VisionTransformer.pool`.
+"""
+
+from .. import nn, ops
+from ..autograd.modes import no_grad
+from ..errors import ArgumentError, ShapeError
+from ..nn import init
+from .vit_positions import RelativeAttention, interpolate_positions
+
+__all__ = ["Block", "PatchEmbedding", "VisionTransformer"]
+
+POSITIONS = ("none", "1d", "2d", "relative")
+POOLINGS = ("class", "mean")
+
+
+class PatchEmbedding(nn.Module):
+    """Cut the image into patches and project each with the same matrix.
+
+    A convolution whose stride is its kernel does both at once.
+
+    Parameters
+    ----------
+    patch_size : int or (int, int)
+        Rows and columns of a patch.
+    in_channels, embed_dim : int
+    bias : bool, default True
+
+    Notes
+    -----
+    x_p E of Eq. 1 in arXiv:2010.11929v2.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> PatchEmbedding(2, in_channels=1, embed_dim=5)(mt.zeros(3, 1, 8, 6)).shape
+    (3, 12, 5)
+    """
+
+    def __init__(self, patch_size, in_channels, embed_dim, bias=True):
+        super().__init__()
+        self.patch_size = pair(patch_size)
+        self.projection = nn.Conv2d(
+            in_channels, embed_dim, self.patch_size, stride=self.patch_size, bias=bias
+        )
+
+    def forward(self, images):
+        # images: (batch, channel, height, width) -> (batch, embed, row, column)
+        self._check(images)
+        return self.projection(images).flatten(2).transpose(1, 2)  # (batch, patch, embed)
+
+    def grid(self, height, width):
+        """How many rows and columns of patches an image has."""
+        return height // self.patch_size[0], width // self.patch_size[1]
+
+    def _check(self, images):
+        channels = self.projection.in_channels
+        if images.ndim != 4 or images.shape[1] != channels:
+            raise ShapeError(
+                "PatchEmbedding(images): these are not images of this model.",
+                got=f"shape {images.shape}",
+                expected=f"(batch, {channels}, height, width)",
+            )
+
+
+class Block(nn.Module):
+    """x + attention(norm(x)), then x + feed_forward(norm(x)).
+
+    Parameters
+    ----------
+    embed_dim, num_heads, mlp_dim : int
+    dropout : float, default 0
+        After each linear layer but those of query, key and value (appendix B.1).
+    inner_dropout : float, optional
+        That after the first layer of the feed-forward part; by default `dropout`.
+    attention_dropout : float, default 0
+        On the attention weights.
+    drop_path : float, default 0
+        Probability of leaving a residual branch out for a whole sample.
+    activation : str or callable, default "gelu"
+    qkv_bias : bool, default True
+    eps : float, default 1e-6
+        Of the layer norms.
+    attention : Attention, optional
+        Instead of the one made here.
+
+    Notes
+    -----
+    Eq. 2 and 3 of arXiv:2010.11929v2.
+    """
+
+    def __init__(
+        self, embed_dim, num_heads, mlp_dim, *, dropout=0.0, inner_dropout=None,
+        attention_dropout=0.0, drop_path=0.0, activation="gelu", qkv_bias=True, eps=1e-6,
+        attention=None,
+    ):  # fmt: skip
+        super().__init__()
+        inner_dropout = dropout if inner_dropout is None else inner_dropout
+        self.norm1 = nn.LayerNorm(embed_dim, eps=eps)
+        self.attention = attention or nn.Attention(
+            embed_dim, num_heads, bias=qkv_bias, out_bias=True, dropout=attention_dropout
+        )
+        self.norm2 = nn.LayerNorm(embed_dim, eps=eps)
+        self.feed_forward = nn.FeedForward(embed_dim, mlp_dim, activation, inner_dropout)
+        self.dropout = nn.Dropout(dropout)
+        self.drop_path = nn.DropPath(drop_path)
+
+    def forward(self, x, mask=None):
+        # x: (batch, token, embed)
+        attended = self.attention(self.norm1(x), mask=mask)
+        x = x + self.drop_path(self.dropout(attended))
+        return x + self.drop_path(self.dropout(self.feed_forward(self.norm2(x))))
+
+
+class VisionTransformer(nn.Module):
+    """The image classifier: images in, logits of the classes out.
+
+    Parameters
+    ----------
+    image_size, patch_size : int or (int, int)
+        Rows and columns of an image and of a patch. Pixels at the right and lower edge that do
+        not fill a patch are left out.
+    num_classes : int, default 1000
+        With 0 there is no head: the result is the pooled features.
+    embed_dim, num_layers, num_heads, mlp_dim : int
+    in_channels : int, default 3
+    positions : {"1d", "2d", "relative", "none"}, default "1d"
+        The four ways of appendix D.4.
+    pooling : {"class", "mean"}, default "class"
+        What the head reads: the class token, or the mean of the patches, for which there is no
+        class token (appendix D.3).
+    representation_dim : int, optional
+        A hidden layer with tanh before the head, as in pre-training (section 3.1).
+    dropout, attention_dropout : float, default 0
+    drop_path : float, default 0
+        Stochastic depth of the last block; earlier ones have proportionally less.
+    activation : str or callable, default "gelu"
+    qkv_bias : bool, default True
+    eps : float, default 1e-6
+        Of the layer norms.
+
+    Attributes
+    ----------
+    class_token : Parameter of shape (1, 1, embed), or None
+    blocks : ModuleList of Block
+
+    Notes
+    -----
+    Linear layers start Xavier-uniform, positions from N(0, 0.02^2), the head and the class token
+    at zero, as in the paper's code. The paper's sizes are the builders in `vit_sizes`.
+
+    References
+    ----------
+    .. [1] Dosovitskiy et al. 2020, arXiv:2010.11929v2, section 3.1 and appendix D.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> model = VisionTransformer(
+    ...     image_size=8, patch_size=2, num_classes=10, embed_dim=64, num_layers=2, num_heads=4,
+    ...     mlp_dim=128, in_channels=1,
+    ... )
+    >>> model(mt.zeros(5, 1, 8, 8)).shape
+    (5, 10)
+    """
+
+    def __init__(
+        self, image_size=224, patch_size=16, num_classes=1000, embed_dim=768, num_layers=12,
+        num_heads=12, mlp_dim=3072, *, in_channels=3, positions="1d", pooling="class",
+        representation_dim=None, dropout=0.0, attention_dropout=0.0, drop_path=0.0,
+        inner_dropout=None, activation="gelu", qkv_bias=True, eps=1e-6,
+    ):  # fmt: skip
+        super().__init__()
+        _check_choice("positions", positions, POSITIONS)
+        _check_choice("pooling", pooling, POOLINGS)
+        self.image_size, self.pooling, self.position_kind = pair(image_size), pooling, positions
+        self.patch_embedding = PatchEmbedding(patch_size, in_channels, embed_dim)
+        self.grid = self._grid()
+        self.class_token = None
+        if pooling == "class":
+            self.class_token = nn.Parameter(ops.zeros(1, 1, embed_dim))
+        self.positions = self._make_positions(embed_dim)
+        self.dropout = nn.Dropout(dropout)
+        options = {
+            "dropout": dropout, "inner_dropout": inner_dropout, "activation": activation,
+            "attention_dropout": attention_dropout, "qkv_bias": qkv_bias, "eps": eps,
+        }  # fmt: skip
+        self.blocks = nn.ModuleList()
+        for i in range(num_layers):
+            options["drop_path"] = drop_path * i / max(num_layers - 1, 1)
+            options["attention"] = self._make_attention(embed_dim, num_heads, options)
+            self.blocks.append(Block(embed_dim, num_heads, mlp_dim, **options))
+        self.norm = nn.LayerNorm(embed_dim, eps=eps)
+        self.head = _make_head(embed_dim, representation_dim, num_classes)
+        self.apply(initialise)
+        if num_classes:
+            init.zeros_(self.classifier.weight)
+
+    @property
+    def num_prefix(self):
+        """How many tokens stand before the patches."""
+        return 0 if self.class_token is None else 1
+
+    @property
+    def classifier(self):
+        """The linear layer that gives the logits."""
+        return self.head[-1] if isinstance(self.head, nn.Sequential) else self.head
+
+    def _make_positions(self, embed_dim):
+        if self.position_kind == "1d":
+            tokens = self.num_prefix + self.grid[0] * self.grid[1]
+            return nn.LearnedPositionalEmbedding(tokens, embed_dim)
+        if self.position_kind == "2d":
+            return nn.LearnedPositionalEmbedding2d(*self.grid, embed_dim)
+        return None
+
+    def _make_attention(self, embed_dim, num_heads, options):
+        if self.position_kind != "relative":
+            return None  # the plain one
+        return RelativeAttention(
+            embed_dim, num_heads, self.num_prefix + self.grid[0] * self.grid[1],
+            bias=options["qkv_bias"], out_bias=True, dropout=options["attention_dropout"],
+        )  # fmt: skip
+
+    def forward(self, images):
+        """Logits of the classes.
+
+        Parameters
+        ----------
+        images : Tensor of shape (batch, channel, height, width)
+            Of the model's `image_size`; see `resize`.
+
+        Returns
+        -------
+        Tensor of shape (batch, classes)
+        """
+        return self.head(self.pool(self.encode(self.embed(images))))
+
+    def embed(self, images):
+        """Tokens with their positions, before the first block (Eq. 1): (batch, token, embed)."""
+        self._check_size(images)
+        patches = self.patch_embedding(images)  # (batch, patch, embed)
+        if self.position_kind == "2d":  # the class token has no place in the image
+            return self.dropout(self.with_prefix(self.positions(patches)))
+        tokens = self.with_prefix(patches)
+        return self.dropout(tokens if self.positions is None else self.positions(tokens))
+
+    def with_prefix(self, patches):
+        """The class token, if there is one, before the patches: (batch, token, embed)."""
+        if self.class_token is None:
+            return patches
+        batch, _, embed_dim = patches.shape
+        return ops.cat([self.class_token.expand(batch, 1, embed_dim), patches], 1)
+
+    def encode(self, tokens, mask=None):
+        """All blocks and the last norm: (batch, token, embed) -> (batch, token, embed)."""
+        for block in self.blocks:
+            tokens = block(tokens, mask)
+        return self.norm(tokens)
+
+    def pool(self, tokens):
+        """One vector for an image (Eq. 4): (batch, token, embed) -> (batch, embed)."""
+        return tokens[:, 0] if self.pooling == "class" else tokens.mean(1)
+
+    def resize(self, image_size):
+        """Take images of another size from now on: the positions are interpolated.
+
+        Parameters
+        ----------
+        image_size : int or (int, int)
+
+        Returns
+        -------
+        VisionTransformer
+            This model.
+        """
+        if self.position_kind == "relative":
+            raise ArgumentError(
+                "VisionTransformer.resize: relative positions belong to one number of patches.",
+                got="positions='relative'",
+                expected="positions 'none', '1d' or '2d'",
+            )
+        self.image_size = pair(image_size)
+        old, self.grid = self.grid, self._grid()
+        if self.positions is not None:
+            with no_grad():
+                self.positions = _resized_positions(self.positions, old, self.grid)
+        return self
+
+    def _grid(self):
+        patch_size = self.patch_embedding.patch_size
+        if any(size < patch for size, patch in zip(self.image_size, patch_size, strict=True)):
+            raise ArgumentError(
+                "VisionTransformer: a patch does not fit into the image.",
+                got=f"image_size={self.image_size}, patch_size={patch_size}",
+                expected="image_size to be at least patch_size",
+            )
+        return self.patch_embedding.grid(*self.image_size)
+
+    def _check_size(self, images):
+        if images.shape[-2:] != self.image_size:
+            raise ShapeError(
+                "VisionTransformer(images): the images have another size than the model expects.",
+                got=f"shape {images.shape}",
+                expected=f"height and width {self.image_size}",
+                hint=f"model.resize({images.shape[-2:]}) interpolates the positions",
+            )
+
+    def extra_repr(self):
+        return f"image_size={self.image_size}, pooling={self.pooling!r}"
+
+
+def pair(size):
+    """(rows, columns) of a size that is given as both or as one number for both."""
+    return tuple(size) if isinstance(size, (tuple, list)) else (size, size)
+
+
+def initialise(module):
+    """Linear layers Xavier-uniform, as in the paper's code; biases zero."""
+    if isinstance(module, nn.Linear):
+        init.xavier_uniform_(module.weight)
+    if isinstance(module, (nn.Linear, nn.Conv2d)) and module.bias is not None:
+        init.zeros_(module.bias)
+
+
+def _make_head(embed_dim, representation_dim, num_classes):
+    if not num_classes:
+        return nn.Identity()
+    if representation_dim is None:
+        return nn.Linear(embed_dim, num_classes)
+    hidden = nn.Linear(embed_dim, representation_dim)
+    return nn.Sequential(hidden, nn.Tanh(), nn.Linear(representation_dim, num_classes))
+
+
+def _resized_positions(positions, old, new):
+    """The same module for another grid of patches, its tables interpolated."""
+    if isinstance(positions, nn.LearnedPositionalEmbedding2d):
+        rows, columns = positions.row_weight, positions.column_weight
+        positions.height, positions.width = new
+        positions.row_weight = _as_parameter(
+            interpolate_positions(rows, (old[0], 1), (new[0], 1)), rows
+        )
+        positions.column_weight = _as_parameter(
+            interpolate_positions(columns, (1, old[1]), (1, new[1])), columns
+        )
+        return positions
+    weight = positions.weight
+    prefix = weight.shape[0] - old[0] * old[1]
+    patches = interpolate_positions(weight[prefix:], old, new)
+    positions.weight = _as_parameter(ops.cat([weight[:prefix], patches], 0), weight)
+    return positions
+
+
+def _as_parameter(tensor, old):
+    return nn.Parameter(tensor.detach(), requires_grad=old.requires_grad)
+
+
+def _check_choice(name, value, choices):
+    if value not in choices:
+        raise ArgumentError(
+            f"VisionTransformer({name}).", got=repr(value), expected=f"one of {choices}"
+        )
