@@ -1,0 +1,390 @@
+"""GPT-2 with the face of its published weights; the model itself is `models/gpt.py`."""
+
+import math
+
+from ... import nn
+from ...errors import ArgumentError
+from ..gpt import GPT
+from .activations import activation
+from .base import PretrainedModel
+from .decoder import (
+    attention_mask_of,
+    cache_of,
+    collecting,
+    embeddings_of,
+    kept,
+    last_tokens,
+    positions_of,
+    result,
+)  # fmt: skip
+from .losses import classification_loss, next_token_loss, span_loss, token_loss
+from .names import Ignored, NameTable, Same, Stacked, Transposed
+
+__all__ = [
+    "GPT2DoubleHeadsModel", "GPT2ForQuestionAnswering", "GPT2ForSequenceClassification",
+    "GPT2ForTokenClassification", "GPT2LMHeadModel", "GPT2Model",
+]  # fmt: skip
+
+_DEFAULTS = dict(
+    vocab_size=50257, n_positions=1024, n_embd=768, n_layer=12, n_head=12, n_inner=None,
+    activation_function="gelu_new", resid_pdrop=0.1, embd_pdrop=0.1, attn_pdrop=0.1,
+    layer_norm_epsilon=1e-5, initializer_range=0.02, summary_type="cls_index",
+    summary_use_proj=True, summary_activation=None, summary_proj_to_labels=True,
+    summary_first_dropout=0.1, scale_attn_weights=True, use_cache=True, bos_token_id=50256,
+    eos_token_id=50256, pad_token_id=None, scale_attn_by_inverse_layer_idx=False,
+    reorder_and_upcast_attn=False, add_cross_attention=False, tie_word_embeddings=True,
+)  # fmt: skip
+
+
+class GPT2PreTrainedModel(PretrainedModel):
+    """What all classes of the family share: the paper's model, its names, and how to call it."""
+
+    model_type = "gpt2"
+    base_prefix = "transformer"
+    defaults = _DEFAULTS
+    aliases = {
+        "hidden_size": "n_embd", "max_position_embeddings": "n_positions",
+        "num_attention_heads": "n_head", "num_hidden_layers": "n_layer",
+    }  # fmt: skip
+    predicts = False  # whether the model's own head is used, which names the next token
+
+    def build(self, config):
+        config.refuse(type(self).__name__, add_cross_attention=False)
+        if config.get("pruned_heads"):
+            config.refuse(type(self).__name__, pruned_heads={})
+        self.body = GPT(
+            config.vocab_size, config.n_positions, config.n_embd, config.n_head, config.n_layer,
+            ff_dim=config.n_inner, dropout=config.resid_pdrop,
+            tie_weights=config.tie_word_embeddings,
+            activation=activation(config.activation_function), norm_eps=config.layer_norm_epsilon,
+        )  # fmt: skip
+        if not self.predicts:
+            self.body.head = nn.Identity()
+        self.body.dropout = nn.Dropout(config.embd_pdrop)
+        for i, block in enumerate(self.body.blocks):
+            _set_attention(block, config, i)
+        if config.initializer_range != 0.02 or config.reorder_and_upcast_attn:
+            self.body.initialise(config.initializer_range)
+
+    def names(self):
+        p = "" if self.is_base else "transformer."
+        peer, ours = p + "h.{}.", "body.blocks.{}."
+        attention = [f"{ours}attention.{name}_proj" for name in "qkv"]
+        return NameTable(
+            Same(p + "wte", "body.token_embedding"),
+            Same(p + "wpe", "body.position_embedding"),
+            Same(p + "ln_f", "body.norm"),
+            Same(peer + "ln_1", ours + "norm1"),
+            Same(peer + "ln_2", ours + "norm2"),
+            Stacked(peer + "attn.c_attn", attention, transposed=True),
+            Transposed(peer + "attn.c_proj", ours + "attention.out_proj"),
+            Transposed(peer + "mlp.c_fc", ours + "feed_forward.linear1"),
+            Transposed(peer + "mlp.c_proj", ours + "feed_forward.linear2"),
+            Same("lm_head", "body.head"),
+            Ignored("*.attn.bias", "*.attn.masked_bias"),  # causal masks of old files
+        )
+
+    def tied(self):
+        tied = self.predicts and self.config.tie_word_embeddings
+        return {"lm_head.weight": "transformer.wte.weight"} if tied else {}
+
+    def initialise_head(self, layer):
+        """Draw the weights of a new head as the others."""
+        nn.init.normal_(layer.weight, std=self.config.initializer_range)
+        if layer.bias is not None:
+            nn.init.zeros_(layer.bias)
+        return layer
+
+    def run(
+        self, input_ids, past_key_values, attention_mask, token_type_ids, position_ids,
+        inputs_embeds, use_cache, output_attentions, output_hidden_states,
+    ):  # fmt: skip
+        """(the vector of each token, what else the model returns by name)."""
+        body, config = self.body, self.config
+        x = embeddings_of(body.token_embedding, input_ids, inputs_embeds)  # (batch, token, embed)
+        cache, wanted = cache_of(config, past_key_values, use_cache)
+        past = None if cache is None else cache.length
+        mask = attention_mask_of(attention_mask, position_ids, x, past)
+        x = x + body.position_embedding(positions_of(position_ids, x, past))
+        if token_type_ids is not None:
+            x = x + body.token_embedding(token_type_ids.reshape(-1, x.shape[1]))
+        states = [body.dropout, *body.blocks[:-1], body.norm]
+        flags = output_attentions, output_hidden_states
+        with collecting(config, body.blocks, states, *flags) as found:
+            x = body.decode(x, mask, cache)
+        if input_ids is not None:
+            x = x.reshape(*input_ids.shape, x.shape[-1])
+        if found.hidden_states is not None:
+            found.hidden_states = (*found.hidden_states[:-1], x)
+        return x, {"past_key_values": cache if wanted else None, **vars(found)}
+
+
+def _set_attention(block, config, i):
+    """What GPT-2's configuration says of attention and the paper's model takes for granted."""
+    attention = block.attention
+    if config.reorder_and_upcast_attn:
+        attention = block.attention = UpcastAttention(config.n_embd, config.n_head)
+    attention.dropout = config.attn_pdrop
+    attention.scale = 1 / math.sqrt(attention.head_dim) if config.scale_attn_weights else 1.0
+    if config.scale_attn_by_inverse_layer_idx:
+        attention.scale /= i + 1
+
+
+class UpcastAttention(nn.Attention):
+    """Attention whose scores and weights are float32 where the model is float16."""
+
+    def attend(self, query, key, value, mask=None, bias=None, is_causal=False):
+        if query.dtype.itemsize >= 4:
+            return super().attend(query, key, value, mask, bias, is_causal)
+        inputs = (x.to("float32") for x in (query, key, value))
+        return super().attend(*inputs, mask, bias, is_causal).to(query.dtype)
+
+
+class GPT2Model(GPT2PreTrainedModel):
+    """The vectors of the tokens, without a head.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> model = GPT2Model({"vocab_size": 11, "n_embd": 6, "n_layer": 1, "n_head": 2}).eval()
+    >>> model(mt.tensor([[1, 2, 3]])).last_hidden_state.shape
+    (1, 3, 6)
+    """
+
+    is_base = True
+
+    def forward(
+        self, input_ids=None, past_key_values=None, attention_mask=None, token_type_ids=None,
+        position_ids=None, inputs_embeds=None, encoder_hidden_states=None,
+        encoder_attention_mask=None, use_cache=None, output_attentions=None,
+        output_hidden_states=None, return_dict=None,
+    ):  # fmt: skip
+        """The peer's arguments and results.
+
+        Parameters
+        ----------
+        input_ids : int64 Tensor of shape (batch, token)
+        past_key_values : KVCache or tuple of (key, value), optional
+            What an earlier call returned; `input_ids` then holds the new tokens only.
+        attention_mask : Tensor of shape (batch, past + token), optional
+            1 = a token, 0 = padding. A padding token that sees nothing gets no context.
+        token_type_ids, position_ids : int64 Tensor of shape (batch, token), optional
+        inputs_embeds : Tensor of shape (batch, token, embed), optional
+            Instead of `input_ids`.
+        use_cache, output_attentions, output_hidden_states : bool, optional
+            By default as the configuration says.
+        return_dict : bool, optional
+            False gives a tuple.
+
+        Returns
+        -------
+        Output
+        """
+        _refuse_memory(encoder_hidden_states, encoder_attention_mask)
+        x, more = self.run(
+            input_ids, past_key_values, attention_mask, token_type_ids, position_ids,
+            inputs_embeds, use_cache, output_attentions, output_hidden_states,
+        )  # fmt: skip
+        return result(return_dict, last_hidden_state=x, **more)
+
+
+class GPT2LMHeadModel(GPT2PreTrainedModel):
+    """The language model: logits of the next token.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> config = {"vocab_size": 11, "n_embd": 6, "n_layer": 1, "n_head": 2}
+    >>> model = GPT2LMHeadModel(config).eval()
+    >>> ids = mt.tensor([[1, 2, 3]])
+    >>> output = model(ids, labels=ids)
+    >>> output.logits.shape, output.loss.shape
+    ((1, 3, 11), ())
+    """
+
+    predicts = True
+
+    def forward(
+        self, input_ids=None, past_key_values=None, attention_mask=None, token_type_ids=None,
+        position_ids=None, inputs_embeds=None, encoder_hidden_states=None,
+        encoder_attention_mask=None, labels=None, use_cache=None, logits_to_keep=0,
+        output_attentions=None, output_hidden_states=None, return_dict=None,
+    ):  # fmt: skip
+        """As `GPT2Model.forward`, and
+
+        Parameters
+        ----------
+        labels : int64 Tensor of shape (batch, token), optional
+            The ids themselves: the loss compares each with the logits of the token before it.
+            -100 is left out.
+        logits_to_keep : int or Tensor
+            Of the last tokens only; see `decoder.kept`.
+        """
+        _refuse_memory(encoder_hidden_states, encoder_attention_mask)
+        x, more = self.run(
+            input_ids, past_key_values, attention_mask, token_type_ids, position_ids,
+            inputs_embeds, use_cache, output_attentions, output_hidden_states,
+        )  # fmt: skip
+        logits = self.body.head(kept(x, logits_to_keep))  # (batch, token, vocabulary)
+        loss = None if labels is None else next_token_loss(logits, labels)
+        return result(return_dict, loss=loss, logits=logits, **more)
+
+
+class GPT2DoubleHeadsModel(GPT2PreTrainedModel):
+    """The language model with a second head that chooses between continuations (GPT, Figure 1)."""
+
+    predicts = True
+
+    def build(self, config):
+        config.num_labels = 1
+        super().build(config)
+        self.multiple_choice_head = Summary(config)
+        if isinstance(self.multiple_choice_head.summary, nn.Linear):
+            self.initialise_head(self.multiple_choice_head.summary)
+
+    def forward(
+        self, input_ids=None, past_key_values=None, attention_mask=None, token_type_ids=None,
+        position_ids=None, inputs_embeds=None, mc_token_ids=None, labels=None, mc_labels=None,
+        use_cache=None, output_attentions=None, output_hidden_states=None, return_dict=None,
+    ):  # fmt: skip
+        """As `GPT2LMHeadModel.forward`, with input_ids of shape (batch, choice, token), and
+
+        Parameters
+        ----------
+        mc_token_ids : int64 Tensor of shape (batch, choice), optional
+            Where each choice is summed up; by default at its last token.
+        mc_labels : int64 Tensor of shape (batch,), optional
+            The right choices.
+        """
+        x, more = self.run(
+            input_ids, past_key_values, attention_mask, token_type_ids, position_ids,
+            inputs_embeds, use_cache, output_attentions, output_hidden_states,
+        )  # fmt: skip
+        logits = self.body.head(x)  # (batch, choice, token, vocabulary)
+        choices = self.multiple_choice_head(x, mc_token_ids).squeeze(-1)  # (batch, choice)
+        loss = mc_loss = None
+        if labels is not None:
+            loss = token_loss(logits[..., :-1, :], labels[..., 1:])
+        if mc_labels is not None:
+            mc_loss = token_loss(choices, mc_labels)
+        return result(
+            return_dict, loss=loss, mc_loss=mc_loss, logits=logits, mc_logits=choices, **more
+        )
+
+
+class Summary(nn.Module):
+    """One vector for a whole sequence, as the `summary_*` fields of a configuration say."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.kind = config.summary_type
+        if self.kind not in ("last", "first", "mean", "cls_index"):
+            raise ArgumentError(
+                "config.summary_type has a value that is not supported.",
+                got=repr(self.kind),
+                expected="'last', 'first', 'mean' or 'cls_index'",
+            )
+        outputs = config.num_labels if config.summary_proj_to_labels else config.n_embd
+        self.summary = nn.Linear(config.n_embd, outputs or config.n_embd)
+        if not config.summary_use_proj:
+            self.summary = nn.Identity()
+        self.activation = activation(config.summary_activation or "linear")
+        self.first_dropout = nn.Dropout(config.summary_first_dropout)
+        self.last_dropout = nn.Dropout(config.get("summary_last_dropout", 0.0))
+
+    def forward(self, x, places=None):
+        # x: (..., token, embed)   places: (...)
+        x = self._summed_up(x, places)  # (..., embed)
+        return self.last_dropout(self.activation(self.summary(self.first_dropout(x))))
+
+    def _summed_up(self, x, places):
+        if self.kind == "mean":
+            return x.mean(1)
+        if self.kind == "first":
+            return x[:, 0]
+        if self.kind == "last":
+            return x[:, -1]
+        if places is None:
+            return x[..., -1, :]
+        index = places.unsqueeze(-1).unsqueeze(-1)
+        return x.gather(-2, index.expand(*places.shape, 1, x.shape[-1])).squeeze(-2)
+
+
+class GPT2ForSequenceClassification(GPT2PreTrainedModel):
+    """One class, or one number, for each text: read off at its last token."""
+
+    def build(self, config):
+        super().build(config)
+        self.score = self.initialise_head(nn.Linear(config.n_embd, config.num_labels, bias=False))
+
+    def forward(
+        self, input_ids=None, past_key_values=None, attention_mask=None, token_type_ids=None,
+        position_ids=None, inputs_embeds=None, labels=None, use_cache=None,
+        output_attentions=None, output_hidden_states=None, return_dict=None,
+    ):  # fmt: skip
+        """As `GPT2Model.forward`; `labels` is what `losses.classification_loss` takes."""
+        x, more = self.run(
+            input_ids, past_key_values, attention_mask, token_type_ids, position_ids,
+            inputs_embeds, use_cache, output_attentions, output_hidden_states,
+        )  # fmt: skip
+        logits = last_tokens(self.score(x), input_ids, self.config.pad_token_id)
+        loss = None if labels is None else classification_loss(self.config, logits, labels)
+        return result(return_dict, loss=loss, logits=logits, **more)
+
+
+class GPT2ForTokenClassification(GPT2PreTrainedModel):
+    """One class for each token."""
+
+    def build(self, config):
+        super().build(config)
+        rates = (config.get("classifier_dropout"), config.get("hidden_dropout"), 0.1)
+        self.dropout = nn.Dropout(next(rate for rate in rates if rate is not None))
+        self.classifier = self.initialise_head(nn.Linear(config.n_embd, config.num_labels))
+
+    def forward(
+        self, input_ids=None, past_key_values=None, attention_mask=None, token_type_ids=None,
+        position_ids=None, inputs_embeds=None, labels=None, use_cache=None,
+        output_attentions=None, output_hidden_states=None, return_dict=None,
+    ):  # fmt: skip
+        """As `GPT2Model.forward`; `labels` has shape (batch, token), -100 is left out."""
+        x, more = self.run(
+            input_ids, past_key_values, attention_mask, token_type_ids, position_ids,
+            inputs_embeds, use_cache, output_attentions, output_hidden_states,
+        )  # fmt: skip
+        del more["past_key_values"]
+        logits = self.classifier(self.dropout(x))  # (batch, token, classes)
+        loss = None if labels is None else token_loss(logits, labels)
+        return result(return_dict, loss=loss, logits=logits, **more)
+
+
+class GPT2ForQuestionAnswering(GPT2PreTrainedModel):
+    """Where in a text an answer starts and ends."""
+
+    def build(self, config):
+        super().build(config)
+        self.qa_outputs = self.initialise_head(nn.Linear(config.n_embd, 2))
+
+    def forward(
+        self, input_ids=None, attention_mask=None, token_type_ids=None, position_ids=None,
+        inputs_embeds=None, start_positions=None, end_positions=None, output_attentions=None,
+        output_hidden_states=None, return_dict=None,
+    ):  # fmt: skip
+        """As `GPT2Model.forward`; `start_positions` and `end_positions` have shape (batch,)."""
+        x, more = self.run(
+            input_ids, None, attention_mask, token_type_ids, position_ids, inputs_embeds, False,
+            output_attentions, output_hidden_states,
+        )  # fmt: skip
+        start, end = (part.squeeze(-1) for part in self.qa_outputs(x).split(1, -1))
+        loss = None
+        if start_positions is not None and end_positions is not None:
+            loss = span_loss(start, end, start_positions, end_positions)
+        return result(return_dict, loss=loss, start_logits=start, end_logits=end, **more)
+
+
+def _refuse_memory(states, mask):
+    if states is not None or mask is not None:
+        raise ArgumentError(
+            "GPT-2 has no attention to an encoder here.",
+            got="encoder_hidden_states or encoder_attention_mask",
+            hint="Bart and T5 are encoder-decoders",
+        )
