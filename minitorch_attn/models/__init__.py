@@ -21,6 +21,7 @@ _FILES = {
     "gpt": ["GPT"],
     "pretrained": ["from_pretrained"],
     "swin": ["Swin", "swin_b", "swin_l", "swin_s", "swin_t"],
+    "swinv2": ["SwinV2", "swinv2_b", "swinv2_s", "swinv2_t"],
     "t5": ["T5"],
     "t5_sizes": [
         "t5_11b",

@@ -119,12 +119,12 @@ class Block(nn.Module):
         self.feed_forward = nn.FeedForward(embed_dim, hidden_dim, activation, dropout)
         self.attention_dropout = nn.Dropout(dropout)
         self.dropout = nn.Dropout(dropout)
-        self.drop_path = nn.DropPath(drop_path)
+        self.drop_path1, self.drop_path2 = nn.DropPath(drop_path), nn.DropPath(drop_path)
 
     def forward(self, x):
         # x: (batch, height, width, embed)
-        x = x + self.drop_path(self.attend(self.norm1(x)))
-        return x + self.drop_path(self.dropout(self.feed_forward(self.norm2(x))))
+        x = x + self.drop_path1(self.attend(self.norm1(x)))
+        return x + self.drop_path2(self.dropout(self.feed_forward(self.norm2(x))))
 
     def attend(self, x):
         """Attention within the shifted windows of a map."""
@@ -271,6 +271,8 @@ class Swin(nn.Module):
             shift = tuple(s if n > w else 0 for n, w, s in zip(grid, window, shift, strict=True))
             window = tuple(min(n, w) for n, w in zip(grid, window, strict=True))
         hidden, heads = int(settings.pop("mlp_ratio") * width), settings.pop("num_heads")
+        if "pretrained_window_size" in settings:
+            settings["pretrained_window_size"] = _pair(settings["pretrained_window_size"])
         return [
             self.block_class(
                 width, heads, window, shift if i % 2 else (0, 0), hidden,

@@ -48,6 +48,10 @@ class WindowAttention(nn.Attention):
     head_dim : int, optional
     dropout : float
         On the attention weights.
+    key_bias, scale : optional
+        As of `nn.Attention`.
+    position_bias : Module, optional
+        Gives B of shape (heads, query, key); by default a `RelativePositionBias`.
 
     Attributes
     ----------
@@ -56,12 +60,16 @@ class WindowAttention(nn.Attention):
     """
 
     def __init__(
-        self, embed_dim, num_heads, window_size, qkv_bias=True, head_dim=None, dropout=0.0
-    ):
+        self, embed_dim, num_heads, window_size, qkv_bias=True, head_dim=None, dropout=0.0, *,
+        key_bias=None, scale=None, position_bias=None,
+    ):  # fmt: skip
         super().__init__(
-            embed_dim, num_heads, head_dim=head_dim, bias=qkv_bias, out_bias=True, dropout=dropout
-        )
-        self.position_bias = RelativePositionBias(window_size, num_heads)
+            embed_dim, num_heads, head_dim=head_dim, bias=qkv_bias, key_bias=key_bias,
+            out_bias=True, scale=scale, dropout=dropout,
+        )  # fmt: skip
+        if position_bias is None:
+            position_bias = RelativePositionBias(window_size, num_heads)
+        self.position_bias = position_bias
         self.blocked_score = -100.0
 
     def forward(self, windows, mask=None):

@@ -1,0 +1,194 @@
+"""Swin Transformer V2: what has to change for it to grow in size and in resolution.
+
+Liu et al. 2021, "Swin Transformer V2: Scaling Up Capacity and Resolution", arXiv:2111.09883v2.
+Against activations that grow from layer to layer, the norms move behind attention and feed-forward
+layer (section 3.2), and the scores are cosines times a learned scale. For windows of a size that
+was not trained, the bias of an offset is computed by a small network from the logarithm of the
+offset (section 3.3), instead of being learned one by one. All else is Swin.
+"""
+
+import math
+
+from .. import nn, ops
+from ..backend import module_for
+from ..ops.windows import relative_position_index
+from ..tensor import wrap
+from .swin import Block, Swin, merge_neighbours
+from .window_attention import WindowAttention
+
+__all__ = ["SwinV2", "swinv2_b", "swinv2_s", "swinv2_t"]
+
+_LARGEST_LOG_SCALE = math.log(100.0)  # tau of Eq. 2 is not set smaller than 0.01
+
+
+class ContinuousPositionBias(nn.Module):
+    """The bias of each head for each offset: 16 sigmoid(MLP(log of the offset)).
+
+    Parameters
+    ----------
+    window_size : (int, int)
+    num_heads : int
+    pretrained_window_size : (int, int), optional
+        Window the network was trained with; offsets are measured in its size, so that it goes on
+        from there. By default, or where it is 0, they are measured in the window's own size.
+    hidden_dim : int
+
+    Notes
+    -----
+    Swin V2, section 3.3, Eqs. 3 and 4. The two coordinates, scaled to [-8, 8], become
+    sign(x) log2(1 + |x|) / log2(8); the sigmoid and its factor 16 are in the authors' code.
+    """
+
+    def __init__(self, window_size, num_heads, pretrained_window_size=(0, 0), hidden_dim=512):
+        super().__init__()
+        self.window_size = tuple(window_size)
+        self.pretrained_window_size = tuple(pretrained_window_size)
+        self.linear1 = nn.Linear(2, hidden_dim)
+        self.linear2 = nn.Linear(hidden_dim, num_heads, bias=False)
+
+    def coordinates(self):
+        """Log-spaced offsets: (offset, 2), in the order of `relative_position_index`."""
+        weight = self.linear1.weight
+        xp = module_for(weight.device)
+        height, width = self.window_size
+        # As in the authors' code the largest offset, or that of the first training, becomes 8.
+        known = self.pretrained_window_size[0] > 0
+        sizes = self.pretrained_window_size if known else self.window_size
+        axes = []
+        for size, reference in zip((height, width), sizes, strict=True):
+            x = xp.arange(-size + 1, size).astype("float32") / max(reference - 1, 1) * 8
+            axes.append(xp.sign(x) * xp.log2(abs(x) + 1.0) / math.log2(8))
+        dy = xp.repeat(axes[0], 2 * width - 1)
+        dx = xp.tile(axes[1], 2 * height - 1)
+        return wrap(xp.stack([dy, dx], 1).astype(weight.dtype))
+
+    def forward(self):
+        table = self.linear2(ops.relu(self.linear1(self.coordinates())))  # (offset, heads)
+        index = relative_position_index(self.window_size, device=table.device)
+        bias = ops.embedding(index, 16 * ops.sigmoid(table))  # (query, key, heads)
+        return bias.permute(2, 0, 1)
+
+
+class CosineWindowAttention(WindowAttention):
+    """softmax(cos(query, key) / tau + B) value within each window (Swin V2, Eq. 2).
+
+    Parameters
+    ----------
+    embed_dim, num_heads, window_size, qkv_bias, head_dim, dropout
+        As of `WindowAttention`; with `qkv_bias` query and value have a bias, and the key has none.
+    pretrained_window_size : (int, int)
+        See `ContinuousPositionBias`.
+
+    Attributes
+    ----------
+    logit_scale : Parameter of shape (heads, 1, 1)
+        log(1 / tau), which counts for log(100) at most.
+    """
+
+    def __init__(
+        self, embed_dim, num_heads, window_size, qkv_bias=True, head_dim=None, dropout=0.0,
+        pretrained_window_size=(0, 0),
+    ):  # fmt: skip
+        position_bias = ContinuousPositionBias(window_size, num_heads, pretrained_window_size)
+        super().__init__(
+            embed_dim, num_heads, window_size, qkv_bias, head_dim, dropout, key_bias=False,
+            scale=1.0, position_bias=position_bias,
+        )  # fmt: skip
+        self.logit_scale = nn.Parameter(ops.full((num_heads, 1, 1), math.log(10.0)))
+
+    def attend(self, query, key, value, mask=None, bias=None, is_causal=False):
+        """As `WindowAttention.attend`, with cosines times a scale for scores."""
+        scale = ops.clamp(self.logit_scale, max=_LARGEST_LOG_SCALE).exp()
+        query = (
+            nn.functional.normalize(query, dim=-1) * scale
+        )  # (batch * window, heads, token, dim)
+        key = nn.functional.normalize(key, dim=-1)
+        return super().attend(query, key, value, mask, bias, is_causal)
+
+
+class PostNormBlock(Block):
+    """x + norm(attention(x)) within windows, then x + norm(feed_forward(x)).
+
+    Swin V2, section 3.2 and Figure 1: res-post-norm. The norms start at 0, so that each block
+    starts as the identity. Parameters are those of `swin.Block`, and `pretrained_window_size`.
+    """
+
+    attention_class = CosineWindowAttention
+
+    def forward(self, x):
+        # x: (batch, height, width, embed)
+        x = x + self.drop_path1(self.norm1(self.attend(x)))
+        return x + self.drop_path2(self.norm2(self.dropout(self.feed_forward(x))))
+
+
+class PatchMergingV2(nn.Module):
+    """As `swin.PatchMerging`, with the norm behind the linear map.
+
+    Parameters
+    ----------
+    embed_dim, output_dim : int
+    """
+
+    def __init__(self, embed_dim, output_dim):
+        super().__init__()
+        self.reduction = nn.Linear(4 * embed_dim, output_dim, bias=False)
+        self.norm = nn.LayerNorm(output_dim)
+
+    def forward(self, x):
+        return self.norm(self.reduction(merge_neighbours(x)))
+
+
+class SwinV2(Swin):
+    """Swin Transformer V2 as an image classifier.
+
+    Parameters
+    ----------
+    image_size, patch_size, in_channels, num_classes, embed_dim, depths, num_heads, window_size
+        As of `Swin`; also those not named here.
+    pretrained_window_size : int, or one or a pair for each stage
+        Windows that the position biases were trained with, 0 for those of this model.
+
+    References
+    ----------
+    .. [1] Liu et al. 2021, arXiv:2111.09883v2, section 3.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> model = SwinV2(image_size=8, patch_size=1, in_channels=1, num_classes=10, embed_dim=6,
+    ...                depths=(2, 2), num_heads=(1, 2), window_size=4)
+    >>> model(mt.zeros(3, 1, 8, 8)).shape
+    (3, 10)
+    """
+
+    block_class, merging_class = PostNormBlock, PatchMergingV2
+
+    def __init__(
+        self, image_size=256, patch_size=4, in_channels=3, num_classes=1000, embed_dim=96,
+        depths=(2, 2, 6, 2), num_heads=(3, 6, 12, 24), window_size=8, mlp_ratio=4.0, *,
+        pretrained_window_size=0, **settings,
+    ):  # fmt: skip
+        super().__init__(
+            image_size, patch_size, in_channels, num_classes, embed_dim, depths, num_heads,
+            window_size, mlp_ratio, pretrained_window_size=pretrained_window_size, **settings,
+        )  # fmt: skip
+        for stage in self.stages:
+            for block in stage.blocks:
+                for norm in (block.norm1, block.norm2):
+                    nn.init.zeros_(norm.weight)
+
+
+def swinv2_t(**changes):
+    """SwinV2-T: C = 96, 28,347,154 parameters at windows of 8; `changes` go to `SwinV2`."""
+    return SwinV2(**{"drop_path": 0.2, **changes})
+
+
+def swinv2_s(**changes):
+    """SwinV2-S: C = 96 and 18 blocks in stage 3, 49,728,418 parameters."""
+    return SwinV2(**{"depths": (2, 2, 18, 2), "drop_path": 0.3, **changes})
+
+
+def swinv2_b(**changes):
+    """SwinV2-B: C = 128, 87,918,816 parameters."""
+    sizes = {"embed_dim": 128, "depths": (2, 2, 18, 2), "num_heads": (4, 8, 16, 32)}
+    return SwinV2(**{**sizes, "drop_path": 0.5, **changes})
