@@ -371,9 +371,10 @@ class GPT2ForQuestionAnswering(GPT2PreTrainedModel):
     ):  # fmt: skip
         """As `GPT2Model.forward`; `start_positions` and `end_positions` have shape (batch,)."""
         x, more = self.run(
-            input_ids, None, attention_mask, token_type_ids, position_ids, inputs_embeds, False,
+            input_ids, None, attention_mask, token_type_ids, position_ids, inputs_embeds, None,
             output_attentions, output_hidden_states,
         )  # fmt: skip
+        del more["past_key_values"]
         start, end = (part.squeeze(-1) for part in self.qa_outputs(x).split(1, -1))
         loss = None
         if start_positions is not None and end_positions is not None:
