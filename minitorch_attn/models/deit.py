@@ -1,0 +1,163 @@
+"""DeiT: ViT taught by another network, through a token of its own.
+
+Touvron et al. 2020, "Training data-efficient image transformers & distillation through
+attention", arXiv:2012.12877v2. The architecture is that of ViT; new is the distillation token of
+section 4, whose output learns what the teacher says while that of the class token learns the
+labels.
+"""
+
+from .. import nn, ops
+from ..nn import functional as F
+from ..nn import init
+from .vit import VisionTransformer, initialise
+from .vit_sizes import vision_transformer
+
+__all__ = [
+    "DistilledVisionTransformer",
+    "deit_b_16",
+    "deit_s_16",
+    "deit_ti_16",
+    "hard_distillation_loss",
+    "soft_distillation_loss",
+]
+
+
+class DistilledVisionTransformer(VisionTransformer):
+    """ViT with a distillation token beside the class token, and a head for each.
+
+    Parameters
+    ----------
+    *args, **options
+        As in `VisionTransformer`; there is no mean pooling and no hidden layer before the heads.
+
+    Attributes
+    ----------
+    distillation_token : Parameter of shape (1, 1, embed)
+    distillation_head : Linear
+
+    Notes
+    -----
+    Figure 2 of arXiv:2012.12877v2. `forward` gives the mean of the two logits, as the paper's
+    code does; section 4 adds the two softmax outputs.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> model = DistilledVisionTransformer(8, 2, 10, 6, 2, 3, 12, in_channels=1)
+    >>> model(mt.zeros(5, 1, 8, 8)).shape
+    (5, 10)
+    """
+
+    num_prefix = 2
+
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        embed_dim = self.class_token.shape[-1]
+        self.distillation_token = nn.Parameter(ops.zeros(1, 1, embed_dim))
+        init.normal_(self.distillation_token, std=0.02)
+        self.distillation_head = nn.Identity()
+        if not isinstance(self.head, nn.Identity):
+            self.distillation_head = nn.Linear(embed_dim, self.classifier.out_features)
+            self.distillation_head.apply(initialise)
+            init.zeros_(self.distillation_head.weight)
+
+    def with_prefix(self, patches):
+        """Class token, distillation token, patches: (batch, token, embed)."""
+        batch, _, embed_dim = patches.shape
+        prefix = ops.cat([self.class_token, self.distillation_token], 1)  # (1, 2, embed)
+        return ops.cat([prefix.expand(batch, 2, embed_dim), patches], 1)
+
+    def forward(self, images):
+        """The mean of what the two heads say.
+
+        Parameters
+        ----------
+        images : Tensor of shape (batch, channel, height, width)
+
+        Returns
+        -------
+        Tensor of shape (batch, classes)
+        """
+        logits, distillation_logits = self.both_logits(images)
+        return (logits + distillation_logits) / 2
+
+    def both_logits(self, images):
+        """The logits of the two heads, for training.
+
+        Parameters
+        ----------
+        images : Tensor of shape (batch, channel, height, width)
+
+        Returns
+        -------
+        logits, distillation_logits : Tensor of shape (batch, classes)
+            From the class token, and from the distillation token.
+        """
+        tokens = self.encode(self.embed(images))  # (batch, token, embed)
+        return self.head(tokens[:, 0]), self.distillation_head(tokens[:, 1])
+
+
+def hard_distillation_loss(logits, distillation_logits, labels, teacher_logits):
+    """Half for the labels, half for the class that the teacher chooses.
+
+    Parameters
+    ----------
+    logits, distillation_logits : Tensor of shape (batch, classes)
+        As `both_logits` gives them.
+    labels : int64 Tensor of shape (batch,)
+    teacher_logits : Tensor of shape (batch, classes)
+
+    Returns
+    -------
+    Tensor of shape ()
+
+    References
+    ----------
+    .. [1] arXiv:2012.12877v2, Eq. 3.
+    """
+    decision = teacher_logits.detach().argmax(-1)
+    return (F.cross_entropy(logits, labels) + F.cross_entropy(distillation_logits, decision)) / 2
+
+
+def soft_distillation_loss(
+    logits, distillation_logits, labels, teacher_logits, temperature=3.0, weight=0.1
+):
+    """The labels, and the teacher's softened distribution.
+
+    Parameters
+    ----------
+    logits, distillation_logits : Tensor of shape (batch, classes)
+    labels : int64 Tensor of shape (batch,)
+    teacher_logits : Tensor of shape (batch, classes)
+    temperature : float, default 3
+        Divides both logits; the larger, the softer.
+    weight : float, default 0.1
+        Of the teacher's part, 1 - weight being that of the labels.
+
+    Returns
+    -------
+    Tensor of shape ()
+
+    References
+    ----------
+    .. [1] arXiv:2012.12877v2, Eq. 2; the values of temperature and weight are those of section 5.
+    """
+    student = F.log_softmax(distillation_logits / temperature, -1)
+    teacher = F.log_softmax(teacher_logits.detach() / temperature, -1)
+    divergence = F.kl_div(student, teacher, reduction="batchmean", log_target=True)
+    return (1 - weight) * F.cross_entropy(logits, labels) + weight * temperature**2 * divergence
+
+
+def deit_ti_16(**options):
+    """DeiT-Ti with distillation: 5,910,800 parameters; `options` as in `vision_transformer`."""
+    return vision_transformer("Ti/16", model=DistilledVisionTransformer, **options)
+
+
+def deit_s_16(**options):
+    """DeiT-S with distillation: 22,436,432 parameters; `options` as in `vision_transformer`."""
+    return vision_transformer("S/16", model=DistilledVisionTransformer, **options)
+
+
+def deit_b_16(**options):
+    """DeiT-B with distillation: 87,338,192 parameters; `options` as in `vision_transformer`."""
+    return vision_transformer("B/16", model=DistilledVisionTransformer, **options)

@@ -1,0 +1,373 @@
+"""MAE: hide three quarters of the patches, and learn to paint them.
+
+He et al. 2021, "Masked Autoencoders Are Scalable Vision Learners", arXiv:2111.06377v3. The
+encoder sees only the patches that are left; a small decoder gets its output with a mask token in
+every gap, and predicts pixels (Figure 1, section 3).
+"""
+
+from .. import nn, ops
+from ..autograd.modes import no_grad
+from ..errors import ArgumentError, ShapeError
+from ..nn import init
+from .vit import Block, VisionTransformer, initialise, pair
+from .vit_positions import sincos_positions
+from .vit_sizes import SIZES
+
+__all__ = [
+    "MaskedAutoencoder",
+    "mae_b_16",
+    "mae_h_14",
+    "mae_l_16",
+    "patchify",
+    "random_masking",
+    "unpatchify",
+]
+
+
+def patchify(images, patch_size):
+    """The pixels of each patch in one row, the channels of a pixel side by side.
+
+    Parameters
+    ----------
+    images : Tensor of shape (batch, channel, height, width)
+    patch_size : int or (int, int)
+
+    Returns
+    -------
+    Tensor of shape (batch, patch, patch height * patch width * channel)
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> patchify(mt.zeros(5, 3, 4, 8), 2).shape
+    (5, 8, 12)
+    """
+    rows, columns = pair(patch_size)
+    batch, channels, height, width = images.shape
+    if height % rows or width % columns:
+        raise ShapeError(
+            "patchify(images, patch_size): the patches do not fill the image.",
+            got=f"images {images.shape}, patch_size {(rows, columns)}",
+            expected="height and width to be multiples of patch_size",
+        )
+    # (batch, channel, row, patch row, column, patch column)
+    parts = images.reshape(batch, channels, height // rows, rows, width // columns, columns)
+    return parts.permute(0, 2, 4, 3, 5, 1).reshape(batch, -1, rows * columns * channels)
+
+
+def unpatchify(patches, patch_size, grid):
+    """The image again: `patchify` backwards.
+
+    Parameters
+    ----------
+    patches : Tensor of shape (batch, patch, patch height * patch width * channel)
+    patch_size : int or (int, int)
+    grid : (int, int)
+        Rows and columns of patches.
+
+    Returns
+    -------
+    Tensor of shape (batch, channel, height, width)
+    """
+    rows, columns = pair(patch_size)
+    batch, count, pixels = patches.shape
+    if count != grid[0] * grid[1] or pixels % (rows * columns):
+        raise ShapeError(
+            "unpatchify(patches, patch_size, grid): these are not the patches of that grid.",
+            got=f"patches {patches.shape}, patch_size {(rows, columns)}, grid {tuple(grid)}",
+            expected=f"(batch, {grid[0] * grid[1]}, {rows * columns} * channels)",
+        )
+    channels = pixels // (rows * columns)
+    parts = patches.reshape(batch, *grid, rows, columns, channels).permute(0, 5, 1, 3, 2, 4)
+    return parts.reshape(batch, channels, grid[0] * rows, grid[1] * columns)
+
+
+def random_masking(noise, num_kept):
+    """Which patches are seen: those with the smallest random numbers.
+
+    Parameters
+    ----------
+    noise : Tensor of shape (batch, patch)
+    num_kept : int
+
+    Returns
+    -------
+    kept : int64 Tensor of shape (batch, num_kept)
+        The patches that are seen, in the order of their numbers.
+    restore : int64 Tensor of shape (batch, patch)
+        Where each patch has gone in the shuffled order.
+    mask : bool Tensor of shape (batch, patch)
+        True where a patch is hidden.
+
+    Notes
+    -----
+    Section 3, "Simple implementation", of arXiv:2111.06377v3: shuffle, drop the tail, unshuffle.
+    """
+    order = noise.detach().argsort(dim=1)
+    restore = order.argsort(dim=1)
+    return order[:, :num_kept], restore, restore >= num_kept
+
+
+def pick(tokens, index):
+    """Some tokens of each sequence.
+
+    Parameters
+    ----------
+    tokens : Tensor of shape (batch, token, embed)
+    index : int64 Tensor of shape (batch, picked)
+
+    Returns
+    -------
+    Tensor of shape (batch, picked, embed)
+    """
+    batch = ops.arange(tokens.shape[0], device=tokens.device).unsqueeze(-1)
+    return tokens[batch, index]
+
+
+class Decoder(nn.Module):
+    """From the encoder's tokens and the gaps between them to the pixels of every patch.
+
+    Parameters
+    ----------
+    encoder_dim, embed_dim, num_layers, num_heads, mlp_dim : int
+    grid : (int, int)
+        Rows and columns of patches.
+    num_pixels : int
+        Numbers in a patch.
+    **options
+        Of the blocks.
+    """
+
+    def __init__(
+        self, encoder_dim, embed_dim, num_layers, num_heads, mlp_dim, grid, num_pixels, eps=1e-6,
+        **options,
+    ):  # fmt: skip
+        super().__init__()
+        self.embedding = nn.Linear(encoder_dim, embed_dim)
+        self.mask_token = nn.Parameter(ops.zeros(1, 1, embed_dim))
+        self.positions = fixed_positions(grid, embed_dim)
+        self.blocks = nn.ModuleList(
+            [Block(embed_dim, num_heads, mlp_dim, eps=eps, **options) for _ in range(num_layers)]
+        )
+        self.norm = nn.LayerNorm(embed_dim, eps=eps)
+        self.prediction = nn.Linear(embed_dim, num_pixels)
+        self.apply(initialise)
+        init.normal_(self.mask_token, std=0.02)
+
+    def forward(self, encoded, restore):
+        """Predict every patch.
+
+        Parameters
+        ----------
+        encoded : Tensor of shape (batch, 1 + seen, encoder)
+            The class token first.
+        restore : int64 Tensor of shape (batch, patch)
+
+        Returns
+        -------
+        Tensor of shape (batch, patch, pixels)
+        """
+        return self.decode(self.positions(self.fill(encoded, restore)))
+
+    def fill(self, encoded, restore):
+        """A mask token in the place of each hidden patch: (batch, 1 + patch, embed)."""
+        tokens = self.embedding(encoded)  # (batch, 1 + seen, embed)
+        batch, seen, embed_dim = tokens.shape
+        hidden = 1 + restore.shape[1] - seen
+        gaps = self.mask_token.expand(batch, hidden, embed_dim)
+        patches = pick(ops.cat([tokens[:, 1:], gaps], 1), restore)  # (batch, patch, embed)
+        return ops.cat([tokens[:, :1], patches], 1)
+
+    def decode(self, tokens):
+        """(batch, 1 + patch, embed) with positions -> (batch, patch, pixels)."""
+        for block in self.blocks:
+            tokens = block(tokens)
+        return self.prediction(self.norm(tokens))[:, 1:]
+
+
+class MaskedAutoencoder(nn.Module):
+    """Encoder of the patches that are seen, decoder of all of them.
+
+    Parameters
+    ----------
+    image_size, patch_size : int or (int, int), default 224 and 16
+    embed_dim, num_layers, num_heads, mlp_dim : int
+        Of the encoder; by default ViT-B.
+    in_channels : int, default 3
+    decoder_dim, decoder_layers, decoder_heads, decoder_mlp_dim : int
+        By default those of section 4.1: 8 blocks, 512 wide.
+    mask_ratio : float, default 0.75
+        Part of the patches that is hidden.
+    normalise_pixels : bool, default True
+        Predict each patch less its mean and by its standard deviation ("w/ normalization").
+    **options
+        Of the blocks, as in `VisionTransformer`: activation, eps, dropout, ...
+
+    Attributes
+    ----------
+    encoder : VisionTransformer
+        Without a head; what is kept after pre-training. Its positions are sines and cosines,
+        which do not learn.
+    decoder : Decoder
+
+    References
+    ----------
+    .. [1] He et al. 2021, arXiv:2111.06377v3, section 3 and appendix A.1.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> model = MaskedAutoencoder(
+    ...     image_size=8, patch_size=2, embed_dim=16, num_layers=1, num_heads=2, mlp_dim=32,
+    ...     in_channels=1, decoder_dim=8, decoder_layers=1, decoder_heads=2, decoder_mlp_dim=16,
+    ... )
+    >>> images = mt.rand(5, 1, 8, 8)
+    >>> predicted, mask = model(images)
+    >>> predicted.shape, int(mask.sum()), model.loss(images, predicted, mask).shape
+    ((5, 16, 4), 60, ())
+    """
+
+    def __init__(
+        self, image_size=224, patch_size=16, embed_dim=768, num_layers=12, num_heads=12,
+        mlp_dim=3072, *, in_channels=3, decoder_dim=512, decoder_layers=8, decoder_heads=16,
+        decoder_mlp_dim=2048, mask_ratio=0.75, normalise_pixels=True, **options,
+    ):  # fmt: skip
+        super().__init__()
+        if not 0 <= mask_ratio < 1:
+            raise ArgumentError(
+                "MaskedAutoencoder(mask_ratio).", got=repr(mask_ratio), expected="0 <= ratio < 1"
+            )
+        self.mask_ratio, self.normalise_pixels = mask_ratio, normalise_pixels
+        self.encoder = VisionTransformer(
+            image_size, patch_size, 0, embed_dim, num_layers, num_heads, mlp_dim,
+            in_channels=in_channels, **options,
+        )  # fmt: skip
+        self.encoder.positions = fixed_positions(self.encoder.grid, embed_dim)
+        init.normal_(self.encoder.class_token, std=0.02)
+        self.patch_size = self.encoder.patch_embedding.patch_size
+        num_pixels = self.patch_size[0] * self.patch_size[1] * in_channels
+        self.decoder = Decoder(
+            embed_dim, decoder_dim, decoder_layers, decoder_heads, decoder_mlp_dim,
+            self.encoder.grid, num_pixels, **options,
+        )  # fmt: skip
+
+    def forward(self, images, noise=None):
+        """Hide patches and predict them.
+
+        Parameters
+        ----------
+        images : Tensor of shape (batch, channel, height, width)
+        noise : Tensor of shape (batch, patch), optional
+            The patches with the largest numbers are hidden; by default they are drawn.
+
+        Returns
+        -------
+        predicted : Tensor of shape (batch, patch, pixels)
+            Laid out as by `patchify`, and normalised where the target is.
+        mask : bool Tensor of shape (batch, patch)
+            True where a patch was hidden.
+        """
+        patches = self.encoder.patch_embedding(images)  # (batch, patch, embed)
+        if noise is None:
+            noise = ops.rand(*patches.shape[:2], device=images.device)
+        tokens, restore, mask = self.hide(patches, noise)
+        encoded = self.encoder.encode(tokens)  # (batch, 1 + seen, embed)
+        return self.decoder(encoded, restore), mask
+
+    def hide(self, patches, noise):
+        """The class token and the patches that are seen, with their positions.
+
+        Parameters
+        ----------
+        patches : Tensor of shape (batch, patch, embed)
+        noise : Tensor of shape (batch, patch)
+
+        Returns
+        -------
+        tokens : Tensor of shape (batch, 1 + seen, embed)
+        restore, mask : as from `random_masking`
+        """
+        num_kept = int(patches.shape[1] * (1 - self.mask_ratio))
+        kept, restore, mask = random_masking(noise, num_kept)
+        positions, class_token = self.encoder.positions, self.encoder.class_token
+        seen = pick(positions(patches, offset=1), kept)  # (batch, seen, embed)
+        first = positions(class_token).expand(patches.shape[0], 1, patches.shape[2])
+        return ops.cat([first, seen], 1), restore, mask
+
+    def target(self, images):
+        """What the decoder shall predict: (batch, patch, pixels)."""
+        patches = patchify(images, self.patch_size)
+        if not self.normalise_pixels:
+            return patches
+        mean, deviation = _statistics(patches)
+        return (patches - mean) / deviation
+
+    def loss(self, images, predicted, mask):
+        """Mean squared error of the hidden patches.
+
+        Parameters
+        ----------
+        images : Tensor of shape (batch, channel, height, width)
+        predicted, mask : as from `forward`
+
+        Returns
+        -------
+        Tensor of shape ()
+        """
+        error = ((predicted - self.target(images)) ** 2).mean(-1)  # (batch, patch)
+        mask = mask.to(dtype=error.dtype)
+        return (error * mask).sum() / mask.sum()
+
+    def reconstruct(self, images, noise=None):
+        """The images with their hidden patches as the model paints them, and which those are.
+
+        Returns
+        -------
+        painted : Tensor of shape (batch, channel, height, width)
+        mask : bool Tensor of shape (batch, patch)
+        """
+        with no_grad():
+            predicted, mask = self(images, noise)
+            patches = patchify(images, self.patch_size)
+            if self.normalise_pixels:  # with the true mean and deviation, as the paper's pictures
+                mean, deviation = _statistics(patches)
+                predicted = predicted * deviation + mean
+            painted = ops.where(mask.unsqueeze(-1), predicted, patches)
+            return unpatchify(painted, self.patch_size, self.encoder.grid), mask
+
+
+def fixed_positions(grid, embed_dim):
+    """Sines and cosines for the patches and zeros for the class token, which do not learn."""
+    table = sincos_positions(grid, embed_dim)
+    positions = nn.LearnedPositionalEmbedding(1 + grid[0] * grid[1], embed_dim)
+    weight = ops.cat([ops.zeros(1, embed_dim, dtype=table.dtype), table], 0)
+    positions.weight = nn.Parameter(weight, requires_grad=False)
+    return positions
+
+
+def _statistics(patches):
+    """Mean and standard deviation of each patch: (batch, patch, 1)."""
+    variance = patches.var(-1, keepdim=True)  # divided by one less than the number of pixels
+    return patches.mean(-1, keepdim=True), (variance + 1e-6).sqrt()
+
+
+def _mae(size, patch_size, image_size=224, **options):
+    embed_dim, num_layers, mlp_dim, num_heads = SIZES[size]
+    return MaskedAutoencoder(
+        image_size, patch_size, embed_dim, num_layers, num_heads, mlp_dim, **options
+    )
+
+
+def mae_b_16(**options):
+    """The masked autoencoder around ViT-B/16; `options` as in `MaskedAutoencoder`."""
+    return _mae("B", 16, **options)
+
+
+def mae_l_16(**options):
+    """The masked autoencoder around ViT-L/16; `options` as in `MaskedAutoencoder`."""
+    return _mae("L", 16, **options)
+
+
+def mae_h_14(**options):
+    """The masked autoencoder around ViT-H/14; `options` as in `MaskedAutoencoder`."""
+    return _mae("H", 14, **options)
