@@ -56,11 +56,11 @@ class ContinuousPositionBias(nn.Module):
         sizes = self.pretrained_window_size if known else self.window_size
         axes = []
         for size, reference in zip((height, width), sizes, strict=True):
-            x = xp.arange(-size + 1, size).astype("float32") / max(reference - 1, 1) * 8
+            x = xp.arange(-size + 1, size).astype(weight.dtype) / max(reference - 1, 1) * 8
             axes.append(xp.sign(x) * xp.log2(abs(x) + 1.0) / math.log2(8))
         dy = xp.repeat(axes[0], 2 * width - 1)
         dx = xp.tile(axes[1], 2 * height - 1)
-        return wrap(xp.stack([dy, dx], 1).astype(weight.dtype))
+        return wrap(xp.stack([dy, dx], 1))
 
     def forward(self):
         table = self.linear2(ops.relu(self.linear1(self.coordinates())))  # (offset, heads)

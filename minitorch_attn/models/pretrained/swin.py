@@ -1,0 +1,164 @@
+"""Swin Transformer with the face of its published weights; the model is `models/swin.py`."""
+
+from ... import nn
+from ...errors import ShapeError
+from ..swin import Swin
+from .activations import activation
+from .output import Output
+from .swin_face import (
+    DEFAULTS,
+    BaseHead,
+    ClassificationHead,
+    MaskedImageHead,
+    SwinFace,
+    pair,
+    wanted_stages,
+)  # fmt: skip
+
+__all__ = [
+    "SwinBackbone", "SwinForImageClassification", "SwinForMaskedImageModeling", "SwinModel",
+]  # fmt: skip
+
+_OLD_NAMES = {  # of files from before transformers 5; the first that fits counts
+    "attention.self.query": "attention.q_proj",
+    "attention.self.key": "attention.k_proj",
+    "attention.self.value": "attention.v_proj",
+    "attention.output.dense": "attention.o_proj",
+    "intermediate.dense": "mlp.fc1",
+    "output.dense": "mlp.fc2",
+}
+_OLD_TABLE = "attention.self.relative_position_bias_table"
+_NEW_TABLE = "attention.relative_position_bias.relative_position_bias_table"
+
+
+class _SwinFace(SwinFace):
+    """Swin under the names of transformers.
+
+    A grid that is smaller than the window is refused, as the peer does; where a map is just as
+    large as the window on its shorter side, nothing is shifted.
+    """
+
+    model_type, base_prefix = "swin", "swin"
+    defaults = DEFAULTS
+    old_names = {
+        f"{old}.{kind}": f"{new}.{kind}"
+        for old, new in _OLD_NAMES.items()
+        for kind in ("weight", "bias")
+    } | {_OLD_TABLE: _NEW_TABLE}
+    block_names = {
+        "attention.q_proj": "attention.q_proj",
+        "attention.k_proj": "attention.k_proj",
+        "attention.v_proj": "attention.v_proj",
+        "attention.o_proj": "attention.out_proj",
+        _NEW_TABLE: "attention.position_bias.table",
+        "layernorm_before": "norm1",
+        "layernorm_after": "norm2",
+        "mlp.fc1": "feed_forward.linear1",
+        "mlp.fc2": "feed_forward.linear2",
+    }
+
+    def make_model(self, config, num_classes):
+        model = Swin(
+            config.image_size, config.patch_size, config.num_channels, num_classes,
+            config.embed_dim, config.depths, config.num_heads, config.window_size,
+            config.mlp_ratio, qkv_bias=config.qkv_bias, dropout=config.hidden_dropout_prob,
+            attention_dropout=config.attention_probs_dropout_prob,
+            drop_path=config.drop_path_rate, absolute_positions=config.use_absolute_embeddings,
+            fit_windows=False, activation=activation(config.hidden_act),
+            eps=config.layer_norm_eps,
+        )  # fmt: skip
+        for stage in model.stages:
+            for block in stage.blocks:
+                block.feed_forward.dropout.p = 0.0  # the peer drops only what a branch adds,
+                block.drop_path2.drop_prob = 0.0  # and only the branch of attention as a whole
+        return model
+
+    def encode(self, pixel_values, bool_masked_pos=None, *, always_partition=False, **settings):
+        """As `SwinFace.encode`; `always_partition` shifts windows on small maps, too."""
+        if pixel_values is not None:
+            self._place_windows(pixel_values.shape[-2:], always_partition)
+        return super().encode(pixel_values, bool_masked_pos, **settings)
+
+    def _place_windows(self, size, always_partition):
+        """Shift the windows of every other block, except on maps that one window covers."""
+        window, patches = self.config.window_size, pair(self.config.patch_size)
+        grid = [-(-n // patch) for n, patch in zip(size, patches, strict=True)]
+        for stage in self.model.stages:
+            shift = window // 2
+            if not always_partition and min(grid) <= window:
+                if min(grid) < window:
+                    raise ShapeError(
+                        f"{type(self).__name__}: the map of a stage is smaller than the window.",
+                        got=f"an image of {size[0]} x {size[1]}, a map of {grid[0]} x {grid[1]}",
+                        expected=f"at least {window} x {window}",
+                        hint="a larger image; always_partition=True pads the map to a window",
+                    )
+                shift = 0
+            for i, block in enumerate(stage.blocks):
+                block.shift_size = (shift, shift) if i % 2 else (0, 0)
+            grid = [(n + 1) // 2 for n in grid]
+
+
+class SwinModel(BaseHead, _SwinFace):
+    """The map of features: `last_hidden_state` and its mean `pooler_output`.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> sizes = {"image_size": 8, "patch_size": 1, "embed_dim": 6, "window_size": 4}
+    >>> model = SwinModel({**sizes, "depths": [2, 2], "num_heads": [1, 2]})
+    >>> model(mt.zeros(1, 3, 8, 8)).last_hidden_state.shape
+    (1, 16, 12)
+    """
+
+
+class SwinForImageClassification(ClassificationHead, _SwinFace):
+    """Logits of the classes, and their loss."""
+
+
+class SwinForMaskedImageModeling(MaskedImageHead, _SwinFace):
+    """The pixels of masked patches (SimMIM), and their loss."""
+
+
+class SwinBackbone(_SwinFace):
+    """The maps of the stages that `config.out_features` names, each normalised."""
+
+    def build(self, config):
+        super().build(config)
+        widths = [config.embed_dim] + [config.embed_dim * 2**i for i in range(len(config.depths))]
+        self.out_features = wanted_stages(config)
+        self.hidden_states_norms = nn.ModuleDict(
+            {name: nn.LayerNorm(widths[i]) for name, i in self.out_features.items()}
+        )
+
+    def forward(
+        self, pixel_values, *, output_attentions=None, output_hidden_states=None, return_dict=None
+    ):
+        """Feature maps of an image.
+
+        Parameters
+        ----------
+        pixel_values : Tensor of shape (batch, channel, height, width)
+        output_attentions, output_hidden_states : bool, optional
+        return_dict : ignored
+
+        Returns
+        -------
+        Output
+            feature_maps: tuple of Tensor of shape (batch, embed, height, width).
+        """
+        found = self.encode(
+            pixel_values, always_partition=True, output_attentions=output_attentions,
+            output_hidden_states=True, output_hidden_states_before_downsampling=True,
+        )  # fmt: skip
+        maps = []
+        for name, i in self.out_features.items():
+            x = found.reshaped_hidden_states[i].permute(0, 2, 3, 1)  # (batch, height, width, embed)
+            maps.append(self.hidden_states_norms[name](x).permute(0, 3, 1, 2))
+        return Output(
+            feature_maps=tuple(maps),
+            hidden_states=found.reshaped_hidden_states
+            if self._asked("output_hidden_states", output_hidden_states)
+            else None,
+            attentions=found.attentions,
+        )
