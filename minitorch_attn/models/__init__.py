@@ -4,6 +4,7 @@ from importlib import import_module
 
 # File -> the names it offers here; a file is imported when one of them is first asked for.
 _FILES = {
+    "bart": ["BART", "bart_base", "bart_large"],
     "bert": [
         "BERT",
         "BERTClassifier",
@@ -28,6 +29,7 @@ _FILES = {
     ],
     "gpt": ["GPT"],
     "mae": ["MaskedAutoencoder", "mae_b_16", "mae_h_14", "mae_l_16"],
+    "marian": ["Marian", "marian_base"],
     "pretrained": ["from_pretrained"],
     "swin": ["Swin", "swin_b", "swin_l", "swin_s", "swin_t"],
     "swinv2": ["SwinV2", "swinv2_b", "swinv2_s", "swinv2_t"],

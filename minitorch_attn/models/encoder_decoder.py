@@ -1,14 +1,22 @@
-"""Encoder and decoder stacks: the layers of the Transformer, and what enters them.
+"""Encoder and decoder of the Transformer: the layers, the stacks, what enters them, and the whole.
 
-Vaswani et al. 2017, "Attention Is All You Need", arXiv:1706.03762v7, section 3 and Figure 1. BART
-and Marian kept this architecture and are made of the same layers.
+Vaswani et al. 2017, "Attention Is All You Need", arXiv:1706.03762v7, section 3 and Figure 1. The
+Transformer, BART and Marian are this architecture with different embeddings and sizes.
 """
 
 from .. import nn
+from ..autograd.modes import no_grad
 from ..backend import random
 from ..errors import ShapeError
 
-__all__ = ["Decoder", "DecoderLayer", "Encoder", "EncoderLayer", "SequenceEmbedding"]
+__all__ = [
+    "Decoder",
+    "DecoderLayer",
+    "Encoder",
+    "EncoderDecoder",
+    "EncoderLayer",
+    "SequenceEmbedding",
+]
 
 
 class Residual(nn.Module):
@@ -251,3 +259,99 @@ class SequenceEmbedding(nn.Module):
 
     def extra_repr(self):
         return f"scale={self.scale:g}"
+
+
+class EncoderDecoder(nn.Module):
+    """An encoder that reads a source, a decoder that writes a target, and a head that predicts it.
+
+    Parameters
+    ----------
+    source_embedding, target_embedding : SequenceEmbedding
+    encoder : Encoder
+    decoder : Decoder
+    one_vocabulary : bool
+        Source and target are written with the same tokens.
+    tie_weights : bool
+        What has the same vocabulary has the same matrix: the head that of the target embedding
+        (Press and Wolf 2017, arXiv:1608.05859v3), and that of the source embedding, too, if there
+        is one vocabulary.
+    pad_id : int, optional
+        The id that fills up short sources.
+    """
+
+    def __init__(
+        self, source_embedding, encoder, target_embedding, decoder, one_vocabulary, tie_weights,
+        pad_id=None,
+    ):  # fmt: skip
+        super().__init__()
+        self.pad_id = pad_id
+        self.source_embedding, self.encoder = source_embedding, encoder
+        self.target_embedding, self.decoder = target_embedding, decoder
+        size, embed_dim = target_embedding.tokens.weight.shape
+        self.head = nn.Linear(embed_dim, size, bias=False)
+        self.reset_parameters()
+        if tie_weights:
+            if one_vocabulary:
+                target_embedding.tokens.weight = source_embedding.tokens.weight
+            self.head.weight = target_embedding.tokens.weight
+
+    def reset_parameters(self, std=0.02):
+        """Draw all matrices from N(0, std^2); biases and the vector of padding become 0."""
+        for module in self.modules():
+            if isinstance(module, (nn.Linear, nn.Embedding)):
+                nn.init.normal_(module.weight, std=std)
+            if isinstance(module, nn.Linear) and module.bias is not None:
+                nn.init.zeros_(module.bias)
+        for embedding in (self.source_embedding, self.target_embedding):
+            if embedding.tokens.padding_idx is not None:
+                with no_grad():
+                    embedding.tokens.weight[embedding.tokens.padding_idx] = 0.0
+
+    def forward(self, source, target, source_mask=None, target_mask=None):
+        """Logits of the next target token, at every position (teacher forcing).
+
+        Parameters
+        ----------
+        source : int64 Tensor of shape (batch, source)
+        target : int64 Tensor of shape (batch, target)
+            Begins with the start token; padding at its end needs no mask, as no earlier token
+            sees it.
+        source_mask : Mask or bool Tensor, optional
+            True = may attend; broadcasts to (batch, heads, query, source). By default all but
+            `pad_id`.
+        target_mask : Mask or bool Tensor, optional
+            In addition to the causal mask; broadcasts to (batch, heads, target, target).
+
+        Returns
+        -------
+        Tensor of shape (batch, target, vocabulary)
+            Position t has seen the whole source and the target's tokens 0 to t.
+        """
+        source_mask = self.padding_mask(source) if source_mask is None else source_mask
+        memory = self.encode(source, source_mask)
+        return self.decode(target, memory, source_mask, target_mask)
+
+    def padding_mask(self, source):
+        """The Mask that hides `pad_id`, (batch, 1, 1, source); None if no id is padding."""
+        if self.pad_id is None:
+            return None
+        return nn.masks.from_key_padding(source == self.pad_id)
+
+    def encode(self, source, source_mask=None):
+        """The encoder's output, (batch, source, embed)."""
+        return self.encoder(self.source_embedding(source), source_mask)
+
+    def decode(self, target, memory, source_mask=None, target_mask=None, cache=None):
+        """Logits of the next token, (batch, target, vocabulary).
+
+        Parameters
+        ----------
+        target : int64 Tensor of shape (batch, target)
+            With a cache, the tokens after those that it holds.
+        memory : Tensor of shape (batch, source, embed)
+            From `encode`.
+        source_mask, target_mask : as in `forward`
+        cache : KVCache, optional
+        """
+        x = self.target_embedding(target, 0 if cache is None else cache.length)
+        return self.head(self.decoder(x, memory, target_mask, source_mask, cache))

@@ -1,18 +1,19 @@
 """The Transformer: an encoder that reads a sentence, a decoder that writes another.
 
-Vaswani et al. 2017, "Attention Is All You Need", arXiv:1706.03762v7. The layers of Figure 1 are in
+Vaswani et al. 2017, "Attention Is All You Need", arXiv:1706.03762v7. Here are its embeddings, its
+initial values and its sizes; the layers of Figure 1 and what is done with them are in
 `encoder_decoder.py`.
 """
 
 import math
 
 from .. import nn
-from .encoder_decoder import Decoder, Encoder, SequenceEmbedding
+from .encoder_decoder import Decoder, Encoder, EncoderDecoder, SequenceEmbedding
 
 __all__ = ["Transformer", "transformer_base", "transformer_big"]
 
 
-class Transformer(nn.Module):
+class Transformer(EncoderDecoder):
     """Token ids of two languages in, logits of the second language's next token out.
 
     Parameters
@@ -20,8 +21,8 @@ class Transformer(nn.Module):
     vocab_size : int
         Of the source language, or of both.
     target_vocab_size : int, optional
-        None: one vocabulary, and one matrix that embeds source and target and predicts (section
-        3.4). A number: the target language has its own vocabulary and matrix.
+        None: both languages share a vocabulary, and one matrix embeds source and target and
+        predicts (section 3.4). A number: the target language has its own vocabulary and matrix.
     embed_dim : int, default 512
         The paper's d_model.
     num_heads : int, default 8
@@ -35,7 +36,7 @@ class Transformer(nn.Module):
     norm_first : bool, default False
         Pre-norm layers; see `Residual`.
     tie_weights : bool, default True
-        Whether the matrix that embeds the target also predicts it.
+        False: source, target and prediction have a matrix each.
     pad_id : int, optional
         The id that fills up short sources: no token attends to it.
     max_len : int, default 2048
@@ -79,7 +80,6 @@ class Transformer(nn.Module):
         attention_dropout=0.0, ff_dropout=0.0, activation="relu", norm_first=False,
         tie_weights=True, pad_id=None, max_len=2048, eps=1e-5,
     ):  # fmt: skip
-        super().__init__()
         options = dict(
             dropout=dropout, attention_dropout=attention_dropout, ff_dropout=ff_dropout,
             activation=activation, norm_first=norm_first, eps=eps,
@@ -90,77 +90,24 @@ class Transformer(nn.Module):
             tokens = nn.Embedding(size, embed_dim)
             return SequenceEmbedding(tokens, positions, math.sqrt(embed_dim), dropout=dropout)
 
-        target_size = vocab_size if target_vocab_size is None else target_vocab_size
-        self.pad_id = pad_id
-        self.source_embedding = embedding(vocab_size)
-        self.encoder = Encoder(num_encoder_layers, embed_dim, num_heads, ff_dim, **options)
-        self.target_embedding = embedding(target_size)
-        self.decoder = Decoder(num_decoder_layers, embed_dim, num_heads, ff_dim, **options)
-        self.head = nn.Linear(embed_dim, target_size, bias=False)
-        self.reset_parameters()
-        if target_vocab_size is None:
-            self.target_embedding.tokens.weight = self.source_embedding.tokens.weight
-        if tie_weights:
-            self.head.weight = self.target_embedding.tokens.weight
+        super().__init__(
+            embedding(vocab_size),
+            Encoder(num_encoder_layers, embed_dim, num_heads, ff_dim, **options),
+            embedding(vocab_size if target_vocab_size is None else target_vocab_size),
+            Decoder(num_decoder_layers, embed_dim, num_heads, ff_dim, **options),
+            one_vocabulary=target_vocab_size is None, tie_weights=tie_weights, pad_id=pad_id,
+        )  # fmt: skip
 
     def reset_parameters(self):
         """Draw the matrices anew; biases become 0."""
         for module in self.modules():
-            if isinstance(module, nn.Embedding):
-                nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)
-            elif isinstance(module, nn.Linear):
+            if isinstance(module, nn.Linear):
                 nn.init.xavier_uniform_(module.weight)
                 if module.bias is not None:
                     nn.init.zeros_(module.bias)
-
-    def forward(self, source, target, source_mask=None, target_mask=None):
-        """Logits of the next target token, at every position (teacher forcing).
-
-        Parameters
-        ----------
-        source : int64 Tensor of shape (batch, source)
-        target : int64 Tensor of shape (batch, target)
-            Begins with the start token; padding at its end needs no mask, as no earlier token
-            sees it.
-        source_mask : Mask or bool Tensor, optional
-            True = may attend; broadcasts to (batch, heads, query, source). By default all but
-            `pad_id`.
-        target_mask : Mask or bool Tensor, optional
-            In addition to the causal mask; broadcasts to (batch, heads, target, target).
-
-        Returns
-        -------
-        Tensor of shape (batch, target, vocabulary)
-            Position t has seen the whole source and the target's tokens 0 to t.
-        """
-        source_mask = self.padding_mask(source) if source_mask is None else source_mask
-        memory = self.encode(source, source_mask)
-        return self.decode(target, memory, source_mask, target_mask)
-
-    def padding_mask(self, source):
-        """The Mask that hides `pad_id`, (batch, 1, 1, source); None if no id is padding."""
-        if self.pad_id is None:
-            return None
-        return nn.masks.from_key_padding(source == self.pad_id)
-
-    def encode(self, source, source_mask=None):
-        """The encoder's output, (batch, source, embed)."""
-        return self.encoder(self.source_embedding(source), source_mask)
-
-    def decode(self, target, memory, source_mask=None, target_mask=None, cache=None):
-        """Logits of the next token, (batch, target, vocabulary).
-
-        Parameters
-        ----------
-        target : int64 Tensor of shape (batch, target)
-            With a cache, the tokens after those that it holds.
-        memory : Tensor of shape (batch, source, embed)
-            From `encode`.
-        source_mask, target_mask : as in `forward`
-        cache : KVCache, optional
-        """
-        x = self.target_embedding(target, 0 if cache is None else cache.length)
-        return self.head(self.decoder(x, memory, target_mask, source_mask, cache))
+        for module in self.modules():  # last, as the head may share one of these matrices
+            if isinstance(module, nn.Embedding):
+                nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)
 
 
 def transformer_base(vocab_size=37000, **changes):

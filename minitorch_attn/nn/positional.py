@@ -109,7 +109,7 @@ class SinusoidalPositionalEncoding(Module):
         offset : int, default 0
             Position of the first token: how many a cache holds already.
         """
-        return self.dropout(x + _rows(self.table, x, offset, type(self).__name__))
+        return self.dropout(x + position_rows(self.table, x, offset, type(self).__name__))
 
 
 class LearnedPositionalEmbedding(Module):
@@ -154,7 +154,7 @@ class LearnedPositionalEmbedding(Module):
         offset : int, default 0
             Position of the first token: how many a cache holds already.
         """
-        return x + _rows(self.weight, x, offset, type(self).__name__)
+        return x + position_rows(self.weight, x, offset, type(self).__name__)
 
     def extra_repr(self):
         return f"{self.weight.shape[0]}, {self.weight.shape[1]}"
@@ -307,7 +307,10 @@ class RotaryEmbedding(Module):
         Tensor of the shape of `x`
         """
         name = type(self).__name__
-        cos, sin = _rows(self.cos, x, offset, name), _rows(self.sin, x, offset, name)
+        cos, sin = (
+            position_rows(self.cos, x, offset, name),
+            position_rows(self.sin, x, offset, name),
+        )
         return ops.apply_rotary(x, cos, sin, interleaved=self.interleaved)
 
     def extra_repr(self):
@@ -315,7 +318,7 @@ class RotaryEmbedding(Module):
         return f"{2 * half}, max_len={max_len}, interleaved={self.interleaved}"
 
 
-def _rows(table, x, offset, name):
+def position_rows(table, x, offset, name):
     """The rows of a table of positions that belong to the tokens of x: (..., token, embed)."""
     if x.ndim < 2:
         raise ShapeError(f"{name}(x).", got=f"x {x.shape}", expected="(..., token, features)")

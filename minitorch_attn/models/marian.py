@@ -1,0 +1,152 @@
+"""Marian: the Transformer of the translation toolkit behind the OPUS-MT models.
+
+Junczys-Dowmunt et al. 2018, "Marian: Fast Neural Machine Translation in C++",
+arXiv:1804.00344v3. Its Transformer is the paper's with the features of the sinusoidal positions in
+another order; the OPUS-MT models also have swish instead of ReLU.
+"""
+
+import math
+
+from .. import nn
+from ..nn.positional import position_rows
+from ..ops import cat
+from .encoder_decoder import Decoder, Encoder, EncoderDecoder, SequenceEmbedding
+
+__all__ = ["Marian", "marian_base", "split_sinusoidal_positions"]
+
+
+def split_sinusoidal_positions(num_positions, embed_dim):
+    """The sinusoidal positions with all sines in front of all cosines.
+
+    PE[pos, i] = sin(pos / 10000^(2i / embed_dim)), PE[pos, ceil(embed_dim / 2) + i] = cos(same).
+
+    Parameters
+    ----------
+    num_positions, embed_dim : int
+        With an odd `embed_dim` there is one sine more.
+
+    Returns
+    -------
+    Tensor of shape (num_positions, embed_dim)
+
+    Examples
+    --------
+    >>> split_sinusoidal_positions(2, 4)
+    tensor([[0.    , 0.    , 1.    , 1.    ],
+            [0.8415, 0.01  , 0.5403, 0.9999]])
+    """
+    even = embed_dim + embed_dim % 2
+    base = 10000.0 ** (even / embed_dim)  # so that the exponents are 2i / embed_dim all the same
+    table = nn.sinusoidal_positions(num_positions, even, base=base, dtype="float64")
+    return cat((table[:, 0::2], table[:, 1::2]), 1)[:, :embed_dim].to(dtype="float32")
+
+
+class SplitSinusoidalPositions(nn.Module):
+    """x + PE with the table of `split_sinusoidal_positions`, which the published files hold.
+
+    Parameters
+    ----------
+    max_len, embed_dim : int
+
+    Attributes
+    ----------
+    weight : Tensor of shape (max_len, embed_dim)
+        A buffer: it is saved, and not trained.
+    """
+
+    def __init__(self, max_len, embed_dim):
+        super().__init__()
+        self.register_buffer("weight", split_sinusoidal_positions(max_len, embed_dim))
+
+    def forward(self, x, offset=0):
+        # x: (batch, token, embed)
+        return x + position_rows(self.weight, x, offset, type(self).__name__)
+
+
+class Marian(EncoderDecoder):
+    """Token ids of two languages in, logits of the second language's next token out.
+
+    Parameters
+    ----------
+    vocab_size : int
+        Of the source language, or of both.
+    target_vocab_size : int, optional
+        None: both languages share a vocabulary, and one matrix embeds source and target and
+        predicts. A number: the target language has its own vocabulary and matrix.
+    embed_dim : int, default 512
+    num_heads : int, default 8
+    num_encoder_layers, num_decoder_layers : int, default 6
+    ff_dim : int, default 2048
+    decoder_num_heads, decoder_ff_dim : int, optional
+        By default those of the encoder.
+    dropout : float, default 0.1
+        On the embeddings and on the output of each sub-layer.
+    attention_dropout, ff_dropout : float, default 0
+        On the attention weights; inside the feed-forward networks.
+    encoder_layer_drop, decoder_layer_drop : float, default 0
+        How likely a layer is skipped while training.
+    activation : str or callable, default "swish"
+    scale_embedding : bool, default True
+        Multiply the token vectors by sqrt(embed_dim).
+    max_len : int, default 512
+        The most tokens of a sentence.
+    tie_weights : bool, default True
+        False: source, target and prediction have a matrix each.
+    pad_id : int, optional
+        The id that fills up short sentences, and starts a target; its vector is 0 and stays so.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> model = Marian(vocab_size=11, embed_dim=6, num_heads=2, ff_dim=8, pad_id=10)
+    >>> model(mt.tensor([[4, 7, 3, 0]]), mt.tensor([[10, 5, 8]])).shape
+    (1, 3, 11)
+    """
+
+    def __init__(
+        self, vocab_size, target_vocab_size=None, *, embed_dim=512, num_heads=8,
+        num_encoder_layers=6, num_decoder_layers=6, ff_dim=2048, decoder_num_heads=None,
+        decoder_ff_dim=None, dropout=0.1, attention_dropout=0.0, ff_dropout=0.0,
+        encoder_layer_drop=0.0, decoder_layer_drop=0.0, activation="swish", scale_embedding=True,
+        max_len=512, tie_weights=True, pad_id=None,
+    ):  # fmt: skip
+        options = dict(
+            dropout=dropout, attention_dropout=attention_dropout, ff_dropout=ff_dropout,
+            activation=activation,
+        )  # fmt: skip
+        decoder_sizes = (decoder_num_heads or num_heads, decoder_ff_dim or ff_dim)
+
+        def embedding(size):
+            return SequenceEmbedding(
+                nn.Embedding(size, embed_dim, pad_id),
+                SplitSinusoidalPositions(max_len, embed_dim),
+                math.sqrt(embed_dim) if scale_embedding else 1.0,
+                dropout=dropout,
+            )
+
+        super().__init__(
+            embedding(vocab_size),
+            Encoder(
+                num_encoder_layers, embed_dim, num_heads, ff_dim, layer_drop=encoder_layer_drop,
+                **options,
+            ),
+            embedding(vocab_size if target_vocab_size is None else target_vocab_size),
+            Decoder(
+                num_decoder_layers, embed_dim, *decoder_sizes, layer_drop=decoder_layer_drop,
+                **options,
+            ),
+            one_vocabulary=target_vocab_size is None, tie_weights=tie_weights, pad_id=pad_id,
+        )  # fmt: skip
+
+
+def marian_base(**changes):
+    """The size of the OPUS-MT models: that of the Transformer's base model.
+
+    73,886,208 parameters with the vocabulary of English and German.
+
+    Parameters
+    ----------
+    **changes
+        Further arguments of `Marian`.
+    """
+    return Marian(**{"vocab_size": 58101, "pad_id": 58100, **changes})
