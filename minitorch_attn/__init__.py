@@ -22,7 +22,7 @@ from .backend import (
     manual_seed,
     set_rng_state,
 )
-from .nn import masks
+from .nn import masks, summary
 from .ops import *  # noqa: F403
 from .serialization import load, save
 

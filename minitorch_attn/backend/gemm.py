@@ -1,13 +1,42 @@
 """Matrix products, all of which go through `matmul`."""
 
 import math
+import threading
+from contextlib import contextmanager
 
 import numpy as np
 from numpy import ndarray
 
 from minitorch_attn.backend.devices import array_module, platform_of
 
-__all__ = ["matmul", "matmul_host", "matmul_like"]
+__all__ = ["dry_run", "matmul", "matmul_host", "matmul_like"]
+
+
+class _Thread(threading.local):
+    dry = False  # products of this thread are not computed
+
+
+_thread = _Thread()
+
+
+@contextmanager
+def dry_run():
+    """Inside the `with` block matrix products on the host are zeros that nobody computes.
+
+    What a model would do can then be counted without doing it: a model of a billion parameters
+    runs in a moment, and the memory of its weights is never touched. Its results mean nothing.
+
+    Examples
+    --------
+    >>> with dry_run():
+    ...     matmul(np.ones((1, 2)), np.ones((2, 3)))
+    array([[0., 0., 0.]])
+    """
+    before, _thread.dry = _thread.dry, True
+    try:
+        yield
+    finally:
+        _thread.dry = before
 
 
 def matmul(a, b):
@@ -47,6 +76,8 @@ def matmul_like(a, b, like):
     """
     if type(like) is not ndarray or like.flags.c_contiguous or like.dtype == np.float16:
         return matmul(a, b)
+    if _thread.dry:
+        return matmul(a, b)
     if not a.shape[:-2] == b.shape[:-2] == like.shape[:-2] or a.shape[-2] != like.shape[-2]:
         return matmul(a, b)
     if like.strides[-1] != like.itemsize:
@@ -62,6 +93,9 @@ def matmul_host(a, b):
     large product. BLAS has no float16: NumPy's own loop takes twenty times as long as a round trip
     through float32.
     """
+    if _thread.dry:
+        lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        return np.zeros((*lead, a.shape[-2], b.shape[-1]), np.result_type(a, b))
     if a.dtype == np.float16 and b.dtype == np.float16:
         product = matmul_host(a.astype(np.float32), b.astype(np.float32))
         return np.asarray(product).astype(np.float16)

@@ -27,7 +27,7 @@ _FILES = {
         "hard_distillation_loss",
         "soft_distillation_loss",
     ],
-    "gpt": ["GPT"],
+    "gpt": ["GPT", "gpt2", "gpt2_large", "gpt2_medium", "gpt2_xl"],
     "mae": ["MaskedAutoencoder", "mae_b_16", "mae_h_14", "mae_l_16"],
     "marian": ["Marian", "marian_base"],
     "pretrained": ["from_pretrained"],

@@ -23,5 +23,6 @@ from .positional import *  # noqa: F403
 from .recurrent_attention import *  # noqa: F403
 from .rnn import *  # noqa: F403
 from .rnn_cell import *  # noqa: F403
+from .summary import *  # noqa: F403
 from .transformer import *  # noqa: F403
 from .upsample import *  # noqa: F403

@@ -1,0 +1,311 @@
+"""What a model is made of and what a forward pass costs: parameters, FLOPs and memory by layer."""
+
+import sys
+from contextlib import ExitStack
+from math import prod
+
+from ..autograd import modes
+from ..autograd.modes import no_grad, state
+from ..backend.gemm import dry_run
+from ..errors import ArgumentError
+from ..ops import zeros
+from ..tensor import Tensor
+
+__all__ = ["Summary", "summary"]
+
+
+def _linear(inputs, outputs):
+    return 2 * prod(outputs[0].shape) * inputs[0].shape[-1]
+
+
+def _attention(inputs, outputs):
+    # query (..., query, dim)   key (..., key, dim)   value (..., key, value_dim)
+    *lead, queries, value_dim = outputs[0].shape
+    keys, dim = inputs[1].shape[-2:]
+    return 2 * prod(lead) * queries * keys * (dim + value_dim)
+
+
+def _convolution(inputs, outputs):
+    # weight (out, in / groups, *kernel): so many products for each element of the output
+    return 2 * prod(outputs[0].shape) * prod(inputs[1].shape[1:])
+
+
+def _transposed_convolution(inputs, outputs):
+    return 2 * prod(inputs[0].shape) * prod(inputs[1].shape[1:])
+
+
+def _recurrent(first_weight):
+    def count(inputs, outputs):
+        # x (row, input), then two matrices and a third one where the LSTM has a projection
+        rows = inputs[0].shape[0]
+        weights = [w for w in inputs[first_weight:] if w is not None and len(w.shape) == 2]
+        return 2 * rows * sum(prod(w.shape) for w in weights)
+
+    return count
+
+
+# A product and its addition are two operations. Everything else, element by element, is left out,
+# as is usual: in a Transformer of width 768 it is one operation in two hundred.
+FLOPS = {
+    "Attention": _attention,
+    "Conv": _convolution,
+    "ConvTransposed": _transposed_convolution,
+    "GruSequence": _recurrent(2),
+    "Linear": _linear,
+    "LstmSequence": _recurrent(3),
+    "MatMul": _linear,
+    "RnnSequence": _recurrent(2),
+}
+
+
+class Row:
+    """One module of a model.
+
+    Attributes
+    ----------
+    name : str
+        Its path in the model; "" for the model itself.
+    kind : str
+        Its class.
+    depth : int
+        How many modules it is inside of.
+    parameters : int
+        Numbers that it learns, those of the modules inside included, shared ones once.
+    input_shape, output_shape : tuple or None
+        Of its first call.
+    calls : int
+        How often it ran.
+    flops : int
+        Of all its calls, those of the modules inside included.
+    output_bytes : int
+        What all operations inside it returned, views not counted.
+    """
+
+    def __init__(self, name, module):
+        self.name, self.kind = name, type(module).__name__
+        self.depth = name.count(".") + 1 if name else 0
+        self.parameters = sum(p.array.size for p in module.parameters())
+        self.input_shape = self.output_shape = None
+        self.calls = self.flops = self.output_bytes = 0
+
+
+class Summary:
+    """A forward pass, counted: every module with its shapes, parameters, FLOPs and memory.
+
+    Matrix products and convolutions count two operations for each multiply-add. The pass is a dry
+    run: products are not computed, so a model made under `nn.init.skip_init()` needs neither the
+    time nor the memory of a real pass.
+
+    Parameters
+    ----------
+    model : Module
+    *inputs : Tensor or tuple of int
+        What to call it with; a tuple of sizes stands for zeros of that shape.
+    **kwargs
+        Further arguments of the call.
+
+    Attributes
+    ----------
+    rows : list of Row
+        In the order of `named_modules`; the first is the model.
+    parameters, trainable, flops, parameter_bytes, output_bytes : int
+        Of the whole model.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> model = mt.nn.Sequential(mt.nn.Linear(3, 5), mt.nn.ReLU())
+    >>> counted = Summary(model, (2, 3))
+    >>> counted.parameters, counted.flops
+    (20, 60)
+    """
+
+    def __init__(self, model, *inputs, **kwargs):
+        self.rows = [Row(name, module) for name, module in model.named_modules()]
+        row_of = dict(zip((m for _, m in model.named_modules()), self.rows, strict=True))
+        parameters = list(model.parameters())
+        self.parameters = sum(p.array.size for p in parameters)
+        self.trainable = sum(p.array.size for p in parameters if p.requires_grad)
+        self.parameter_bytes = sum(p.array.nbytes for p in parameters)
+        like = parameters[0] if parameters else None
+        inputs = [_as_input(value, like) for value in inputs]
+        was_training = model.training
+        try:
+            with ExitStack() as stack:
+                counter = stack.enter_context(_Counter())
+                for module, row in row_of.items():
+                    counter.watch(stack, module, row)
+                stack.enter_context(no_grad())
+                stack.enter_context(dry_run())
+                model.eval()(*inputs, **kwargs)
+        finally:
+            model.train(was_training)
+        self.flops, self.output_bytes = self.rows[0].flops, self.rows[0].output_bytes
+
+    def table(self, depth=None):
+        """The table as text.
+
+        Parameters
+        ----------
+        depth : int, optional
+            Leave out modules that are inside more than so many others.
+        """
+        head = ("layer", "input", "output", "parameters", "FLOPs", "memory")
+        lines = [head]
+        for row in self.rows:
+            if depth is None or row.depth <= depth:
+                name = "  " * row.depth + (row.name.rpartition(".")[2] or "model")
+                ran = row.calls > 0
+                lines.append((
+                    f"{name} ({row.kind})" + (f" x{row.calls}" if row.calls > 1 else ""),
+                    _sizes(row.input_shape),
+                    _sizes(row.output_shape),
+                    f"{row.parameters:,}" if row.parameters else "-",
+                    _short(row.flops) if ran and row.flops else "-",
+                    _bytes(row.output_bytes) if ran and row.output_bytes else "-",
+                ))  # fmt: skip
+        widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
+        rule = "-" * (sum(widths) + 2 * (len(head) - 1))
+        text = [_aligned(line, widths) for line in lines]
+        return "\n".join([text[0], rule, *text[1:], rule, self._totals()])
+
+    def _totals(self):
+        frozen = self.parameters - self.trainable
+        kept = f", {frozen:,} of them frozen" if frozen else ""
+        return (
+            f"{self.parameters:,} parameters{kept}, {_bytes(self.parameter_bytes)}\n"
+            f"{_short(self.flops)} FLOPs for one forward pass: two for each multiply-add of matrix "
+            f"products and convolutions\n"
+            f"{_bytes(self.output_bytes)} of results on the way, most of which training keeps"
+        )
+
+    def __str__(self):
+        return self.table()
+
+
+def summary(model, *inputs, depth=3, file=None, **kwargs):
+    """Print what a model is made of and what one forward pass costs.
+
+    Parameters
+    ----------
+    model : Module
+    *inputs : Tensor or tuple of int
+        What to call it with; a tuple of sizes stands for zeros of that shape.
+    depth : int, optional
+        How far to go into modules within modules; None for all the way.
+    file : text file, optional
+        Where to print, by default the standard output.
+    **kwargs
+        Further arguments of the call.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> summary(mt.nn.Sequential(mt.nn.Linear(3, 5), mt.nn.ReLU()), (2, 3))
+    layer               input   output  parameters  FLOPs  memory
+    -------------------------------------------------------------
+    model (Sequential)  (2, 3)  (2, 5)          20     60    80 B
+      0 (Linear)        (2, 3)  (2, 5)          20     60    40 B
+      1 (ReLU)          (2, 5)  (2, 5)           -      -    40 B
+    -------------------------------------------------------------
+    20 parameters, 80 B
+    60 FLOPs for one forward pass: two for each multiply-add of matrix products and convolutions
+    80 B of results on the way, most of which training keeps
+    """
+    (file or sys.stdout).write(Summary(model, *inputs, **kwargs).table(depth) + "\n")
+
+
+class _Counter:
+    """Listens to every operation and adds it to all modules that are running."""
+
+    def __init__(self):
+        self.running = []
+
+    def __enter__(self):
+        modes.watch(+1)
+        state.tracers = (*state.tracers, self)
+        return self
+
+    def __exit__(self, *exc_info):
+        state.tracers = tuple(tracer for tracer in state.tracers if tracer is not self)
+        modes.watch(-1)
+
+    def watch(self, stack, module, row):
+        """Let `row` be among the running ones while `module` runs."""
+
+        def enter(module, args, kwargs):
+            self.running.append(row)
+            if not row.calls:
+                row.input_shape = _first_shape((*args, *kwargs.values()))
+            row.calls += 1
+
+        def leave(module, args, output):
+            self.running.pop()
+            if row.output_shape is None:
+                row.output_shape = _first_shape((output,))
+
+        stack.enter_context(module.register_forward_pre_hook(enter, with_kwargs=True))
+        stack.enter_context(module.register_forward_hook(leave, always_call=True))
+
+    def record_forward(self, ctx, inputs, outputs):
+        """Called by the engine after each operation."""
+        outputs = outputs if type(outputs) is tuple else (outputs,)
+        count = FLOPS.get(ctx.function.__name__)
+        flops = count(inputs, outputs) if count else 0
+        made = 0 if ctx.function.view else sum(output.array.nbytes for output in outputs)
+        for row in self.running:
+            row.flops += flops
+            row.output_bytes += made
+
+
+def _as_input(value, like):
+    if isinstance(value, tuple) and all(isinstance(n, int) for n in value):
+        place = {} if like is None else {"dtype": like.dtype, "device": like.device}
+        return zeros(*value, **place)
+    if isinstance(value, Tensor) or value is None:
+        return value
+    raise ArgumentError(
+        "summary(model, *inputs): not an input.",
+        got=f"{value!r:.60} of type {type(value).__name__}",
+        expected="a tensor, or a tuple of sizes for zeros of that shape",
+        hint="mt.tensor([[1, 2, 3]]) for token ids",
+    )
+
+
+def _first_shape(values):
+    """The shape of the first tensor among values, tuples of them and dicts of them."""
+    for value in values:
+        if isinstance(value, Tensor):
+            return value.shape
+        inside = value.values() if isinstance(value, dict) else value
+        if isinstance(value, (tuple, list, dict)):
+            shape = _first_shape(inside)
+            if shape is not None:
+                return shape
+    return None
+
+
+def _sizes(shape):
+    return "-" if shape is None else str(shape)
+
+
+def _short(count):
+    """A count with three digits and a letter: 17.6 G."""
+    for unit, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if count >= unit:
+            return f"{count / unit:.3g} {letter}"
+    return f"{count}"
+
+
+def _bytes(count):
+    for unit, name in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        if count >= unit:
+            return f"{count / unit:.3g} {name}"
+    return f"{count} B"
+
+
+def _aligned(cells, widths):
+    """Words to the left, numbers to the right."""
+    left = [cell.ljust(width) for cell, width in zip(cells[:3], widths[:3], strict=True)]
+    right = [cell.rjust(width) for cell, width in zip(cells[3:], widths[3:], strict=True)]
+    return "  ".join(left + right).rstrip()
