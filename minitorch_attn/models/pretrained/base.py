@@ -112,8 +112,9 @@ class PretrainedModel(nn.Module):
         else:
             model = cls(fields)
         model._load(folder, arrays, dtype, strict)
+        dtype = _stored_dtype(arrays) if dtype is None else as_dtype(dtype)
         if dtype is not None:
-            model.to(as_dtype(dtype))  # what no file holds: buffers, new heads
+            model.to(dtype)  # what no file holds: buffers, new heads
         model._read_generation_config(folder)
         model.eval()
         return model if device is None else model.to(device)
@@ -224,6 +225,12 @@ class PretrainedModel(nn.Module):
     def num_parameters(self):
         """How many numbers the model has learned, tied ones counted once."""
         return sum(p.array.size for p in self.parameters())
+
+
+def _stored_dtype(arrays):
+    """The dtype of all floats in a file, if they have but one."""
+    dtypes = {array.dtype for array in arrays.values() if array.dtype.kind == "f"}
+    return dtypes.pop() if len(dtypes) == 1 else None
 
 
 def _lenient(folder, name, arrays, expected):
