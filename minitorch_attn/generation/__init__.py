@@ -1,5 +1,20 @@
 """From logits to text."""
 
-from .sample import sample
+from types import ModuleType
 
-__all__ = ["sample"]
+from .config import *  # noqa: F403
+from .constraints import *  # noqa: F403
+from .generate import *  # noqa: F403
+from .output import *  # noqa: F403
+from .processors import *  # noqa: F403
+from .sample import *  # noqa: F403
+from .stopping import *  # noqa: F403
+from .streaming import *  # noqa: F403
+from .translate import *  # noqa: F403
+from .warpers import *  # noqa: F403
+
+__all__ = [
+    name
+    for name, value in globals().items()
+    if not name.startswith("_") and not isinstance(value, ModuleType) and name != "ModuleType"
+]

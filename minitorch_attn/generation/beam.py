@@ -1,0 +1,213 @@
+"""Beam search: keep the best few beginnings of a sequence, and the best finished ones.
+
+Sutskever et al. 2014, arXiv:1409.3215v3, section 3.2; the length penalty divides the sum of log
+probabilities by length ** penalty. All arrays keep their shapes from step to step, and a step asks
+the device one question: is it over?
+"""
+
+from .. import ops
+
+__all__ = ["BeamSearch"]
+
+WORST = -1e9  # the score of what must not be chosen; finite, so that sums of it stay ordered
+
+
+def _gather(x, index):
+    """Rows of axis 1 of `x`, (batch, n, ...), by `index`, (batch, k): (batch, k, ...)."""
+    index = index.reshape(*index.shape, *(1,) * (x.ndim - 2))
+    return ops.take_along_dim(x, index.expand(*index.shape[:2], *x.shape[2:]), 1)
+
+
+class BeamSearch:
+    """The state of a search for `batch` inputs with `beams` beams each.
+
+    Parameters
+    ----------
+    ids : int64 Tensor of shape (batch * beams, token)
+        The prompts, each repeated for its beams.
+    config : GenerationConfig
+        `num_beams`, `num_return_sequences`, `length_penalty`, `early_stopping`, `max_length`.
+    candidates : int
+        How many continuations are looked at for each input. With 1 + (number of ending tokens)
+        times the beams, as many beams can go on even if every ending is among the best.
+    fill : int
+        What stands behind the end of a sequence.
+    dtype : dtype
+        Of the scores.
+
+    Attributes
+    ----------
+    running, finished : tuple
+        ids (batch, beam, max_length), scores (batch, beam) and the rows that each token came from
+        (batch, beam, max_length - prompt); `finished` has also whether the place is taken.
+    """
+
+    def __init__(self, ids, config, candidates, fill, dtype):
+        self.config, self.candidates = config, candidates
+        self.beams, self.prompt = config.num_beams, ids.shape[1]
+        self.length = self.prompt
+        batch, device = ids.shape[0] // self.beams, ids.device
+        shape = (batch, self.beams, config.max_length)
+        sequences = ops.full(shape, fill, dtype="int64", device=device)
+        sequences[:, :, : self.prompt] = ids.reshape(batch, self.beams, self.prompt)
+        origins = ops.full(
+            (batch, self.beams, config.max_length - self.prompt), -1, dtype="int64", device=device
+        )
+        scores = ops.full((batch, self.beams), WORST, dtype=dtype, device=device)
+        # Equal beginnings would be continued alike: only the first of them counts at first.
+        first = scores.clone()
+        first[:, 0] = 0.0
+        taken = ops.zeros(batch, self.beams, dtype="bool", device=device)
+        self.running = (sequences, first, origins)
+        self.finished = (sequences, scores, origins, taken)
+        self.may_improve = ops.ones(batch, 1, dtype="bool", device=device)
+        self.in_beams = ops.arange(candidates, device=device) < self.beams  # (candidate,)
+        self.offset = (ops.arange(batch, device=device) * self.beams).unsqueeze(1)  # (batch, 1)
+
+    @property
+    def ids(self):
+        """The beginnings so far: (batch * beam, token)."""
+        return self.running[0][:, :, : self.length].flatten(0, 1)
+
+    def advance(self, log_weights, stopping, choose, kept_scores):
+        """Go one token further.
+
+        Parameters
+        ----------
+        log_weights : Tensor of shape (batch * beam, vocabulary)
+            Log probabilities of the next token, processed.
+        stopping : StoppingCriteriaList
+        choose : Draw or None
+            None = the best continuations.
+        kept_scores : tuple or None
+            What `stopping` is shown.
+
+        Returns
+        -------
+        rows : int64 Tensor of shape (batch * beam,)
+            The row that each beam goes on from.
+        over : bool
+        """
+        continued = self._continue(log_weights, choose)
+        ids = continued[0][:, :, : self.length + 1].flatten(0, 1)
+        ends = stopping(ids, kept_scores).reshape(-1, self.candidates)  # (batch, candidate)
+        self._keep_running(continued, ends)
+        self._keep_finished(continued, ends)
+        rows = self.running[2][:, :, self.length - self.prompt].flatten()
+        self.length += 1
+        self.may_improve = self.may_improve & self._may_improve()
+        return rows, self._is_over(ends)
+
+    def _continue(self, log_weights, choose):
+        """The best continuations over all beams: ids, scores and rows, (batch, candidate, ...)."""
+        ids, scores, origins = self.running
+        vocabulary = log_weights.shape[-1]
+        total = log_weights.reshape(*scores.shape, vocabulary) + scores.unsqueeze(-1)
+        total = total.flatten(1)  # (batch, beam * vocabulary)
+        if choose is None:
+            best, index = ops.topk(total, self.candidates)  # (batch, candidate)
+        else:
+            index = choose.several(total, self.candidates)
+            best = total.gather(1, index)
+        beam = index // vocabulary
+        ids, origins = _gather(ids, beam), _gather(origins, beam)
+        ids[:, :, self.length] = index % vocabulary
+        origins[:, :, self.length - self.prompt] = beam + self.offset
+        return ids, best, origins
+
+    def _keep_running(self, continued, ends):
+        """The best continuations that do not end."""
+        ids, scores, origins = continued
+        scores = ops.where(ends, scores + WORST, scores)
+        scores, index = ops.topk(scores, self.beams)
+        self.running = (_gather(ids, index), scores, _gather(origins, index))
+
+    def _keep_finished(self, continued, ends):
+        """The best of the finished ones and of those that end now among the first beams."""
+        ids, scores, origins = continued
+        config, taken = self.config, self.finished[3]
+        ended = ends & self.in_beams  # (batch, candidate)
+        scores = scores / (self.length + 1 - self.prompt) ** config.length_penalty
+        refused = ~self.may_improve
+        if config.early_stopping is True:
+            refused = refused | taken.all(-1, keepdim=True)
+        scores = scores + WORST * refused.to(scores.dtype) + WORST * (~ended).to(scores.dtype)
+        new = (ids, scores, origins, ended)
+        merged = [ops.cat(pair, 1) for pair in zip(self.finished, new, strict=True)]
+        index = ops.topk(merged[1], self.beams).indices  # (batch, beam)
+        self.finished = tuple([_gather(x, index) for x in merged])
+
+    def _may_improve(self):
+        """Whether the best beam could still beat the worst finished sequence: (batch, 1).
+
+        With a positive length penalty scores may rise again; then this is a guess, at the present
+        length or, with early_stopping="never", at the longest.
+        """
+        config = self.config
+        longest = config.early_stopping == "never" and config.length_penalty > 0
+        length = (config.max_length if longest else self.length) - self.prompt
+        best = self.running[1][:, :1] / length**config.length_penalty
+        _, scores, _, taken = self.finished
+        worst = ops.where(taken, scores.amin(1, keepdim=True), WORST)  # (batch, beam)
+        return (best > worst).any(-1, keepdim=True)
+
+    def _is_over(self, ends):
+        """The one question of a step: can anything better still come?"""
+        over = ~self.may_improve.any() | ends.all()
+        if self.config.early_stopping is True:
+            over = over | self.finished[3].all()
+        return bool(over)
+
+    def best(self):
+        """The sequences to return.
+
+        Returns
+        -------
+        ids : int64 Tensor of shape (batch * returned, token)
+        scores : Tensor of shape (batch * returned,)
+        origins : int64 Tensor of shape (batch * returned, new token)
+            The row of `batch * beam` that each token was chosen in; -1 behind the end.
+        """
+        count = self.config.num_return_sequences
+        ids, scores, origins, _ = [x[:, :count].flatten(0, 1) for x in self.finished]
+        written = int((origins >= 0).sum(1).max())
+        return ids[:, : self.prompt + written], scores, origins[:, :written]
+
+
+def search(step, ids, *, config, processors, stopping, choose, fill, ends, record):
+    """Search the best sequences.
+
+    Parameters
+    ----------
+    step : Stepper
+    ids : int64 Tensor of shape (batch * beams, token)
+        The prompts, each repeated for its beams.
+    config : GenerationConfig
+    processors, stopping, record : as in `greedy.search`
+        The processors get log probabilities here.
+    choose : Draw or None
+        None = the best continuations; else they are drawn.
+    fill : int
+    ends : int
+        How many tokens end a sequence.
+
+    Returns
+    -------
+    int64 Tensor, or GenerateOutput
+    """
+    candidates, state = max(2, 1 + ends) * config.num_beams, None
+    over = False
+    while not over:
+        output = step(ids)
+        logits = output["logits"][:, -1]  # (batch * beam, vocabulary)
+        log_weights = processors(ids, logits.log_softmax(-1))
+        record.add(output, logits, log_weights)
+        del output
+        if state is None:
+            state = BeamSearch(ids, config, candidates, fill, logits.dtype)
+        rows, over = state.advance(log_weights, stopping, choose, record.scores)
+        step.reorder(rows)
+        ids = state.ids
+    sequences, scores, origins = state.best()
+    scores = scores if "scores" in record.steps else None
+    return record.result(sequences, step.cache, sequences_scores=scores, beam_indices=origins)

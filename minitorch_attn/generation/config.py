@@ -1,0 +1,202 @@
+"""What `generate` is asked to do: the fields, their defaults, and which of them fit together."""
+
+import warnings
+
+from ..errors import ArgumentError
+
+__all__ = ["GenerationConfig"]
+
+# What a field is where nobody says anything. A field whose default is None is off.
+DEFAULTS = {
+    "max_length": 20, "max_new_tokens": None, "min_length": 0, "min_new_tokens": None,
+    "early_stopping": False, "max_time": None, "stop_strings": None, "do_sample": False,
+    "num_beams": 1, "use_cache": True, "temperature": 1.0, "top_k": 50, "top_p": 1.0,
+    "min_p": None, "top_h": None, "typical_p": 1.0, "epsilon_cutoff": 0.0, "eta_cutoff": 0.0,
+    "repetition_penalty": 1.0, "encoder_repetition_penalty": 1.0, "length_penalty": 1.0,
+    "no_repeat_ngram_size": 0, "encoder_no_repeat_ngram_size": 0, "bad_words_ids": None,
+    "renormalize_logits": False, "forced_bos_token_id": None, "forced_eos_token_id": None,
+    "remove_invalid_values": False, "exponential_decay_length_penalty": None,
+    "suppress_tokens": None, "begin_suppress_tokens": None, "sequence_bias": None,
+    "num_return_sequences": 1, "output_attentions": False, "output_hidden_states": False,
+    "output_scores": False, "output_logits": False, "return_dict_in_generate": False,
+    "pad_token_id": None, "bos_token_id": None, "eos_token_id": None,
+    "decoder_start_token_id": None,
+}  # fmt: skip
+
+# Fields of the peer for what is not built here: the values at which they do nothing.
+INERT = {
+    "assistant_early_exit": (), "assistant_ensemble_weight": (), "cache_config": ({},),
+    "cache_implementation": ("dynamic", "static"), "compile_config": (), "constraints": ([],),
+    "continuous_batching_config": (), "diversity_penalty": (0,), "dola_layers": (),
+    "force_words_ids": ([],), "guidance_scale": (1,), "is_assistant": (False,),
+    "low_memory": (False,), "num_beam_groups": (1,), "penalty_alpha": (0,),
+    "prefill_chunk_size": (), "prompt_lookup_num_tokens": (), "speculation_type": (),
+    "token_healing": (False,), "use_mtp": (False,), "watermarking_config": (),
+}  # fmt: skip
+
+# Fields that only say how something is computed, or belong to one that is off.
+WITHOUT_EFFECT = {
+    "assistant_confidence_threshold", "assistant_lookbehind", "disable_compile", "max_cache_len",
+    "max_matching_ngram_size", "num_assistant_tokens", "num_assistant_tokens_schedule",
+    "target_lookbehind", "transformers_version", "_from_model_config", "_commit_hash",
+}  # fmt: skip
+
+KNOWN = DEFAULTS.keys() | INERT.keys() | WITHOUT_EFFECT
+EXTRAS = ("output_attentions", "output_hidden_states", "output_scores", "output_logits")
+
+
+class GenerationConfig:
+    """Fields of `generation_config.json`, as attributes; None where nothing is said.
+
+    Parameters
+    ----------
+    **fields
+        See `generate`. Fields that nobody knows are kept and do nothing, as in the peer, since
+        real files have such.
+
+    Examples
+    --------
+    >>> config = GenerationConfig(num_beams=4, eos_token_id=[2, 3])
+    >>> config.num_beams, config.max_new_tokens
+    (4, None)
+    """
+
+    def __init__(self, **fields):
+        vars(self).update(fields)
+
+    def __getattr__(self, name):
+        if name in KNOWN:
+            return None
+        raise AttributeError(f"GenerationConfig has no field {name!r}")
+
+    def __eq__(self, other):
+        return isinstance(other, GenerationConfig) and self.to_dict() == other.to_dict()
+
+    def __repr__(self):
+        return f"GenerationConfig({', '.join(f'{k}={v!r}' for k, v in vars(self).items())})"
+
+    def to_dict(self):
+        """The fields that are set."""
+        return dict(vars(self))
+
+
+def stored_fields(model):
+    """What the model's folder says about generation.
+
+    That is `generation_config.json`; where there is none, the fields of `config.json` that mean
+    generation.
+    """
+    stored = getattr(model, "generation_config", None) or {}
+    if isinstance(stored, GenerationConfig):
+        stored = stored.to_dict()
+    if stored:
+        return dict(stored)
+    found = {name: model.config.get(name) for name in DEFAULTS}
+    if found["output_attentions"] or found["output_hidden_states"]:
+        found["return_dict_in_generate"] = True
+    return found
+
+
+def resolve(model, given, arguments):
+    """The settings of one call: arguments, then `given`, then the model's, then defaults.
+
+    Parameters
+    ----------
+    model : PretrainedModel
+    given : GenerationConfig, dict or None
+        The argument `generation_config`.
+    arguments : dict
+        Fields among the arguments of `generate`.
+
+    Returns
+    -------
+    GenerationConfig
+        With a value for every field of `DEFAULTS`; `own_max_length` and `own_min_length` say
+        whether anyone set these.
+    """
+    given = given.to_dict() if isinstance(given, GenerationConfig) else dict(given or {})
+    fields = {}
+    for layer in (stored_fields(model), given):
+        fields.update({name: value for name, value in layer.items() if value is not None})
+    own = [
+        any(layer.get(name) is not None for layer in (fields, arguments))
+        for name in ("max_length", "min_length")
+    ]
+    fields = {**DEFAULTS, **fields, **arguments}
+    config = GenerationConfig(**fields)
+    config.own_max_length, config.own_min_length = own
+    _refuse_unsupported(config)
+    _check(config, arguments)
+    return config
+
+
+def _refuse_unsupported(config):
+    for name, harmless in INERT.items():
+        value = getattr(config, name)
+        if value is not None and value not in harmless:
+            raise ArgumentError(
+                f"generate: {name} is not supported.",
+                got=f"{name}={value!r}",
+                expected=" or ".join(["None", *map(repr, harmless)]),
+            )
+
+
+def _check(config, arguments):
+    """Raise or warn where fields contradict each other."""
+    for name in ("num_beams", "num_return_sequences"):
+        value = getattr(config, name)
+        if not isinstance(value, int) or value < 1:
+            raise ArgumentError(f"generate({name}): a number of sequences.", got=repr(value))
+    if config.early_stopping not in (True, False, "never"):
+        raise ArgumentError(
+            "generate(early_stopping): no such rule.",
+            got=repr(config.early_stopping),
+            expected="True, False or 'never'",
+        )
+    returned, beams = config.num_return_sequences, config.num_beams
+    if returned > beams and (beams > 1 or not config.do_sample):
+        raise ArgumentError(
+            "generate(num_return_sequences): the search does not find so many sequences.",
+            got=f"num_return_sequences={returned}, num_beams={beams}, do_sample={config.do_sample}",
+            expected="at most num_beams, or sampling without beams",
+        )
+    for name in ("max_new_tokens", "max_time"):
+        value = getattr(config, name)
+        if value is not None and value <= 0:
+            raise ArgumentError(f"generate({name}): nothing to write.", got=repr(value))
+    _check_forced(config)
+    _warn_unused(config, arguments)
+
+
+def _check_forced(config):
+    """A token that must come cannot be one that must not come."""
+    suppressed = set(config.suppress_tokens or ())
+    for name in ("forced_bos_token_id", "forced_eos_token_id"):
+        forced = getattr(config, name)
+        forced = {forced} if isinstance(forced, int) else set(forced or ())
+        if forced and forced <= suppressed:
+            raise ArgumentError(
+                f"generate: every token of {name} is suppressed as well.",
+                got=f"{name}={getattr(config, name)}, suppress_tokens={config.suppress_tokens}",
+                hint="min_new_tokens keeps the end away without forbidding it",
+            )
+
+
+def _warn_unused(config, arguments):
+    """Arguments of this very call that the chosen way to search does not look at."""
+    unused = []
+    if not config.do_sample:
+        drawing = ("temperature", "top_k", "top_p", "min_p", "top_h", "typical_p")
+        unused += [*drawing, "epsilon_cutoff", "eta_cutoff"]
+    if config.num_beams == 1:
+        unused += ["length_penalty", "early_stopping"]
+    if not config.return_dict_in_generate:
+        unused += EXTRAS
+    unused = [n for n in unused if n in arguments and arguments[n] not in (None, DEFAULTS[n])]
+    if unused:
+        warnings.warn(
+            f"generate: {', '.join(unused)} change nothing here: temperature and its like need "
+            "do_sample=True, length_penalty and early_stopping need num_beams > 1, and output_* "
+            "need return_dict_in_generate=True.",
+            stacklevel=5,
+        )

@@ -1,0 +1,206 @@
+"""generate: from a prompt to sequences, under the names of transformers."""
+
+from ..autograd.modes import no_grad
+from ..errors import ArgumentError
+from ..nn import KVCache, StaticKVCache
+from . import beam, greedy
+from .config import DEFAULTS, INERT, WITHOUT_EFFECT, resolve
+from .output import Record
+from .pipeline import processors_for, stopping_for, warn_about_lengths
+from .processors import as_list
+from .prompt import decoder_prompt, encoder_decoder_prompt
+from .sampling import Draw
+from .stepping import Stepper
+
+__all__ = ["generate"]
+
+ROOM = 1024  # tokens for which a cache has memory at the start, however long a text may become
+
+
+def generate(
+    model, inputs=None, generation_config=None, logits_processor=None, stopping_criteria=None,
+    prefix_allowed_tokens_fn=None, *, streamer=None, tokenizer=None, seed=None, **kwargs,
+):  # fmt: skip
+    """Continue prompts, or answer an encoder's inputs, token by token.
+
+    The arguments, their defaults and what they mean are those of transformers' `generate`. What
+    is not given comes from `generation_config`, then from the model's `generation_config.json`
+    (or `config.json`, where there is none), then from the defaults below. An argument that neither
+    this function nor the model knows is an error.
+
+    Parameters
+    ----------
+    model : PretrainedModel
+        Its mode is left alone: in training mode its dropout is at work.
+    inputs : int64 Tensor of shape (batch, token), optional
+        Also called `input_ids`. Padding stands on the left of a prompt. Without it a text begins
+        with `bos_token_id`.
+    generation_config : GenerationConfig or dict, optional
+    logits_processor, stopping_criteria : list of callable, optional
+        Beside those that the settings ask for.
+    prefix_allowed_tokens_fn : callable, optional
+        (number of the input, ids of a row) -> ids that may come next.
+    streamer : object, optional
+        Is shown the tokens as they come: `TextStreamer`, `TokenStreamer`.
+    tokenizer : object, optional
+        For `stop_strings`.
+    seed : int, optional
+        Of the drawn tokens; by default they follow `mt.manual_seed`.
+    attention_mask, position_ids, token_type_ids, inputs_embeds, past_key_values : optional
+        For the model; `attention_mask` is 0 at padding. With an encoder also `encoder_outputs`,
+        `decoder_input_ids` and `decoder_attention_mask`.
+    max_new_tokens, max_length, min_new_tokens, min_length, max_time, stop_strings : optional
+        Where to stop: `max_length` (default 20 more than the prompt) counts the prompt as well.
+    do_sample : bool, default False
+        Draw tokens instead of taking the likeliest; shaped by temperature=1.0, top_k=50,
+        top_p=1.0, min_p, typical_p, epsilon_cutoff, eta_cutoff, top_h.
+    num_beams : int, default 1
+        Above 1 for beam search, with length_penalty=1.0 and early_stopping=False (or True, or
+        "never").
+    num_return_sequences : int, default 1
+    repetition_penalty, encoder_repetition_penalty, no_repeat_ngram_size,
+    encoder_no_repeat_ngram_size, bad_words_ids, sequence_bias, suppress_tokens,
+    begin_suppress_tokens, forced_bos_token_id, forced_eos_token_id,
+    exponential_decay_length_penalty, remove_invalid_values, renormalize_logits : optional
+        Which tokens are made likelier, unlikelier or impossible; see the processors.
+    eos_token_id : int or list of int, pad_token_id, bos_token_id, decoder_start_token_id : int
+    use_cache : bool, default True
+    return_dict_in_generate : bool, default False
+        With output_scores, output_logits, output_attentions, output_hidden_states.
+
+    Returns
+    -------
+    int64 Tensor of shape (batch * num_return_sequences, token), or GenerateOutput
+        The prompts with what was written; behind the end of a row stands `pad_token_id`. With
+        `return_dict_in_generate` an object with `sequences` and what was asked for:
+        `scores`, `logits` (one entry per step), `sequences_scores` and `beam_indices` of a beam
+        search, `attentions`, `hidden_states` (with an encoder `decoder_attentions`, ...,
+        `encoder_attentions`, `cross_attentions`), `past_key_values`.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> model = mt.models.pretrained.GPT2LMHeadModel(
+    ...     {"vocab_size": 11, "n_positions": 16, "n_embd": 6, "n_layer": 1, "n_head": 2}
+    ... ).eval()
+    >>> generate(model, mt.tensor([[1, 2, 3]]), max_new_tokens=4).shape
+    (1, 7)
+    """
+    settings = {name: kwargs.pop(name) for name in list(kwargs) if _is_setting(name)}
+    config = resolve(model, generation_config, settings)
+    given = kwargs.pop("input_ids", None)
+    if given is not None and inputs is not None:
+        raise ArgumentError("generate: both inputs and input_ids.", expected="one of them")
+    with no_grad():
+        run = _Run(model, config, given if inputs is None else inputs, kwargs)
+        return run(
+            Draw(seed) if config.do_sample else None,
+            processors=list(logits_processor or ()),
+            criteria=list(stopping_criteria or ()),
+            allowed=prefix_allowed_tokens_fn,
+            streamer=streamer,
+            tokenizer=tokenizer,
+        )
+
+
+def _is_setting(name):
+    return name in DEFAULTS or name in INERT or name in WITHOUT_EFFECT
+
+
+class _Run:
+    """One call: the prompt, the lengths and the special tokens."""
+
+    def __init__(self, model, config, ids, arguments):
+        self.model, self.config = model, config
+        self.has_encoder = bool(model.config.get("is_encoder_decoder", False))
+        device = next(model.parameters()).device
+        past = arguments.pop("past_key_values", None)
+        self.ends = None
+        if config.eos_token_id is not None:
+            self.ends = as_list(config.eos_token_id, "eos_token_id", "generate")
+        prepare = encoder_decoder_prompt if self.has_encoder else decoder_prompt
+        prompt = prepare(model, config, ids, arguments, device)
+        self.prompt = prompt.repeat(max(config.num_beams, config.num_return_sequences))
+        self.length = self.prompt.ids.shape[1]
+        self._set_lengths()
+        self.cache = self._cache(past)
+
+    def _set_lengths(self):
+        """`max_length` and `min_length` in tokens, with the prompt."""
+        config, embedded = self.config, self.prompt.embedded
+        unseen = 0  # tokens of the prompt that are not among the ids
+        if embedded is not None and embedded.shape[1] != self.length:
+            unseen = embedded.shape[1]
+        if config.max_new_tokens is not None:
+            config.max_length = self.length + config.max_new_tokens
+        elif unseen and config.own_max_length:
+            config.max_length -= unseen
+        elif not config.own_max_length:
+            config.max_length += self.length
+            limit = self.model.config.get("max_position_embeddings")
+            config.max_length = min(config.max_length, limit or config.max_length)
+        if config.min_new_tokens is not None:
+            config.min_length = self.length + config.min_new_tokens
+        elif unseen:
+            config.min_length = max(config.min_length - unseen, 0)
+        if self.length >= config.max_length:
+            raise ArgumentError(
+                "generate: the prompt leaves no room for a token.",
+                got=f"{self.length} tokens and max_length={config.max_length}",
+                hint="max_new_tokens counts without the prompt",
+            )
+        warn_about_lengths(config, self.length)
+
+    def _cache(self, past):
+        if past is not None:
+            return KVCache.of(past)
+        if not self.config.use_cache and self.prompt.embedded is None:
+            return None
+        read = 0 if self.prompt.embedded is None else self.prompt.embedded.shape[1]
+        return StaticKVCache(min(self.config.max_length + read, self.length + read + ROOM))
+
+    def _padding(self):
+        """How many tokens at the beginning of each row are padding, or None."""
+        mask = self.prompt.mask
+        return None if mask is None else (mask != 0).long().argmax(1)
+
+    def __call__(self, choose, *, processors, criteria, allowed, streamer, tokenizer):
+        config, prompt = self.config, self.prompt
+        processors = processors_for(
+            config, ends=self.ends, prompt_length=self.length, encoder_ids=prompt.source,
+            padding=self._padding(), allowed=allowed, custom=processors,
+        )  # fmt: skip
+        stopping = stopping_for(config, ends=self.ends, tokenizer=tokenizer, custom=criteria)
+        looks = ("output_attentions", "output_hidden_states")
+        step = Stepper(
+            self.model, self.cache, prompt.mask, prompt.positions,
+            {**prompt.constants, **{name: True for name in looks if getattr(config, name)}},
+            prompt.growing, prompt.embedded, prompt.covered,
+        )  # fmt: skip
+        record = Record(config, prompt.encoded)
+        shared = {"processors": processors, "stopping": stopping, "record": record}
+        if config.num_beams > 1:
+            return self._search_beams(step, choose, streamer, shared)
+        if streamer is not None:
+            streamer.put(prompt.ids.numpy())
+        fill = config.pad_token_id
+        if fill is None and self.ends is not None:
+            fill = self.ends[0]
+        choose = greedy.likeliest if choose is None else choose
+        return greedy.search(
+            step, prompt.ids, choose=choose, fill=fill, streamer=streamer, **shared
+        )
+
+    def _search_beams(self, step, choose, streamer, shared):
+        if streamer is not None:
+            raise ArgumentError(
+                "generate(streamer): a beam search knows its tokens only at the end.",
+                got=f"num_beams={self.config.num_beams}",
+                expected="num_beams=1",
+            )
+        # As in the peer: a padding token 0 does not fill, and without an end there is nothing to.
+        fill = -1 if self.ends is None else self.config.pad_token_id or self.ends[0]
+        return beam.search(
+            step, self.prompt.ids, config=self.config, choose=choose, fill=fill,
+            ends=len(self.ends or ()), **shared,
+        )  # fmt: skip

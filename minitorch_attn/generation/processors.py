@@ -1,0 +1,331 @@
+"""What is done to the scores of the next token because of the tokens before it.
+
+Every processor is called as `processor(input_ids, scores)` with the ids so far, (row, token), and
+the scores of every next token, (row, vocabulary); it returns new scores and leaves its arguments
+as they are. A forbidden token gets -inf. Names and results are those of transformers.
+
+Nothing here makes the host wait for a device, except where a docstring says so.
+"""
+
+import math
+
+import numpy as np
+
+from .. import ops
+from ..errors import ArgumentError, IndexRangeError
+from ..tensor import Tensor, tensor
+
+__all__ = [
+    "EncoderNoRepeatNGramLogitsProcessor",
+    "EncoderRepetitionPenaltyLogitsProcessor",
+    "LogitsProcessor",
+    "LogitsProcessorList",
+    "NoBadWordsLogitsProcessor",
+    "NoRepeatNGramLogitsProcessor",
+    "RepetitionPenaltyLogitsProcessor",
+    "SequenceBiasLogitsProcessor",
+]
+
+
+class LogitsProcessor:
+    """What a processor of one's own may be derived from; any callable will do."""
+
+    def __call__(self, input_ids, scores):
+        raise NotImplementedError(f"{type(self).__name__}.__call__(input_ids, scores)")
+
+
+class LogitsProcessorList(list):
+    """Processors that are applied one after the other.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> from minitorch_attn.generation import TemperatureLogitsWarper, TopKLogitsWarper
+    >>> both = LogitsProcessorList([TemperatureLogitsWarper(0.5), TopKLogitsWarper(2)])
+    >>> both(mt.tensor([[0]]), mt.tensor([[1.0, 2.0, 3.0]]))
+    tensor([[-inf,   4.,   6.]])
+    """
+
+    def __call__(self, input_ids, scores):
+        for processor in self:
+            scores = processor(input_ids, scores)
+        return scores
+
+
+def positive(value, name, where):
+    """`value` as a float, if it is larger than 0."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+        raise ArgumentError(
+            f"{where}({name}): it divides or multiplies scores.",
+            got=f"{name}={value!r}",
+            expected="a number above 0",
+        )
+    return float(value)
+
+
+def whole(value, name, where, least=1):
+    """`value`, if it is a whole number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise ArgumentError(
+            f"{where}({name}): it counts something.",
+            got=f"{name}={value!r}",
+            expected=f"an int of at least {least}",
+        )
+    return int(value)
+
+
+def as_list(tokens, name, where):
+    """Token ids, one or several, as a list of int."""
+    tokens = tokens.tolist() if isinstance(tokens, Tensor) else tokens
+    tokens = [tokens] if isinstance(tokens, (int, np.integer)) else list(tokens)
+    if any(isinstance(t, bool) or not isinstance(t, (int, np.integer)) or t < 0 for t in tokens):
+        raise ArgumentError(
+            f"{where}({name}): these are not token ids.",
+            got=repr(tokens),
+            expected="whole numbers from 0",
+        )
+    return [int(t) for t in tokens]
+
+
+class TokenSet:
+    """Some tokens of the vocabulary, as a mask that is sent to the device once.
+
+    Parameters
+    ----------
+    tokens : list of int
+    """
+
+    def __init__(self, tokens):
+        self.tokens = tokens
+        self._masks = {}
+
+    def mask(self, scores):
+        """True at the tokens: bool of shape (vocabulary,)."""
+        key = (scores.shape[-1], scores.device)
+        if key not in self._masks:
+            chosen = np.zeros(scores.shape[-1], dtype=bool)
+            chosen[[t for t in self.tokens if t < len(chosen)]] = True
+            self._masks[key] = tensor(chosen, device=scores.device)
+        return self._masks[key]
+
+
+def _penalised(scores, penalty):
+    """Divided by the penalty, or multiplied where negative: less likely in either case."""
+    return ops.where(scores < 0, scores * penalty, scores / penalty)
+
+
+class RepetitionPenaltyLogitsProcessor(LogitsProcessor):
+    """Make tokens that were already there less likely.
+
+    Keskar et al. 2019, arXiv:1909.05858v2, section 4.1; negative scores are multiplied.
+
+    Parameters
+    ----------
+    penalty : float
+        1 changes nothing; above 1 discourages repetition.
+    prompt_ignore_length : int or int64 Tensor of shape (row,), optional
+        So many tokens at the beginning (of each row) are not counted.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> RepetitionPenaltyLogitsProcessor(2.0)(mt.tensor([[0, 2]]), mt.tensor([[1.0, 1.0, -1.0]]))
+    tensor([[ 0.5,  1. , -2. ]])
+    """
+
+    def __init__(self, penalty, prompt_ignore_length=None):
+        self.penalty = positive(penalty, "penalty", type(self).__name__)
+        if isinstance(prompt_ignore_length, int):
+            whole(prompt_ignore_length, "prompt_ignore_length", type(self).__name__, least=0)
+        self.prompt_ignore_length = prompt_ignore_length
+
+    def __call__(self, input_ids, scores):
+        ignore, vocabulary = self.prompt_ignore_length, scores.shape[-1]
+        if isinstance(ignore, int):
+            input_ids = input_ids[:, ignore:]
+        if not isinstance(ignore, Tensor):
+            return scores.scatter(
+                1, input_ids, _penalised(scores.gather(1, input_ids), self.penalty)
+            )
+        positions = ops.arange(input_ids.shape[1], device=input_ids.device)
+        # One column more takes what is written for the tokens that do not count.
+        input_ids = input_ids.masked_fill(positions < ignore.unsqueeze(1), vocabulary)
+        roomy = ops.cat((scores, ops.zeros_like(scores[:, :1])), 1)  # (row, vocabulary + 1)
+        roomy = roomy.scatter(1, input_ids, _penalised(roomy.gather(1, input_ids), self.penalty))
+        return roomy[:, :vocabulary]
+
+
+class EncoderRepetitionPenaltyLogitsProcessor(LogitsProcessor):
+    """Make tokens of the encoder's input, or of the prompt, more likely.
+
+    Parameters
+    ----------
+    penalty : float
+        Above 1 encourages them.
+    encoder_input_ids : int64 Tensor of shape (batch, token)
+    """
+
+    def __init__(self, penalty, encoder_input_ids):
+        self.penalty = 1 / positive(penalty, "penalty", type(self).__name__)
+        self.encoder_input_ids = encoder_input_ids
+
+    def __call__(self, input_ids, scores):
+        seen = self.encoder_input_ids
+        if scores.shape[0] > seen.shape[0]:  # several beams for each input
+            seen = seen.repeat_interleave(scores.shape[0] // seen.shape[0], 0)
+        return scores.scatter(1, seen, _penalised(scores.gather(1, seen), self.penalty))
+
+
+def _without_followers(windows, prefix, scores):
+    """-inf for the last token of every window that begins with `prefix`.
+
+    Parameters
+    ----------
+    windows : int64 Tensor of shape (row, window, n)
+    prefix : int64 Tensor of shape (row, n - 1)
+    scores : Tensor of shape (row, vocabulary)
+    """
+    vocabulary = scores.shape[-1]
+    followers = windows[..., -1]  # (row, window)
+    if windows.shape[-1] > 1:
+        matches = (windows[..., :-1] == prefix.unsqueeze(1)).all(-1)  # (row, window)
+        followers = ops.where(matches, followers, vocabulary)
+    shape = (scores.shape[0], vocabulary + 1)  # the last column takes what does not match
+    banned = ops.zeros(*shape, dtype=np.dtype(bool), device=scores.device)
+    banned = banned.scatter(1, followers, True)
+    return scores.masked_fill(banned[:, :vocabulary], -math.inf)
+
+
+class NoRepeatNGramLogitsProcessor(LogitsProcessor):
+    """Forbid what would repeat a run of n tokens that was already there.
+
+    Paulus et al. 2017, arXiv:1705.04304v3, section 2.5, with n = 3.
+
+    Parameters
+    ----------
+    ngram_size : int
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> NoRepeatNGramLogitsProcessor(2)(mt.tensor([[0, 2, 0]]), mt.tensor([[1.0, 1.0, 1.0]]))
+    tensor([[  1.,   1., -inf]])
+    """
+
+    def __init__(self, ngram_size):
+        self.ngram_size = whole(ngram_size, "ngram_size", type(self).__name__)
+
+    def __call__(self, input_ids, scores):
+        n, length = self.ngram_size, input_ids.shape[1]
+        if length < n:
+            return scores
+        windows = input_ids.unfold(1, n, 1)  # (row, window, n)
+        return _without_followers(windows, input_ids[:, length + 1 - n :], scores)
+
+
+class EncoderNoRepeatNGramLogitsProcessor(LogitsProcessor):
+    """Forbid what would repeat a run of n tokens of the encoder's input.
+
+    Parameters
+    ----------
+    encoder_ngram_size : int
+    encoder_input_ids : int64 Tensor of shape (batch, token)
+    """
+
+    def __init__(self, encoder_ngram_size, encoder_input_ids):
+        self.ngram_size = whole(encoder_ngram_size, "encoder_ngram_size", type(self).__name__)
+        self.encoder_input_ids = encoder_input_ids
+
+    def __call__(self, input_ids, scores):
+        n, length, seen = self.ngram_size, input_ids.shape[1], self.encoder_input_ids
+        if seen.shape[1] < n or length < n - 1:
+            return scores
+        windows = seen.unfold(1, n, 1)  # (batch, window, n)
+        windows = windows.repeat_interleave(scores.shape[0] // seen.shape[0], 0)
+        return _without_followers(windows, input_ids[:, length + 1 - n :], scores)
+
+
+class SequenceBiasLogitsProcessor(LogitsProcessor):
+    """Add a bias to the token that would complete a given run of tokens.
+
+    Parameters
+    ----------
+    sequence_bias : dict of tuple of int to float, or list of [list of int, float]
+        A run of one token is biased everywhere.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> bias = SequenceBiasLogitsProcessor({(1,): 5.0, (0, 2): -3.0})
+    >>> bias(mt.tensor([[0], [1]]), mt.zeros(2, 3))
+    tensor([[ 0.,  5., -3.],
+            [ 0.,  5.,  0.]])
+    """
+
+    def __init__(self, sequence_bias):
+        where = type(self).__name__
+        if isinstance(sequence_bias, list):
+            sequence_bias = {tuple(run): bias for run, bias in sequence_bias}
+        self.sequence_bias = {}
+        for run, bias in sequence_bias.items():
+            run = tuple(as_list(run, "sequence_bias", where))
+            if not run:
+                raise ArgumentError(f"{where}(sequence_bias): a run has no tokens.")
+            self.sequence_bias[run] = float(bias)
+        self._everywhere = None
+
+    def __call__(self, input_ids, scores):
+        if self._everywhere is None:
+            self._prepare(scores)
+        bias = self._everywhere.expand(scores.shape)
+        for prefixes, last, amounts in self._after:
+            size = prefixes.shape[1]
+            if size <= input_ids.shape[1]:
+                follows = (input_ids[:, -size:].unsqueeze(1) == prefixes).all(-1)  # (row, run)
+                bias = bias.index_add(1, last, ops.where(follows, amounts, 0.0))
+        return scores + bias
+
+    def _prepare(self, scores):
+        """Send the biases to the device of the scores: single tokens, then runs by length."""
+        vocabulary = scores.shape[-1]
+        if outside := [run for run in self.sequence_bias if max(run) >= vocabulary]:
+            raise IndexRangeError(
+                f"{type(self).__name__}: tokens are not in the vocabulary.",
+                got=f"{outside}",
+                expected=f"ids below {vocabulary}",
+            )
+        everywhere, by_length = np.zeros(vocabulary, scores.dtype), {}
+        for run, bias in self.sequence_bias.items():
+            if len(run) == 1:
+                everywhere[run[0]] = bias
+            else:
+                by_length.setdefault(len(run), []).append((run, bias))
+        self._everywhere = tensor(everywhere, device=scores.device)
+        self._after = []
+        for group in by_length.values():
+            runs = np.array([run for run, _ in group])
+            amounts = np.array([bias for _, bias in group], scores.dtype)
+            parts = (runs[:, :-1], np.ascontiguousarray(runs[:, -1]), amounts)
+            self._after.append([tensor(part, device=scores.device) for part in parts])
+
+
+class NoBadWordsLogitsProcessor(SequenceBiasLogitsProcessor):
+    """Forbid what would complete one of the given runs of tokens.
+
+    Parameters
+    ----------
+    bad_words_ids : list of list of int
+    eos_token_id : int or list of int, optional
+        The end of a sequence is never forbidden.
+    """
+
+    def __init__(self, bad_words_ids, eos_token_id=None):
+        if not isinstance(bad_words_ids, list) or not bad_words_ids:
+            raise ArgumentError(
+                "NoBadWordsLogitsProcessor(bad_words_ids): no words.",
+                got=repr(bad_words_ids),
+                expected="a list of lists of token ids",
+            )
+        ends = [] if eos_token_id is None else as_list(eos_token_id, "eos_token_id", "BadWords")
+        words = [word for word in bad_words_ids if list(word) not in [[end] for end in ends]]
+        super().__init__({tuple(word): -math.inf for word in words})

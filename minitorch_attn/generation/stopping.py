@@ -1,0 +1,140 @@
+"""When a sequence is finished.
+
+A criterion is called as `criterion(input_ids, scores)` with the ids so far, (row, token), and the
+scores of the steps, if they are kept; it returns one bool for each row.
+"""
+
+import time
+
+from .. import ops
+from ..errors import ArgumentError
+from ..tensor import Tensor, tensor
+from .processors import as_list
+
+__all__ = [
+    "EosTokenCriteria",
+    "MaxLengthCriteria",
+    "MaxTimeCriteria",
+    "StopStringCriteria",
+    "StoppingCriteria",
+    "StoppingCriteriaList",
+]
+
+
+class StoppingCriteria:
+    """What a criterion of one's own may be derived from; any callable will do.
+
+    It returns a bool Tensor of shape (row,), or one bool for all rows.
+    """
+
+    def __call__(self, input_ids, scores):
+        raise NotImplementedError(f"{type(self).__name__}.__call__(input_ids, scores)")
+
+
+class MaxLengthCriteria(StoppingCriteria):
+    """Finished with `max_length` tokens, the prompt included.
+
+    Parameters
+    ----------
+    max_length : int
+    """
+
+    def __init__(self, max_length):
+        self.max_length = max_length
+
+    def __call__(self, input_ids, scores=None):
+        return input_ids.shape[1] >= self.max_length
+
+
+class MaxTimeCriteria(StoppingCriteria):
+    """Finished after `max_time` seconds, counted from when the criterion is made.
+
+    Parameters
+    ----------
+    max_time : float
+    """
+
+    def __init__(self, max_time):
+        self.end = time.monotonic() + max_time
+
+    def __call__(self, input_ids, scores=None):
+        return time.monotonic() > self.end
+
+
+class EosTokenCriteria(StoppingCriteria):
+    """Finished by one of some tokens.
+
+    Parameters
+    ----------
+    eos_token_id : int or list of int
+    """
+
+    def __init__(self, eos_token_id):
+        self.eos_token_id = as_list(eos_token_id, "eos_token_id", type(self).__name__)
+        self._ends = None
+
+    def __call__(self, input_ids, scores=None):
+        if self._ends is None:
+            self._ends = tensor(self.eos_token_id, device=input_ids.device)  # (end,)
+        return (input_ids[:, -1:] == self._ends).any(1)
+
+
+class StopStringCriteria(StoppingCriteria):
+    """Finished as soon as the text holds a given string that ends in the last token.
+
+    The ids are decoded on the host, which waits for the device at every step.
+
+    Parameters
+    ----------
+    tokenizer : object
+        Its `decode(list of int)` gives text.
+    stop_strings : str or list of str
+    """
+
+    def __init__(self, tokenizer, stop_strings):
+        self.tokenizer = tokenizer
+        self.stop_strings = [stop_strings] if isinstance(stop_strings, str) else list(stop_strings)
+        if not self.stop_strings or not all(self.stop_strings):
+            raise ArgumentError("StopStringCriteria: an empty string.", got=repr(stop_strings))
+        longest = max(len(s.encode()) for s in self.stop_strings)
+        self._window = longest + 1  # a token adds at least one byte
+
+    def __call__(self, input_ids, scores=None):
+        tails = input_ids[:, -self._window :].tolist()
+        return tensor([self._stops(tail) for tail in tails], device=input_ids.device)
+
+    def _stops(self, tail):
+        text, before = self.tokenizer.decode(tail), self.tokenizer.decode(tail[:-1])
+        for stop in self.stop_strings:
+            if text.find(stop, max(0, len(before) - len(stop) + 1)) >= 0:
+                return True
+        return False
+
+
+class StoppingCriteriaList(list):
+    """Finished as soon as one of several criteria says so."""
+
+    def __call__(self, input_ids, scores=None):
+        done, rows = False, input_ids.shape[0]
+        for criterion in self:
+            result = criterion(input_ids, scores)
+            done = result | done if isinstance(result, Tensor) else done | bool(result)
+        if isinstance(done, Tensor):
+            return done
+        return ops.full((rows,), done, dtype="bool", device=input_ids.device)
+
+    @property
+    def max_length(self):
+        """The length at which every sequence ends, or None."""
+        lengths = [c.max_length for c in self if isinstance(c, MaxLengthCriteria)]
+        return min(lengths, default=None)
+
+    @property
+    def ends(self):
+        """Whether rows finish by a token, after which they are filled up."""
+        return any(hasattr(criterion, "eos_token_id") for criterion in self)
+
+    @property
+    def only_length(self):
+        """Whether nothing but the number of tokens decides, which the host knows."""
+        return all(isinstance(criterion, MaxLengthCriteria) for criterion in self)
