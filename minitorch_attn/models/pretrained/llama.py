@@ -1,0 +1,277 @@
+"""Llama with the face of its published weights; the model itself is `models/llama.py`."""
+
+from ... import nn
+from ..llama import Llama
+from .activations import activation
+from .base import PretrainedModel
+from .decoder import (
+    attention_mask_of,
+    cache_of,
+    collecting,
+    embeddings_of,
+    kept,
+    last_tokens,
+    positions_of,
+    result,
+)  # fmt: skip
+from .losses import classification_loss, next_token_loss, span_loss, token_loss
+from .names import Ignored, NameTable, Same
+
+__all__ = [
+    "LlamaForCausalLM", "LlamaForQuestionAnswering", "LlamaForSequenceClassification",
+    "LlamaForTokenClassification", "LlamaModel",
+]  # fmt: skip
+
+_DEFAULTS = dict(
+    vocab_size=32000, hidden_size=4096, intermediate_size=11008, num_hidden_layers=32,
+    num_attention_heads=32, num_key_value_heads=None, hidden_act="silu",
+    max_position_embeddings=2048, initializer_range=0.02, rms_norm_eps=1e-6, use_cache=True,
+    pad_token_id=None, bos_token_id=1, eos_token_id=2, pretraining_tp=1,
+    tie_word_embeddings=False, rope_parameters=None, rope_scaling=None, rope_theta=10000.0,
+    attention_bias=False, attention_dropout=0.0, mlp_bias=False, head_dim=None,
+)  # fmt: skip
+
+
+class LlamaPreTrainedModel(PretrainedModel):
+    """What all classes of the family share: the paper's model, its names, and how to call it."""
+
+    model_type = "llama"
+    base_prefix = "model"
+    defaults = _DEFAULTS
+    predicts = False  # whether the model's own head is used, which names the next token
+
+    def build(self, config):
+        base, scaling = rotary_settings(config, type(self).__name__)
+        self.body = body = Llama(
+            config.vocab_size, config.hidden_size, config.num_attention_heads,
+            config.num_hidden_layers, config.intermediate_size, config.num_key_value_heads,
+            config.head_dim, config.max_position_embeddings, base, scaling, config.rms_norm_eps,
+            activation(config.hidden_act), config.attention_bias, config.mlp_bias,
+            config.attention_dropout or 0.0, config.tie_word_embeddings,
+        )  # fmt: skip
+        if not self.predicts:
+            body.head = nn.Identity()
+        if config.initializer_range != 0.02:
+            body.initialise(config.initializer_range)
+        if config.pad_token_id is not None:  # its row never learns from being read
+            body.token_embedding.padding_idx = config.pad_token_id % config.vocab_size
+
+    def names(self):
+        p = "" if self.is_base else f"{self.base_prefix}."
+        peer, ours = p + "layers.{}.", "body.blocks.{}."
+        return NameTable(
+            Same(p + "embed_tokens", "body.token_embedding"),
+            Same(p + "norm", "body.norm"),
+            Same(peer + "input_layernorm", ours + "norm1"),
+            Same(peer + "post_attention_layernorm", ours + "norm2"),
+            *(Same(f"{peer}self_attn.{x}_proj", f"{ours}attention.{x}_proj") for x in "qkv"),
+            Same(peer + "self_attn.o_proj", ours + "attention.out_proj"),
+            *(
+                Same(f"{peer}mlp.{x}_proj", f"{ours}feed_forward.{x}")
+                for x in ("gate", "up", "down")
+            ),
+            Same("lm_head", "body.head"),
+            Ignored("*.rotary_emb.inv_freq"),
+        )
+
+    def tied(self):
+        tied = self.predicts and self.config.tie_word_embeddings
+        return {"lm_head.weight": f"{self.base_prefix}.embed_tokens.weight"} if tied else {}
+
+    def initialise_head(self, layer):
+        """Draw the weights of a new head as the others."""
+        nn.init.normal_(layer.weight, std=self.config.initializer_range)
+        if layer.bias is not None:
+            nn.init.zeros_(layer.bias)
+        return layer
+
+    def run(
+        self, input_ids, attention_mask, position_ids, past_key_values, inputs_embeds, use_cache,
+        output_attentions, output_hidden_states,
+    ):  # fmt: skip
+        """(the vector of each token, what else the model returns by name)."""
+        body, config = self.body, self.config
+        x = embeddings_of(body.token_embedding, input_ids, inputs_embeds)  # (batch, token, embed)
+        cache, wanted = cache_of(config, past_key_values, use_cache)
+        past = None if cache is None else cache.length
+        mask = attention_mask_of(attention_mask, position_ids, x, past)
+        positions = positions_of(position_ids, x, past)
+        states = [*body.blocks[:-1], body.norm]
+        flags = output_attentions, output_hidden_states
+        with collecting(config, body.blocks, states, *flags) as found:
+            y = body.decode(x, positions, mask, cache)
+        if found.hidden_states is not None:
+            found.hidden_states = (x, *found.hidden_states)
+        return y, {"past_key_values": cache if wanted else None, **vars(found)}
+
+
+def rotary_settings(config, model):
+    """(base, scaling) from the fields of new and of old configurations."""
+    given = dict(config.rope_scaling or config.rope_parameters or {})
+    base = given.pop("rope_theta", None) or config.rope_theta
+    old_name = given.pop("type", "default")
+    kind = given.setdefault("rope_type", old_name)
+    if given.pop("partial_rotary_factor", config.get("partial_rotary_factor", 1.0)) != 1.0:
+        config.refuse(model, partial_rotary_factor=1.0)
+    if kind in ("llama3", "yarn"):
+        trained = config.get("original_max_position_embeddings")
+        if trained is not None:
+            given["original_max_position_embeddings"] = trained
+        given.setdefault("original_max_position_embeddings", config.max_position_embeddings)
+    return base, given
+
+
+class LlamaModel(LlamaPreTrainedModel):
+    """The vectors of the tokens, without a head.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> config = {"vocab_size": 11, "hidden_size": 8, "intermediate_size": 12}
+    >>> config |= {"num_hidden_layers": 1, "num_attention_heads": 2}
+    >>> model = LlamaModel(config).eval()
+    >>> model(mt.tensor([[1, 2, 3]])).last_hidden_state.shape
+    (1, 3, 8)
+    """
+
+    is_base = True
+
+    def forward(
+        self, input_ids=None, attention_mask=None, position_ids=None, past_key_values=None,
+        inputs_embeds=None, use_cache=None, output_attentions=None, output_hidden_states=None,
+        return_dict=None,
+    ):  # fmt: skip
+        """The peer's arguments and results.
+
+        Parameters
+        ----------
+        input_ids : int64 Tensor of shape (batch, token)
+        attention_mask : Tensor of shape (batch, past + token), optional
+            1 = a token, 0 = padding. A padding token that sees nothing gets no context.
+        position_ids : int64 Tensor of shape (batch, token), optional
+        past_key_values : KVCache or tuple of (key, value), optional
+            What an earlier call returned; `input_ids` then holds the new tokens only.
+        inputs_embeds : Tensor of shape (batch, token, embed), optional
+            Instead of `input_ids`.
+        use_cache, output_attentions, output_hidden_states : bool, optional
+            By default as the configuration says.
+        return_dict : bool, optional
+            False gives a tuple.
+
+        Returns
+        -------
+        Output
+        """
+        x, more = self.run(
+            input_ids, attention_mask, position_ids, past_key_values, inputs_embeds, use_cache,
+            output_attentions, output_hidden_states,
+        )  # fmt: skip
+        return result(return_dict, last_hidden_state=x, **more)
+
+
+class LlamaForCausalLM(LlamaPreTrainedModel):
+    """The language model: logits of the next token."""
+
+    predicts = True
+
+    def forward(
+        self, input_ids=None, attention_mask=None, position_ids=None, past_key_values=None,
+        inputs_embeds=None, labels=None, use_cache=None, logits_to_keep=0,
+        output_attentions=None, output_hidden_states=None, return_dict=None,
+    ):  # fmt: skip
+        """As `LlamaModel.forward`, and
+
+        Parameters
+        ----------
+        labels : int64 Tensor of shape (batch, token), optional
+            The ids themselves: the loss compares each with the logits of the token before it.
+            -100 is left out.
+        logits_to_keep : int or Tensor
+            Of the last tokens only; see `decoder.kept`.
+        """
+        x, more = self.run(
+            input_ids, attention_mask, position_ids, past_key_values, inputs_embeds, use_cache,
+            output_attentions, output_hidden_states,
+        )  # fmt: skip
+        logits = self.body.head(kept(x, logits_to_keep))  # (batch, token, vocabulary)
+        loss = None if labels is None else next_token_loss(logits, labels)
+        return result(return_dict, loss=loss, logits=logits, **more)
+
+
+class LlamaForSequenceClassification(LlamaPreTrainedModel):
+    """One class, or one number, for each text: read off at its last token."""
+
+    def build(self, config):
+        super().build(config)
+        self.score = self.initialise_head(
+            nn.Linear(config.hidden_size, config.num_labels, bias=False)
+        )
+
+    def forward(
+        self, input_ids=None, attention_mask=None, position_ids=None, past_key_values=None,
+        inputs_embeds=None, labels=None, use_cache=None, output_attentions=None,
+        output_hidden_states=None, return_dict=None,
+    ):  # fmt: skip
+        """As `LlamaModel.forward`; `labels` is what `losses.classification_loss` takes."""
+        x, more = self.run(
+            input_ids, attention_mask, position_ids, past_key_values, inputs_embeds, use_cache,
+            output_attentions, output_hidden_states,
+        )  # fmt: skip
+        logits = last_tokens(self.score(x), input_ids, self.config.pad_token_id)
+        loss = None if labels is None else classification_loss(self.config, logits, labels)
+        return result(return_dict, loss=loss, logits=logits, **more)
+
+
+class LlamaForTokenClassification(LlamaPreTrainedModel):
+    """One class for each token."""
+
+    def build(self, config):
+        super().build(config)
+        rates = (config.get("classifier_dropout"), config.get("hidden_dropout"), 0.1)
+        self.dropout = nn.Dropout(next(rate for rate in rates if rate is not None))
+        bias = config.get("token_classification_bias", True)
+        self.score = self.initialise_head(
+            nn.Linear(config.hidden_size, config.num_labels, bias=bias)
+        )
+
+    def forward(
+        self, input_ids=None, attention_mask=None, position_ids=None, past_key_values=None,
+        inputs_embeds=None, labels=None, use_cache=None, output_attentions=None,
+        output_hidden_states=None, return_dict=None,
+    ):  # fmt: skip
+        """As `LlamaModel.forward`; `labels` has shape (batch, token), -100 is left out."""
+        x, more = self.run(
+            input_ids, attention_mask, position_ids, past_key_values, inputs_embeds, use_cache,
+            output_attentions, output_hidden_states,
+        )  # fmt: skip
+        del more["past_key_values"]
+        logits = self.score(self.dropout(x))  # (batch, token, classes)
+        loss = None if labels is None else token_loss(logits, labels)
+        return result(return_dict, loss=loss, logits=logits, **more)
+
+
+class LlamaForQuestionAnswering(LlamaPreTrainedModel):
+    """Where in a text an answer starts and ends."""
+
+    base_prefix = "transformer"  # what the peer calls it in this class alone
+
+    def build(self, config):
+        super().build(config)
+        self.qa_outputs = self.initialise_head(nn.Linear(config.hidden_size, 2))
+
+    def forward(
+        self, input_ids=None, attention_mask=None, position_ids=None, past_key_values=None,
+        inputs_embeds=None, start_positions=None, end_positions=None, output_attentions=None,
+        output_hidden_states=None, return_dict=None,
+    ):  # fmt: skip
+        """As `LlamaModel.forward`; `start_positions` and `end_positions` have shape (batch,)."""
+        x, more = self.run(
+            input_ids, attention_mask, position_ids, past_key_values, inputs_embeds, None,
+            output_attentions, output_hidden_states,
+        )  # fmt: skip
+        del more["past_key_values"]
+        start, end = (part.squeeze(-1) for part in self.qa_outputs(x).split(1, -1))
+        loss = None
+        if start_positions is not None and end_positions is not None:
+            loss = span_loss(start, end, start_positions, end_positions)
+        return result(return_dict, loss=loss, start_logits=start, end_logits=end, **more)

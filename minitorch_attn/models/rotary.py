@@ -1,0 +1,213 @@
+"""The angles of rotary positions, and how a model learns to read further than it was trained.
+
+A rotary embedding turns the pair i of features of the token at position m by the angle m f_i, with
+f_i = base^(-2i / head_dim) (Su et al. 2021, arXiv:2104.09864v5, section 3.2.2). A model that has
+seen angles up to its context length is lost beyond it. The remedies all choose smaller f_i:
+
+linear   f_i / factor: every position is squeezed into the trained range (Chen et al. 2023,
+         arXiv:2306.15595v2, section 2.3).
+dynamic  a larger base, by the length that is being read: slow pairs are squeezed, fast ones hardly
+         (Peng et al. 2023, arXiv:2309.00071v2, sections 3.1 and 3.3).
+yarn     pairs that turn often within the context keep f_i, pairs that never complete a turn are
+         squeezed, a ramp lies between; scores get a temperature (the same, sections 3.2 and 3.4).
+llama3   the same idea with another ramp, by wavelengths (Llama 3.1; Grattafiori et al. 2024,
+         arXiv:2407.21783v3, section 3.4.2, and the code published with the weights).
+"""
+
+import math
+
+from .. import nn, ops
+from ..errors import ArgumentError
+from ..tensor import tensor
+
+__all__ = ["Rotary", "rotary_frequencies"]
+
+
+class Rotary(nn.Module):
+    """Turns queries and keys by their positions.
+
+    Parameters
+    ----------
+    head_dim : int
+        Even.
+    context_length : int
+        What the model was trained on.
+    base : float, default 10000
+    scaling : dict, optional
+        `rope_type` and its settings, under the names of published configurations, such as
+        {"rope_type": "linear", "factor": 2.0}.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> turn = Rotary(head_dim=4, context_length=8)(mt.tensor([[0, 1, 2]]))
+    >>> turn(mt.ones(2, 5, 3, 4)).shape  # (batch, heads, token, head_dim)
+    (2, 5, 3, 4)
+    """
+
+    def __init__(self, head_dim, context_length, base=10000.0, scaling=None):
+        super().__init__()
+        self.settings = (head_dim, context_length, base, dict(scaling or {}))
+        self.frequencies, self.factor = rotary_frequencies(*self.settings)
+        self.grows = self.settings[-1].get("rope_type") == "dynamic"
+
+    def forward(self, positions, dtype="float32"):
+        """The turn of tokens at the given positions.
+
+        Parameters
+        ----------
+        positions : int64 Tensor of shape (1 or batch, token)
+        dtype : dtype
+            Of the cosines; the angles are computed in float64.
+
+        Returns
+        -------
+        callable
+            From (batch, heads, token, head_dim) to the same.
+        """
+        frequencies = self.frequencies
+        if self.grows and positions.numel():
+            length = int(positions.max().item()) + 1
+            frequencies, _ = rotary_frequencies(*self.settings, length=length)
+        frequencies = tensor(frequencies, dtype="float64", device=positions.device)
+        angles = positions.to("float64").unsqueeze(1).unsqueeze(-1) * frequencies
+        cos = (ops.cos(angles) * self.factor).to(dtype)  # (batch, 1, token, head_dim / 2)
+        sin = (ops.sin(angles) * self.factor).to(dtype)
+        return lambda x: ops.apply_rotary(x, cos, sin)
+
+    def extra_repr(self):
+        head_dim, _, base, scaling = self.settings
+        kind = scaling.get("rope_type", "default")
+        return f"{head_dim}, base={base}" + (f", {kind}" if kind != "default" else "")
+
+
+def rotary_frequencies(head_dim, context_length, base=10000.0, scaling=None, length=None):
+    """f_i for i < head_dim / 2, and what cosines and sines are multiplied by.
+
+    Parameters
+    ----------
+    head_dim, context_length, base, scaling
+        As for `Rotary`.
+    length : int, optional
+        How much is being read, where the frequencies depend on that.
+
+    Returns
+    -------
+    frequencies : list of float
+    factor : float
+
+    Examples
+    --------
+    >>> rotary_frequencies(4, 8)
+    ([1.0, 0.01], 1.0)
+    >>> rotary_frequencies(4, 8, scaling={"rope_type": "linear", "factor": 2.0})
+    ([0.5, 0.005], 1.0)
+    """
+    scaling = dict(scaling or {})
+    kind = scaling.pop("rope_type", "default")
+    if kind not in _KINDS:
+        raise ArgumentError(
+            "rotary positions: this rope_type is not supported.",
+            got=f"rope_type={kind!r}",
+            expected=f"one of {', '.join(_KINDS)}",
+        )
+    make, required, optional = _KINDS[kind]
+    missing = [name for name in required if scaling.get(name) is None]
+    unknown = [name for name in scaling if name not in (*required, *optional)]
+    if missing or unknown:
+        raise ArgumentError(
+            f"rotary positions: the settings of rope_type={kind!r} are not right.",
+            got=f"{missing} missing, {unknown} unknown",
+            expected=f"{', '.join(required) or 'nothing'}; perhaps {', '.join(optional)}",
+        )
+    scaling["context_length"], scaling["length"] = context_length, length
+    return make(head_dim, base, scaling)
+
+
+def _falling(head_dim, base):
+    return [base ** (-2 * i / head_dim) for i in range(head_dim // 2)]
+
+
+def _default(head_dim, base, settings):
+    return _falling(head_dim, base), 1.0
+
+
+def _linear(head_dim, base, settings):
+    return [f / settings["factor"] for f in _falling(head_dim, base)], 1.0
+
+
+def _dynamic(head_dim, base, settings):
+    trained, factor = settings["context_length"], settings["factor"]
+    stretch = max(settings["length"] or 0, trained) / trained
+    base *= (factor * stretch - (factor - 1)) ** (head_dim / (head_dim - 2))
+    return _falling(head_dim, base), 1.0
+
+
+def _llama3(head_dim, base, settings):
+    trained, factor = settings["original_max_position_embeddings"], settings["factor"]
+    low, high = settings["low_freq_factor"], settings["high_freq_factor"]
+
+    def scaled(f):
+        turns = trained * f / (2 * math.pi)  # within the trained context
+        keep = min(max((turns - low) / (high - low), 0.0), 1.0)
+        return keep * f + (1 - keep) * f / factor
+
+    return [scaled(f) for f in _falling(head_dim, base)], 1.0
+
+
+def _yarn(head_dim, base, settings):
+    trained = settings["original_max_position_embeddings"]
+    factor = settings.get("factor") or settings["context_length"] / trained
+
+    def pair_with(turns):
+        """Which pair turns so often within the trained context."""
+        return head_dim * math.log(trained / (turns * 2 * math.pi)) / (2 * math.log(base))
+
+    first, last = (
+        pair_with(settings.get(name) or default)
+        for name, default in (("beta_fast", 32), ("beta_slow", 1))
+    )
+    if settings.get("truncate", True):
+        first, last = math.floor(first), math.ceil(last)
+    first, last = max(first, 0), min(last, head_dim - 1)
+    span = last - first or 0.001
+
+    def scaled(i, f):
+        squeezed = min(max((i - first) / span, 0.0), 1.0)
+        return squeezed * f / factor + (1 - squeezed) * f
+
+    frequencies = [scaled(i, f) for i, f in enumerate(_falling(head_dim, base))]
+    return frequencies, _yarn_temperature(factor, settings)
+
+
+def _yarn_temperature(factor, settings):
+    """What takes the place of the temperature of the scores (section 3.4, Eq. 22)."""
+    if settings.get("attention_factor") is not None:
+        return settings["attention_factor"]
+
+    def of(scale=1.0):
+        return 0.1 * scale * math.log(factor) + 1.0 if factor > 1 else 1.0
+
+    above, below = settings.get("mscale"), settings.get("mscale_all_dim")
+    return of(above) / of(below) if above and below else of()
+
+
+# rope_type -> (function, settings it needs, settings it may have)
+_KINDS = {
+    "default": (_default, (), ()),
+    "linear": (_linear, ("factor",), ()),
+    "dynamic": (_dynamic, ("factor",), ()),
+    "llama3": (
+        _llama3,
+        ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"),
+        (),
+    ),
+    "yarn": (
+        _yarn,
+        ("original_max_position_embeddings",),
+        (
+            "factor", "attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim",
+            "truncate",
+        ),
+    ),
+}  # fmt: skip
