@@ -1,6 +1,25 @@
 """Pictures, drawn with matplotlib, which is imported when the first one is drawn."""
 
 from .attention import attention_figure, attention_maps
+from .cross_attention import cross_attention_figure
+from .images import image_rows_figure
 from .loss import loss_figure
+from .masks import masks_figure
+from .positions import position_similarity_figure, sinusoidal_figure
+from .rollout import attention_rollout, class_attention_figure
+from .windows import relative_index_figure, windows_figure
 
-__all__ = ["attention_figure", "attention_maps", "loss_figure"]
+__all__ = [
+    "attention_figure",
+    "attention_maps",
+    "attention_rollout",
+    "class_attention_figure",
+    "cross_attention_figure",
+    "image_rows_figure",
+    "loss_figure",
+    "masks_figure",
+    "position_similarity_figure",
+    "relative_index_figure",
+    "sinusoidal_figure",
+    "windows_figure",
+]

@@ -1,0 +1,54 @@
+"""Masks side by side: who may look at whom."""
+
+import numpy as np
+
+from ..errors import ArgumentError
+from ..nn.masks import Mask
+from .attention import visible
+from .style import new_figure
+
+__all__ = ["masks_figure"]
+
+_MAY, _MAY_NOT = "#0072B2", "#f2f2f2"
+
+
+def masks_figure(masks, labels=None, title="Masks"):
+    """One panel for each mask: rows are queries, columns are keys, blue where one may look.
+
+    Parameters
+    ----------
+    masks : dict of str to Mask
+        Under their captions. Of a mask with a batch or heads, the first ones are drawn.
+    labels : list of str, optional
+        The tokens.
+    title : str
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    from matplotlib.colors import ListedColormap
+
+    if not masks:
+        raise ArgumentError("masks_figure(masks): there is no mask.")
+    figure = new_figure(2.5 * len(masks) + 0.4, 3.2)
+    panels = figure.subplots(1, len(masks), squeeze=False)[0]
+    for panel, (caption, mask) in zip(panels, masks.items(), strict=True):
+        attend = (mask.attend if isinstance(mask, Mask) else mask).numpy()
+        attend = attend.reshape(-1, *attend.shape[-2:])[0]
+        queries, keys = attend.shape
+        colours = ListedColormap([_MAY_NOT, _MAY])
+        panel.imshow(attend.astype(int), cmap=colours, vmin=0, vmax=1)
+        panel.set_xticks(np.arange(keys + 1) - 0.5, minor=True)
+        panel.set_yticks(np.arange(queries + 1) - 0.5, minor=True)
+        panel.grid(which="minor", color="white", linewidth=1.2)
+        panel.tick_params(which="both", length=0, labelsize=8)
+        names = [visible(label) for label in labels] if labels and len(labels) >= keys else None
+        panel.set_xticks(range(keys), names[:keys] if names else range(keys))
+        panel.set_yticks(range(queries), names[:queries] if names else range(queries))
+        panel.spines[:].set_visible(False)
+        panel.set_title(caption, fontsize=10)
+    panels[0].set_ylabel("query")
+    figure.supxlabel("key (blue: the query may look at it)", fontsize=9)
+    figure.suptitle(title, fontsize=13)
+    return figure

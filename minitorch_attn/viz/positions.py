@@ -1,0 +1,98 @@
+"""Positions: the sinusoids of the Transformer, and what a vision transformer has learned."""
+
+import numpy as np
+
+from ..errors import ShapeError
+from ..nn import sinusoidal_positions
+from .style import COLOURS, new_figure
+
+__all__ = ["position_similarity_figure", "sinusoidal_figure"]
+
+
+def sinusoidal_figure(num_positions=100, dim=64, title="Sinusoidal positions"):
+    """The table of sinusoids, four of its columns as curves, and how alike two positions are.
+
+    Parameters
+    ----------
+    num_positions, dim : int
+    title : str
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Notes
+    -----
+    Vaswani et al. 2017, arXiv:1706.03762v7, section 3.5. The scalar product of two rows depends on
+    their distance only: cos a cos b + sin a sin b = cos(a - b).
+    """
+    table = sinusoidal_positions(num_positions, dim).numpy()
+    figure = new_figure(12.5, 3.9)
+    heat, curves, alike = figure.subplots(1, 3, width_ratios=(1.2, 1.2, 1))
+    shown = heat.imshow(table, cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto")
+    heat.set(xlabel="dimension", ylabel="position", title="the table: one row is added to a token")
+    bar = figure.colorbar(shown, ax=heat, aspect=25, pad=0.02)
+    bar.outline.set_visible(False)
+    for colour, column in zip(COLOURS, (0, dim // 8, dim // 4, dim // 2), strict=False):
+        curves.plot(table[:, column], color=colour, label=f"dimension {column}", linewidth=1.5)
+    curves.set(xlabel="position", ylim=(-1.1, 1.75), title="four dimensions")
+    curves.legend(frameon=False, fontsize=8, loc="upper center", ncols=2)
+    curves.spines[["top", "right"]].set_visible(False)
+    products = table @ table.T
+    shown = alike.imshow(products, cmap="viridis")
+    alike.set(xlabel="position", ylabel="position", title="scalar products")
+    bar = figure.colorbar(shown, ax=alike, shrink=0.85, aspect=25, pad=0.02)
+    bar.outline.set_visible(False)
+    figure.suptitle(title, fontsize=13)
+    return figure
+
+
+def position_similarity_figure(embeddings, grid, title="Similarity of learned positions"):
+    """For each patch of an image, how similar its position is to that of every other patch.
+
+    Parameters
+    ----------
+    embeddings : array or Tensor of shape (patch, embed)
+        Without those of the class token.
+    grid : (int, int)
+        Patches below and beside each other.
+    title : str
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Notes
+    -----
+    Cosine similarity, as in Dosovitskiy et al. 2020, arXiv:2010.11929v2, Figure 7, centre.
+    """
+    table = embeddings.detach().numpy() if hasattr(embeddings, "detach") else np.asarray(embeddings)
+    rows, columns = grid
+    if table.ndim != 2 or len(table) != rows * columns:
+        raise ShapeError(
+            "position_similarity_figure(embeddings, grid): these do not belong together.",
+            got=f"embeddings {table.shape}, grid {grid}",
+            expected=f"({rows * columns}, embed)",
+            hint="leave out the position of the class token: embeddings[1:]",
+        )
+    norms = np.linalg.norm(table, axis=1, keepdims=True)
+    unit = table / np.where(norms == 0, 1, norms)
+    similarity = unit @ unit.T
+    side = min(0.75, 9 / max(grid))
+    figure = new_figure(columns * side + 1.4, rows * side + 1.0)
+    panels = figure.subplots(rows, columns, squeeze=False)
+    for patch, panel in enumerate(panels.flat):
+        shown = panel.imshow(similarity[patch].reshape(grid), cmap="viridis", vmin=-1, vmax=1)
+        panel.set(xticks=[], yticks=[])
+        panel.spines[:].set_visible(False)
+    for row in range(rows):
+        panels[row, 0].set_ylabel(str(row + 1), fontsize=8, rotation=0, ha="right", va="center")
+    for column in range(columns):
+        panels[-1, column].set_xlabel(str(column + 1), fontsize=8)
+    bar = figure.colorbar(shown, ax=panels, aspect=30, pad=0.02)
+    bar.outline.set_visible(False)
+    bar.set_label("cosine similarity", fontsize=9)
+    figure.supxlabel("column of the patch", fontsize=9)
+    figure.supylabel("row of the patch", fontsize=9)
+    figure.suptitle(title, fontsize=12)
+    return figure
