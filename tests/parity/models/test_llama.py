@@ -1,0 +1,192 @@
+"""Llama beside transformers: drawn configurations, every class, every kind of rotary positions."""
+
+import numpy as np
+import pytest
+import torch
+from parity.models.peers import compare, opened, randomise
+
+import minitorch_attn as mt
+
+transformers = pytest.importorskip("transformers", reason="needs the parity extra")
+
+CLASSES = [
+    "LlamaModel", "LlamaForCausalLM", "LlamaForSequenceClassification",
+    "LlamaForTokenClassification", "LlamaForQuestionAnswering",
+]  # fmt: skip
+BATCH, TOKENS = 3, 7
+SCALINGS = {
+    "linear": {"factor": 2.5},
+    "dynamic": {"factor": 3.0},
+    "llama3": {
+        "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 64,
+    },
+    "yarn": {"factor": 4.0, "original_max_position_embeddings": 16},
+    "yarn_slow": {
+        "factor": 4.0, "beta_fast": 3.0, "beta_slow": 0.2, "truncate": False,
+        "mscale": 0.7, "mscale_all_dim": 0.4, "original_max_position_embeddings": 40,
+    },
+    "yarn_given": {
+        "factor": 2.0, "attention_factor": 1.3, "original_max_position_embeddings": 16,
+    },
+}  # fmt: skip
+
+
+class _Float64:
+    """torch for a peer that computes norms, angles and weights in float32: here in float64."""
+
+    float32 = float = torch.float64
+
+    def __getattr__(self, name):
+        return getattr(torch, name)
+
+
+@pytest.fixture(autouse=True)
+def in_float64(monkeypatch):
+    from transformers import modeling_rope_utils
+    from transformers.models.llama import modeling_llama
+
+    for module in (modeling_llama, modeling_rope_utils):
+        monkeypatch.setattr(module, "torch", _Float64())
+    monkeypatch.setattr(torch.Tensor, "float", torch.Tensor.double)
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+def draw_config(rng, **fixed):
+    groups, heads = int(rng.choice([1, 2])), int(rng.choice([1, 2, 3]))
+    head_dim = int(rng.choice([4, 6]))
+    config = dict(
+        vocab_size=29, hidden_size=groups * heads * head_dim, intermediate_size=10,
+        num_hidden_layers=int(rng.choice([1, 2, 3])), num_attention_heads=groups * heads,
+        num_key_value_heads=heads, head_dim=int(rng.choice([4, 8])),
+        hidden_act=str(rng.choice(["silu", "gelu", "relu"])), max_position_embeddings=16,
+        rms_norm_eps=float(rng.choice([1e-6, 1e-2])),
+        tie_word_embeddings=bool(rng.random() < 0.5), attention_bias=bool(rng.random() < 0.5),
+        mlp_bias=bool(rng.random() < 0.5), pad_token_id=int(rng.choice([3, 28])),
+        rope_parameters={"rope_type": "default", "rope_theta": float(rng.choice([1e4, 50.0]))},
+        num_labels=5, attn_implementation="eager",
+    )  # fmt: skip
+    return transformers.LlamaConfig(**{**config, **fixed})
+
+
+def pair(name, config, seed, folder):
+    peer = randomise(getattr(transformers, name)(config), seed)
+    return peer, opened(peer, folder)
+
+
+def ids_of(rng, *shape):
+    return rng.integers(0, 28, shape)
+
+
+def padding(side):
+    lengths = np.array([[7], [4], [2]])
+    places = np.arange(TOKENS)
+    real = places >= TOKENS - lengths if side == "left" else places < lengths
+    return real.astype("int64")
+
+
+def labels_of(name, rng, inputs):
+    """What each class learns from, under the peer's names."""
+    if name == "LlamaForCausalLM":
+        return {"labels": inputs["input_ids"]}
+    if name == "LlamaForSequenceClassification":
+        return {"labels": rng.integers(0, 5, BATCH)}
+    if name == "LlamaForTokenClassification":
+        return {"labels": rng.integers(0, 5, (BATCH, TOKENS))}
+    if name == "LlamaForQuestionAnswering":
+        return {"start_positions": np.array([0, 3, 11]), "end_positions": np.array([2, 3, 4])}
+    return {}
+
+
+@pytest.mark.parametrize("name", CLASSES)
+@pytest.mark.parametrize("seed", range(3))
+def test_every_class(name, seed, tmp_path):
+    rng = np.random.default_rng(seed)
+    peer, ours = pair(name, draw_config(rng), seed, tmp_path)
+    inputs = {"input_ids": ids_of(rng, BATCH, TOKENS)}
+    if seed == 2:
+        inputs["attention_mask"] = padding("right")
+    inputs.update(labels_of(name, rng, inputs))
+    compared = compare(peer, ours, inputs, output_hidden_states=True, output_attentions=True)
+    assert compared >= 15
+
+
+@pytest.mark.parametrize("kind", SCALINGS)
+@pytest.mark.parametrize("theta", [10000.0, 70.0])
+def test_every_kind_of_rotary_positions(kind, theta, tmp_path):
+    """Within the trained context of 16 positions and far beyond it."""
+    rng = np.random.default_rng(3)
+    rope = {"rope_type": kind.partition("_")[0], "rope_theta": theta, **SCALINGS[kind]}
+    config = draw_config(rng, rope_parameters=rope, head_dim=8, num_hidden_layers=2)
+    peer, ours = pair("LlamaForCausalLM", config, 4, tmp_path)
+    for tokens in (7, 41):
+        compare(peer, ours, {"input_ids": ids_of(rng, 2, tokens)})
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_embeddings_as_input(seed, tmp_path):
+    rng = np.random.default_rng(seed + 10)
+    config = draw_config(rng)
+    peer, ours = pair("LlamaForCausalLM", config, seed, tmp_path)
+    inputs = {
+        "inputs_embeds": rng.normal(size=(BATCH, TOKENS, config.hidden_size)),
+        "position_ids": np.arange(TOKENS)[None] + np.array([[0], [3], [5]]),
+    }
+    compare(peer, ours, inputs, logits_to_keep=3, output_hidden_states=True)
+
+
+def test_left_padding(tmp_path):
+    """With its default attention the peer, too, gives padding that sees nothing no context."""
+    rng = np.random.default_rng(20)
+    peer, ours = pair("LlamaForCausalLM", draw_config(rng, attn_implementation="sdpa"), 0, tmp_path)
+    mask = padding("left")
+    inputs = {
+        "input_ids": ids_of(rng, BATCH, TOKENS),
+        "attention_mask": mask,
+        "position_ids": np.maximum(mask.cumsum(1) - 1, 0),
+    }
+    compare(peer, ours, inputs, output_hidden_states=True)
+
+
+def test_texts_packed_into_one_row(tmp_path):
+    rng = np.random.default_rng(30)
+    peer, ours = pair("LlamaModel", draw_config(rng), 0, tmp_path)
+    inputs = {
+        "input_ids": ids_of(rng, BATCH, TOKENS),
+        "position_ids": np.array([[0, 1, 2, 0, 1, 2, 3], [0, 1, 2, 3, 4, 5, 6], [0] * 7]),
+    }
+    compare(peer, ours, inputs, output_attentions=True, use_cache=False)
+
+
+@pytest.mark.parametrize("kind", ["default", "yarn", "dynamic"])
+def test_chunks_through_the_cache(kind, tmp_path):
+    """The logits, and the gradients that flow back through cached keys and values."""
+    rng = np.random.default_rng(40)
+    rope = {"rope_type": kind, "rope_theta": 100.0, **SCALINGS.get(kind, {})}
+    peer, ours = pair("LlamaForCausalLM", draw_config(rng, rope_parameters=rope), 1, tmp_path)
+
+    def call(model, input_ids):
+        cat = torch.cat if isinstance(input_ids, torch.Tensor) else mt.cat
+        past, parts, start = None, [], 0
+        for size in (11, 1, 8, 1):
+            piece = input_ids[:, start : start + size]
+            output = model(input_ids=piece, past_key_values=past, use_cache=True)
+            past, start = output["past_key_values"], start + size
+            parts.append(output["logits"])
+        return {"logits": cat(parts, 1)}
+
+    compare(peer, ours, {"input_ids": ids_of(rng, BATCH, 21)}, call=call)
+
+
+def test_fields_of_old_configurations(tmp_path):
+    """rope_scaling with a "type", and rope_theta beside it."""
+    rng = np.random.default_rng(50)
+    rope = {"rope_type": "linear", "factor": 3.0, "rope_theta": 70.0}
+    peer = randomise(transformers.LlamaForCausalLM(draw_config(rng, rope_parameters=rope)), 5)
+    ours = opened(
+        peer, tmp_path, rope_parameters=None, rope_theta=70.0,
+        rope_scaling={"type": "linear", "factor": 3.0},
+    )  # fmt: skip
+    compare(peer, ours, {"input_ids": ids_of(rng, BATCH, TOKENS)})
