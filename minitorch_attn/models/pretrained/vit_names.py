@@ -1,0 +1,143 @@
+"""The tensors of transformers' image encoders: ViT, DeiT and ViTMAE.
+
+They have two sets of names. Published folders, and those that transformers writes, call the
+blocks `encoder.layer.3.attention.attention.query`; the classes of transformers 5 call them
+`layers.3.attention.q_proj`. Both are read, and a folder is written with the names it was read
+with.
+"""
+
+import re
+
+from .base import PretrainedModel
+from .names import Same
+
+__all__ = ["TwoLayouts", "Unsqueezed", "block_names", "encoder_names"]
+
+# What a block's part is called in files, and in the classes of transformers 5.
+_PARTS = {
+    "attention.attention.query": "attention.q_proj",
+    "attention.attention.key": "attention.k_proj",
+    "attention.attention.value": "attention.v_proj",
+    "attention.output.dense": "attention.o_proj",
+    "intermediate.dense": "mlp.fc1",
+    "output.dense": "mlp.fc2",
+    "layernorm_before": "layernorm_before",
+    "layernorm_after": "layernorm_after",
+}
+# What the stack of blocks is called likewise. transformers 5 writes the third, when it saves a
+# decoder of MAE, where published files have the second.
+_STACKS = {
+    "encoder.layer": "layers",
+    "decoder.decoder_layers": "decoder.decoder_layers",
+    "decoder.decoder_encoder.layer": "decoder.decoder_layers",
+}
+
+
+class Unsqueezed(Same):
+    """A tensor that the peer has with one more axis of size 1 in front."""
+
+    def join(self, arrays):
+        return arrays[0][None]
+
+    def split(self, array, shapes):
+        return [array[0]]
+
+    def peer_shape(self, shapes):
+        return (1, *shapes[0])
+
+
+def block_names(peer, ours):
+    """The entries of a stack of blocks.
+
+    Parameters
+    ----------
+    peer, ours : str
+        What the names of a block begin with, with `{}` for its number.
+    """
+    return [
+        Same(peer + "attention.o_proj", ours + "attention.out_proj"),
+        Same(peer + "attention", ours + "attention"),
+        Same(peer + "layernorm_before", ours + "norm1"),
+        Same(peer + "layernorm_after", ours + "norm2"),
+        Same(peer + "mlp.fc1", ours + "feed_forward.linear1"),
+        Same(peer + "mlp.fc2", ours + "feed_forward.linear2"),
+    ]
+
+
+def encoder_names(prefix):
+    """The entries of a face whose `VisionTransformer` is its attribute `vision`.
+
+    Parameters
+    ----------
+    prefix : str
+        What the peer's names begin with, as in "vit.".
+    """
+    return [
+        Same(prefix + "embeddings.cls_token", "vision.class_token"),
+        Same(prefix + "embeddings.distillation_token", "vision.distillation_token"),
+        Same(prefix + "embeddings.mask_token", "mask_token"),
+        Unsqueezed(prefix + "embeddings.position_embeddings", "vision.positions.weight"),
+        Same(
+            prefix + "embeddings.patch_embeddings.projection", "vision.patch_embedding.projection"
+        ),
+        *block_names(prefix + "layers.{}.", "vision.blocks.{}."),
+        Same(prefix + "layernorm", "vision.norm"),
+        Same(prefix + "pooler.dense", "pooler"),
+    ]
+
+
+class TwoLayouts(PretrainedModel):
+    """A face whose files may have either set of names.
+
+    Attributes
+    ----------
+    stacks : dict of str, or None
+        How files call a stack of blocks: {name in the classes: name in files}; None if the files
+        have the names of the classes.
+    """
+
+    stacks = {"layers": "encoder.layer", "decoder.decoder_layers": "decoder.decoder_layers"}
+
+    def _with_expected_names(self, arrays, expected, table):
+        renamed = {_in_classes(name): array for name, array in arrays.items()}
+        if any(name not in renamed for name in arrays):
+            self.stacks = dict(type(self).stacks)
+            if any("decoder_encoder" in name for name in arrays):
+                self.stacks["decoder.decoder_layers"] = "decoder.decoder_encoder.layer"
+        elif any(_split(name, _STACKS.values(), _PARTS.values()) for name in arrays):
+            self.stacks = None
+        return super()._with_expected_names(renamed, expected, table)
+
+    def peer_state(self):
+        state = super().peer_state()
+        if self.stacks is None:
+            return state
+        return {_in_files(name, self.stacks): array for name, array in state.items()}
+
+
+def _in_classes(name):
+    found = _split(name, _STACKS, _PARTS)
+    if found is None:
+        return name
+    before, stack, number, part, end = found
+    return f"{before}{_STACKS[stack]}.{number}.{_PARTS[part]}{end}"
+
+
+def _in_files(name, stacks):
+    found = _split(name, _STACKS.values(), _PARTS.values())
+    if found is None:
+        return name
+    before, stack, number, part, end = found
+    in_file = next(old for old, new in _PARTS.items() if new == part)
+    return f"{before}{stacks[stack]}.{number}.{in_file}{end}"
+
+
+def _split(name, stacks, parts):
+    """(what stands before, stack, number, part, ".weight" or ".bias") of a block's tensor."""
+    either = [
+        "|".join(re.escape(x) for x in sorted(set(y), key=len, reverse=True))
+        for y in (stacks, parts)
+    ]
+    pattern = rf"((?:\w+\.)?)({either[0]})\.(\d+)\.({either[1]})(\.weight|\.bias)"
+    found = re.fullmatch(pattern, name)
+    return None if found is None else found.groups()
