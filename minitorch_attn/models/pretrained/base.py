@@ -36,6 +36,8 @@ class PretrainedModel(nn.Module):
         This class is the base model, whose tensors have no such prefix.
     old_names : dict
         Endings of names in old files, and what they are called now.
+    may_be_missing : tuple of str
+        Endings of names of buffers that a file may leave out, as they start with the right values.
     """
 
     model_type = ""
@@ -44,6 +46,7 @@ class PretrainedModel(nn.Module):
     base_prefix = ""
     is_base = False
     old_names = {}
+    may_be_missing = ()
 
     def __init__(self, config):
         super().__init__()
@@ -125,7 +128,8 @@ class PretrainedModel(nn.Module):
         expected = table.peer_shapes(shapes)
         arrays = self._with_expected_names(arrays, expected, table)
         if strict:
-            check_tensors(folder, type(self).__name__, arrays, expected)
+            allowed = [name for name in expected if name.endswith(self.may_be_missing)]
+            check_tensors(folder, type(self).__name__, arrays, expected, allowed)
         else:
             arrays = _lenient(folder, type(self).__name__, arrays, expected)
         dtype = None if dtype is None else as_dtype(dtype)

@@ -1,0 +1,311 @@
+"""BART with the face of its published weights; the model itself is `models/bart.py`."""
+
+from ... import nn, ops
+from ...errors import ArgumentError
+from ..bart import BART
+from .activations import activation
+from .decoder import kept, result
+from .encoder_decoder import (
+    EncoderDecoderFace,
+    decoder_names,
+    decoder_tied,
+    drop_encoder,
+    shift_right,
+)
+from .losses import classification_loss, span_loss, token_loss
+
+__all__ = [
+    "BartForCausalLM",
+    "BartForConditionalGeneration",
+    "BartForQuestionAnswering",
+    "BartForSequenceClassification",
+    "BartModel",
+]
+
+_DEFAULTS = dict(
+    vocab_size=50265, max_position_embeddings=1024, encoder_layers=12, encoder_ffn_dim=4096,
+    encoder_attention_heads=16, decoder_layers=12, decoder_ffn_dim=4096,
+    decoder_attention_heads=16, encoder_layerdrop=0.0, decoder_layerdrop=0.0,
+    activation_function="gelu", d_model=1024, dropout=0.1, attention_dropout=0.0,
+    activation_dropout=0.0, init_std=0.02, classifier_dropout=0.0, scale_embedding=False,
+    use_cache=True, pad_token_id=1, bos_token_id=0, eos_token_id=2, is_encoder_decoder=True,
+    decoder_start_token_id=2, forced_eos_token_id=2, is_decoder=False, tie_word_embeddings=True,
+    id2label={"0": "LABEL_0", "1": "LABEL_1", "2": "LABEL_2"}, problem_type=None,
+)  # fmt: skip
+
+
+class BartFace(EncoderDecoderFace):
+    """What the classes of BART share.
+
+    Attributes
+    ----------
+    shared : Parameter
+        Only if the matrices are not tied: one more that the peer has, saves, and does not use.
+    """
+
+    model_type = "bart"
+    defaults = _DEFAULTS
+    may_be_missing = ("final_logits_bias",)
+
+    def build(self, config):
+        self.paper = BART(
+            config.vocab_size, embed_dim=config.d_model,
+            num_heads=config.encoder_attention_heads, num_encoder_layers=config.encoder_layers,
+            num_decoder_layers=config.decoder_layers, ff_dim=config.encoder_ffn_dim,
+            decoder_num_heads=config.decoder_attention_heads,
+            decoder_ff_dim=config.decoder_ffn_dim, dropout=config.dropout,
+            attention_dropout=config.attention_dropout, ff_dropout=config.activation_dropout,
+            encoder_layer_drop=config.encoder_layerdrop,
+            decoder_layer_drop=config.decoder_layerdrop,
+            activation=activation(config.activation_function),
+            scale_embedding=config.scale_embedding, max_len=config.max_position_embeddings,
+            tie_weights=config.tie_word_embeddings, pad_id=config.pad_token_id,
+        )  # fmt: skip
+        self.paper.reset_parameters(config.init_std)
+        if not config.tie_word_embeddings:
+            self.shared = nn.Parameter(ops.zeros(config.vocab_size, config.d_model))
+        self.add_head(config)
+
+    def add_head(self, config):
+        """Put a head in the place of the paper's; a base model has none."""
+        self.paper.head = None
+
+    def target_ids(self, input_ids, decoder_input_ids, decoder_inputs_embeds):
+        """What the decoder reads if the caller does not say: the source, one to the right."""
+        if decoder_input_ids is not None or decoder_inputs_embeds is not None:
+            return decoder_input_ids
+        if input_ids is None:
+            raise ArgumentError(
+                f"{type(self).__name__}: there is nothing for the decoder to read.",
+                got="neither input_ids nor decoder_input_ids nor decoder_inputs_embeds",
+                expected="one of them",
+            )
+        return self.shifted(input_ids)
+
+    def shifted(self, ids):
+        """`shift_right` with the configuration's tokens."""
+        return shift_right(ids, self.config.pad_token_id, self.config.decoder_start_token_id)
+
+
+class BartModel(BartFace):
+    """The vectors of the target's tokens, without a head.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> model = BartModel({
+    ...     "vocab_size": 11, "d_model": 6, "encoder_layers": 1, "decoder_layers": 1,
+    ...     "encoder_attention_heads": 2, "decoder_attention_heads": 2, "encoder_ffn_dim": 8,
+    ...     "decoder_ffn_dim": 8,
+    ... }).eval()
+    >>> model(mt.tensor([[0, 5, 7, 2]])).last_hidden_state.shape
+    (1, 4, 6)
+    """
+
+    is_base = True
+
+    def forward(
+        self, input_ids=None, attention_mask=None, decoder_input_ids=None,
+        decoder_attention_mask=None, encoder_outputs=None, past_key_values=None,
+        inputs_embeds=None, decoder_inputs_embeds=None, use_cache=None, output_attentions=None,
+        output_hidden_states=None, return_dict=None,
+    ):  # fmt: skip
+        """The peer's arguments and results.
+
+        Parameters
+        ----------
+        input_ids : int64 Tensor of shape (batch, source), optional
+        attention_mask : Tensor of shape (batch, source), optional
+            1 = a token, 0 = padding.
+        decoder_input_ids : int64 Tensor of shape (batch, target), optional
+            By default `input_ids`, one to the right. With a cache, the new tokens only.
+        decoder_attention_mask : Tensor of shape (batch, past + target), optional
+        encoder_outputs : Output or tuple, optional
+            What `get_encoder()` returned, instead of `input_ids`.
+        past_key_values : KVCache or sequence of tuples, optional
+            What an earlier call returned.
+        inputs_embeds, decoder_inputs_embeds : Tensor of shape (batch, token, embed), optional
+            Instead of `input_ids` and `decoder_input_ids`.
+        use_cache, output_attentions, output_hidden_states : bool, optional
+            By default as the configuration says.
+        return_dict : bool, optional
+            False gives a tuple.
+
+        Returns
+        -------
+        Output
+        """
+        decoder_input_ids = self.target_ids(input_ids, decoder_input_ids, decoder_inputs_embeds)
+        x, more = self.run(
+            input_ids, attention_mask, decoder_input_ids, decoder_attention_mask, encoder_outputs,
+            past_key_values, inputs_embeds, decoder_inputs_embeds, use_cache, output_attentions,
+            output_hidden_states,
+        )  # fmt: skip
+        return result(return_dict, last_hidden_state=x, **more)
+
+
+class BartForConditionalGeneration(BartFace):
+    """Logits of the target's next token, from the embedding matrix and a bias."""
+
+    def add_head(self, config):
+        self.register_buffer("final_logits_bias", ops.zeros(1, config.vocab_size))
+
+    def forward(
+        self, input_ids=None, attention_mask=None, decoder_input_ids=None,
+        decoder_attention_mask=None, encoder_outputs=None, past_key_values=None,
+        inputs_embeds=None, decoder_inputs_embeds=None, labels=None, use_cache=None,
+        output_attentions=None, output_hidden_states=None, return_dict=None,
+    ):  # fmt: skip
+        """As `BartModel.forward`; with labels also their loss.
+
+        Parameters
+        ----------
+        labels : int64 Tensor of shape (batch, target), optional
+            -100 for no label. Without `decoder_input_ids` the decoder reads them, one to the
+            right.
+        """
+        if labels is not None:
+            use_cache = False
+            if decoder_input_ids is None and decoder_inputs_embeds is None:
+                decoder_input_ids = self.shifted(labels)
+        decoder_input_ids = self.target_ids(input_ids, decoder_input_ids, decoder_inputs_embeds)
+        x, more = self.run(
+            input_ids, attention_mask, decoder_input_ids, decoder_attention_mask, encoder_outputs,
+            past_key_values, inputs_embeds, decoder_inputs_embeds, use_cache, output_attentions,
+            output_hidden_states,
+        )  # fmt: skip
+        logits = self.paper.head(x) + self.final_logits_bias  # (batch, target, vocabulary)
+        loss = None if labels is None else token_loss(logits, labels)
+        return result(return_dict, loss=loss, logits=logits, **more)
+
+
+class ClassificationHead(nn.Module):
+    """Two linear maps, a tanh between them, and dropout before each.
+
+    Parameters
+    ----------
+    embed_dim, num_labels : int
+    dropout : float
+    """
+
+    def __init__(self, embed_dim, num_labels, dropout):
+        super().__init__()
+        self.dense = nn.Linear(embed_dim, embed_dim)
+        self.dropout = nn.Dropout(dropout)
+        self.out_proj = nn.Linear(embed_dim, num_labels)
+
+    def forward(self, x):
+        # x: (batch, embed) -> (batch, labels)
+        return self.out_proj(self.dropout(ops.tanh(self.dense(self.dropout(x)))))
+
+
+class BartForSequenceClassification(BartFace):
+    """Logits of a text's classes, from the decoder's last end-of-text token (section 3.1)."""
+
+    def add_head(self, config):
+        self.paper.head = None
+        self.classification_head = ClassificationHead(
+            config.d_model, config.num_labels, config.classifier_dropout
+        )
+
+    def forward(
+        self, input_ids=None, attention_mask=None, decoder_input_ids=None,
+        decoder_attention_mask=None, encoder_outputs=None, inputs_embeds=None,
+        decoder_inputs_embeds=None, labels=None, use_cache=None, output_attentions=None,
+        output_hidden_states=None, return_dict=None,
+    ):  # fmt: skip
+        """As `BartModel.forward`; `input_ids` are needed, as they say where the text ends."""
+        if input_ids is None:
+            raise ArgumentError(
+                "BartForSequenceClassification looks for the end of the text in input_ids.",
+                got="input_ids=None",
+            )
+        use_cache = False if labels is not None else use_cache
+        decoder_input_ids = self.target_ids(input_ids, decoder_input_ids, decoder_inputs_embeds)
+        x, more = self.run(
+            input_ids, attention_mask, decoder_input_ids, decoder_attention_mask, encoder_outputs,
+            None, inputs_embeds, decoder_inputs_embeds, use_cache, output_attentions,
+            output_hidden_states,
+        )  # fmt: skip
+        last = _last_place(input_ids, self.config.eos_token_id)  # (batch,)
+        x = x[ops.arange(x.shape[0], device=x.device), last]  # (batch, embed)
+        logits = self.classification_head(x)
+        loss = None if labels is None else classification_loss(self.config, logits, labels)
+        return result(return_dict, loss=loss, logits=logits, **more)
+
+
+def _last_place(ids, token_id):
+    """Where each row has `token_id` for the last time; all rows have it equally often."""
+    found = ids == token_id  # (batch, token)
+    counts = set(found.sum(1).tolist())
+    if len(counts) != 1 or counts == {0}:
+        raise ArgumentError(
+            "BartForSequenceClassification: the texts differ in how many ends they have.",
+            got=f"{sorted(counts)} times the token {token_id} in a row of input_ids",
+            expected="equally often in every row, and at least once",
+        )
+    return (found * ops.arange(ids.shape[1], device=ids.device)).argmax(1)
+
+
+class BartForQuestionAnswering(BartFace):
+    """Logits of where an answer starts and ends (section 3.2)."""
+
+    def add_head(self, config):
+        self.paper.head = None
+        self.qa_outputs = nn.Linear(config.d_model, 2)
+
+    def forward(
+        self, input_ids=None, attention_mask=None, decoder_input_ids=None,
+        decoder_attention_mask=None, encoder_outputs=None, start_positions=None,
+        end_positions=None, inputs_embeds=None, decoder_inputs_embeds=None, use_cache=None,
+        output_attentions=None, output_hidden_states=None, return_dict=None,
+    ):  # fmt: skip
+        """As `BartModel.forward`; with `start_positions` and `end_positions` also the loss."""
+        answered = start_positions is not None and end_positions is not None
+        decoder_input_ids = self.target_ids(input_ids, decoder_input_ids, decoder_inputs_embeds)
+        x, more = self.run(
+            input_ids, attention_mask, decoder_input_ids, decoder_attention_mask, encoder_outputs,
+            None, inputs_embeds, decoder_inputs_embeds, False if answered else use_cache,
+            output_attentions, output_hidden_states,
+        )  # fmt: skip
+        start, end = self.qa_outputs(x).unbind(-1)  # (batch, target) each
+        loss = span_loss(start, end, start_positions, end_positions) if answered else None
+        return result(return_dict, loss=loss, start_logits=start, end_logits=end, **more)
+
+
+class BartForCausalLM(BartFace):
+    """The decoder alone as a language model; its attention to an encoder's output is optional."""
+
+    def add_head(self, config):
+        drop_encoder(self)
+
+    def names(self):
+        return decoder_names()
+
+    def tied(self):
+        return decoder_tied(self.config)
+
+    def forward(
+        self, input_ids=None, attention_mask=None, encoder_hidden_states=None,
+        encoder_attention_mask=None, past_key_values=None, inputs_embeds=None, labels=None,
+        use_cache=None, logits_to_keep=0, output_attentions=None, output_hidden_states=None,
+        return_dict=None,
+    ):  # fmt: skip
+        """The peer's arguments and results.
+
+        Parameters
+        ----------
+        encoder_hidden_states : Tensor of shape (batch, source, embed), optional
+        encoder_attention_mask : Tensor of shape (batch, source), optional
+        labels : int64 Tensor of shape (batch, token), optional
+            Of the token at the same position: they are not shifted.
+        logits_to_keep : int or Tensor, default 0
+            Logits of so many last tokens, or of these positions; 0 for all.
+        """
+        out = self.decode(
+            encoder_hidden_states, input_ids, attention_mask, encoder_attention_mask,
+            past_key_values, inputs_embeds, use_cache, output_attentions, output_hidden_states,
+        )  # fmt: skip
+        logits = self.paper.head(kept(out.pop("last_hidden_state"), logits_to_keep))
+        loss = None if labels is None else token_loss(logits, labels)
+        return result(return_dict, loss=loss, logits=logits, **out)

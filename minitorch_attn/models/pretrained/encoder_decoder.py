@@ -1,0 +1,259 @@
+"""What the faces of BART and Marian share: encoding, decoding, names."""
+
+from ... import ops
+from ...errors import ArgumentError
+from ...tensor import Tensor
+from .base import PretrainedModel
+from .decoder import attention_mask_of, cache_of, collecting, embeddings_of
+from .encoder import encoder_mask
+from .names import Ignored, NameTable, Same
+from .output import Output
+
+__all__ = ["EncoderDecoderFace", "decoder_names", "decoder_tied", "drop_encoder", "shift_right"]
+
+
+def shift_right(ids, pad_token_id, decoder_start_token_id):
+    """What the decoder reads so that it predicts `ids`: the same, one to the right.
+
+    Parameters
+    ----------
+    ids : int64 Tensor of shape (batch, token)
+        -100, which is no label, becomes padding.
+    pad_token_id, decoder_start_token_id : int
+
+    Returns
+    -------
+    int64 Tensor of shape (batch, token)
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> shift_right(mt.tensor([[5, 7, -100]]), pad_token_id=1, decoder_start_token_id=2)
+    tensor([[2, 5, 7]])
+    """
+    if pad_token_id is None or decoder_start_token_id is None:
+        raise ArgumentError(
+            "labels: what the decoder reads begins with one special token and is filled with one.",
+            got=f"pad_token_id={pad_token_id}, decoder_start_token_id={decoder_start_token_id}",
+            expected="both in the configuration, or decoder_input_ids",
+        )
+    start = ops.full((ids.shape[0], 1), decoder_start_token_id, dtype="int64", device=ids.device)
+    shifted = ops.cat((start, ids[:, :-1]), 1)
+    return ops.where(shifted == -100, pad_token_id, shifted)
+
+
+def layer_names(stack, prefix=""):
+    """The entries for the layers and embeddings of one stack.
+
+    Parameters
+    ----------
+    stack : {"encoder", "decoder"}
+    prefix : str
+        What the peer's names begin with.
+    """
+    side = "source" if stack == "encoder" else "target"
+    peer, ours = f"{prefix}{stack}.layers.{{}}.", f"paper.{stack}.layers.{{}}."
+    pairs = {
+        "self_attn": "attention",
+        "self_attn_layer_norm": "around_attention.norm",
+        "encoder_attn": "cross_attention",
+        "encoder_attn_layer_norm": "around_cross_attention.norm",
+        "fc1": "feed_forward.linear1",
+        "fc2": "feed_forward.linear2",
+        "final_layer_norm": "around_feed_forward.norm",
+    }
+    entries = [Same(peer + theirs, ours + own) for theirs, own in pairs.items()]
+    stage = f"paper.{side}_embedding."
+    return [
+        *entries,
+        Same(f"{prefix}{stack}.embed_positions", stage + "positions"),
+        Same(f"{prefix}{stack}.layernorm_embedding", stage + "norm"),
+    ]
+
+
+def drop_encoder(face):
+    """Leave the decoder and its head, for the classes that are language models."""
+    face.paper.source_embedding = face.paper.encoder = None
+    if "shared" in dict(face.named_parameters()):
+        del face.shared
+
+
+def decoder_names():
+    """The table for a decoder alone; a file of the whole model has more than it needs."""
+    return NameTable(
+        Same("model.decoder.embed_tokens.weight", "paper.target_embedding.tokens.weight"),
+        Same("lm_head.weight", "paper.head.weight"),
+        *layer_names("decoder", "model."),
+        Ignored("model.encoder.*", "final_logits_bias", "*decoder.version"),
+    )
+
+
+def decoder_tied(config):
+    """The aliases of a decoder alone, the embeddings of a whole model among them."""
+    tokens = "model.decoder.embed_tokens.weight"
+    aliases = ["lm_head.weight", "model.shared.weight"] if config.tie_word_embeddings else []
+    return dict.fromkeys(aliases, tokens)
+
+
+class EncoderDecoderFace(PretrainedModel):
+    """The face of an encoder-decoder; `build` makes `paper`, an `EncoderDecoder`.
+
+    Attributes
+    ----------
+    paper : EncoderDecoder
+        Without its head in a base model.
+    """
+
+    base_prefix = "model"
+    aliases = {
+        "num_attention_heads": "encoder_attention_heads",
+        "hidden_size": "d_model",
+        "num_hidden_layers": "encoder_layers",
+    }
+
+    def one_matrix(self):
+        """Whether source and target embeddings, and the head, are one matrix."""
+        return self.config.tie_word_embeddings
+
+    def names(self):
+        prefix = "" if self.is_base else self.base_prefix + "."
+        source = "shared" if self.one_matrix() else "encoder.embed_tokens"
+        return NameTable(
+            Same(f"{prefix}{source}.weight", "paper.source_embedding.tokens.weight"),
+            Same(f"{prefix}decoder.embed_tokens.weight", "paper.target_embedding.tokens.weight"),
+            Same(f"{prefix}shared.weight", "shared"),
+            Same("lm_head.weight", "paper.head.weight"),
+            *layer_names("encoder", prefix),
+            *layer_names("decoder", prefix),
+            Ignored("*encoder.version", "*decoder.version"),
+        )
+
+    def tied(self):
+        prefix = "" if self.is_base else self.base_prefix + "."
+        if not self.one_matrix():
+            return {}
+        shared, tokens = f"{prefix}shared.weight", "embed_tokens.weight"
+        own = {f"{prefix}encoder.{tokens}": shared, f"{prefix}decoder.{tokens}": shared}
+        return own if self.paper.head is None else {**own, "lm_head.weight": shared}
+
+    def encode(
+        self, input_ids=None, attention_mask=None, inputs_embeds=None, output_attentions=None,
+        output_hidden_states=None,
+    ):  # fmt: skip
+        """The encoder alone.
+
+        Parameters
+        ----------
+        input_ids : int64 Tensor of shape (batch, source), optional
+        attention_mask : Tensor of shape (batch, source), optional
+            1 = a token, 0 = padding.
+        inputs_embeds : Tensor of shape (batch, source, embed), optional
+            Instead of `input_ids`.
+        output_attentions, output_hidden_states : bool, optional
+
+        Returns
+        -------
+        Output
+            last_hidden_state, and hidden_states and attentions if asked for.
+        """
+        stage, encoder = self.paper.source_embedding, self.paper.encoder
+        x = embeddings_of(stage.look_up, input_ids, inputs_embeds)  # (batch, source, embed)
+        mask = encoder_mask(attention_mask, x.shape[0], x.shape[1])
+        watched = (encoder, [stage.dropout, *encoder.layers])
+        with collecting(self.config, *watched, output_attentions, output_hidden_states) as found:
+            x = encoder(stage.place(x), mask)
+        return Output(
+            last_hidden_state=x, hidden_states=found.hidden_states, attentions=found.attentions
+        )
+
+    def get_encoder(self):
+        """A callable that takes `input_ids` and `attention_mask` and gives `encoder_outputs`."""
+        return self.encode
+
+    def decode(
+        self, memory, input_ids=None, attention_mask=None, memory_mask=None, past_key_values=None,
+        inputs_embeds=None, use_cache=None, output_attentions=None, output_hidden_states=None,
+    ):  # fmt: skip
+        """The decoder alone, without its head.
+
+        Parameters
+        ----------
+        memory : Tensor of shape (batch, source, embed) or None
+            What the encoder returned.
+        input_ids : int64 Tensor of shape (batch, target), optional
+            With a cache, the tokens after those that it holds.
+        attention_mask : Tensor of shape (batch, past + target), optional
+        memory_mask : Tensor of shape (batch, source), optional
+        past_key_values : KVCache or sequence, optional
+        inputs_embeds : Tensor of shape (batch, target, embed), optional
+        use_cache, output_attentions, output_hidden_states : bool, optional
+
+        Returns
+        -------
+        Output
+            last_hidden_state, past_key_values, and what was asked for.
+        """
+        stage, decoder = self.paper.target_embedding, self.paper.decoder
+        x = self.target_vectors(input_ids, inputs_embeds)  # (batch, target, embed)
+        cache, _ = cache_of(self.config, past_key_values, use_cache)
+        past = 0 if cache is None else cache.length
+        mask = attention_mask_of(attention_mask, None, x, past)
+        if memory is not None:
+            memory_mask = encoder_mask(memory_mask, memory.shape[0], memory.shape[1])
+        watched = (decoder, [stage.dropout, *decoder.layers])
+        with collecting(self.config, *watched, output_attentions, output_hidden_states) as found:
+            x = decoder(stage.place(x, past), memory, mask, memory_mask, cache)
+        own, cross = found.attentions, None
+        if own is not None and memory is not None:
+            own, cross = own[0::2], own[1::2]  # they take turns in every layer
+        return Output(
+            last_hidden_state=x, past_key_values=cache, hidden_states=found.hidden_states,
+            attentions=own, cross_attentions=cross,
+        )  # fmt: skip
+
+    def target_vectors(self, input_ids, inputs_embeds):
+        """The scaled vectors of the target's tokens: (batch, target, embed)."""
+        return embeddings_of(self.paper.target_embedding.look_up, input_ids, inputs_embeds)
+
+    def run(
+        self, input_ids=None, attention_mask=None, decoder_input_ids=None,
+        decoder_attention_mask=None, encoder_outputs=None, past_key_values=None,
+        inputs_embeds=None, decoder_inputs_embeds=None, use_cache=None, output_attentions=None,
+        output_hidden_states=None,
+    ):  # fmt: skip
+        """Encoder and decoder, without a head.
+
+        Returns
+        -------
+        x : Tensor of shape (batch, target, embed)
+        more : dict
+            The other results, under the peer's names.
+        """
+        wanted = (output_attentions, output_hidden_states)
+        if encoder_outputs is None:
+            encoder_outputs = self.encode(input_ids, attention_mask, inputs_embeds, *wanted)
+        encoded = _as_encoder_output(encoder_outputs)
+        decoded = self.decode(
+            encoded.last_hidden_state, decoder_input_ids, decoder_attention_mask, attention_mask,
+            past_key_values, decoder_inputs_embeds, use_cache, *wanted,
+        )  # fmt: skip
+        more = dict(
+            past_key_values=decoded.past_key_values,
+            decoder_hidden_states=decoded.hidden_states,
+            decoder_attentions=decoded.attentions,
+            cross_attentions=decoded.cross_attentions,
+            encoder_last_hidden_state=encoded.last_hidden_state,
+            encoder_hidden_states=encoded.hidden_states,
+            encoder_attentions=encoded.attentions,
+        )
+        return decoded.last_hidden_state, more
+
+
+def _as_encoder_output(encoder_outputs):
+    """What a caller may hand in as `encoder_outputs`, as an Output."""
+    if isinstance(encoder_outputs, Tensor):
+        return Output(last_hidden_state=encoder_outputs)
+    if isinstance(encoder_outputs, (tuple, list)):
+        names = ("last_hidden_state", "hidden_states", "attentions")
+        return Output(**dict(zip(names, encoder_outputs, strict=False)))
+    return Output(**encoder_outputs)

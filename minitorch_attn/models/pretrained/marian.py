@@ -1,0 +1,228 @@
+"""Marian with the face of the OPUS-MT weights; the model itself is `models/marian.py`."""
+
+from ... import nn, ops
+from ...errors import ArgumentError
+from ..marian import Marian
+from .activations import activation
+from .decoder import embeddings_of, kept, result
+from .encoder_decoder import (
+    EncoderDecoderFace,
+    decoder_names,
+    decoder_tied,
+    drop_encoder,
+    shift_right,
+)
+from .losses import token_loss
+
+__all__ = ["MarianForCausalLM", "MarianMTModel", "MarianModel"]
+
+_DEFAULTS = dict(
+    vocab_size=58101, decoder_vocab_size=None, max_position_embeddings=1024, encoder_layers=12,
+    encoder_ffn_dim=4096, encoder_attention_heads=16, decoder_layers=12, decoder_ffn_dim=4096,
+    decoder_attention_heads=16, encoder_layerdrop=0.0, decoder_layerdrop=0.0, use_cache=True,
+    is_encoder_decoder=True, activation_function="gelu", d_model=1024, dropout=0.1,
+    attention_dropout=0.0, activation_dropout=0.0, init_std=0.02, decoder_start_token_id=58100,
+    scale_embedding=False, pad_token_id=58100, eos_token_id=0, bos_token_id=None,
+    forced_eos_token_id=0, share_encoder_decoder_embeddings=True, is_decoder=False,
+    tie_word_embeddings=True,
+)  # fmt: skip
+
+
+class MarianFace(EncoderDecoderFace):
+    """What the classes of Marian share.
+
+    Attributes
+    ----------
+    shared : Parameter
+        Only if the languages share a vocabulary and the matrices are not tied: one more that the
+        peer has, saves, and does not use.
+    """
+
+    model_type = "marian"
+    defaults = _DEFAULTS
+    may_be_missing = ("final_logits_bias", "embed_positions.weight")
+
+    def build(self, config):
+        one_vocabulary = config.share_encoder_decoder_embeddings
+        target_size = config.decoder_vocab_size or config.vocab_size
+        if one_vocabulary and target_size != config.vocab_size:
+            raise ArgumentError(
+                "Marian: a vocabulary that both languages share has one size.",
+                got=f"vocab_size={config.vocab_size}, decoder_vocab_size={target_size}, "
+                "share_encoder_decoder_embeddings=True",
+            )
+        self.paper = Marian(
+            config.vocab_size, None if one_vocabulary else target_size, embed_dim=config.d_model,
+            num_heads=config.encoder_attention_heads, num_encoder_layers=config.encoder_layers,
+            num_decoder_layers=config.decoder_layers, ff_dim=config.encoder_ffn_dim,
+            decoder_num_heads=config.decoder_attention_heads,
+            decoder_ff_dim=config.decoder_ffn_dim, dropout=config.dropout,
+            attention_dropout=config.attention_dropout, ff_dropout=config.activation_dropout,
+            encoder_layer_drop=config.encoder_layerdrop,
+            decoder_layer_drop=config.decoder_layerdrop,
+            activation=activation(config.activation_function),
+            scale_embedding=config.scale_embedding, max_len=config.max_position_embeddings,
+            tie_weights=config.tie_word_embeddings, pad_id=config.pad_token_id,
+        )  # fmt: skip
+        self.paper.reset_parameters(config.init_std)
+        if one_vocabulary and not config.tie_word_embeddings:
+            self.shared = nn.Parameter(ops.zeros(config.vocab_size, config.d_model))
+        self.add_head(config)
+
+    def add_head(self, config):
+        """Put a head in the place of the paper's; a base model has none."""
+        self.paper.head = None
+
+    def one_matrix(self):
+        return self.config.tie_word_embeddings and self.config.share_encoder_decoder_embeddings
+
+    def target_vectors(self, input_ids, inputs_embeds):
+        """Also scales vectors that the caller brings, which the encoder, as in the peer, does not.
+
+        Parameters
+        ----------
+        input_ids : int64 Tensor of shape (batch, target), optional
+        inputs_embeds : Tensor of shape (batch, target, embed), optional
+        """
+        stage = self.paper.target_embedding
+        if inputs_embeds is not None:
+            inputs_embeds = inputs_embeds * stage.scale
+        return embeddings_of(stage.look_up, input_ids, inputs_embeds)
+
+
+class MarianModel(MarianFace):
+    """The vectors of the target's tokens, without a head.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> model = MarianModel({
+    ...     "vocab_size": 11, "d_model": 6, "encoder_layers": 1, "decoder_layers": 1,
+    ...     "encoder_attention_heads": 2, "decoder_attention_heads": 2, "encoder_ffn_dim": 8,
+    ...     "decoder_ffn_dim": 8, "pad_token_id": 10, "decoder_start_token_id": 10,
+    ... }).eval()
+    >>> source, target = mt.tensor([[5, 7, 2, 0]]), mt.tensor([[10, 4, 3]])
+    >>> model(source, decoder_input_ids=target).last_hidden_state.shape
+    (1, 3, 6)
+    """
+
+    is_base = True
+
+    def forward(
+        self, input_ids=None, attention_mask=None, decoder_input_ids=None,
+        decoder_attention_mask=None, encoder_outputs=None, past_key_values=None,
+        inputs_embeds=None, decoder_inputs_embeds=None, use_cache=None, output_attentions=None,
+        output_hidden_states=None, return_dict=None,
+    ):  # fmt: skip
+        """The peer's arguments and results.
+
+        Parameters
+        ----------
+        input_ids : int64 Tensor of shape (batch, source), optional
+        attention_mask : Tensor of shape (batch, source), optional
+            1 = a token, 0 = padding.
+        decoder_input_ids : int64 Tensor of shape (batch, target), optional
+            With a cache, the new tokens only.
+        decoder_attention_mask : Tensor of shape (batch, past + target), optional
+        encoder_outputs : Output or tuple, optional
+            What `get_encoder()` returned, instead of `input_ids`.
+        past_key_values : KVCache or sequence of tuples, optional
+            What an earlier call returned.
+        inputs_embeds, decoder_inputs_embeds : Tensor of shape (batch, token, embed), optional
+            Instead of `input_ids` and `decoder_input_ids`.
+        use_cache, output_attentions, output_hidden_states : bool, optional
+            By default as the configuration says.
+        return_dict : bool, optional
+            False gives a tuple.
+
+        Returns
+        -------
+        Output
+        """
+        x, more = self.run(
+            input_ids, attention_mask, decoder_input_ids, decoder_attention_mask, encoder_outputs,
+            past_key_values, inputs_embeds, decoder_inputs_embeds, use_cache, output_attentions,
+            output_hidden_states,
+        )  # fmt: skip
+        return result(return_dict, last_hidden_state=x, **more)
+
+
+class MarianMTModel(MarianFace):
+    """Logits of the target's next token, from the embedding matrix and a bias."""
+
+    def add_head(self, config):
+        size = self.paper.head.weight.shape[0]
+        self.register_buffer("final_logits_bias", ops.zeros(1, size))
+
+    def tied(self):
+        if self.config.tie_word_embeddings and not self.one_matrix():
+            return {"lm_head.weight": "model.decoder.embed_tokens.weight"}
+        return super().tied()
+
+    def forward(
+        self, input_ids=None, attention_mask=None, decoder_input_ids=None,
+        decoder_attention_mask=None, encoder_outputs=None, past_key_values=None,
+        inputs_embeds=None, decoder_inputs_embeds=None, labels=None, use_cache=None,
+        output_attentions=None, output_hidden_states=None, return_dict=None,
+    ):  # fmt: skip
+        """As `MarianModel.forward`; with labels also their loss.
+
+        Parameters
+        ----------
+        labels : int64 Tensor of shape (batch, target), optional
+            -100 for no label. Without `decoder_input_ids` the decoder reads them, one to the
+            right.
+        """
+        if labels is not None:
+            use_cache = False
+            if decoder_input_ids is None and decoder_inputs_embeds is None:
+                special = (self.config.pad_token_id, self.config.decoder_start_token_id)
+                decoder_input_ids = shift_right(labels, *special)
+        x, more = self.run(
+            input_ids, attention_mask, decoder_input_ids, decoder_attention_mask, encoder_outputs,
+            past_key_values, inputs_embeds, decoder_inputs_embeds, use_cache, output_attentions,
+            output_hidden_states,
+        )  # fmt: skip
+        logits = self.paper.head(x) + self.final_logits_bias  # (batch, target, vocabulary)
+        loss = None if labels is None else token_loss(logits, labels)
+        return result(return_dict, loss=loss, logits=logits, **more)
+
+
+class MarianForCausalLM(MarianFace):
+    """The decoder alone as a language model; its attention to an encoder's output is optional."""
+
+    def add_head(self, config):
+        drop_encoder(self)
+        if not config.tie_word_embeddings:  # the peer's is as large as the source's vocabulary
+            self.paper.head = nn.Linear(config.d_model, config.vocab_size, bias=False)
+
+    def names(self):
+        return decoder_names()
+
+    def tied(self):
+        return decoder_tied(self.config)
+
+    def forward(
+        self, input_ids=None, attention_mask=None, encoder_hidden_states=None,
+        encoder_attention_mask=None, past_key_values=None, inputs_embeds=None, labels=None,
+        use_cache=None, logits_to_keep=0, output_attentions=None, output_hidden_states=None,
+        return_dict=None,
+    ):  # fmt: skip
+        """The peer's arguments and results.
+
+        Parameters
+        ----------
+        encoder_hidden_states : Tensor of shape (batch, source, embed), optional
+        encoder_attention_mask : Tensor of shape (batch, source), optional
+        labels : int64 Tensor of shape (batch, token), optional
+            Of the token at the same position: they are not shifted.
+        logits_to_keep : int or Tensor, default 0
+            Logits of so many last tokens, or of these positions; 0 for all.
+        """
+        out = self.decode(
+            encoder_hidden_states, input_ids, attention_mask, encoder_attention_mask,
+            past_key_values, inputs_embeds, use_cache, output_attentions, output_hidden_states,
+        )  # fmt: skip
+        logits = self.paper.head(kept(out.pop("last_hidden_state"), logits_to_keep))
+        loss = None if labels is None else token_loss(logits, labels)
+        return result(return_dict, loss=loss, logits=logits, **out)
