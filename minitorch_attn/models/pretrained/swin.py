@@ -1,6 +1,7 @@
 """Swin Transformer with the face of its published weights; the model is `models/swin.py`."""
 
 from ... import nn
+from ...backend import array_module
 from ...errors import ShapeError
 from ..swin import Swin
 from .activations import activation
@@ -130,6 +131,19 @@ class SwinBackbone(_SwinFace):
         self.hidden_states_norms = nn.ModuleDict(
             {name: nn.LayerNorm(widths[i]) for name, i in self.out_features.items()}
         )
+
+    def _with_prefix(self, arrays, expected):
+        """Files of backbones leave out the prefix, and some of them the last norm."""
+        arrays = {
+            f"swin.{name}"
+            if name.startswith(("embeddings.", "encoder.", "layernorm."))
+            else name: x
+            for name, x in arrays.items()
+        }
+        xp = array_module(*list(arrays.values())[:1])
+        for name, fill in (("swin.layernorm.weight", xp.ones), ("swin.layernorm.bias", xp.zeros)):
+            arrays.setdefault(name, fill(expected[name], "float32"))
+        return arrays
 
     def forward(
         self, pixel_values, *, output_attentions=None, output_hidden_states=None, return_dict=None
