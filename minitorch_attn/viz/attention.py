@@ -97,7 +97,7 @@ def attention_figure(maps, labels, title="Attention weights"):
                 axes.set_title(f"head {head + 1}", fontsize=13)
             if head == 0:
                 axes.set_ylabel(f"layer {layer + 1}", fontsize=13)
-    shown = [_visible(label) for label in labels]
+    shown = [visible(label) for label in labels]
     grid[0, 0].set_xticks(range(keys), shown)  # one set for all: the axes are shared
     grid[0, 0].set_yticks(range(keys), shown)
     bar = figure.colorbar(image, ax=grid, shrink=0.6, aspect=30, pad=0.01)
@@ -107,5 +107,5 @@ def attention_figure(maps, labels, title="Attention weights"):
     return figure
 
 
-def _visible(label):
+def visible(label):
     return label.replace(" ", "\u2423").replace("\n", "\u21b5").replace("\t", "\u21e5")

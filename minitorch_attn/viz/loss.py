@@ -5,7 +5,14 @@ from .style import COLOURS, new_figure
 __all__ = ["loss_figure"]
 
 
-def loss_figure(metrics, baselines=None, title="Loss", smoothing=0.6):
+def loss_figure(
+    metrics,
+    baselines=None,
+    title="Loss",
+    smoothing=0.6,
+    unit="nats per token",
+    what="cross-entropy",
+):
     """Training and validation loss over the steps.
 
     Parameters
@@ -18,6 +25,8 @@ def loss_figure(metrics, baselines=None, title="Loss", smoothing=0.6):
     smoothing : float, default 0.6
         Weight of the past in the running mean of the training loss; the raw values stay visible
         behind it.
+    unit, what : str
+        Of the loss, for the axis.
 
     Returns
     -------
@@ -49,7 +58,7 @@ def loss_figure(metrics, baselines=None, title="Loss", smoothing=0.6):
             color=COLOURS[1],
         )
     _draw_baselines(axes, baselines or {})
-    axes.set(xlabel="step", ylabel="cross-entropy (nats per token)", title=title)
+    axes.set(xlabel="step", ylabel=f"{what} ({unit})" if unit else what, title=title)
     axes.margins(x=0.02)
     axes.spines[["top", "right"]].set_visible(False)
     if training or validation:

@@ -19,6 +19,10 @@ __all__ = [
 # name of the recipe: (module, class)
 RECIPES = {
     "gpt": ("character_gpt", "CharacterGPT"),
+    "dates": ("dates", "Dates"),
+    "t5": ("t5", "T5"),
+    "vit": ("vit", "ViT"),
+    "swin": ("swin", "Swin"),
 }
 
 

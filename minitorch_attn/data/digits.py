@@ -1,0 +1,54 @@
+"""Scikit-learn's handwritten digits: 1,797 images of 8 x 8 pixels, in every installation of it."""
+
+import numpy as np
+
+from ..errors import DataError
+
+__all__ = ["digits_split"]
+
+
+def digits_split(test_share=0.2, seed=0):
+    """Images and labels, split so that both parts have the same share of every digit.
+
+    Parameters
+    ----------
+    test_share : float, default 0.2
+    seed : int, default 0
+        Of the split; the same seed gives the same split.
+
+    Returns
+    -------
+    training_images, training_labels, test_images, test_labels : array
+        Images are float32 of shape (image, 1, 8, 8) with values from 0 to 1; labels are int64.
+
+    Raises
+    ------
+    DataError
+        If scikit-learn is not installed.
+
+    References
+    ----------
+    .. [1] Alpaydin and Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine Learning
+       Repository, 1998: its test part, which scikit-learn carries.
+
+    Examples
+    --------
+    >>> images, labels, test_images, test_labels = digits_split()
+    >>> images.shape, test_images.shape, float(images.max())
+    ((1437, 1, 8, 8), (360, 1, 8, 8), 1.0)
+    """
+    try:
+        from sklearn.datasets import load_digits
+        from sklearn.model_selection import train_test_split
+    except ImportError:
+        raise DataError(
+            "the handwritten digits come with scikit-learn, which is not installed.",
+            hint="python -m pip install scikit-learn",
+        ) from None
+    found = load_digits()
+    images = (found.images / 16).astype(np.float32)[:, None]  # (image, channel, row, column)
+    labels = found.target.astype(np.int64)
+    training, test = train_test_split(
+        np.arange(len(labels)), test_size=test_share, random_state=seed, stratify=labels
+    )
+    return images[training], labels[training], images[test], labels[test]

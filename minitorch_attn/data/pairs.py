@@ -1,0 +1,140 @@
+"""Pairs of short texts, a source and its target, as padded batches of character ids."""
+
+import numpy as np
+
+from ..errors import CheckpointError
+from ..tensor import tensor
+from .tokenizers import CharTokenizer
+
+__all__ = ["GeneratedBatches", "PairTokenizer"]
+
+
+class PairTokenizer:
+    """One token per character, and three more: padding, start and end.
+
+    Parameters
+    ----------
+    vocabulary : str
+        The known characters.
+
+    Attributes
+    ----------
+    PAD, START, END : int
+        The ids 0, 1 and 2.
+
+    Examples
+    --------
+    >>> tokenizer = PairTokenizer("abc")
+    >>> tokenizer.encode(["cab", "b"])
+    array([[5, 3, 4, 2],
+           [4, 2, 0, 0]])
+    >>> tokenizer.decode([5, 3, 4, 2, 2])
+    'cab'
+    """
+
+    PAD, START, END = 0, 1, 2
+
+    def __init__(self, vocabulary):
+        self.characters = CharTokenizer(vocabulary)
+        self.vocabulary = vocabulary
+
+    def __len__(self):
+        return 3 + len(self.characters)
+
+    def encode(self, texts):
+        """Ids of texts, each followed by END, then by PAD up to the longest.
+
+        Parameters
+        ----------
+        texts : sequence of str
+
+        Returns
+        -------
+        int64 array of shape (text, token)
+        """
+        ids = np.full((len(texts), 1 + max(map(len, texts))), self.PAD, dtype=np.int64)
+        for row, text in zip(ids, texts, strict=True):
+            row[: len(text)] = 3 + self.characters.encode(text)
+            row[len(text)] = self.END
+        return ids
+
+    def decode(self, ids):
+        """The text of one row of ids, up to the first END.
+
+        Parameters
+        ----------
+        ids : sequence or array of int
+
+        Returns
+        -------
+        str
+            PAD and START, which only a model that has not learned yet writes, become "_".
+        """
+        ids = np.asarray(ids, dtype=np.int64).reshape(-1)
+        ends = np.flatnonzero(ids == self.END)
+        ids = ids[: ends[0]] if len(ends) else ids
+        return "".join("_" if i < 3 else self.characters.decode([i - 3]) for i in ids)
+
+
+class GeneratedBatches:
+    """An endless stream of batches of pairs that are made as they are needed.
+
+    Batch number n is a function of (seed, n) alone. So the stream can go on from any position: a
+    checkpoint needs to keep one number.
+
+    Parameters
+    ----------
+    make_pair : callable
+        `make_pair(generator)` -> (source, target), two strings.
+    tokenizer : PairTokenizer
+    batch_size : int
+    seed : int, default 0
+    device : str or Device, optional
+
+    Attributes
+    ----------
+    position : int
+        How many batches have been drawn.
+
+    Examples
+    --------
+    >>> def doubled(generator):
+    ...     letter = "ab"[generator.integers(2)]
+    ...     return letter, 2 * letter
+    >>> batches = GeneratedBatches(doubled, PairTokenizer("ab"), batch_size=5)
+    >>> source, target = next(batches)
+    >>> source.shape, target.shape, batches.state_dict()
+    ((5, 2), (5, 3), {'position': 1})
+    """
+
+    def __init__(self, make_pair, tokenizer, batch_size, seed=0, device=None):
+        self.make_pair = make_pair
+        self.tokenizer = tokenizer
+        self.batch_size = batch_size
+        self.seed = seed % 2**64
+        self.device = device
+        self.position = 0
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        """`source` and `target`, int64 Tensors of shape (batch, token)."""
+        generator = np.random.default_rng([self.seed, self.position])
+        pairs = [self.make_pair(generator) for _ in range(self.batch_size)]
+        self.position += 1
+        return tuple(
+            tensor(self.tokenizer.encode(texts), device=self.device)
+            for texts in zip(*pairs, strict=True)
+        )
+
+    def state_dict(self):
+        """What a checkpoint keeps."""
+        return {"position": self.position}
+
+    def load_state_dict(self, state):
+        """Go on where the stream with this state stood."""
+        position = state.get("position") if isinstance(state, dict) else None
+        if type(position) is not int or position < 0:
+            raise CheckpointError("GeneratedBatches.load_state_dict: no position.", got=repr(state))
+        self.position = position

@@ -1,0 +1,118 @@
+"""Four small tasks of text in, text out, told apart by their prefix: made by a seed."""
+
+import string
+
+import numpy as np
+
+__all__ = ["PREFIXES", "TextTasks"]
+
+PREFIXES = ("reverse", "sort", "vowels", "add")
+_LETTERS = string.ascii_lowercase
+
+
+class TextTasks:
+    """Examples of four tasks, with some inputs held out.
+
+    * "reverse: train" -> "niart"
+    * "sort: train" -> "ainrt"
+    * "vowels: train" -> "ai", "vowels: rhythm" -> "none"
+    * "add: 37 + 58" -> "95", of numbers from 0 to 99
+
+    The words are random letters. A held-out input is never drawn for training; of a sum, neither
+    is the one with its terms exchanged.
+
+    Parameters
+    ----------
+    shortest, longest : int
+        Letters of a word.
+    held_out : int, default 500
+        Inputs to hold out of each task.
+    seed : int, default 0
+        Of the held-out inputs.
+
+    Attributes
+    ----------
+    held_out : dict of str to list of (source, target)
+        For each prefix.
+
+    Examples
+    --------
+    >>> tasks = TextTasks(3, 8)
+    >>> tasks.answer("sort", "train"), tasks.answer("add", "37 + 58")
+    ('ainrt', '95')
+    >>> source, target = tasks.draw(np.random.default_rng(0))
+    >>> source.partition(": ")[0] in PREFIXES
+    True
+    """
+
+    def __init__(self, shortest, longest, held_out=500, seed=0):
+        self.shortest, self.longest = shortest, longest
+        generator = np.random.default_rng([seed, 4])
+        self.held_out, self._withheld = {}, set()
+        for prefix in PREFIXES:
+            found = {}
+            while len(found) < held_out:
+                given = self._input(prefix, generator)
+                found.setdefault(_key(prefix, given), given)
+            self._withheld |= set(found)
+            self.held_out[prefix] = [self._pair(prefix, given) for given in found.values()]
+
+    @property
+    def characters(self):
+        """Every character of sources and targets."""
+        return "".join(sorted(_LETTERS + string.digits + " +:"))
+
+    def _input(self, prefix, generator):
+        if prefix == "add":
+            first, second = generator.integers(100, size=2)
+            return f"{first} + {second}"
+        length = generator.integers(self.shortest, self.longest + 1)
+        return "".join(_LETTERS[i] for i in generator.integers(26, size=length))
+
+    @staticmethod
+    def answer(prefix, given):
+        """The right target.
+
+        Parameters
+        ----------
+        prefix : str
+            One of `PREFIXES`.
+        given : str
+            What stands after the prefix.
+
+        Returns
+        -------
+        str
+        """
+        if prefix == "add":
+            return str(sum(int(number) for number in given.split(" + ")))
+        if prefix == "vowels":
+            return "".join(letter for letter in given if letter in "aeiou") or "none"
+        return given[::-1] if prefix == "reverse" else "".join(sorted(given))
+
+    def _pair(self, prefix, given):
+        return f"{prefix}: {given}", self.answer(prefix, given)
+
+    def draw(self, generator):
+        """One training example, of a task at random.
+
+        Parameters
+        ----------
+        generator : numpy.random.Generator
+
+        Returns
+        -------
+        source, target : str
+        """
+        prefix = PREFIXES[generator.integers(len(PREFIXES))]
+        while True:
+            given = self._input(prefix, generator)
+            if _key(prefix, given) not in self._withheld:
+                return self._pair(prefix, given)
+
+
+def _key(prefix, given):
+    """What must not be shared between training and held-out inputs."""
+    if prefix == "add":
+        given = " + ".join(sorted(given.split(" + ")))
+    return f"{prefix}: {given}"

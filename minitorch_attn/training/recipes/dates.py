@@ -1,0 +1,161 @@
+"""An encoder-decoder Transformer learns to read dates."""
+
+import datetime
+
+import numpy as np
+
+from ...autograd import no_grad
+from ...backend import to_host
+from ...data.dates import FORMATS, characters_of_dates, date_pair, split_days
+from ...models import Transformer
+from ...nn import collect_attention
+from ...tensor import tensor
+from .base import Target, digest
+from .options import Option, common_options
+from .pair_recipe import PairRecipe, exact_matches
+
+__all__ = ["Dates"]
+
+_EXAMPLES = (0, 9, 16)  # formats of the first held-out days that are shown
+
+
+class Dates(PairRecipe):
+    """Train a Transformer to read dates: "3 July 1987, a Friday" -> "1987-07-03".
+
+    An encoder reads the date, character by character, in one of twenty surface forms; a decoder
+    writes it in the one that sorts. The dates are made by a seed. 2,000 of the days from 1900 to
+    2099 are held out: the model meets them in no form.
+
+    Parameters
+    ----------
+    options : dict
+        Values for the names in `OPTIONS`; what is missing has its default.
+
+    References
+    ----------
+    .. [1] Vaswani et al. 2017, arXiv:1706.03762v7.
+    """
+
+    name = "dates"
+    summary = 'an encoder-decoder reads dates: "3 July 1987, a Friday" -> "1987-07-03"'
+    headline = "A Transformer learns to read dates."
+    target = Target("exact", 0.99, "exactly right held-out dates")
+    unit = "dates"
+    OPTIONS = (
+        *common_options(steps=1500, lr=2e-3, batch=64, layers=2, dim=64, warmup=100),
+        Option("held_out", 2000, "Days that are kept for the test."),
+    )
+
+    def prepare(self):
+        """Share out the days."""
+        self.vocabulary = characters_of_dates()
+        self.days, days = split_days(held_out=self.options["held_out"])
+        self.styles = np.arange(len(days)) % len(FORMATS)
+        self.held_out = [date_pair(*pair) for pair in zip(days, self.styles, strict=True)]
+        return {
+            "name": "the days from 1900 to 2099",
+            "sha256": digest(self.vocabulary, *FORMATS, self.days),
+        }
+
+    def build(self):
+        """The Transformer with pre-norm layers, small."""
+        options = self.options
+        return Transformer(
+            len(self.tokenizer),
+            embed_dim=options["dim"],
+            num_heads=options["heads"],
+            num_encoder_layers=options["layers"],
+            num_decoder_layers=options["layers"],
+            ff_dim=4 * options["dim"],
+            dropout=options["dropout"],
+            norm_first=True,
+            pad_id=self.tokenizer.PAD,
+            max_len=64,
+        )
+
+    def make_pair(self, generator):
+        """A training day in a form, both at random."""
+        day = self.days[generator.integers(len(self.days))]
+        return date_pair(day, generator.integers(len(FORMATS)))
+
+    def preface(self, page):
+        """The forms of one date."""
+        day = datetime.date(1987, 7, 3).toordinal()
+        page.text(f"One date in the {len(FORMATS)} forms that the model learns to read:\n")
+        forms = [date_pair(day, style)[0] for style in range(len(FORMATS))]
+        half = -(-len(forms) // 2)
+        page.table(list(zip(forms[:half], forms[half:] + [""] * (len(forms) % 2), strict=True)))
+        page.text("")
+        super().preface(page)
+
+    def measure(self, last):
+        """Exact matches on all held-out days, in all and for each form."""
+        sources, targets = zip(*self.held_out, strict=True)
+        self.written = self.answers(sources)
+        right = np.array([a == b for a, b in zip(self.written, targets, strict=True)])
+        by_form = {
+            f"exact in form {style}": float(right[self.styles == style].mean())
+            for style in np.unique(self.styles)
+        }
+        return {"exact": exact_matches(self.written, targets), **by_form}
+
+    def show(self, page, measured):
+        """Some answers, all forms, and who looked at whom."""
+        page.text(
+            f"{self.target.show(measured['exact'])} of {len(self.held_out):,} held-out dates\n"
+        )
+        rows = [
+            (f"{100 * measured[f'exact in form {style}']:.1f} %", *self._example(style))
+            for style in range(min(len(FORMATS), len(self.held_out)))
+        ]
+        page.table([("right", "one of them", "answer"), *rows])
+        self._write_mistakes(page)
+        page.draw_loss("Reading dates", unit="nats per character of the answer")
+        self._draw_attention(page)
+        return True
+
+    def _example(self, style):
+        place = int(np.flatnonzero(self.styles == style)[0])
+        return self.held_out[place][0], self.written[place]
+
+    def _write_mistakes(self, page):
+        wrong = [
+            f"{source!r}: {answer!r} instead of {target!r}"
+            for (source, target), answer in zip(self.held_out, self.written, strict=True)
+            if answer != target
+        ]
+        if wrong:
+            page.heading("Where it was wrong")
+            page.text("\n".join("  " + line for line in wrong[:5]))
+        page.write("mistakes.txt", "\n".join(wrong) + "\n", "every held-out date it got wrong")
+
+    def _draw_attention(self, page):
+        """The last decoder layer's attention to the source, all heads, for a few dates."""
+        maps = []
+        for style in _EXAMPLES:
+            source, answer = self._example(style % len(self.held_out))
+            maps.append((self.cross_attention(source, answer).mean(0), list(source), list(answer)))
+        figure = page.viz.cross_attention_figure(
+            maps, "Where the decoder looks in the source (mean over the heads of the last layer)"
+        )
+        page.save("cross_attention.png", figure, "where the decoder looks while it writes")
+
+    def cross_attention(self, source, answer):
+        """The weights of the last decoder layer, while it writes an answer.
+
+        Parameters
+        ----------
+        source, answer : str
+
+        Returns
+        -------
+        array of shape (heads, target, source)
+            Of the characters alone, without the end token.
+        """
+        device = self.options["device"]
+        ids = [tensor(self.tokenizer.encode([text]), device=device) for text in (source, answer)]
+        self.model.eval()
+        with no_grad(), collect_attention(self.model.decoder) as found:
+            self.teacher_forced(self.model, *ids)
+        weights = to_host(found[-1][1].array)[0]  # (heads, target, source)
+        return weights[:, : len(answer), : len(source)]

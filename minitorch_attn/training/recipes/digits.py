@@ -1,0 +1,123 @@
+"""What the recipes on handwritten digits share: the split, the batches, test accuracy."""
+
+import numpy as np
+
+from ...autograd import no_grad
+from ...backend import to_host
+from ...data.digits import digits_split
+from ...data.examples import ShuffledBatches, in_batches
+from ...nn.functional import cross_entropy
+from .base import Recipe, Target, digest
+
+__all__ = ["DigitClassifier", "DigitRecipe"]
+
+_SHOWN = 20
+
+
+class DigitRecipe(Recipe):
+    """A recipe whose data are scikit-learn's digits, split 80/20 with a fixed seed.
+
+    Attributes
+    ----------
+    training, test : (images, labels)
+        float32 of shape (image, 1, 8, 8) from 0 to 1, and int64.
+    """
+
+    unit = "images"
+    noun = "data set"
+    data_hint = "the same version of scikit-learn"
+    betas = (0.9, 0.99)
+    log_every = 20
+
+    def prepare(self):
+        """Split the digits."""
+        images, labels, test_images, test_labels = digits_split()
+        self.training, self.test = (images, labels), (test_images, test_labels)
+        return {
+            "name": f"scikit-learn's digits: {len(images):,} images to train on, "
+            f"{len(test_images)} to test",
+            "sha256": digest(images, labels, test_images, test_labels),
+        }
+
+    def batches(self):
+        """The training images, every one once in a pass."""
+        options = self.options
+        return ShuffledBatches(
+            self.training, options["batch"], options["seed"], options["device"], options["dtype"]
+        )
+
+    def test_batches(self):
+        """The test images in order."""
+        return in_batches(self.test, 120, self.options["device"], self.options["dtype"])
+
+
+class DigitClassifier(DigitRecipe):
+    """A recipe whose model gives logits of the ten digits."""
+
+    target = Target("accuracy", 0.975, "test accuracy")
+
+    def loss(self, model, batch):
+        """Cross-entropy of the right digit."""
+        images, labels = batch  # (batch, 1, 8, 8), (batch,)
+        return cross_entropy(model(images), labels, label_smoothing=self.options["smoothing"])
+
+    def evaluate(self, model):
+        """Loss (without smoothing) and accuracy on the test images."""
+        logits = self.test_logits()  # (image, digit)
+        labels = self.test[1]
+        top = logits.max(1, keepdims=True)
+        log_sum = top[:, 0] + np.log(np.exp(logits - top).sum(1))
+        loss = log_sum - logits[np.arange(len(labels)), labels]
+        accuracy = (logits.argmax(1) == labels).mean()
+        return {"validation_loss": float(loss.mean()), "accuracy": float(accuracy)}
+
+    def test_logits(self):
+        """float64 array of shape (image, digit)."""
+        with no_grad():
+            parts = [to_host(self.model(images).array) for images, _ in self.test_batches()]
+        return np.concatenate(parts).astype(np.float64)
+
+    def measure(self, last):
+        """Accuracy on the test images, of the model as it is after the last step."""
+        self.model.eval()
+        return self.evaluate(self.model)
+
+    def show(self, page, measured):
+        """Accuracy, the confusions, and a picture of the mistakes."""
+        self.model.eval()
+        logits, labels = self.test_logits(), self.test[1]
+        answers = logits.argmax(1)
+        wrong = np.flatnonzero(answers != labels)
+        page.text(
+            f"{self.target.show(measured['accuracy'])} of {len(labels)} test images are read "
+            f"rightly; {len(wrong)} are not.\n"
+        )
+        table = np.zeros((10, 10), dtype=int)
+        np.add.at(table, (labels, answers), 1)
+        rows = [[str(digit), *(str(n) if n else "." for n in table[digit])] for digit in range(10)]
+        page.table([("", *map(str, range(10))), *rows])
+        page.text("\nRow: the digit that was written; column: the one that was read.")
+        page.draw_loss(f"{type(self).__name__} on handwritten digits", unit="nats per image")
+        self._draw_mistakes(page, logits, wrong)
+        return True
+
+    def _draw_mistakes(self, page, logits, wrong):
+        """The mistakes and, up to twenty images, the ones that were hardest to get right."""
+        images, labels = self.test
+        answers = logits.argmax(1)
+        right = np.sort(logits, 1)
+        margin = np.where(answers == labels, right[:, -1] - right[:, -2], -1)
+        hard = np.argsort(margin, kind="stable")[: max(_SHOWN, min(len(wrong), 2 * _SHOWN))]
+        captions = [
+            f"{labels[i]}" if answers[i] == labels[i] else f"{labels[i]}, read {answers[i]}"
+            for i in hard
+        ]
+        pictures = [images[i, 0] for i in hard]
+        cuts = range(0, len(hard), 10)
+        figure = page.viz.image_rows_figure(
+            [pictures[c : c + 10] for c in cuts],
+            [""] * len(cuts),
+            f"{len(wrong)} mistakes, then the images that were read with the least certainty",
+            [captions[c : c + 10] for c in cuts],
+        )
+        page.save("mistakes.png", figure, "what it got wrong, and what was hard")

@@ -1,0 +1,54 @@
+"""A Swin Transformer learns to read handwritten digits."""
+
+from ...models.swin import Swin as SwinTransformer
+from .digits import DigitClassifier
+from .options import Option, common_options
+
+__all__ = ["Swin"]
+
+
+class Swin(DigitClassifier):
+    """Train a Swin Transformer on handwritten digits.
+
+    Every pixel of an 8 x 8 image is a token. The first stage attends within windows of 4 x 4,
+    shifted in every other block; then 2 x 2 tokens are merged into one, and the second stage has
+    one window for all. The data are those of the recipe vit.
+
+    Parameters
+    ----------
+    options : dict
+        Values for the names in `OPTIONS`; what is missing has its default.
+
+    References
+    ----------
+    .. [1] Liu et al. 2021, arXiv:2103.14030v2.
+    """
+
+    name = "swin"
+    summary = "a Swin Transformer reads handwritten digits"
+    headline = "A Swin Transformer learns to read handwritten digits."
+    OPTIONS = (
+        *common_options(
+            steps=900, lr=3e-3, batch=48, layers=2, heads=2, dim=24, dropout=0.0,
+            weight_decay=0.05,
+        ),
+        Option("patch", 1, "Pixels of a patch, in either direction."),
+        Option("window", 4, "Tokens of a window, in either direction."),
+        Option("smoothing", 0.1, "Label smoothing.", "share"),
+    )  # fmt: skip
+
+    def build(self):
+        """Two stages; the second is twice as wide and has twice the heads."""
+        options = self.options
+        return SwinTransformer(
+            image_size=8,
+            patch_size=options["patch"],
+            in_channels=1,
+            num_classes=10,
+            embed_dim=options["dim"],
+            depths=(options["layers"], options["layers"]),
+            num_heads=(options["heads"], 2 * options["heads"]),
+            window_size=options["window"],
+            mlp_ratio=2.0,
+            dropout=options["dropout"],
+        )

@@ -1,0 +1,50 @@
+"""A Vision Transformer learns to read handwritten digits."""
+
+from ...models.vit import VisionTransformer
+from .digits import DigitClassifier
+from .options import Option, common_options
+
+__all__ = ["ViT"]
+
+
+class ViT(DigitClassifier):
+    """Train a Vision Transformer on handwritten digits.
+
+    Images of 8 x 8 pixels are cut into patches of 2 x 2; a class token reads them. The data are
+    scikit-learn's digits, split 80/20 by a fixed seed with the same share of every digit.
+
+    Parameters
+    ----------
+    options : dict
+        Values for the names in `OPTIONS`; what is missing has its default.
+
+    References
+    ----------
+    .. [1] Dosovitskiy et al. 2020, arXiv:2010.11929v2.
+    """
+
+    name = "vit"
+    summary = "a Vision Transformer reads handwritten digits"
+    headline = "A Vision Transformer learns to read handwritten digits."
+    OPTIONS = (
+        *common_options(
+            steps=1300, lr=2e-3, batch=64, layers=2, dim=64, dropout=0.1, weight_decay=0.05
+        ),
+        Option("patch", 2, "Pixels of a patch, in either direction."),
+        Option("smoothing", 0.1, "Label smoothing.", "share"),
+    )
+
+    def build(self):
+        """A ViT of the size that was asked for."""
+        options = self.options
+        return VisionTransformer(
+            image_size=8,
+            patch_size=options["patch"],
+            num_classes=10,
+            embed_dim=options["dim"],
+            num_layers=options["layers"],
+            num_heads=options["heads"],
+            mlp_dim=2 * options["dim"],
+            in_channels=1,
+            dropout=options["dropout"],
+        )

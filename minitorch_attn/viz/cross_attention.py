@@ -1,0 +1,38 @@
+"""Attention from the words of one text to those of another."""
+
+from .attention import visible
+from .style import new_figure
+
+__all__ = ["cross_attention_figure"]
+
+
+def cross_attention_figure(maps, title="Cross-attention"):
+    """A row for each pair of texts: the target downwards, the source to the right.
+
+    Parameters
+    ----------
+    maps : list of (array of shape (target, source), source labels, target labels)
+        Rows of weights, each summing to 1 or less, all on the scale from 0 to 1.
+    title : str
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    longest = max(len(source) for _, source, _ in maps)
+    heights = [len(target) for _, _, target in maps]
+    figure = new_figure(0.27 * longest + 2.2, 0.24 * sum(heights) + 0.75 * len(maps) + 0.8)
+    grid = figure.subplots(len(maps), 1, squeeze=False, height_ratios=heights)[:, 0]
+    for axes, (weights, source, target) in zip(grid, maps, strict=True):
+        image = axes.imshow(weights, cmap="Blues", vmin=0, vmax=1, aspect="equal")
+        axes.set_xlim(-0.5, longest - 0.5)  # all cells of one size, all texts begin at the left
+        axes.xaxis.tick_top()
+        axes.set_xticks(range(len(source)), [visible(label) for label in source])
+        axes.set_yticks(range(len(target)), [visible(label) for label in target])
+        axes.tick_params(length=0, labelsize=9, pad=2)
+        axes.spines[:].set_visible(False)
+    bar = figure.colorbar(image, ax=list(grid), shrink=0.5, aspect=25, pad=0.02)
+    bar.outline.set_visible(False)
+    bar.set_label("weight (row: what is written, column: what is read)")
+    figure.suptitle(title)
+    return figure

@@ -1,0 +1,49 @@
+"""Small grey images in rows."""
+
+import numpy as np
+
+from .style import new_figure
+
+__all__ = ["image_rows_figure"]
+
+
+def image_rows_figure(rows, labels, title="Images", captions=None):
+    """A grid of images: a row for each kind, with its label to the left.
+
+    Parameters
+    ----------
+    rows : sequence of sequences of array of shape (height, width)
+        Values from 0 (white) to 1 (black); NaN is a pixel that is not there and is drawn in
+        grey-blue. Rows may be of different lengths.
+    labels : sequence of str
+        One for each row.
+    title : str
+    captions : sequence of sequences of str, optional
+        A text under each image.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    columns = max(map(len, rows))
+    height = 1.0 if captions is None else 1.3
+    figure = new_figure(0.95 * columns + 1.6, height * len(rows) + 0.7)
+    grid = figure.subplots(len(rows), columns, squeeze=False)
+    for r, row in enumerate(rows):
+        for c in range(columns):
+            axes = grid[r, c]
+            axes.set(xticks=[], yticks=[])
+            axes.spines[:].set_color("0.8")
+            if c >= len(row):
+                axes.set_axis_off()
+                continue
+            axes.set_facecolor("#c9d6e2")  # shows where a pixel is NaN
+            axes.imshow(np.ma.masked_invalid(row[c]), cmap="gray_r", vmin=0, vmax=1)
+            if captions is not None:
+                axes.set_xlabel(captions[r][c], fontsize=9, labelpad=2)
+        if labels[r]:
+            grid[r, 0].set_ylabel(
+                labels[r], rotation=0, ha="right", va="center", fontsize=10, labelpad=6
+            )
+    figure.suptitle(title, fontsize=12)
+    return figure
