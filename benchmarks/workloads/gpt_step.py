@@ -55,10 +55,11 @@ def our_parameters(model, layers):
     return found
 
 
-def ours(layers, heads, width, context, batch, vocabulary):
-    """The step in this library, with the model of `models/gpt.py`."""
+def ours(layers, heads, width, context, batch, vocabulary, threads=2):
+    """The step in this library, with the model of `models/gpt.py` and the batch in `threads`."""
     import minitorch_attn as mt
     from minitorch_attn.models.gpt import GPT
+    from minitorch_attn.training import ThreadSplit
 
     model = GPT(
         vocab_size=vocabulary, context_length=context, embed_dim=width, num_heads=heads,
@@ -73,13 +74,16 @@ def ours(layers, heads, width, context, batch, vocabulary):
     ids, targets = (mt.tensor(a) for a in _tokens(batch, context, vocabulary))
     latest = {}
 
+    def loss_function(model, batch):
+        logits = model(batch[0])
+        return mt.nn.functional.cross_entropy(logits.reshape(-1, vocabulary), batch[1].reshape(-1))
+
+    backward = ThreadSplit(model, loss_function, threads)
+
     def run():
         optimizer.zero_grad()
-        logits = model(ids)
-        loss = mt.nn.functional.cross_entropy(logits.reshape(-1, vocabulary), targets.reshape(-1))
-        loss.backward()
+        latest["loss"] = backward((ids, targets))
         optimizer.step()
-        latest["loss"] = loss.detach()
 
     def evidence():
         found = {f"grad {n}": p.grad.numpy() for n, p in parameters.items()}

@@ -11,6 +11,10 @@ def minitorch_attn():
     return gpt_step.ours(**SIZES)
 
 
+def minitorch_attn_unsplit():
+    return gpt_step.ours(**SIZES, threads=1)
+
+
 def torch():
     return gpt_step.torch_eager(**SIZES, fused=False)
 
@@ -19,4 +23,9 @@ def torch_fused():
     return gpt_step.torch_eager(**SIZES, fused=True)
 
 
-ENGINES = {"minitorch_attn": minitorch_attn, "torch_fused": torch_fused, "torch": torch}
+ENGINES = {
+    "minitorch_attn": minitorch_attn,
+    "minitorch_attn_unsplit": minitorch_attn_unsplit,
+    "torch_fused": torch_fused,
+    "torch": torch,
+}

@@ -8,11 +8,12 @@ same mask and none has to remember a state.
 import math
 import os
 import threading
+from contextlib import contextmanager
 
 import numpy as np
 
 from minitorch_attn.backend.philox import philox_words
-from minitorch_attn.errors import ArgumentError
+from minitorch_attn.errors import ArgumentError, GraphError
 
 __all__ = [
     "get_rng_state",
@@ -21,6 +22,8 @@ __all__ = [
     "keep_mask",
     "manual_seed",
     "next_offset",
+    "own_offsets",
+    "reserve_offsets",
     "set_rng_state",
 ]
 
@@ -38,6 +41,38 @@ class _State:
 
 
 _state = _State()
+
+
+class _Thread(threading.local):
+    offset = None  # of a thread that hands out counter values of its own
+
+
+_thread = _Thread()
+_RANGE = 2**32  # counter values in the range of one thread for one step: 69 billion mask entries
+
+
+def reserve_offsets(threads):
+    """Ranges of counter values, one for each of several threads.
+
+    What a thread draws from its own range does not depend on when the others draw.
+
+    Returns
+    -------
+    list of int
+        Their first values.
+    """
+    first = next_offset(threads * _RANGE * _LANES)
+    return [first + number * _RANGE for number in range(threads)]
+
+
+@contextmanager
+def own_offsets(first):
+    """Inside the `with` block, this thread takes counter values from its own range."""
+    before, _thread.offset = _thread.offset, first
+    try:
+        yield
+    finally:
+        _thread.offset = before
 
 
 def manual_seed(seed):
@@ -80,8 +115,15 @@ def initial_seed():
 def host_generator():
     """Return the host's numpy.random.Generator (Philox), from which weights are drawn.
 
-    Use it on one thread at a time.
+    Use it on one thread at a time; threads with counter values of their own may not.
     """
+    if _thread.offset is not None:
+        raise GraphError(
+            "a random number is drawn on the host by one of several threads.",
+            got="a forward pass in which more than dropout is random",
+            expected="counter-based numbers only, which do not depend on who comes first",
+            hint="train with threads=1",
+        )
     with _state.lock:
         if _state.generator is None:
             _state.generator = np.random.Generator(np.random.Philox(initial_seed()))
@@ -96,6 +138,10 @@ def next_offset(size):
     int
         The first counter value; the range belongs to the caller alone.
     """
+    if _thread.offset is not None:
+        offset = _thread.offset
+        _thread.offset += -(-size // _LANES)
+        return offset
     with _state.lock:
         offset = _state.offset
         _state.offset += -(-size // _LANES)

@@ -2,7 +2,8 @@
 
 from .checkpoint import Checkpoints
 from .loop import Loop, mean_loss
+from .parallel import ThreadSplit
 from .progress import Progress
 from .run_folder import RunFolder
 
-__all__ = ["Checkpoints", "Loop", "Progress", "RunFolder", "mean_loss"]
+__all__ = ["Checkpoints", "Loop", "Progress", "RunFolder", "ThreadSplit", "mean_loss"]

@@ -9,6 +9,7 @@ from ..autograd import no_grad
 from ..backend import get_rng_state, set_rng_state
 from ..errors import CheckpointError, NumericError
 from ..nn.utils import clip_grad_norm_
+from .parallel import ThreadSplit
 
 __all__ = ["Loop", "mean_loss"]
 
@@ -40,6 +41,10 @@ class Loop:
         Each is called with the number of steps made, after each step.
     extra : dict, optional
         More plain values to keep in every checkpoint: configuration, vocabulary.
+    threads : int, default 1
+        Share each batch out over so many threads; see `ThreadSplit`.
+    count : callable, optional
+        `count(batch)` -> number of examples that the loss is the mean of; by default rows.
 
     Attributes
     ----------
@@ -68,11 +73,16 @@ class Loop:
         on_log=(),
         on_step=(),
         extra=None,
+        threads=1,
+        count=None,
     ):
         self.model = model
         self.optimizer = optimizer
         self.batches = batches
         self.loss_function = loss_function
+        self.backward = ThreadSplit(
+            model, lambda model, batch: self.loss_function(model, batch), threads, count
+        )
         self.scheduler = scheduler
         self.max_norm = math.inf if max_norm is None else max_norm
         self.evaluate = evaluate
@@ -139,13 +149,12 @@ class Loop:
             The loss of the batch and the norm of its gradient before clipping.
         """
         self.optimizer.zero_grad()
-        loss = self.loss_function(self.model, batch)
-        loss.backward()
+        loss = self.backward(batch)
         norm = clip_grad_norm_(self.model.parameters(), self.max_norm)
         self.optimizer.step()
         if self.scheduler is not None:
             self.scheduler.step()
-        return loss.detach(), norm
+        return loss, norm
 
     def _log(self, evaluating):
         """Make an entry for the metrics and give it to everyone who wants it."""

@@ -1,0 +1,104 @@
+"""How many threads the BLAS behind NumPy's matrix products uses, read and set while it runs.
+
+The setting belongs to the process. It is changed for the length of a `with` block and put back.
+Where the library is none that is known here (Accelerate, a build of one's own), nothing changes.
+"""
+
+import ctypes
+import glob
+import os
+import threading
+from contextlib import contextmanager
+from functools import lru_cache
+
+import numpy as np
+
+__all__ = ["blas_threads", "limited_blas_threads"]
+
+_lock = threading.Lock()
+_blocks = [0]  # how many `with` blocks are open, in all threads
+_before = [None]
+# OpenBLAS may have a prefix and a suffix to its names; NumPy's wheels have both.
+_SPELLINGS = [
+    (f"{prefix}openblas_get_num_threads{suffix}", f"{prefix}openblas_set_num_threads{suffix}")
+    for prefix in ("scipy_", "")
+    for suffix in ("64_", "")
+] + [("MKL_Get_Max_Threads", "MKL_Set_Num_Threads")]
+
+
+def _candidates():
+    """Files of BLAS libraries that this process has loaded, or that came with NumPy."""
+    found = []
+    try:
+        with open("/proc/self/maps", encoding="utf-8") as maps:
+            found = [line.split(maxsplit=5)[-1].strip() for line in maps if ".so" in line]
+    except OSError:  # not Linux
+        pass
+    package = os.path.dirname(np.__file__)
+    for folder in (os.path.join(package, "..", "numpy.libs"), os.path.join(package, ".dylibs")):
+        found += glob.glob(os.path.join(folder, "*openblas*"))
+    return [file for file in dict.fromkeys(found) if "blas" in file.lower() or "mkl" in file]
+
+
+@lru_cache(maxsize=1)
+def _functions():
+    """(get, set) of the loaded BLAS, or None."""
+    for file in _candidates():
+        try:
+            library = ctypes.CDLL(file)
+        except OSError:
+            continue
+        for get, put in _SPELLINGS:
+            if hasattr(library, get) and hasattr(library, put):
+                return getattr(library, get), getattr(library, put)
+    return None
+
+
+def blas_threads():
+    """How many threads one matrix product may use now; None where that cannot be known.
+
+    Returns
+    -------
+    int or None
+    """
+    functions = _functions()
+    return None if functions is None else functions[0]()
+
+
+@contextmanager
+def limited_blas_threads(count):
+    """At most `count` threads for each matrix product inside the `with` block.
+
+    Blocks may be open in several threads at once: what was set before the first one comes back
+    when the last one ends.
+
+    Parameters
+    ----------
+    count : int
+
+    Examples
+    --------
+    >>> before = blas_threads()
+    >>> with limited_blas_threads(1):
+    ...     blas_threads() in (1, None)
+    True
+    >>> blas_threads() == before
+    True
+    """
+    functions = _functions()
+    if functions is None:
+        yield
+        return
+    get, put = functions
+    with _lock:
+        if not _blocks[0]:
+            _before[0] = get()
+        _blocks[0] += 1
+        put(count)
+    try:
+        yield
+    finally:
+        with _lock:
+            _blocks[0] -= 1
+            if not _blocks[0]:
+                put(_before[0])

@@ -1,0 +1,210 @@
+"""One step in several threads: each takes a part of the batch, and the gradients are added.
+
+A thread of BLAS helps large products only; the passes over activations between them run on one
+core. With the batch shared out, every pass runs on every core. NumPy lets other threads run while
+it computes, so Python's lock is held for the short time between two operations.
+"""
+
+import copy
+from concurrent.futures import ThreadPoolExecutor
+
+from ..backend.blas import limited_blas_threads
+from ..backend.random import own_offsets, reserve_offsets
+from ..errors import ArgumentError, ShapeError
+from ..nn import Mask
+from ..nn.batch_norm import _BatchNorm
+from ..tensor import Tensor, tensor, wrap
+
+__all__ = ["ThreadSplit", "split_batch"]
+
+
+class ThreadSplit:
+    r"""loss.backward() of a batch, computed in several threads.
+
+    With n_k of the n examples in part k, loss = sum_k (n_k / n) loss_k, so each part's gradient is
+    weighted by its share. The parts are added in a fixed order: the result does not depend on
+    which thread ends first, and equals the whole batch's to round-off.
+
+    Parameters
+    ----------
+    model : Module
+        Its parameters receive the gradients. The other threads work on copies that share its
+        memory.
+    loss_function : callable
+        `loss_function(model, batch)` -> 0-d Tensor, a mean over the examples of the batch.
+    threads : int
+    count : callable, optional
+        `count(batch)` -> number of examples the mean is taken over, such as tokens that are not
+        padding; by default the size of the first axis.
+
+    Notes
+    -----
+    Dropout draws from a range of counter values of each thread, so a seed gives the same masks in
+    every run, but others than without the split. Whatever else a forward pass draws, or keeps for
+    the whole batch as batch normalisation does, cannot be split and is refused.
+
+    While it runs, each matrix product has one thread; the setting before is put back.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> model = mt.nn.Linear(3, 1)
+    >>> def loss_function(model, batch):
+    ...     return (model(batch) ** 2).mean()
+    >>> split = ThreadSplit(model, loss_function, threads=2)
+    >>> loss = split(mt.ones(4, 3))
+    >>> model.weight.grad.shape
+    (1, 3)
+    """
+
+    def __init__(self, model, loss_function, threads=2, count=None):
+        if threads < 1:
+            raise ArgumentError("ThreadSplit(threads=): no thread.", got=f"{threads}")
+        for name, module in model.named_modules():
+            if isinstance(module, _BatchNorm) and threads > 1:
+                raise ArgumentError(
+                    "ThreadSplit: batch normalisation needs the whole batch.",
+                    got=f"{name}: {type(module).__name__}",
+                    hint="train with threads=1, or use LayerNorm or GroupNorm",
+                )
+        self.model, self.loss_function = model, loss_function
+        self.threads, self.count = threads, count or first_size
+        self._copies = []
+        self._pool = None
+
+    def __call__(self, batch):
+        """Add the gradient of the loss of `batch` to the `.grad` of the model's parameters.
+
+        Parameters
+        ----------
+        batch : Tensor, or tuple, list or dict of tensors and masks with one first axis
+
+        Returns
+        -------
+        0-d Tensor
+            The loss, without a graph.
+        """
+        parts = split_batch(batch, self.threads)
+        if len(parts) == 1:
+            loss = self.loss_function(self.model, batch)
+            loss.backward()
+            return loss.detach()
+        counts = [self.count(part) for part in parts]
+        shares = [count / max(sum(counts), 1) for count in counts]
+        models = [self.model, *self._copies_for(len(parts) - 1)]
+        work = list(zip(models, parts, shares, reserve_offsets(len(parts)), strict=True))
+        with limited_blas_threads(1):
+            others = [self._pool.submit(self._part, *item) for item in work[1:]]
+            try:
+                losses = [self._part(*work[0])]
+            finally:
+                results = [other.exception() for other in others]  # wait for all of them
+        for error in results:
+            if error is not None:
+                raise error
+        losses += [other.result() for other in others]
+        for other in models[1:]:
+            self._add_gradients(other)
+        return _total(losses, shares)
+
+    def _part(self, model, part, share, first_offset):
+        with own_offsets(first_offset):
+            loss = self.loss_function(model, part)
+            loss.backward(tensor(share, dtype=loss.dtype, device=loss.device))
+        return loss.detach()
+
+    def _copies_for(self, count):
+        """Copies of the model, one for each further thread, that share its memory as it is now."""
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self.threads - 1, thread_name_prefix="batch-part")
+        while len(self._copies) < count:
+            self._copies.append(copy.deepcopy(self.model))
+        tensors = [*self.model.parameters(), *self.model.buffers()]
+        for other in self._copies[:count]:
+            if other.training != self.model.training:
+                other.train(self.model.training)
+            for mine, theirs in zip(tensors, [*other.parameters(), *other.buffers()], strict=True):
+                if theirs.array is not mine.array:
+                    theirs.data = mine.detach()
+                    theirs._version = mine._version
+                theirs.grad = None
+        return self._copies[:count]
+
+    def _add_gradients(self, other):
+        for mine, theirs in zip(self.model.parameters(), other.parameters(), strict=True):
+            if theirs.grad is None:
+                continue
+            if mine.grad is None:
+                mine.grad = theirs.grad
+            else:
+                mine.grad.array += theirs.grad.array
+                mine.grad.changed_in_place()
+            theirs.grad = None
+
+
+def _total(losses, shares):
+    """sum_k share_k loss_k."""
+    return sum(loss * share for loss, share in zip(losses, shares, strict=True))
+
+
+def first_size(batch):
+    """The size of the first axis of the first tensor in a batch."""
+    return _sizes(batch)[0]
+
+
+def _sizes(batch):
+    """The sizes of the first axes of all tensors in a batch."""
+    if isinstance(batch, Tensor):
+        return [batch.shape[0] if batch.ndim else 0]
+    if isinstance(batch, (tuple, list, dict)):
+        values = batch.values() if isinstance(batch, dict) else batch
+        return [size for value in values for size in _sizes(value)]
+    return []
+
+
+def split_batch(batch, parts):
+    """A batch in parts of almost equal size; fewer parts if there are fewer examples.
+
+    Parameters
+    ----------
+    batch : Tensor, or tuple, list or dict of tensors and masks
+        The tensors with one size of the first axis; what is no tensor, and a mask that all
+        examples share, is given to each part.
+    parts : int
+
+    Returns
+    -------
+    list
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> [part["x"].shape for part in split_batch({"x": mt.zeros(5, 3)}, 2)]
+    [(3, 3), (2, 3)]
+    """
+    sizes = set(_sizes(batch))
+    if len(sizes) != 1:
+        raise ShapeError(
+            "split_batch(batch, parts): the first axes differ.",
+            got=f"sizes {sorted(sizes)}" if sizes else "no tensor",
+            expected="the batch as the first axis of every tensor",
+        )
+    (size,) = sizes
+    parts = max(1, min(parts, size))
+    edges = [round(size * k / parts) for k in range(parts + 1)]
+    edges = [size - edge for edge in reversed(edges)]  # the larger parts first
+    return [_slice(batch, slice(*edge), size) for edge in zip(edges, edges[1:], strict=False)]
+
+
+def _slice(value, rows, size):
+    if isinstance(value, Tensor):
+        return value[rows] if value.requires_grad else wrap(value.array[rows])
+    if isinstance(value, Mask):  # one that is the same for all examples goes to each part
+        each = len(value.shape) == 4 and value.shape[0] == size
+        return Mask(value.attend[rows], value.is_causal) if each else value
+    if isinstance(value, dict):
+        return {name: _slice(item, rows, size) for name, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        items = [_slice(item, rows, size) for item in value]
+        return type(value)(items) if type(value) in (tuple, list) else type(value)(*items)
+    return value
