@@ -128,6 +128,6 @@ def check(name, got, expected, tolerance, floor=1e-12):
     assert str(got.dtype) == str(expected.dtype), f"{name}: {got.dtype} for {expected.dtype}"
     finite = np.isfinite(expected)
     np.testing.assert_array_equal(np.isfinite(got), finite, err_msg=name)
-    error = np.abs(got - expected)[finite].max(initial=0)
+    error = np.abs(got[finite] - expected[finite]).max(initial=0)
     scale = max(np.abs(expected[finite]).max(initial=0), floor)
     assert error <= tolerance * scale, f"{name}: off by {error:.3g}, largest entry {scale:.3g}"
