@@ -1,0 +1,44 @@
+"""A folder with a model of the size of GPT-2 small, random weights, as transformers writes it.
+
+`python -m benchmarks.workloads.gpt2_folder PATH` writes it. Both engines read one and the same
+folder, which stays among the temporary files (500 MB) for the next run.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+NAME = "minitorch-attn-benchmark-gpt2-small"
+
+
+def gpt2_folder():
+    """The path of the folder, written by a process of its own if it is not there."""
+    path = Path(tempfile.gettempdir()) / NAME
+    if not path.exists():
+        subprocess.run([sys.executable, "-m", __name__, str(path)], check=True)
+    return path
+
+
+def prompt():
+    """Token ids of shape (1, 16)."""
+    return np.random.default_rng(2).integers(0, 50257, (1, 16))
+
+
+def _write(path):
+    import torch
+    import transformers
+
+    torch.manual_seed(0)
+    model = transformers.GPT2LMHeadModel(transformers.GPT2Config())
+    with tempfile.TemporaryDirectory(dir=Path(path).parent) as unfinished:
+        model.save_pretrained(unfinished)
+        os.rename(unfinished, path)
+        os.mkdir(unfinished)
+
+
+if __name__ == "__main__":
+    _write(sys.argv[1])
