@@ -23,7 +23,14 @@ FAMILIES = {
     "ViTMAE": "vitmae",
 }
 # What the names of timm's architectures begin with -> the file whose `class_for` knows them.
-TIMM = {"deit_": "timm_vit", "swin_": "timm_swin", "swinv2_": "timm_swin", "vit_": "timm_vit"}
+TIMM = {
+    "deit3_": "timm_vit",
+    "deit_": "timm_vit",
+    "flexivit_": "timm_vit",
+    "swin_": "timm_swin",
+    "swinv2_": "timm_swin",
+    "vit_": "timm_vit",
+}
 
 
 def find_class(name):
