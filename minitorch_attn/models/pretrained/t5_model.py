@@ -142,6 +142,12 @@ class T5PreTrainedModel(PretrainedModel):
     ):  # fmt: skip
         """(the vector of each token of the answer, what else the model returns by name)."""
         flags = (output_attentions, output_hidden_states)
+        if (decoder_input_ids is None) == (decoder_inputs_embeds is None):
+            raise ArgumentError(
+                f"{type(self).__name__}: the decoder reads ids or embeddings.",
+                got="neither" if decoder_input_ids is None else "both",
+                expected="decoder_input_ids or decoder_inputs_embeds",
+            )
         if encoder_outputs is None:
             encoder_outputs = self.encode(input_ids, attention_mask, inputs_embeds, *flags, True)
         encoded = _encoded(encoder_outputs)
