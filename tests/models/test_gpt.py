@@ -8,7 +8,7 @@ import pytest
 import minitorch_attn as mt
 from minitorch_attn.autograd import gradcheck_module
 from minitorch_attn.errors import ArgumentError, IndexRangeError, ShapeError
-from minitorch_attn.models import GPT
+from minitorch_attn.models import GPT, gpt
 
 
 def small(device="cpu", **changes):
@@ -21,15 +21,22 @@ def count(**settings):
     return sum(p.array.size for p in GPT(**settings).parameters())
 
 
-def test_parameter_count_of_gpt2_small():
-    """124,439,808, from small models: the count is linear in vocabulary, context and layers."""
-    base = dict(embed_dim=768, num_heads=12)
-    one = count(vocab_size=2, context_length=2, num_layers=1, **base)
-    per_token = count(vocab_size=3, context_length=2, num_layers=1, **base) - one
-    per_position = count(vocab_size=2, context_length=3, num_layers=1, **base) - one
-    per_layer = count(vocab_size=2, context_length=2, num_layers=2, **base) - one
-    assert (per_token, per_position, per_layer) == (768, 768, 7_087_872)
-    assert one + 50255 * per_token + 1022 * per_position + 11 * per_layer == 124_439_808
+@pytest.mark.parametrize(
+    "build, parameters, heads",
+    [
+        (gpt.gpt2, 124_439_808, 12),
+        (gpt.gpt2_medium, 354_823_168, 16),
+        (gpt.gpt2_large, 774_030_080, 20),
+        (gpt.gpt2_xl, 1_557_611_200, 25),
+    ],
+)
+def test_published_sizes(build, parameters, heads):
+    with mt.nn.init.skip_init():
+        model = build(dropout=0.1)
+    assert sum(p.numel() for p in model.parameters()) == parameters
+    assert model.context_length == 1024 and model.token_embedding.num_embeddings == 50257
+    attention = model.blocks[-1].attention
+    assert (attention.num_heads, attention.head_dim, attention.dropout) == (heads, 64, 0.1)
 
 
 def test_parameter_count_without_biases_and_ties():
@@ -94,6 +101,34 @@ def test_no_position_sees_a_later_token(device, rng):
     before, after = (model(mt.tensor(x, device=device)).numpy() for x in (ids, changed))
     assert (before[0, :4] == after[0, :4]).all()
     assert (before[0, 4:] != after[0, 4:]).all(axis=-1).all()
+
+
+@pytest.mark.parametrize("cache", [mt.nn.KVCache, lambda: mt.nn.StaticKVCache(3)])
+def test_tokens_in_pieces_give_what_they_give_at_once(cache, device, rng):
+    model = small(device)
+    ids = mt.tensor(rng.integers(11, size=(3, 7)), device=device)
+    with mt.no_grad():
+        whole, cache = model(ids).numpy(), cache()
+        pieces = [model(ids[:, a:b], cache).numpy() for a, b in ((0, 2), (2, 3), (3, 6), (6, 7))]
+    np.testing.assert_allclose(np.concatenate(pieces, 1), whole, rtol=1e-10, atol=1e-13)
+    assert cache.length == 7
+    with pytest.raises(ShapeError, match="after 7 cached tokens"):
+        model(ids[:, :1], cache)
+
+
+def test_padding_changes_nothing(device, rng):
+    """A row with padding in front gives what the row gives alone."""
+    model = small(device)
+    ids = rng.integers(11, size=(1, 4))
+    padded = np.concatenate([rng.integers(11, size=(1, 3)), ids], 1)
+    positions = mt.tensor([[0, 0, 0, 0, 1, 2, 3]], device=device)
+    mask = mt.tensor([[[[False] * 3 + [True] * 4]]], device=device)
+    x = model.token_embedding(mt.tensor(padded, device=device)) + model.position_embedding(
+        positions
+    )
+    found = model.head(model.decode(x, mask)).numpy()[:, 3:]
+    alone = model(mt.tensor(ids, device=device)).numpy()
+    np.testing.assert_allclose(found, alone, rtol=1e-10, atol=1e-13)
 
 
 def test_gradients(device, rng):

@@ -166,10 +166,8 @@ class PretrainedModel(nn.Module):
             kept = {k: a for k, a in arrays.items() if k.startswith(prefix)}
             return {name.removeprefix(prefix): array for name, array in kept.items()}
         if not self.is_base and not has:
-            return {
-                prefix + name if name not in expected else name: array
-                for name, array in arrays.items()
-            }
+            heads = {*expected, *self.tied()}
+            return {k if k in heads else prefix + k: array for k, array in arrays.items()}
         return arrays
 
     def _own_tensors(self):
