@@ -1,11 +1,15 @@
-"""Draw tokens from a language model, one after the other."""
+"""Draw tokens from a character model, one after the other."""
 
-import numpy as np
+import inspect
 
 from ..autograd import no_grad
-from ..backend import to_host
 from ..errors import ArgumentError
+from ..nn import StaticKVCache
 from ..tensor import tensor
+from .greedy import likeliest
+from .processors import LogitsProcessorList
+from .sampling import Draw
+from .warpers import TemperatureLogitsWarper, TopKLogitsWarper
 
 __all__ = ["sample", "sample_stream"]
 
@@ -17,7 +21,8 @@ def sample(model, ids, num_tokens, *, temperature=1.0, top_k=None, seed=0):
     ----------
     model : Module
         Takes ids of shape (1, token), returns logits of shape (1, token, vocabulary), and has
-        `context_length`. It is in eval mode meanwhile.
+        `context_length`; with an argument `cache`, as `GPT` has, it reads each token once while
+        the text fits into the context. It is in eval mode meanwhile.
     ids : sequence of int
         The prompt, at least one token.
     num_tokens : int
@@ -62,27 +67,39 @@ def sample_stream(model, ids, num_tokens, temperature=1.0, top_k=None, seed=0):
             got=f"temperature={temperature}, top_k={top_k}",
             expected="temperature >= 0 and top_k >= 1",
         )
-    generator = np.random.default_rng(seed % 2**64)
-    device = next(model.parameters()).device
+    choose, shape = Draw(seed), LogitsProcessorList()
+    if temperature == 0:
+        choose = likeliest
+    else:
+        shape.append(TemperatureLogitsWarper(temperature))
+    if top_k is not None:
+        shape.append(TopKLogitsWarper(top_k))
     training = model.training
     model.eval()
     try:
+        read = _Reader(model)
         for _ in range(num_tokens):
-            seen = tensor([ids[-model.context_length :]], device=device)  # (1, token)
             with no_grad():
-                logits = model(seen)[0, -1]  # (vocabulary,)
-            ids.append(_draw(to_host(logits.array), temperature, top_k, generator))
+                ids.append(choose(shape(None, read(ids))).item())
             yield ids[-1]
     finally:
         model.train(training)
 
 
-def _draw(logits, temperature, top_k, generator):
-    """One token id from the logits of one position."""
-    if temperature == 0:
-        return int(logits.argmax())
-    scores = logits.astype(np.float64) / temperature
-    if top_k is not None and top_k < len(scores):
-        scores[scores < np.partition(scores, -top_k)[-top_k]] = -np.inf
-    weights = np.exp(scores - scores.max())
-    return int(generator.choice(len(weights), p=weights / weights.sum()))
+class _Reader:
+    """The logits behind the last token of a text, however long it is."""
+
+    def __init__(self, model):
+        self.model, self.context = model, model.context_length
+        self.device = next(model.parameters()).device
+        caches = "cache" in inspect.signature(model.forward).parameters
+        self.cache = StaticKVCache(self.context) if caches else None
+
+    def __call__(self, ids):
+        # When the window begins to move, every token gets another position: all are read again.
+        if self.cache is None or len(ids) > self.context:
+            logits = self.model(tensor([ids[-self.context :]], device=self.device))
+        else:
+            new = tensor([ids[self.cache.length :]], device=self.device)
+            logits = self.model(new, cache=self.cache)
+        return logits[:, -1].double()  # (1, vocabulary)
