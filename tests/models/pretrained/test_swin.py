@@ -162,6 +162,24 @@ def test_small_maps(rng, device):
     assert windows == [((4, 4), (0, 0)), ((2, 2), (0, 0))]
 
 
+def test_a_map_that_one_window_covers_is_not_shifted(rng, device):
+    model = make_model("SwinModel", device, window_size=3)
+    shifts = []
+    for size in ((2, 20), (12, 20), (10, 10)):
+        x = mt.tensor(rng.normal(size=(1, 2, 5 * size[0], size[1])), device=device)
+        model(x)
+        shifts.append([stage.blocks[-1].shift_size for stage in model.model.stages])
+    # Only the second stage has a second block; its maps are 3 x 5, 15 x 5 and 13 x 3.
+    assert [last for _, last in shifts] == [(0, 0), (1, 1), (0, 0)]
+
+
+def test_blocked_scores_of_the_peers():
+    """Swin V2 adds its mask of -100 twice, which shows where scores are large."""
+    for family, score in zip(FAMILIES, (-100.0, -200.0), strict=True):
+        blocks = make_model(family + "Model").model.stages[1].blocks
+        assert [block.attention.blocked_score for block in blocks] == [score] * 2
+
+
 def test_backbones(pixels, device):
     for family in FAMILIES:
         model = make_model(family + "Backbone", device, out_features=["stem", "stage1"])

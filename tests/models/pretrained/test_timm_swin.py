@@ -62,6 +62,21 @@ def test_windows_fit_the_map_along_each_axis(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_maps_are_padded_behind_the_shift(name, rng):
+    block = make_model(name, img_size=10, window_size=3).model.stages[1].blocks[1]
+    assert (block.window_size, block.shift_size) == ((3, 3), (0, 0))
+    block.shift_size = (1, 1)
+    x = rng.normal(size=(1, 4, 4, 12))
+    block.attention.blocked_score = 0.0  # regions do not matter here
+    once = block.attend(mt.tensor(x)).numpy()
+    by_hand = np.zeros((1, 6, 6, 12))
+    by_hand[:, :4, :4] = np.roll(x, (-1, -1), (1, 2))
+    block.shift_size = (0, 0)
+    expected = np.roll(block.attend(mt.tensor(by_hand)).numpy()[:, :4, :4], (1, 1), (1, 2))
+    np.testing.assert_allclose(once, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_folders_in_and_out(name, images, device, tmp_path):
     model = make_model(name, device)
     model.save_pretrained(tmp_path)
