@@ -109,11 +109,9 @@ class PretrainedModel(nn.Module):
     @classmethod
     def from_arrays(cls, fields, arrays, folder="the state", dtype=None, device=None, strict=True):
         """The model of a configuration and the peer's arrays; as `from_pretrained`."""
-        if strict:
-            with skip_init():
-                model = cls(fields)
-        else:
-            model = cls(fields)
+        model = cls._unloaded(fields, strict)
+        if model._stored_apart(arrays) and fields.get("tie_word_embeddings") is not False:
+            model = cls._unloaded({**fields, "tie_word_embeddings": False}, strict)
         model._load(folder, arrays, dtype, strict)
         dtype = _stored_dtype(arrays) if dtype is None else as_dtype(dtype)
         if dtype is not None:
@@ -121,6 +119,20 @@ class PretrainedModel(nn.Module):
         model._read_generation_config(folder)
         model.eval()
         return model if device is None else model.to(device)
+
+    @classmethod
+    def _unloaded(cls, fields, strict):
+        """A model whose values are drawn only if it may keep some of them."""
+        if not strict:
+            return cls(fields)
+        with skip_init():
+            return cls(fields)
+
+    def _stored_apart(self, arrays):
+        """Whether a file has two values for what the configuration says is one tensor."""
+        pairs = [(arrays.get(alias), arrays.get(name)) for alias, name in self.tied().items()]
+        both = [(a, b) for a, b in pairs if a is not None and b is not None]
+        return any(a.shape != b.shape or (a != b).any() for a, b in both)
 
     def _load(self, folder, arrays, dtype, strict):
         table, own = self.names(), self._own_tensors()

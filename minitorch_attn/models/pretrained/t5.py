@@ -1,7 +1,6 @@
 """T5 with the face of its published weights; the model itself is `models/t5.py`."""
 
 from ... import nn, ops
-from ...backend import to_host
 from ...errors import ArgumentError
 from .losses import classification_loss, span_loss, token_loss
 from .t5_model import T5PreTrainedModel
@@ -98,9 +97,9 @@ class T5ForConditionalGeneration(T5PreTrainedModel):
         """
         fields = dict(fields)
         tied = fields.get("tie_word_embeddings") is not False
-        own = arrays.get("lm_head.weight")
-        shared = arrays.get("shared.weight")
-        if tied != (own is None or shared is None or _equal(own, shared)):
+        own, shared = arrays.get("lm_head.weight"), arrays.get("shared.weight")
+        one = own is None or shared is None or (own.shape == shared.shape and (own == shared).all())
+        if tied != one:
             fields.setdefault("scale_decoder_outputs", tied)
             fields["tie_word_embeddings"] = not tied
         return super().from_arrays(fields, arrays, *args, **options)
@@ -286,8 +285,3 @@ def _last_end(input_ids, end):
             hint="append config.eos_token_id to every text",
         )
     return (ops.arange(ends.shape[1], device=ends.device) * ends).argmax(-1)
-
-
-def _equal(a, b):
-    """Two arrays of a file: are they the same?"""
-    return a.shape == b.shape and bool((to_host(a) == to_host(b)).all())

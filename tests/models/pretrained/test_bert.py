@@ -125,6 +125,18 @@ def test_saving_gives_the_peers_names_back(tmp_path):
     assert more == {"cls.predictions.decoder.weight", "cls.predictions.decoder.bias"}
 
 
+def test_a_file_with_two_matrices_where_the_configuration_says_one(tmp_path):
+    """The file counts, as for the peer."""
+    model = face("BertForMaskedLM", tie_word_embeddings=False)
+    model.save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["tie_word_embeddings"] = True
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    opened = mt.models.from_pretrained(tmp_path)
+    assert (opened(mt.tensor(IDS))[0].numpy() == model(mt.tensor(IDS))[0].numpy()).all()
+    assert opened.config.tie_word_embeddings is False
+
+
 def test_the_decoder_with_and_without_a_cache(device):
     model = face("BertLMHeadModel", device, is_decoder=True, add_cross_attention=True)
     rng = np.random.default_rng(1)
