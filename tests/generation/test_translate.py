@@ -52,3 +52,37 @@ def test_rows_are_written_as_if_alone(device, rng):
 def test_nothing_to_write(device, rng):
     with pytest.raises(ArgumentError, match="nothing to write"):
         translate(small(device, rng), mt.tensor([[3]], device=device), 1, 2, max_new_tokens=0)
+
+
+def all_targets(model, source, start, end, steps):
+    """(log probability, tokens) of every target of at most `steps` tokens."""
+    found, open_targets = [], [(0.0, [start])]
+    for _ in range(steps):
+        longer = []
+        for total, tokens in open_targets:
+            logits = model(source, mt.tensor([tokens], device=source.device)).numpy()[0, -1]
+            logs = logits - logits.max() - np.log(np.exp(logits - logits.max()).sum())
+            longer += [(total + logs[i], [*tokens, i]) for i in range(len(logs))]
+        found += [pair for pair in longer if pair[1][-1] == end]
+        open_targets = [pair for pair in longer if pair[1][-1] != end]
+    return found + open_targets
+
+
+@pytest.mark.parametrize("penalty", [0.0, 0.6, 2.0])
+def test_a_wide_beam_finds_the_best_of_all_targets(device, rng, penalty):
+    """11 tokens, at most 2 of them: 11 beams keep every beginning."""
+    model = small(device, rng).eval()
+    sources = [[3, 9, 4, 4], [7, 5], [10, 8, 6], [4]]
+    padded = [row + [0] * (4 - len(row)) for row in sources]
+    found = translate(
+        model, mt.tensor(padded, device=device), 1, 2, max_new_tokens=2, num_beams=11,
+        length_penalty=penalty,
+    ).numpy()  # fmt: skip
+    likeliest = translate(model, mt.tensor(padded, device=device), 1, 2, max_new_tokens=2).numpy()
+    differ = 0
+    for row, source, plain in zip(found, sources, likeliest, strict=True):
+        targets = all_targets(model, mt.tensor([source], device=device), 1, 2, 2)
+        best = max(targets, key=lambda pair: pair[0] / (len(pair[1]) - 1) ** penalty)[1][1:]
+        assert row.tolist() == best + [2] * (len(row) - len(best))
+        differ += row.tolist() != plain.tolist()
+    assert differ or penalty  # without a penalty for length greedy search is not the best
