@@ -45,7 +45,8 @@ class Config:
             if name in values:
                 return values[name]
         if name == "num_labels":
-            return len(self.get("id2label") or (0, 1))
+            labels = self.get("id2label")
+            return 2 if labels is None else len(labels)
         raise AttributeError(f"this configuration has no field {name!r}")
 
     def __setattr__(self, name, value):
