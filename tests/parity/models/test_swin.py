@@ -170,19 +170,19 @@ def test_backbone(family, wanted, tmp_path):
 
 
 def test_scores_that_outweigh_the_mask(tmp_path):
-    """With a scale of 100 and more, what the peers add for blocked pairs shows."""
+    """A token alone in its region, and its own opposite: what the peer adds elsewhere shows."""
     rng = np.random.default_rng(9)
     config = draw_config(
-        "Swinv2", rng, image_size=8, patch_size=1, window_size=4, depths=[2], num_heads=[2],
-        embed_dim=6, pretrained_window_sizes=[0], qkv_bias=True,
+        "Swinv2", rng, image_size=6, patch_size=1, window_size=2, depths=[2], num_heads=[2],
+        embed_dim=4, pretrained_window_sizes=[0], qkv_bias=False,
     )  # fmt: skip
-    peer = transformers.Swinv2Model(config).double()
-    randomise(peer, 9)
+    peer = randomise(transformers.Swinv2Model(config), 9)
     with torch.no_grad():
-        for name, p in peer.named_parameters():
-            if name.endswith("logit_scale"):
-                p[0] = 9.0  # beyond the largest that counts: no gradient
-                p[1] = 4.5
+        for block in peer.encoder.layers[0].blocks:
+            attention = block.attention.self
+            attention.key.weight.copy_(-attention.query.weight)
+            attention.logit_scale[0] = 9.0  # beyond the largest that counts: no gradient
+            attention.logit_scale[1] = 4.5
     ours = opened(peer, tmp_path)
     inputs = {"pixel_values": pixels(rng, config)}
     compare(peer, ours, inputs, output_hidden_states=True, output_attentions=True, tolerance=1e-8)
