@@ -10,6 +10,9 @@ from ..tensor import Tensor, tensor
 
 __all__ = ["Prompt", "decoder_prompt", "encoder_decoder_prompt"]
 
+NOT_FROM_OUTSIDE = {"labels", "logits_to_keep", "return_dict"}  # arguments of a model, not of us
+GROWING = {"token_type_ids"}  # arguments with a value per token, which new tokens have as well
+
 
 @dataclass
 class Prompt:
@@ -100,9 +103,6 @@ def _constants(model, arguments):
     return {name: value for name, value in arguments.items() if value is not None}
 
 
-NOT_FROM_OUTSIDE = {"labels", "logits_to_keep", "return_dict"}
-
-
 def decoder_prompt(model, config, ids, arguments, device):
     """The prompt of a model without an encoder.
 
@@ -137,7 +137,7 @@ def decoder_prompt(model, config, ids, arguments, device):
     positions = arguments.pop("position_ids", None)
     if positions is None and "position_ids" in names:
         positions = _positions(mask, ids.shape[0], length, device)
-    growing = {n: arguments.pop(n) for n in ("token_type_ids",) if arguments.get(n) is not None}
+    growing = {n: arguments.pop(n) for n in GROWING & names if arguments.get(n) is not None}
     if mask is not None and bool((mask == 1).all()):
         mask = None  # nothing is padding; less work for the model
     constants = _constants(model, arguments)

@@ -1,0 +1,51 @@
+"""Draws follow their probabilities, and repeat."""
+
+import numpy as np
+
+import minitorch_attn as mt
+from minitorch_attn.backend.sync import forbid_sync
+from minitorch_attn.generation.sampling import Draw, draw, draw_several
+
+WEIGHTS = np.array([0.0, 0.5, 0.0, 0.3, 0.2, 0.0])
+
+
+def test_frequencies(device):
+    weights = mt.tensor(np.tile(7 * WEIGHTS, (20_000, 1)), device=device)
+    with forbid_sync():
+        drawn = draw(weights, np.random.default_rng(1))
+    counts = np.bincount(drawn.numpy(), minlength=len(WEIGHTS)) / 20_000
+    assert (counts[WEIGHTS == 0] == 0).all()
+    np.testing.assert_allclose(counts, WEIGHTS, atol=0.015)
+
+
+class Nearly1:
+    """A generator whose numbers round to 1 in float32."""
+
+    def random(self, shape):
+        return np.full(shape, np.nextafter(1.0, 0.0))
+
+
+def test_the_last_possible_token_is_the_last(device):
+    """Rounding does not lead behind it, to tokens of probability 0."""
+    weights = mt.tensor(np.array([[1e-20, 1.0, 1e-20, 0.0, 0.0]], "float32"), device=device)
+    assert draw(weights, Nearly1()).numpy()[0] <= 2
+    assert draw(mt.tensor([[1.0, 0.0]], device=device), Nearly1()).numpy()[0] == 0
+
+
+def test_scores_of_impossible_tokens(device):
+    scores = mt.tensor(np.array([[-np.inf, 900.0, -np.inf, 900.0]]), device=device)
+    drawn = {Draw(seed)(scores).item() for seed in range(30)}
+    assert drawn == {1, 3}
+
+
+def test_several_without_putting_back(device):
+    """The first is drawn by the weights, the second by what is left of them."""
+    with np.errstate(divide="ignore"):
+        scores = np.tile(np.log(WEIGHTS), (20_000, 1))
+    drawn = draw_several(mt.tensor(scores, device=device), 2, np.random.default_rng(2)).numpy()
+    assert (drawn[:, 0] != drawn[:, 1]).all()
+    pairs = {(i, j): WEIGHTS[i] * WEIGHTS[j] / (1 - WEIGHTS[i]) for i in (1, 3, 4)
+             for j in (1, 3, 4) if i != j}  # fmt: skip
+    for (i, j), expected in pairs.items():
+        count = ((drawn[:, 0] == i) & (drawn[:, 1] == j)).mean()
+        np.testing.assert_allclose(count, expected, atol=0.015)
