@@ -183,3 +183,26 @@ def test_kinds_of_labels(labels, tmp_path):
     values = rng.normal(size=(BATCH, count)) if labels != "several" else rng.integers(0, 2, (3, 5))
     values = values.astype("float64")[:, 0] if count == 1 else values.astype("float64")
     compare(peer, ours, {"input_ids": ids_of(rng, BATCH, TOKENS), "labels": values})
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_the_peer_opens_what_we_save(name, tmp_path):
+    rng = np.random.default_rng(80)
+    peer, ours = pair(name, draw_config(rng), 4, tmp_path / "theirs")
+    ours.save_pretrained(tmp_path / "ours", max_shard_size=4000)
+    again, report = type(peer).from_pretrained(
+        tmp_path / "ours", output_loading_info=True, dtype=torch.float64
+    )
+    assert not any(report[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    expected, found = peer.state_dict(), again.state_dict()
+    assert set(expected) == set(found)
+    assert all(torch.equal(found[key], value) for key, value in expected.items())
+
+
+def test_shards_that_the_peer_writes(tmp_path):
+    rng = np.random.default_rng(90)
+    peer = randomise(transformers.GPT2LMHeadModel(draw_config(rng)), 5)
+    peer.save_pretrained(tmp_path, max_shard_size="4KB")
+    assert len(list(tmp_path.glob("*.safetensors"))) > 1
+    ours = mt.models.from_pretrained(tmp_path)
+    compare(peer, ours, {"input_ids": ids_of(rng, BATCH, TOKENS)})

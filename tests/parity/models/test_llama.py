@@ -190,3 +190,17 @@ def test_fields_of_old_configurations(tmp_path):
         rope_scaling={"type": "linear", "factor": 3.0},
     )  # fmt: skip
     compare(peer, ours, {"input_ids": ids_of(rng, BATCH, TOKENS)})
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_the_peer_opens_what_we_save(name, tmp_path):
+    rng = np.random.default_rng(80)
+    peer, ours = pair(name, draw_config(rng), 4, tmp_path / "theirs")
+    ours.save_pretrained(tmp_path / "ours", max_shard_size=4000)
+    again, report = type(peer).from_pretrained(
+        tmp_path / "ours", output_loading_info=True, dtype=torch.float64
+    )
+    assert not any(report[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    expected, found = peer.state_dict(), again.state_dict()
+    assert set(expected) == set(found)
+    assert all(torch.equal(found[key], value) for key, value in expected.items())
