@@ -5,10 +5,10 @@ from ..autograd.function import Context, Function
 from ..backend import array_module, keep_mask, matmul
 from ..backend.gemm import matmul_like
 from ..backend.rows import row_dot
-from ..tensor import wrap
+from .attention_definition import attention_definition, dropout_scale
 from .attention_inputs import additive, causal_bias, prepared
-from .dropout import Dropout
-from .softmax import masked_softmax, softmax_in_place
+from .attention_tiled import TiledAttention, tiles_pay
+from .softmax import softmax_in_place
 
 __all__ = ["attention_composed", "scaled_dot_product_attention"]
 
@@ -91,23 +91,9 @@ class Attention(Function):
         return grad_query, grad_key, grad_value, grad_mask
 
     @staticmethod
-    def composed(ctx, query, key, value, mask, *, scale, is_causal, dropout_p):
+    def composed(ctx, *inputs, **settings):
         """The definition, one operation at a time, under the same dropout mask."""
-        scores = (query @ key.swapaxes(-1, -2)) * scale
-        if is_causal:
-            scores = scores + wrap(causal_bias(scores.array))
-        if mask is not None and mask.dtype.kind == "f":
-            scores, mask = scores + mask, None
-        weights = masked_softmax(scores, mask)
-        if dropout_p:
-            (keep,) = ctx.constant
-            weights = Dropout.apply(weights, keep, scale=dropout_scale(dropout_p))
-        return weights @ value
-
-
-def dropout_scale(p):
-    """What the weights that are kept are multiplied by."""
-    return 1.0 / (1.0 - p) if p < 1 else 0.0
+        return attention_definition(ctx, *inputs, **settings)
 
 
 def scaled_dot_product_attention(
@@ -175,7 +161,8 @@ def scaled_dot_product_attention(
             [2.]])
     """
     inputs = prepared(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
-    context = Attention.apply(*inputs.tensors, **inputs.settings)
+    function = TiledAttention if tiles_pay(inputs.score_shape) else Attention
+    context = function.apply(*inputs.tensors, **inputs.settings)
     return context if inputs.shape is None else context.reshape(inputs.shape)
 
 
@@ -207,5 +194,5 @@ def attention_composed(
     ctx = Context()
     if dropout_p:
         ctx.constants(keep_mask(inputs.score_shape, 1.0 - dropout_p, array_module(query.array)))
-    context = Attention.composed(ctx, *inputs.tensors, **inputs.settings)
+    context = attention_definition(ctx, *inputs.tensors, **inputs.settings)
     return context if inputs.shape is None else context.reshape(inputs.shape)
