@@ -15,7 +15,7 @@ BOOLEANS = (True, False)
 
 
 class Float64:
-    """`torch` for the peer, which otherwise rounds logits, and T5's norms, to float32."""
+    """`torch` for the peer, which otherwise rounds logits, norms and weights to float32."""
 
     float = float32 = torch.float64
 
@@ -29,6 +29,7 @@ def float64_scores(monkeypatch):
         transformers.generation.utils,
         transformers.generation.logits_process,
         transformers.models.t5.modeling_t5,
+        transformers.models.llama.modeling_llama,
     ):
         monkeypatch.setattr(module, "torch", Float64())
     monkeypatch.setattr(torch.Tensor, "float", torch.Tensor.double)
@@ -44,6 +45,15 @@ def gpt2():
         attn_implementation="eager",
     )  # fmt: skip
     return transformers.GPT2LMHeadModel(config)
+
+
+def llama():
+    config = transformers.LlamaConfig(
+        vocab_size=VOCABULARY, hidden_size=12, intermediate_size=10, num_hidden_layers=2,
+        num_attention_heads=6, num_key_value_heads=2, max_position_embeddings=40,
+        pad_token_id=PAD, bos_token_id=START, eos_token_id=7, attn_implementation="eager",
+    )  # fmt: skip
+    return transformers.LlamaForCausalLM(config)
 
 
 def t5():
@@ -67,7 +77,7 @@ def bart():
     return transformers.BartForConditionalGeneration(config)
 
 
-FAMILIES = {"gpt2": gpt2, "t5": t5, "bart": bart}
+FAMILIES = {"gpt2": gpt2, "llama": llama, "t5": t5, "bart": bart}
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
