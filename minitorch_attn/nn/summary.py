@@ -55,6 +55,7 @@ FLOPS = {
     "LstmSequence": _recurrent(3),
     "MatMul": _linear,
     "RnnSequence": _recurrent(2),
+    "TiledAttention": _attention,
 }
 
 

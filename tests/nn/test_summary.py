@@ -35,6 +35,15 @@ def test_attention_by_hand():
     assert found.flops == projections // 2 + shared + products
 
 
+def test_attention_in_tiles_counts_the_same():
+    once = counted(lambda: mt.nn.Attention(2, 1), (1, 1023, 2))
+    tiled = counted(lambda: mt.nn.Attention(2, 1), (5, 1024, 2))
+    per_pair = 2 * 2 * 2
+    projections = 4 * 2 * 2 * 2
+    assert once.flops == 1023 * projections + 1023**2 * per_pair
+    assert tiled.flops == 5 * (1024 * projections + 1024**2 * per_pair)
+
+
 @pytest.mark.parametrize("groups", [1, 3])
 def test_convolutions_by_hand(groups):
     found = counted(lambda: mt.nn.Conv2d(3, 6, (3, 5), stride=2, groups=groups), (2, 3, 11, 13))
