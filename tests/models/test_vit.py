@@ -7,7 +7,7 @@ import minitorch_attn as mt
 from minitorch_attn.autograd import gradcheck_module
 from minitorch_attn.errors import ArgumentError, ShapeError
 from minitorch_attn.models import vision_transformer
-from minitorch_attn.models.vit import POSITIONS, PatchEmbedding, VisionTransformer
+from minitorch_attn.models.vit import POSITIONS, Block, PatchEmbedding, VisionTransformer
 from minitorch_attn.models.vit_positions import (
     RelativeAttention,
     interpolate_positions,
@@ -269,6 +269,28 @@ def test_weights_can_be_watched(rng):
 def test_stochastic_depth_grows_from_block_to_block():
     model = small(num_layers=3, drop_path=0.4)
     assert [block.drop_path.drop_prob for block in model.blocks] == [0.0, 0.2, 0.4]
+
+
+def test_where_dropout_stands(rng, device):
+    """A probability of 1 leaves only what does not pass through that dropout."""
+    mt.manual_seed(3)
+    x = mt.tensor(rng.normal(size=(BATCH, 5, 8)), device=device)
+
+    def block(**rates):
+        return Block(8, 2, 11, **rates).double().to(device)
+
+    for rates in ({"dropout": 1.0, "inner_dropout": 0.0}, {"drop_path": 1.0}):
+        np.testing.assert_array_equal(block(**rates)(x).numpy(), x.numpy())
+    for rates, part, bias in (
+        ({"inner_dropout": 1.0}, "feed_forward", "linear2"),
+        ({"attention_dropout": 1.0}, "attention", "out_proj"),
+    ):
+        module = getattr(block(**rates), part)
+        expected = getattr(module, bias).bias.numpy()
+        np.testing.assert_array_equal(module(x).numpy(), expected + np.zeros((BATCH, 5, 8)))
+    model = small(device, dropout=1.0)
+    images = mt.tensor(images_of(rng), device=device)
+    assert not model.embed(images).numpy().any() and model.eval().embed(images).numpy().all()
 
 
 def test_dropout_acts_in_training_only(rng):

@@ -89,6 +89,15 @@ def test_every_argument(timm, changes, tmp_path):
     compare(peer, ours, inputs, call=whole)
 
 
+@pytest.mark.parametrize("distilled", [False, True])
+@pytest.mark.parametrize("rate", ["drop", "pos_drop", "proj_drop", "attn_drop", "drop_path"])
+def test_where_dropout_stands(timm, rate, distilled, tmp_path):
+    """In training, with a probability of 1, which leaves nothing to chance."""
+    changes = {f"{rate}_rate": 1.0, "init_values": 0.3}
+    peer, ours = pair(timm, 9, tmp_path, distilled, **changes)
+    compare(peer.train(), ours.train(), images_of(np.random.default_rng(9), peer), call=by_parts)
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_drawn(timm, seed, tmp_path):
     rng = np.random.default_rng(seed)

@@ -121,6 +121,16 @@ def test_padding(name, tmp_path):
     compare(peer, ours, inputs, output_attentions=True)
 
 
+@pytest.mark.parametrize("name", ["ViTModel", "DeiTModel", "ViTMAEForPreTraining"])
+@pytest.mark.parametrize("rate", ["hidden_dropout_prob", "attention_probs_dropout_prob"])
+def test_where_dropout_stands(name, rate, tmp_path):
+    """In training, with a probability of 1, which leaves nothing to chance."""
+    rng = np.random.default_rng(8)
+    config = draw_config(name, rng, **{rate: 1.0})
+    peer, ours = pair(name, config, 8, tmp_path)
+    compare(peer.train(), ours.train(), inputs_of(name, rng, config))
+
+
 @pytest.mark.parametrize("kind", ["regression", "multi_label_classification"])
 def test_problem_types(kind, tmp_path):
     rng = np.random.default_rng(5)
