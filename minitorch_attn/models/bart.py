@@ -61,7 +61,8 @@ class BART(EncoderDecoder):
     tie_weights : bool, default True
         False: source, target and prediction have a matrix each.
     pad_id : int, default 1
-        The id that fills up short texts; its vector is 0 and stays so.
+        The id that fills up short texts; its vector starts as 0, and being read teaches it
+        nothing.
 
     Examples
     --------

@@ -93,7 +93,8 @@ class Marian(EncoderDecoder):
     tie_weights : bool, default True
         False: source, target and prediction have a matrix each.
     pad_id : int, optional
-        The id that fills up short sentences, and starts a target; its vector is 0 and stays so.
+        The id that fills up short sentences, and starts a target; its vector starts as 0, and
+        being read teaches it nothing.
 
     Examples
     --------
