@@ -103,8 +103,23 @@ def matmul_host(a, b):
     if a.ndim > 2 and b.ndim == 2 and a.flags.c_contiguous:
         # (..., n, k) @ (k, m) -> (rows, k) @ (k, m)
         rows = math.prod(a.shape[:-1])
-        return (a.reshape(rows, a.shape[-1]) @ b).reshape(*a.shape[:-1], b.shape[1])
+        product = _few_rows(a.reshape(rows, a.shape[-1]), b)
+        return product.reshape(*a.shape[:-1], b.shape[1])
+    if a.ndim == b.ndim == 2:
+        return _few_rows(a, b)
     return a @ (_straightened(b) if b.ndim > 2 else b)
+
+
+def _few_rows(a, b):
+    """a @ b, as (b^T a^T)^T where that is faster: a few rows times a large transposed matrix.
+
+    This is one token of each of a few texts times the weights of a layer, (rows, in) @ W^T. BLAS
+    takes one and a half to two and a half times as long for it as for the product the other way
+    round (measured from 2 to 32 rows, 256 to 3,072 features).
+    """
+    if 2 <= a.shape[0] <= 32 and b.size >= 65536 and b.strides[0] == b.itemsize != b.strides[1]:
+        return np.ascontiguousarray((b.T @ a.T).T)
+    return a @ b
 
 
 def _straightened(b):

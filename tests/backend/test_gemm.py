@@ -54,6 +54,16 @@ def test_one_large_product_for_a_2d_right_side(monkeypatch):
     assert Counting.shapes == [(12, 5)] and result.shape == (3, 4, 2)
 
 
+@pytest.mark.parametrize("rows", [1, 2, 32, 33])
+@pytest.mark.parametrize("lead", [(), (1,)])
+def test_a_few_rows_times_a_large_transposed_matrix(rows, lead):
+    rng = np.random.default_rng(0)
+    a, weight = rng.standard_normal((*lead, rows, 256)), rng.standard_normal((257, 256))
+    product = backend.matmul(a, weight.T)
+    np.testing.assert_allclose(product, np.einsum("...ri,oi->...ro", a, weight), atol=1e-11)
+    assert product.flags.c_contiguous and product.flags.writeable
+
+
 def test_float16_goes_through_float32():
     a = np.full((1, 4096), 1.0, "float16")
     product = backend.matmul(a, np.full((4096, 1), 1.0, "float16"))
