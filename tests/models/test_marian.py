@@ -86,6 +86,6 @@ def test_decoding_with_a_cache_is_decoding_without(device, rng):
 
 
 def test_gradients(device, rng):
-    model = small(device, rng, num_encoder_layers=1)
+    model = small(device, rng, num_encoder_layers=1, embed_dim=4, ff_dim=3, max_len=3)
     source = mt.tensor([[3, 4, 9], [7, 2, 10]], device=device)
     assert gradcheck_module(model, source, mt.tensor([[9, 5], [6, 8]], device=device))

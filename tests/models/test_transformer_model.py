@@ -216,7 +216,10 @@ def test_decoding_with_a_cache_is_decoding_without(device, rng, make_cache):
 
 @pytest.mark.parametrize("norm_first", [False, True])
 def test_gradients(device, rng, norm_first):
-    model = small(device, rng, num_encoder_layers=1, norm_first=norm_first, activation="gelu")
+    model = small(
+        device, rng, num_encoder_layers=1, norm_first=norm_first, activation="gelu", embed_dim=4,
+        ff_dim=3,
+    )  # fmt: skip
     source = mt.tensor([[3, 4, 9], [7, 2, 0]], device=device)
     target = mt.tensor([[1, 5], [1, 8]], device=device)
     assert gradcheck_module(model, source, target)
