@@ -41,7 +41,7 @@ _FILES = {
     "marian": ["Marian", "marian_base"],
     "pretrained": ["from_pretrained"],
     "swin": ["Swin", "swin_b", "swin_l", "swin_s", "swin_t"],
-    "swinv2": ["SwinV2", "swinv2_b", "swinv2_s", "swinv2_t"],
+    "swinv2": ["SwinV2", "swinv2_b", "swinv2_l", "swinv2_s", "swinv2_t"],
     "t5": ["T5"],
     "t5_sizes": [
         "t5_11b",

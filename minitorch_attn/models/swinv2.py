@@ -16,7 +16,7 @@ from ..tensor import wrap
 from .swin import Block, Swin, merge_neighbours
 from .window_attention import WindowAttention
 
-__all__ = ["SwinV2", "swinv2_b", "swinv2_s", "swinv2_t"]
+__all__ = ["SwinV2", "swinv2_b", "swinv2_l", "swinv2_s", "swinv2_t"]
 
 _LARGEST_LOG_SCALE = math.log(100.0)  # tau of Eq. 2 is not set smaller than 0.01
 
@@ -192,3 +192,9 @@ def swinv2_b(**changes):
     """SwinV2-B: C = 128, 87,918,816 parameters."""
     sizes = {"embed_dim": 128, "depths": (2, 2, 18, 2), "num_heads": (4, 8, 16, 32)}
     return SwinV2(**{**sizes, "drop_path": 0.5, **changes})
+
+
+def swinv2_l(**changes):
+    """SwinV2-L: C = 192, 196,739,932 parameters."""
+    sizes = {"embed_dim": 192, "depths": (2, 2, 18, 2), "num_heads": (6, 12, 24, 48)}
+    return SwinV2(**{**sizes, "drop_path": 0.2, **changes})

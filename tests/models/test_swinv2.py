@@ -16,7 +16,7 @@ from models.plain_swin import (
 import minitorch_attn as mt
 from minitorch_attn import nn
 from minitorch_attn.autograd import gradcheck_module
-from minitorch_attn.models import SwinV2, swinv2_b, swinv2_s, swinv2_t
+from minitorch_attn.models import SwinV2, swinv2_b, swinv2_l, swinv2_s, swinv2_t
 from minitorch_attn.models.swinv2 import (
     ContinuousPositionBias,
     CosineWindowAttention,
@@ -35,7 +35,12 @@ def small(device="cpu", **changes):
 
 @pytest.mark.parametrize(
     ("builder", "count"),
-    [(swinv2_t, 28_347_154), (swinv2_s, 49_728_418), (swinv2_b, 87_918_816)],
+    [
+        (swinv2_t, 28_347_154),
+        (swinv2_s, 49_728_418),
+        (swinv2_b, 87_918_816),
+        (swinv2_l, 196_739_932),
+    ],
 )
 def test_parameter_counts(builder, count):
     with nn.init.skip_init():

@@ -39,7 +39,7 @@ class _SwinFace(SwinFace):
     large as the window on its shorter side, nothing is shifted.
     """
 
-    model_type, base_prefix = "swin", "swin"
+    model_type, base_prefix, has_old_names = "swin", "swin", False
     defaults = DEFAULTS
     old_names = {
         f"{old}.{kind}": f"{new}.{kind}"
@@ -74,6 +74,15 @@ class _SwinFace(SwinFace):
                 block.drop_path2.drop_prob = 0.0  # and only the branch of attention as a whole
         return model
 
+    def _with_expected_names(self, arrays, expected, table):
+        self.has_old_names = any(".attention.self." in name for name in arrays)
+        return super()._with_expected_names(arrays, expected, table)
+
+    def peer_state(self):
+        """As `PretrainedModel.peer_state`; what was read under older names is written so, too."""
+        state = super().peer_state()
+        return {_older(name): x for name, x in state.items()} if self.has_old_names else state
+
     def encode(self, pixel_values, bool_masked_pos=None, *, always_partition=False, **settings):
         """As `SwinFace.encode`; `always_partition` shifts windows on small maps, too."""
         if pixel_values is not None:
@@ -98,6 +107,14 @@ class _SwinFace(SwinFace):
             for i, block in enumerate(stage.blocks):
                 block.shift_size = (shift, shift) if i % 2 else (0, 0)
             grid = [(n + 1) // 2 for n in grid]
+
+
+def _older(name):
+    """The name of a tensor in files from before transformers 5."""
+    for old, new in _SwinFace.old_names.items():
+        if name.endswith("." + new):
+            return name.removesuffix(new) + old
+    return name
 
 
 class SwinModel(BaseHead, _SwinFace):

@@ -278,17 +278,16 @@ class MaskedImageHead:
         )
 
     def _loss(self, pixel_values, image, bool_masked_pos):
-        patch, channels = self.config.patch_size, self.config.num_channels
-        if pair(self.config.image_size)[0] != pair(self.config.image_size)[1] or patch != int(
-            patch
-        ):
+        size, patch = self.config.image_size, self.config.patch_size
+        if isinstance(size, (list, tuple)) or isinstance(patch, (list, tuple)):
             raise ArgumentError(
-                f"{type(self).__name__}: the loss is for square images.",
-                got=f"image_size={self.config.image_size!r}, patch_size={patch!r}",
+                f"{type(self).__name__}: the loss is for square images and patches.",
+                got=f"image_size={size!r}, patch_size={patch!r}",
+                expected="one number each",
             )
-        side = pair(self.config.image_size)[0] // patch
+        side = size // patch
         mask = bool_masked_pos.reshape(-1, side, side)
         mask = mask.repeat_interleave(patch, 1).repeat_interleave(patch, 2).unsqueeze(1)
         mask = mask.to(dtype=image.dtype)  # (batch, 1, height, width)
         error = F.l1_loss(pixel_values, image, reduction="none") * mask
-        return error.sum() / (mask.sum() + 1e-5) / channels
+        return error.sum() / (mask.sum() + 1e-5) / self.config.num_channels

@@ -121,6 +121,9 @@ def test_files_with_the_names_of_older_versions(pixels, tmp_path, device):
     write_safetensors(tmp_path / "model.safetensors", renamed)
     again = mt.models.from_pretrained(tmp_path, device=device)
     np.testing.assert_array_equal(again(pixels).logits.numpy(), model(pixels).logits.numpy())
+    again.save_pretrained(tmp_path / "again")  # under the names it came with
+    written = read_safetensors(tmp_path / "again" / "model.safetensors")[1]
+    assert set(written) == set(renamed) - {block + "relative_position_index"}
 
 
 @pytest.mark.parametrize("family", FAMILIES)
