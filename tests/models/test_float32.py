@@ -73,6 +73,27 @@ def image(rng, device):
     )
 
 
+def vit(rng, device):
+    sizes = dict(image_size=8, patch_size=4, embed_dim=8, num_layers=1, num_heads=2, mlp_dim=11)
+    model = mt.models.DistilledVisionTransformer(num_classes=5, **sizes).to(device).resize(12)
+    other = mt.models.VisionTransformer(num_classes=5, positions="relative", **sizes).to(device)
+    x, y = numbers(rng, device, 2, 3, 12, 12), numbers(rng, device, 2, 3, 8, 8)
+    return (
+        model,
+        [*model.parameters(), *other.parameters()],
+        lambda: nn.functional.cross_entropy(model(x) + other(y), tokens(rng, device, 2) % 5),
+    )
+
+
+def mae(rng, device):
+    model = mt.models.MaskedAutoencoder(
+        8, 2, 8, 1, 2, 11, decoder_dim=4, decoder_layers=1, decoder_heads=1, decoder_mlp_dim=7
+    ).to(device)
+    x = numbers(rng, device, 2, 3, 8, 8)
+    learned = [p for p in model.parameters() if p.requires_grad]
+    return model, learned, lambda: model.loss(x, *model(x))
+
+
 def dtypes_of(steps):
     for step in steps:
         groups = {"outputs": step.outputs, "grads": step.grads, "results": step.results}
@@ -82,7 +103,7 @@ def dtypes_of(steps):
                     yield f"{step.op} {name}", str(array.dtype)
 
 
-@pytest.mark.parametrize("build", [gpt, transformer, recurrent, image])
+@pytest.mark.parametrize("build", [gpt, transformer, recurrent, image, vit, mae])
 def test_no_step_of_a_float32_model_is_float64(build, rng, device):
     mt.manual_seed(0)
     _model, parameters, loss_of = build(rng, device)
