@@ -1,8 +1,8 @@
-"""From text to token ids and back."""
+"""One token per character."""
 
 import numpy as np
 
-from ..errors import ArgumentError, DataError, IndexRangeError
+from ...errors import ArgumentError, DataError, IndexRangeError
 
 __all__ = ["CharTokenizer"]
 

@@ -1,0 +1,40 @@
+"""GPT-2's alphabet: one printable character for each of the 256 bytes.
+
+`vocab.json` and `merges.txt` hold tokens, which are bytes and need not be text. Written in this
+alphabet they are: bytes that print as themselves in Latin-1 keep their character, the other 68
+(controls, the space, the soft hyphen) get the characters from U+0100 on. A space becomes "Ġ".
+"""
+
+__all__ = ["from_printable", "to_printable"]
+
+_VISIBLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+_HIDDEN = sorted(set(range(256)) - set(_VISIBLE))
+_CHARACTERS = {byte: chr(byte) for byte in _VISIBLE} | {
+    byte: chr(0x100 + number) for number, byte in enumerate(_HIDDEN)
+}
+_BYTES = {character: byte for byte, character in _CHARACTERS.items()}
+
+
+def to_printable(token):
+    """The characters that stand for the bytes of a token.
+
+    Examples
+    --------
+    >>> to_printable(" né".encode())
+    'ĠnÃ©'
+    """
+    return "".join(map(_CHARACTERS.__getitem__, token))
+
+
+def from_printable(text):
+    """The bytes that the characters stand for; None if one of them is not in the alphabet.
+
+    Examples
+    --------
+    >>> from_printable("ĠnÃ©").decode()
+    ' né'
+    """
+    try:
+        return bytes(map(_BYTES.__getitem__, text))
+    except KeyError:
+        return None

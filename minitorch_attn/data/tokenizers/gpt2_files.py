@@ -1,0 +1,108 @@
+"""The two files of GPT-2's tokenizer: `vocab.json` and `merges.txt`."""
+
+import json
+import os
+
+from ...errors import DataError
+from ...files import atomic_file
+from .byte_alphabet import from_printable, to_printable
+
+__all__ = ["read_json", "read_merges", "read_vocab", "token_bytes", "write_files"]
+
+
+def read_json(path):
+    """The object in a JSON file."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            found = json.load(file)
+    except OSError as error:
+        raise unreadable(path, error) from None
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{os.fspath(path)} is not JSON.", got=str(error)) from None
+    if not isinstance(found, dict):
+        raise DataError(
+            f"{os.fspath(path)} holds no object.", got=type(found).__name__, expected="{...}"
+        )
+    return found
+
+
+def unreadable(path, error):
+    """The DataError for a file that the operating system does not give."""
+    return DataError(f"{os.fspath(path)} could not be read.", got=error.strerror or str(error))
+
+
+def read_vocab(path):
+    """Token, in GPT-2's alphabet, to id."""
+    ids = read_json(path)
+    if not ids or not all(type(number) is int and number >= 0 for number in ids.values()):
+        raise DataError(
+            f"{os.fspath(path)} is no vocabulary.", expected='{"token": id, ...}, ids from 0'
+        )
+    if len(set(ids.values())) != len(ids):
+        raise DataError(f"{os.fspath(path)}: two tokens have the same id.")
+    return ids
+
+
+def token_bytes(text):
+    """The bytes of a token written in GPT-2's alphabet; another one's, as a special token may be,
+    are those of UTF-8.
+    """
+    token = from_printable(text)
+    return text.encode() if token is None else token
+
+
+def read_merges(path):
+    """Pairs of byte strings, in order of precedence."""
+    try:
+        with open(path, encoding="utf-8", newline="\n") as file:
+            lines = file.read().split("\n")
+    except OSError as error:
+        raise unreadable(path, error) from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"{os.fspath(path)} is not UTF-8.", got=str(error)) from None
+    merges = []
+    for number, line in enumerate(lines, start=1):
+        line = line.rstrip("\r")
+        if not line or line.startswith("#version"):
+            continue
+        pair = tuple(map(from_printable, line.split(" ")))
+        if len(pair) != 2 or not all(pair):
+            raise DataError(
+                f"{os.fspath(path)}, line {number}: not a merge of byte-level tokens.",
+                got=repr(line),
+                expected="two tokens in GPT-2's alphabet with one space between them",
+            )
+        merges.append(pair)
+    return merges
+
+
+def write_files(folder, vocab, merges, special_tokens):
+    """Write both files, and in `tokenizer_config.json` which tokens are special.
+
+    Parameters
+    ----------
+    folder : str or path
+        Made if it is not there.
+    vocab : dict of int to bytes
+    merges : list of (bytes, bytes)
+    special_tokens : dict of str to int
+    """
+    os.makedirs(folder, exist_ok=True)
+    names = {number: token for token, number in special_tokens.items()}
+    ids = {names.get(number) or to_printable(token): number for number, token in vocab.items()}
+    if len(ids) < len(vocab):
+        raise DataError("two tokens would have the same name in vocab.json.")
+    lines = [f"{to_printable(first)} {to_printable(second)}\n" for first, second in merges]
+    added = {
+        str(number): {"content": token, "special": True, "normalized": False}
+        for token, number in special_tokens.items()
+    }
+    config = {"tokenizer_class": "GPT2Tokenizer", "added_tokens_decoder": added}
+    texts = {
+        "vocab.json": json.dumps(ids, ensure_ascii=False),
+        "merges.txt": "".join(["#version: 0.2\n", *lines]),
+        "tokenizer_config.json": json.dumps(config, ensure_ascii=False, indent=2),
+    }
+    for name, text in texts.items():
+        with atomic_file(os.path.join(folder, name)) as file:
+            file.write(text.encode())

@@ -1,0 +1,164 @@
+"""Cutting text before byte-pair encoding: special tokens first, then GPT-2's words.
+
+Merges never cross a cut, so what is cut where decides the tokens as much as the merges do.
+"""
+
+import functools
+import re
+
+from ...errors import ArgumentError, DTypeError
+
+__all__ = ["Segmenter", "pretokens"]
+
+# Letters and numbers that Unicode gained after version 16.0, as ranges. They are left out of the
+# classes below, so that equal text gives equal tokens with every release of `regex`, and with the
+# `tokenizers` library, whose tables are those of Unicode 16.0.
+_LATER_LETTERS = (
+    "558 58B-58C 88F C5C CDC 208F 209D-209F A7CE-A7CF A7D2 A7D4 A7DD A7E2 A7F1 AB6C-AB6D"
+    " 107BB-107BF 10940-10959 10EC5-10EC7 10ED9-10EEE 11B0A 11DB0-11DDB 11DF1 16EA0-16EB8"
+    " 16EBB-16ED3 16FF2-16FF3 187F8-187FF 18CD6-18CDA 18D09-18D20 18D80-18DF2 18E00-19191"
+    " 191A0-191D2 1B123-1B128 1B168 1D6A6 1DF1F-1DF24 1DF2B-1DF81 1DF90-1DF96 1DFCD-1DFFF"
+    " 1E6C0-1E6DE 1E6E0-1E6E2 1E6E4-1E6E5 1E6E7-1E6ED 1E6F0-1E6F4 1E6FE-1E6FF 2B73A-2B73F 2B81E"
+    " 2CEA2-2CEAD 323B0-33479 3D000-3FC3F"
+)
+_LATER_NUMBERS = "11DE0-11DE9 1246F 12475-1247F 12550-12686 16FF4-16FF6"
+
+_READ_AHEAD = 4096  # characters gathered before a stream is cut
+_LARGEST_PIECE = 65536  # characters looked at in one go, however long the chunks are
+
+
+@functools.cache
+def _pattern():
+    """The pattern of GPT-2, compiled; see `pretokens`."""
+    import regex
+
+    letter = rf"[\p{{L}}--[{_ranges(_LATER_LETTERS)}]]"
+    number = rf"[\p{{N}}--[{_ranges(_LATER_NUMBERS)}]]"
+    return regex.compile(
+        rf"(?V1)'(?:[sdmt]|ll|ve|re)| ?{letter}+| ?{number}+| ?[^\s{letter}{number}]+"
+        r"|\s+(?!\S)|\s+"
+    )
+
+
+def _ranges(text):
+    ends = ((part.split("-")[0], part.split("-")[-1]) for part in text.split())
+    return "".join(rf"\U{int(a, 16):08X}-\U{int(b, 16):08X}" for a, b in ends)
+
+
+def pretokens(text):
+    """Cut text as GPT-2 does: nothing is lost, and merges stay within a piece.
+
+    The pieces, tried in this order, are: an English contraction ('s, 'd, 'm, 't, 'll, 've, 're);
+    letters; numbers; other visible characters, each of these three with one space before it if
+    there is one; whitespace. The last whitespace character before a visible one is left to the
+    next piece: it is a space that belongs to a word, or else stands alone.
+
+    Parameters
+    ----------
+    text : str
+
+    Returns
+    -------
+    list of str
+        Joined, they are the text.
+
+    Notes
+    -----
+    The pattern is that of Radford et al. 2019, "Language Models are Unsupervised Multitask
+    Learners", sec. 2.2, as released with its weights.
+
+    Examples
+    --------
+    >>> pretokens("We'll see:  3 dots...")
+    ['We', "'ll", ' see', ':', ' ', ' 3', ' dots', '...']
+    """
+    return _pattern().findall(text)
+
+
+class Segmenter:
+    """Cuts a text, or a stream of text, into pre-tokens and special tokens.
+
+    Where special tokens overlap, the one that starts first wins; of those that start together, the
+    longest.
+
+    Parameters
+    ----------
+    special_tokens : iterable of str
+
+    Examples
+    --------
+    >>> segmenter = Segmenter(["<|end|>", "<|end|><|end|>"])
+    >>> list(segmenter.whole("a b<|end|><|end|><|end|>"))
+    [(['a', ' b'], '<|end|><|end|>'), ([], '<|end|>'), ([], None)]
+    """
+
+    def __init__(self, special_tokens=()):
+        longest_first = sorted(special_tokens, key=len, reverse=True)
+        if "" in longest_first:
+            raise ArgumentError("a special token is empty.", expected="at least one character")
+        self._specials = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
+        self._reach = len(longest_first[0]) - 1 if longest_first else 0
+
+    def whole(self, text):
+        """Yield (pre-tokens, the special token that follows them); the last special is None."""
+        self._check(text)
+        start = 0
+        for match in self._specials.finditer(text):
+            yield pretokens(text[start : match.start()]), match.group()
+            start = match.end()
+        yield pretokens(text[start:]), None
+
+    def stream(self, chunks):
+        """As `whole` for the chunks joined, with only a few of them in memory.
+
+        A cut depends on at most two characters behind it, and a special token on its own length.
+        So everything but a short tail can be given out at once; the tail waits for more text.
+
+        Parameters
+        ----------
+        chunks : iterable of str, or text file
+
+        Yields
+        ------
+        pre-tokens, special token or None
+        """
+        held, fresh, fresh_length = "", [], 0
+        for chunk in self._pieces(chunks):
+            fresh.append(chunk)
+            fresh_length += len(chunk)
+            # A long word is looked at again only once the text has doubled: linear time in all.
+            if fresh_length >= max(_READ_AHEAD, len(held)):
+                held = yield from self._decided("".join([held, *fresh]))
+                fresh, fresh_length = [], 0
+        yield from self.whole("".join([held, *fresh]))
+
+    def _decided(self, text):
+        """Yield what more text behind `text` cannot change; return the rest."""
+        known = len(text) - self._reach  # before here it is known whether a special token starts
+        start = 0
+        for match in self._specials.finditer(text):
+            if match.start() >= known:
+                break
+            yield pretokens(text[start : match.start()]), match.group()
+            start = match.end()
+        words, end = pretokens(text[start:]), len(text)
+        while words and end > known - 2:
+            end -= len(words.pop())
+        yield words, None
+        return text[end:]
+
+    def _pieces(self, chunks):
+        """The chunks, none of them long."""
+        if isinstance(chunks, str):
+            chunks = [chunks]
+        elif hasattr(chunks, "read"):
+            chunks = iter(lambda file=chunks: file.read(_LARGEST_PIECE), "")
+        for chunk in chunks:
+            self._check(chunk)
+            for start in range(0, len(chunk), _LARGEST_PIECE):
+                yield chunk[start : start + _LARGEST_PIECE]
+
+    @staticmethod
+    def _check(text):
+        if not isinstance(text, str):
+            raise DTypeError("tokenizers read text.", got=type(text).__name__, expected="str")
