@@ -110,6 +110,15 @@ def test_other_sizes(name, rows, columns, tmp_path):
     compare(peer, ours, inputs, interpolate_pos_encoding=True)
 
 
+@pytest.mark.parametrize("name", ["ViTModel", "DeiTForImageClassificationWithTeacher"])
+def test_oblong_images_and_patches(name, tmp_path):
+    rng = np.random.default_rng(9)
+    config = draw_config(name, rng, image_size=(6, 8), patch_size=(3, 2))
+    peer, ours = pair(name, config, 9, tmp_path)
+    pixels = rng.normal(size=(BATCH, config.num_channels, 6, 8))
+    compare(peer, ours, {"pixel_values": pixels}, output_hidden_states=True)
+
+
 @pytest.mark.parametrize("name", ["ViTModel", "DeiTForImageClassification"])
 def test_padding(name, tmp_path):
     rng = np.random.default_rng(3)
