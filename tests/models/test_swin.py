@@ -11,6 +11,7 @@ from minitorch_attn.errors import ArgumentError
 from minitorch_attn.models import Swin, swin_b, swin_l, swin_s, swin_t
 from minitorch_attn.models.swin import Block, PatchEmbedding, PatchMerging
 from minitorch_attn.models.window_attention import WindowAttention
+from minitorch_attn.nn.summary import Summary
 
 
 def small(device="cpu", **changes):
@@ -29,6 +30,23 @@ def test_parameter_counts_of_the_paper(builder, count):
     with nn.init.skip_init():
         model = builder()
     assert sum(p.array.size for p in model.parameters()) == count
+
+
+def test_cost_of_equation_2():
+    """4 h w C^2 + 2 M^2 h w C multiply-adds in attention, 8 h w C^2 in the feed-forward layer."""
+    height, width, window, embed = 14, 21, 7, 6
+    block = Block(embed, 2, (window, window), (3, 3), 4 * embed)
+    found = Summary(block, mt.zeros(1, height, width, embed))
+    tokens = height * width
+    assert found.flops == 2 * (12 * tokens * embed**2 + 2 * window**2 * tokens * embed)
+
+
+def test_cost_of_swin_t():
+    """4.5 G multiply-adds at 224 (Table 1)."""
+    with nn.init.skip_init():
+        model = swin_t()
+    found = Summary(model, mt.zeros(1, 3, 224, 224))
+    assert round(found.flops / 2e9, 1) == 4.5
 
 
 def arrays(model):
