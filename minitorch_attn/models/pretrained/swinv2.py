@@ -70,6 +70,16 @@ class _Swinv2Face(SwinFace):
                 block.attention_dropout.p = config.attention_probs_dropout_prob
         return model
 
+    def encode(
+        self, pixel_values, bool_masked_pos=None, *, interpolate_pos_encoding=False,
+        output_attentions=None, output_hidden_states=None,
+    ):  # fmt: skip
+        """As `SwinFace.encode`, with the hidden states behind the merging of patches only."""
+        return super().encode(
+            pixel_values, bool_masked_pos, interpolate_pos_encoding, output_attentions,
+            output_hidden_states,
+        )  # fmt: skip
+
 
 class Swinv2Model(BaseHead, _Swinv2Face):
     """The map of features: `last_hidden_state` and its mean `pooler_output`.
@@ -123,8 +133,8 @@ class Swinv2Backbone(_Swinv2Face):
         Output
             feature_maps: tuple of Tensor of shape (batch, embed, height, width).
         """
-        found = self.encode(
-            pixel_values, output_attentions=output_attentions, output_hidden_states=True,
+        found = SwinFace.encode(
+            self, pixel_values, output_attentions=output_attentions, output_hidden_states=True,
             output_hidden_states_before_downsampling=True,
         )  # fmt: skip
         maps = found.reshaped_hidden_states
