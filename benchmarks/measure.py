@@ -14,6 +14,7 @@ __all__ = ["compare", "run_workload"]
 
 TOLERANCE = 2e-4  # float32, over the largest entry of each array
 FLOOR = 1e-2  # or over this share of the largest entry of all, for arrays that are 0 but for noise
+LONG = 4.0  # seconds of a first step, from which on one step makes a turn
 BUSY_ELSEWHERE = 0.25  # cores in use by others that make a round worthless
 
 
@@ -101,8 +102,9 @@ def run_workload(name, module, *, rounds, seconds, threads, contended=False):
         difference = compare([e for e in engines if e.name in module.COMPARE])
         steps = {}
         for engine in engines:
-            warm = engine.ask(do="steps", steps=3)["times"]
-            steps[engine.name] = max(2, round(seconds / statistics.median(warm)))
+            long = engine.first_step > LONG
+            warm = engine.ask(do="steps", steps=1 if long else 3)["times"]
+            steps[engine.name] = max(1 if long else 2, round(seconds / statistics.median(warm)))
         turns, discarded = [], 0
         while len(turns) < rounds and discarded <= 3 * rounds:
             turn, quiet = _one_round(engines, steps)
