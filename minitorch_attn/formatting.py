@@ -1,8 +1,8 @@
-"""How a tensor prints: values as NumPy shows them, in PyTorch's frame."""
+"""How a tensor prints, as in PyTorch; counts and sizes in a few characters."""
 
 import numpy as np
 
-__all__ = ["tensor_repr"]
+__all__ = ["short_bytes", "short_count", "tensor_repr"]
 
 _QUIET = ("float32", "int64", "bool")  # the dtypes that literals have: not worth a word
 
@@ -31,3 +31,19 @@ def tensor_repr(tensor):
     elif tensor.requires_grad:
         notes.append("requires_grad=True")
     return f"tensor({', '.join([values, *notes])})"
+
+
+def short_count(count):
+    """A count with three digits and a letter: 17.6 G."""
+    for unit, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if count >= 0.9995 * unit:  # 999,600 is 1 M
+            return f"{count / unit:.3g} {letter}"
+    return f"{count}"
+
+
+def short_bytes(count):
+    """Bytes with three digits and a unit: 1.5 MiB."""
+    for unit, name in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        if count >= 0.975 * unit:  # 1,000 KiB has four digits
+            return f"{count / unit:.3g} {name}"
+    return f"{count} B"

@@ -160,6 +160,8 @@ def _zeros(like, shape, dtype):
 def _differentiate_watched(ctx, grad, create_graph):
     """`backward` of one node while it is recorded, traced or searched for NaN."""
     grads = grad if type(grad) is tuple else (grad,)
+    for tracer in state.tracers:
+        tracer.before_backward(ctx, grads)
     if create_graph and ctx._intermediate is not None:
         results = _through_twin(ctx, grads)
     else:
@@ -242,6 +244,9 @@ def accumulate(tensor, grad, create_graph):
     if type(leaf) is Leaf:
         for hook in list((leaf.after_accumulate or {}).values()):
             hook(tensor)
+    if modes.watchers:
+        for tracer in state.tracers:
+            tracer.record_gradient(tensor)
 
 
 def add_to_grad(tensor, grad, create_graph=False):

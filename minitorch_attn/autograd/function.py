@@ -90,7 +90,7 @@ class Context:
     created_at = None  # the line of the call, in anomaly mode
     as_tensors = False  # `saved` gives Tensors: the backward pass itself is being recorded
     holds = False  # something was kept for the backward pass
-    freed = False
+    freed = False  # True after a backward pass; in a checkpoint, what can bring the arrays back
     _saved = ()
     _sources = ()  # one per saved array: its index among the inputs, then the outputs
     _counters = ()  # one per saved array: the version counter of its tensor
@@ -123,7 +123,7 @@ class Context:
         if changes[0] == self._clock and not self.as_tensors:
             return self._saved  # nothing anywhere was changed in place, and arrays will do
         if self.freed:
-            self._refuse_freed()
+            self._bring_back()
         self._check_versions()
         return self._as_tensors() if self.as_tensors else self._saved
 
@@ -131,14 +131,14 @@ class Context:
     def constant(self):
         """What `constants` kept."""
         if self.freed:
-            self._refuse_freed()
+            self._bring_back()
         return self._constant
 
     @property
     def intermediate(self):
         """What `save_intermediate` kept."""
         if self.freed:
-            self._refuse_freed()
+            self._bring_back()
         return self._intermediate
 
     def free(self):
@@ -185,7 +185,26 @@ class Context:
             tensors.append(wrap(array, self.edges[source] if index < 0 else (self, index)))
         return tuple(tensors)
 
-    def _refuse_freed(self):
+    def stash(self, keeper):
+        """Drop the saved arrays until `keeper.bring_back()` has computed them anew."""
+        self.freed = keeper
+        self._clock = -1
+        self._saved = self._constant = ()
+        if self._intermediate is not None:
+            self._intermediate = ()  # not None: a fused operation is known by it
+
+    def take_over(self, other):
+        """Take the saved arrays of the same operation, computed a second time."""
+        self.freed, self._clock = other.freed, other._clock
+        self._saved, self._constant = other._saved, other._constant
+        self._sources, self._counters = other._sources, other._counters
+        self._intermediate = other._intermediate
+
+    def _bring_back(self):
+        """Ask the checkpoint that dropped the saved arrays for them; refuse if none did."""
+        if self.freed is not True:
+            self.freed.bring_back()
+            return
         raise GraphError(
             f"{self.function.__name__}.backward: the buffers it saved are already freed.",
             got="a second backward pass through the same graph",
@@ -313,6 +332,9 @@ class Function:
             edges.append(edge)
         ctx.edges = ctx.needs_grad = edges
         ctx.shapes = shared(tuple(shapes))
+        watched = modes.watchers
+        if watched:
+            _announce(ctx, inputs)
         forward = find_kernel(cls, arrays) if KERNELS else cls.forward
         try:
             raw = forward(ctx, *arrays, **settings) if settings else forward(ctx, *arrays)
@@ -329,7 +351,7 @@ class Function:
             _record(ctx, inputs, arrays, raw, outputs)
         if cls.view:
             _link_views(cls, settings, inputs[0], outputs)
-        if modes.watchers:
+        if watched:
             _tell_watchers(ctx, inputs, outputs)
         return outputs
 
@@ -370,6 +392,12 @@ def _link_views(function, settings, source, outputs):
             output._version = source._version
             which = index if several else None
             output._view = ViewOf(source, function, settings, which, base, base._edge)
+
+
+def _announce(ctx, inputs):
+    """Listeners of this thread learn that an operation starts."""
+    for tracer in state.tracers:
+        tracer.before_forward(ctx, inputs)
 
 
 def _tell_watchers(ctx, inputs, outputs):

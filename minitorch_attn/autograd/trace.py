@@ -11,10 +11,9 @@ import sys
 from typing import NamedTuple
 
 from ..tensor import Tensor
-from . import modes
-from .modes import state
+from .listener import Listener
 
-__all__ = ["Line", "Step", "Trace", "definition", "trace"]
+__all__ = ["Line", "Step", "Trace", "calling_lines", "definition", "trace"]
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # Below these an operation is made; above them it is used.
@@ -106,7 +105,7 @@ class Step:
         return f"{self.number:>4}  {self.op:<16} {given} -> {made}    {self.line}"
 
 
-class Trace(list):
+class Trace(Listener, list):
     """The steps that ran inside a `with` block, in order.
 
     Parameters
@@ -120,16 +119,6 @@ class Trace(list):
         self.copies = copies
         self._step_of = {}
 
-    def __enter__(self):
-        modes.watch(+1)
-        state.tracers = (*state.tracers, self)
-        return self
-
-    def __exit__(self, *exc_info):
-        state.tracers = tuple(tracer for tracer in state.tracers if tracer is not self)
-        modes.watch(-1)
-        return False
-
     def __str__(self):
         return "\n".join(map(str, self))
 
@@ -137,7 +126,7 @@ class Trace(list):
         """Called by the engine after each operation."""
         outputs = outputs if type(outputs) is tuple else (outputs,)
         values = (self._values(inputs), self._values(outputs))
-        step = Step(len(self), ctx, *values, *_lines())
+        step = Step(len(self), ctx, *values, *calling_lines())
         self._step_of[id(ctx)] = step
         self.append(step)
 
@@ -180,8 +169,13 @@ def trace(copies=False):
     return Trace(copies)
 
 
-def _lines():
-    """The innermost line that uses an operation, and the innermost outside this package."""
+def calling_lines():
+    """The innermost line that uses an operation, and the innermost outside this package.
+
+    Returns
+    -------
+    tuple of two Line
+    """
     frame, used = sys._getframe(2), None
     while frame is not None:
         file = frame.f_code.co_filename

@@ -3,9 +3,10 @@
 from itertools import count
 
 from ..autograd.function import Function
+from ..autograd.modes import state
 from ..tensor import Tensor, wrap
 
-__all__ = ["Hooks", "RemovableHandle", "call_with_hooks"]
+__all__ = ["Hooks", "RemovableHandle", "call_watched", "call_with_hooks"]
 
 _next_key = count().__next__
 
@@ -90,6 +91,20 @@ def call_with_hooks(module, args, kwargs):
                 hook(module, args, kwargs, None) if with_kwargs else hook(module, args, None)
         raise
     return output if seams is None else seams.around_outputs(output)
+
+
+def call_watched(module, args, kwargs):
+    """The same while somebody listens: the listeners of this thread are told of the call."""
+    listeners = state.tracers
+    for listener in listeners:
+        listener.enter_module(module)
+    try:
+        if module._hooks is None:
+            return module.forward(*args, **kwargs)
+        return call_with_hooks(module, args, kwargs)
+    finally:
+        for listener in listeners:
+            listener.leave_module(module)
 
 
 def _before(module, args, kwargs):

@@ -1,11 +1,12 @@
 """Module: parameters, buffers and submodules under their names, and the call."""
 
+from ..autograd import modes
 from ..autograd.modes import no_grad
 from ..errors import ArgumentError, DTypeError
 from ..tensor import Tensor
 from . import state
 from .conversion import Conversion
-from .hooks import Hooks, RemovableHandle, call_with_hooks
+from .hooks import Hooks, RemovableHandle, call_watched, call_with_hooks
 from .parameter import Parameter
 
 __all__ = ["Module"]
@@ -52,6 +53,8 @@ class Module(Conversion):
         raise NotImplementedError(f"{type(self).__name__} does not define forward()")
 
     def __call__(self, *args, **kwargs):
+        if modes.watchers:
+            return call_watched(self, args, kwargs)
         if self._hooks is None:
             return self.forward(*args, **kwargs)
         return call_with_hooks(self, args, kwargs)

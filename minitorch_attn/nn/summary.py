@@ -2,61 +2,17 @@
 
 import sys
 from contextlib import ExitStack
-from math import prod
 
-from ..autograd import modes
-from ..autograd.modes import no_grad, state
+from ..autograd.listener import Listener
+from ..autograd.modes import no_grad
 from ..backend.gemm import dry_run
 from ..errors import ArgumentError
+from ..formatting import short_bytes, short_count
 from ..ops import zeros
+from ..ops.flops import FLOPS
 from ..tensor import Tensor
 
 __all__ = ["Summary", "summary"]
-
-
-def _linear(inputs, outputs):
-    return 2 * prod(outputs[0].shape) * inputs[0].shape[-1]
-
-
-def _attention(inputs, outputs):
-    # query (..., query, dim)   key (..., key, dim)   value (..., key, value_dim)
-    *lead, queries, value_dim = outputs[0].shape
-    keys, dim = inputs[1].shape[-2:]
-    return 2 * prod(lead) * queries * keys * (dim + value_dim)
-
-
-def _convolution(inputs, outputs):
-    # weight (out, in / groups, *kernel): so many products for each element of the output
-    return 2 * prod(outputs[0].shape) * prod(inputs[1].shape[1:])
-
-
-def _transposed_convolution(inputs, outputs):
-    return 2 * prod(inputs[0].shape) * prod(inputs[1].shape[1:])
-
-
-def _recurrent(first_weight):
-    def count(inputs, outputs):
-        # x (row, input), then two matrices and a third one where the LSTM has a projection
-        rows = inputs[0].shape[0]
-        weights = [w for w in inputs[first_weight:] if w is not None and len(w.shape) == 2]
-        return 2 * rows * sum(prod(w.shape) for w in weights)
-
-    return count
-
-
-# A product and its addition are two operations. Everything else, element by element, is left out,
-# as is usual: in a Transformer of width 768 it is one operation in two hundred.
-FLOPS = {
-    "Attention": _attention,
-    "Conv": _convolution,
-    "ConvTransposed": _transposed_convolution,
-    "GruSequence": _recurrent(2),
-    "Linear": _linear,
-    "LstmSequence": _recurrent(3),
-    "MatMul": _linear,
-    "RnnSequence": _recurrent(2),
-    "TiledAttention": _attention,
-}
 
 
 class Row:
@@ -162,8 +118,8 @@ class Summary:
                     _sizes(row.input_shape),
                     _sizes(row.output_shape),
                     f"{row.parameters:,}" if row.parameters else "-",
-                    _short(row.flops) if ran and row.flops else "-",
-                    _bytes(row.output_bytes) if ran and row.output_bytes else "-",
+                    short_count(row.flops) if ran and row.flops else "-",
+                    short_bytes(row.output_bytes) if ran and row.output_bytes else "-",
                 ))  # fmt: skip
         widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
         rule = "-" * (sum(widths) + 2 * (len(head) - 1))
@@ -174,10 +130,10 @@ class Summary:
         frozen = self.parameters - self.trainable
         kept = f", {frozen:,} of them frozen" if frozen else ""
         return (
-            f"{self.parameters:,} parameters{kept}, {_bytes(self.parameter_bytes)}\n"
-            f"{_short(self.flops)} FLOPs for one forward pass: two for each multiply-add of matrix "
+            f"{self.parameters:,} parameters{kept}, {short_bytes(self.parameter_bytes)}\n"
+            f"{short_count(self.flops)} FLOPs for one forward pass: two for each multiply-add of matrix "
             f"products and convolutions\n"
-            f"{_bytes(self.output_bytes)} of results on the way, most of which training keeps"
+            f"{short_bytes(self.output_bytes)} of results on the way, most of which training keeps"
         )
 
     def __str__(self):
@@ -216,20 +172,11 @@ def summary(model, *inputs, depth=3, file=None, **kwargs):
     (file or sys.stdout).write(Summary(model, *inputs, **kwargs).table(depth) + "\n")
 
 
-class _Counter:
+class _Counter(Listener):
     """Listens to every operation and adds it to all modules that are running."""
 
     def __init__(self):
         self.running = []
-
-    def __enter__(self):
-        modes.watch(+1)
-        state.tracers = (*state.tracers, self)
-        return self
-
-    def __exit__(self, *exc_info):
-        state.tracers = tuple(tracer for tracer in state.tracers if tracer is not self)
-        modes.watch(-1)
 
     def watch(self, stack, module, row):
         """Let `row` be among the running ones while `module` runs."""
@@ -288,21 +235,6 @@ def _first_shape(values):
 
 def _sizes(shape):
     return "-" if shape is None else str(shape)
-
-
-def _short(count):
-    """A count with three digits and a letter: 17.6 G."""
-    for unit, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if count >= unit:
-            return f"{count / unit:.3g} {letter}"
-    return f"{count}"
-
-
-def _bytes(count):
-    for unit, name in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
-        if count >= unit:
-            return f"{count / unit:.3g} {name}"
-    return f"{count} B"
 
 
 def _aligned(cells, widths):

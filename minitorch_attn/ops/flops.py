@@ -1,0 +1,50 @@
+"""How many floating-point operations an operation is."""
+
+from math import prod
+
+__all__ = ["FLOPS"]
+
+
+def _linear(inputs, outputs):
+    return 2 * prod(outputs[0].shape) * inputs[0].shape[-1]
+
+
+def _attention(inputs, outputs):
+    # query (..., query, dim)   key (..., key, dim)   value (..., key, value_dim)
+    *lead, queries, value_dim = outputs[0].shape
+    keys, dim = inputs[1].shape[-2:]
+    return 2 * prod(lead) * queries * keys * (dim + value_dim)
+
+
+def _convolution(inputs, outputs):
+    # weight (out, in / groups, *kernel): so many products for each element of the output
+    return 2 * prod(outputs[0].shape) * prod(inputs[1].shape[1:])
+
+
+def _transposed_convolution(inputs, outputs):
+    return 2 * prod(inputs[0].shape) * prod(inputs[1].shape[1:])
+
+
+def _recurrent(first_weight):
+    def count(inputs, outputs):
+        # x (row, input), then two matrices and a third one where the LSTM has a projection
+        rows = inputs[0].shape[0]
+        weights = [w for w in inputs[first_weight:] if w is not None and len(w.shape) == 2]
+        return 2 * rows * sum(prod(w.shape) for w in weights)
+
+    return count
+
+
+# A product and its addition are two operations. Everything else, element by element, is left out,
+# as is usual: in a Transformer of width 768 it is one operation in two hundred.
+FLOPS = {
+    "Attention": _attention,
+    "Conv": _convolution,
+    "ConvTransposed": _transposed_convolution,
+    "GruSequence": _recurrent(2),
+    "Linear": _linear,
+    "LstmSequence": _recurrent(3),
+    "MatMul": _linear,
+    "RnnSequence": _recurrent(2),
+    "TiledAttention": _attention,
+}
