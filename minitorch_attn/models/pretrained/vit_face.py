@@ -10,7 +10,7 @@ from .decoder import collecting
 from .names import Ignored, NameTable
 from .vit_names import TwoLayouts, encoder_names
 
-__all__ = ["ImageEncoderFace"]
+__all__ = ["DEFAULTS", "ImageEncoderFace", "MaskedImageModeling", "block_options"]
 
 DEFAULTS = dict(
     hidden_size=768, num_hidden_layers=12, num_attention_heads=12, intermediate_size=3072,
