@@ -115,6 +115,18 @@ class EncoderDecoderFace(PretrainedModel):
         """Whether source and target embeddings, and the head, are one matrix."""
         return self.config.tie_word_embeddings
 
+    def shifted(self, ids):
+        """`shift_right` with the configuration's tokens."""
+        return shift_right(ids, self.config.pad_token_id, self.config.decoder_start_token_id)
+
+    def target_ids(self, input_ids, decoder_input_ids, decoder_inputs_embeds):
+        """What the decoder reads."""
+        return decoder_input_ids
+
+    def add_head(self, config):
+        """Put a head in the place of the paper's; a base model has none."""
+        self.paper.head = None
+
     def names(self):
         prefix = "" if self.is_base else self.base_prefix + "."
         source = "shared" if self.one_matrix() else "encoder.embed_tokens"
