@@ -7,6 +7,7 @@ from parity.models.peers import compare, opened, randomise
 
 from minitorch_attn.errors import ArgumentError, ShapeError
 from minitorch_attn.models.pretrained.timm_swin import class_for
+from minitorch_attn.nn.init import skip_init
 
 POOLS = ["avg", "max", "avgmax", "catavgmax", "fast", ""]
 FAMILIES = ["swin", "swinv2"]
@@ -156,3 +157,22 @@ def test_every_architecture_has_timms_arguments(family, timm):
         cls = class_for(name)
         ours = {**cls.arguments, **cls.entry_points[name]}
         assert {key: ours[key] for key in given} == given, name
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_architecture_has_timms_tensors(family, timm):
+    """All names and shapes, so the counts of parameters too, of every published size."""
+    from timm.models import swin_transformer, swin_transformer_v2
+
+    peers = {
+        "swin": swin_transformer.SwinTransformer,
+        "swinv2": swin_transformer_v2.SwinTransformerV2,
+    }
+    for name, args in class_for(NAMES[family]).entry_points.items():
+        with torch.device("meta"):
+            theirs = peers[family](**args).state_dict()
+        with skip_init():
+            ours = class_for(name)({"architecture": name})
+        shapes = {key: tensor.shape for key, tensor in ours._own_tensors().items()}
+        expected = {key: tuple(tensor.shape) for key, tensor in theirs.items()}
+        assert ours.names().peer_shapes(shapes) == expected, name
