@@ -12,7 +12,7 @@ from .gpt2_files import read_merges, read_vocab, token_bytes, write_files
 from .merging import KeptWords, merge_tokens
 from .pretokens import Segmenter
 
-__all__ = ["ByteBPE"]
+__all__ = ["ByteBPE", "as_list"]
 
 
 class ByteBPE:
@@ -230,7 +230,7 @@ class ByteBPE:
         IndexRangeError
             If an id has no token.
         """
-        return b"".join(self._bytes_of(_listed(ids), skip_special_tokens)).decode(errors="replace")
+        return b"".join(self._bytes_of(as_list(ids), skip_special_tokens)).decode(errors="replace")
 
     def decode_iterable(self, ids, *, skip_special_tokens=False):
         """The text of ids that come one at a time, given out as soon as a character is complete.
@@ -331,7 +331,7 @@ def _numbered(special_tokens, known, free):
     return numbered
 
 
-def _listed(ids):
+def as_list(ids):
     """Ids in a list, from a list, an array, a tensor or a single one."""
     ids = ids.tolist() if hasattr(ids, "tolist") else ids
     return [ids] if isinstance(ids, int) else ids

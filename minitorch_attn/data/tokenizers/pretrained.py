@@ -1,0 +1,237 @@
+"""The tokenizer that lies in a model's folder."""
+
+import os
+
+from ...errors import DataError
+from .byte_bpe import ByteBPE, as_list
+from .gpt2_files import read_json, read_merges, read_vocab, token_bytes
+
+__all__ = ["LibraryTokenizer", "from_pretrained"]
+
+_SENTENCEPIECE = ("spiece.model", "sentencepiece.bpe.model", "tokenizer.model", "source.spm")
+_ROLES = (
+    "bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token",
+)  # fmt: skip
+
+
+def from_pretrained(folder):
+    """Read the tokenizer in a folder of Hugging Face's layout.
+
+    Byte-level BPE of GPT-2's kind becomes a `ByteBPE`. All else (WordPiece, SentencePiece's
+    unigram, ...) is left to the `tokenizers` library, an extra: ``pip install
+    minitorch-attn[tokenizers]``.
+
+    Parameters
+    ----------
+    folder : str or path
+        With one of
+
+        * `tokenizer.json`;
+        * `vocab.json` and `merges.txt`: byte-level BPE. `encode` gives the ids of the text itself,
+          without the marks that some models want around it;
+        * `vocab.txt`: BERT's WordPiece.
+
+        Which tokens are special stands in `tokenizer_config.json`, `special_tokens_map.json` or
+        `added_tokens.json`; GPT-2's ``<|endoftext|>`` always is.
+
+    Returns
+    -------
+    ByteBPE or LibraryTokenizer
+
+    Raises
+    ------
+    DataError
+        If there is no tokenizer, it cannot be read, or the library it needs is not installed.
+    """
+
+    def there(*names):
+        return all(os.path.isfile(os.path.join(folder, name)) for name in names)
+
+    if there("tokenizer.json"):
+        path = os.path.join(folder, "tokenizer.json")
+        description = read_json(path)
+        if _is_gpt2_kind(description):
+            return _byte_bpe(description, path)
+        return LibraryTokenizer(
+            _from_library(lambda library: library.Tokenizer.from_file(path), path)
+        )
+    if there("vocab.json", "merges.txt"):
+        return _from_two_files(folder)
+    if there("vocab.txt"):
+        return _word_piece(folder)
+    found = [name for name in _SENTENCEPIECE if there(name)]
+    raise DataError(
+        f"{os.fspath(folder)} holds no tokenizer that can be read.",
+        got=", ".join(found) or "none of the files below",
+        expected="tokenizer.json, or vocab.json and merges.txt, or vocab.txt",
+        hint=found
+        and "with transformers: AutoTokenizer.from_pretrained(folder)"
+        ".save_pretrained(folder) writes tokenizer.json"
+        or None,
+    )
+
+
+class LibraryTokenizer:
+    """A tokenizer of the `tokenizers` library, under the names that `ByteBPE` has.
+
+    Parameters
+    ----------
+    library_tokenizer : tokenizers.Tokenizer
+
+    Attributes
+    ----------
+    library_tokenizer
+        For what is not offered here: offsets, pairs of texts, batches.
+    special_tokens : dict of str to int
+    """
+
+    def __init__(self, library_tokenizer):
+        library_tokenizer.no_truncation()
+        library_tokenizer.no_padding()
+        self.library_tokenizer = library_tokenizer
+        added = library_tokenizer.get_added_tokens_decoder()
+        self.special_tokens = {
+            token.content: number for number, token in added.items() if token.special
+        }
+
+    def __len__(self):
+        return self.library_tokenizer.get_vocab_size()
+
+    def encode(self, text, *, add_special_tokens=True):
+        """The ids of a text.
+
+        Parameters
+        ----------
+        text : str
+        add_special_tokens : bool, default True
+            Put the marks around it that the model was trained with ([CLS], </s>, ...).
+
+        Returns
+        -------
+        list of int
+        """
+        return self.library_tokenizer.encode(text, add_special_tokens=add_special_tokens).ids
+
+    def decode(self, ids, *, skip_special_tokens=False):
+        """The text of token ids."""
+        ids = [int(number) for number in as_list(ids)]
+        return self.library_tokenizer.decode(ids, skip_special_tokens=skip_special_tokens)
+
+
+def _from_library(build, path):
+    try:
+        import tokenizers
+    except ImportError:
+        raise DataError(
+            f"{path} needs the `tokenizers` library.",
+            hint="python -m pip install 'minitorch-attn[tokenizers]'",
+        ) from None
+    try:
+        return build(tokenizers)
+    except Exception as error:  # the library raises plain Exception for what it cannot read
+        raise DataError(f"{path} is no tokenizer.", got=str(error)) from None
+
+
+def _is_gpt2_kind(description):
+    """Does this tokenizer.json describe what `ByteBPE` does, and nothing more?"""
+    model = description.get("model") or {}
+    before = description.get("pre_tokenizer") or {}
+    after = description.get("post_processor") or {"type": "ByteLevel"}
+    text_alone = [{"Sequence": {"id": "A", "type_id": 0}}]
+    unusual = ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback",
+               "ignore_merges")  # fmt: skip
+    return (
+        model.get("type") == "BPE"
+        and not any(model.get(setting) for setting in unusual)
+        and before.get("type") == "ByteLevel"
+        and (after.get("type") == "ByteLevel" or after.get("single") == text_alone)
+        and before.get("add_prefix_space") is False
+        and before.get("use_regex", True)
+        and not description.get("normalizer")
+        and not any(
+            token.get(setting)
+            for token in description.get("added_tokens", ())
+            for setting in ("single_word", "lstrip", "rstrip")
+        )
+    )
+
+
+def _byte_bpe(description, path):
+    model, added = description["model"], description.get("added_tokens", ())
+    try:
+        vocab = {number: token_bytes(token) for token, number in model["vocab"].items()}
+        pairs = (pair.split(" ") if isinstance(pair, str) else pair for pair in model["merges"])
+        merges = [(token_bytes(first), token_bytes(second)) for first, second in pairs]
+        specials = {token["content"]: token["id"] for token in added}
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise DataError(f"{path} is no byte-level BPE.", got=repr(error)) from None
+    return ByteBPE(vocab, merges, specials)
+
+
+def _from_two_files(folder):
+    vocab, merges = (os.path.join(folder, name) for name in ("vocab.json", "merges.txt"))
+    config = _optional(folder, "tokenizer_config.json")
+    if config.get("add_prefix_space"):
+        raise DataError(
+            f"{os.fspath(folder)}: its tokenizer puts a space before every text.",
+            got="add_prefix_space in tokenizer_config.json",
+            hint="with tokenizer.json beside it, the `tokenizers` library does so",
+        )
+    specials = _special_tokens(folder, config)
+    ids = read_vocab(vocab)
+    if "<|endoftext|>" in ids:
+        specials.setdefault("<|endoftext|>", ids["<|endoftext|>"])
+    free = max([*ids.values(), *(n for n in specials.values() if n is not None)]) + 1
+    for token, number in specials.items():
+        if number is None:
+            specials[token] = ids.get(token, free)
+            free += specials[token] == free
+    tokens = {number: token_bytes(token) for token, number in ids.items()}
+    return ByteBPE(tokens, read_merges(merges), specials)
+
+
+def _special_tokens(folder, config):
+    """Special token to id, or to None where only its name is given."""
+    found = {}
+    for roles in (_optional(folder, "special_tokens_map.json"), config):
+        named = [roles.get(role) for role in _ROLES]
+        named += roles.get("additional_special_tokens") or ()
+        for token in named:
+            token = token.get("content") if isinstance(token, dict) else token
+            if isinstance(token, str):
+                found.setdefault(token)
+    found |= _optional(folder, "added_tokens.json")
+    for number, token in (config.get("added_tokens_decoder") or {}).items():
+        found[token["content"]] = int(number)
+    return found
+
+
+def _word_piece(folder):
+    """BERT's, from vocab.txt: lower-case unless tokenizer_config.json says otherwise."""
+    path = os.path.join(folder, "vocab.txt")
+    config = _optional(folder, "tokenizer_config.json")
+    names = {role: config.get(f"{role}_token") or f"[{role.upper()}]" for role in
+             ("unk", "sep", "cls", "pad", "mask")}  # fmt: skip
+
+    def build(library):
+        vocab = library.models.WordPiece.read_file(path)
+        tokenizer = library.Tokenizer(library.models.WordPiece(vocab, unk_token=names["unk"]))
+        tokenizer.add_special_tokens([name for name in names.values() if name in vocab])
+        lowercase = config.get("do_lower_case", True)
+        tokenizer.normalizer = library.normalizers.BertNormalizer(
+            lowercase=lowercase,
+            strip_accents=config.get("strip_accents"),
+            handle_chinese_chars=config.get("tokenize_chinese_chars", True),
+        )
+        tokenizer.pre_tokenizer = library.pre_tokenizers.BertPreTokenizer()
+        tokenizer.decoder = library.decoders.WordPiece(prefix="##")
+        ends = [(names[role], vocab[names[role]]) for role in ("sep", "cls")]
+        tokenizer.post_processor = library.processors.BertProcessing(*ends)
+        return tokenizer
+
+    return LibraryTokenizer(_from_library(build, path))
+
+
+def _optional(folder, name):
+    path = os.path.join(folder, name)
+    return read_json(path) if os.path.isfile(path) else {}
