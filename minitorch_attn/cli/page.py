@@ -81,16 +81,18 @@ class Page:
         save_figure(figure, self.folder.path / name)
         self.files[name] = meaning
 
-    def draw_loss(self, title, **settings):
+    def draw_loss(self, title, metrics=None, **settings):
         """Draw loss.png.
 
         Parameters
         ----------
         title : str
+        metrics : list of dict, optional
+            The entries to draw; by default all.
         **settings
             More arguments of `viz.loss_figure`.
         """
-        figure = viz.loss_figure(self.metrics, self.baselines, title, **settings)
+        figure = viz.loss_figure(metrics or self.metrics, self.baselines, title, **settings)
         with_baselines = ", with the baselines" if self.baselines else ""
         self.save("loss.png", figure, f"the loss curve{with_baselines}")
 

@@ -208,8 +208,7 @@ class Session:
 
     def _show(self):
         """What was learned. Returns whether the program did nothing wrong."""
-        last = [m for m in self.page.metrics if "validation_loss" in m][-1]
-        measured = self.recipe.measure(last)
+        measured = self.recipe.measure(self.page.metrics)
         self.page.heading(f"What it has learned in {duration(self.loop.seconds)}")
         right = self.recipe.show(self.page, measured)
         self.page.write_result(self.recipe, measured)

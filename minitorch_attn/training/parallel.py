@@ -84,7 +84,7 @@ class ThreadSplit:
         0-d Tensor
             The loss, without a graph.
         """
-        parts = split_batch(batch, self.threads)
+        parts = split_batch(batch, self.threads) if self.threads > 1 else [batch]
         if len(parts) == 1:
             loss = self.loss_function(self.model, batch)
             loss.backward()

@@ -1,5 +1,6 @@
 """Pictures, drawn with matplotlib, which is imported when the first one is drawn."""
 
+from .accuracy import accuracy_figure
 from .attention import attention_figure, attention_maps
 from .cross_attention import cross_attention_figure
 from .images import image_rows_figure
@@ -10,6 +11,7 @@ from .rollout import attention_rollout, class_attention_figure
 from .windows import relative_index_figure, windows_figure
 
 __all__ = [
+    "accuracy_figure",
     "attention_figure",
     "attention_maps",
     "attention_rollout",

@@ -50,7 +50,7 @@ def loss_figure(
         steps, losses = zip(*validation, strict=True)
         axes.plot(steps, losses, color=COLOURS[1], marker="o", markersize=4, label="validation")
         axes.annotate(
-            f"{losses[-1]:.3f}",
+            f"{losses[-1]:.3f}" if losses[-1] >= 0.1 else f"{losses[-1]:.2g}",
             (steps[-1], losses[-1]),
             xytext=(2, -14),
             textcoords="offset points",
@@ -70,7 +70,7 @@ def _draw_baselines(axes, baselines):
     for name, loss in baselines.items():
         axes.axhline(loss, color="0.45", linewidth=1, linestyle=(0, (4, 3)), zorder=1)
         axes.annotate(
-            f"{name} {loss:.2f}",
+            f"{name} {loss:.2f}" if loss >= 1 else f"{name} {loss:.3g}",
             (0.995, loss),
             xycoords=("axes fraction", "data"),
             xytext=(0, 2),

@@ -21,8 +21,10 @@ RECIPES = {
     "gpt": ("character_gpt", "CharacterGPT"),
     "dates": ("dates", "Dates"),
     "t5": ("t5", "T5"),
+    "bert": ("bert", "BERT"),
     "vit": ("vit", "ViT"),
     "swin": ("swin", "Swin"),
+    "mae": ("mae", "MAE"),
 }
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ... import nn
 from ...backend import as_dtype, get_rng_state, manual_seed, set_rng_state
 from ...errors import DataError
 from ...optim import AdamW
@@ -15,7 +16,7 @@ from ...optim.lr_scheduler import LambdaLR
 from ..loop import Loop
 from .options import common_options, defaults
 
-__all__ = ["Recipe", "Target", "digest"]
+__all__ = ["Recipe", "Target", "digest", "start_by_width"]
 
 
 @dataclass(frozen=True)
@@ -128,17 +129,21 @@ class Recipe:
         """The training loss of one batch, a 0-d Tensor."""
         raise NotImplementedError
 
+    def count(self, batch):
+        """How many examples the loss of a batch is a mean of; needed for more than one thread."""
+        return batch[0].shape[0]
+
     def evaluate(self, model):
         """During the training: the validation loss, or a dict with it and other figures."""
         raise NotImplementedError
 
-    def measure(self, last):
+    def measure(self, metrics):
         """At the end, on what the model was not trained on.
 
         Parameters
         ----------
-        last : dict
-            The last entry of the metrics.
+        metrics : list of dict
+            The entries of metrics.jsonl; the last one holds an evaluation.
 
         Returns
         -------
@@ -277,6 +282,8 @@ class Recipe:
             run=run,
             on_log=on_log,
             extra={**kept, **(extra or {})},
+            threads=options["threads"],
+            count=self.count,
         )
 
     def parameter_groups(self):
@@ -347,6 +354,23 @@ def digest(*parts):
     for part in parts:
         total.update(part.encode() if isinstance(part, str) else np.ascontiguousarray(part))
     return total.hexdigest()
+
+
+def start_by_width(model):
+    """Draw the linear layers of a model anew, by Glorot's rule.
+
+    BERT and Swin start with a standard deviation of 0.02, which suits widths near 1,000. At
+    width 64 the scores of attention would begin near zero, and stay there for long.
+
+    Parameters
+    ----------
+    model : Module
+        Matrices that are also embeddings stay as they are.
+    """
+    embeddings = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
+    for module in model.modules():
+        if isinstance(module, nn.Linear) and id(module.weight) not in embeddings:
+            nn.init.xavier_uniform_(module.weight)
 
 
 def _times(count, noun):

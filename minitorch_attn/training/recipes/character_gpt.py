@@ -130,9 +130,9 @@ class CharacterGPT(Recipe):
         )
         return mean_loss(model, pairs, self.loss)
 
-    def measure(self, last):
+    def measure(self, metrics):
         """The last validation loss: it was computed after the last step."""
-        return {"validation_loss": last["validation_loss"]}
+        return {"validation_loss": metrics[-1]["validation_loss"]}
 
     # What is said about it
 

@@ -88,7 +88,7 @@ class Dates(PairRecipe):
         page.text("")
         super().preface(page)
 
-    def measure(self, last):
+    def measure(self, metrics):
         """Exact matches on all held-out days, in all and for each form."""
         sources, targets = zip(*self.held_out, strict=True)
         self.written = self.answers(sources)

@@ -7,6 +7,7 @@ from ...backend import to_host
 from ...data.digits import digits_split
 from ...data.examples import ShuffledBatches, in_batches
 from ...nn.functional import cross_entropy
+from ...tensor import tensor
 from .base import Recipe, Target, digest
 
 __all__ = ["DigitClassifier", "DigitRecipe"]
@@ -39,16 +40,33 @@ class DigitRecipe(Recipe):
             "sha256": digest(images, labels, test_images, test_labels),
         }
 
-    def batches(self):
-        """The training images, every one once in a pass."""
-        options = self.options
-        return ShuffledBatches(
-            self.training, options["batch"], options["seed"], options["device"], options["dtype"]
-        )
-
     def test_batches(self):
         """The test images in order."""
         return in_batches(self.test, 120, self.options["device"], self.options["dtype"])
+
+
+class NoisyBatches(ShuffledBatches):
+    """Images with a little noise in every pixel, and labels.
+
+    The noise of batch n is a function of (seed, n) alone, as its images are.
+
+    Parameters
+    ----------
+    noise : float
+        Standard deviation; a pixel is from 0 to 1.
+    *arguments
+        Of `ShuffledBatches`.
+    """
+
+    def __init__(self, noise, *arguments):
+        super().__init__(*arguments)
+        self.noise = noise
+
+    def __next__(self):
+        generator = np.random.default_rng([self.seed, 1, self.position])
+        images, labels = super().__next__()
+        noise = generator.normal(0, self.noise, images.shape).astype(images.dtype)
+        return images + tensor(noise, device=self.device), labels
 
 
 class DigitClassifier(DigitRecipe):
@@ -56,10 +74,24 @@ class DigitClassifier(DigitRecipe):
 
     target = Target("accuracy", 0.975, "test accuracy")
 
+    def batches(self):
+        """The training images with noise, every one once in a pass."""
+        options = self.options
+        return NoisyBatches(
+            options["noise"],
+            self.training,
+            options["batch"],
+            options["seed"],
+            options["device"],
+            options["dtype"],
+        )
+
     def loss(self, model, batch):
         """Cross-entropy of the right digit."""
         images, labels = batch  # (batch, 1, 8, 8), (batch,)
-        return cross_entropy(model(images), labels, label_smoothing=self.options["smoothing"])
+        return cross_entropy(
+            model(centred(images)), labels, label_smoothing=self.options["smoothing"]
+        )
 
     def evaluate(self, model):
         """Loss (without smoothing) and accuracy on the test images."""
@@ -74,10 +106,10 @@ class DigitClassifier(DigitRecipe):
     def test_logits(self):
         """float64 array of shape (image, digit)."""
         with no_grad():
-            parts = [to_host(self.model(images).array) for images, _ in self.test_batches()]
+            parts = [to_host(self.model(centred(x)).array) for x, _ in self.test_batches()]
         return np.concatenate(parts).astype(np.float64)
 
-    def measure(self, last):
+    def measure(self, metrics):
         """Accuracy on the test images, of the model as it is after the last step."""
         self.model.eval()
         return self.evaluate(self.model)
@@ -121,3 +153,8 @@ class DigitClassifier(DigitRecipe):
             [captions[c : c + 10] for c in cuts],
         )
         page.save("mistakes.png", figure, "what it got wrong, and what was hard")
+
+
+def centred(images):
+    """Pixels from 0 to 1 as values from -1 to 1."""
+    return 2 * images - 1

@@ -73,6 +73,7 @@ _COMMON = {
     "weight_decay": 0.01,
     "clip": 1.0,
     "eval_every": 250,
+    "threads": 1,
 }
 _HELP = {
     "steps": ("Training steps in all.",),
@@ -89,4 +90,5 @@ _HELP = {
     "weight_decay": ("Of the matrices.", "from_zero"),
     "clip": ("Highest norm of the gradient; 0 is no limit.", "from_zero"),
     "eval_every": ("Steps between evaluations, and checkpoints.",),
+    "threads": ("Threads that share out each batch.",),
 }

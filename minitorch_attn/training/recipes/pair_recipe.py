@@ -72,6 +72,10 @@ class PairRecipe(Recipe):
             ignore_index=PairTokenizer.PAD,
         )
 
+    def count(self, batch):
+        """How many characters of the targets are no padding."""
+        return int((batch[1] != PairTokenizer.PAD).sum().item())
+
     def evaluate(self, model):
         """Loss and exact matches of some held-out pairs; the whole of them is for the end."""
         pairs = self.held_out[:_EVALUATED]

@@ -1,6 +1,7 @@
 """A Swin Transformer learns to read handwritten digits."""
 
 from ...models.swin import Swin as SwinTransformer
+from .base import start_by_width
 from .digits import DigitClassifier
 from .options import Option, common_options
 
@@ -10,9 +11,10 @@ __all__ = ["Swin"]
 class Swin(DigitClassifier):
     """Train a Swin Transformer on handwritten digits.
 
-    Every pixel of an 8 x 8 image is a token. The first stage attends within windows of 4 x 4,
-    shifted in every other block; then 2 x 2 tokens are merged into one, and the second stage has
-    one window for all. The data are those of the recipe vit.
+    Images of 8 x 8 pixels are cut into patches of 2 x 2. On this map of 4 x 4 tokens the first
+    stage attends within windows of 2 x 2, shifted in every other block; then 2 x 2 tokens are
+    merged into one, and the second stage has one window for all. The data are those of the
+    recipe vit.
 
     Parameters
     ----------
@@ -29,18 +31,19 @@ class Swin(DigitClassifier):
     headline = "A Swin Transformer learns to read handwritten digits."
     OPTIONS = (
         *common_options(
-            steps=900, lr=3e-3, batch=48, layers=2, heads=2, dim=24, dropout=0.0,
+            steps=1000, lr=3e-3, batch=64, layers=2, heads=2, dim=48, dropout=0.1,
             weight_decay=0.05,
         ),
-        Option("patch", 1, "Pixels of a patch, in either direction."),
-        Option("window", 4, "Tokens of a window, in either direction."),
+        Option("patch", 2, "Pixels of a patch, in either direction."),
+        Option("window", 2, "Tokens of a window, in either direction."),
+        Option("noise", 0.1, "Of the training images: standard deviation of pixels.", "from_zero"),
         Option("smoothing", 0.1, "Label smoothing.", "share"),
     )  # fmt: skip
 
     def build(self):
         """Two stages; the second is twice as wide and has twice the heads."""
         options = self.options
-        return SwinTransformer(
+        model = SwinTransformer(
             image_size=8,
             patch_size=options["patch"],
             in_channels=1,
@@ -51,4 +54,7 @@ class Swin(DigitClassifier):
             window_size=options["window"],
             mlp_ratio=2.0,
             dropout=options["dropout"],
+            absolute_positions=True,
         )
+        start_by_width(model)
+        return model

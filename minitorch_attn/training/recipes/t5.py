@@ -88,7 +88,7 @@ class T5(PairRecipe):
         page.text("")
         super().preface(page)
 
-    def measure(self, last):
+    def measure(self, metrics):
         """Exact matches of each task, on all held-out inputs."""
         sources, targets = zip(*self.held_out, strict=True)
         self.written = self.answers(sources)

@@ -28,9 +28,10 @@ class ViT(DigitClassifier):
     headline = "A Vision Transformer learns to read handwritten digits."
     OPTIONS = (
         *common_options(
-            steps=1300, lr=2e-3, batch=64, layers=2, dim=64, dropout=0.1, weight_decay=0.05
+            steps=1300, lr=5e-3, batch=64, layers=2, dim=64, dropout=0.1, weight_decay=0.05
         ),
         Option("patch", 2, "Pixels of a patch, in either direction."),
+        Option("noise", 0.1, "Of the training images: standard deviation of pixels.", "from_zero"),
         Option("smoothing", 0.1, "Label smoothing.", "share"),
     )
 
@@ -46,5 +47,6 @@ class ViT(DigitClassifier):
             num_heads=options["heads"],
             mlp_dim=2 * options["dim"],
             in_channels=1,
+            positions="2d",
             dropout=options["dropout"],
         )

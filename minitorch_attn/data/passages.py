@@ -1,0 +1,102 @@
+"""Python's help topics, cut for a model that first reads much and then learns from few labels."""
+
+import re
+
+import numpy as np
+
+from ..errors import DataError
+
+__all__ = ["HelpPassages"]
+
+_RUN = 5  # paragraphs that stay together
+_SHARE = 4  # one run of so many is held out
+
+
+class HelpPassages:
+    """Passages of the longest help topics, each labelled with the topic it was cut from.
+
+    A topic's paragraphs stay together in runs of five, and one run of four is held out. Passages
+    are cut within runs, so that training and held-out ones share no sentence. Several topics repeat
+    paragraphs of others: every paragraph counts once, for the longest topic that has it, and the
+    ones that are held out are nowhere in the text to read.
+
+    Parameters
+    ----------
+    topics : int, default 8
+        How many topics to tell apart, the longest.
+
+    Attributes
+    ----------
+    names : list of str
+        Of those topics.
+    training, held_out : list of list of str
+        For each of them, its runs as plain text in lower case.
+    reading : list of str
+        Runs of all topics, without the held-out paragraphs.
+
+    Examples
+    --------
+    >>> help_passages = HelpPassages()
+    >>> help_passages.names[:2]
+    ['specialnames', 'compound']
+    >>> len(help_passages.training[0]) > 2 * len(help_passages.held_out[0]) > 0
+    True
+    """
+
+    def __init__(self, topics=8):
+        runs = _runs_of_topics()
+        self.names = list(runs)[:topics]
+        self.held_out = [runs[name][_SHARE - 1 :: _SHARE] for name in self.names]
+        self.training = [
+            [run for place, run in enumerate(runs[name]) if place % _SHARE != _SHARE - 1]
+            for name in self.names
+        ]
+        others = [runs[name] for name in list(runs)[topics:]]
+        self.reading = [run for some in (*self.training, *others) for run in some]
+
+    def passages(self, runs, tokenizer, length):
+        """All passages of a length, without overlap, and their labels.
+
+        Parameters
+        ----------
+        runs : list of list of str
+            `training` or `held_out`.
+        tokenizer : WordTokenizer
+        length : int
+            Tokens of a passage.
+
+        Returns
+        -------
+        ids : int64 array of shape (passage, length)
+        labels : int64 array of shape (passage,)
+        """
+        found, labels = [], []
+        for label, some in enumerate(runs):
+            for run in some:
+                ids = tokenizer.encode(run)
+                starts = range(0, len(ids) - length + 1, length)
+                found += [ids[start : start + length] for start in starts]
+                labels += [label] * len(starts)
+        return np.stack(found), np.array(labels, dtype=np.int64)
+
+
+def _runs_of_topics():
+    """Topic -> its runs of paragraphs, the longest topic first."""
+    try:
+        from pydoc_data.topics import topics
+    except ImportError:
+        raise DataError(
+            "this Python was installed without its help topics (the module pydoc_data)."
+        ) from None
+    seen, runs = set(), {}
+    for name in sorted(topics, key=lambda name: (-len(topics[name]), name)):
+        paragraphs = []
+        for paragraph in re.split(r"\n\s*\n", topics[name]):
+            plain = " ".join(re.sub(r"([^\w\s])\1{3,}", " ", paragraph).lower().split())
+            if plain and plain not in seen:
+                seen.add(plain)
+                paragraphs.append(plain)
+        if paragraphs:
+            starts = range(0, len(paragraphs), _RUN)
+            runs[name] = [" ".join(paragraphs[s : s + _RUN]) for s in starts]
+    return runs

@@ -1,0 +1,347 @@
+"""A BERT fills in hidden words; then it learns from a few labels what a passage is about."""
+
+import math
+
+import numpy as np
+
+from ... import nn
+from ...autograd import no_grad
+from ...backend import to_host
+from ...data.examples import ShuffledBatches, in_batches
+from ...data.passages import HelpPassages
+from ...data.tokenizers import WordTokenizer
+from ...models.bert import BERT as BERTModel
+from ...models.bert import BERTClassifier, BERTMaskedLM
+from ...nn.functional import cross_entropy, softmax
+from ...tensor import tensor
+from .base import Recipe, Target, digest, start_by_width
+from .masked_stream import MaskedBatch, TwoLives, hide_words
+from .options import Option, common_options
+
+__all__ = ["BERT"]
+
+_SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+_CLS, _SEP, _MASK = 2, 3, 4
+
+
+class ThreeBERTs(nn.Module):
+    """The language model, the classifier that starts from it, and one that starts from nothing.
+
+    Parameters
+    ----------
+    make_bert : callable
+        Gives a new BERT.
+    num_classes : int
+    """
+
+    def __init__(self, make_bert, num_classes):
+        super().__init__()
+        self.language = BERTMaskedLM(make_bert())
+        self.classifier = BERTClassifier(make_bert(), num_classes)
+        self.scratch = BERTClassifier(make_bert(), num_classes)
+
+    def hand_over(self):
+        """Let the classifier go on from what the language model has learned."""
+        self.classifier.bert.load_state_dict(self.language.bert.state_dict())
+
+
+class BERT(Recipe):
+    """Train a BERT on masked text, then fine-tune it with few labels.
+
+    It reads Python's help topics with 15 % of the words hidden, and learns to fill them in. The
+    last steps (--finetune) fine-tune a copy to say from which of eight topics a passage of 30
+    words was cut, given a few labelled passages of each. Beside it, on the same batches, a
+    second BERT learns that from nothing: the difference is what reading was good for. The test
+    passages are nowhere in what was read.
+
+    Parameters
+    ----------
+    options : dict
+        Values for the names in `OPTIONS`; what is missing has its default.
+
+    References
+    ----------
+    .. [1] Devlin et al. 2018, arXiv:1810.04805v2.
+    """
+
+    name = "bert"
+    summary = "a BERT fills in hidden words, then learns topics from few labels"
+    headline = "A BERT reads with hidden words, then learns from a few labels."
+    target = Target("accuracy", 0.7, "test accuracy after fine-tuning")
+    unit = "passages"
+    noun = "text"
+    data_hint = "the same version of Python"
+    changeable = ("device",)
+    betas = (0.9, 0.98)
+    OPTIONS = (
+        *common_options(steps=2400, lr=2e-3, batch=32, layers=2, dim=64, dropout=0.1),
+        Option("finetune", 400, "How many of the steps, the last ones, fine-tune."),
+        Option("finetune_lr", 5e-4, "Highest learning rate of these.", "positive"),
+        Option("labels", 20, "Labelled passages of each topic."),
+        Option("words", 30, "Words of a passage."),
+    )
+
+    def prepare(self):
+        """Cut the text; take the first labelled passages of each topic."""
+        options, text = self.options, HelpPassages()
+        self.topics = text.names
+        self.tokenizer = WordTokenizer.from_text(
+            " ".join(text.reading), min_count=3, special_tokens=_SPECIAL, unknown="[UNK]"
+        )
+        self.vocabulary = "\n".join(self.tokenizer.vocabulary)
+        self.reading = [self.tokenizer.encode(run) for run in text.reading]
+        self.reading = [run for run in self.reading if len(run) >= options["words"]]
+        ids, labels = text.passages(text.training, self.tokenizer, options["words"])
+        few = np.random.default_rng(0).permutation(len(ids))
+        few = [few[labels[few] == topic][: options["labels"]] for topic in range(len(self.topics))]
+        few = np.concatenate(few)
+        self.labelled = framed(ids[few]), labels[few]
+        ids, labels = text.passages(text.held_out, self.tokenizer, options["words"])
+        unread = ~occurs_in(ids, self.reading)
+        self.test = framed(ids[unread]), labels[unread]
+        return {
+            "name": f"Python's help topics: {sum(map(len, self.reading)):,} words to read, "
+            f"{len(few)} labelled passages, {unread.sum()} to test",
+            "sha256": digest(self.vocabulary, *self.reading, *self.labelled, *self.test),
+        }
+
+    def build(self):
+        """Three BERTs of one size."""
+        options = self.options
+
+        def make_bert():
+            return BERTModel(
+                len(self.tokenizer),
+                embed_dim=options["dim"],
+                num_heads=options["heads"],
+                num_layers=options["layers"],
+                max_positions=options["words"] + 2,
+                num_segments=1,
+                dropout=options["dropout"],
+            )
+
+        model = ThreeBERTs(make_bert, len(self.topics))
+        start_by_width(model)
+        return model
+
+    @property
+    def boundary(self):
+        """The step at which fine-tuning begins."""
+        steps = self.options["steps"]
+        return steps - min(self.options["finetune"], steps // 2)
+
+    def batches(self):
+        """Masked text, then labelled passages."""
+        options = self.options
+        size = min(options["batch"], len(self.labelled[1]))
+        labelled = ShuffledBatches(self.labelled, size, options["seed"], options["device"])
+        self.stream = TwoLives(self._masked_batch, labelled, self.boundary, options["seed"])
+        return self.stream
+
+    def loop(self, run=None, on_log=(), extra=None):
+        """The training loop; it hands the weights over when fine-tuning begins."""
+        loop = super().loop(run, on_log, extra)
+
+        def hand_over(step):
+            if step == self.boundary:
+                self.model.hand_over()
+
+        loop.on_step.append(hand_over)
+        return loop
+
+    def _masked_batch(self, generator):
+        """Random windows of the text to read."""
+        length = self.options["words"]
+        sizes = np.array([len(run) - length + 1 for run in self.reading])
+        ends = np.cumsum(sizes)
+        rows = []
+        for place in generator.integers(ends[-1], size=self.options["batch"]):
+            number = int(np.searchsorted(ends, place, side="right"))
+            start = place - (ends[number] - sizes[number])
+            rows.append(self.reading[number][start : start + length])
+        return self._hide(framed(np.stack(rows)), generator)
+
+    def _hide(self, ids, generator):
+        vocab_size, device = len(self.tokenizer), self.options["device"]
+        return hide_words(ids, generator, _MASK, len(_SPECIAL), vocab_size, device)
+
+    def learning_rate_factor(self, step):
+        """A rise and half a cosine down to 0, for each of the two parts."""
+        options, boundary = self.options, self.boundary
+        if step < boundary:
+            done, steps, top = step, boundary, 1.0
+        else:
+            done, steps = step - boundary, max(options["steps"] - boundary, 1)
+            top = options["finetune_lr"] / options["lr"]
+        warmup = max(min(options["warmup"], steps // 10), 1)
+        if done < warmup:
+            return top * (done + 1) / (warmup + 1)
+        return top / 2 * (1 + math.cos(math.pi * min((done - warmup) / (steps - warmup + 1), 1)))
+
+    def loss(self, model, batch):
+        """Cross-entropy of the hidden words; or of the topic, mean over both classifiers."""
+        if isinstance(batch, MaskedBatch):
+            logits = hidden_word_logits(model.language, batch)
+            return cross_entropy(logits.flatten(0, 1), batch.words.flatten())
+        losses = [
+            cross_entropy(classifier(batch.ids), batch.labels)
+            for classifier in (model.classifier, model.scratch)
+        ]
+        return (losses[0] + losses[1]) / 2
+
+    # Measuring
+
+    def baselines(self):
+        """The loss of knowing only how often each word occurs."""
+        counts = np.bincount(np.concatenate(self.reading), minlength=len(self.tokenizer)) + 1
+        words = self.test[0][:, 1:-1]
+        words = words[words >= len(_SPECIAL)]
+        return {"unigram": float(-np.log(counts[words] / counts.sum()).mean())}
+
+    def evaluate(self, model):
+        """Of the part that is going on: hidden words, or topics of the test passages."""
+        if self.stream.position <= self.boundary:
+            return self.evaluate_language()
+        loss, accuracy = self._classify(model.classifier)
+        _, scratch = self._classify(model.scratch)
+        return {"validation_loss": loss, "accuracy": accuracy, "scratch_accuracy": scratch}
+
+    def evaluate_language(self):
+        """Loss and share of right words, on the test passages with fixed hidden words."""
+        generator, losses, right = np.random.default_rng(0), [], []
+        with no_grad():
+            for first in range(0, len(self.test[0]), 64):
+                batch = self._hide(self.test[0][first : first + 64], generator)
+                logits = hidden_word_logits(self.model.language, batch).flatten(0, 1)
+                words = batch.words.flatten()
+                losses.append(to_host(cross_entropy(logits, words, reduction="none").array))
+                right.append(to_host((logits.argmax(-1) == words).array))
+        return {
+            "validation_loss": float(np.concatenate(losses).mean()),
+            "hidden_words_right": float(np.concatenate(right).mean()),
+        }
+
+    def _classify(self, classifier):
+        """Loss and accuracy on the test passages."""
+        logits, losses = [], []
+        with no_grad():
+            for ids, labels in in_batches(self.test, 128, self.options["device"]):
+                logits.append(classifier(ids))
+                losses.append(cross_entropy(logits[-1], labels, reduction="none"))
+        answers = np.concatenate([to_host(part.array) for part in logits]).argmax(1)
+        loss = np.concatenate([to_host(part.array) for part in losses]).mean()
+        return float(loss), float((answers == self.test[1]).mean())
+
+    def measure(self, metrics):
+        """Accuracy with and without reading first, that of the largest topic, hidden words."""
+        last = metrics[-1]
+        self.model.eval()
+        language = self.evaluate_language()
+        return {
+            "accuracy": last["accuracy"],
+            "from scratch": last["scratch_accuracy"],
+            "majority": float(np.bincount(self.test[1]).max() / len(self.test[1])),
+            "hidden words right": language["hidden_words_right"],
+            "hidden words loss": language["validation_loss"],
+        }
+
+    # What is said about it
+
+    def facts(self):
+        """The sizes, and where the two parts meet."""
+        rows = super().facts()
+        steps, options = self.options["steps"], self.options
+        rows[-1] = (
+            "training",
+            f"{self.boundary:,} steps of {options['batch']} passages with hidden words, then "
+            f"{steps - self.boundary:,} with labels",
+        )
+        rows.append(("topics", ", ".join(self.topics)))
+        return rows
+
+    def show(self, page, measured):
+        """Accuracies beside the baselines, hidden words filled in, curves."""
+        rows = [
+            (f"{100 * measured['majority']:.1f} %", "always the largest topic"),
+            (f"{100 * measured['from scratch']:.1f} %", "from scratch, on the same labels"),
+            (f"{100 * measured['accuracy']:.1f} %", "after reading with hidden words"),
+        ]
+        labels = f"{self.options['labels']} labelled passages of each topic"
+        page.text(f"The topics of {len(self.test[1])} test passages, from {labels}:\n")
+        page.table(rows)
+        page.text(
+            f"\nOf the hidden words of the test passages it fills in "
+            f"{100 * measured['hidden words right']:.1f} % rightly (loss "
+            f"{measured['hidden words loss']:.2f}; knowing only how often each word occurs: "
+            f"{page.baselines['unigram']:.2f})."
+        )
+        self._fill_in(page)
+        reading = [m for m in page.metrics if m["step"] <= self.boundary]
+        page.draw_loss("BERT: hidden words", metrics=reading, unit="nats per hidden word")
+        tuning = [m for m in page.metrics if m["step"] > self.boundary and "accuracy" in m]
+        curves = {
+            "after reading": [(m["step"] - self.boundary, m["accuracy"]) for m in tuning],
+            "from scratch": [(m["step"] - self.boundary, m["scratch_accuracy"]) for m in tuning],
+        }
+        figure = page.viz.accuracy_figure(
+            curves,
+            {"largest topic": measured["majority"]},
+            "BERT: topics of test passages",
+            "step of fine-tuning",
+        )
+        page.save("accuracy.png", figure, "test accuracy while fine-tuning, and from scratch")
+        return True
+
+    def _fill_in(self, page, count=4):
+        """A few test passages with one hidden word and the likeliest fillings."""
+        page.heading("What it fills in")
+        lines = []
+        for passage in np.linspace(0, len(self.test[0]) - 1, count).astype(int):
+            ids = self.test[0][passage].copy()
+            place = 1 + int(np.argmax([len(w) for w in self.tokenizer.decode(ids[1:-1]).split()]))
+            word, ids[place] = self.tokenizer.vocabulary[ids[place]], _MASK
+            with no_grad():
+                logits = self.model.language(tensor(ids[None], device=self.options["device"]))
+                chances = to_host(softmax(logits[0, place], -1).array)
+            best = np.argsort(-chances)[:4]
+            fillings = [f"{self.tokenizer.vocabulary[i]} {100 * chances[i]:.0f} %" for i in best]
+            around = self.tokenizer.decode(ids[max(place - 8, 1) : min(place + 7, len(ids) - 1)])
+            lines += [f"  ... {around} ...", f"      {', '.join(fillings)}; it was: {word}"]
+        page.text("\n".join(lines))
+        page.write("hidden_words.txt", "\n".join(lines) + "\n", "hidden words and its fillings")
+
+
+def framed(ids):
+    """[CLS] before and [SEP] after each row: (passage, token) -> (passage, token + 2)."""
+    return np.pad(
+        np.pad(ids, ((0, 0), (1, 0)), constant_values=_CLS), ((0, 0), (0, 1)), constant_values=_SEP
+    )
+
+
+def occurs_in(passages, runs):
+    """Which passages stand word for word in one of the runs: two topics may share a sentence.
+
+    Parameters
+    ----------
+    passages : int64 array of shape (passage, token)
+    runs : list of int64 array of shape (token,)
+
+    Returns
+    -------
+    bool array of shape (passage,)
+
+    Examples
+    --------
+    >>> occurs_in(np.array([[1, 2], [2, 1]]), [np.array([3, 1, 2]), np.array([2, 3])])
+    array([ True, False])
+    """
+    length = passages.shape[1]
+    windows = {run[i : i + length].tobytes() for run in runs for i in range(len(run) - length + 1)}
+    return np.array([passage.tobytes() in windows for passage in passages])
+
+
+def hidden_word_logits(language, batch):
+    """Logits at the hidden places alone: (batch, hidden, vocabulary)."""
+    vectors = language.bert(batch.ids)  # (batch, token, embed)
+    places = batch.places.unsqueeze(-1).expand(-1, -1, vectors.shape[-1])
+    return language.head(vectors.gather(1, places))  # (batch, hidden, embed) to logits

@@ -1,0 +1,185 @@
+"""A masked autoencoder paints the hidden parts of handwritten digits."""
+
+import numpy as np
+
+from ...autograd import no_grad
+from ...backend import as_dtype, to_host
+from ...data.examples import ShuffledBatches
+from ...data.painting import painting_baselines
+from ...models.mae import MaskedAutoencoder
+from ...tensor import tensor
+from .base import Target
+from .digits import DigitRecipe
+from .options import Option, common_options
+
+__all__ = ["MAE"]
+
+
+class NoisyBatches(ShuffledBatches):
+    """Images, and for each of their patches a random number: the largest are hidden.
+
+    The numbers of batch n are a function of (seed, n) alone, as its images are.
+
+    Parameters
+    ----------
+    patches : int
+        Of an image.
+    *arguments
+        Of `ShuffledBatches`.
+    """
+
+    def __init__(self, patches, *arguments):
+        super().__init__(*arguments)
+        self.patches = patches
+
+    def __next__(self):
+        """`images` of shape (batch, 1, height, width), `noise` of shape (batch, patch)."""
+        generator = np.random.default_rng([self.seed, 1, self.position])
+        (images,) = super().__next__()
+        noise = generator.random((images.shape[0], self.patches), dtype=np.float32)
+        return images, tensor(noise, device=self.device)
+
+
+class MAE(DigitRecipe):
+    """Train a masked autoencoder on handwritten digits.
+
+    Half of the patches of 2 x 2 pixels are hidden; an encoder sees the others, and a decoder
+    paints the whole. The data are those of the recipe vit, without their labels. The error of
+    the hidden pixels stands beside that of the mean image, of the nearest training image, and of
+    the best linear guess.
+
+    Parameters
+    ----------
+    options : dict
+        Values for the names in `OPTIONS`; what is missing has its default.
+
+    References
+    ----------
+    .. [1] He et al. 2021, arXiv:2111.06377v3.
+    """
+
+    name = "mae"
+    summary = "a masked autoencoder paints the hidden half of handwritten digits"
+    headline = "A masked autoencoder learns to paint the hidden parts of digits."
+    target = Target(
+        "part of the mean image's error",
+        0.35,
+        "error of hidden pixels, as a part of the mean image's,",
+        higher_is_better=False,
+    )
+    OPTIONS = (
+        *common_options(steps=3000, lr=3e-3, batch=64, layers=2, dim=64, weight_decay=0.05),
+        Option("hidden", 0.5, "Share of the patches that is hidden.", "share"),
+        Option("patch", 2, "Pixels of a patch, in either direction."),
+        Option("decoder_dim", 32, "Width of the decoder."),
+        Option("decoder_layers", 1, "Its blocks."),
+    )
+
+    def prepare(self):
+        """Split the digits; hide the same parts of the test images in every evaluation."""
+        data = super().prepare()
+        count = (8 // self.options["patch"]) ** 2
+        noise = np.random.default_rng(0).random((len(self.test[1]), count), dtype=np.float32)
+        self.test_noise = noise
+        return data
+
+    def build(self):
+        """Encoder and decoder; pixels are predicted as they are, not normalised by patch."""
+        options = self.options
+        return MaskedAutoencoder(
+            image_size=8,
+            patch_size=options["patch"],
+            embed_dim=options["dim"],
+            num_layers=options["layers"],
+            num_heads=options["heads"],
+            mlp_dim=2 * options["dim"],
+            in_channels=1,
+            decoder_dim=options["decoder_dim"],
+            decoder_layers=options["decoder_layers"],
+            decoder_heads=options["heads"],
+            decoder_mlp_dim=2 * options["decoder_dim"],
+            mask_ratio=options["hidden"],
+            normalise_pixels=False,
+            dropout=options["dropout"],
+        )
+
+    def batches(self):
+        """Images with their random numbers."""
+        options = self.options
+        return NoisyBatches(
+            self.test_noise.shape[1],
+            self.training[:1],
+            options["batch"],
+            options["seed"],
+            options["device"],
+            options["dtype"],
+        )
+
+    def loss(self, model, batch):
+        """Mean squared error of the hidden pixels."""
+        images, noise = batch
+        predicted, mask = model(images, noise)
+        return model.loss(images, predicted, mask)
+
+    def paint(self):
+        """The test images, painted, and where.
+
+        Returns
+        -------
+        painted : array of shape (image, 8, 8)
+        hidden : bool array of shape (image, 8, 8)
+        """
+        device, side = self.options["device"], self.options["patch"]
+        images = self.test[0].astype(as_dtype(self.options["dtype"]))
+        with no_grad():
+            painted, mask = self.model.reconstruct(
+                tensor(images, device=device), tensor(self.test_noise, device=device)
+            )
+        grid = to_host(mask.array).reshape(-1, 8 // side, 8 // side)
+        return to_host(painted.array)[:, 0], grid.repeat(side, 1).repeat(side, 2)
+
+    def evaluate(self, model):
+        """The mean squared error of the hidden pixels of all test images."""
+        painted, hidden = self.paint()
+        return float(((painted - self.test[0][:, 0]) ** 2)[hidden].mean())
+
+    def baselines(self):
+        """Errors of guesses without a network; see `data.painting`."""
+        self.model.eval()
+        _, hidden = self.paint()
+        count = len(hidden)
+        training = self.training[0].reshape(-1, 64)
+        return painting_baselines(
+            training, self.test[0].reshape(count, 64), hidden.reshape(count, 64)
+        )
+
+    def measure(self, metrics):
+        """The error, by itself and beside that of the mean image."""
+        error = metrics[-1]["validation_loss"]
+        return {"error": error, self.target.metric: error / self.baselines()["mean image"]}
+
+    def preface(self, page):
+        """The errors to beat."""
+        page.text("The mean squared error of hidden pixels (0 is white, 1 black), without a net:\n")
+        page.table([(f"{error:.4f}", name) for name, error in page.baselines.items()])
+        page.text("")
+        super().preface(page)
+
+    def show(self, page, measured):
+        """The error beside the baselines, and painted images."""
+        self.model.eval()
+        rows = [*page.baselines.items(), ("this model", measured["error"])]
+        top = page.baselines["mean image"]
+        page.table([(f"{v:.4f}", name, f"{100 * v / top:.1f} %") for name, v in rows])
+        page.text("\nThird column: as a part of the mean image's.")
+        page.draw_loss("Painting hidden pixels", what="mean squared error", unit="")
+        painted, hidden = self.paint()
+        chosen = [int(np.flatnonzero(self.test[1] == digit)[0]) for digit in range(10)]
+        originals = self.test[0][chosen, 0]
+        figure = page.viz.image_rows_figure(
+            [np.where(hidden[chosen], np.nan, originals), painted[chosen].clip(0, 1), originals],
+            ["what it sees", "what it paints", "the original"],
+            "Test digits with hidden patches",
+        )
+        page.save("reconstructions.png", figure, "what it saw, what it painted, the original")
+        return True
