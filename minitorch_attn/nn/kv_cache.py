@@ -8,6 +8,7 @@ kept. Step t then costs as much as one token instead of t of them.
 from .. import ops
 from ..autograd.modes import no_grad
 from ..errors import ArgumentError, GraphError, ShapeError
+from ..tensor import wrap
 
 __all__ = ["KVCache", "StaticKVCache"]
 
@@ -67,12 +68,14 @@ class _Static(_Layer):
                 hint="generate under mt.no_grad(), or use KVCache, which keeps the graph",
             )
         before, after = self.length, self.length + key.shape[2]
-        with no_grad():
-            if self._keys is None or after > self._keys.shape[2]:
+        if self._keys is None or after > self._keys.shape[2]:
+            with no_grad():
                 self._make_room(key, value, after)
-            self._keys[:, :, before:after] = key
-            self._values[:, :, before:after] = value
-        self.key, self.value = self._keys[:, :, :after], self._values[:, :, :after]
+        # On the arrays themselves: nothing here has a gradient, and every layer does it each step.
+        keys, values = self._keys.array, self._values.array
+        keys[:, :, before:after] = key.array
+        values[:, :, before:after] = value.array
+        self.key, self.value = wrap(keys[:, :, :after]), wrap(values[:, :, :after])
         return self.key, self.value
 
     def _make_room(self, key, value, length):
