@@ -128,6 +128,18 @@ def test_masked_images(family, seed, dtype, tmp_path):
     compare(peer, ours, {"pixel_values": inputs["pixel_values"]})
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("field", ["hidden_dropout_prob", "attention_probs_dropout_prob"])
+def test_where_dropout_stands(family, field, tmp_path):
+    """With a probability of one nothing is left to chance."""
+    rng = np.random.default_rng(12)
+    config = draw_config(family, rng, **{field: 1.0}, drop_path_rate=0.0)
+    peer, ours = pair(family + "Model", config, 12, tmp_path)
+    peer.train(), ours.train()
+    inputs = {"pixel_values": pixels(rng, config)}
+    compare(peer, ours, inputs, output_hidden_states=True, output_attentions=True)
+
+
 @pytest.mark.parametrize("size", [(12, 12), (18, 18), (12, 20), (16, 9)])
 def test_positions_are_interpolated(size, tmp_path):
     rng = np.random.default_rng(5)

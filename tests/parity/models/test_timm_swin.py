@@ -110,6 +110,22 @@ def test_images_of_other_sizes(family, seed, flag, pair):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "field", ["drop_rate", "proj_drop_rate", "attn_drop_rate", "drop_path_rate"]
+)
+def test_where_dropout_stands(family, field, pair):
+    """With a probability of one nothing is left to chance; the last of two paths is dropped."""
+    rng = np.random.default_rng(12)
+    args = dict(
+        img_size=(9, 14), patch_size=1, in_chans=2, num_classes=5, depths=[1, 1],
+        num_heads=[1, 2], embed_dim=4, window_size=3, drop_path_rate=0.0,
+    )  # fmt: skip
+    peer, ours = pair(family, {**args, field: 1.0})
+    peer.train(), ours.train()
+    compare(peer, ours, {"x": rng.normal(size=(2, args["in_chans"], *args["img_size"]))}, call=run)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
 def test_what_timm_refuses(family, pair):
     rng = np.random.default_rng(1)
     args = draw_args(family, rng, img_size=8, patch_size=2, in_chans=1)
