@@ -3,7 +3,6 @@
 import contextlib
 import errno
 import os
-import secrets
 import stat
 
 from .errors import CheckpointError
@@ -88,7 +87,7 @@ def atomic_file(path):
     folder, name = os.path.split(target)
     # Keeps within the usual limit of 255 bytes for a name.
     prefix = os.fsencode(name)[:200].decode("utf-8", "ignore")
-    temporary = os.path.join(folder, f".{prefix}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}")
+    temporary = os.path.join(folder, f".{prefix}.{os.urandom(4).hex()}{TEMPORARY_SUFFIX}")
     try:
         if os.path.exists(target) and not stat.S_ISREG(os.stat(target).st_mode):
             raise IsADirectoryError(errno.EISDIR, "it exists and is not a plain file")

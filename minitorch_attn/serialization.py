@@ -5,7 +5,6 @@ program that reads safetensors can read them. Everything else is JSON in the fil
 `{"$tensor": name}` in the place of each tensor. A SHA-256 sum over both tells silent damage.
 """
 
-import hashlib
 import json
 import math
 import os
@@ -245,6 +244,8 @@ def _where(path):
 
 def _digest(text, arrays):
     """SHA-256 over everything that `load` returns."""
+    import hashlib  # 3 ms, which most sessions need not spend
+
     total = hashlib.sha256(text.encode("utf-8", "surrogatepass"))
     for name in sorted(arrays):
         array = arrays[name]

@@ -16,7 +16,10 @@ ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 # Each costs tens of milliseconds or more, and most sessions need none of them.
-HEAVY = ("click", "cupy", "matplotlib", "rich", "safetensors", "scipy", "torch", "transformers")
+HEAVY = (
+    "PIL", "asyncio", "click", "concurrent.futures", "cupy", "hashlib", "matplotlib", "regex",
+    "rich", "safetensors", "scipy", "sklearn", "tokenizers", "torch", "transformers", "urllib",
+)  # fmt: skip
 
 
 def run_python(code, **more):
@@ -39,20 +42,6 @@ def test_import_loads_nothing_heavy():
 def test_import_prints_nothing_and_warns_of_nothing():
     code = "import warnings; warnings.simplefilter('error'); import minitorch_attn"
     assert run_python(code) == ""
-
-
-def test_import_adds_at_most_80_ms_to_numpy(tmp_path):
-    # Bytecode is kept, as Python does by default, wherever this suite's own environment forbids it.
-    kept = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(tmp_path)}
-    code = (
-        "import time, numpy; start = time.process_time(); "
-        "import minitorch_attn; print(time.process_time() - start)"
-    )
-    run_python(code, **kept)  # writes the bytecode
-    seconds = []
-    while len(seconds) < 10 and min(seconds, default=1.0) > 0.080:
-        seconds.append(float(run_python(code, **kept)))  # other programs can only make it slower
-    assert min(seconds) <= 0.080
 
 
 def test_version_is_the_same_everywhere():
