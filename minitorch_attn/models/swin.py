@@ -245,10 +245,10 @@ class Swin(nn.Module):
         }  # fmt: skip
         rates = _growing(drop_path, sum(depths))
         self.patch_embedding = PatchEmbedding(in_channels, widths[0], patches)
-        positions = ops.zeros(1, math.prod(grid), widths[0]) if absolute_positions else None
-        self.register_parameter(
-            "position_embedding", None if positions is None else nn.Parameter(positions)
-        )
+        self.register_parameter("position_embedding", None)
+        if absolute_positions:
+            self.position_embedding = nn.Parameter(ops.zeros(1, math.prod(grid), widths[0]))
+            nn.init.trunc_normal_(self.position_embedding, std=0.02)
         self.dropout = nn.Dropout(dropout)
         self.stages = nn.ModuleList()
         for i, depth in enumerate(depths):
@@ -260,8 +260,6 @@ class Swin(nn.Module):
         self.norm = nn.LayerNorm(widths[-1], eps)
         self.head = nn.Linear(widths[-1], num_classes) if num_classes else nn.Identity()
         self.apply(_initialise)
-        if absolute_positions:
-            nn.init.trunc_normal_(self.position_embedding, std=0.02)
 
     def _blocks(self, width, grid, fit_windows, settings):
         """The blocks of one stage, every other one shifted."""
