@@ -1,9 +1,18 @@
 """Training: the loop, checkpoints, run folders, progress."""
 
 from .checkpoint import Checkpoints
+from .inference import forward_in_threads
 from .loop import Loop, mean_loss
 from .parallel import ThreadSplit
 from .progress import Progress
 from .run_folder import RunFolder
 
-__all__ = ["Checkpoints", "Loop", "Progress", "RunFolder", "ThreadSplit", "mean_loss"]
+__all__ = [
+    "Checkpoints",
+    "Loop",
+    "Progress",
+    "RunFolder",
+    "ThreadSplit",
+    "forward_in_threads",
+    "mean_loss",
+]

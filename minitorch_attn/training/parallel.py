@@ -7,6 +7,7 @@ it computes, so Python's lock is held for the short time between two operations.
 
 import copy
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache, partial
 
 from ..backend.blas import limited_blas_threads
 from ..backend.random import own_offsets, reserve_offsets
@@ -15,7 +16,7 @@ from ..nn import Mask
 from ..nn.batch_norm import _BatchNorm
 from ..tensor import Tensor, tensor, wrap
 
-__all__ = ["ThreadSplit", "split_batch"]
+__all__ = ["ThreadSplit", "split_batch", "together"]
 
 
 class ThreadSplit:
@@ -70,7 +71,6 @@ class ThreadSplit:
         self.model, self.loss_function = model, loss_function
         self.threads, self.count = threads, count or first_size
         self._copies = []
-        self._pool = None
 
     def __call__(self, batch):
         """Add the gradient of the loss of `batch` to the `.grad` of the model's parameters.
@@ -93,16 +93,7 @@ class ThreadSplit:
         shares = [count / max(sum(counts), 1) for count in counts]
         models = [self.model, *self._copies_for(len(parts) - 1)]
         work = list(zip(models, parts, shares, reserve_offsets(len(parts)), strict=True))
-        with limited_blas_threads(1):
-            others = [self._pool.submit(self._part, *item) for item in work[1:]]
-            try:
-                losses = [self._part(*work[0])]
-            finally:
-                results = [other.exception() for other in others]  # wait for all of them
-        for error in results:
-            if error is not None:
-                raise error
-        losses += [other.result() for other in others]
+        losses = together([partial(self._part, *item) for item in work])
         for other in models[1:]:
             self._add_gradients(other)
         return _total(losses, shares)
@@ -115,8 +106,6 @@ class ThreadSplit:
 
     def _copies_for(self, count):
         """Copies of the model, one for each further thread, that share its memory as it is now."""
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(self.threads - 1, thread_name_prefix="batch-part")
         while len(self._copies) < count:
             self._copies.append(copy.deepcopy(self.model))
         tensors = [*self.model.parameters(), *self.model.buffers()]
@@ -140,6 +129,36 @@ class ThreadSplit:
                 mine.grad.array += theirs.grad.array
                 mine.grad.changed_in_place()
             theirs.grad = None
+
+
+def together(calls):
+    """Make all calls at once, the first one on this thread, with one BLAS thread each.
+
+    Parameters
+    ----------
+    calls : list of callable
+
+    Returns
+    -------
+    list
+        What they returned, in their order. If some raised, the first error is raised when all
+        have ended.
+    """
+    with limited_blas_threads(1):
+        others = [_pool(len(calls) - 1).submit(call) for call in calls[1:]]
+        try:
+            first = calls[0]()
+        finally:
+            errors = [other.exception() for other in others]  # wait for all of them
+    for error in errors:
+        if error is not None:
+            raise error
+    return [first, *(other.result() for other in others)]
+
+
+@lru_cache(maxsize=4)
+def _pool(threads):
+    return ThreadPoolExecutor(threads, thread_name_prefix="batch-part")
 
 
 def _total(losses, shares):
