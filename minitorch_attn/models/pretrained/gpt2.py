@@ -6,18 +6,16 @@ from ... import nn
 from ...errors import ArgumentError
 from ..gpt import GPT
 from .activations import activation
-from .base import PretrainedModel
 from .decoder import (
     attention_mask_of,
     cache_of,
     collecting,
     embeddings_of,
-    kept,
-    last_tokens,
     positions_of,
     result,
 )  # fmt: skip
-from .losses import classification_loss, next_token_loss, span_loss, token_loss
+from .decoder_heads import DecoderFace, NextToken, Span, TextClasses, TokenClasses, TokenVectors
+from .losses import token_loss
 from .names import Ignored, NameTable, Same, Stacked, Transposed
 
 __all__ = [
@@ -36,7 +34,7 @@ _DEFAULTS = dict(
 )  # fmt: skip
 
 
-class GPT2PreTrainedModel(PretrainedModel):
+class GPT2PreTrainedModel(DecoderFace):
     """What all classes of the family share: the paper's model, its names, and how to call it."""
 
     model_type = "gpt2"
@@ -46,7 +44,6 @@ class GPT2PreTrainedModel(PretrainedModel):
         "hidden_size": "n_embd", "max_position_embeddings": "n_positions",
         "num_attention_heads": "n_head", "num_hidden_layers": "n_layer",
     }  # fmt: skip
-    predicts = False  # whether the model's own head is used, which names the next token
 
     def build(self, config):
         config.refuse(type(self).__name__, add_cross_attention=False)
@@ -88,16 +85,9 @@ class GPT2PreTrainedModel(PretrainedModel):
         tied = self.predicts and self.config.tie_word_embeddings
         return {"lm_head.weight": "transformer.wte.weight"} if tied else {}
 
-    def initialise_head(self, layer):
-        """Draw the weights of a new head as the others."""
-        nn.init.normal_(layer.weight, std=self.config.initializer_range)
-        if layer.bias is not None:
-            nn.init.zeros_(layer.bias)
-        return layer
-
     def run(
-        self, input_ids, past_key_values, attention_mask, token_type_ids, position_ids,
-        inputs_embeds, use_cache, output_attentions, output_hidden_states,
+        self, input_ids, attention_mask, position_ids, past_key_values, inputs_embeds, use_cache,
+        output_attentions, output_hidden_states, token_type_ids=None,
     ):  # fmt: skip
         """(the vector of each token, what else the model returns by name)."""
         body, config = self.body, self.config
@@ -140,7 +130,7 @@ class UpcastAttention(nn.Attention):
         return super().attend(*inputs, mask, bias, is_causal).to(query.dtype)
 
 
-class GPT2Model(GPT2PreTrainedModel):
+class GPT2Model(TokenVectors, GPT2PreTrainedModel):
     """The vectors of the tokens, without a head.
 
     Examples
@@ -151,44 +141,28 @@ class GPT2Model(GPT2PreTrainedModel):
     (1, 3, 6)
     """
 
-    is_base = True
-
     def forward(
         self, input_ids=None, past_key_values=None, attention_mask=None, token_type_ids=None,
         position_ids=None, inputs_embeds=None, encoder_hidden_states=None,
         encoder_attention_mask=None, use_cache=None, output_attentions=None,
         output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """The peer's arguments and results.
+        """As `TokenVectors.forward`, in the peer's order, and
 
         Parameters
         ----------
-        input_ids : int64 Tensor of shape (batch, token)
-        past_key_values : KVCache or tuple of (key, value), optional
-            What an earlier call returned; `input_ids` then holds the new tokens only.
-        attention_mask : Tensor of shape (batch, past + token), optional
-            1 = a token, 0 = padding. A padding token that sees nothing gets no context.
-        token_type_ids, position_ids : int64 Tensor of shape (batch, token), optional
-        inputs_embeds : Tensor of shape (batch, token, embed), optional
-            Instead of `input_ids`.
-        use_cache, output_attentions, output_hidden_states : bool, optional
-            By default as the configuration says.
-        return_dict : bool, optional
-            False gives a tuple.
-
-        Returns
-        -------
-        Output
+        token_type_ids : int64 Tensor of shape (batch, token), optional
+            Their embeddings, from the same matrix, are added.
+        encoder_hidden_states, encoder_attention_mask : None
         """
         _refuse_memory(encoder_hidden_states, encoder_attention_mask)
-        x, more = self.run(
-            input_ids, past_key_values, attention_mask, token_type_ids, position_ids,
-            inputs_embeds, use_cache, output_attentions, output_hidden_states,
+        return super().forward(
+            input_ids, attention_mask, position_ids, past_key_values, inputs_embeds, use_cache,
+            output_attentions, output_hidden_states, return_dict, token_type_ids=token_type_ids,
         )  # fmt: skip
-        return result(return_dict, last_hidden_state=x, **more)
 
 
-class GPT2LMHeadModel(GPT2PreTrainedModel):
+class GPT2LMHeadModel(NextToken, GPT2PreTrainedModel):
     """The language model: logits of the next token.
 
     Examples
@@ -202,32 +176,19 @@ class GPT2LMHeadModel(GPT2PreTrainedModel):
     ((1, 3, 11), ())
     """
 
-    predicts = True
-
     def forward(
         self, input_ids=None, past_key_values=None, attention_mask=None, token_type_ids=None,
         position_ids=None, inputs_embeds=None, encoder_hidden_states=None,
         encoder_attention_mask=None, labels=None, use_cache=None, logits_to_keep=0,
         output_attentions=None, output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """As `GPT2Model.forward`, and
-
-        Parameters
-        ----------
-        labels : int64 Tensor of shape (batch, token), optional
-            The ids themselves: the loss compares each with the logits of the token before it.
-            -100 is left out.
-        logits_to_keep : int or Tensor
-            Of the last tokens only; see `decoder.kept`.
-        """
+        """As `NextToken.forward`, in the peer's order; see `GPT2Model.forward`."""
         _refuse_memory(encoder_hidden_states, encoder_attention_mask)
-        x, more = self.run(
-            input_ids, past_key_values, attention_mask, token_type_ids, position_ids,
-            inputs_embeds, use_cache, output_attentions, output_hidden_states,
+        return super().forward(
+            input_ids, attention_mask, position_ids, past_key_values, inputs_embeds, labels,
+            use_cache, logits_to_keep, output_attentions, output_hidden_states, return_dict,
+            token_type_ids=token_type_ids,
         )  # fmt: skip
-        logits = self.body.head(kept(x, logits_to_keep))  # (batch, token, vocabulary)
-        loss = None if labels is None else next_token_loss(logits, labels)
-        return result(return_dict, loss=loss, logits=logits, **more)
 
 
 class GPT2DoubleHeadsModel(GPT2PreTrainedModel):
@@ -257,8 +218,8 @@ class GPT2DoubleHeadsModel(GPT2PreTrainedModel):
             The right choices.
         """
         x, more = self.run(
-            input_ids, past_key_values, attention_mask, token_type_ids, position_ids,
-            inputs_embeds, use_cache, output_attentions, output_hidden_states,
+            input_ids, attention_mask, position_ids, past_key_values, inputs_embeds, use_cache,
+            output_attentions, output_hidden_states, token_type_ids,
         )  # fmt: skip
         logits = self.body.head(x)  # (batch, choice, token, vocabulary)
         choices = self.multiple_choice_head(x, mc_token_ids).squeeze(-1)  # (batch, choice)
@@ -310,76 +271,46 @@ class Summary(nn.Module):
         return x.gather(-2, index.expand(*places.shape, 1, x.shape[-1])).squeeze(-2)
 
 
-class GPT2ForSequenceClassification(GPT2PreTrainedModel):
+class _PeersOrder:
+    """Heads of classes take their arguments in the peer's order."""
+
+    def forward(
+        self, input_ids=None, past_key_values=None, attention_mask=None, token_type_ids=None,
+        position_ids=None, inputs_embeds=None, labels=None, use_cache=None,
+        output_attentions=None, output_hidden_states=None, return_dict=None,
+    ):  # fmt: skip
+        """As in `decoder_heads`; see `GPT2Model.forward`."""
+        return super().forward(
+            input_ids, attention_mask, position_ids, past_key_values, inputs_embeds, labels,
+            use_cache, output_attentions, output_hidden_states, return_dict,
+            token_type_ids=token_type_ids,
+        )  # fmt: skip
+
+
+class GPT2ForSequenceClassification(_PeersOrder, TextClasses, GPT2PreTrainedModel):
     """One class, or one number, for each text: read off at its last token."""
 
-    def build(self, config):
-        super().build(config)
-        self.score = self.initialise_head(nn.Linear(config.n_embd, config.num_labels, bias=False))
 
-    def forward(
-        self, input_ids=None, past_key_values=None, attention_mask=None, token_type_ids=None,
-        position_ids=None, inputs_embeds=None, labels=None, use_cache=None,
-        output_attentions=None, output_hidden_states=None, return_dict=None,
-    ):  # fmt: skip
-        """As `GPT2Model.forward`; `labels` is what `losses.classification_loss` takes."""
-        x, more = self.run(
-            input_ids, past_key_values, attention_mask, token_type_ids, position_ids,
-            inputs_embeds, use_cache, output_attentions, output_hidden_states,
-        )  # fmt: skip
-        logits = last_tokens(self.score(x), input_ids, self.config.pad_token_id)
-        loss = None if labels is None else classification_loss(self.config, logits, labels)
-        return result(return_dict, loss=loss, logits=logits, **more)
-
-
-class GPT2ForTokenClassification(GPT2PreTrainedModel):
+class GPT2ForTokenClassification(_PeersOrder, TokenClasses, GPT2PreTrainedModel):
     """One class for each token."""
 
-    def build(self, config):
-        super().build(config)
-        rates = (config.get("classifier_dropout"), config.get("hidden_dropout"), 0.1)
-        self.dropout = nn.Dropout(next(rate for rate in rates if rate is not None))
-        self.classifier = self.initialise_head(nn.Linear(config.n_embd, config.num_labels))
-
-    def forward(
-        self, input_ids=None, past_key_values=None, attention_mask=None, token_type_ids=None,
-        position_ids=None, inputs_embeds=None, labels=None, use_cache=None,
-        output_attentions=None, output_hidden_states=None, return_dict=None,
-    ):  # fmt: skip
-        """As `GPT2Model.forward`; `labels` has shape (batch, token), -100 is left out."""
-        x, more = self.run(
-            input_ids, past_key_values, attention_mask, token_type_ids, position_ids,
-            inputs_embeds, use_cache, output_attentions, output_hidden_states,
-        )  # fmt: skip
-        del more["past_key_values"]
-        logits = self.classifier(self.dropout(x))  # (batch, token, classes)
-        loss = None if labels is None else token_loss(logits, labels)
-        return result(return_dict, loss=loss, logits=logits, **more)
+    head_name = "classifier"
 
 
-class GPT2ForQuestionAnswering(GPT2PreTrainedModel):
+class GPT2ForQuestionAnswering(Span, GPT2PreTrainedModel):
     """Where in a text an answer starts and ends."""
-
-    def build(self, config):
-        super().build(config)
-        self.qa_outputs = self.initialise_head(nn.Linear(config.n_embd, 2))
 
     def forward(
         self, input_ids=None, attention_mask=None, token_type_ids=None, position_ids=None,
         inputs_embeds=None, start_positions=None, end_positions=None, output_attentions=None,
         output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """As `GPT2Model.forward`; `start_positions` and `end_positions` have shape (batch,)."""
-        x, more = self.run(
-            input_ids, None, attention_mask, token_type_ids, position_ids, inputs_embeds, None,
-            output_attentions, output_hidden_states,
+        """As `Span.forward`, in the peer's order; see `GPT2Model.forward`."""
+        return super().forward(
+            input_ids, attention_mask, position_ids, None, inputs_embeds, start_positions,
+            end_positions, output_attentions, output_hidden_states, return_dict,
+            token_type_ids=token_type_ids,
         )  # fmt: skip
-        del more["past_key_values"]
-        start, end = (part.squeeze(-1) for part in self.qa_outputs(x).split(1, -1))
-        loss = None
-        if start_positions is not None and end_positions is not None:
-            loss = span_loss(start, end, start_positions, end_positions)
-        return result(return_dict, loss=loss, start_logits=start, end_logits=end, **more)
 
 
 def _refuse_memory(states, mask):

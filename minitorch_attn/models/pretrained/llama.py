@@ -3,18 +3,8 @@
 from ... import nn
 from ..llama import Llama
 from .activations import activation
-from .base import PretrainedModel
-from .decoder import (
-    attention_mask_of,
-    cache_of,
-    collecting,
-    embeddings_of,
-    kept,
-    last_tokens,
-    positions_of,
-    result,
-)  # fmt: skip
-from .losses import classification_loss, next_token_loss, span_loss, token_loss
+from .decoder import attention_mask_of, cache_of, collecting, embeddings_of, positions_of
+from .decoder_heads import DecoderFace, NextToken, Span, TextClasses, TokenClasses, TokenVectors
 from .names import Ignored, NameTable, Same
 
 __all__ = [
@@ -32,13 +22,12 @@ _DEFAULTS = dict(
 )  # fmt: skip
 
 
-class LlamaPreTrainedModel(PretrainedModel):
+class LlamaPreTrainedModel(DecoderFace):
     """What all classes of the family share: the paper's model, its names, and how to call it."""
 
     model_type = "llama"
     base_prefix = "model"
     defaults = _DEFAULTS
-    predicts = False  # whether the model's own head is used, which names the next token
 
     def build(self, config):
         base, scaling = rotary_settings(config, type(self).__name__)
@@ -78,13 +67,6 @@ class LlamaPreTrainedModel(PretrainedModel):
         tied = self.predicts and self.config.tie_word_embeddings
         return {"lm_head.weight": f"{self.base_prefix}.embed_tokens.weight"} if tied else {}
 
-    def initialise_head(self, layer):
-        """Draw the weights of a new head as the others."""
-        nn.init.normal_(layer.weight, std=self.config.initializer_range)
-        if layer.bias is not None:
-            nn.init.zeros_(layer.bias)
-        return layer
-
     def run(
         self, input_ids, attention_mask, position_ids, past_key_values, inputs_embeds, use_cache,
         output_attentions, output_hidden_states,
@@ -121,7 +103,7 @@ def rotary_settings(config, model):
     return base, given
 
 
-class LlamaModel(LlamaPreTrainedModel):
+class LlamaModel(TokenVectors, LlamaPreTrainedModel):
     """The vectors of the tokens, without a head.
 
     Examples
@@ -134,144 +116,23 @@ class LlamaModel(LlamaPreTrainedModel):
     (1, 3, 8)
     """
 
-    is_base = True
 
-    def forward(
-        self, input_ids=None, attention_mask=None, position_ids=None, past_key_values=None,
-        inputs_embeds=None, use_cache=None, output_attentions=None, output_hidden_states=None,
-        return_dict=None,
-    ):  # fmt: skip
-        """The peer's arguments and results.
-
-        Parameters
-        ----------
-        input_ids : int64 Tensor of shape (batch, token)
-        attention_mask : Tensor of shape (batch, past + token), optional
-            1 = a token, 0 = padding. A padding token that sees nothing gets no context.
-        position_ids : int64 Tensor of shape (batch, token), optional
-        past_key_values : KVCache or tuple of (key, value), optional
-            What an earlier call returned; `input_ids` then holds the new tokens only.
-        inputs_embeds : Tensor of shape (batch, token, embed), optional
-            Instead of `input_ids`.
-        use_cache, output_attentions, output_hidden_states : bool, optional
-            By default as the configuration says.
-        return_dict : bool, optional
-            False gives a tuple.
-
-        Returns
-        -------
-        Output
-        """
-        x, more = self.run(
-            input_ids, attention_mask, position_ids, past_key_values, inputs_embeds, use_cache,
-            output_attentions, output_hidden_states,
-        )  # fmt: skip
-        return result(return_dict, last_hidden_state=x, **more)
-
-
-class LlamaForCausalLM(LlamaPreTrainedModel):
+class LlamaForCausalLM(NextToken, LlamaPreTrainedModel):
     """The language model: logits of the next token."""
 
-    predicts = True
 
-    def forward(
-        self, input_ids=None, attention_mask=None, position_ids=None, past_key_values=None,
-        inputs_embeds=None, labels=None, use_cache=None, logits_to_keep=0,
-        output_attentions=None, output_hidden_states=None, return_dict=None,
-    ):  # fmt: skip
-        """As `LlamaModel.forward`, and
-
-        Parameters
-        ----------
-        labels : int64 Tensor of shape (batch, token), optional
-            The ids themselves: the loss compares each with the logits of the token before it.
-            -100 is left out.
-        logits_to_keep : int or Tensor
-            Of the last tokens only; see `decoder.kept`.
-        """
-        x, more = self.run(
-            input_ids, attention_mask, position_ids, past_key_values, inputs_embeds, use_cache,
-            output_attentions, output_hidden_states,
-        )  # fmt: skip
-        logits = self.body.head(kept(x, logits_to_keep))  # (batch, token, vocabulary)
-        loss = None if labels is None else next_token_loss(logits, labels)
-        return result(return_dict, loss=loss, logits=logits, **more)
-
-
-class LlamaForSequenceClassification(LlamaPreTrainedModel):
+class LlamaForSequenceClassification(TextClasses, LlamaPreTrainedModel):
     """One class, or one number, for each text: read off at its last token."""
 
-    def build(self, config):
-        super().build(config)
-        self.score = self.initialise_head(
-            nn.Linear(config.hidden_size, config.num_labels, bias=False)
-        )
 
-    def forward(
-        self, input_ids=None, attention_mask=None, position_ids=None, past_key_values=None,
-        inputs_embeds=None, labels=None, use_cache=None, output_attentions=None,
-        output_hidden_states=None, return_dict=None,
-    ):  # fmt: skip
-        """As `LlamaModel.forward`; `labels` is what `losses.classification_loss` takes."""
-        x, more = self.run(
-            input_ids, attention_mask, position_ids, past_key_values, inputs_embeds, use_cache,
-            output_attentions, output_hidden_states,
-        )  # fmt: skip
-        logits = last_tokens(self.score(x), input_ids, self.config.pad_token_id)
-        loss = None if labels is None else classification_loss(self.config, logits, labels)
-        return result(return_dict, loss=loss, logits=logits, **more)
-
-
-class LlamaForTokenClassification(LlamaPreTrainedModel):
+class LlamaForTokenClassification(TokenClasses, LlamaPreTrainedModel):
     """One class for each token."""
 
     def build(self, config):
-        super().build(config)
-        rates = (config.get("classifier_dropout"), config.get("hidden_dropout"), 0.1)
-        self.dropout = nn.Dropout(next(rate for rate in rates if rate is not None))
-        bias = config.get("token_classification_bias", True)
-        self.score = self.initialise_head(
-            nn.Linear(config.hidden_size, config.num_labels, bias=bias)
-        )
-
-    def forward(
-        self, input_ids=None, attention_mask=None, position_ids=None, past_key_values=None,
-        inputs_embeds=None, labels=None, use_cache=None, output_attentions=None,
-        output_hidden_states=None, return_dict=None,
-    ):  # fmt: skip
-        """As `LlamaModel.forward`; `labels` has shape (batch, token), -100 is left out."""
-        x, more = self.run(
-            input_ids, attention_mask, position_ids, past_key_values, inputs_embeds, use_cache,
-            output_attentions, output_hidden_states,
-        )  # fmt: skip
-        del more["past_key_values"]
-        logits = self.score(self.dropout(x))  # (batch, token, classes)
-        loss = None if labels is None else token_loss(logits, labels)
-        return result(return_dict, loss=loss, logits=logits, **more)
+        super().build(config, config.get("token_classification_bias", True))
 
 
-class LlamaForQuestionAnswering(LlamaPreTrainedModel):
+class LlamaForQuestionAnswering(Span, LlamaPreTrainedModel):
     """Where in a text an answer starts and ends."""
 
     base_prefix = "transformer"  # what the peer calls it in this class alone
-
-    def build(self, config):
-        super().build(config)
-        self.qa_outputs = self.initialise_head(nn.Linear(config.hidden_size, 2))
-
-    def forward(
-        self, input_ids=None, attention_mask=None, position_ids=None, past_key_values=None,
-        inputs_embeds=None, start_positions=None, end_positions=None, output_attentions=None,
-        output_hidden_states=None, return_dict=None,
-    ):  # fmt: skip
-        """As `LlamaModel.forward`; `start_positions` and `end_positions` have shape (batch,)."""
-        x, more = self.run(
-            input_ids, attention_mask, position_ids, past_key_values, inputs_embeds, None,
-            output_attentions, output_hidden_states,
-        )  # fmt: skip
-        del more["past_key_values"]
-        start, end = (part.squeeze(-1) for part in self.qa_outputs(x).split(1, -1))
-        loss = None
-        if start_positions is not None and end_positions is not None:
-            loss = span_loss(start, end, start_positions, end_positions)
-        return result(return_dict, loss=loss, start_logits=start, end_logits=end, **more)
