@@ -1,0 +1,225 @@
+"""Unpacking archives that come from someone else."""
+
+import bz2
+import gzip
+import lzma
+import os
+import re
+import stat
+import tarfile
+import tempfile
+import zipfile
+import zlib
+
+from ..errors import DataError
+
+__all__ = ["is_archive", "unpack"]
+
+_CHUNK = 1 << 20
+_OPENERS = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
+_BROKEN = (
+    EOFError, NotImplementedError, RuntimeError, UnicodeDecodeError, ValueError, lzma.LZMAError,
+    tarfile.TarError, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
+# What Windows makes of a name: a drive, a stream, a device. Refused everywhere, so that an archive
+# unpacks everywhere or nowhere.
+_DEVICE = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?")
+
+
+def is_archive(path):
+    """Whether `unpack` reads a file: zip, tar (plain, gzip, bzip2, xz), or one gzipped file.
+
+    Decided by the first bytes, never by the name.
+    """
+    with open(path, "rb") as file:
+        start = file.read(512)
+    packed = any(start.startswith(magic) for magic in _OPENERS)
+    return packed or start.startswith((b"PK\x03\x04", b"PK\x05\x06")) or start[257:262] == b"ustar"
+
+
+def unpack(path, folder, *, max_bytes=4 << 30, max_files=200_000):
+    """Unpack an archive into a new folder, or not at all.
+
+    Every name is checked before it is used: absolute paths, drives and "..", links, devices and
+    names that occur twice are refused. What is written is counted as it is written, whatever the
+    archive says of itself, so a small file that unpacks to a huge one stops at the limit. Owners,
+    permissions and times are not taken over.
+
+    Parameters
+    ----------
+    path : str or path
+        Zip, tar (plain or packed by gzip, bzip2 or xz), or a single gzipped file.
+    folder : str or path
+        Must not exist yet. It appears when everything has been unpacked.
+    max_bytes : int, default 4 GiB
+    max_files : int, default 200,000
+        Files and folders.
+
+    Returns
+    -------
+    path
+        `folder`.
+
+    Raises
+    ------
+    DataError
+        If the archive is broken, unsafe or larger than the limits.
+    """
+    folder, name = os.path.abspath(folder), os.fspath(path)
+    if os.path.lexists(folder):
+        raise DataError(f"unpack: {folder} exists already.", hint="choose a new folder")
+    try:
+        os.makedirs(os.path.dirname(folder), exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=os.path.dirname(folder), prefix=".unpacking-") as work:
+            target = os.path.join(work, "content")
+            os.mkdir(target)
+            _members(name, _Target(name, target, max_bytes, max_files))
+            os.rename(target, folder)
+    except _BROKEN as error:
+        if isinstance(error, DataError):
+            raise
+        reason = str(error) or type(error).__name__
+        raise DataError(f"{name} is a broken archive.", got=reason) from None
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise DataError(f"{name} could not be unpacked.", got=reason) from None
+    return folder
+
+
+def _members(path, target):
+    """Write every member of the archive into the target."""
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            _zip_members(archive, target)
+        return
+    with open(path, "rb") as file:
+        start = file.read(6)
+    opener = next((opener for magic, opener in _OPENERS.items() if start.startswith(magic)), open)
+    with opener(path, "rb") as stream:
+        if _looks_like_tar(stream):
+            with tarfile.open(fileobj=_Careful(stream, target), mode="r:") as archive:
+                _tar_members(archive, target)
+        elif opener is gzip.open:
+            stem = os.path.basename(path)
+            target.write(stem[:-3] if stem.lower().endswith(".gz") else stem, stream)
+        else:
+            raise DataError(
+                f"{path} is no archive that can be unpacked.",
+                expected="zip, tar, tar.gz, tar.bz2, tar.xz, or one gzipped file",
+            )
+
+
+def _looks_like_tar(stream):
+    start = stream.read(512)
+    stream.seek(0)
+    return len(start) == 512 and start[257:262] == b"ustar"
+
+
+def _zip_members(archive, target):
+    for member in archive.infolist():
+        kind = stat.S_IFMT(member.external_attr >> 16)
+        if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
+            target.refuse(member.filename, "a link or a device")
+        if member.flag_bits & 1:
+            target.refuse(member.filename, "a member with a password")
+        if member.is_dir():
+            target.make_folder(member.filename)
+        else:
+            with archive.open(member) as stream:
+                target.write(member.filename, stream)
+
+
+def _tar_members(archive, target):
+    for member in archive:
+        if member.isdir():
+            target.make_folder(member.name)
+        elif member.isreg() and not member.issparse():
+            target.expect(member.name, member.size)
+            with archive.extractfile(member) as stream:
+                target.write(member.name, stream, member.size)
+        else:
+            target.refuse(member.name, "a link, a device or a sparse file")
+        archive.members = []  # it would remember them all
+
+
+class _Careful:
+    """A packed stream that is never read into memory, or skipped through, without limit.
+
+    A tar header may claim to be gigabytes long, and tarfile would read it whole.
+    """
+
+    def __init__(self, stream, target):
+        self._stream, self._target = stream, target
+        self.tell, self.close = stream.tell, stream.close
+
+    def read(self, size=-1):
+        if not 0 <= size <= 4 * _CHUNK:
+            self._target.refuse("a header", f"{size} bytes long")
+        return self._stream.read(size)
+
+    def seek(self, position, whence=0):
+        if whence == 0 and position - self._stream.tell() > self._target.bytes_left + 4 * _CHUNK:
+            self._target.too_large()
+        return self._stream.seek(position, whence)
+
+
+class _Target:
+    """The folder that is being filled, and what may still go into it."""
+
+    def __init__(self, archive, folder, max_bytes, max_files):
+        self._archive, self._folder = archive, folder
+        self._max_bytes, self._max_files = max_bytes, max_files
+        self.bytes_left, self._files_left = max_bytes, max_files
+
+    def refuse(self, name, what):
+        raise DataError(
+            f"{self._archive} is not safe to unpack.",
+            got=f"{name!r}: {what}",
+            expected="plain files and folders inside the archive",
+        )
+
+    def too_large(self):
+        raise DataError(
+            f"{self._archive} unpacks to more than is allowed.",
+            expected=f"at most {self._max_bytes:,} bytes in {self._max_files:,} files and folders",
+            hint="unpack(..., max_bytes=, max_files=), if you trust it",
+        )
+
+    def expect(self, name, size):
+        if size > self.bytes_left:
+            self.too_large()
+
+    def make_folder(self, name):
+        parts = self._checked(name.rstrip("/"), allow_root=True)
+        os.makedirs(os.path.join(self._folder, *parts), exist_ok=True)
+
+    def write(self, name, stream, size=None):
+        """Copy a member's bytes into its file; a tar member must have as many as it says."""
+        path = os.path.join(self._folder, *self._checked(name))
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        if os.path.lexists(path):
+            self.refuse(name, "a name that occurs twice")
+        with open(path, "xb") as file:
+            while chunk := stream.read(_CHUNK):
+                self.bytes_left -= len(chunk)
+                if self.bytes_left < 0:
+                    self.too_large()
+                file.write(chunk)
+            if size is not None and file.tell() != size:
+                raise EOFError(f"{name!r} is cut off after {file.tell()} of {size} bytes")
+
+    def _checked(self, name, allow_root=False):
+        """The parts of a member's path."""
+        self._files_left -= 1
+        if self._files_left < 0:
+            self.too_large()
+        parts = [part for part in name.split("/") if part != "."]
+        if allow_root and parts in ([], [""]):
+            return []
+        for part in parts:
+            strange = part in ("", "..") or any(c in "\\:" or ord(c) < 32 for c in part)
+            if strange or _DEVICE.fullmatch(part.rstrip(" .")):
+                self.refuse(name, "a name that leads out of the folder, or that is no plain name")
+        if not parts:
+            self.refuse(name, "no name")
+        return parts
