@@ -5,15 +5,14 @@ from ...backend import array_module
 from ...errors import ShapeError
 from ..swin import Swin
 from .activations import activation
-from .output import Output
 from .swin_face import (
     DEFAULTS,
+    Backbone,
     BaseHead,
     ClassificationHead,
     MaskedImageHead,
     SwinFace,
     pair,
-    wanted_stages,
 )  # fmt: skip
 
 __all__ = [
@@ -138,13 +137,12 @@ class SwinForMaskedImageModeling(MaskedImageHead, _SwinFace):
     """The pixels of masked patches (SimMIM), and their loss."""
 
 
-class SwinBackbone(_SwinFace):
+class SwinBackbone(Backbone, _SwinFace):
     """The maps of the stages that `config.out_features` names, each normalised."""
 
     def build(self, config):
         super().build(config)
         widths = [config.embed_dim] + [config.embed_dim * 2**i for i in range(len(config.depths))]
-        self.out_features = wanted_stages(config)
         self.hidden_states_norms = nn.ModuleDict(
             {name: nn.LayerNorm(widths[i]) for name, i in self.out_features.items()}
         )
@@ -162,34 +160,17 @@ class SwinBackbone(_SwinFace):
             arrays.setdefault(name, fill(expected[name], "float32"))
         return arrays
 
-    def forward(
-        self, pixel_values, *, output_attentions=None, output_hidden_states=None, return_dict=None
-    ):
-        """Feature maps of an image.
-
-        Parameters
-        ----------
-        pixel_values : Tensor of shape (batch, channel, height, width)
-        output_attentions, output_hidden_states : bool, optional
-        return_dict : ignored
-
-        Returns
-        -------
-        Output
-            feature_maps: tuple of Tensor of shape (batch, embed, height, width).
-        """
-        found = self.encode(
+    def encode_stages(self, pixel_values, output_attentions):
+        """As `encode`, with the map of every stage; small maps are padded and shifted, too."""
+        return self.encode(
             pixel_values, always_partition=True, output_attentions=output_attentions,
             output_hidden_states=True, output_hidden_states_before_downsampling=True,
         )  # fmt: skip
-        maps = []
-        for name, i in self.out_features.items():
-            x = found.reshaped_hidden_states[i].permute(0, 2, 3, 1)  # (batch, height, width, embed)
-            maps.append(self.hidden_states_norms[name](x).permute(0, 3, 1, 2))
-        return Output(
-            feature_maps=tuple(maps),
-            hidden_states=found.reshaped_hidden_states
-            if self._asked("output_hidden_states", output_hidden_states)
-            else None,
-            attentions=found.attentions,
-        )
+
+    def feature_map(self, x, name):
+        """The map of a stage, normalised: (batch, embed, height, width)."""
+        return self.hidden_states_norms[name](x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+
+    def states(self, maps):
+        """The hidden states stay maps here."""
+        return maps

@@ -11,7 +11,7 @@ from .losses import classification_loss
 from .names import Ignored, NameTable, Same
 from .output import Output
 
-__all__ = ["BaseHead", "ClassificationHead", "MaskedImageHead", "SwinFace", "pair", "wanted_stages"]
+__all__ = ["Backbone", "BaseHead", "ClassificationHead", "MaskedImageHead", "SwinFace", "pair"]
 
 DEFAULTS = dict(
     image_size=224, patch_size=4, num_channels=3, embed_dim=96, depths=(2, 2, 6, 2),
@@ -24,22 +24,6 @@ DEFAULTS = dict(
 def pair(value):
     """Height and width, from one number for both or from two."""
     return tuple(value) if isinstance(value, (list, tuple)) else (value, value)
-
-
-def wanted_stages(config):
-    """The stages whose maps a backbone returns: name -> number, 0 for the embeddings."""
-    stages = ["stem"] + [f"stage{i + 1}" for i in range(len(config.depths))]
-    wanted = config.get("out_features")
-    if wanted is None:
-        wanted = [stages[i] for i in config.get("out_indices") or [-1]]
-    unknown = [name for name in wanted if name not in stages]
-    if unknown:
-        raise ArgumentError(
-            "the configuration names stages that the model does not have.",
-            got=f"out_features={wanted!r}",
-            expected=f"some of {', '.join(stages)}",
-        )
-    return {name: i for i, name in enumerate(stages) if name in wanted}
 
 
 class SwinFace(PretrainedModel):
@@ -291,3 +275,60 @@ class MaskedImageHead:
         mask = mask.to(dtype=image.dtype)  # (batch, 1, height, width)
         error = F.l1_loss(pixel_values, image, reduction="none") * mask
         return error.sum() / (mask.sum() + 1e-5) / self.config.num_channels
+
+
+class Backbone:
+    """The maps of the stages that `config.out_features` names, for what stands on them.
+
+    Attributes
+    ----------
+    out_features : dict of str to int
+        Name -> number, 0 for the embeddings.
+    """
+
+    def build(self, config):
+        super().build(config)
+        self.out_features = _wanted_stages(config)
+
+    def forward(
+        self, pixel_values, *, output_attentions=None, output_hidden_states=None, return_dict=None
+    ):  # fmt: skip
+        """Feature maps of an image.
+
+        Parameters
+        ----------
+        pixel_values : Tensor of shape (batch, channel, height, width)
+        output_attentions, output_hidden_states : bool, optional
+        return_dict : ignored
+
+        Returns
+        -------
+        Output
+            feature_maps: tuple of Tensor of shape (batch, embed, height, width).
+        """
+        found = self.encode_stages(pixel_values, output_attentions)
+        maps = found.reshaped_hidden_states
+        asked = self._asked("output_hidden_states", output_hidden_states)
+        return Output(
+            feature_maps=tuple(
+                self.feature_map(maps[i], name) for name, i in self.out_features.items()
+            ),
+            hidden_states=self.states(maps) if asked else None,
+            attentions=found.attentions,
+        )
+
+
+def _wanted_stages(config):
+    """The stages whose maps a backbone returns: name -> number."""
+    stages = ["stem"] + [f"stage{i + 1}" for i in range(len(config.depths))]
+    wanted = config.get("out_features")
+    if wanted is None:
+        wanted = [stages[i] for i in config.get("out_indices") or [-1]]
+    unknown = [name for name in wanted if name not in stages]
+    if unknown:
+        raise ArgumentError(
+            "the configuration names stages that the model does not have.",
+            got=f"out_features={wanted!r}",
+            expected=f"some of {', '.join(stages)}",
+        )
+    return {name: i for i, name in enumerate(stages) if name in wanted}

@@ -4,15 +4,14 @@ from ... import nn
 from ..swinv2 import SwinV2
 from .activations import activation
 from .names import Ignored
-from .output import Output
 from .swin_face import (
     DEFAULTS,
+    Backbone,
     BaseHead,
     ClassificationHead,
     MaskedImageHead,
     SwinFace,
     pair,
-    wanted_stages,
 )  # fmt: skip
 
 __all__ = [
@@ -102,7 +101,7 @@ class Swinv2ForMaskedImageModeling(MaskedImageHead, _Swinv2Face):
     """The pixels of masked patches (SimMIM), and their loss."""
 
 
-class Swinv2Backbone(_Swinv2Face):
+class Swinv2Backbone(Backbone, _Swinv2Face):
     """The maps of the stages that `config.out_features` names."""
 
     is_base = True
@@ -110,37 +109,23 @@ class Swinv2Backbone(_Swinv2Face):
     def build(self, config):
         super().build(config)
         self.model.norm = nn.Identity()  # the peer's backbone ends with the last stage
-        self.out_features = wanted_stages(config)
 
     def names(self):
         table = super().names()
         table.ignored.append(Ignored("layernorm.weight", "layernorm.bias"))
         return table
 
-    def forward(
-        self, pixel_values, *, output_attentions=None, output_hidden_states=None, return_dict=None
-    ):
-        """Feature maps of an image.
-
-        Parameters
-        ----------
-        pixel_values : Tensor of shape (batch, channel, height, width)
-        output_attentions, output_hidden_states : bool, optional
-        return_dict : ignored
-
-        Returns
-        -------
-        Output
-            feature_maps: tuple of Tensor of shape (batch, embed, height, width).
-        """
-        found = SwinFace.encode(
+    def encode_stages(self, pixel_values, output_attentions):
+        """As `SwinFace.encode`, with the map of every stage."""
+        return SwinFace.encode(
             self, pixel_values, output_attentions=output_attentions, output_hidden_states=True,
             output_hidden_states_before_downsampling=True,
         )  # fmt: skip
-        maps = found.reshaped_hidden_states
-        asked = self._asked("output_hidden_states", output_hidden_states)
-        return Output(
-            feature_maps=tuple(maps[i] for i in self.out_features.values()),
-            hidden_states=tuple(x.flatten(2).transpose(1, 2) for x in maps) if asked else None,
-            attentions=found.attentions,
-        )
+
+    def feature_map(self, x, name):
+        """The map of a stage as it is: (batch, embed, height, width)."""
+        return x
+
+    def states(self, maps):
+        """The hidden states are the tokens of each map: (batch, token, embed)."""
+        return tuple(x.flatten(2).transpose(1, 2) for x in maps)
