@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from ...errors import ArgumentError, DataError, IndexRangeError
+from ...errors import ArgumentError, DataError
+from .checks import checked_ids, some_of
 
 __all__ = ["CharTokenizer"]
 
@@ -65,10 +66,10 @@ class CharTokenizer:
         places = np.searchsorted(self._sorted, codes).clip(max=len(self) - 1)
         unknown = self._sorted[places] != codes
         if unknown.any():
-            strange = sorted({chr(code) for code in codes[unknown]})
+            strange = {chr(code) for code in codes[unknown]}
             raise DataError(
                 "the text has characters that are not in the vocabulary.",
-                got=", ".join(map(repr, strange[:8])) + (", ..." if len(strange) > 8 else ""),
+                got=some_of(strange),
                 expected=f"the {len(self)} characters of the text that the model was trained on",
             )
         return self._order[places]
@@ -84,14 +85,8 @@ class CharTokenizer:
         -------
         str
         """
-        ids = np.asarray(ids, dtype=np.int64).reshape(-1)
-        if ids.size and not (0 <= ids.min() and ids.max() < len(self)):
-            raise IndexRangeError(
-                "CharTokenizer.decode(ids): an id is outside the vocabulary.",
-                got=f"ids from {ids.min()} to {ids.max()}",
-                expected=f"0 to {len(self) - 1}",
-            )
-        return "".join(map(self.vocabulary.__getitem__, ids.tolist()))
+        ids = checked_ids(ids, len(self), "CharTokenizer.decode(ids)")
+        return "".join(map(self.vocabulary.__getitem__, ids))
 
 
 def _code_points(text):

@@ -5,7 +5,8 @@ from collections import Counter
 
 import numpy as np
 
-from ...errors import ArgumentError, DataError, IndexRangeError
+from ...errors import ArgumentError, DataError
+from .checks import checked_ids, some_of
 
 __all__ = ["WordTokenizer"]
 
@@ -101,10 +102,10 @@ class WordTokenizer:
         default = self._ids.get(self.unknown, -1)
         ids = np.array([self._ids.get(word, default) for word in words], dtype=np.int64)
         if (ids < 0).any():
-            strange = sorted(set(words) - self._ids.keys())
+            strange = set(words) - self._ids.keys()
             raise DataError(
                 "the text has words that are not in the vocabulary.",
-                got=", ".join(map(repr, strange[:8])) + (", ..." if len(strange) > 8 else ""),
+                got=some_of(strange),
                 hint="name a word that stands for them: WordTokenizer(..., unknown=...)",
             )
         return ids
@@ -120,14 +121,8 @@ class WordTokenizer:
         -------
         str
         """
-        ids = np.asarray(ids, dtype=np.int64).reshape(-1)
-        if ids.size and not (0 <= ids.min() and ids.max() < len(self)):
-            raise IndexRangeError(
-                "WordTokenizer.decode(ids): an id is outside the vocabulary.",
-                got=f"ids from {ids.min()} to {ids.max()}",
-                expected=f"0 to {len(self) - 1}",
-            )
-        return " ".join(map(self.vocabulary.__getitem__, ids.tolist()))
+        ids = checked_ids(ids, len(self), "WordTokenizer.decode(ids)")
+        return " ".join(map(self.vocabulary.__getitem__, ids))
 
 
 def _words(text, whole):

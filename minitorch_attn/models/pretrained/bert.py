@@ -176,51 +176,73 @@ class BertLMHeadModel(BertPreTrainedModel):
         return self.result(return_dict, loss=loss, logits=logits, **more)
 
 
-class BertForNextSentencePrediction(BertPreTrainedModel):
-    """Whether sentence B follows sentence A."""
+class _Classes(BertPreTrainedModel):
+    """Logits of classes and their loss; by default from a linear layer behind dropout."""
+
+    def build_head(self, config):
+        rate = config.classifier_dropout
+        self.head_dropout = nn.Dropout(config.hidden_dropout_prob if rate is None else rate)
+        self.classifier = nn.Linear(config.hidden_size, self.num_classes(config))
+
+    def num_classes(self, config):
+        """How many outputs the last layer has."""
+        return config.num_labels
+
+    def classify(self, x):
+        """Logits of each text: (batch, classes)."""
+        return self.classifier(self.head_dropout(self.bert.pool(x)))
+
+    def loss(self, logits, labels):
+        """One class each."""
+        return token_loss(logits, labels)
+
+    def forward(
+        self, input_ids=None, attention_mask=None, token_type_ids=None, position_ids=None,
+        inputs_embeds=None, labels=None, return_dict=None, **options
+    ):  # fmt: skip
+        """As `BertModel.forward`.
+
+        Parameters
+        ----------
+        labels : Tensor, optional
+            One for each row of the logits; what they are the class says.
+        """
+        x, more = self.run(
+            input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, **options
+        )
+        logits = self.classify(x)
+        loss = None if labels is None else self.loss(logits, labels)
+        return self.result(return_dict, loss=loss, logits=logits, **_seen(more))
+
+
+class BertForNextSentencePrediction(_Classes):
+    """Whether sentence B follows sentence A: `labels` of shape (batch,), 0 = B follows A."""
 
     def build_head(self, config):
         self.next_sentence = nn.Linear(config.hidden_size, 2)
 
-    def forward(
-        self, input_ids=None, attention_mask=None, token_type_ids=None, position_ids=None,
-        inputs_embeds=None, labels=None, return_dict=None, **options
-    ):  # fmt: skip
-        """As `BertModel.forward`; `labels` of shape (batch,), 0 = B follows A."""
-        x, more = self.run(
-            input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, **options
-        )
-        logits = self.next_sentence(self.bert.pool(x))
-        loss = None if labels is None else token_loss(logits, labels)
-        return self.result(return_dict, loss=loss, logits=logits, **_seen(more))
+    def classify(self, x):
+        """Logits of both answers: (batch, 2)."""
+        return self.next_sentence(self.bert.pool(x))
 
 
-class BertForSequenceClassification(BertPreTrainedModel):
-    """A class, several classes or a number for each text, as `config.problem_type` says."""
+class BertForSequenceClassification(_Classes):
+    """A class, several classes or a number for each text, as `config.problem_type` says.
 
-    def build_head(self, config):
-        self.head_dropout = _head_dropout(config)
-        self.classifier = nn.Linear(config.hidden_size, config.num_labels)
+    For `labels` see `losses.classification_loss`.
+    """
 
-    def forward(
-        self, input_ids=None, attention_mask=None, token_type_ids=None, position_ids=None,
-        inputs_embeds=None, labels=None, return_dict=None, **options
-    ):  # fmt: skip
-        """As `BertModel.forward`; for `labels` see `losses.classification_loss`."""
-        x, more = self.run(
-            input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, **options
-        )
-        logits = self.classifier(self.head_dropout(self.bert.pool(x)))
-        loss = None if labels is None else classification_loss(self.config, logits, labels)
-        return self.result(return_dict, loss=loss, logits=logits, **_seen(more))
+    def loss(self, logits, labels):
+        """The loss that the configuration names, or the one that fits the labels."""
+        return classification_loss(self.config, logits, labels)
 
 
-class BertForMultipleChoice(BertPreTrainedModel):
+class BertForMultipleChoice(_Classes):
     """Which of several texts is the right one: one score for each, compared within a row."""
 
-    def build_head(self, config):
-        self.head_dropout = _head_dropout(config)
-        self.classifier = nn.Linear(config.hidden_size, 1)
+    def num_classes(self, config):
+        """One score."""
+        return 1
 
     def forward(
         self, input_ids=None, attention_mask=None, token_type_ids=None, position_ids=None,
@@ -239,31 +261,22 @@ class BertForMultipleChoice(BertPreTrainedModel):
         given = (input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds)
         flat = [None if x is None else x.flatten(0, 1) for x in given]  # (batch * choice, token)
         x, more = self.run(*flat, **options)
-        logits = self.classifier(self.head_dropout(self.bert.pool(x))).reshape(-1, choices)
-        loss = None if labels is None else token_loss(logits, labels)
+        logits = self.classify(x).reshape(-1, choices)
+        loss = None if labels is None else self.loss(logits, labels)
         return self.result(return_dict, loss=loss, logits=logits, **_seen(more))
 
 
-class BertForTokenClassification(BertPreTrainedModel):
-    """A class for each token, such as the kind of name it is part of."""
+class BertForTokenClassification(_Classes):
+    """A class for each token, such as the kind of name it is part of.
+
+    `labels` have shape (batch, token), -100 = none.
+    """
 
     pools = False
 
-    def build_head(self, config):
-        self.head_dropout = _head_dropout(config)
-        self.classifier = nn.Linear(config.hidden_size, config.num_labels)
-
-    def forward(
-        self, input_ids=None, attention_mask=None, token_type_ids=None, position_ids=None,
-        inputs_embeds=None, labels=None, return_dict=None, **options
-    ):  # fmt: skip
-        """As `BertModel.forward`; `labels` of shape (batch, token), -100 = none."""
-        x, more = self.run(
-            input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, **options
-        )
-        logits = self.classifier(self.head_dropout(x))
-        loss = None if labels is None else token_loss(logits, labels)
-        return self.result(return_dict, loss=loss, logits=logits, **_seen(more))
+    def classify(self, x):
+        """Logits of each token: (batch, token, classes)."""
+        return self.classifier(self.head_dropout(x))
 
 
 class BertForQuestionAnswering(BertPreTrainedModel):
@@ -300,11 +313,6 @@ class BertForQuestionAnswering(BertPreTrainedModel):
             loss = span_loss(start, end, start_positions, end_positions)
         results = {"loss": loss, "start_logits": start, "end_logits": end}
         return self.result(return_dict, **results, **_seen(more))
-
-
-def _head_dropout(config):
-    rate = config.classifier_dropout
-    return nn.Dropout(config.hidden_dropout_prob if rate is None else rate)
 
 
 def _seen(more):
