@@ -11,11 +11,11 @@ from ...data.examples import ShuffledBatches, in_batches
 from ...data.passages import HelpPassages
 from ...data.tokenizers import WordTokenizer
 from ...models.bert import BERT as BERTModel
-from ...models.bert import BERTClassifier, BERTMaskedLM
+from ...models.bert import BERTClassifier, BERTPreTraining
 from ...nn.functional import cross_entropy, softmax
 from ...tensor import tensor
 from .base import Recipe, Target, digest, start_by_width
-from .masked_stream import MaskedBatch, TwoLives, hide_words
+from .masked_stream import MaskedBatch, TwoLives, hide_words, sentence_pairs
 from .options import Option, common_options
 
 __all__ = ["BERT"]
@@ -36,7 +36,7 @@ class ThreeBERTs(nn.Module):
 
     def __init__(self, make_bert, num_classes):
         super().__init__()
-        self.language = BERTMaskedLM(make_bert())
+        self.language = BERTPreTraining(make_bert())
         self.classifier = BERTClassifier(make_bert(), num_classes)
         self.scratch = BERTClassifier(make_bert(), num_classes)
 
@@ -48,11 +48,11 @@ class ThreeBERTs(nn.Module):
 class BERT(Recipe):
     """Train a BERT on masked text, then fine-tune it with few labels.
 
-    It reads Python's help topics with 15 % of the words hidden, and learns to fill them in. The
-    last steps (--finetune) fine-tune a copy to say from which of eight topics a passage of 30
-    words was cut, given a few labelled passages of each. Beside it, on the same batches, a
-    second BERT learns that from nothing: the difference is what reading was good for. The test
-    passages are nowhere in what was read.
+    It reads pairs of passages of Python's help topics, and learns to fill in hidden words and to
+    say whether the second passage follows the first. The last steps (--finetune) fine-tune a copy
+    to say from which of eight topics 30 words were cut, given a few labelled passages of each.
+    Beside it, on the same batches, a second BERT learns that from nothing: the difference is what
+    reading was good for. The test passages are nowhere in what was read.
 
     Parameters
     ----------
@@ -74,11 +74,12 @@ class BERT(Recipe):
     changeable = ("device",)
     betas = (0.9, 0.98)
     OPTIONS = (
-        *common_options(steps=2400, lr=2e-3, batch=32, layers=2, dim=64, dropout=0.1),
-        Option("finetune", 400, "How many of the steps, the last ones, fine-tune."),
+        *common_options(steps=2300, lr=1.5e-3, batch=48, layers=2, dim=64, dropout=0.1),
+        Option("finetune", 300, "How many of the steps, the last ones, fine-tune."),
         Option("finetune_lr", 5e-4, "Highest learning rate of these.", "positive"),
         Option("labels", 20, "Labelled passages of each topic."),
         Option("words", 30, "Words of a passage."),
+        Option("hidden", 0.25, "Share of the words that is hidden while reading.", "share"),
     )
 
     def prepare(self):
@@ -115,8 +116,7 @@ class BERT(Recipe):
                 embed_dim=options["dim"],
                 num_heads=options["heads"],
                 num_layers=options["layers"],
-                max_positions=options["words"] + 2,
-                num_segments=1,
+                max_positions=options["words"] + 3,
                 dropout=options["dropout"],
             )
 
@@ -159,11 +159,14 @@ class BERT(Recipe):
             number = int(np.searchsorted(ends, place, side="right"))
             start = place - (ends[number] - sizes[number])
             rows.append(self.reading[number][start : start + length])
-        return self._hide(framed(np.stack(rows)), generator)
+        return self._to_fill_in(np.stack(rows), generator)
 
-    def _hide(self, ids, generator):
-        vocab_size, device = len(self.tokenizer), self.options["device"]
-        return hide_words(ids, generator, _MASK, len(_SPECIAL), vocab_size, device)
+    def _to_fill_in(self, passages, generator):
+        """Passages (batch, word) as pairs with hidden words."""
+        ids, segments, strangers = sentence_pairs(passages, generator, _CLS, _SEP)
+        share, sizes = self.options["hidden"], (len(_SPECIAL), len(self.tokenizer))
+        parts = (*hide_words(ids, generator, share, _MASK, *sizes), segments, strangers)
+        return MaskedBatch(*(tensor(part, device=self.options["device"]) for part in parts))
 
     def learning_rate_factor(self, step):
         """A rise and half a cosine down to 0, for each of the two parts."""
@@ -179,10 +182,11 @@ class BERT(Recipe):
         return top / 2 * (1 + math.cos(math.pi * min((done - warmup) / (steps - warmup + 1), 1)))
 
     def loss(self, model, batch):
-        """Cross-entropy of the hidden words; or of the topic, mean over both classifiers."""
+        """Of hidden words and of strangers; or of the topic, the mean over both classifiers."""
         if isinstance(batch, MaskedBatch):
-            logits = hidden_word_logits(model.language, batch)
-            return cross_entropy(logits.flatten(0, 1), batch.words.flatten())
+            words, strangers = reading_logits(model.language, batch)
+            hidden = cross_entropy(words.flatten(0, 1), batch.words.flatten())
+            return hidden + cross_entropy(strangers, batch.strangers)
         losses = [
             cross_entropy(classifier(batch.ids), batch.labels)
             for classifier in (model.classifier, model.scratch)
@@ -207,18 +211,21 @@ class BERT(Recipe):
         return {"validation_loss": loss, "accuracy": accuracy, "scratch_accuracy": scratch}
 
     def evaluate_language(self):
-        """Loss and share of right words, on the test passages with fixed hidden words."""
-        generator, losses, right = np.random.default_rng(0), [], []
+        """On the test passages: loss and share of right words, right answers on strangers."""
+        generator, losses, right, strange = np.random.default_rng(0), [], [], []
         with no_grad():
             for first in range(0, len(self.test[0]), 64):
-                batch = self._hide(self.test[0][first : first + 64], generator)
-                logits = hidden_word_logits(self.model.language, batch).flatten(0, 1)
-                words = batch.words.flatten()
+                passages = self.test[0][first : first + 64, 1:-1]
+                batch = self._to_fill_in(passages, generator)
+                logits, strangers = reading_logits(self.model.language, batch)
+                logits, words = logits.flatten(0, 1), batch.words.flatten()
                 losses.append(to_host(cross_entropy(logits, words, reduction="none").array))
                 right.append(to_host((logits.argmax(-1) == words).array))
+                strange.append(to_host((strangers.argmax(-1) == batch.strangers).array))
         return {
             "validation_loss": float(np.concatenate(losses).mean()),
             "hidden_words_right": float(np.concatenate(right).mean()),
+            "strangers_right": float(np.concatenate(strange).mean()),
         }
 
     def _classify(self, classifier):
@@ -243,6 +250,7 @@ class BERT(Recipe):
             "majority": float(np.bincount(self.test[1]).max() / len(self.test[1])),
             "hidden words right": language["hidden_words_right"],
             "hidden words loss": language["validation_loss"],
+            "strangers right": language["strangers_right"],
         }
 
     # What is said about it
@@ -269,15 +277,18 @@ class BERT(Recipe):
         labels = f"{self.options['labels']} labelled passages of each topic"
         page.text(f"The topics of {len(self.test[1])} test passages, from {labels}:\n")
         page.table(rows)
-        page.text(
-            f"\nOf the hidden words of the test passages it fills in "
-            f"{100 * measured['hidden words right']:.1f} % rightly (loss "
-            f"{measured['hidden words loss']:.2f}; knowing only how often each word occurs: "
-            f"{page.baselines['unigram']:.2f})."
-        )
+        shares = {name: f"{100 * value:.1f} %" for name, value in measured.items()}
+        page.text("\nWhat it has learned by reading, on the test passages:\n")
+        rows = [
+            (shares["hidden words right"], "of the hidden words are filled in rightly"),
+            (shares["strangers right"], "of the pairs: right on whether the second half follows"),
+            (f"{measured['hidden words loss']:.2f}", "loss of the hidden words"),
+            (f"{page.baselines['unigram']:.2f}", "the same, knowing only how often words occur"),
+        ]
+        page.table(rows)
         self._fill_in(page)
         reading = [m for m in page.metrics if m["step"] <= self.boundary]
-        page.draw_loss("BERT: hidden words", metrics=reading, unit="nats per hidden word")
+        page.draw_loss("BERT: hidden words (training: and strangers)", metrics=reading, unit="nats")
         tuning = [m for m in page.metrics if m["step"] > self.boundary and "accuracy" in m]
         curves = {
             "after reading": [(m["step"] - self.boundary, m["accuracy"]) for m in tuning],
@@ -301,7 +312,7 @@ class BERT(Recipe):
             place = 1 + int(np.argmax([len(w) for w in self.tokenizer.decode(ids[1:-1]).split()]))
             word, ids[place] = self.tokenizer.vocabulary[ids[place]], _MASK
             with no_grad():
-                logits = self.model.language(tensor(ids[None], device=self.options["device"]))
+                logits, _ = self.model.language(tensor(ids[None], device=self.options["device"]))
                 chances = to_host(softmax(logits[0, place], -1).array)
             best = np.argsort(-chances)[:4]
             fillings = [f"{self.tokenizer.vocabulary[i]} {100 * chances[i]:.0f} %" for i in best]
@@ -340,8 +351,9 @@ def occurs_in(passages, runs):
     return np.array([passage.tobytes() in windows for passage in passages])
 
 
-def hidden_word_logits(language, batch):
-    """Logits at the hidden places alone: (batch, hidden, vocabulary)."""
-    vectors = language.bert(batch.ids)  # (batch, token, embed)
+def reading_logits(language, batch):
+    """Logits at the hidden places, (batch, hidden, vocabulary), and of strangers, (batch, 2)."""
+    vectors = language.bert(batch.ids, batch.segments)  # (batch, token, embed)
     places = batch.places.unsqueeze(-1).expand(-1, -1, vectors.shape[-1])
-    return language.head(vectors.gather(1, places))  # (batch, hidden, embed) to logits
+    words = language.head(vectors.gather(1, places))  # (batch, hidden, embed) to logits
+    return words, language.next_sentence(language.bert.pool(vectors))

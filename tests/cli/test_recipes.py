@@ -1,0 +1,75 @@
+"""`mta train RECIPE`: the list, the help, a run and its resumption for recipes beside the GPT."""
+
+import json
+
+import pytest
+
+from minitorch_attn.training.recipes import RECIPES, load_recipe
+
+SMALL = "--layers 1 --heads 2 --dim 8 --batch 4 --warmup 2 --eval-every 4".split()
+
+
+def test_the_list_has_one_line_for_each(mta):
+    code, out, err = mta("train", "--list")
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert [line.split()[0] for line in lines] == list(RECIPES)
+    for name, line in zip(RECIPES, lines, strict=True):
+        assert load_recipe(name).summary in line and line.endswith(str(load_recipe(name).target))
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_help_names_every_option(name, mta):
+    code, out, err = mta("train", name, "--help")
+    assert (code, err) == (0, "") and out.startswith("Usage:")
+    for option in load_recipe(name).OPTIONS:
+        assert f"--{option.name.replace('_', '-')} " in out
+    for option in ("--minutes", "--out", "--config", "--resume"):
+        assert option in out
+    assert "Parameters" not in out and max(map(len, out.splitlines())) <= 80
+
+
+def test_a_recipe_that_does_not_exist(mta):
+    code, out, err = mta("train", "poetry")
+    assert code == 2 and "poetry" in err
+
+
+def test_a_run_of_dates(mta, tmp_path):
+    arguments = ["train", "dates", *SMALL, "--held-out", 40]
+    assert mta(*arguments, "--steps", 8, "--out", "whole")[0] == 0
+    code, out, err = mta(*arguments, "--steps", 4, "--out", "a")
+    assert (code, err) == (0, "")
+    assert "3 July 1987, a Friday" in out and "exactly right held-out dates of at least" in out
+    assert "dates/s" in out and "What to do next" in out
+    result = json.loads((tmp_path / "a/result.json").read_text())
+    assert result["recipe"] == "dates" and result["reached"] is False
+    assert (tmp_path / "a/cross_attention.png").stat().st_size > 10_000
+    code, out, err = mta("train", "dates", "--out", "a", "--resume", "--steps", 8)
+    assert (code, err) == (0, "") and "going on from step 4 of 8" in out
+
+
+def test_a_run_goes_on_with_the_command_that_began_it(mta, tiny):
+    assert mta(*tiny, "--steps", 2, "--out", "a")[0] == 0
+    code, out, err = mta("train", "dates", "--out", "a", "--resume")
+    assert code == 2 and "was begun with `python -m minitorch_attn train gpt`" in err
+    assert mta("tour", "--out", "a", "--resume")[0] == 0
+
+
+def test_what_a_run_of_bert_cannot_change(mta):
+    pytest.importorskip("pydoc_data.topics")
+    arguments = ["train", "bert", *SMALL, "--finetune", 2, "--labels", 2, "--steps", 4]
+    code, out, err = mta(*arguments, "--out", "a")
+    assert (code, err) == (0, "") and "from scratch, on the same labels" in out
+    for change in (["--steps", 9], ["--minutes", 1]):
+        code, out, err = mta("train", "bert", "--out", "a", "--resume", *change)
+        assert code == 2 and "only --device can change" in err
+    assert mta("train", "bert", "--out", "a", "--resume")[0] == 0
+
+
+def test_digits_without_scikit_learn(mta, monkeypatch, tmp_path):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    code, out, err = mta("train", "vit", *SMALL, "--steps", 2)
+    assert code == 1 and "scikit-learn, which is not installed" in err
+    assert "pip install" in err and not (tmp_path / "runs").exists()

@@ -1,0 +1,14 @@
+"""Accuracy over the steps."""
+
+from minitorch_attn.viz import accuracy_figure
+
+
+def test_curves_end_values_and_baselines():
+    curves = {"one": [(10, 0.2), (20, 0.75)], "two": [(10, 0.1), (20, 0.5)], "three": []}
+    figure = accuracy_figure(curves, {"largest": 0.25}, "a title", "step of it")
+    (axes,) = figure.axes
+    drawn = [line for line in axes.lines if len(line.get_xdata()) == 2 and line.get_marker() == "o"]
+    assert [list(line.get_ydata()) for line in drawn] == [[0.2, 0.75], [0.1, 0.5]]
+    texts = {text.get_text() for text in axes.texts}
+    assert texts == {"one 75.0 %", "two 50.0 %", "largest 25.0 %"}
+    assert axes.get_xlabel() == "step of it" and axes.get_ylim() == (0, 1)

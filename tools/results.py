@@ -1,0 +1,155 @@
+"""Run every recipe with three seeds and write docs/results.md: `python -m tools.results`.
+
+Each run is a process of its own, `python -m minitorch_attn train RECIPE --seed N`. What it measured
+is kept beside its run folder, so that an interrupted table goes on where it stopped, and
+`--write` makes the page anew from what is there.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from benchmarks.machine import describe
+from minitorch_attn.training.progress import duration
+from minitorch_attn.training.recipes import RECIPES, load_recipe
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "results.md"
+SEEDS = (1, 2, 3)
+
+
+def main(arguments=None):
+    """Run what is missing, then write the page."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--recipes", default=",".join(RECIPES), help="some of them, with commas")
+    parser.add_argument("--runs", default=ROOT / "runs" / "results", type=Path, help="folder")
+    parser.add_argument("--again", action="store_true", help="also what was run before")
+    parser.add_argument("--write", action="store_true", help="only write the page")
+    chosen = parser.parse_args(arguments)
+    for name in [] if chosen.write else chosen.recipes.split(","):
+        for seed in SEEDS:
+            figures = chosen.runs / f"{name}-{seed}.json"
+            if chosen.again or not figures.exists():
+                entry = run(name, seed, chosen.runs / f"{name}-{seed}")
+                figures.write_text(json.dumps(entry, indent=2) + "\n", encoding="utf-8")
+                print(f"{name} {seed}: {entry['result']['value']:.4f}, {entry['seconds']:.0f} s")
+    PAGE.write_text(page(chosen.runs), encoding="utf-8")
+
+
+def run(name, seed, folder):
+    """Train one recipe from the start.
+
+    Returns
+    -------
+    dict
+        "result" (its result.json), "seconds" of wall time, "cpu_seconds", "memory" (the peak
+        resident memory in bytes), "machine".
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "minitorch_attn", "train", name, "--seed", str(seed)]
+    started = time.perf_counter()
+    with open(folder.parent / f"{name}-{seed}.log", "wb") as log:
+        child = subprocess.Popen([*command, "--out", str(folder)], cwd=ROOT, stdout=log, stderr=log)
+        _, status, usage = os.wait4(child.pid, 0)
+    if status:
+        raise SystemExit(f"{' '.join(command[2:])} failed: see {log.name}")
+    return {
+        "result": json.loads((folder / "result.json").read_text(encoding="utf-8")),
+        "seconds": time.perf_counter() - started,
+        "cpu_seconds": usage.ru_utime + usage.ru_stime,
+        "memory": usage.ru_maxrss * 1024,
+        "machine": describe(),
+    }
+
+
+def page(runs):
+    """The text of docs/results.md, from the stored runs."""
+    found = {name: _entries(runs, name) for name in RECIPES}
+    found = {name: entries for name, entries in found.items() if entries}
+    if not found:
+        raise SystemExit(f"there are no results in {runs}")
+    lines = [
+        "# What the recipes reach",
+        "",
+        "Made by `python -m tools.results`, which runs every recipe with its default settings and "
+        f"the seeds {', '.join(map(str, SEEDS))}.",
+        "",
+        *_summary(found),
+        "",
+        *_settings(found),
+        "",
+        "## Everything that was measured",
+        "",
+        *[line for name, entries in found.items() for line in _details(name, entries)],
+    ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _entries(runs, name):
+    paths = [runs / f"{name}-{seed}.json" for seed in SEEDS]
+    return [json.loads(path.read_text(encoding="utf-8")) for path in paths if path.exists()]
+
+
+def _summary(found):
+    seeds = ", ".join(map(str, SEEDS))
+    rows = [
+        f"| recipe | figure | seeds {seeds} | reached | time | processor time | peak memory |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for name, entries in found.items():
+        target = load_recipe(name).target
+        values = [entry["result"]["value"] for entry in entries]
+        reached = sum(target.reached(value) for value in values)
+        rows.append(
+            f"| `mta train {name}` | {target} | {', '.join(map(target.show, values))} "
+            f"| {reached} of {len(values)} | {_middle(entries, 'seconds')} "
+            f"| {_middle(entries, 'cpu_seconds')} "
+            f"| {max(entry['memory'] for entry in entries) / 2**20:,.0f} MiB |"
+        )
+    return rows
+
+
+def _middle(entries, name):
+    return duration(statistics.median(entry[name] for entry in entries))
+
+
+def _settings(found):
+    machines = [entry["machine"] for entries in found.values() for entry in entries]
+    first = machines[0]
+    threads = first["environment"].get("OMP_NUM_THREADS") or "as many as cores"
+    lines = [
+        "Time is that of the whole command, the median of the seeds: data, training, pictures. "
+        "Peak memory is that of the process, the highest of the seeds.",
+        "",
+        f"Machine: {first['cpu']}, {first['cores']} cores, {first['system']}. Python "
+        f"{first['python']}, NumPy {first['versions']['numpy']} with {first['numpy_blas']} "
+        f"({first['blas_kernels']}), BLAS threads: {threads}.",
+    ]
+    if any(machine != first for machine in machines):
+        lines[-1] += " Some runs were made with other settings or on another machine."
+    return lines
+
+
+def _details(name, entries):
+    """A table of all measured values of a recipe."""
+    names = list(entries[0]["result"]["measured"])
+    columns = [entry["result"]["measured"] for entry in entries]
+    yield f"### {name}: {load_recipe(name).summary}"
+    yield ""
+    yield "| measured | " + " | ".join(f"run {n}" for n in range(1, len(columns) + 1)) + " |"
+    yield "| --- |" + " --- |" * len(columns)
+    for measured in names:
+        values = " | ".join(f"{column[measured]:.4f}" for column in columns)
+        yield f"| {measured} | {values} |"
+    yield ""
+
+
+if __name__ == "__main__":
+    main()
