@@ -1,0 +1,391 @@
+"""From pictures to what a model for images reads: resize, crop, scale, normalise."""
+
+import math
+import os
+
+import numpy as np
+
+from ..errors import ArgumentError, DataError, DTypeError
+from ..tensor import tensor
+from .tokenizers.gpt2_files import read_json
+
+__all__ = ["ImageProcessor", "read_image"]
+
+# Formats that are pixels and nothing else; Pillow also opens some that run other programs.
+_FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
+_FILTERS = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3, "box": 4, "hamming": 5}
+_HALF = (0.5, 0.5, 0.5)
+_IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+_CLIP = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
+_COMMON = {"do_resize": True, "do_rescale": True, "do_normalize": True, "rescale_factor": 1 / 255}
+_SHORTEST = _COMMON | {
+    "size": {"shortest_edge": 224}, "crop_size": 224, "do_center_crop": True, "resample": 3,
+    "image_mean": _CLIP[0], "image_std": _CLIP[1], "do_convert_rgb": True,
+}  # fmt: skip
+# What preprocessor_config.json leaves out, by the class that wrote it.
+_DEFAULTS = {
+    "ViT": _COMMON | {"size": 224, "resample": 2, "image_mean": _HALF, "image_std": _HALF},
+    "DeiT": _COMMON | {"size": 256, "crop_size": 224, "do_center_crop": True, "resample": 3,
+                       "image_mean": _HALF, "image_std": _HALF},
+    "CLIP": _SHORTEST,
+    "Bit": _SHORTEST,
+}  # fmt: skip
+
+
+def read_image(path):
+    """Open a picture, the right way up.
+
+    Parameters
+    ----------
+    path : str or path
+        BMP, GIF (its first frame), JPEG, PNG, PPM, TIFF or WebP.
+
+    Returns
+    -------
+    PIL.Image.Image
+
+    Raises
+    ------
+    DataError
+        If it is not a picture, broken, or larger than Pillow's limit.
+    """
+    from PIL import Image, ImageOps, UnidentifiedImageError
+
+    name = os.fspath(path)
+    try:
+        with Image.open(path, formats=_FORMATS) as image:
+            return ImageOps.exif_transpose(image)
+    except UnidentifiedImageError:
+        raise DataError(
+            f"{name} is not a picture.", expected=f"one of {', '.join(_FORMATS)}"
+        ) from None
+    except Image.DecompressionBombError as error:
+        raise DataError(f"{name} is too large a picture.", got=str(error)) from None
+    except (OSError, SyntaxError, ValueError, EOFError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise DataError(f"{name} could not be read as a picture.", got=reason) from None
+
+
+class ImageProcessor:
+    """Pictures of any size to one batch for a model, exactly as its own preprocessing does.
+
+    Made by `from_pretrained`, `from_config` or `from_pretrained_cfg`.
+
+    Parameters
+    ----------
+    mean, std : sequence of float, optional
+        Of each channel, subtracted and divided by; one entry makes the pictures grey. Without
+        them the values are left as they are.
+    new_size : callable, optional
+        (height, width) of a picture -> (height, width) to resize it to.
+    resample : int or str, default "bilinear"
+        Pillow's filter.
+    crop_size : (int, int), optional
+        Height and width to cut from the middle; what a picture lacks is filled up.
+    place : callable, optional
+        (size of the picture, size of the crop) along one axis -> where the crop starts.
+    fill : sequence of int, optional
+        The colour to fill up with, from 0 to 255; default black.
+    rescale : callable, optional
+        From uint8 to float32 values; default: divided by 255.
+    on_white : bool, default False
+        Put transparent pictures on white instead of dropping the transparency.
+
+    Examples
+    --------
+    >>> processor = ImageProcessor.from_config({"size": 32})
+    >>> picture = np.full((48, 64, 3), 255, dtype=np.uint8)
+    >>> batch = processor([picture, picture])
+    >>> batch.shape, batch.max().item()
+    ((2, 3, 32, 32), 1.0)
+    """
+
+    def __init__(
+        self,
+        mean=None,
+        std=None,
+        *,
+        channels=3,
+        new_size=None,
+        resample="bilinear",
+        crop_size=None,
+        place=None,
+        fill=None,
+        rescale=None,
+        on_white=False,
+    ):
+        self.mean, self.std = (None if m is None else np.float32(m) for m in (mean, std))
+        self.channels = channels if mean is None else len(mean)
+        if self.channels not in (1, 3):
+            raise ArgumentError(
+                "ImageProcessor(mean): pictures are grey or red, green and blue.",
+                got=f"{self.channels} channels",
+                expected="1 or 3",
+            )
+        self.new_size = new_size
+        self.resample = _filter(resample)
+        self.crop_size, self.place = crop_size, place or _place_of_torchvision
+        self.fill = fill
+        self.rescale = rescale or _divide_by_255
+        self.on_white = on_white
+
+    @classmethod
+    def from_pretrained(cls, folder):
+        """Read `preprocessor_config.json`, or the `pretrained_cfg` in timm's `config.json`.
+
+        Parameters
+        ----------
+        folder : str or path
+
+        Returns
+        -------
+        ImageProcessor
+        """
+        path = os.path.join(folder, "preprocessor_config.json")
+        if os.path.isfile(path):
+            return cls.from_config(read_json(path))
+        path = os.path.join(folder, "config.json")
+        config = read_json(path) if os.path.isfile(path) else {}
+        if "pretrained_cfg" not in config:
+            raise DataError(
+                f"{os.fspath(folder)} does not say how its pictures are prepared.",
+                expected="preprocessor_config.json, or config.json with pretrained_cfg",
+            )
+        return cls.from_pretrained_cfg(config["pretrained_cfg"])
+
+    @classmethod
+    def from_config(cls, config):
+        """From the fields of `preprocessor_config.json` (transformers).
+
+        Parameters
+        ----------
+        config : dict
+            Of ViTImageProcessor (the default), DeiT's, CLIP's or Bit's.
+
+        Returns
+        -------
+        ImageProcessor
+            Equal to what that class does with Pillow, bit for bit.
+        """
+        kind = config.get("image_processor_type") or config.get("feature_extractor_type") or "ViT"
+        for ending in ("Fast", "Pil", "ImageProcessor", "FeatureExtractor"):
+            kind = kind.removesuffix(ending)
+        if kind not in _DEFAULTS or config.get("do_pad"):
+            raise DataError(
+                "this preparation of pictures is not known.",
+                got="do_pad" if kind in _DEFAULTS else kind,
+                expected="the image processor of " + ", ".join(_DEFAULTS) + ", without do_pad",
+            )
+        config = _DEFAULTS[kind] | {k: v for k, v in config.items() if v is not None}
+        normalise, crop = config["do_normalize"], config.get("do_center_crop")
+        return cls(
+            config["image_mean"] if normalise else None,
+            config["image_std"] if normalise else None,
+            new_size=_new_size(config["size"], kind) if config["do_resize"] else None,
+            resample=config["resample"],
+            crop_size=_two(config["crop_size"]) if crop else None,
+            place=_place_of_transformers,
+            rescale=_multiply(config["rescale_factor"] if config["do_rescale"] else 1),
+            on_white=True,
+        )
+
+    @classmethod
+    def from_pretrained_cfg(cls, config):
+        """From a timm model's `pretrained_cfg`.
+
+        Parameters
+        ----------
+        config : dict
+
+        Returns
+        -------
+        ImageProcessor
+            Equal to timm's transform for evaluation, bit for bit.
+        """
+        size = tuple((config.get("input_size") or (3, 224, 224))[1:])
+        share, mode = config.get("crop_pct") or 0.875, config.get("crop_mode") or "center"
+        larger = tuple(math.floor(length / share) for length in size)
+        mean, std = (
+            tuple(config.get(n) or d) for n, d in zip(("mean", "std"), _IMAGENET, strict=True)
+        )
+        if mode == "squash":
+            new_size = _exactly(larger)
+        elif mode == "border":
+            new_size = _in_proportion(larger, max)
+        elif mode == "center":
+            square = larger[0] == larger[1]
+            new_size = _shortest_edge(larger[0]) if square else _in_proportion(larger, min)
+        else:
+            raise DataError("pretrained_cfg: the crop mode is not known.", got=repr(mode))
+        return cls(
+            mean,
+            std,
+            new_size=new_size,
+            resample=config.get("interpolation") or "bicubic",
+            crop_size=size,
+            fill=[round(255 * value) for value in mean] if mode == "border" else None,
+        )
+
+    def __call__(self, images, device=None):
+        """Prepare pictures.
+
+        Parameters
+        ----------
+        images : picture or sequence of pictures
+            Each a path, a Pillow image, or a uint8 array of shape (height, width) or (height,
+            width, channels).
+        device : str or Device, optional
+
+        Returns
+        -------
+        float32 Tensor of shape (batch, channels, height, width)
+        """
+        if isinstance(images, str | os.PathLike) or hasattr(images, "getbands"):
+            images = [images]
+        elif isinstance(images, np.ndarray) and images.ndim < 4:
+            images = [images]
+        prepared = [self._prepare(image) for image in images]
+        if len({image.shape for image in prepared}) > 1:
+            raise DataError(
+                "the pictures have different sizes after preparation: they make no batch.",
+                got=", ".join(sorted({str(image.shape[1:]) for image in prepared})),
+                hint="a processor that crops, or resizes to a height and a width",
+            )
+        if not prepared:
+            raise ArgumentError("ImageProcessor: no pictures.")
+        return tensor(np.stack(prepared), device=device)
+
+    def _prepare(self, image):
+        """One picture: float32 of shape (channels, height, width)."""
+        image = self._in_colour(_opened(image))
+        if self.new_size is not None:
+            height, width = self.new_size(image.height, image.width)
+            image = image.resize((width, height), self.resample)
+        pixels = np.asarray(image)
+        pixels = pixels.reshape(*pixels.shape[:2], self.channels)  # (height, width, channels)
+        if self.crop_size is not None:
+            pixels = self._crop(pixels)
+        values = self.rescale(pixels)
+        if self.mean is not None:
+            values = (values - self.mean) / self.std
+        return np.ascontiguousarray(values.transpose(2, 0, 1))
+
+    def _in_colour(self, image):
+        """Grey for one channel, else red, green and blue."""
+        see_through = "A" in image.getbands() or "transparency" in image.info
+        if see_through and self.on_white:
+            from PIL import Image
+
+            image = image.convert("RGBA")
+            white = Image.new("RGBA", image.size, (255, 255, 255, 255))
+            image = Image.alpha_composite(white, image)
+        return image.convert("L" if self.channels == 1 else "RGB")
+
+    def _crop(self, pixels):
+        """The middle, filled up where the picture is too small."""
+        result = np.zeros((*self.crop_size, self.channels), dtype=np.uint8)
+        if self.fill is not None:
+            result[:] = self.fill
+        inside, outside = [], []
+        for length, wanted in zip(pixels.shape, self.crop_size, strict=False):
+            start = self.place(length, wanted)
+            inside.append(slice(max(start, 0), min(start + wanted, length)))
+            outside.append(slice(max(-start, 0), max(-start, 0) + min(wanted, length)))
+        result[tuple(outside)] = pixels[tuple(inside)]
+        return result
+
+
+def _opened(image):
+    from PIL import Image
+
+    if isinstance(image, str | os.PathLike):
+        return read_image(image)
+    if isinstance(image, Image.Image):
+        return image
+    if not isinstance(image, np.ndarray) or image.dtype != np.uint8:
+        raise DTypeError(
+            "ImageProcessor: not a picture.",
+            got=f"{type(image).__name__} of {getattr(image, 'dtype', 'no dtype')}",
+            expected="a path, a Pillow image, or a uint8 array (height, width, channels)",
+        )
+    if image.ndim == 3 and image.shape[2] == 1:
+        image = image[:, :, 0]
+    if image.ndim != 2 and not (image.ndim == 3 and image.shape[2] in (3, 4)):
+        raise DTypeError(
+            "ImageProcessor: not the shape of a picture.",
+            got=str(image.shape),
+            expected="(height, width) or (height, width, channels), with 1, 3 or 4 channels",
+        )
+    return Image.fromarray(image)
+
+
+def _filter(resample):
+    if resample in _FILTERS.values():
+        return int(resample)
+    if resample not in _FILTERS:
+        raise ArgumentError(
+            "the filter for resizing is not known.", got=repr(resample), expected=str([*_FILTERS])
+        )
+    return _FILTERS[resample]
+
+
+def _divide_by_255(pixels):
+    return pixels.astype(np.float32) / np.float32(255)
+
+
+def _multiply(factor):
+    """Transformers scales in double precision, then rounds."""
+    return lambda pixels: (pixels.astype(np.float64) * factor).astype(np.float32)
+
+
+def _place_of_torchvision(length, wanted):
+    """Half a pixel goes to the even side; a margin that is odd is larger behind."""
+    return round((length - wanted) / 2) if length >= wanted else -((wanted - length) // 2)
+
+
+def _place_of_transformers(length, wanted):
+    """Half a pixel goes to the front; a margin that is odd is larger in front."""
+    return (length - wanted) // 2
+
+
+def _two(size):
+    if isinstance(size, int):
+        return size, size
+    return (size["height"], size["width"]) if isinstance(size, dict) else tuple(size)
+
+
+def _new_size(size, kind):
+    """The rule that a `size` of preprocessor_config.json stands for."""
+    if isinstance(size, int) and kind in ("CLIP", "Bit"):
+        size = {"shortest_edge": size}
+    if isinstance(size, dict) and set(size) == {"shortest_edge"}:
+        return _shortest_edge(size["shortest_edge"])
+    if not isinstance(size, dict) or {"height", "width"} <= set(size):
+        return _exactly(_two(size))
+    raise DataError(
+        "this size of pictures is not known.",
+        got=str(size),
+        expected="height and width, or shortest_edge",
+    )
+
+
+def _exactly(size):
+    return lambda height, width: size
+
+
+def _shortest_edge(edge):
+    def rule(height, width):
+        longest = int(edge * max(height, width) / min(height, width))
+        return (edge, longest) if height <= width else (longest, edge)
+
+    return rule
+
+
+def _in_proportion(size, choose):
+    """Both edges by one factor: at least `size` with `min`, at most with `max`."""
+
+    def rule(height, width):
+        ratio = choose(height / size[0], width / size[1])
+        return round(height / ratio), round(width / ratio)
+
+    return rule
