@@ -5,6 +5,7 @@ __version__ = "0.1.0"
 from .tensor import Tensor, tensor  # isort: skip
 from . import autograd, errors, linalg, nn, ops, optim
 from .autograd import (
+    checkpoint,
     enable_grad,
     inference_mode,
     is_grad_enabled,

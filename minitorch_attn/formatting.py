@@ -44,6 +44,6 @@ def short_count(count):
 def short_bytes(count):
     """Bytes with three digits and a unit: 1.5 MiB."""
     for unit, name in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
-        if count >= 0.975 * unit:  # 1,000 KiB has four digits
+        if count >= unit * 1000 / 1024 and count >= 1024:  # 1,000 KiB has four digits
             return f"{count / unit:.3g} {name}"
     return f"{count} B"

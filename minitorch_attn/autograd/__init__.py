@@ -190,6 +190,8 @@ from .gradcheck import (  # noqa: E402
 )
 from .trace import Step, Trace, trace  # noqa: E402
 
+from .checkpoint import checkpoint  # noqa: E402  # isort: skip
+
 __all__ += [
     "GradcheckError",
     "GradcheckItem",
@@ -197,6 +199,7 @@ __all__ += [
     "Hint",
     "Step",
     "Trace",
+    "checkpoint",
     "gradcheck",
     "gradcheck_module",
     "gradcheck_module_report",

@@ -91,6 +91,7 @@ class Context:
     as_tensors = False  # `saved` gives Tensors: the backward pass itself is being recorded
     holds = False  # something was kept for the backward pass
     freed = False  # True after a backward pass; in a checkpoint, what can bring the arrays back
+    place = None  # there: which of its operations this is
     _saved = ()
     _sources = ()  # one per saved array: its index among the inputs, then the outputs
     _counters = ()  # one per saved array: the version counter of its tensor
@@ -185,9 +186,9 @@ class Context:
             tensors.append(wrap(array, self.edges[source] if index < 0 else (self, index)))
         return tuple(tensors)
 
-    def stash(self, keeper):
+    def stash(self, keeper, place):
         """Drop the saved arrays until `keeper.bring_back()` has computed them anew."""
-        self.freed = keeper
+        self.freed, self.place = keeper, place
         self._clock = -1
         self._saved = self._constant = ()
         if self._intermediate is not None:
@@ -195,15 +196,16 @@ class Context:
 
     def take_over(self, other):
         """Take the saved arrays of the same operation, computed a second time."""
-        self.freed, self._clock = other.freed, other._clock
+        self.freed, self.place, self._clock = other.freed, other.place, other._clock
         self._saved, self._constant = other._saved, other._constant
         self._sources, self._counters = other._sources, other._counters
         self._intermediate = other._intermediate
 
     def _bring_back(self):
         """Ask the checkpoint that dropped the saved arrays for them; refuse if none did."""
-        if self.freed is not True:
-            self.freed.bring_back()
+        while self.freed and self.freed is not True:
+            self.freed.bring_back()  # perhaps only as far as a checkpoint inside it
+        if not self.freed:
             return
         raise GraphError(
             f"{self.function.__name__}.backward: the buffers it saved are already freed.",

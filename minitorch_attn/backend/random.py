@@ -16,6 +16,7 @@ from minitorch_attn.backend.philox import philox_words
 from minitorch_attn.errors import ArgumentError, GraphError
 
 __all__ = [
+    "Position",
     "get_rng_state",
     "host_generator",
     "initial_seed",
@@ -45,6 +46,7 @@ _state = _State()
 
 class _Thread(threading.local):
     offset = None  # of a thread that hands out counter values of its own
+    seed = generator = None  # of a thread that draws again what it has drawn before
 
 
 _thread = _Thread()
@@ -73,6 +75,43 @@ def own_offsets(first):
         yield
     finally:
         _thread.offset = before
+
+
+class Position:
+    """Where the random numbers of this thread stand: the start of what it draws next.
+
+    Examples
+    --------
+    >>> here = Position()
+    >>> first = next_offset(1), host_generator().random()
+    >>> with here.again():
+    ...     again = next_offset(1), host_generator().random()
+    >>> first == again
+    True
+    """
+
+    def __init__(self):
+        own = _thread.offset is not None
+        with _state.lock:
+            self.seed = initial_seed()
+            self.offset = _thread.offset if own else _state.offset
+            self.bits = None
+            if not own or _thread.generator is not None:
+                self.bits = host_generator().bit_generator.state
+
+    @contextmanager
+    def again(self):
+        """Inside the `with` block this thread draws from here; others, and later, are unaware."""
+        before = _thread.seed, _thread.offset, _thread.generator
+        generator = None
+        if self.bits is not None:
+            generator = np.random.Generator(np.random.Philox(0))
+            generator.bit_generator.state = self.bits
+        _thread.seed, _thread.offset, _thread.generator = self.seed, self.offset, generator
+        try:
+            yield
+        finally:
+            _thread.seed, _thread.offset, _thread.generator = before
 
 
 def manual_seed(seed):
@@ -106,6 +145,8 @@ def manual_seed(seed):
 
 def initial_seed():
     """Return the seed in use, drawing one from the operating system if none was set."""
+    if _thread.seed is not None:
+        return _thread.seed
     with _state.lock:
         if _state.seed is None:
             _state.seed = int.from_bytes(os.urandom(8), "little") >> 1
@@ -117,6 +158,8 @@ def host_generator():
 
     Use it on one thread at a time; threads with counter values of their own may not.
     """
+    if _thread.generator is not None:
+        return _thread.generator
     if _thread.offset is not None:
         raise GraphError(
             "a random number is drawn on the host by one of several threads.",

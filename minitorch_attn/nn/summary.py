@@ -131,9 +131,10 @@ class Summary:
         kept = f", {frozen:,} of them frozen" if frozen else ""
         return (
             f"{self.parameters:,} parameters{kept}, {short_bytes(self.parameter_bytes)}\n"
-            f"{short_count(self.flops)} FLOPs for one forward pass: two for each multiply-add of matrix "
-            f"products and convolutions\n"
-            f"{short_bytes(self.output_bytes)} of results on the way, most of which training keeps"
+            f"{short_count(self.flops)} FLOPs for one forward pass: two for each multiply-add of "
+            f"matrix products and convolutions\n"
+            f"{short_bytes(self.output_bytes)} of results on the way, "
+            f"most of which training keeps"
         )
 
     def __str__(self):
