@@ -58,6 +58,33 @@ def test_more_beams_find_nothing_worse(device):
     assert (many >= few - 1e-12).all() and (many > few).any()
 
 
+def test_an_end_counts_among_the_first_beams_only(device):
+    """The third best candidate of two beams is not kept, however good it is in the end."""
+    table = np.zeros((8, 8))
+    table[2] = np.log([0.5, 0.2, 0.0, 0.3, 0.0, 0.0, 0.0, 0.0] + np.full(8, 1e-9))
+    settings = {"max_new_tokens": 3, "length_penalty": 0.0, "eos_token_id": END,
+                "early_stopping": "never"}  # fmt: skip
+    model, ids = Table(table, device), mt.tensor([[2]], device=device)
+    kept = generate(model, ids, num_beams=2, **settings).numpy()[0]
+    assert kept[1] in (0, 3)
+    assert generate(model, ids, num_beams=3, **settings).numpy()[0].tolist() == [2, END]
+
+
+def test_never_stopping_early_finds_nothing_worse(device, rng):
+    ids = mt.tensor([[2], [0]], device=device)
+    settings = {"max_new_tokens": 8, "num_beams": 2, "length_penalty": 1.5, "eos_token_id": END,
+                "return_dict_in_generate": True, "output_scores": True}  # fmt: skip
+    gains = []
+    for _ in range(12):
+        model = Table(rng.normal(size=(5, 5), scale=2.0), device)
+        guess, sure = (
+            generate(model, ids, early_stopping=early, **settings).sequences_scores.numpy()
+            for early in (False, "never")
+        )
+        gains.extend(sure - guess)
+    assert min(gains) > -1e-12 and max(gains) > 1e-3
+
+
 @pytest.mark.parametrize("make", [gpt2, t5])
 @pytest.mark.parametrize("early", [False, True, "never"])
 def test_the_cache_follows_the_beams(device, make, early):

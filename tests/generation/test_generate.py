@@ -53,16 +53,23 @@ def test_padding_on_the_left_changes_nothing(device, cached):
     ids = np.full((3, 4), 2)
     for row, prompt in enumerate(prompts):
         ids[row, 4 - len(prompt) :] = prompt
-    settings = {"max_new_tokens": 7, "eos_token_id": None, "use_cache": cached}
-    alone = [written(model, [prompt], device, **settings)[0][len(prompt) :] for prompt in prompts]
-    mask = mt.tensor((ids != 2).astype(int), device=device)
-    for more in ({"attention_mask": mask}, {}):  # without a mask the padding token tells
-        together = written(model, ids, device, **settings, **more)
-        assert [row[4:] for row in together] == alone
-    wrong = written(model, ids, device, **settings, attention_mask=mt.ones_like(mask))
-    assert [row[4:] for row in wrong] != alone
+    mask = (ids != 2).astype(int)
+
+    def steps(ids, **more):
+        """The logits of every step: (row, step, vocabulary)."""
+        more = {name: mt.tensor(value, device=device) for name, value in more.items()}
+        output = generate(
+            model, mt.tensor(ids, device=device), max_new_tokens=7, eos_token_id=None,
+            use_cache=cached, **more, **FULL,
+        )  # fmt: skip
+        return np.stack([x.numpy() for x in output.logits], 1)
+
+    alone = np.concatenate([steps([prompt]) for prompt in prompts])
+    np.testing.assert_allclose(steps(ids, attention_mask=mask), alone, rtol=1e-9)
+    np.testing.assert_allclose(steps(ids), alone, rtol=1e-9)  # the padding token tells
+    assert np.abs(steps(ids, attention_mask=np.ones_like(mask)) - alone).max() > 1e-3
     with pytest.warns(UserWarning, match="continued behind it"):
-        written(model, np.array(ids)[:, ::-1].copy(), device, max_new_tokens=1)
+        written(model, ids[:, ::-1].copy(), device, max_new_tokens=1)
 
 
 def test_padding_that_also_ends_a_text_is_not_guessed(device):

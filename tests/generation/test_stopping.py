@@ -42,6 +42,7 @@ def test_length_and_time(device):
         ([0, 3], True),  # "abc" over the border of two tokens
         ([0, 4], True),  # "abcx": it ends within the last token
         ([0, 4, 5], False),  # "abcxz": it ended before
+        ([0, 1, 2, 5], False),  # just before
         ([5, 5, 5, 0, 3], True),
         ([6], True),  # another string
     ],

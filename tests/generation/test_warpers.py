@@ -69,6 +69,8 @@ def test_min_p(scores, device, least):
         weights = softmax(row)
         wanted = set(np.flatnonzero(weights >= 0.2 * weights.max())) | set(np.argsort(row)[-least:])
         assert set(np.flatnonzero(found)) == wanted
+    equal = np.zeros((1, 4))
+    assert kept(g.MinPLogitsWarper(1.0), equal, device).all()
 
 
 @pytest.mark.parametrize("mass", [0.2, 0.9])
