@@ -1,0 +1,174 @@
+"""Batches of sequences of different lengths: padding, and batches with little of it."""
+
+import numpy as np
+
+from ..errors import ArgumentError, CheckpointError, DataError
+from ..nn import masks
+from ..tensor import tensor
+
+__all__ = ["BucketedBatches", "pad"]
+
+
+def pad(sequences, pad_id=0, *, side="right", multiple_of=1, device=None):
+    """Token ids of several texts as one array, and the mask of what is text in it.
+
+    Parameters
+    ----------
+    sequences : sequence of sequences of int
+        For each text its ids: lists, arrays, of any length.
+    pad_id : int, default 0
+    side : {"right", "left"}, default "right"
+        Where the padding goes. Generation by a model without an encoder wants it on the left.
+    multiple_of : int, default 1
+        Pad to a multiple of so many tokens.
+    device : str or Device, optional
+
+    Returns
+    -------
+    ids : int64 Tensor of shape (batch, token)
+    mask : Mask of shape (batch, 1, 1, token)
+        Every query may attend to what is not padding. For a model that takes an
+        `attention_mask` of zeros and ones, ``mask.attend.reshape(ids.shape)`` is that.
+
+    Examples
+    --------
+    >>> ids, mask = pad([[5, 6, 7], [8]], pad_id=0)
+    >>> ids.tolist()
+    [[5, 6, 7], [8, 0, 0]]
+    >>> mask
+    Mask of shape (2, 1, 1, 3): # may attend, . blocked
+      # # #
+    <BLANKLINE>
+      # . .
+    """
+    if side not in ("right", "left") or multiple_of < 1 or not len(sequences):
+        raise ArgumentError(
+            "pad: nothing to pad, or an unknown way to do so.",
+            got=f"{len(sequences)} sequences, side={side!r}, multiple_of={multiple_of}",
+            expected='at least one sequence, side="right" or "left", multiple_of from 1',
+        )
+    lengths = [len(sequence) for sequence in sequences]
+    width = -(-max(lengths) // multiple_of) * multiple_of
+    ids = np.full((len(lengths), width), pad_id, dtype=np.int64)
+    is_text = np.zeros(ids.shape, dtype=bool)
+    for row, (sequence, length) in enumerate(zip(sequences, lengths, strict=True)):
+        place = slice(0, length) if side == "right" else slice(width - length, width)
+        ids[row, place] = sequence
+        is_text[row, place] = True
+    attend = tensor(is_text[:, None, None], device=device)
+    return tensor(ids, device=device), masks.from_attend(attend)
+
+
+class BucketedBatches:
+    """An endless stream of batches of examples that are about equally long.
+
+    A pass over the examples shuffles them, cuts the order into pools of `pool` batches, sorts each
+    pool by length, cuts it into batches and shuffles these. So every example comes once per pass,
+    next to little padding, and the batches are others in each pass. Pass number n is a function of
+    (seed, n) alone, so the stream can go on from any position.
+
+    Parameters
+    ----------
+    lengths : sequence of int
+        Of each example. For pairs: the longer of the two.
+    batch_size : int, optional
+        Examples in a batch; the last one of a pass may be smaller.
+    max_tokens : int, optional
+        Instead: as many examples as give so many tokens with their padding.
+    seed : int, default 0
+    pool : int, default 100
+        Batches that are sorted together: 1 sorts nothing.
+
+    Attributes
+    ----------
+    position : (int, int)
+        The number of the pass, and how many of its batches have been drawn.
+
+    Notes
+    -----
+    Vaswani et al. 2017, arXiv:1706.03762v7, sec. 5.1: "Sentence pairs were batched together by
+    approximate sequence length", about 25,000 tokens a batch.
+
+    Examples
+    --------
+    >>> texts = [[1, 1, 1], [2], [3, 3, 3], [4]]
+    >>> batches = BucketedBatches([len(text) for text in texts], batch_size=2)
+    >>> sorted(sorted(next(batches).tolist()) for _ in range(2))
+    [[0, 2], [1, 3]]
+    """
+
+    def __init__(self, lengths, batch_size=None, *, max_tokens=None, seed=0, pool=100):
+        self.lengths = np.asarray(lengths, dtype=np.int64)
+        if (
+            (batch_size is None) == (max_tokens is None)
+            or min(n for n in (batch_size, max_tokens) if n is not None) < 1
+            or pool < 1
+        ):
+            raise ArgumentError(
+                "BucketedBatches: say how large a batch is, in one way.",
+                got=f"batch_size={batch_size}, max_tokens={max_tokens}, pool={pool}",
+                expected="batch_size or max_tokens, from 1; pool from 1",
+            )
+        if not len(self.lengths) or (max_tokens and self.lengths.max() > max_tokens):
+            raise DataError(
+                "BucketedBatches: there are no examples, or one does not fit into a batch.",
+                got=f"{len(self.lengths)} examples, the longest of "
+                f"{self.lengths.max(initial=0)} tokens",
+                expected=f"at most {max_tokens} tokens" if max_tokens else "at least one",
+            )
+        self.batch_size, self.max_tokens = batch_size, max_tokens
+        self.seed, self.pool = seed % 2**64, pool
+        self.position = (0, 0)
+        self._batches = (None, [])  # number of a pass, its batches
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        """The numbers of the examples of one batch: int64 array of shape (batch,)."""
+        number, place = self.position
+        batches = self._pass(number)
+        if place >= len(batches):
+            number, place = number + 1, 0
+            batches = self._pass(number)
+        self.position = (number, place + 1)
+        return batches[place]
+
+    def state_dict(self):
+        """What a checkpoint keeps."""
+        return {"position": list(self.position)}
+
+    def load_state_dict(self, state):
+        """Go on where the stream with this state stood."""
+        position = state.get("position") if isinstance(state, dict) else None
+        counts = isinstance(position, list | tuple) and len(position) == 2
+        if not counts or any(type(count) is not int or count < 0 for count in position):
+            raise CheckpointError("BucketedBatches.load_state_dict: no position.", got=repr(state))
+        self.position = tuple(position)
+
+    def _pass(self, number):
+        """All batches of a pass."""
+        if self._batches[0] != number:
+            generator = np.random.default_rng([self.seed, number])
+            order = generator.permutation(len(self.lengths))
+            in_a_batch = self.batch_size or max(1, int(self.max_tokens / self.lengths.mean()))
+            size = in_a_batch * self.pool
+            pools = [order[first : first + size] for first in range(0, len(order), size)]
+            if self.pool > 1:
+                pools = [p[np.argsort(self.lengths[p], kind="stable")] for p in pools]
+            batches = [batch for p in pools for batch in self._cut(p)]
+            shuffled = generator.permutation(len(batches))
+            self._batches = number, [batches[i] for i in shuffled]
+        return self._batches[1]
+
+    def _cut(self, pool):
+        """Cut a pool into batches, in its order."""
+        if self.batch_size:
+            return [pool[i : i + self.batch_size] for i in range(0, len(pool), self.batch_size)]
+        batches, start, longest = [], 0, 0
+        for place, length in enumerate(self.lengths[pool].tolist()):
+            longest = max(longest, length)
+            if longest * (place + 1 - start) > self.max_tokens:
+                batches.append(pool[start:place])
+                start, longest = place, length
+        return [*batches, pool[start:]]
