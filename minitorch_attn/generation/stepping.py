@@ -80,6 +80,6 @@ class Stepper:
             self.growing[name] = ops.cat((value, value[:, -1:]), 1)
 
     def reorder(self, rows):
-        """Go on with other rows: int64 Tensor of shape (row,)."""
+        """Go on from other rows of the same inputs: int64 Tensor of shape (row,)."""
         if self.cache is not None:
-            self.cache.reorder(rows)
+            self.cache.reorder(rows, cross=False)

@@ -87,10 +87,14 @@ class _Static(_Layer):
     def reorder(self, index):
         if self.key is None:
             return
+        length = self.length
         with no_grad():
-            length = self.length
-            self._keys = _roomier(self.key[index], self.key, self.capacity)
-            self._values = _roomier(self.value[index], self.value, self.capacity)
+            keys, values = self.key[index], self.value[index]
+            if keys.shape != self.key.shape:
+                self._keys = _roomier(keys, self.key, self.capacity)
+                self._values = _roomier(values, self.value, self.capacity)
+            else:
+                self._keys[:, :, :length], self._values[:, :, :length] = keys, values
         self.key, self.value = self._keys[:, :, :length], self._values[:, :, :length]
 
 
@@ -162,16 +166,19 @@ class KVCache:
         """How many tokens the decoder has read."""
         return self._layers[0].length if self._layers else 0
 
-    def reorder(self, index):
+    def reorder(self, index, cross=True):
         """Take other rows of the batch, in every layer: a beam goes on from another's tokens.
 
         Parameters
         ----------
         index : int64 Tensor of shape (new batch,)
+        cross : bool, default True
+            Whether the encoder's keys and values change places too. Those of all beams of an
+            input are the same.
         """
         if index.ndim != 1:
             raise ShapeError("KVCache.reorder(index).", got=f"{index.shape}", expected="(batch,)")
-        for layer in (*self._layers, *self._crosses):
+        for layer in (*self._layers, *(self._crosses if cross else ())):
             layer.reorder(index)
 
     def __len__(self):
