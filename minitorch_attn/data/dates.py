@@ -142,7 +142,7 @@ def date_pair(ordinal, style):
 
     Examples
     --------
-    >>> date_pair(725556, 4)
+    >>> date_pair(725555, 4)
     ('3 July 1987', '1987-07-03')
     """
     day = datetime.date.fromordinal(int(ordinal))
