@@ -41,6 +41,12 @@ WITHOUT_EFFECT = {
     "target_lookbehind", "transformers_version", "_from_model_config", "_commit_hash",
 }  # fmt: skip
 
+# Fields for which None means the default; of the others it says that they are off.
+NEVER_NONE = {
+    "early_stopping", "length_penalty", "max_length", "min_length", "num_beams",
+    "num_return_sequences", "use_cache",
+}  # fmt: skip
+
 KNOWN = DEFAULTS.keys() | INERT.keys() | WITHOUT_EFFECT
 EXTRAS = ("output_attentions", "output_hidden_states", "output_scores", "output_logits")
 
@@ -115,6 +121,7 @@ def resolve(model, given, arguments):
         whether anyone set these.
     """
     given = given.to_dict() if isinstance(given, GenerationConfig) else dict(given or {})
+    arguments = {k: v for k, v in arguments.items() if v is not None or k not in NEVER_NONE}
     fields = {}
     for layer in (stored_fields(model), given):
         fields.update({name: value for name, value in layer.items() if value is not None})

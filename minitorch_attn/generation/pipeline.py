@@ -63,12 +63,12 @@ def merge(own, custom):
 def _repetition(config, encoder_ids, padding, ends):
     if config.sequence_bias is not None:
         yield processors.SequenceBiasLogitsProcessor(config.sequence_bias)
-    if config.encoder_repetition_penalty != 1.0:
+    if config.encoder_repetition_penalty not in (None, 1.0):
         if _has_ids(encoder_ids, "encoder_repetition_penalty"):
             yield processors.EncoderRepetitionPenaltyLogitsProcessor(
                 config.encoder_repetition_penalty, encoder_ids
             )
-    if config.repetition_penalty != 1.0:
+    if config.repetition_penalty not in (None, 1.0):
         yield processors.RepetitionPenaltyLogitsProcessor(config.repetition_penalty, padding)
     if config.no_repeat_ngram_size:
         yield processors.NoRepeatNGramLogitsProcessor(config.no_repeat_ngram_size)
@@ -133,7 +133,7 @@ def _forced(config, ends, prompt_length):
 def _drawing(config, ends):
     # Beams need one candidate that goes on, even if all ends are among the likeliest.
     keep = 1 if config.num_beams == 1 else 2 if ends is None else len(ends) + 1
-    if config.temperature is not None and config.temperature != 1.0:
+    if config.temperature not in (None, 1.0):
         yield warpers.TemperatureLogitsWarper(config.temperature)
     if config.top_h is not None:
         yield warpers.TopHLogitsWarper(config.top_h)

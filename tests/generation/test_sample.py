@@ -38,6 +38,25 @@ def test_equal_seeds_equal_texts(device):
     assert not model.training
 
 
+class Forgetful(GPT):
+    """Without an argument for a cache: every token is read at every step."""
+
+    def forward(self, ids):
+        return super().forward(ids)
+
+
+def test_the_cache_changes_nothing(device):
+    """Within the context and when its window moves."""
+    models = []
+    for kind in (GPT, Forgetful):
+        mt.manual_seed(0)
+        model = kind(vocab_size=9, context_length=7, embed_dim=8, num_heads=2, num_layers=2)
+        models.append(model.double().to(device))
+    for seed in range(3):
+        cached, read_again = (sample(model, [1, 2, 5], 20, seed=seed) for model in models)
+        assert cached == read_again
+
+
 def test_frequencies_follow_the_logits(device):
     model = Fixed(np.log([0.5, 0.3, 0.2]), device)
     for temperature in (1.0, 2.0):
