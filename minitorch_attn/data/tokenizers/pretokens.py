@@ -11,8 +11,8 @@ from ...errors import ArgumentError, DTypeError
 __all__ = ["Segmenter", "pretokens"]
 
 # Letters and numbers that Unicode gained after version 16.0, as ranges. They are left out of the
-# classes below, so that equal text gives equal tokens with every release of `regex`, and with the
-# `tokenizers` library, whose tables are those of Unicode 16.0.
+# classes below, so that equal text gives equal tokens with every release of `regex` so far, and the
+# same as with the `tokenizers` library (from 0.22 on), whose tables are those of Unicode 16.0.
 _LATER_LETTERS = (
     "558 58B-58C 88F C5C CDC 208F 209D-209F A7CE-A7CF A7D2 A7D4 A7DD A7E2 A7F1 AB6C-AB6D"
     " 107BB-107BF 10940-10959 10EC5-10EC7 10ED9-10EEE 11B0A 11DB0-11DDB 11DF1 16EA0-16EB8"
