@@ -12,7 +12,9 @@ from ..backend.allocator import keep_memory
 from ..errors import MiniTorchError
 from . import DONE, FAILED, INTERRUPTED
 from .console import program_name
+from .generate import generate
 from .overview import overview
+from .summary import summary
 from .train import tour, train
 
 __all__ = ["mta", "run"]
@@ -32,6 +34,8 @@ def mta(context):
 
 mta.add_command(tour)
 mta.add_command(train)
+mta.add_command(generate)
+mta.add_command(summary)
 
 
 def run(arguments=None):

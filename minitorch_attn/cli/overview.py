@@ -18,6 +18,9 @@ def overview(parent="runs"):
     commands = [
         (f"{name} tour", "train a small GPT in about a minute"),
         (f"{name} train gpt", "the same with every option"),
+        (f"{name} train --list", "the other tasks"),
+        (f"{name} generate FOLDER", "write on from --prompt TEXT"),
+        (f"{name} summary NAME", "layers and costs, as of vit_b_16"),
         (f"{name} COMMAND --help", "the options of a command"),
     ]
     out.print(table(commands))

@@ -9,12 +9,12 @@ from ..tensor import tensor
 from .greedy import likeliest
 from .processors import LogitsProcessorList
 from .sampling import Draw
-from .warpers import TemperatureLogitsWarper, TopKLogitsWarper
+from .warpers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
 __all__ = ["sample", "sample_stream"]
 
 
-def sample(model, ids, num_tokens, *, temperature=1.0, top_k=None, seed=0):
+def sample(model, ids, num_tokens, *, temperature=1.0, top_k=None, top_p=None, seed=0):
     """Continue a sequence of tokens.
 
     Parameters
@@ -31,6 +31,8 @@ def sample(model, ids, num_tokens, *, temperature=1.0, top_k=None, seed=0):
         Logits are divided by it: below 1 likely tokens become likelier; 0 takes the likeliest.
     top_k : int, optional
         Draw from the k likeliest tokens only.
+    top_p : float, optional
+        Draw from the likeliest tokens that together have this probability.
     seed : int, default 0
         The same seed gives the same continuation; other random numbers are not touched.
 
@@ -48,10 +50,10 @@ def sample(model, ids, num_tokens, *, temperature=1.0, top_k=None, seed=0):
     >>> len(sample(model, [1, 2, 3], 5))
     8
     """
-    return [*ids, *sample_stream(model, ids, num_tokens, temperature, top_k, seed)]
+    return [*ids, *sample_stream(model, ids, num_tokens, temperature, top_k, top_p, seed)]
 
 
-def sample_stream(model, ids, num_tokens, temperature=1.0, top_k=None, seed=0):
+def sample_stream(model, ids, num_tokens, temperature=1.0, top_k=None, top_p=None, seed=0):
     """The tokens of `sample`'s continuation, each as soon as it is drawn.
 
     Yields
@@ -74,6 +76,8 @@ def sample_stream(model, ids, num_tokens, temperature=1.0, top_k=None, seed=0):
         shape.append(TemperatureLogitsWarper(temperature))
     if top_k is not None:
         shape.append(TopKLogitsWarper(top_k))
+    if top_p is not None:
+        shape.append(TopPLogitsWarper(top_p))
     training = model.training
     model.eval()
     try:

@@ -232,8 +232,8 @@ class Swin(nn.Module):
         count = len(depths)
         widths = [embed_dim * 2**i for i in range(count)]
         widths = list(embed_dim) if isinstance(embed_dim, (list, tuple)) else widths
-        sizes, patches = _pair(image_size), _pair(patch_size)
-        grid = tuple(size // patch for size, patch in zip(sizes, patches, strict=True))
+        self.image_size, patches = _pair(image_size), _pair(patch_size)
+        grid = tuple(n // patch for n, patch in zip(self.image_size, patches, strict=True))
         per_stage = {
             "num_heads": num_heads, "window_size": window_size, "mlp_ratio": mlp_ratio,
             "head_dim": head_dim, **stage_settings,

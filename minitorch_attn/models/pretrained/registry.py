@@ -6,7 +6,7 @@ from ...errors import ArgumentError, CheckpointError
 from .base import class_of
 from .folder import read_config, read_tensors
 
-__all__ = ["find_class", "from_pretrained"]
+__all__ = ["class_in", "find_class", "from_pretrained"]
 
 # What the names of a family's classes begin with -> its file; the longest that fits counts.
 FAMILIES = {
@@ -93,15 +93,25 @@ def from_pretrained(folder, dtype=None, device=None):
     CheckpointError
         If something is missing from the folder, damaged, or does not fit; with all of it listed.
     """
+    cls, fields = class_in(folder)
+    return cls.from_arrays(fields, read_tensors(folder), folder, dtype, device)
+
+
+def class_in(folder):
+    """(the class that a folder's `config.json` names, its fields); no tensor is read.
+
+    Raises
+    ------
+    CheckpointError, ArgumentError
+        If there is no folder, no such file or no such class.
+    """
     fields = read_config(folder)
     if "architecture" in fields:
-        cls = find_timm_class(fields["architecture"])
-    elif "architectures" in fields:
-        cls = class_of(fields, find_class)
-    else:
-        raise CheckpointError(
-            f"{folder}/config.json names no architecture.",
-            got=f"the fields {', '.join(sorted(fields)) or 'none'}",
-            expected='"architectures" (transformers) or "architecture" (timm)',
-        )
-    return cls.from_arrays(fields, read_tensors(folder), folder, dtype, device)
+        return find_timm_class(fields["architecture"]), fields
+    if "architectures" in fields:
+        return class_of(fields, find_class), fields
+    raise CheckpointError(
+        f"{folder}/config.json names no architecture.",
+        got=f"the fields {', '.join(sorted(fields)) or 'none'}",
+        expected='"architectures" (transformers) or "architecture" (timm)',
+    )

@@ -5,16 +5,19 @@ import re
 
 from ...data import CharTokenizer, TextBatches, baselines, default_text, read_text, split_text
 from ...data.batches import windows
+from ...errors import CheckpointError
 from ...generation import sample
 from ...models import GPT
 from ...nn.functional import cross_entropy
+from ...nn.init import skip_init
 from ...tensor import tensor
 from ..loop import mean_loss
+from ..run_folder import RunFolder
 from .base import Recipe, Target, digest
 from .gradients import check_blocks, show_gradient_check
 from .options import Option, common_options
 
-__all__ = ["CharacterGPT", "a_sentence"]
+__all__ = ["CharacterGPT", "a_sentence", "trained_gpt"]
 
 _EVALUATION_BATCH = 48
 _EVALUATION_WINDOWS = 1024
@@ -83,15 +86,7 @@ class CharacterGPT(Recipe):
 
     def build(self):
         """A GPT of the size that was asked for."""
-        options = self.options
-        return GPT(
-            vocab_size=len(self.tokenizer),
-            context_length=options["context"],
-            embed_dim=options["dim"],
-            num_heads=options["heads"],
-            num_layers=options["layers"],
-            dropout=options["dropout"],
-        )
+        return _gpt(self.options, len(self.tokenizer))
 
     def baselines(self):
         """Held-out losses of models that only count; see `data.baselines`."""
@@ -229,3 +224,50 @@ def a_sentence(text, length):
     found = re.findall(r"(?<=[.] )[A-Z][a-z]+(?: [a-z,]+){3,}\.", text.replace("\n", " "))
     fitting = [sentence for sentence in found if len(sentence) <= length]
     return max(fitting, key=len) if fitting else text[:length]
+
+
+def _gpt(options, vocab_size):
+    return GPT(
+        vocab_size=vocab_size,
+        context_length=options["context"],
+        embed_dim=options["dim"],
+        num_heads=options["heads"],
+        num_layers=options["layers"],
+        dropout=options["dropout"],
+    )
+
+
+def trained_gpt(folder, device="cpu"):
+    """The model that a run of this recipe has trained, and its tokenizer.
+
+    Parameters
+    ----------
+    folder : str or path
+        The run folder; the text is not needed any more.
+    device : str or Device, default "cpu"
+
+    Returns
+    -------
+    model : GPT
+        Of the newest checkpoint, in eval mode.
+    tokenizer : CharTokenizer
+
+    Raises
+    ------
+    CheckpointError
+        If there is no checkpoint, or the run is one of another recipe.
+    """
+    run = RunFolder.open(folder)
+    command = run.config.get("command", "tour")
+    if command not in ("tour", "train gpt"):
+        raise CheckpointError(
+            f"{folder} holds no GPT.",
+            got=f"a run of `mta {command}`",
+            expected="a run of `mta tour` or `mta train gpt`",
+        )
+    tokenizer = CharTokenizer(run.config["vocabulary"])
+    _, state = run.checkpoints.load(device=device)
+    with skip_init():
+        model = _gpt(run.config["options"], len(tokenizer))
+    model.to(run.config["options"]["dtype"]).to(device).load_state_dict(state["model"])
+    return model.eval(), tokenizer

@@ -1,0 +1,216 @@
+"""`mta generate`: let a model go on writing, in front of the user's eyes."""
+
+import re
+import sys
+import time
+
+import click
+
+from ..errors import ArgumentError
+from .console import console
+from .folders import is_run, model_class
+
+__all__ = ["generate"]
+
+_WRITERS = ("LMHeadModel", "DoubleHeadsModel", "ForCausalLM", "ForConditionalGeneration", "MTModel")
+_DRAWING = ("temperature", "top_k", "top_p", "seed")
+_POSITIVE = click.IntRange(min=1)
+_LENGTH = 100
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+@click.command()
+@click.argument("folder", metavar="FOLDER_OR_RUN", type=click.Path())
+@click.option("--prompt", required=True, help="What to go on from; - reads the standard input.")
+@click.option("--max-new-tokens", type=_POSITIVE, help=f"At most so many.  [default: {_LENGTH}]")
+@click.option("--greedy", is_flag=True, help="Take the likeliest token instead of drawing one.")
+@click.option(
+    "--temperature",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Below 1 likely tokens become likelier, above 1 less so.",
+)
+@click.option("--top-k", type=_POSITIVE, help="Draw from so many of the likeliest tokens.")
+@click.option(
+    "--top-p",
+    type=click.FloatRange(0, 1, min_open=True),
+    help="Draw from the likeliest tokens that have this probability together.",
+)
+@click.option("--num-beams", type=_POSITIVE, help="Search with so many beams; shown at the end.")
+@click.option("--seed", type=click.IntRange(min=0), help="The same seed draws the same tokens.")
+@click.option("--device", default="cpu", show_default=True, help="cpu or cuda.")
+def generate(folder, prompt, **options):
+    """Go on from a prompt, or translate or sum it up, with a model from a folder.
+
+    FOLDER_OR_RUN is what a model hub has (config.json, model.safetensors and the tokenizer's
+    files), or a run folder of `mta train gpt`. Tokens appear as they are chosen. Decoders draw
+    them; encoder-decoders take the likeliest, or search as their generation_config.json says,
+    unless one of --temperature, --top-k, --top-p or --seed asks for drawing.
+    """
+    _check(options)
+    if prompt == "-":
+        prompt = sys.stdin.read()
+    writer = (_Run if is_run(folder) else _Pretrained)(folder, options)
+    screen, started = _Screen(), time.perf_counter()
+    try:
+        count = writer.write(prompt, screen)
+    finally:
+        screen.end()
+    if screen.console.is_terminal:
+        seconds = time.perf_counter() - started
+        click.echo(f"{count:,} tokens in {seconds:.1f} s, {count / seconds:.0f} a second", err=True)
+
+
+def _check(options):
+    """Settings that contradict each other."""
+    drawing = [name for name in _DRAWING if options[name] is not None]
+    beams = (options["num_beams"] or 1) > 1
+    if drawing and (options["greedy"] or beams):
+        other = "--greedy" if options["greedy"] else "--num-beams"
+        raise click.UsageError(
+            f"{other} draws nothing: leave out --{drawing[0].replace('_', '-')}, or {other}."
+        )
+
+
+class _Screen:
+    """Text as it grows; the prompt is bold on a terminal."""
+
+    def __init__(self):
+        self.console, self.last = console(), "\n"
+
+    def write(self, text, style=None):
+        """Show a piece of text."""
+        if not text:
+            return
+        self.last = text[-1]
+        if not self.console.is_terminal:
+            sys.stdout.write(text)
+        else:  # a model may write anything, also what would upset a terminal
+            self.console.print(_CONTROL.sub("\ufffd", text), style=style, end="")
+        sys.stdout.flush()
+
+    def end(self):
+        """Be at the beginning of a line."""
+        if self.last != "\n":
+            self.write("\n")
+
+
+class _Run:
+    """The GPT of a run folder."""
+
+    def __init__(self, folder, options):
+        from ..training.recipes.character_gpt import trained_gpt
+
+        if (options["num_beams"] or 1) > 1:
+            raise click.UsageError("--num-beams: the models of runs draw, or take the likeliest.")
+        self.options = options
+        self.model, self.tokenizer = trained_gpt(folder, options["device"])
+
+    def write(self, prompt, screen):
+        """Write the prompt and its continuation; returns the number of new tokens."""
+        from ..generation import sample_stream
+
+        options, ids = self.options, self.tokenizer.encode(prompt)
+        stream = sample_stream(
+            self.model, ids, options["max_new_tokens"] or _LENGTH,
+            temperature=0 if options["greedy"] else options["temperature"] or 1.0,
+            top_k=options["top_k"], top_p=options["top_p"], seed=_seed(options),
+        )  # fmt: skip
+        screen.write(prompt, "bold")
+        count = 0
+        for count, token in enumerate(stream, 1):  # noqa: B007
+            screen.write(self.tokenizer.decode([token]))
+        return count
+
+
+class _Pretrained:
+    """The model and the tokenizer of a folder from a model hub."""
+
+    def __init__(self, folder, options):
+        from ..data.tokenizers import from_pretrained
+
+        cls, _ = model_class(folder)
+        if not cls.__name__.endswith(_WRITERS):
+            raise ArgumentError(
+                f"{folder}: this model writes no text.",
+                got=cls.__name__,
+                expected="a class that ends with "
+                + ", ".join(_WRITERS[:-1])
+                + f" or {_WRITERS[-1]}",
+            )
+        self.options = options
+        self.tokenizer = from_pretrained(folder)
+        fields, arrays = _contents(folder)
+        self.model = cls.from_arrays(fields, arrays, folder, "float32", options["device"])
+
+    def write(self, prompt, screen):
+        """Write what the model makes of the prompt; returns the number of new tokens."""
+        from ..generation import TextStreamer
+        from ..tensor import tensor
+
+        model, ids = self.model, self._ids(prompt)
+        has_encoder = bool(model.config.get("is_encoder_decoder", False))
+        settings = self._settings(has_encoder, len(ids))
+        inputs = tensor([ids], dtype="int64") if ids else None
+        if (settings.get("num_beams") or model.generation_config.get("num_beams") or 1) > 1:
+            streamer = None
+        else:
+            styles = iter([None if has_encoder else "bold"])
+            streamer = TextStreamer(
+                self.tokenizer, has_encoder, lambda text: screen.write(text, next(styles, None)),
+                skip_special_tokens=True,
+            )  # fmt: skip
+        rows = model.generate(inputs, streamer=streamer, seed=_seed(self.options), **settings)
+        new = rows[0].numpy().tolist()
+        if streamer is None:
+            screen.write(self.tokenizer.decode(new, skip_special_tokens=True))
+        return len(new) - (1 if has_encoder else max(len(ids), 1))
+
+    def _ids(self, prompt):
+        ids, config = list(self.tokenizer.encode(prompt)), self.model.config
+        if config.get("model_type") == "bart" and ids[:1] != [config.bos_token_id]:
+            return [config.bos_token_id, *ids, config.eos_token_id]  # two files say nothing of it
+        return ids
+
+    def _settings(self, has_encoder, length):
+        """Arguments of `generate`; what is not asked for is left to the folder."""
+        options = self.options
+        settings = {
+            name: options[name]
+            for name in ("temperature", "top_k", "top_p", "num_beams")
+            if options[name] is not None
+        }
+        asked = any(options[name] is not None for name in _DRAWING)
+        beams = (options["num_beams"] or 1) > 1
+        if options["greedy"] or beams:
+            settings |= {"do_sample": False, "num_beams": options["num_beams"] or 1}
+        elif asked or not has_encoder:
+            settings |= {"do_sample": True, "num_beams": 1}
+        settings["max_new_tokens"] = self._room(has_encoder, length)
+        return settings
+
+    def _room(self, has_encoder, length):
+        """How many tokens may be written: no more than the model has positions for."""
+        wanted = self.options["max_new_tokens"] or _LENGTH
+        limit = self.model.config.get("max_position_embeddings")
+        if limit is None or self.model.config.get("model_type") == "t5":
+            return wanted
+        if length + (not has_encoder) > limit:
+            raise ArgumentError(
+                "the prompt is too long for this model.",
+                got=f"{length:,} tokens",
+                expected=f"at most {limit - (not has_encoder):,}",
+            )
+        return min(wanted, limit - (1 if has_encoder else length))
+
+
+def _contents(folder):
+    from ..models.pretrained.folder import read_config, read_tensors
+
+    return read_config(folder), read_tensors(folder)
+
+
+def _seed(options):
+    """The given seed, or another one at each call."""
+    if options["seed"] is not None:
+        return options["seed"]
+    return time.time_ns() % 2**32

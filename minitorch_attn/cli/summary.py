@@ -1,0 +1,132 @@
+"""`mta summary`: what a model is made of and what one forward pass costs."""
+
+import difflib
+import inspect
+import textwrap
+from pathlib import Path
+
+import click
+
+from ..errors import ArgumentError
+from .console import command
+from .folders import is_run, model_class
+
+__all__ = ["builders", "summary"]
+
+_IMAGES, _SOURCES = ("pixel_values", "images", "x"), ("input_ids", "ids", "source")
+_TARGETS = ("decoder_input_ids", "decoder_ids", "target")
+_TOKENS = 128
+
+
+def _sizes(context, parameter, value):
+    if value is None:
+        return None
+    parts = value.split(",")
+    if not all(part.strip().isdecimal() and int(part) > 0 for part in parts):
+        raise click.BadParameter(f"{value!r} is not a list of sizes, as in 1,3,224,224.")
+    return tuple(map(int, parts))
+
+
+@click.command()
+@click.argument("name", metavar="FOLDER_OR_NAME")
+@click.option(
+    "--input",
+    "sizes",
+    callback=_sizes,
+    metavar="1,3,224,224",
+    help="Sizes of the input.  [default: one image of the model's size, or 128 tokens]",
+)
+@click.option(
+    "--depth",
+    type=click.IntRange(min=0),
+    default=2,
+    show_default=True,
+    help="How far to go into layers within layers.",
+)
+def summary(name, sizes, depth):
+    """List the layers of a model with shapes, parameters, FLOPs and memory.
+
+    FOLDER_OR_NAME is a folder as a model hub has it, a run folder of `mta train gpt`, or the name
+    of a published size, as in `mta summary vit_b_16`. No weights are read and no products are
+    computed, so the largest models take seconds.
+    """
+    from ..nn import summary as show
+
+    model = _model(name)
+    arguments = _arguments(model, sizes)
+    show(model, depth=depth, **arguments)
+
+
+def builders():
+    """The names of the published sizes."""
+    from .. import models
+
+    found = (name for name in models.__all__ if name == name.lower())
+    return sorted(name for name in found if not _required(getattr(models, name)))
+
+
+def _required(function):
+    empty = inspect.Parameter.empty
+    kinds = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    parameters = inspect.signature(function).parameters.values()
+    return [p.name for p in parameters if p.default is empty and p.kind not in kinds]
+
+
+def _model(name):
+    """The model of a folder or of a name, its values left undrawn."""
+    from .. import models
+    from ..nn.init import skip_init
+
+    with skip_init():
+        if is_run(name):
+            from ..training.recipes.character_gpt import trained_gpt
+
+            return trained_gpt(name)[0]
+        if Path(name).is_dir():
+            cls, fields = model_class(name)
+            return cls(fields)
+        known = builders()
+        if name in known:
+            return getattr(models, name)()
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
+    raise ArgumentError(
+        f"there is no folder and no model {name!r}.",
+        expected="a folder, or one of\n" + textwrap.fill(", ".join(known), 76),
+        hint=command("summary", close[0]) if close else None,
+    )
+
+
+def _arguments(model, sizes):
+    """What to call the model with: zeros under the names of its arguments."""
+    from ..ops import zeros
+
+    names = list(inspect.signature(model.forward).parameters)
+    device = next(model.parameters()).device
+    image = next((name for name in names if name in _IMAGES), None)
+    if image is not None:
+        return {image: zeros(*(sizes or _image_sizes(model)), device=device)}
+    source = next(name for name in names if name in _SOURCES)
+    ids = zeros(*(sizes or (1, _tokens(model))), dtype="int64", device=device)
+    arguments = {source: ids}
+    target = next((name for name in names if name in _TARGETS), None)
+    return arguments if target is None else {**arguments, target: ids}
+
+
+def _tokens(model):
+    """So many tokens as usual, or as the model has positions for."""
+    config = getattr(model, "config", {})
+    limits = (getattr(model, "context_length", None), config.get("max_position_embeddings"))
+    return min([_TOKENS, *(limit for limit in limits if limit)])
+
+
+def _image_sizes(model):
+    """One image of the size that the model was made for: 224 x 224 where it does not say."""
+    config = getattr(model, "config", {})
+    about = config.get("pretrained_cfg") or {}  # timm's
+    if "input_size" in about:
+        return (1, *about["input_size"])
+    sizes = [getattr(module, "image_size", None) for module in model.modules()]
+    sizes = [config.get("image_size"), *sizes, 224]
+    size = next(size for size in sizes if size is not None)
+    channels = next(m.weight.shape[1] for m in model.modules() if type(m).__name__ == "Conv2d")
+    return (1, channels, *(size if isinstance(size, (list, tuple)) else (size, size)))
