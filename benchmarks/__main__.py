@@ -1,51 +1,66 @@
 """`python -m benchmarks`: time the workloads beside PyTorch and store what was measured.
 
 Needs the `parity` extra. Everything is written to `benchmarks/results/`, and the table in
-`benchmarks/README.md` is made from it.
+`benchmarks/README.md` is made from it. `python -m benchmarks scaling` measures how cost grows.
 """
 
 import argparse
 import importlib
 import json
 import os
+import sys
 from pathlib import Path
 
-from . import machine, measure, table
+from . import chart, machine, measure, table
 
-WORKLOADS = ("w1", "w6", "load", "generate")
+WORKLOADS = ("w1", "w2", "w3", "w4f", "w4b", "w5", "w6", "w7")
+BY_NAME_ONLY = ("load", "generate")  # these need transformers and write half a gigabyte
+VARIANTS = ("minitorch_attn_unsplit", "torch_fused", "torch_compile", "jax")
+RESULTS = Path(__file__).parent / "results"
 
 
-def main():
-    """Run what the command line asks for."""
+def arguments(words=None):
+    """The command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
-        "workloads", nargs="*", default=WORKLOADS, metavar="W", help=", ".join(WORKLOADS)
-    )
-    parser.add_argument("--rounds", type=int, default=11, help="turns of each engine (11)")
-    parser.add_argument("--seconds", type=float, default=1.5, help="length of a turn (1.5)")
+        "workloads", nargs="*", default=WORKLOADS, metavar="W",
+        help=f"{', '.join(WORKLOADS)} (all of them); {', '.join(BY_NAME_ONLY)}",
+    )  # fmt: skip
+    parser.add_argument("--rounds", type=int, default=7, help="turns of each engine (7)")
+    parser.add_argument("--seconds", type=float, default=0.8, help="length of a turn (0.8)")
     parser.add_argument("--threads", type=int, default=2, help="for PyTorch (2)")
     parser.add_argument(
-        "--quick", action="store_true", help="three short turns, contended or not; nothing stored"
+        "--leave-out", nargs="*", default=(), metavar="ENGINE", help="such as torch_compile"
     )
-    args = parser.parse_args()
+    parser.add_argument(
+        "--quick", action="store_true",
+        help="only compare results, then take one short turn; nothing is stored",
+    )  # fmt: skip
+    args = parser.parse_args(words)
     if args.quick:
-        args.rounds, args.seconds = 3, 0.2
+        args.rounds, args.seconds, args.leave_out = 1, 0.0, VARIANTS
+    return args
+
+
+def main(args):
+    """Run what the command line asks for."""
     results = {"machine": machine.describe(), "torch_threads": args.threads, "workloads": []}
     print(f"{results['machine']['cpu']}, {results['machine']['cores']} cores", flush=True)
     for name in args.workloads:
         module = importlib.import_module(f"benchmarks.workloads.{name.lower()}")
         found = measure.run_workload(
             name.lower(), module, rounds=args.rounds, seconds=args.seconds,
-            threads=args.threads, contended=args.quick,
+            threads=args.threads, leave_out=args.leave_out, contended=args.quick,
         )  # fmt: skip
         results["workloads"].append(found)
         print(table.plain(found), flush=True)
     if not args.quick:
         setting = os.environ.get("OPENBLAS_CORETYPE") or "default"
-        path = Path(__file__).parent / "results" / f"cpu-{setting.lower()}.json"
+        path = RESULTS / f"cpu-{setting.lower()}.json"
         path.parent.mkdir(exist_ok=True)
         results["workloads"] = _with_stored(path, results)
         path.write_text(json.dumps(results, indent=1) + "\n")
+        chart.draw(results, path.with_suffix(".png"))
         table.write_readme()
         print(f"stored in {path}; table made in benchmarks/README.md")
 
@@ -56,8 +71,14 @@ def _with_stored(path, results):
     stored = json.loads(path.read_text()) if path.exists() else {}
     if all(stored.get(key) == results[key] for key in ("machine", "torch_threads")):
         new = {found["workload"]: found for found in stored["workloads"]} | new
-    return sorted(new.values(), key=lambda found: WORKLOADS.index(found["workload"]))
+    order = [*WORKLOADS, *BY_NAME_ONLY]
+    return sorted(new.values(), key=lambda found: order.index(found["workload"]))
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:2] == ["scaling"]:
+        from .scaling.__main__ import main as scaling
+
+        scaling(sys.argv[2:])
+    else:
+        main(arguments())

@@ -24,7 +24,7 @@ def describe():
         "cores": len(os.sched_getaffinity(0)),
         "system": platform.platform(),
         "python": sys.version.split()[0],
-        "versions": {name: _version(name) for name in ("numpy", "torch", "minitorch-attn")},
+        "versions": {name: _version(name) for name in ("numpy", "torch", "jax", "minitorch-attn")},
         "numpy_blas": f"{blas.get('name')} {blas.get('version')}",
         "blas_kernels": _blas_kernels(),
         "environment": {name: os.environ.get(name, "") for name in _SETTINGS},
@@ -57,7 +57,14 @@ def _blas_kernels():
 
 
 def peak_memory_mb():
-    """The largest resident memory of this process so far."""
+    """The largest resident memory of this process so far.
+
+    Linux's `ru_maxrss` of a process begins with that of the one that started it; VmHWM does not.
+    """
+    if os.path.exists("/proc/self/status"):
+        with open("/proc/self/status") as file:
+            (peak,) = (line.split()[1] for line in file if line.startswith("VmHWM"))
+        return int(peak) / 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 

@@ -15,13 +15,14 @@ def plain(found):
     for row in found["engines"]:
         low, high = row["ratio_range"]
         lines.append(
-            f"  {row['engine']:<16} {row['step_ms']:9.2f} ms  {row['ratio']:5.2f}x"
+            f"  {row['engine']:<22} {row['step_ms']:9.2f} ms  {row['ratio']:5.2f}x"
             f" ({low:.2f} to {high:.2f})  {row['peak_mb']:5.0f} MB ({row['memory_ratio']:.2f}x)"
             f"  {row['page_faults_per_step']:7.0f} faults/step"
         )
+    lines += [f"  {name:<22} left out: {why}" for name, why in found["unavailable"].items()]
     lines.append(
-        f"  {found['rounds']} rounds, {found['discarded']} discarded as contended;"
-        f" largest difference {found['largest_difference']:.1e}"
+        f"  {found['rounds']} rounds, {found['discarded']} discarded as contended; ratios to"
+        f" {found['reference']}; largest difference {found['largest_difference']:.1e}"
     )
     return "\n".join(lines)
 
@@ -58,7 +59,7 @@ def _section(results):
                 f" | {row['page_faults_per_step']:.0f} | {row['first_step_s']:.2f} s |"
             )
         lines.append(
-            f"| | | {found['rounds']} rounds | {found['discarded']} discarded"
-            f" | results agree to {found['largest_difference']:.0e} | | |"
+            f"| | | {found['rounds']} rounds | {found['discarded']} discarded, ratios to"
+            f" {found['reference']} | results agree to {found['largest_difference']:.0e} | | |"
         )
     return "\n".join(lines)

@@ -13,6 +13,7 @@ import time
 import numpy as np
 
 from . import machine
+from .measure import OPTIONAL
 
 KEEP_MEMORY = "minitorch_attn"  # its own commands keep freed memory
 
@@ -30,8 +31,15 @@ def main(workload, engine, threads):
 
         keep_memory()
     start = time.perf_counter()
-    step = importlib.import_module(f"benchmarks.workloads.{workload}").ENGINES[engine]()
-    step.run()
+    try:
+        step = importlib.import_module(f"benchmarks.workloads.{workload}").ENGINES[engine]()
+        step.run()
+    except Exception as error:
+        if engine not in OPTIONAL:
+            raise
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        print(json.dumps({"unavailable": reason}), file=answers)
+        return
     first = time.perf_counter() - start
     print(json.dumps({"first_step": first}), file=answers)
     for line in sys.stdin:

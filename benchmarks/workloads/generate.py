@@ -4,7 +4,6 @@ from . import Step
 from .gpt2_folder import gpt2_folder, prompt
 
 TITLE = "generate 128 tokens with a GPT-2-small-sized model, batch 1, greedy, KV cache"
-COMPARE = ("minitorch_attn", "torch")
 TOKENS = 128
 SETTINGS = dict(
     max_new_tokens=TOKENS, min_new_tokens=TOKENS, do_sample=False, pad_token_id=50256,

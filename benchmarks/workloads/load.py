@@ -4,7 +4,6 @@ from . import Step
 from .gpt2_folder import gpt2_folder, prompt
 
 TITLE = "load a GPT-2-small-sized folder, 124M parameters, float32"
-COMPARE = ("minitorch_attn", "torch")
 
 
 def minitorch_attn():

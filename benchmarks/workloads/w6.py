@@ -5,7 +5,6 @@ import numpy as np
 from . import Step
 
 TITLE = "1,000 chained elementwise operations on (8, 8), forward + backward"
-COMPARE = ("minitorch_attn", "torch")
 ROUNDS = 125  # of eight operations each
 
 

@@ -1,0 +1,55 @@
+"""The stored results as a picture: time and memory of every engine over PyTorch's."""
+
+from minitorch_attn.viz.style import COLOURS, new_figure, save_figure
+
+__all__ = ["draw"]
+
+ENGINES = ("minitorch_attn", "minitorch_attn_unsplit", "torch_compile", "jax")
+
+
+def draw(results, path):
+    """Write a PNG with two panels, time and memory.
+
+    Parameters
+    ----------
+    results : dict
+        As stored in `results/*.json`.
+    path : path
+    """
+    workloads = [w for w in results["workloads"] if w["workload"].startswith("w")]
+    figure = new_figure(10, 4.2)
+    panels = figure.subplots(1, 2)
+    _bars(panels[0], workloads, "ratio", "step time / PyTorch eager's")
+    _bars(panels[1], workloads, "memory_ratio", "peak memory / PyTorch eager's")
+    panels[0].legend(frameon=False, fontsize="small")
+    machine = results["machine"]
+    figure.suptitle(
+        f"{machine['cpu']}, {machine['cores']} cores, BLAS with {machine['blas_kernels']} kernels,"
+        f" PyTorch with {results['torch_threads']} threads; below 1 is better",
+        fontsize="medium",
+    )
+    save_figure(figure, path)
+
+
+def _bars(axes, workloads, quantity, label):
+    """A group of bars for each workload, with the range over rounds where there is one."""
+    width = 0.8 / len(ENGINES)
+    for number, (engine, colour) in enumerate(zip(ENGINES, COLOURS, strict=False)):
+        rows = [
+            (place, row)
+            for place, found in enumerate(workloads)
+            for row in found["engines"]
+            if row["engine"] == engine
+        ]
+        if not rows:
+            continue
+        places = [place + (number - (len(ENGINES) - 1) / 2) * width for place, _ in rows]
+        values = [row[quantity] for _, row in rows]
+        axes.bar(places, values, width, color=colour, label=engine)
+        if quantity == "ratio":
+            ranges = [row["ratio_range"] for _, row in rows]
+            axes.vlines(places, *zip(*ranges, strict=True), color="0.3", linewidth=1)
+    axes.axhline(1, color="0.45", linewidth=1, linestyle=(0, (4, 3)))
+    axes.set_xticks(range(len(workloads)), [w["workload"].upper() for w in workloads])
+    axes.set(ylabel=label, ylim=(0, None))
+    axes.spines[["top", "right"]].set_visible(False)

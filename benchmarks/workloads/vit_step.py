@@ -1,0 +1,97 @@
+"""ViT-Ti/16 on four images of 224 x 224: the forward pass, or the gradients of its loss."""
+
+import numpy as np
+
+__all__ = ["engines"]
+
+IMAGE, PATCH, BATCH, CLASSES = 224, 16, 4, 1000
+WIDTH, LAYERS, HEADS, HIDDEN, EPS = 192, 12, 3, 768, 1e-6
+
+
+def _batch():
+    """Images (batch, channel, height, width) and their labels."""
+    rng = np.random.default_rng(4)
+    images = rng.standard_normal((BATCH, 3, IMAGE, IMAGE)).astype("float32")
+    return images, rng.integers(0, CLASSES, BATCH)
+
+
+def ours(gradients, threads=2):
+    """The step in this library."""
+    from minitorch_attn.models.vit_sizes import vit_ti_16
+    from minitorch_attn.nn import functional as F
+
+    from .ours import forward_step, training_step
+
+    def loss_function(model, batch):
+        return F.cross_entropy(model(batch[0]), batch[1])
+
+    model, (images, labels) = vit_ti_16(), _batch()
+    if not gradients:
+        return forward_step(model.eval(), images, threads)
+    return training_step(model, loss_function, (images, labels), threads=threads)
+
+
+def _torch_model():
+    import torch
+    from torch import nn
+
+    from .in_torch import Block
+
+    class PatchEmbedding(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.projection = nn.Conv2d(3, WIDTH, PATCH, PATCH)
+
+        def forward(self, images):
+            return self.projection(images).flatten(2).transpose(1, 2)
+
+    class Positions(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.zeros((IMAGE // PATCH) ** 2 + 1, WIDTH))
+
+        def forward(self, x):
+            return x + self.weight
+
+    class ViT(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.patch_embedding, self.positions = PatchEmbedding(), Positions()
+            self.class_token = nn.Parameter(torch.zeros(1, 1, WIDTH))
+            block = (WIDTH, HEADS, HIDDEN, nn.GELU(), EPS)
+            self.blocks = nn.Sequential(*[Block(*block) for _ in range(LAYERS)])
+            self.norm = nn.LayerNorm(WIDTH, EPS)
+            self.head = nn.Linear(WIDTH, CLASSES)
+
+        def forward(self, images):
+            patches = self.patch_embedding(images)
+            class_token = self.class_token.expand(len(images), 1, WIDTH)
+            x = self.blocks(self.positions(torch.cat([class_token, patches], 1)))
+            return self.head(self.norm(x)[:, 0])
+
+    return ViT()
+
+
+def torch(gradients, **options):
+    """The step in PyTorch; options as of `in_torch.training_step`."""
+    from torch.nn import functional as F
+
+    from .in_torch import forward_step, training_step
+
+    def loss_function(model, batch):
+        return F.cross_entropy(model(batch[0]), batch[1])
+
+    images, labels = _batch()
+    if not gradients:
+        return forward_step(_torch_model().eval(), images, **options)
+    return training_step(_torch_model(), loss_function, (images, labels), **options)
+
+
+def engines(gradients):
+    """All engines of the forward pass, or of forward and backward."""
+    return {
+        "minitorch_attn": lambda: ours(gradients),
+        "minitorch_attn_unsplit": lambda: ours(gradients, threads=1),
+        "torch_compile": lambda: torch(gradients, compiled=True),
+        "torch": lambda: torch(gradients),
+    }

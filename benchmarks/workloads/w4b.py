@@ -1,0 +1,6 @@
+"""W4b, forward and backward pass of ViT-Ti/16."""
+
+from .vit_step import engines
+
+TITLE = "ViT-Ti/16 at 224 x 224, batch 4, forward + backward"
+ENGINES = engines(gradients=True)

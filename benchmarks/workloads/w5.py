@@ -1,0 +1,142 @@
+"""W5, a stage of Swin: a plain block and a shifted one, forward and backward, input included."""
+
+import numpy as np
+
+TITLE = "Swin stage, 2 blocks, 56 x 56 tokens, C 96, window 7, batch 4, forward + backward"
+BATCH, SIDE, WIDTH, HEADS, WINDOW, SHIFT = 4, 56, 96, 3, 7, 3
+
+
+def _batch():
+    """The map that enters, and the gradient of the map that leaves, as after a mean loss."""
+    rng = np.random.default_rng(5)
+    return rng.standard_normal((2, BATCH, SIDE, SIDE, WIDTH)).astype("float32")
+
+
+def ours(threads=2):
+    """The step in this library."""
+    from minitorch_attn.models.swin import Block, Stage
+
+    from .ours import training_step
+
+    inputs = {}
+
+    def loss_function(model, batch):
+        maps, cotangents, numbers = batch  # of this thread
+        x = inputs[numbers[0].item()] = maps.detach().requires_grad_()
+        return (model(x) * cotangents).sum() / len(x)
+
+    def results():
+        parts = [inputs[number].grad.numpy() for number in sorted(inputs)]
+        return {"grad x": np.concatenate(parts)}
+
+    block = (WIDTH, HEADS, (WINDOW, WINDOW))
+    shifts = ((0, 0), (SHIFT, SHIFT))
+    model = Stage(None, [Block(*block, shift, 4 * WIDTH) for shift in shifts])
+    batch = (*_batch(), np.arange(BATCH))
+    return training_step(model, loss_function, batch, threads=threads, results=results)
+
+
+def relative_index():
+    """Which row of the table each pair of tokens uses: (token, token)."""
+    place = np.stack(np.meshgrid(*[np.arange(WINDOW)] * 2, indexing="ij")).reshape(2, -1)
+    row, column = place[:, :, None] - place[:, None, :] + WINDOW - 1
+    return row * (2 * WINDOW - 1) + column
+
+
+def shift_mask():
+    """0 within and -100 across the regions that a shift brings together: (window, token, token)."""
+    region = np.zeros((SIDE, SIDE))
+    cuts = (slice(0, -WINDOW), slice(-WINDOW, -SHIFT), slice(-SHIFT, None))
+    for i, (rows, columns) in enumerate((r, c) for r in cuts for c in cuts):
+        region[rows, columns] = i
+    count = SIDE // WINDOW
+    region = region.reshape(count, WINDOW, count, WINDOW).swapaxes(1, 2)
+    region = region.reshape(count * count, WINDOW * WINDOW)
+    return np.where(region[:, :, None] == region[:, None, :], 0.0, -100.0).astype("float32")
+
+
+def _torch_model():
+    import torch
+    from torch import nn
+
+    from .in_torch import Attention, FeedForward
+
+    tokens, count = WINDOW * WINDOW, SIDE // WINDOW
+
+    class PositionBias(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = nn.Parameter(torch.zeros((2 * WINDOW - 1) ** 2, HEADS))
+            self.register_buffer("index", torch.from_numpy(relative_index().reshape(-1)))
+
+        def forward(self):
+            return self.table[self.index].view(tokens, tokens, HEADS).permute(2, 0, 1)
+
+    class WindowAttention(Attention):
+        def __init__(self, shifted):
+            super().__init__(WIDTH, HEADS)
+            self.position_bias = PositionBias()
+            mask = torch.from_numpy(shift_mask()) if shifted else None
+            self.register_buffer("mask", mask)
+
+        def forward(self, windows):
+            # windows: (batch * window, token, embed)
+            bias = self.position_bias()
+            if self.mask is not None:
+                bias = bias + self.mask.unsqueeze(1)  # (window, heads, token, token)
+                bias = bias.repeat(windows.shape[0] // len(bias), 1, 1, 1)
+            return super().forward(windows, mask=bias)
+
+    class Block(nn.Module):
+        def __init__(self, shift):
+            super().__init__()
+            self.norm1, self.norm2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+            self.attention = WindowAttention(shift > 0)
+            self.feed_forward = FeedForward(WIDTH, 4 * WIDTH, nn.GELU())
+            self.shift = shift
+
+        def attend(self, x):
+            if self.shift:
+                x = torch.roll(x, (-self.shift, -self.shift), (1, 2))
+            x = x.view(len(x), count, WINDOW, count, WINDOW, WIDTH).transpose(2, 3)
+            x = self.attention(x.reshape(-1, tokens, WIDTH))
+            x = x.view(-1, count, count, WINDOW, WINDOW, WIDTH).transpose(2, 3)
+            x = x.reshape(-1, SIDE, SIDE, WIDTH)
+            return torch.roll(x, (self.shift, self.shift), (1, 2)) if self.shift else x
+
+        def forward(self, x):
+            x = x + self.attend(self.norm1(x))
+            return x + self.feed_forward(self.norm2(x))
+
+    class Stage(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.blocks = nn.Sequential(Block(0), Block(SHIFT))
+
+        def forward(self, x):
+            return self.blocks(x)
+
+    return Stage()
+
+
+def torch(**options):
+    """The step in PyTorch; options as of `in_torch.training_step`."""
+    from .in_torch import training_step
+
+    latest = {}
+
+    def loss_function(model, batch):
+        latest["x"] = x = batch[0].detach().requires_grad_()
+        return (model(x) * batch[1]).sum() / len(x)
+
+    return training_step(
+        _torch_model(), loss_function, _batch(), **options,
+        results=lambda: {"grad x": latest["x"].grad.numpy()},
+    )  # fmt: skip
+
+
+ENGINES = {
+    "minitorch_attn": ours,
+    "minitorch_attn_unsplit": lambda: ours(threads=1),
+    "torch": torch,
+}

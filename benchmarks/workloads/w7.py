@@ -1,0 +1,67 @@
+"""W7, decoding: 200 tokens from the model of W2, one at a time, with a KV cache."""
+
+import numpy as np
+
+from . import gpt_step, w2
+
+TITLE = "decode 200 tokens with the model of W2, KV cache, batch 1, greedy"
+TOKENS = 200
+SIZES = {name: size for name, size in w2.SIZES.items() if name != "batch"}
+
+
+def minitorch_attn():
+    import minitorch_attn as mt
+
+    from . import Step
+    from .ours import filled
+
+    model, latest = filled(gpt_step.our_model(**SIZES)).eval(), {}
+
+    def run():
+        cache, ids, found = mt.nn.StaticKVCache(SIZES["context"]), mt.tensor([[0]]), []
+        with mt.no_grad():
+            for _ in range(TOKENS):
+                logits = model(ids, cache)[:, -1]
+                ids = logits.argmax(-1, keepdim=True)
+                found.append(ids.item())
+        latest.update(ids=np.array(found), logits=logits.numpy())
+
+    return Step(run, lambda: dict(latest), operations=TOKENS)
+
+
+def torch():
+    import torch
+    from torch.nn import functional as F
+
+    from . import Step
+    from .in_torch import filled
+
+    model, latest = filled(gpt_step.torch_model(**SIZES)).eval(), {}
+    heads, head_dim = SIZES["heads"], SIZES["width"] // SIZES["heads"]
+    room = (2, SIZES["layers"], 1, heads, SIZES["context"], head_dim)
+
+    def attend(attention, x, keys, values, place):
+        query, key, value = attention._heads(attention.qkv_proj(x), 3)
+        keys[:, :, place : place + 1], values[:, :, place : place + 1] = key, value
+        seen = slice(0, place + 1)
+        mixed = F.scaled_dot_product_attention(query, keys[:, :, seen], values[:, :, seen])
+        return attention.out_proj(mixed.transpose(1, 2).flatten(2))
+
+    @torch.inference_mode()
+    def run():
+        keys, values = torch.empty(room)
+        ids, found = torch.zeros(1, 1, dtype=torch.int64), []
+        for place in range(TOKENS):
+            x = model.token_embedding(ids) + model.position_embedding.weight[place]
+            for i, block in enumerate(model.blocks):
+                x = x + attend(block.attention, block.norm1(x), keys[i], values[i], place)
+                x = x + block.feed_forward(block.norm2(x))
+            logits = F.linear(model.norm(x), model.token_embedding.weight)[:, -1]
+            ids = logits.argmax(-1, keepdim=True)
+            found.append(ids.item())
+        latest.update(ids=np.array(found), logits=logits.numpy())
+
+    return Step(run, lambda: dict(latest), operations=TOKENS)
+
+
+ENGINES = {"minitorch_attn": minitorch_attn, "torch": torch}
