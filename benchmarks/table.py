@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-__all__ = ["plain", "write_readme"]
+__all__ = ["plain", "replace_between", "write_readme"]
 
 FOLDER = Path(__file__).parent
 BEGIN, END = "<!-- table: made by python -m benchmarks -->", "<!-- end of table -->"
@@ -29,15 +29,19 @@ def plain(found):
 
 def write_readme():
     """Put a table of every stored result between the marks in benchmarks/README.md."""
-    parts = [_section(json.loads(p.read_text())) for p in sorted(FOLDER.glob("results/*.json"))]
-    path = FOLDER / "README.md"
-    text = path.read_text()
-    before, rest = text.split(BEGIN, 1)
-    after = rest.split(END, 1)[1]
-    path.write_text(f"{before}{BEGIN}\n\n" + "\n\n".join(parts) + f"\n\n{END}{after}")
+    paths = sorted(FOLDER.glob("results/cpu-*.json"))
+    replace_between(BEGIN, END, "\n\n".join(_section(path) for path in paths))
 
 
-def _section(results):
+def replace_between(begin, end, text, path=FOLDER / "README.md"):
+    """Put a text between two marks of a file, in place of what is there."""
+    before, rest = path.read_text().split(begin, 1)
+    after = rest.split(end, 1)[1]
+    path.write_text(f"{before}{begin}\n\n{text}\n\n{end}{after}")
+
+
+def _section(path):
+    results = json.loads(path.read_text())
     machine = results["machine"]
     settings = ", ".join(f"{k}={v}" for k, v in machine["environment"].items() if v) or "none set"
     versions = ", ".join(f"{k} {v}" for k, v in machine["versions"].items())
@@ -45,6 +49,8 @@ def _section(results):
         f"**{machine['cpu']}, {machine['cores']} cores.** Python {machine['python']}, {versions};"
         f" NumPy's BLAS: {machine['numpy_blas']} with {machine['blas_kernels']} kernels;"
         f" PyTorch with {results['torch_threads']} threads; environment: {settings}.",
+        "",
+        f"![Time and memory over PyTorch's](results/{path.stem}.png)",
         "",
         "| | engine | step | ratio (range over rounds) | peak memory | page faults | first step |",
         "|---|---|---|---|---|---|---|",

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 TITLE = "encoder-decoder step, 3 + 3 layers, width 256, 64 to 64 tokens, batch 16"
-LAYERS, HEADS, WIDTH, HIDDEN, LENGTH, BATCH, VOCABULARY = 3, 8, 256, 1024, 64, 16, 8000
+LAYERS, HEADS, WIDTH, HIDDEN, LENGTH, BATCH, VOCABULARY = 3, 8, 256, 1024, 64, 16, 5000
 LEARNING_RATE = 3e-4
 
 

@@ -1,0 +1,1 @@
+"""How the cost of a step grows with what is fed into it and with what is built."""

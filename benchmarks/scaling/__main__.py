@@ -1,0 +1,61 @@
+"""`python -m benchmarks scaling`: how time and memory grow, as pictures with fitted exponents."""
+
+import argparse
+import json
+from pathlib import Path
+
+from minitorch_attn.backend.allocator import keep_memory
+
+from .. import machine
+from .cost import cost_of, fitted_exponent
+from .curves import CURVES, attention_in
+from .pictures import draw
+from .report import sums_table, table, write_readme
+from .sums import sums
+
+RESULTS = Path(__file__).parents[1] / "results"
+
+
+def main(words=None):
+    """Run what the command line asks for."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks scaling", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=0.3, help="timing of one point (0.3)")
+    parser.add_argument(
+        "--quick", action="store_true", help="two small sizes of each curve; nothing is stored"
+    )
+    args = parser.parse_args(words)
+    keep_memory()
+    curves = []
+    for curve in CURVES:
+        sizes = curve.sizes[:2] if args.quick else curve.sizes
+        points = list(measured(curve, sizes, 0.0 if args.quick else args.seconds))
+        curves.append({"what": curve.what, "label": curve.label, "points": points, **fits(points)})
+        print(table([curves[-1]]), flush=True)
+    results = {"machine": machine.describe(), "curves": curves, "sums": sums()}
+    print(sums_table(results["sums"]))
+    if not args.quick:
+        RESULTS.mkdir(exist_ok=True)
+        (RESULTS / "scaling.json").write_text(json.dumps(results, indent=1) + "\n")
+        draw(results, RESULTS / "scaling.png")
+        write_readme(results)
+        print(f"stored in {RESULTS}; tables made in benchmarks/README.md")
+
+
+def measured(curve, sizes, seconds):
+    """The points of a curve, one after the other."""
+    with attention_in(curve.attention):
+        for size in sizes:
+            yield {"size": size, **cost_of(curve.step(size), seconds)}
+
+
+def fits(points):
+    """The exponents of time and memory."""
+    sizes = [point["size"] for point in points]
+    return {
+        f"{cost}_exponent": fitted_exponent(sizes, [point[cost] for point in points])
+        for cost in ("seconds", "bytes")
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""The measured curves and the sums as tables."""
+
+from ..table import replace_between
+
+__all__ = ["sums_table", "table", "write_readme"]
+
+BEGIN, END = "<!-- scaling: made by python -m benchmarks scaling -->", "<!-- end of scaling -->"
+UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
+
+
+def table(curves):
+    """A line for each curve: its ends and its exponents."""
+    lines = [
+        "| what grows | | from | to | time | exponent | memory | exponent |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for curve in curves:
+        first, last = curve["points"][0], curve["points"][-1]
+        lines.append(
+            f"| {curve['what']} | {curve['label']} | {first['size']:,} | {last['size']:,}"
+            f" | {first['seconds'] * 1e3:.1f} to {last['seconds'] * 1e3:,.0f} ms"
+            f" | {curve['seconds_exponent']:.2f}"
+            f" | {amount(first['bytes'])} to {amount(last['bytes'])}"
+            f" | {curve['bytes_exponent']:.2f} |"
+        )
+    return "\n".join(lines)
+
+
+def sums_table(sums):
+    """A line for each of the lecture's sums."""
+    lines = ["| all attention weights of one example | by formula | in a model |", "|---|---|---|"]
+    for row in sums:
+        counted = "not tried" if row["counted"] is None else amount(row["counted"])
+        lines.append(f"| {row['what']} | {amount(row['formula'])} | {counted} |")
+    return "\n".join(lines)
+
+
+def amount(count):
+    """Bytes in the unit that fits.
+
+    Examples
+    --------
+    >>> amount(3 * 2**29)
+    '1.5 GiB'
+    """
+    unit, size = next((u for u in UNITS if count >= u[1]), UNITS[-1])
+    return f"{count / size:,.4g} {unit}"
+
+
+def write_readme(results):
+    """Put the tables between their marks in benchmarks/README.md."""
+    text = f"**{results['machine']['cpu']}, {results['machine']['cores']} cores.**"
+    parts = [text, table(results["curves"]), sums_table(results["sums"])]
+    replace_between(BEGIN, END, "\n\n".join(parts))

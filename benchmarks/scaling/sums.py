@@ -1,0 +1,71 @@
+"""The sums that lectures give for attention's memory, from formulas and from real models.
+
+How many numbers all attention weights of a model are: R^4 for each head when every pixel of an
+R x R image attends to every other; for patches the square of their number; and M^2 H W for
+windows of M x M tokens on a map of H x W, instead of (H W)^2.
+"""
+
+import minitorch_attn as mt
+from minitorch_attn.models.swin import Block
+
+__all__ = ["sums"]
+
+MIB = 2**20
+LAYERS, HEADS, BYTES = 48, 16, 4  # of the lecture's model, in float32
+
+
+def pixels(side):
+    """Weights of one head when every pixel is a token."""
+    return side**4
+
+
+def patches(side, patch):
+    """Weights of one head when patches of patch x patch pixels are tokens."""
+    return (side // patch) ** 4
+
+
+def windows(height, width, window):
+    """Weights of one head when a token attends within its window only."""
+    return window**2 * height * width
+
+
+def counted(model, x):
+    """The numbers in all attention weights that a forward pass of the model makes."""
+    with mt.no_grad(), mt.nn.collect_attention(model) as found:
+        model(x)
+    return sum(weights.numel() for _, weights in found)
+
+
+def small_vit(side, patch, layers, heads):
+    """A ViT as narrow as its heads allow; its weights' number depends on the tokens alone."""
+    return mt.models.VisionTransformer(
+        image_size=side, patch_size=patch, num_classes=0, embed_dim=heads, num_layers=layers,
+        num_heads=heads, mlp_dim=heads, pooling="mean",
+    )  # fmt: skip
+
+
+def sums():
+    """Each sum by formula and, where this machine can hold it, as counted in a model.
+
+    Returns
+    -------
+    list of dict
+        "what", "formula" and "counted" (or None), in bytes.
+    """
+    all_heads = LAYERS * HEADS * BYTES
+    rows = []
+
+    def add(what, formula, found):
+        rows.append({"what": what, "formula": formula, "counted": found and found * BYTES})
+
+    add("pixels, 128 x 128, 48 layers of 16 heads", pixels(128) * all_heads, None)
+    found = counted(small_vit(32, 1, 1, 1), mt.zeros(1, 3, 32, 32))
+    add("pixels, 32 x 32, one head", pixels(32) * BYTES, found)
+    for patch in (16, 14):
+        found = counted(small_vit(224, patch, LAYERS, HEADS), mt.zeros(1, 3, 224, 224))
+        what = f"ViT, 224 x 224 in patches of {patch}, 48 layers of 16 heads"
+        add(what, patches(224, patch) * all_heads, found)
+    add("a map of 56 x 56, one head, all to all", (56 * 56) ** 2 * BYTES, None)
+    found = counted(Block(1, 1, (7, 7), (0, 0), 1), mt.zeros(1, 56, 56, 1))
+    add("the same in windows of 7 x 7", windows(56, 56, 7) * BYTES, found)
+    return rows
