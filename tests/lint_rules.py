@@ -25,6 +25,7 @@ FLOORS = (
     {"data"},
     {"training"},
     {"viz"},
+    {"memory", "profiling"},  # they draw what they have measured
     {"course"},
     {"cli", "__init__", "__main__"},
 )

@@ -142,6 +142,8 @@ class _Segment(Listener):
                 old.take_over(new)
                 if old.freed:  # by a checkpoint inside this one, which belongs to `old` from now on
                     old.freed.contexts[old.place] = weakref.ref(old)
+                for listener in state.tracers:
+                    listener.record_refilled(old)
             new.free()
 
     def _run_again(self):

@@ -48,6 +48,9 @@ class Listener:
     def record_backward(self, ctx, grads, results):
         """It has run: `results` has one gradient, or None, for each input."""
 
+    def record_refilled(self, ctx):
+        """A checkpoint has computed anew what `ctx` had saved."""
+
     def record_gradient(self, tensor):
         """The `.grad` of a leaf was made or added to."""
 

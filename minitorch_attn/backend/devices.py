@@ -21,6 +21,7 @@ __all__ = [
     "device_of",
     "from_host",
     "is_array",
+    "memory_of",
     "module_for",
     "platform_of",
     "shares_memory",
@@ -303,3 +304,26 @@ def shares_memory(a, b):
     """
     platform = platform_of(a)
     return platform is platform_of(b) and platform.owner(a) is platform.owner(b)
+
+
+def memory_of(array):
+    """What dies when the memory of an array is freed, and how many bytes that memory has.
+
+    Returns
+    -------
+    object
+        One for all views of a buffer, to be referred to weakly.
+    int
+
+    Examples
+    --------
+    >>> x = np.zeros((2, 3))
+    >>> owner, size = memory_of(x[0])
+    >>> owner is x, size
+    (True, 48)
+    """
+    owner = platform_of(array).owner(array)
+    if not type(owner).__weakrefoffset__:  # CuPy's blocks of memory, or bytes
+        base = getattr(array, "base", None)
+        owner = array if base is None or not type(base).__weakrefoffset__ else base
+    return owner, getattr(owner, "nbytes", array.nbytes)

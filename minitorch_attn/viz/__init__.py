@@ -6,6 +6,7 @@ from .cross_attention import cross_attention_figure
 from .images import image_rows_figure
 from .loss import loss_figure
 from .masks import masks_figure
+from .memory import memory_figure
 from .positions import position_similarity_figure, sinusoidal_figure
 from .rollout import attention_rollout, class_attention_figure
 from .windows import relative_index_figure, windows_figure
@@ -20,6 +21,7 @@ __all__ = [
     "image_rows_figure",
     "loss_figure",
     "masks_figure",
+    "memory_figure",
     "position_similarity_figure",
     "relative_index_figure",
     "sinusoidal_figure",

@@ -1,0 +1,257 @@
+"""Watch memory: every block that tensors and the graph hold, by weak references to their arrays."""
+
+import weakref
+
+from ..autograd.listener import Listener
+from ..autograd.trace import calling_lines
+from ..backend import is_array
+from ..backend.devices import memory_of
+from ..nn import Parameter
+from ..tensor import Tensor
+from .block import GRADIENT, KINDS, ON_ITS_WAY, PARAMETER, RESULT, YOURS, Block, Keep
+from .table import peak_table
+
+__all__ = ["MemoryTrace", "trace"]
+
+
+class MemoryTrace(Listener):
+    """What tensors and the graph held inside a `with` block, moment by moment.
+
+    A block of memory counts once, however many views it has, from when an operation makes it
+    until nothing refers to it any more. What no operation made, such as parameters, counts from
+    its first use on. What an operation needs only while it runs, and what an optimiser keeps for
+    itself, is not seen, and neither is what other threads do.
+
+    Attributes
+    ----------
+    peak : int
+        Most bytes held at one moment.
+    peak_moment : int
+    peak_op : str
+        The operation that reached it.
+    held : int
+        Bytes held now, or at the end.
+    blocks : list of Block
+        All that were seen.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> x = mt.ones(1000, requires_grad=True)
+    >>> with mt.memory.trace() as memory:
+    ...     y = x.exp()
+    ...     z = y.reshape(10, 100).tanh()
+    >>> memory.peak
+    12000
+    >>> [(block.op, block.kind_at(memory.peak_moment)) for block in memory.at_peak()]
+    [('-', 'your tensor'), ('Exp', 'saved for backward'), ('Tanh', 'saved for backward')]
+    """
+
+    def __init__(self):
+        self.peak = self.held = self.peak_moment = 0
+        self.peak_op = "-"
+        self.blocks = []
+        self._moments = [0]  # bytes held after each change
+        self._live = {}  # id of the owner of the memory -> (Block, weak owner)
+        self._keepers = {}  # id of a Context -> its Keeper
+        self._lines = {}  # number of a Context -> Line
+        self._pending = []  # Contexts that may have been emptied since the last event
+        self._running = "-"
+        self._open = True
+
+    def __exit__(self, *exc_info):
+        self._settle()
+        self._open = False
+        self._live.clear()
+        self._keepers.clear()
+        return super().__exit__(*exc_info)
+
+    # What the engine announces
+
+    def before_forward(self, ctx, inputs):
+        self._settle()
+
+    def record_forward(self, ctx, inputs, outputs):
+        self._settle()
+        self._running = name = ctx.function.__name__
+        line = calling_lines()[0]
+        for value in inputs:
+            if isinstance(value, Parameter):
+                self._see(value, PARAMETER)
+            elif isinstance(value, Tensor):
+                self._see(value, YOURS)
+            else:
+                self._see(value, RESULT, name, line)  # drawn for this operation, as masks are
+        for output in outputs if type(outputs) is tuple else (outputs,):
+            self._see(output, RESULT, name, line)
+        if hasattr(ctx, "number"):
+            self._lines[ctx.number] = line
+        self._keep(ctx, line)
+
+    def record_refilled(self, ctx):
+        self._settle()
+        self._keep(ctx, self._lines.get(ctx.number))
+
+    def before_backward(self, ctx, grads):
+        self._settle()
+        self._see_gradients(ctx, grads, f"gradient of {ctx.function.__name__}")
+
+    def record_backward(self, ctx, grads, results):
+        self._settle()
+        self._see_gradients(ctx, results, f"{ctx.function.__name__}.backward")
+        if id(ctx) in self._keepers:
+            self._pending.append(weakref.ref(ctx))  # the engine frees it next
+
+    def record_gradient(self, tensor):
+        self._settle()
+        self._running = "backward"
+        block = self._see(tensor.grad, GRADIENT, "gradient")
+        block.made_as = GRADIENT
+
+    def _see_gradients(self, ctx, grads, name):
+        self._running = name
+        line = self._lines.get(getattr(ctx, "number", None))
+        for grad in grads:
+            self._see(grad, ON_ITS_WAY, name, line)
+
+    # Blocks
+
+    def _see(self, value, kind, op="-", line=None):
+        """The block that holds `value`, made if it is new; None for numbers."""
+        array = value.array if isinstance(value, Tensor) else value
+        if not is_array(array) or array.nbytes == 0 or not type(array).__weakrefoffset__:
+            return None
+        owner, nbytes = memory_of(array)
+        key = id(owner)
+        if key in self._live:
+            return self._live[key][0]
+        self._change(nbytes)
+        whole = owner if getattr(owner, "nbytes", None) == nbytes else array
+        block = Block(kind, op, whole, nbytes, line, len(self._moments) - 1)
+        self._live[key] = (block, weakref.ref(owner, lambda _: self._died(key)))
+        self.blocks.append(block)
+        return block
+
+    def _died(self, key):
+        if self._open and key in self._live:
+            block, _ = self._live.pop(key)
+            self._change(-block.nbytes)
+            block.died = len(self._moments) - 1
+
+    def _change(self, nbytes):
+        self.held += nbytes
+        self._moments.append(self.held)
+        if self.held > self.peak:
+            self.peak, self.peak_moment = self.held, len(self._moments) - 1
+            self.peak_op = self._running
+
+    # What the graph keeps
+
+    def _keep(self, ctx, line):
+        """Note what `ctx` keeps, until it is emptied or dies."""
+        if not ctx.holds or id(ctx) in self._keepers:
+            return
+        keeps, name = [], ctx.function.__name__
+        start = len(self._moments) - 1
+        for array in (*ctx._saved, *ctx._constant, *(ctx._intermediate or ())):
+            block = self._see(array, RESULT, name, line)
+            if block is not None:
+                keeps.append(Keep(name, start))
+                block.keeps.append(keeps[-1])
+        key = id(ctx)
+        self._keepers[key] = (keeps, weakref.ref(ctx, lambda _: self._let_go(key)))
+        self._pending.append(weakref.ref(ctx))  # a checkpoint may empty it at once
+
+    def _let_go(self, key):
+        for keep in self._keepers.pop(key, ((), None))[0]:
+            keep.stop = len(self._moments)  # from the next change on
+
+    def _settle(self):
+        """Between two events the engine, or a checkpoint, may have emptied what ran last."""
+        pending, self._pending = self._pending, []
+        for reference in pending:
+            ctx = reference()
+            if ctx is not None and ctx.freed:
+                self._let_go(id(ctx))
+
+    # What was found
+
+    def at_peak(self):
+        """The blocks held at the peak, the largest first.
+
+        Returns
+        -------
+        list of Block
+        """
+        held = [block for block in self.blocks if block.lives_at(self.peak_moment)]
+        return sorted(held, key=lambda block: -block.nbytes)
+
+    def by_kind(self):
+        """Bytes held after each moment, for each kind of block.
+
+        Returns
+        -------
+        dict of str to list of int
+        """
+        steps = {kind: [0] * (len(self._moments) + 1) for kind in KINDS}
+        for block in self.blocks:
+            moments = block.moments()
+            ends = [*moments[1:], len(self._moments)]
+            for start, stop in zip(moments, ends, strict=True):
+                if block.lives_at(start) and start < stop:
+                    kind = block.kind_at(start)
+                    steps[kind][start] += block.nbytes
+                    steps[kind][stop] -= block.nbytes
+        return {kind: _running_sum(changes)[:-1] for kind, changes in steps.items()}
+
+    def table(self, rows=20):
+        """The peak and what held it, as text; equal blocks share a row.
+
+        Parameters
+        ----------
+        rows : int
+            How many rows to print at most; the smallest are summed up.
+        """
+        return peak_table(self, rows)
+
+    def __str__(self):
+        return self.table()
+
+    def save_picture(self, path):
+        """Draw how memory rose and fell, by kind, and write it as a PNG.
+
+        Parameters
+        ----------
+        path : str or path
+        """
+        from ..viz import memory_figure
+        from ..viz.style import save_figure
+
+        save_figure(memory_figure(self.by_kind(), self.peak_moment, self.peak_op), path)
+
+
+def trace():
+    """Record what memory tensors and the graph hold inside a `with` block.
+
+    Returns
+    -------
+    MemoryTrace
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> model = mt.nn.Linear(3, 5)
+    >>> with mt.memory.trace() as memory:
+    ...     y = model(mt.ones(2, 3))
+    >>> memory.peak == 4 * (2 * 3 + 5 * 3 + 5 + 2 * 5)  # input, weight, bias, output
+    True
+    """
+    return MemoryTrace()
+
+
+def _running_sum(changes):
+    total, sums = 0, []
+    for change in changes:
+        total += change
+        sums.append(total)
+    return sums
