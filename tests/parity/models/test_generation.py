@@ -133,7 +133,8 @@ def draw_settings(rng, beams):
         settings[str(name)] = MENU[name](rng)
     if set(settings.get("suppress_tokens", ())) >= set(settings.get("forced_eos_token_id", [-1])):
         del settings["suppress_tokens"]
-    if settings.get("forced_bos_token_id") in settings["eos_token_id"]:
+    excluded = [*settings["eos_token_id"], *settings.get("suppress_tokens", ())]
+    if settings.get("forced_bos_token_id") in excluded:
         del settings["forced_bos_token_id"]  # all beams but one would end in a tie
     if beams > 1:
         if "forced_eos_token_id" in settings:  # two forced tokens would be equally good
