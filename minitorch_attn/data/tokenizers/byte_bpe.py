@@ -192,7 +192,7 @@ class ByteBPE:
         """The ids of a text that comes in pieces: those of `encode` for the pieces joined.
 
         Memory does not grow with the length of the text, only with that of its longest word (some
-        4,000 characters are read ahead).
+        8,000 characters are read ahead).
 
         Parameters
         ----------
@@ -205,7 +205,7 @@ class ByteBPE:
         ------
         int
         """
-        kept = KeptWords(self._merge_word, limit=4096)
+        kept = KeptWords(self._merge_word, limit=2048)
         for words, special in self._segmenter(allowed_special).stream(chunks):
             for word in words:
                 yield from kept[word]

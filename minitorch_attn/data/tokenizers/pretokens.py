@@ -24,7 +24,7 @@ _LATER_LETTERS = (
 _LATER_NUMBERS = "11DE0-11DE9 1246F 12475-1247F 12550-12686 16FF4-16FF6"
 
 _READ_AHEAD = 4096  # characters gathered before a stream is cut
-_LARGEST_PIECE = 65536  # characters looked at in one go, however long the chunks are
+_LARGEST_PIECE = 8192  # characters looked at in one go, however long the chunks are
 
 
 @functools.cache

@@ -94,7 +94,7 @@ def test_the_longest_special_token_wins(tokenizer):
 
 
 def test_memory_does_not_grow_with_the_text(tokenizer):
-    """Text of ever new words is encoded within a few megabytes."""
+    """Text of ever new words is encoded within a megabyte or so."""
     random.seed(7)
 
     def chunks(count):
@@ -108,7 +108,7 @@ def test_memory_does_not_grow_with_the_text(tokenizer):
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
         assert total > 500 * count
-    assert max(peaks) < 4e6
+    assert max(peaks) < 1.5e6
 
 
 def test_a_file_can_be_encoded(tokenizer):
