@@ -13,6 +13,13 @@ _ROLES = (
     "bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token",
 )  # fmt: skip
 
+# The classes of transformers that cut text as GPT-2 does, and what is special in their vocabularies.
+_MARKS = ("<s>", "</s>", "<pad>", "<unk>", "<mask>")
+_GPT2_KIND = {
+    "GPT2": ("<|endoftext|>",), "Roberta": _MARKS, "Bart": _MARKS, "LED": _MARKS,
+    "Longformer": _MARKS, "Whisper": ("<|endoftext|>",), "CodeGen": ("<|endoftext|>",),
+}  # fmt: skip
+
 
 def from_pretrained(folder):
     """Read the tokenizer in a folder of Hugging Face's layout.
@@ -32,7 +39,7 @@ def from_pretrained(folder):
         * `vocab.txt`: BERT's WordPiece.
 
         Which tokens are special stands in `tokenizer_config.json`, `special_tokens_map.json` or
-        `added_tokens.json`; GPT-2's ``<|endoftext|>`` always is.
+        `added_tokens.json`; GPT-2's ``<|endoftext|>`` and the marks of RoBERTa and BART always are.
 
     Returns
     -------
@@ -177,10 +184,19 @@ def _from_two_files(folder):
             got="add_prefix_space in tokenizer_config.json",
             hint="with tokenizer.json beside it, the `tokenizers` library does so",
         )
-    specials = _special_tokens(folder, config)
+    kind = (config.get("tokenizer_class") or "GPT2").removesuffix("Fast").removesuffix("Tokenizer")
     ids = read_vocab(vocab)
-    if "<|endoftext|>" in ids:
-        specials.setdefault("<|endoftext|>", ids["<|endoftext|>"])
+    if kind not in _GPT2_KIND or sum(token.endswith("</w>") for token in ids) > len(ids) / 10:
+        raise DataError(
+            f"{os.fspath(folder)}: its tokenizer does not cut text as GPT-2 does.",
+            got=kind if kind not in _GPT2_KIND else "tokens that end in </w>",
+            expected=f"one of {', '.join(_GPT2_KIND)}",
+            hint="with tokenizer.json beside it, the `tokenizers` library reads it",
+        )
+    specials = _special_tokens(folder, config)
+    for token in _GPT2_KIND[kind]:
+        if token in ids:
+            specials.setdefault(token, ids[token])
     free = max([*ids.values(), *(n for n in specials.values() if n is not None)]) + 1
     for token, number in specials.items():
         if number is None:

@@ -99,3 +99,18 @@ def test_folders_without_one(tmp_path, tokenizer, monkeypatch):
     (tmp_path / "tokenizer_config.json").write_text('{"add_prefix_space": true}')
     with pytest.raises(DataError, match="add_prefix_space"):
         from_pretrained(tmp_path)
+
+
+def test_tokenizers_that_cut_text_otherwise(tmp_path, tokenizer):
+    tokenizer.save(tmp_path)
+    config = tmp_path / "tokenizer_config.json"
+    config.write_text('{"tokenizer_class": "RobertaTokenizerFast"}')
+    assert isinstance(from_pretrained(tmp_path), ByteBPE)
+    config.write_text('{"tokenizer_class": "Qwen2Tokenizer"}')
+    with pytest.raises(DataError, match="Qwen2"):
+        from_pretrained(tmp_path)
+    config.unlink()
+    (tmp_path / "vocab.json").write_text('{"a": 0, "a</w>": 1}')
+    (tmp_path / "merges.txt").write_text("")
+    with pytest.raises(DataError, match="</w>"):
+        from_pretrained(tmp_path)
