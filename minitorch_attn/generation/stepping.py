@@ -1,6 +1,7 @@
 """Run a model one token at a time, reading every token once."""
 
 from .. import ops
+from ..errors import ArgumentError
 
 __all__ = ["Stepper"]
 
@@ -55,6 +56,8 @@ class Stepper:
         if self.cache is not None:
             arguments["past_key_values"] = self.cache
         output = self.model(**arguments, use_cache=self.cache is not None)
+        if self._first:
+            _check_writes(self.model, output)
         self._grow()
         return output
 
@@ -83,3 +86,15 @@ class Stepper:
         """Go on from other rows of the same inputs: int64 Tensor of shape (row,)."""
         if self.cache is not None:
             self.cache.reorder(rows, cross=False)
+
+
+def _check_writes(model, output):
+    """A model that writes has logits of the next token, (row, token, vocabulary)."""
+    logits = output.get("logits")
+    if logits is None or logits.ndim != 3:
+        raise ArgumentError(
+            f"generate: {type(model).__name__} does not say which token comes next.",
+            got="no logits" if logits is None else f"logits of shape {logits.shape}",
+            expected="logits of shape (row, token, vocabulary)",
+            hint="a class with a language-model head, such as GPT2LMHeadModel",
+        )

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import minitorch_attn as mt
+from minitorch_attn.errors import ArgumentError
 from minitorch_attn.generation.stepping import Stepper
 
 
@@ -21,7 +22,7 @@ class Recorder:
         self.calls.append(
             {k: v.numpy().tolist() if hasattr(v, "numpy") else v for k, v in arguments.items()}
         )
-        return {}
+        return {"logits": mt.zeros(1, 1, 1)}
 
 
 @pytest.fixture
@@ -94,3 +95,10 @@ def test_going_on_from_a_cache(tensors, covered, read):
     cache = mt.nn.StaticKVCache(9)
     cache.layer(0).update(*[mt.zeros(1, 1, 2, 2, device=ids.device)] * 2)
     assert run(Stepper(Recorder(), cache, covered=covered), ids, 1)[0]["input_ids"] == read
+
+
+def test_a_model_that_does_not_write(tensors):
+    (ids,) = tensors([[7, 8, 9]])
+    for output in ({}, {"logits": mt.zeros(1, 2)}):
+        with pytest.raises(ArgumentError, match="which token comes next"):
+            Stepper(lambda output=output, **arguments: output, None)(ids)
