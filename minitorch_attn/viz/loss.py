@@ -59,7 +59,7 @@ def loss_figure(
         )
     _draw_baselines(axes, baselines or {})
     axes.set(xlabel="step", ylabel=f"{what} ({unit})" if unit else what, title=title)
-    axes.margins(x=0.02)
+    axes.margins(x=0.02, y=0.08)
     axes.spines[["top", "right"]].set_visible(False)
     if training or validation:
         axes.legend(frameon=False, loc="upper right", bbox_to_anchor=(1, 0.97))

@@ -39,7 +39,9 @@ def test_a_run_of_dates(mta, tmp_path):
     assert mta(*arguments, "--steps", 8, "--out", "whole")[0] == 0
     code, out, err = mta(*arguments, "--steps", 4, "--out", "a")
     assert (code, err) == (0, "")
-    assert "3 July 1987, a Friday" in out and "exactly right held-out dates of at least" in out
+    assert (
+        "3 July 1987, a Friday" in out and "exact answers to held-out dates: at least 99.0 %" in out
+    )
     assert "dates/s" in out and "What to do next" in out
     result = json.loads((tmp_path / "a/result.json").read_text())
     assert result["recipe"] == "dates" and result["reached"] is False

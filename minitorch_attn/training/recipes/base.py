@@ -38,7 +38,7 @@ class Target:
     --------
     >>> target = Target("accuracy", 0.975, "test accuracy")
     >>> str(target), target.reached(0.98), target.show(0.98)
-    ('test accuracy of at least 97.5 %', True, '98.0 %')
+    ('test accuracy: at least 97.5 %', True, '98.0 %')
     """
 
     metric: str
@@ -57,7 +57,7 @@ class Target:
 
     def __str__(self):
         bound = "at least" if self.higher_is_better else "at most"
-        return f"{self.meaning} of {bound} {self.show(self.figure)}"
+        return f"{self.meaning}: {bound} {self.show(self.figure)}"
 
 
 class Recipe:
@@ -185,7 +185,7 @@ class Recipe:
         ----------
         page : Page
         """
-        page.text(f"The figure to reach: {self.target}.")
+        page.text(f"To be reached: {self.target}.")
 
     def show(self, page, measured):
         """Print and draw what was learned.

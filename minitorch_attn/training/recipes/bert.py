@@ -13,6 +13,7 @@ from ...data.tokenizers import WordTokenizer
 from ...models.bert import BERT as BERTModel
 from ...models.bert import BERTClassifier, BERTPreTraining
 from ...nn.functional import cross_entropy, softmax
+from ...nn.positional import sinusoidal_positions
 from ...tensor import tensor
 from .base import Recipe, Target, digest, start_by_width
 from .masked_stream import MaskedBatch, TwoLives, hide_words, sentence_pairs
@@ -74,7 +75,7 @@ class BERT(Recipe):
     changeable = ("device",)
     betas = (0.9, 0.98)
     OPTIONS = (
-        *common_options(steps=2300, lr=1.5e-3, batch=48, layers=2, dim=64, dropout=0.1),
+        *common_options(steps=2300, lr=1.5e-3, batch=48, dropout=0.1, eval_every=50),
         Option("finetune", 300, "How many of the steps, the last ones, fine-tune."),
         Option("finetune_lr", 5e-4, "Highest learning rate of these.", "positive"),
         Option("labels", 20, "Labelled passages of each topic."),
@@ -111,7 +112,7 @@ class BERT(Recipe):
         options = self.options
 
         def make_bert():
-            return BERTModel(
+            bert = BERTModel(
                 len(self.tokenizer),
                 embed_dim=options["dim"],
                 num_heads=options["heads"],
@@ -119,6 +120,8 @@ class BERT(Recipe):
                 max_positions=options["words"] + 3,
                 dropout=options["dropout"],
             )
+            start_embeddings(bert)
+            return bert
 
         model = ThreeBERTs(make_bert, len(self.topics))
         start_by_width(model)
@@ -320,6 +323,19 @@ class BERT(Recipe):
             lines += [f"  ... {around} ...", f"      {', '.join(fillings)}; it was: {word}"]
         page.text("\n".join(lines))
         page.write("hidden_words.txt", "\n".join(lines) + "\n", "hidden words and its fillings")
+
+
+def start_embeddings(bert):
+    """Words and places that weigh the same from the start; places as sines and cosines.
+
+    Words get larger as they learn to predict. The paper's small random places would be drowned
+    by them before they tell a word's neighbours, in a training as short as this one.
+    """
+    size = bert.embed_dim**-0.5
+    nn.init.normal_(bert.token_embedding.weight, std=size)
+    weight = bert.embeddings.position_embedding.weight
+    with no_grad():  # sines have a mean square of 1/2
+        weight.copy_(sinusoidal_positions(*weight.shape, dtype=weight.dtype) * (size * 2**0.5))
 
 
 def framed(ids):

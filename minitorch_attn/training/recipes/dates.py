@@ -39,7 +39,7 @@ class Dates(PairRecipe):
     name = "dates"
     summary = 'an encoder-decoder reads dates: "3 July 1987, a Friday" -> "1987-07-03"'
     headline = "A Transformer learns to read dates."
-    target = Target("exact", 0.99, "exactly right held-out dates")
+    target = Target("exact", 0.99, "exact answers to held-out dates")
     unit = "dates"
     OPTIONS = (
         *common_options(steps=1500, lr=2e-3, batch=64, layers=2, dim=64, warmup=100),

@@ -42,7 +42,7 @@ class T5(PairRecipe):
     name = "t5"
     summary = "one T5 does four text tasks by prefix: reverse, sort, vowels, add"
     headline = "A T5 learns four tasks, told apart by their prefix."
-    target = Target("worst_task", 0.95, "exactly right held-out answers, in the worst of the tasks")
+    target = Target("worst_task", 0.95, "exact answers to held-out inputs, in each task")
     unit = "texts"
     start_id = 0  # as in T5, the padding token starts an answer
     OPTIONS = (

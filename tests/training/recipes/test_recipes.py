@@ -166,7 +166,7 @@ def test_the_learning_rate_rises_and_falls(name):
 
 def test_targets():
     loss = Target("loss", 1.5, "loss", higher_is_better=False, percent=False)
-    assert str(loss) == "loss of at most 1.500"
+    assert str(loss) == "loss: at most 1.500"
     assert loss.reached(1.5) and not loss.reached(1.6)
     accuracy = Target("accuracy", 0.99, "accuracy")
     assert accuracy.reached(0.99) and not accuracy.reached(0.9899)

@@ -1,0 +1,55 @@
+"""The page of results is made from stored runs, and says when a figure is missed."""
+
+import json
+
+import pytest
+
+from tools import results
+
+MACHINE = {
+    "cpu": "a processor", "cores": 2, "system": "a system", "python": "3.13.1",
+    "versions": {"numpy": "2.4.0"}, "numpy_blas": "some-blas 0.3", "blas_kernels": "some",
+    "environment": {"OMP_NUM_THREADS": "1"},
+}  # fmt: skip
+
+
+def entry(recipe, metric, value, seconds, megabytes, machine=MACHINE):
+    return {
+        "result": {"recipe": recipe, "value": value, "measured": {metric: value, "other": 0.5}},
+        "seconds": seconds,
+        "cpu_seconds": 2 * seconds,
+        "memory": megabytes * 2**20,
+        "machine": machine,
+    }
+
+
+@pytest.fixture
+def runs(tmp_path):
+    for seed, value, seconds in ((1, 0.98, 30), (2, 0.97, 70), (3, 0.99, 40)):
+        stored = entry("vit", "accuracy", value, seconds, 100 + seed)
+        (tmp_path / f"vit-{seed}.json").write_text(json.dumps(stored))
+    (tmp_path / "dates-1.json").write_text(json.dumps(entry("dates", "exact", 1.0, 90, 120)))
+    return tmp_path
+
+
+def test_the_page(runs):
+    text = results.page(runs)
+    assert "python -m tools.results" in text
+    (row,) = [line for line in text.splitlines() if line.startswith("| `mta train vit`")]
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    assert cells[1:4] == ["test accuracy: at least 97.5 %", "98.0 %, 97.0 %, 99.0 %", "2 of 3"]
+    assert cells[4:] == ["40 s", "1 min 20 s", "103 MiB"]
+    assert "| `mta train dates` |" in text and "1 of 1" in text
+    assert "a processor, 2 cores" in text and "NumPy 2.4.0" in text and "other settings" not in text
+    assert "| accuracy | 0.9800 | 0.9700 | 0.9900 |" in text
+
+
+def test_runs_of_other_machines_are_mentioned(runs):
+    other = entry("dates", "exact", 1.0, 80, 120, {**MACHINE, "cores": 8})
+    (runs / "dates-2.json").write_text(json.dumps(other))
+    assert "other settings or on another machine" in results.page(runs)
+
+
+def test_without_results_there_is_no_page(tmp_path):
+    with pytest.raises(SystemExit, match="no results"):
+        results.page(tmp_path)
