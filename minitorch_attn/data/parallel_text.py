@@ -1,9 +1,7 @@
 """Parallel text: sentences and their translations."""
 
-import os
-
 from ..errors import DataError
-from .sources import local_path
+from .sources import single_file
 from .text import read_text
 
 __all__ = ["read_parallel", "read_tsv"]
@@ -29,7 +27,7 @@ def read_parallel(source, target, *, sha256=(None, None)):
     DataError
         If a file is not text, or one has more lines than the other.
     """
-    paths = [_single(path, sum) for path, sum in zip((source, target), sha256, strict=True)]
+    paths = [single_file(path, sum) for path, sum in zip((source, target), sha256, strict=True)]
     sides = [_lines(read_text(path)) for path in paths]
     if len(sides[0]) != len(sides[1]):
         raise DataError(
@@ -62,7 +60,7 @@ def read_tsv(path, *, columns=(0, 1), sha256=None):
     DataError
         If the file is not text, or a line has too few columns.
     """
-    path = _single(path, sha256)
+    path = single_file(path, sha256)
     pairs = []
     for number, line in enumerate(_lines(read_text(path)), start=1):
         cells = line.split("\t")
@@ -76,21 +74,6 @@ def read_tsv(path, *, columns=(0, 1), sha256=None):
             )
         pairs.append(tuple(cells[column] for column in columns))
     return _pairs(pairs, path)
-
-
-def _single(path, sha256):
-    """The file itself, or the only one in what it unpacks to."""
-    found = local_path(path, sha256)
-    if not os.path.isdir(found):
-        return found
-    names = sorted(os.listdir(found))
-    if len(names) != 1 or os.path.isdir(os.path.join(found, names[0])):
-        raise DataError(
-            f"{os.fspath(path)} is not a single file.",
-            got=f"{len(names)} entries: {', '.join(names[:5])}",
-            expected="a text file, packed or not",
-        )
-    return os.path.join(found, names[0])
 
 
 def _lines(text):

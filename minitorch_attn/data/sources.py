@@ -10,7 +10,7 @@ from ..errors import ArgumentError, DataError
 from ..files import atomic_file
 from .archives import is_archive, unpack
 
-__all__ = ["cache_folder", "download", "local_path"]
+__all__ = ["cache_folder", "download", "local_path", "single_file"]
 
 _CHUNK = 1 << 20
 
@@ -118,6 +118,21 @@ def local_path(source, sha256=None):
     except OSError as error:
         reason = error.strerror or str(error)
         raise DataError(f"{path} could not be read.", got=reason) from None
+
+
+def single_file(source, sha256=None):
+    """As `local_path`, of a file that may be packed: always the path of a file."""
+    found = local_path(source, sha256)
+    if not os.path.isdir(found):
+        return found
+    names = sorted(os.listdir(found))
+    if len(names) != 1 or os.path.isdir(os.path.join(found, names[0])):
+        raise DataError(
+            f"{os.fspath(source)} is not a single file.",
+            got=f"{len(names)} entries: {', '.join(names[:5])}",
+            expected="a text file, packed or not",
+        )
+    return os.path.join(found, names[0])
 
 
 def _unpacked(path, sha256):

@@ -3,6 +3,7 @@
 import os
 
 from ..errors import DataError
+from .sources import single_file
 
 __all__ = ["default_text", "read_text", "split_text"]
 
@@ -35,12 +36,14 @@ def default_text():
     return "\n".join(different)
 
 
-def read_text(path):
+def read_text(path, *, sha256=None):
     """The characters of a UTF-8 text file, with line ends as `\\n`.
 
     Parameters
     ----------
     path : str or path
+        A file; or a URL, and then its checksum too (the file behind it may be gzipped).
+    sha256 : str, optional
 
     Returns
     -------
@@ -52,6 +55,8 @@ def read_text(path):
         If the file cannot be read, is empty, or is not text in UTF-8.
     """
     name = os.fspath(path)
+    if "://" in name or sha256 is not None:
+        path = single_file(path, sha256)
     try:
         with open(path, "rb") as file:
             raw = file.read()

@@ -1,5 +1,6 @@
 """Downloads from a server of the test's own; archives and files on this machine."""
 
+import gzip
 import hashlib
 import http.server
 import io
@@ -9,6 +10,7 @@ import threading
 
 import pytest
 
+from minitorch_attn.data import read_text, read_tsv
 from minitorch_attn.data.sources import cache_folder, download, local_path
 from minitorch_attn.errors import ArgumentError, DataError
 
@@ -133,3 +135,13 @@ def test_archives_are_unpacked_once(server, tmp_path, cache):
     path.write_bytes(server.content)
     assert local_path(path) == folder  # the same content, so already there
     assert os.listdir(cache / "unpacked") == [sha256]
+
+
+def test_texts_from_the_network(server):
+    for content in ("näher\tnearer\n".encode(), gzip.compress("näher\tnearer\n".encode())):
+        server.content = content
+        sha256 = hashlib.sha256(content).hexdigest()
+        assert read_text(f"{server.url}/a.tsv", sha256=sha256) == "näher\tnearer\n"
+        assert read_tsv(f"{server.url}/a.tsv", sha256=sha256) == [("näher", "nearer")]
+    with pytest.raises(ArgumentError, match="needs a checksum"):
+        read_text(f"{server.url}/a.tsv")

@@ -13,7 +13,7 @@ _ROLES = (
     "bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token",
 )  # fmt: skip
 
-# The classes of transformers that cut text as GPT-2 does, and what is special in their vocabularies.
+# Classes of transformers that cut text as GPT-2 does, and what is special in their vocabularies.
 _MARKS = ("<s>", "</s>", "<pad>", "<unk>", "<mask>")
 _GPT2_KIND = {
     "GPT2": ("<|endoftext|>",), "Roberta": _MARKS, "Bart": _MARKS, "LED": _MARKS,
