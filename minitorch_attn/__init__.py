@@ -37,7 +37,8 @@ float16 = half = as_dtype("float16")
 float32 = float = as_dtype("float32")
 float64 = double = as_dtype("float64")
 
-_ON_DEMAND = ("data", "generation", "models", "training", "viz")  # imported when first asked for
+# Imported when first asked for.
+_ON_DEMAND = ("data", "generation", "memory", "models", "profiling", "training", "viz")
 
 
 def __getattr__(name):
@@ -45,4 +46,8 @@ def __getattr__(name):
         from importlib import import_module
 
         return import_module(f"{__name__}.{name}")
+    if name == "profile":
+        from .profiling import profile
+
+        return profile
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,7 +2,7 @@
 
 from math import prod
 
-__all__ = ["FLOPS"]
+__all__ = ["FLOPS", "backward_flops"]
 
 
 def _linear(inputs, outputs):
@@ -48,3 +48,14 @@ FLOPS = {
     "RnnSequence": _recurrent(2),
     "TiledAttention": _attention,
 }
+
+
+def backward_flops(name, flops, needs_grad):
+    """Of the derivative of an operation that took `flops`.
+
+    A product has two factors, and the gradient of each is one product of the same size. Attention
+    has two products, so four in its derivative, and in tiles a fifth, the scores once more.
+    """
+    if name in ("Conv", "ConvTransposed", "Linear", "MatMul"):
+        return flops * sum(1 for edge in needs_grad[:2] if edge)
+    return flops * 5 // 2 if name == "TiledAttention" else flops * 2

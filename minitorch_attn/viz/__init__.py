@@ -9,6 +9,7 @@ from .masks import masks_figure
 from .memory import memory_figure
 from .positions import position_similarity_figure, sinusoidal_figure
 from .rollout import attention_rollout, class_attention_figure
+from .roofline import roofline_figure
 from .windows import relative_index_figure, windows_figure
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "memory_figure",
     "position_similarity_figure",
     "relative_index_figure",
+    "roofline_figure",
     "sinusoidal_figure",
     "windows_figure",
 ]
