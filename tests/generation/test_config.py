@@ -1,7 +1,7 @@
 """Which settings hold, and which are refused."""
 
 import pytest
-from generation.tiny import Table
+from generation.tiny import Table, gpt2
 
 import minitorch_attn as mt
 from minitorch_attn.errors import ArgumentError
@@ -70,3 +70,13 @@ def test_none():
     settings = {"temperature": None, "top_k": None, "top_p": None, "do_sample": True,
                 "repetition_penalty": None, "min_length": None, "max_length": None}  # fmt: skip
     assert generate(model(), ids, max_new_tokens=1, seed=0, **settings).shape == (1, 2)
+
+
+def test_settings_are_saved_with_the_model(tmp_path):
+    made = gpt2(dtype="float32")
+    for i, settings in enumerate(({"num_beams": 3}, GenerationConfig(num_beams=3))):
+        made.generation_config = settings
+        made.save_pretrained(tmp_path / str(i))
+        read = mt.models.from_pretrained(tmp_path / str(i))
+        assert read.generation_config == {"num_beams": 3}
+        assert resolve(read, None, {}).num_beams == 3

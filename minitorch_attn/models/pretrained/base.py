@@ -212,8 +212,10 @@ class PretrainedModel(nn.Module):
         fields.setdefault("model_type", self.model_type)
         self._describe(fields, arrays)
         write_json(folder / "config.json", fields)
-        if self.generation_config:
-            write_json(folder / "generation_config.json", self.generation_config)
+        if self.generation_config:  # fields, or a GenerationConfig
+            settings = self.generation_config
+            settings = settings if isinstance(settings, dict) else settings.to_dict()
+            write_json(folder / "generation_config.json", settings)
         write_tensors(folder, arrays, max_shard_size)
 
     def _describe(self, fields, arrays):
