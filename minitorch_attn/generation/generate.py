@@ -183,9 +183,7 @@ class _Run:
             return self._search_beams(step, choose, streamer, shared)
         if streamer is not None:
             streamer.put(prompt.ids.numpy())
-        fill = config.pad_token_id
-        if fill is None and self.ends is not None:
-            fill = self.ends[0]
+        fill = stopping.first_end if config.pad_token_id is None else config.pad_token_id
         choose = greedy.likeliest if choose is None else choose
         return greedy.search(
             step, prompt.ids, choose=choose, fill=fill, streamer=streamer, **shared

@@ -34,6 +34,7 @@ def search(step, ids, *, processors, stopping, choose, fill, record, streamer=No
     int64 Tensor, or GenerateOutput
         The prompt and what was written.
     """
+    ends = stopping.first_end is not None
     finished = ops.zeros(ids.shape[0], dtype="bool", device=ids.device)
     while True:
         output = step(ids)
@@ -42,7 +43,7 @@ def search(step, ids, *, processors, stopping, choose, fill, record, streamer=No
         record.add(output, logits, scores)
         del output  # the logits of a long prompt are large
         tokens = choose(scores)  # (row,)
-        if stopping.ends:
+        if ends:
             tokens = ops.where(finished, fill, tokens)
         ids = ops.cat((ids, tokens.unsqueeze(1)), 1)
         if streamer is not None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from .. import ops
 from ..errors import ArgumentError, ShapeError
 from ..tensor import Tensor, tensor
+from .output import GenerateOutput
 
 __all__ = ["Prompt", "decoder_prompt", "encoder_decoder_prompt"]
 
@@ -233,23 +234,12 @@ def _encode(model, config, ids, mask, arguments, device):
     return ids, model.get_encoder()(**inputs, attention_mask=mask)
 
 
-class _Encoded(dict):
-    """An encoder's output that was given as a tensor or a tuple."""
-
-    def __getitem__(self, key):
-        return (
-            tuple(self.values())[key] if isinstance(key, (int, slice)) else super().__getitem__(key)
-        )
-
-    def __getattr__(self, name):
-        return self.get(name)
-
-
 def _as_output(encoded):
+    """An encoder's output by name, also where a tensor or a tuple was given."""
     if isinstance(encoded, dict):
         return encoded
     hidden = encoded if isinstance(encoded, Tensor) else encoded[0]
-    return _Encoded(last_hidden_state=hidden)
+    return GenerateOutput(last_hidden_state=hidden)
 
 
 def _start_tokens(config, batch, device):

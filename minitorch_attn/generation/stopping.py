@@ -130,9 +130,10 @@ class StoppingCriteriaList(list):
         return min(lengths, default=None)
 
     @property
-    def ends(self):
-        """Whether rows finish by a token, after which they are filled up."""
-        return any(hasattr(criterion, "eos_token_id") for criterion in self)
+    def first_end(self):
+        """The first token by which rows finish, after which they are filled up; or None."""
+        ends = [c.eos_token_id for c in self if hasattr(c, "eos_token_id")]
+        return as_list(ends[0], "eos_token_id", type(self).__name__)[0] if ends else None
 
     @property
     def only_length(self):

@@ -88,6 +88,8 @@ def test_ends(device):
     del settings["pad_token_id"]
     unfilled = written(model, [[2], [6]], device, eos_token_id=[5, 7], **settings)
     assert unfilled == [[2, 3, 4, 5], [6, 7, 5, 5]]
+    own = [mt.generation.EosTokenCriteria([5, 7])]
+    assert written(model, [[2], [6]], device, stopping_criteria=own, **settings) == unfilled
 
 
 @pytest.mark.parametrize(

@@ -58,8 +58,9 @@ def test_a_list_is_finished_by_any(device):
         [g.EosTokenCriteria(3), lambda ids, scores: False, g.MaxLengthCriteria(9)]
     )
     np.testing.assert_array_equal(criteria(ids).numpy(), [False, True])
-    assert criteria.max_length == 9 and criteria.ends and not criteria.only_length
-    assert g.StoppingCriteriaList([g.MaxLengthCriteria(9)]).only_length
+    assert criteria.max_length == 9 and criteria.first_end == 3 and not criteria.only_length
+    length = g.StoppingCriteriaList([g.MaxLengthCriteria(9)])
+    assert length.only_length and length.first_end is None
     np.testing.assert_array_equal(g.StoppingCriteriaList()(ids).numpy(), [False, False])
 
 
