@@ -107,7 +107,8 @@ def test_killed_at_any_moment(start, mta, tiny, tmp_path, rng):
         process = start(*tiny, *arguments, "--out", "a", cwd=tmp_path)
         if attempt % 2 and begun:
             wait_for_a_line("a", process)
-        delay = (0.6 if attempt % 2 == 0 else 0.04 * attempt) * rng.random()
+        longest = 0.6 if attempt % 2 == 0 else 0.04 * attempt
+        delay = (longest if begun else 0.6 + 0.1 * attempt) * rng.random()
         try:
             process.wait(timeout=delay)
         except Exception:
