@@ -24,7 +24,7 @@ def chrome_trace(events):
     entries = [
         {"name": "process_name", "ph": "M", "pid": 1, "tid": 1, "args": {"name": "minitorch_attn"}}
     ]
-    for event in sorted(events, key=lambda event: (event.start, -event.seconds)):
+    for event in sorted(events, key=lambda e: (e.start, -e.seconds, len(e.modules))):
         entries.append({
             "name": event.name if event.phase != "backward" else f"{event.name}.backward",
             "cat": event.phase,

@@ -62,7 +62,8 @@ def by_op(events):
 
 def by_module(events):
     """One Group for each module, with all that ran inside it, in the order of the first calls."""
-    calls = sorted((e for e in events if e.phase == "module"), key=lambda event: event.start)
+    calls = [event for event in events if event.phase == "module"]
+    calls.sort(key=lambda event: (event.start, len(event.modules)))
     groups = {}
     for call in calls:
         group = groups.setdefault(call.name, Group(call.name, call.modules))

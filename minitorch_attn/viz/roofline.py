@@ -1,5 +1,7 @@
 """Time by operation, and how near each operation comes to what the machine allows."""
 
+from math import log10
+
 from .style import COLOURS, new_figure
 
 __all__ = ["roofline_figure"]
@@ -73,36 +75,48 @@ def _draw_roof(axes, groups, flops, bandwidth):
         f"{flops / 1e9:.0f} GFLOP/s", (high, flops / 1e9), xytext=(-2, 4),
         textcoords="offset points", ha="right", color="0.25",
     )  # fmt: skip
+    middle = (low * ridge) ** 0.5
     axes.annotate(
-        f"{bandwidth / 1e9:.3g} GB/s", (low, low * bandwidth / 1e9), xytext=(0, 10),
-        textcoords="offset points", ha="left", color="0.25",
+        f"{bandwidth / 1e9:.3g} GB/s", (middle, middle * bandwidth / 1e9), xytext=(-8, 6),
+        textcoords="offset points", ha="right", color="0.25",
     )  # fmt: skip
     longest = max([group.seconds for _, _, group in points], default=1.0)
-    for x, y, group in points:
-        colour = COLOURS[2] if group.flops else COLOURS[3]
-        size = 20 + 500 * group.seconds / longest
-        axes.scatter([x], [y / 1e9], s=size, color=colour, alpha=0.6, linewidths=0)
+    for counted, colour, label in (
+        (True, COLOURS[2], "products"),
+        (False, COLOURS[3], "others: one operation per number written"),
+    ):
+        some = [(x, y, g) for x, y, g in points if bool(g.flops) is counted]
+        if some:
+            axes.scatter(
+                [x for x, _, _ in some], [y / 1e9 for _, y, _ in some],
+                s=[20 + 300 * g.seconds / longest for _, _, g in some],
+                color=colour, alpha=0.6, linewidths=0, label=label,
+            )  # fmt: skip
     _label(axes, points)
+    if points:
+        axes.legend(frameon=False, loc="lower right", markerscale=0.6)
     axes.set(
         xscale="log", yscale="log", xlabel="operations per byte moved",
         ylabel="billion operations per second", title="Under the roofs of this machine",
     )  # fmt: skip
+    axes.margins(y=0.12)
     axes.spines[["top", "right"]].set_visible(False)
 
 
 def _label(axes, points):
-    """Names beside the points; where several share a place, one below the other."""
-    taken = {}
+    """Names beside the points; where two would touch, the slower one moves down."""
+    if not points:
+        return
+    heights = [log10(y) for _, y, _ in points]
+    points_per_decade = 280 / (max(heights) - min(heights) + 1)
+    placed = []  # (decade of x, height in typographic points) of the labels so far
     for x, y, group in sorted(points, key=lambda point: -point[1]):
-        cell = (round(_log2(x)), round(_log2(y) / 2))
-        row = taken[cell] = taken.get(cell, -1) + 1
+        wanted = height = log10(y) * points_per_decade
+        for other_x, other in placed:
+            if abs(other_x - log10(x)) < 0.6 and other - height < 11:
+                height = other - 11
+        placed.append((log10(x), height))
         axes.annotate(
-            group.name, (x, y / 1e9), xytext=(6, -3 - 10 * row), textcoords="offset points",
-            fontsize="small",
+            group.name, (x, y / 1e9), xytext=(11, height - wanted - 3),
+            textcoords="offset points", fontsize="small",
         )  # fmt: skip
-
-
-def _log2(value):
-    from math import log2
-
-    return log2(value)
