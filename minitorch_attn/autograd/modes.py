@@ -26,13 +26,15 @@ class _State(threading.local):
 
 
 state = _State()
+_lock = threading.Lock()
 watchers = 0  # how many tracers and NaN hunts are on, over all threads: 0 makes each step cheap
 
 
 def watch(change):
     """Add to the number of watchers; the engine asks `state` only while there are any."""
     global watchers
-    watchers += change
+    with _lock:
+        watchers += change
 
 
 class _Switch(ContextDecorator):

@@ -1,11 +1,14 @@
 """One block of memory, from when it was first seen until it was freed."""
 
-__all__ = ["Block", "GRADIENT", "KINDS", "ON_ITS_WAY", "PARAMETER", "RESULT", "SAVED", "YOURS"]
+__all__ = [
+    "Block", "GRADIENT", "KINDS", "Keep", "ON_ITS_WAY", "OPTIMISER", "PARAMETER", "RESULT",
+    "SAVED", "YOURS",
+]  # fmt: skip
 
-PARAMETER, YOURS = "parameter", "your tensor"
+PARAMETER, OPTIMISER, YOURS = "parameter", "optimiser state", "your tensor"
 SAVED, RESULT = "saved for backward", "result"
 GRADIENT, ON_ITS_WAY = "gradient", "gradient on its way"
-KINDS = (PARAMETER, YOURS, SAVED, RESULT, GRADIENT, ON_ITS_WAY)
+KINDS = (PARAMETER, OPTIMISER, YOURS, SAVED, RESULT, GRADIENT, ON_ITS_WAY)
 
 
 class Block:

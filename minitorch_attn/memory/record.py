@@ -7,8 +7,9 @@ from ..autograd.trace import calling_lines
 from ..backend import is_array
 from ..backend.devices import memory_of
 from ..nn import Parameter
+from ..optim.optimizer import Optimizer
 from ..tensor import Tensor
-from .block import GRADIENT, KINDS, ON_ITS_WAY, PARAMETER, RESULT, YOURS, Block, Keep
+from .block import GRADIENT, KINDS, ON_ITS_WAY, OPTIMISER, PARAMETER, RESULT, YOURS, Block, Keep
 from .table import peak_table
 
 __all__ = ["MemoryTrace", "trace"]
@@ -19,8 +20,13 @@ class MemoryTrace(Listener):
 
     A block of memory counts once, however many views it has, from when an operation makes it
     until nothing refers to it any more. What no operation made, such as parameters, counts from
-    its first use on. What an operation needs only while it runs, and what an optimiser keeps for
-    itself, is not seen, and neither is what other threads do.
+    its first use on, or from the start if its owner is named. What an operation needs only while
+    it runs is not seen, and neither is what other threads do.
+
+    Parameters
+    ----------
+    *owners : Module or Optimizer
+        Their parameters, buffers, gradients and state count from the start.
 
     Attributes
     ----------
@@ -47,7 +53,8 @@ class MemoryTrace(Listener):
     [('-', 'your tensor'), ('Exp', 'saved for backward'), ('Tanh', 'saved for backward')]
     """
 
-    def __init__(self):
+    def __init__(self, *owners):
+        self.owners = owners
         self.peak = self.held = self.peak_moment = 0
         self.peak_op = "-"
         self.blocks = []
@@ -59,8 +66,13 @@ class MemoryTrace(Listener):
         self._running = "-"
         self._open = True
 
+    def __enter__(self):
+        self._see_owners()
+        return super().__enter__()
+
     def __exit__(self, *exc_info):
         self._settle()
+        self._see_owners()  # an optimiser makes its state in its first step
         self._open = False
         self._live.clear()
         self._keepers.clear()
@@ -113,6 +125,20 @@ class MemoryTrace(Listener):
         line = self._lines.get(getattr(ctx, "number", None))
         for grad in grads:
             self._see(grad, ON_ITS_WAY, name, line)
+
+    def _see_owners(self):
+        for owner in self.owners:
+            if isinstance(owner, Optimizer):
+                for state in owner.state.values():
+                    for value in state.values():
+                        self._see(value, OPTIMISER)
+                continue
+            for parameter in owner.parameters():
+                self._see(parameter, PARAMETER)
+                if parameter.grad is not None:
+                    self._see(parameter.grad, GRADIENT, "gradient")
+            for buffer in owner.buffers():
+                self._see(buffer, YOURS)
 
     # Blocks
 
@@ -230,8 +256,14 @@ class MemoryTrace(Listener):
         save_figure(memory_figure(self.by_kind(), self.peak_moment, self.peak_op), path)
 
 
-def trace():
+def trace(*owners):
     """Record what memory tensors and the graph hold inside a `with` block.
+
+    Parameters
+    ----------
+    *owners : Module or Optimizer
+        Their parameters, buffers, gradients and state count from the start; others count from
+        their first use on.
 
     Returns
     -------
@@ -246,7 +278,7 @@ def trace():
     >>> memory.peak == 4 * (2 * 3 + 5 * 3 + 5 + 2 * 5)  # input, weight, bias, output
     True
     """
-    return MemoryTrace()
+    return MemoryTrace(*owners)
 
 
 def _running_sum(changes):

@@ -28,12 +28,13 @@ def memory_figure(by_kind, peak_moment, peak_op="", title="Memory held by tensor
     totals = [sum(sizes) for sizes in zip(*by_kind.values(), strict=True)]
     unit, name = _unit(max(totals, default=0))
     moments = range(len(totals))
+    colours = (*COLOURS, "#999999")
     if kinds:
         axes.stackplot(
             moments,
             [[size / unit for size in sizes] for sizes in kinds.values()],
             labels=kinds,
-            colors=[COLOURS[i % len(COLOURS)] for i, kind in enumerate(by_kind) if kind in kinds],
+            colors=[c for c, kind in zip(colours, by_kind, strict=False) if kind in kinds],
             step="post",
             linewidth=0,
             alpha=0.85,

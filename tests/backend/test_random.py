@@ -8,8 +8,8 @@ import pytest
 
 from minitorch_attn import backend
 from minitorch_attn.backend.philox import _words_by_arrays, philox_words
-from minitorch_attn.backend.random import keep_mask
-from minitorch_attn.errors import ArgumentError
+from minitorch_attn.backend.random import Position, keep_mask, own_offsets, reserve_offsets
+from minitorch_attn.errors import ArgumentError, GraphError
 
 OFFSETS = (0, 1, 2, 2**32 - 1, 2**40 + 3)
 SEEDS = (0, 1, 2**32, 2**63, 2**64 - 1)
@@ -169,3 +169,29 @@ def test_offsets_from_many_threads_are_distinct():
     for thread in threads:
         thread.join()
     assert len(set(starts)) == 2000
+
+
+def test_a_position_is_drawn_from_again_unseen_by_others():
+    backend.manual_seed(3)
+    backend.next_offset(50)
+    here = Position()
+    first = backend.initial_seed(), backend.next_offset(40), backend.host_generator().random()
+    backend.manual_seed(4)
+    later = backend.next_offset(16), backend.host_generator().random()
+    backend.manual_seed(4)
+    with here.again():
+        assert (
+            backend.initial_seed(),
+            backend.next_offset(40),
+            backend.host_generator().random(),
+        ) == first
+        assert Position().offset == here.offset + 3
+    assert backend.initial_seed() == 4
+    assert (backend.next_offset(16), backend.host_generator().random()) == later
+    with own_offsets(reserve_offsets(2)[1]):
+        there = Position()
+        own = backend.next_offset(1)
+    with there.again():
+        assert backend.next_offset(1) == own
+        with pytest.raises(GraphError, match="one of several threads"):
+            backend.host_generator()

@@ -237,3 +237,20 @@ def test_the_picture_shows_the_sums(make, tmp_path):
     memory.save_picture(tmp_path / "memory.png")
     assert (tmp_path / "memory.png").read_bytes().startswith(b"\x89PNG")
     memory_figure(mt.memory.trace().by_kind(), 0)  # nothing happened: an empty picture
+
+
+def test_owners_count_from_the_start_with_the_state_of_the_optimiser(device):
+    layer = mt.nn.Linear(7, 5, dtype="float64").to(device)
+    optimizer = mt.optim.AdamW(layer.parameters())
+    x, weights = mt.ones(3, 7, dtype="float64", device=device), 8 * (35 + 5)
+
+    def step():
+        layer(x).sum().backward()
+        optimizer.step()
+
+    step()
+    with mt.memory.trace(layer, optimizer) as memory:
+        held = {kind: sizes[-1] for kind, sizes in memory.by_kind().items() if sizes[-1]}
+        step()
+    assert held[PARAMETER] == weights and held[GRADIENT] == weights
+    assert 2 * weights <= held["optimiser state"] <= 2 * weights + 16  # and the count of steps
