@@ -1,5 +1,7 @@
 """The measured curves as one picture: time above, memory below, a column for what grows."""
 
+from matplotlib.ticker import LogLocator, NullFormatter
+
 from minitorch_attn.viz.style import COLOURS, new_figure, save_figure
 
 __all__ = ["draw"]
@@ -40,5 +42,9 @@ def _panel(axes, curves, cost, factor):
         fit = [costs[-1] * (size / sizes[-1]) ** exponent for size in sizes[start:]]
         axes.plot(sizes[start:], fit, color=colour, linewidth=1, linestyle=(0, (4, 3)))
     axes.set(xscale="log", yscale="log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 3)))
+    axes.yaxis.set_major_formatter("{x:,g}")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_minor_formatter(NullFormatter())
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize="small")

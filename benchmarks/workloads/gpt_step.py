@@ -2,7 +2,7 @@
 
 import numpy as np
 
-__all__ = ["engines", "ours", "tokens", "torch_model"]
+__all__ = ["engines", "jax", "our_model", "ours", "tokens", "torch", "torch_model"]
 
 LEARNING_RATE = 3e-4
 
@@ -78,11 +78,31 @@ def torch(layers, heads, width, context, batch, vocabulary, **options):
     )  # fmt: skip
 
 
+def jax(layers, heads, width, context, batch, vocabulary):
+    """The step in JAX."""
+    from jax.nn import gelu
+
+    from .in_jax import block, cross_entropy, norm, parameter, training_step
+
+    def loss_function(p, batch):
+        ids, targets = batch
+        table = parameter(p, "token_embedding.weight", vocabulary, width)
+        x = table[ids] + parameter(p, "position_embedding.weight", context, width)
+        for i in range(layers):
+            x = block(p, f"blocks.{i}", x, heads, gelu, is_causal=True)
+        return cross_entropy(norm(p, "norm", x) @ table.T, targets)
+
+    return training_step(
+        loss_function, tokens(batch, context, vocabulary), learning_rate=LEARNING_RATE
+    )
+
+
 def engines(sizes):
     """All engines of a step with these sizes."""
     return {
         "minitorch_attn": lambda: ours(**sizes),
         "minitorch_attn_unsplit": lambda: ours(**sizes, threads=1),
+        "jax": lambda: jax(**sizes),
         "torch_compile": lambda: torch(**sizes, fused=True, compiled=True),
         "torch_fused": lambda: torch(**sizes, fused=True),
         "torch": lambda: torch(**sizes),

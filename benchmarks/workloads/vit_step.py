@@ -87,11 +87,52 @@ def torch(gradients, **options):
     return training_step(_torch_model(), loss_function, (images, labels), **options)
 
 
+def jax(gradients):
+    """The step in JAX."""
+    from functools import partial
+
+    import jax
+    import jax.numpy as jnp
+
+    from .in_jax import (
+        block,
+        cross_entropy,
+        forward_step,
+        linear,
+        norm,
+        parameter,
+        training_step,
+    )  # fmt: skip
+
+    gelu = partial(jax.nn.gelu, approximate=False)
+
+    def patches(p, images):
+        # A convolution whose stride is its kernel: (batch, embed, row, column)
+        weight = parameter(p, "patch_embedding.projection.weight", WIDTH, 3, PATCH, PATCH)
+        x = jax.lax.conv_general_dilated(images, weight, (PATCH, PATCH), "VALID")
+        x = x.reshape(BATCH, WIDTH, -1).swapaxes(1, 2)  # (batch, patch, embed)
+        return x + parameter(p, "patch_embedding.projection.bias", WIDTH)
+
+    def logits(p, images):
+        class_token = parameter(p, "class_token", 1, 1, WIDTH)
+        x = patches(p, images)
+        x = jnp.concatenate([jnp.broadcast_to(class_token, (BATCH, 1, WIDTH)), x], 1)
+        x = x + parameter(p, "positions.weight", *x.shape[1:])
+        for i in range(LAYERS):
+            x = block(p, f"blocks.{i}", x, HEADS, gelu, EPS)
+        return linear(p, "head", norm(p, "norm", x, EPS)[:, 0], CLASSES)
+
+    if not gradients:
+        return forward_step(logits, _batch()[0])
+    return training_step(lambda p, batch: cross_entropy(logits(p, batch[0]), batch[1]), _batch())
+
+
 def engines(gradients):
     """All engines of the forward pass, or of forward and backward."""
     return {
         "minitorch_attn": lambda: ours(gradients),
         "minitorch_attn_unsplit": lambda: ours(gradients, threads=1),
+        "jax": lambda: jax(gradients),
         "torch_compile": lambda: torch(gradients, compiled=True),
         "torch": lambda: torch(gradients),
     }

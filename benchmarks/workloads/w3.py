@@ -118,9 +118,39 @@ def torch(**options):
     )
 
 
+def jax():
+    """The step in JAX."""
+    from jax.nn import relu
+
+    from .in_jax import attention, cross_entropy, feed_forward, norm, parameter, training_step
+
+    def layer(p, name, x, memory=None):
+        def add_norm(what, y):
+            return norm(p, f"{name}.around_{what}.norm", x + y)
+
+        causal = memory is not None
+        x = add_norm("attention", attention(p, f"{name}.attention", x, HEADS, is_causal=causal))
+        if memory is not None:
+            mixed = attention(p, f"{name}.cross_attention", x, HEADS, memory)
+            x = add_norm("cross_attention", mixed)
+        return add_norm("feed_forward", feed_forward(p, f"{name}.feed_forward", x, HIDDEN, relu))
+
+    def loss_function(p, batch):
+        table = parameter(p, "source_embedding.tokens.weight", VOCABULARY, WIDTH)
+        memory, x = (table[ids] * math.sqrt(WIDTH) + positions() for ids in batch[:2])
+        for i in range(LAYERS):
+            memory = layer(p, f"encoder.layers.{i}", memory)
+        for i in range(LAYERS):
+            x = layer(p, f"decoder.layers.{i}", x, memory)
+        return cross_entropy(x @ table.T, batch[2])
+
+    return training_step(loss_function, _batch(), learning_rate=LEARNING_RATE)
+
+
 ENGINES = {
     "minitorch_attn": ours,
     "minitorch_attn_unsplit": lambda: ours(threads=1),
+    "jax": jax,
     "torch_compile": lambda: torch(fused=True, compiled=True),
     "torch_fused": lambda: torch(fused=True),
     "torch": torch,

@@ -135,8 +135,45 @@ def torch(**options):
     )  # fmt: skip
 
 
+def jax():
+    """The step in JAX."""
+    from functools import partial
+
+    import jax
+    import jax.numpy as jnp
+
+    from .in_jax import attention, feed_forward, norm, parameter, training_step
+
+    gelu = partial(jax.nn.gelu, approximate=False)
+    tokens, count = WINDOW * WINDOW, SIDE // WINDOW
+
+    def attend(p, name, x, shift):
+        table = parameter(p, f"{name}.position_bias.table", (2 * WINDOW - 1) ** 2, HEADS)
+        bias = table[relative_index()].transpose(2, 0, 1)[None]  # (1, heads, query, key)
+        if shift:
+            bias = jnp.tile(bias + shift_mask()[:, None], (BATCH, 1, 1, 1))
+            x = jnp.roll(x, (-shift, -shift), (1, 2))
+        x = x.reshape(BATCH, count, WINDOW, count, WINDOW, WIDTH).swapaxes(2, 3)
+        x = attention(p, name, x.reshape(-1, tokens, WIDTH), HEADS, bias=bias)
+        x = x.reshape(BATCH, count, count, WINDOW, WINDOW, WIDTH).swapaxes(2, 3)
+        return jnp.roll(x.reshape(BATCH, SIDE, SIDE, WIDTH), (shift, shift), (1, 2))
+
+    def loss_function(p, batch):
+        x, cotangents = batch
+        for i, shift in enumerate((0, SHIFT)):
+            name = f"blocks.{i}"
+            x = x + attend(p, f"{name}.attention", norm(p, f"{name}.norm1", x), shift)
+            inner = norm(p, f"{name}.norm2", x)
+            x = x + feed_forward(p, f"{name}.feed_forward", inner, 4 * WIDTH, gelu)
+        return (x * cotangents).sum() / BATCH
+
+    return training_step(loss_function, tuple(_batch()), with_input=True)
+
+
 ENGINES = {
     "minitorch_attn": ours,
     "minitorch_attn_unsplit": lambda: ours(threads=1),
+    "jax": jax,
+    "torch_compile": lambda: torch(compiled=True),
     "torch": torch,
 }

@@ -8,7 +8,7 @@ TITLE = "1,000 chained elementwise operations on (8, 8), forward + backward"
 ROUNDS = 125  # of eight operations each
 
 
-def _chain(x, a, b, c, d):
+def _chain(tanh, x, a, b, c, d):
     """The four operations of arithmetic with a tensor, two with a number, negation and tanh."""
     h = x
     for _ in range(ROUNDS):
@@ -19,7 +19,7 @@ def _chain(x, a, b, c, d):
         h = h * 1.002
         h = h + 0.001
         h = -h
-        h = h.tanh()
+        h = tanh(h)
     return h
 
 
@@ -30,13 +30,13 @@ def _inputs():
     return [rng.uniform(low, high, (8, 8)).astype("float32") for low, high in bounds]
 
 
-def _step(tensors):
+def _step(tanh, tensors):
     latest = {}
 
     def run():
         for t in tensors:
             t.grad = None
-        latest["y"] = _chain(*tensors)
+        latest["y"] = _chain(tanh, *tensors)
         latest["y"].sum().backward()
 
     def evidence():
@@ -49,13 +49,37 @@ def _step(tensors):
 def minitorch_attn():
     import minitorch_attn as mt
 
-    return _step([mt.tensor(a, requires_grad=True) for a in _inputs()])
+    return _step(mt.tanh, [mt.tensor(a, requires_grad=True) for a in _inputs()])
 
 
 def torch():
     import torch
 
-    return _step([torch.tensor(a, requires_grad=True) for a in _inputs()])
+    return _step(torch.tanh, [torch.tensor(a, requires_grad=True) for a in _inputs()])
 
 
-ENGINES = {"minitorch_attn": minitorch_attn, "torch": torch}
+def jax():
+    """The chain compiled as a whole: no operation is called by itself."""
+    import jax
+    import jax.numpy as jnp
+
+    inputs, latest = [jnp.asarray(a) for a in _inputs()], {}
+
+    def chain(*inputs):
+        y = _chain(jnp.tanh, *inputs)
+        return y.sum(), y
+
+    step = jax.jit(jax.value_and_grad(chain, range(5), has_aux=True))
+
+    def run():
+        (_, y), grads = jax.block_until_ready(step(*inputs))
+        latest.update(zip("xabcd", grads, strict=True), y=y)
+
+    return Step(run, lambda: latest, operations=8 * ROUNDS)
+
+
+ENGINES = {
+    "minitorch_attn": minitorch_attn,
+    "jax": jax,
+    "torch": torch,
+}

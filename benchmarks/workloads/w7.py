@@ -64,4 +64,49 @@ def torch():
     return Step(run, lambda: dict(latest), operations=TOKENS)
 
 
-ENGINES = {"minitorch_attn": minitorch_attn, "torch": torch}
+def jax():
+    """One compiled step for all tokens: the query attends to the whole cache, part of it masked."""
+    import jax
+    import jax.numpy as jnp
+
+    from . import Step
+    from .in_jax import feed_forward, linear, norm, parameter, parameters
+
+    layers, heads, width = (SIZES[name] for name in ("layers", "heads", "width"))
+    room, latest = (layers, 1, SIZES["context"], heads, width // heads), {}
+
+    def split(p, name, x):
+        return linear(p, name, x, width).reshape(1, 1, heads, -1)
+
+    def step(p, token, place, keys, values):
+        table = parameter(p, "token_embedding.weight", SIZES["vocabulary"], width)
+        x = table[token] + parameter(p, "position_embedding.weight", room[2], width)[place]
+        x = x.reshape(1, 1, width)
+        seen = (jnp.arange(room[2]) <= place)[None, None, None]  # (batch, heads, query, key)
+        for i in range(layers):
+            name, inner = f"blocks.{i}.attention", norm(p, f"blocks.{i}.norm1", x)
+            query, key, value = (split(p, f"{name}.{part}_proj", inner) for part in "qkv")
+            keys = jax.lax.dynamic_update_slice(keys, key[None], (i, 0, place, 0, 0))
+            values = jax.lax.dynamic_update_slice(values, value[None], (i, 0, place, 0, 0))
+            mixed = jax.nn.dot_product_attention(query, keys[i], values[i], mask=seen)
+            x = x + linear(p, f"{name}.out_proj", mixed.reshape(x.shape), width)
+            inner = norm(p, f"blocks.{i}.norm2", x)
+            x = x + feed_forward(p, f"blocks.{i}.feed_forward", inner, 4 * width, jax.nn.gelu)
+        logits = (norm(p, "norm", x) @ table.T)[:, 0]
+        return logits.argmax(-1), logits, keys, values
+
+    zeros = jnp.zeros(room)
+    p = parameters(step, jnp.zeros(1, int), 0, zeros, zeros)
+    compiled = jax.jit(step, donate_argnums=(3, 4))
+
+    def run():
+        ids, found, keys, values = jnp.zeros(1, int), [], jnp.zeros(room), jnp.zeros(room)
+        for place in range(TOKENS):
+            ids, logits, keys, values = compiled(p, ids, place, keys, values)
+            found.append(ids.item())
+        latest.update(ids=np.array(found), logits=np.asarray(logits))
+
+    return Step(run, lambda: latest, operations=TOKENS)
+
+
+ENGINES = {"minitorch_attn": minitorch_attn, "jax": jax, "torch": torch}
