@@ -133,7 +133,15 @@ def test_names_that_occur_twice(tmp_path):
     one, two = (zipfile.ZipInfo("same") for _ in range(2))
     with pytest.warns(UserWarning, match="Duplicate"):
         make_zip(tmp_path / "a.zip", {one: b"1", two: b"2"})
-    refuse(tmp_path / "a.zip", "twice")
+    refuse(tmp_path / "a.zip", "a name that occurs twice")
+    refuse(make_tar_of_two(tmp_path / "a.tar"), "a name that occurs twice")
+
+
+def make_tar_of_two(path):
+    with tarfile.open(path, "w") as archive:
+        for _ in range(2):
+            archive.addfile(tarfile.TarInfo("same"))
+    return path
 
 
 def test_limits(tmp_path):
@@ -159,10 +167,18 @@ def test_a_zip_that_lies_about_its_size(tmp_path):
 
 def test_a_tar_header_that_would_fill_the_memory(tmp_path):
     info = tarfile.TarInfo("x")
-    info.type, info.size = tarfile.XHDTYPE, 1 << 33
+    info.type, info.size = tarfile.XHDTYPE, 1 << 32
     path = tmp_path / "a.tgz"
-    path.write_bytes(gzip.compress(info.tobuf() + bytes(10_000_000)))
-    refuse(path, "not safe|broken")
+    path.write_bytes(gzip.compress(info.tobuf(tarfile.GNU_FORMAT) + bytes(10_000_000)))
+    refuse(path, "a header")
+
+
+def test_a_member_that_says_it_is_huge_is_not_begun(tmp_path):
+    info = tarfile.TarInfo("x")
+    info.size = 1 << 40
+    path = tmp_path / "a.tar"
+    path.write_bytes(info.tobuf(tarfile.GNU_FORMAT) + bytes(2048))
+    refuse(path, "more than is allowed")
 
 
 @pytest.mark.parametrize("kind", ["w", "w:gz", "w:xz", "zip"])

@@ -68,7 +68,8 @@ def learn_merges(words, vocab_size):
         The 256 bytes and what was merged from them, in this order.
     merges : list of (int, int)
         The pairs in the order of merging, as places in `tokens`. It ends early when every word is
-        one token. Two merges may build the same token in different ways.
+        one token. No two merges build the same token: which merges happen within the bytes that
+        become a token does not depend on what stands around them.
 
     Examples
     --------
@@ -77,7 +78,6 @@ def learn_merges(words, vocab_size):
     [b'st', b'est', b'ow', b'low', b'west', b'ne']
     """
     tokens = [bytes([value]) for value in range(256)]
-    places = {token: place for place, token in enumerate(tokens)}
     order = [_descending(token) for token in tokens]
     corpus = _Corpus(words)
     heap = [_entry(corpus, order, code) for code in corpus.counts]
@@ -91,13 +91,10 @@ def learn_merges(words, vocab_size):
                 heapq.heappush(heap, _entry(corpus, order, code))
             continue
         first, second = _pair(code)
-        joined = tokens[first] + tokens[second]
-        if joined not in places:
-            places[joined] = len(tokens)
-            tokens.append(joined)
-            order.append(_descending(joined))
         merges.append((first, second))
-        for changed in corpus.merge(code, places[joined]):
+        tokens.append(tokens[first] + tokens[second])
+        order.append(_descending(tokens[-1]))
+        for changed in corpus.merge(code, len(tokens) - 1):
             heapq.heappush(heap, _entry(corpus, order, changed))
     return tokens, merges
 

@@ -18,8 +18,8 @@ def train(words, vocab_size):
             break
         best = max(pairs, key=lambda pair: (pairs[pair], pair))
         merges.append(best)
-        if best[0] + best[1] not in tokens:
-            tokens.append(best[0] + best[1])
+        assert best[0] + best[1] not in tokens  # no token is built in two ways
+        tokens.append(best[0] + best[1])
         words = {tuple(joined(word, best)): count for word, count in words.items()}
     return tokens, merges
 

@@ -32,6 +32,12 @@ def test_against_one_merge_at_a_time(data):
     assert [tokens[i] for i in found] == bpe_oracle.encode(word, merges)
 
 
+def test_a_merge_whose_tokens_have_changed_is_passed_over():
+    """The second 2 is gone when the turn of (0, 2) comes; (3, 0) is earlier than (0, 3)."""
+    ranks = {(2, 2): (0, 3), (0, 2): (1, 4), (3, 0): (2, 7), (0, 3): (3, 6)}
+    assert merge_tokens([0, 2, 2, 0], ranks) == [0, 7]
+
+
 def test_a_word_of_many_letters_is_quick():
     random.seed(3)
     ids = random.choices(range(4), k=50_000)

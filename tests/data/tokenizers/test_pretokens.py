@@ -72,6 +72,26 @@ def test_a_stream_is_cut_as_the_whole(text, data):
     assert flat([*streamed, *segmenter.whole(held)]) == flat(segmenter.whole(text))
 
 
+@pytest.mark.parametrize("specials", [SPECIALS, ["<|a|><|b|>", "<|a|>"], ["<|a|>"], []])
+def test_every_cut_of_what_depends_on_the_next_characters(specials):
+    """Contractions, runs of spaces and special tokens, cut in two anywhere."""
+    segmenter = Segmenter(specials)
+    for text in (
+        "a'll b",
+        "'ll",
+        "'re'r",
+        "x    y",
+        "  <|a|> ",
+        "<|a|><|b|>",
+        "a <|a|><|b",
+        "é ½ ",
+    ):
+        for place in range(len(text) + 1):
+            decided = Collected(segmenter._decided(text[:place]))
+            rest = segmenter.whole(decided.rest + text[place:])
+            assert flat([*decided, *rest]) == flat(segmenter.whole(text)), (text, place)
+
+
 class Collected(list):
     """What a generator yields, and what it returns."""
 
