@@ -14,7 +14,7 @@ __all__ = ["Ceilings", "ceilings"]
 
 _SIZE = 1024  # of the matrices: large enough for the best speed of BLAS
 _BYTES = 2**26  # of the array that is copied: larger than any cache
-_TRIES = 5
+_TRIES = 10
 
 
 class Ceilings(NamedTuple):
@@ -46,7 +46,7 @@ class Ceilings(NamedTuple):
 
 
 def ceilings(dtype="float32", device="cpu"):
-    """Measure the roofs of this machine, once per process: it takes a tenth of a second.
+    """Measure the roofs of this machine, once per process, in half a second.
 
     Parameters
     ----------
