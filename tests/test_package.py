@@ -39,6 +39,17 @@ def test_import_loads_nothing_heavy():
     assert sorted(set(HEAVY) & set(loaded)) == []
 
 
+def test_tools_are_loaded_when_asked_for():
+    out = run_python(
+        "import sys, minitorch_attn as mt\n"
+        "names = ['minitorch_attn.' + name for name in ('memory', 'profiling', 'viz')]\n"
+        "print(*[name for name in names if name in sys.modules], 'before')\n"
+        "mt.memory.trace(), mt.profile()\n"
+        "print(*[name for name in names if name in sys.modules], 'after')"
+    )
+    assert out.splitlines() == ["before", "minitorch_attn.memory minitorch_attn.profiling after"]
+
+
 def test_import_prints_nothing_and_warns_of_nothing():
     code = "import warnings; warnings.simplefilter('error'); import minitorch_attn"
     assert run_python(code) == ""

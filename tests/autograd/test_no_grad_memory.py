@@ -58,6 +58,18 @@ MODELS = {
         ),
         lambda device: (image(16, device),),
     ),
+    "llama": (
+        lambda n: models.Llama(11, 12, 3, n, ff_dim=20),
+        lambda device: (ids(device),),
+    ),
+    "bert": (
+        lambda n: models.BERT(11, 12, 3, n),
+        lambda device: (ids(device),),
+    ),
+    "t5": (
+        lambda n: models.T5(11, 12, 3, n, head_dim=4),
+        lambda device: (ids(device), ids(device)),
+    ),
     "transformer": (
         lambda n: models.Transformer(
             11, 11, embed_dim=12, num_heads=3, num_encoder_layers=n, num_decoder_layers=n,
@@ -72,14 +84,15 @@ MODELS = {
 def test_a_deeper_model_holds_no_more(name, device):
     build, inputs = MODELS[name]
 
-    def most(depth):
+    def most(depth, recording=False):
         model = build(depth).to(device).eval()
-        with mt.no_grad(), mt.memory.trace() as memory:
+        with mt.set_grad_enabled(recording), mt.memory.trace() as memory:
             model(*inputs(device))
         kinds = memory.by_kind()
         return max(a + b for a, b in zip(kinds[RESULT], kinds[SAVED], strict=True))
 
     assert most(2) == most(6) > 0
+    assert most(2, recording=True) < most(6, recording=True) / 2
 
 
 def test_decoding_into_a_static_cache_holds_the_same_after_every_token(device):

@@ -114,6 +114,26 @@ def test_what_is_kept_from_inside_and_when_it_is_let_go(make):
     assert memory.blocks[-1].made_as == GRADIENT and memory.blocks[-1].died is None
 
 
+def test_a_result_that_outlives_the_graph_is_no_longer_saved(make):
+    x = make(125)
+    with mt.memory.trace() as memory:
+        y = x.tanh()
+        y.sum().backward()
+        last = memory.blocks[1]
+    assert last.op == "Tanh" and last.died is None and y.shape == (125,)
+    assert last.kind_at(last.born) == SAVED and last.kind_at(10**6) == RESULT
+
+
+def test_a_gradient_with_a_graph_is_a_gradient_when_it_has_arrived(make):
+    x = make(125)
+    with mt.memory.trace() as memory:
+        x.tanh().sum().backward(create_graph=True)
+        held = [block for block in memory.blocks if block.died is None]
+    (grad,) = [block for block in held if block.made_as == GRADIENT]
+    assert grad.nbytes == 1000 and x.grad is not None
+    x.grad = None
+
+
 def test_without_recording_nothing_is_kept(make):
     x = make(125)
     with mt.no_grad(), mt.memory.trace() as memory:
@@ -176,6 +196,8 @@ def test_the_graph_of_a_checkpoint_keeps_what_was_computed_anew(make):
     saved = memory.by_kind()[SAVED]
     assert max(saved[: len(saved) // 3]) <= 1000  # each is let go at once
     assert max(saved) == 4000
+    first = next(block for block in memory.blocks if block.op == "Twice.backward")
+    assert saved[first.born] == 4000  # what the graph was given back
 
 
 def test_memory_of_gpt_with_checkpoints(device):

@@ -120,6 +120,29 @@ def test_an_operation_that_fails_has_no_event_and_breaks_nothing(clock, make):
     assert modes.watchers == 0
 
 
+class Brave(Function):
+    """x + 1, after something else has failed."""
+
+    @staticmethod
+    def forward(ctx, x, *, clock):
+        clock.now += 1
+        with pytest.raises(ZeroDivisionError):
+            Slow.apply(mt.tensor(1.0), clock=clock, fail=True)
+        clock.now += 1
+        return x + 1.0
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad
+
+
+def test_an_operation_may_survive_the_failure_of_one_inside_it(clock, make):
+    with mt.profile() as p:
+        Brave.apply(make(3), clock=clock)
+    (event,) = p.events
+    assert (event.name, event.seconds) == ("Brave", 5)
+
+
 def phases(p, name):
     return {e.phase: e for e in p.events if e.name == name}
 
