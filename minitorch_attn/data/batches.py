@@ -2,13 +2,14 @@
 
 import numpy as np
 
-from ..errors import ArgumentError, CheckpointError, DataError
+from ..errors import ArgumentError, DataError
 from ..tensor import tensor
+from .stream import BatchStream
 
 __all__ = ["TextBatches", "windows"]
 
 
-class TextBatches:
+class TextBatches(BatchStream):
     """An endless stream of random windows of a text, each with the same window one token later.
 
     Batch number n is a function of (seed, n) alone. So the stream can go on from any position: a
@@ -51,31 +52,14 @@ class TextBatches:
                 expected=f"at least {context_length + 1}",
             )
         self.ids = ids
-        self.batch_size = batch_size
         self.context_length = context_length
-        self.seed = seed % 2**64
-        self.device = device
-        self.position = 0
-
-    def __iter__(self):
-        return self
+        super().__init__(batch_size, seed, device)
 
     def __next__(self):
         generator = np.random.default_rng([self.seed, self.position])
         starts = generator.integers(len(self.ids) - self.context_length, size=self.batch_size)
         self.position += 1
         return _pairs(self.ids, starts, self.context_length, self.device)
-
-    def state_dict(self):
-        """What a checkpoint keeps."""
-        return {"position": self.position}
-
-    def load_state_dict(self, state):
-        """Go on where the stream with this state stood."""
-        position = state.get("position") if isinstance(state, dict) else None
-        if type(position) is not int or position < 0:
-            raise CheckpointError("TextBatches.load_state_dict: no position.", got=repr(state))
-        self.position = position
 
 
 def windows(ids, batch_size, context_length, device=None, limit=None):

@@ -2,13 +2,14 @@
 
 import numpy as np
 
-from ..errors import ArgumentError, CheckpointError
+from ..errors import ArgumentError
 from ..tensor import tensor
+from .stream import BatchStream
 
 __all__ = ["ShuffledBatches", "in_batches"]
 
 
-class ShuffledBatches:
+class ShuffledBatches(BatchStream):
     """An endless stream of batches: every example once, in random order, then again.
 
     The order of pass number n is a function of (seed, n) alone. So the stream can go on from any
@@ -47,14 +48,8 @@ class ShuffledBatches:
                 got=f"batch_size={batch_size} of {[len(a) for a in self.arrays]} examples",
                 expected="arrays of one length, and a batch_size of at most that",
             )
-        self.batch_size = batch_size
-        self.seed = seed % 2**64
-        self.device = device
-        self.position = 0
+        super().__init__(batch_size, seed, device)
         self._order = (None, None)  # number of a pass, its order
-
-    def __iter__(self):
-        return self
 
     def __next__(self):
         """One Tensor for each array, of shape (batch, ...)."""
@@ -65,17 +60,6 @@ class ShuffledBatches:
         chosen = self._order[1][place * self.batch_size : (place + 1) * self.batch_size]
         self.position += 1
         return tuple(tensor(array[chosen], device=self.device) for array in self.arrays)
-
-    def state_dict(self):
-        """What a checkpoint keeps."""
-        return {"position": self.position}
-
-    def load_state_dict(self, state):
-        """Go on where the stream with this state stood."""
-        position = state.get("position") if isinstance(state, dict) else None
-        if type(position) is not int or position < 0:
-            raise CheckpointError("ShuffledBatches.load_state_dict: no position.", got=repr(state))
-        self.position = position
 
 
 def in_batches(arrays, batch_size, device=None, dtype=None):

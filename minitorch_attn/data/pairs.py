@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from ..errors import CheckpointError
 from ..tensor import tensor
+from .stream import BatchStream
 from .tokenizers import CharTokenizer
 
 __all__ = ["GeneratedBatches", "PairTokenizer"]
@@ -76,7 +76,7 @@ class PairTokenizer:
         return "".join("_" if i < 3 else self.characters.decode([i - 3]) for i in ids)
 
 
-class GeneratedBatches:
+class GeneratedBatches(BatchStream):
     """An endless stream of batches of pairs that are made as they are needed.
 
     Batch number n is a function of (seed, n) alone. So the stream can go on from any position: a
@@ -110,13 +110,7 @@ class GeneratedBatches:
     def __init__(self, make_pair, tokenizer, batch_size, seed=0, device=None):
         self.make_pair = make_pair
         self.tokenizer = tokenizer
-        self.batch_size = batch_size
-        self.seed = seed % 2**64
-        self.device = device
-        self.position = 0
-
-    def __iter__(self):
-        return self
+        super().__init__(batch_size, seed, device)
 
     def __next__(self):
         """`source` and `target`, int64 Tensors of shape (batch, token)."""
@@ -127,14 +121,3 @@ class GeneratedBatches:
             tensor(self.tokenizer.encode(texts), device=self.device)
             for texts in zip(*pairs, strict=True)
         )
-
-    def state_dict(self):
-        """What a checkpoint keeps."""
-        return {"position": self.position}
-
-    def load_state_dict(self, state):
-        """Go on where the stream with this state stood."""
-        position = state.get("position") if isinstance(state, dict) else None
-        if type(position) is not int or position < 0:
-            raise CheckpointError("GeneratedBatches.load_state_dict: no position.", got=repr(state))
-        self.position = position
