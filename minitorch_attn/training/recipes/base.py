@@ -359,8 +359,8 @@ def digest(*parts):
 def start_by_width(model):
     """Draw the linear layers of a model anew, by Glorot's rule.
 
-    BERT and Swin start with a standard deviation of 0.02, which suits widths near 1,000. At
-    width 64 the scores of attention would begin near zero, and stay there for long.
+    Swin starts with a standard deviation of 0.02, which suits widths near 1,000. At width 48 the
+    scores of attention would begin near zero, and stay there for long.
 
     Parameters
     ----------

@@ -11,12 +11,11 @@ from ...data.examples import ShuffledBatches, in_batches
 from ...data.passages import HelpPassages
 from ...data.tokenizers import WordTokenizer
 from ...models.bert import BERT as BERTModel
-from ...models.bert import BERTClassifier, BERTPreTraining
+from ...models.bert import BERTClassifier, BERTMaskedLM
 from ...nn.functional import cross_entropy, softmax
-from ...nn.positional import sinusoidal_positions
 from ...tensor import tensor
-from .base import Recipe, Target, digest, start_by_width
-from .masked_stream import MaskedBatch, TwoLives, hide_words, sentence_pairs
+from .base import Recipe, Target, digest
+from .masked_stream import MaskedBatch, TwoLives, hide_words
 from .options import Option, common_options
 
 __all__ = ["BERT"]
@@ -37,7 +36,7 @@ class ThreeBERTs(nn.Module):
 
     def __init__(self, make_bert, num_classes):
         super().__init__()
-        self.language = BERTPreTraining(make_bert())
+        self.language = BERTMaskedLM(make_bert())
         self.classifier = BERTClassifier(make_bert(), num_classes)
         self.scratch = BERTClassifier(make_bert(), num_classes)
 
@@ -49,11 +48,11 @@ class ThreeBERTs(nn.Module):
 class BERT(Recipe):
     """Train a BERT on masked text, then fine-tune it with few labels.
 
-    It reads pairs of passages of Python's help topics, and learns to fill in hidden words and to
-    say whether the second passage follows the first. The last steps (--finetune) fine-tune a copy
-    to say from which of eight topics 30 words were cut, given a few labelled passages of each.
-    Beside it, on the same batches, a second BERT learns that from nothing: the difference is what
-    reading was good for. The test passages are nowhere in what was read.
+    It reads Python's help topics with some of the words hidden, and learns to fill them in. The
+    last steps (--finetune) fine-tune a copy to say from which of eight topics a passage of 30
+    words was cut, given a few labelled passages of each. Beside it, on the same batches, a
+    second BERT learns that from nothing: the difference is what reading was good for. The test
+    passages are nowhere in what was read.
 
     Parameters
     ----------
@@ -68,19 +67,19 @@ class BERT(Recipe):
     name = "bert"
     summary = "a BERT fills in hidden words, then learns topics from few labels"
     headline = "A BERT reads with hidden words, then learns from a few labels."
-    target = Target("accuracy", 0.7, "test accuracy after fine-tuning")
+    target = Target("accuracy", 0.45, "test accuracy after fine-tuning")
     unit = "passages"
     noun = "text"
     data_hint = "the same version of Python"
     changeable = ("device",)
     betas = (0.9, 0.98)
     OPTIONS = (
-        *common_options(steps=2300, lr=1.5e-3, batch=48, dropout=0.1, eval_every=50),
-        Option("finetune", 300, "How many of the steps, the last ones, fine-tune."),
+        *common_options(steps=2400, lr=2e-3, batch=32, dropout=0.1, eval_every=50),
+        Option("finetune", 400, "How many of the steps, the last ones, fine-tune."),
         Option("finetune_lr", 5e-4, "Highest learning rate of these.", "positive"),
         Option("labels", 20, "Labelled passages of each topic."),
         Option("words", 30, "Words of a passage."),
-        Option("hidden", 0.25, "Share of the words that is hidden while reading.", "share"),
+        Option("hidden", 0.15, "Share of the words that is hidden while reading.", "share"),
     )
 
     def prepare(self):
@@ -112,20 +111,17 @@ class BERT(Recipe):
         options = self.options
 
         def make_bert():
-            bert = BERTModel(
+            return BERTModel(
                 len(self.tokenizer),
                 embed_dim=options["dim"],
                 num_heads=options["heads"],
                 num_layers=options["layers"],
-                max_positions=options["words"] + 3,
+                max_positions=options["words"] + 2,
+                num_segments=1,
                 dropout=options["dropout"],
             )
-            start_embeddings(bert)
-            return bert
 
-        model = ThreeBERTs(make_bert, len(self.topics))
-        start_by_width(model)
-        return model
+        return ThreeBERTs(make_bert, len(self.topics))
 
     @property
     def boundary(self):
@@ -162,13 +158,12 @@ class BERT(Recipe):
             number = int(np.searchsorted(ends, place, side="right"))
             start = place - (ends[number] - sizes[number])
             rows.append(self.reading[number][start : start + length])
-        return self._to_fill_in(np.stack(rows), generator)
+        return self._hide(framed(np.stack(rows)), generator)
 
-    def _to_fill_in(self, passages, generator):
-        """Passages (batch, word) as pairs with hidden words."""
-        ids, segments, strangers = sentence_pairs(passages, generator, _CLS, _SEP)
-        share, sizes = self.options["hidden"], (len(_SPECIAL), len(self.tokenizer))
-        parts = (*hide_words(ids, generator, share, _MASK, *sizes), segments, strangers)
+    def _hide(self, ids, generator):
+        """A batch whose words are partly hidden."""
+        sizes = (len(_SPECIAL), len(self.tokenizer))
+        parts = hide_words(ids, generator, self.options["hidden"], _MASK, *sizes)
         return MaskedBatch(*(tensor(part, device=self.options["device"]) for part in parts))
 
     def learning_rate_factor(self, step):
@@ -185,11 +180,10 @@ class BERT(Recipe):
         return top / 2 * (1 + math.cos(math.pi * min((done - warmup) / (steps - warmup + 1), 1)))
 
     def loss(self, model, batch):
-        """Of hidden words and of strangers; or of the topic, the mean over both classifiers."""
+        """Cross-entropy of the hidden words; or of the topic, mean over both classifiers."""
         if isinstance(batch, MaskedBatch):
-            words, strangers = reading_logits(model.language, batch)
-            hidden = cross_entropy(words.flatten(0, 1), batch.words.flatten())
-            return hidden + cross_entropy(strangers, batch.strangers)
+            logits = hidden_word_logits(model.language, batch)
+            return cross_entropy(logits.flatten(0, 1), batch.words.flatten())
         losses = [
             cross_entropy(classifier(batch.ids), batch.labels)
             for classifier in (model.classifier, model.scratch)
@@ -214,21 +208,18 @@ class BERT(Recipe):
         return {"validation_loss": loss, "accuracy": accuracy, "scratch_accuracy": scratch}
 
     def evaluate_language(self):
-        """On the test passages: loss and share of right words, right answers on strangers."""
-        generator, losses, right, strange = np.random.default_rng(0), [], [], []
+        """Loss and share of right words, on the test passages with fixed hidden words."""
+        generator, losses, right = np.random.default_rng(0), [], []
         with no_grad():
             for first in range(0, len(self.test[0]), 64):
-                passages = self.test[0][first : first + 64, 1:-1]
-                batch = self._to_fill_in(passages, generator)
-                logits, strangers = reading_logits(self.model.language, batch)
-                logits, words = logits.flatten(0, 1), batch.words.flatten()
+                batch = self._hide(self.test[0][first : first + 64], generator)
+                logits = hidden_word_logits(self.model.language, batch).flatten(0, 1)
+                words = batch.words.flatten()
                 losses.append(to_host(cross_entropy(logits, words, reduction="none").array))
                 right.append(to_host((logits.argmax(-1) == words).array))
-                strange.append(to_host((strangers.argmax(-1) == batch.strangers).array))
         return {
             "validation_loss": float(np.concatenate(losses).mean()),
             "hidden_words_right": float(np.concatenate(right).mean()),
-            "strangers_right": float(np.concatenate(strange).mean()),
         }
 
     def _classify(self, classifier):
@@ -253,7 +244,6 @@ class BERT(Recipe):
             "majority": float(np.bincount(self.test[1]).max() / len(self.test[1])),
             "hidden words right": language["hidden_words_right"],
             "hidden words loss": language["validation_loss"],
-            "strangers right": language["strangers_right"],
         }
 
     # What is said about it
@@ -280,18 +270,16 @@ class BERT(Recipe):
         labels = f"{self.options['labels']} labelled passages of each topic"
         page.text(f"The topics of {len(self.test[1])} test passages, from {labels}:\n")
         page.table(rows)
-        shares = {name: f"{100 * value:.1f} %" for name, value in measured.items()}
         page.text("\nWhat it has learned by reading, on the test passages:\n")
         rows = [
-            (shares["hidden words right"], "of the hidden words are filled in rightly"),
-            (shares["strangers right"], "of the pairs: right on whether the second half follows"),
+            (f"{100 * measured['hidden words right']:.1f} %", "of the hidden words are filled in"),
             (f"{measured['hidden words loss']:.2f}", "loss of the hidden words"),
             (f"{page.baselines['unigram']:.2f}", "the same, knowing only how often words occur"),
         ]
         page.table(rows)
         self._fill_in(page)
         reading = [m for m in page.metrics if m["step"] <= self.boundary]
-        page.draw_loss("BERT: hidden words (training: and strangers)", metrics=reading, unit="nats")
+        page.draw_loss("BERT: hidden words", metrics=reading, unit="nats per hidden word")
         tuning = [m for m in page.metrics if m["step"] > self.boundary and "accuracy" in m]
         curves = {
             "after reading": [(m["step"] - self.boundary, m["accuracy"]) for m in tuning],
@@ -315,7 +303,7 @@ class BERT(Recipe):
             place = 1 + int(np.argmax([len(w) for w in self.tokenizer.decode(ids[1:-1]).split()]))
             word, ids[place] = self.tokenizer.vocabulary[ids[place]], _MASK
             with no_grad():
-                logits, _ = self.model.language(tensor(ids[None], device=self.options["device"]))
+                logits = self.model.language(tensor(ids[None], device=self.options["device"]))
                 chances = to_host(softmax(logits[0, place], -1).array)
             best = np.argsort(-chances)[:4]
             fillings = [f"{self.tokenizer.vocabulary[i]} {100 * chances[i]:.0f} %" for i in best]
@@ -323,19 +311,6 @@ class BERT(Recipe):
             lines += [f"  ... {around} ...", f"      {', '.join(fillings)}; it was: {word}"]
         page.text("\n".join(lines))
         page.write("hidden_words.txt", "\n".join(lines) + "\n", "hidden words and its fillings")
-
-
-def start_embeddings(bert):
-    """Words and places that weigh the same from the start; places as sines and cosines.
-
-    Words get larger as they learn to predict. The paper's small random places would be drowned
-    by them before they tell a word's neighbours, in a training as short as this one.
-    """
-    size = bert.embed_dim**-0.5
-    nn.init.normal_(bert.token_embedding.weight, std=size)
-    weight = bert.embeddings.position_embedding.weight
-    with no_grad():  # sines have a mean square of 1/2
-        weight.copy_(sinusoidal_positions(*weight.shape, dtype=weight.dtype) * (size * 2**0.5))
 
 
 def framed(ids):
@@ -367,9 +342,8 @@ def occurs_in(passages, runs):
     return np.array([passage.tobytes() in windows for passage in passages])
 
 
-def reading_logits(language, batch):
-    """Logits at the hidden places, (batch, hidden, vocabulary), and of strangers, (batch, 2)."""
-    vectors = language.bert(batch.ids, batch.segments)  # (batch, token, embed)
+def hidden_word_logits(language, batch):
+    """Logits at the hidden places alone: (batch, hidden, vocabulary)."""
+    vectors = language.bert(batch.ids)  # (batch, token, embed)
     places = batch.places.unsqueeze(-1).expand(-1, -1, vectors.shape[-1])
-    words = language.head(vectors.gather(1, places))  # (batch, hidden, embed) to logits
-    return words, language.next_sentence(language.bert.pool(vectors))
+    return language.head(vectors.gather(1, places))  # (batch, hidden, embed) to logits

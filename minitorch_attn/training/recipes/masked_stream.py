@@ -8,13 +8,13 @@ from ...data.examples import ShuffledBatches
 from ...errors import CheckpointError
 from ...tensor import Tensor
 
-__all__ = ["LabelledBatch", "MaskedBatch", "TwoLives", "hide_words", "sentence_pairs"]
+__all__ = ["LabelledBatch", "MaskedBatch", "TwoLives", "hide_words"]
 
 _MASKED, _RANDOM = 0.8, 0.1
 
 
 class MaskedBatch(NamedTuple):
-    """Pairs of text with hidden words.
+    """Text with hidden words.
 
     Parameters
     ----------
@@ -24,17 +24,11 @@ class MaskedBatch(NamedTuple):
         Where words are hidden in each row.
     words : int64 Tensor of shape (batch, hidden)
         The words that stood there.
-    segments : int64 Tensor of shape (batch, token)
-        0 in text A, 1 in text B.
-    strangers : int64 Tensor of shape (batch,)
-        0 where B follows A, 1 where it comes from elsewhere.
     """
 
     ids: Tensor
     places: Tensor
     words: Tensor
-    segments: Tensor
-    strangers: Tensor
 
 
 class LabelledBatch(NamedTuple):
@@ -84,37 +78,6 @@ def hide_words(ids, generator, share, mask_id, first_word, vocab_size):
     read = ids.copy()
     np.put_along_axis(read, places, np.where(fate < _MASKED, mask_id, shown), 1)
     return read, places, words
-
-
-def sentence_pairs(passages, generator, cls_id, sep_id):
-    """[CLS] first half [SEP] second half [SEP]; half of the second halves are exchanged.
-
-    Parameters
-    ----------
-    passages : int64 array of shape (batch, word)
-    generator : numpy.random.Generator
-    cls_id, sep_id : int
-
-    Returns
-    -------
-    ids, segments : int64 array of shape (batch, word + 3)
-    strangers : int64 array of shape (batch,)
-
-    References
-    ----------
-    .. [1] Devlin et al. 2018, arXiv:1810.04805v2, section 3.1, task 2.
-    """
-    batch, length = passages.shape
-    half = length // 2
-    strangers = (generator.random(batch) < 0.5).astype(np.int64)
-    elsewhere = np.roll(np.arange(batch), 1 + generator.integers(max(batch - 1, 1)))
-    from_row = np.where(strangers == 1, elsewhere, np.arange(batch))
-    column = np.ones((batch, 1), dtype=np.int64)
-    cls, sep = cls_id * column, sep_id * column
-    parts = [cls, passages[:, :half], sep, passages[from_row, half:], sep]
-    ids = np.concatenate(parts, axis=1)
-    segments = np.broadcast_to(np.arange(length + 3) >= half + 2, ids.shape).astype(np.int64)
-    return ids, segments, strangers * (from_row != np.arange(batch))
 
 
 class TwoLives:

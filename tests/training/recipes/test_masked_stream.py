@@ -1,11 +1,11 @@
-"""Hidden words, pairs of passages, and the two lives of a BERT."""
+"""Hidden words, and the two lives of a BERT."""
 
 import numpy as np
 import pytest
 
 from minitorch_attn.data.examples import ShuffledBatches
 from minitorch_attn.errors import CheckpointError
-from minitorch_attn.training.recipes.masked_stream import TwoLives, hide_words, sentence_pairs
+from minitorch_attn.training.recipes.masked_stream import TwoLives, hide_words
 
 
 def test_what_becomes_of_hidden_words(rng):
@@ -22,20 +22,6 @@ def test_what_becomes_of_hidden_words(rng):
     assert abs((shown == 4).mean() - 0.8) < 0.05
     assert abs((shown == words).mean() - 0.1) < 0.04
     assert shown[shown != 4].min() >= 5
-
-
-def test_pairs_of_halves(rng):
-    passages = np.arange(1000, 1000 + 200 * 7).reshape(200, 7)
-    ids, segments, strangers = sentence_pairs(passages, rng, cls_id=2, sep_id=3)
-    assert ids.shape == segments.shape == (200, 10)
-    assert (ids[:, 0] == 2).all() and (ids[:, 4] == 3).all() and (ids[:, 9] == 3).all()
-    assert (ids[:, 1:4] == passages[:, :3]).all()
-    same = (ids[:, 5:9] == passages[:, 3:]).all(1)
-    assert (same == (strangers == 0)).all() and 0.3 < strangers.mean() < 0.7
-    assert (np.isin(ids[:, 5:9], passages[:, 3:])).all()
-    assert segments[0].tolist() == [0, 0, 0, 0, 0, 1, 1, 1, 1, 1]
-    _, _, alone = sentence_pairs(passages[:1], rng, 2, 3)
-    assert alone.tolist() == [0]  # there is no other row to take from
 
 
 def test_one_life_after_the_other():
