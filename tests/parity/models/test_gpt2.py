@@ -3,7 +3,18 @@
 import numpy as np
 import pytest
 import torch
-from parity.models.peers import compare, opened, randomise
+from parity.models.decoders import (
+    BATCH,
+    TOKENS,
+    check_peer_opens,
+    compare_embeddings,
+    compare_left_padding,
+    head_labels,
+    ids_of,
+    padding,
+    pair,
+)
+from parity.models.peers import compare, randomise
 
 import minitorch_attn as mt
 
@@ -14,7 +25,6 @@ CLASSES = [
     "GPT2ForTokenClassification", "GPT2ForQuestionAnswering", "GPT2DoubleHeadsModel",
 ]  # fmt: skip
 ACTIVATIONS = ["gelu_new", "gelu", "relu", "silu", "tanh", "gelu_pytorch_tanh", "quick_gelu"]
-BATCH, TOKENS = 3, 7
 
 
 @pytest.fixture(autouse=True)
@@ -38,37 +48,15 @@ def draw_config(rng, **fixed):
     return transformers.GPT2Config(**{**config, **fixed})
 
 
-def pair(name, config, seed, folder):
-    peer = randomise(getattr(transformers, name)(config), seed)
-    return peer, opened(peer, folder)
-
-
-def ids_of(rng, *shape):
-    return rng.integers(0, 28, shape)
-
-
-def padding(side):
-    lengths = np.array([[7], [4], [2]])
-    places = np.arange(TOKENS)
-    real = places >= TOKENS - lengths if side == "left" else places < lengths
-    return real.astype("int64")
-
-
 def labels_of(name, rng, inputs):
     """What each class learns from, under the peer's names."""
     if name == "GPT2LMHeadModel" and "input_ids" in inputs:
         labels = inputs["input_ids"].copy()
         labels[:, 2] = -100
         return {"labels": labels}
-    if name == "GPT2ForSequenceClassification":
-        return {"labels": rng.integers(0, 5, BATCH)}
-    if name == "GPT2ForTokenClassification":
-        return {"labels": rng.integers(0, 5, (BATCH, TOKENS))}
-    if name == "GPT2ForQuestionAnswering":
-        return {"start_positions": np.array([0, 3, 11]), "end_positions": np.array([2, 3, 4])}
     if name == "GPT2DoubleHeadsModel":
         return {"mc_labels": np.array([1])}
-    return {}
+    return head_labels(name, rng)
 
 
 @pytest.mark.parametrize("name", CLASSES)
@@ -91,29 +79,13 @@ def test_every_class(name, seed, tmp_path):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_embeddings_as_input(seed, tmp_path):
-    rng = np.random.default_rng(seed + 10)
-    config = draw_config(rng)
-    peer, ours = pair("GPT2LMHeadModel", config, seed, tmp_path)
-    inputs = {
-        "inputs_embeds": rng.normal(size=(BATCH, TOKENS, config.n_embd)),
-        "position_ids": np.arange(TOKENS)[None] + np.array([[0], [3], [5]]),
-    }
-    compare(peer, ours, inputs, logits_to_keep=3, output_hidden_states=True)
+    compare_embeddings("GPT2LMHeadModel", draw_config(np.random.default_rng(seed)), seed, tmp_path)
 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_left_padding(seed, tmp_path):
-    """With its default attention the peer, too, gives padding that sees nothing no context."""
-    rng = np.random.default_rng(seed + 20)
-    config = draw_config(rng, attn_implementation="sdpa")
-    peer, ours = pair("GPT2LMHeadModel", config, seed, tmp_path)
-    mask = padding("left")
-    inputs = {
-        "input_ids": ids_of(rng, BATCH, TOKENS),
-        "attention_mask": mask,
-        "position_ids": np.maximum(mask.cumsum(1) - 1, 0),
-    }
-    compare(peer, ours, inputs, output_hidden_states=True)
+    config = draw_config(np.random.default_rng(seed), attn_implementation="sdpa")
+    compare_left_padding("GPT2LMHeadModel", config, seed, tmp_path)
 
 
 @pytest.mark.parametrize("name", ["GPT2Model", "GPT2ForQuestionAnswering"])
@@ -189,14 +161,7 @@ def test_kinds_of_labels(labels, tmp_path):
 def test_the_peer_opens_what_we_save(name, tmp_path):
     rng = np.random.default_rng(80)
     peer, ours = pair(name, draw_config(rng), 4, tmp_path / "theirs")
-    ours.save_pretrained(tmp_path / "ours", max_shard_size=4000)
-    again, report = type(peer).from_pretrained(
-        tmp_path / "ours", output_loading_info=True, dtype=torch.float64
-    )
-    assert not any(report[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
-    expected, found = peer.state_dict(), again.state_dict()
-    assert set(expected) == set(found)
-    assert all(torch.equal(found[key], value) for key, value in expected.items())
+    check_peer_opens(peer, ours, tmp_path / "ours")
 
 
 def test_shards_that_the_peer_writes(tmp_path):

@@ -3,6 +3,17 @@
 import numpy as np
 import pytest
 import torch
+from parity.models.decoders import (
+    BATCH,
+    TOKENS,
+    check_peer_opens,
+    compare_embeddings,
+    compare_left_padding,
+    head_labels,
+    ids_of,
+    padding,
+    pair,
+)
 from parity.models.peers import compare, opened, randomise
 
 import minitorch_attn as mt
@@ -13,7 +24,6 @@ CLASSES = [
     "LlamaModel", "LlamaForCausalLM", "LlamaForSequenceClassification",
     "LlamaForTokenClassification", "LlamaForQuestionAnswering",
 ]  # fmt: skip
-BATCH, TOKENS = 3, 7
 SCALINGS = {
     "linear": {"factor": 2.5},
     "dynamic": {"factor": 3.0},
@@ -71,33 +81,11 @@ def draw_config(rng, **fixed):
     return transformers.LlamaConfig(**{**config, **fixed})
 
 
-def pair(name, config, seed, folder):
-    peer = randomise(getattr(transformers, name)(config), seed)
-    return peer, opened(peer, folder)
-
-
-def ids_of(rng, *shape):
-    return rng.integers(0, 28, shape)
-
-
-def padding(side):
-    lengths = np.array([[7], [4], [2]])
-    places = np.arange(TOKENS)
-    real = places >= TOKENS - lengths if side == "left" else places < lengths
-    return real.astype("int64")
-
-
 def labels_of(name, rng, inputs):
     """What each class learns from, under the peer's names."""
     if name == "LlamaForCausalLM":
         return {"labels": inputs["input_ids"]}
-    if name == "LlamaForSequenceClassification":
-        return {"labels": rng.integers(0, 5, BATCH)}
-    if name == "LlamaForTokenClassification":
-        return {"labels": rng.integers(0, 5, (BATCH, TOKENS))}
-    if name == "LlamaForQuestionAnswering":
-        return {"start_positions": np.array([0, 3, 11]), "end_positions": np.array([2, 3, 4])}
-    return {}
+    return head_labels(name, rng)
 
 
 @pytest.mark.parametrize("name", CLASSES)
@@ -127,27 +115,13 @@ def test_every_kind_of_rotary_positions(kind, theta, tmp_path):
 
 @pytest.mark.parametrize("seed", range(2))
 def test_embeddings_as_input(seed, tmp_path):
-    rng = np.random.default_rng(seed + 10)
-    config = draw_config(rng)
-    peer, ours = pair("LlamaForCausalLM", config, seed, tmp_path)
-    inputs = {
-        "inputs_embeds": rng.normal(size=(BATCH, TOKENS, config.hidden_size)),
-        "position_ids": np.arange(TOKENS)[None] + np.array([[0], [3], [5]]),
-    }
-    compare(peer, ours, inputs, logits_to_keep=3, output_hidden_states=True)
+    compare_embeddings("LlamaForCausalLM", draw_config(np.random.default_rng(seed)), seed, tmp_path)
 
 
-def test_left_padding(tmp_path):
-    """With its default attention the peer, too, gives padding that sees nothing no context."""
-    rng = np.random.default_rng(20)
-    peer, ours = pair("LlamaForCausalLM", draw_config(rng, attn_implementation="sdpa"), 0, tmp_path)
-    mask = padding("left")
-    inputs = {
-        "input_ids": ids_of(rng, BATCH, TOKENS),
-        "attention_mask": mask,
-        "position_ids": np.maximum(mask.cumsum(1) - 1, 0),
-    }
-    compare(peer, ours, inputs, output_hidden_states=True)
+@pytest.mark.parametrize("seed", range(2))
+def test_left_padding(seed, tmp_path):
+    config = draw_config(np.random.default_rng(seed), attn_implementation="sdpa")
+    compare_left_padding("LlamaForCausalLM", config, seed, tmp_path)
 
 
 def test_texts_packed_into_one_row(tmp_path):
@@ -196,11 +170,4 @@ def test_fields_of_old_configurations(tmp_path):
 def test_the_peer_opens_what_we_save(name, tmp_path):
     rng = np.random.default_rng(80)
     peer, ours = pair(name, draw_config(rng), 4, tmp_path / "theirs")
-    ours.save_pretrained(tmp_path / "ours", max_shard_size=4000)
-    again, report = type(peer).from_pretrained(
-        tmp_path / "ours", output_loading_info=True, dtype=torch.float64
-    )
-    assert not any(report[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
-    expected, found = peer.state_dict(), again.state_dict()
-    assert set(expected) == set(found)
-    assert all(torch.equal(found[key], value) for key, value in expected.items())
+    check_peer_opens(peer, ours, tmp_path / "ours")
