@@ -1,8 +1,6 @@
 """Unpacking archives that come from someone else."""
 
-import bz2
 import gzip
-import lzma
 import os
 import re
 import stat
@@ -13,14 +11,23 @@ import zlib
 
 from ..errors import DataError
 
+try:
+    import bz2
+    import lzma
+except ImportError:  # a Python that was built without them reads zip and gzip
+    bz2 = lzma = None
+
 __all__ = ["is_archive", "unpack"]
 
 _CHUNK = 1 << 20
-_OPENERS = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
+_OPENERS = {b"\x1f\x8b": gzip.open}
 _BROKEN = (
-    EOFError, NotImplementedError, RuntimeError, UnicodeDecodeError, ValueError, lzma.LZMAError,
-    tarfile.TarError, zipfile.BadZipFile, zlib.error,
+    EOFError, NotImplementedError, RuntimeError, UnicodeDecodeError, ValueError, tarfile.TarError,
+    zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
+if lzma is not None:
+    _OPENERS |= {b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
+    _BROKEN += (lzma.LZMAError,)
 # What Windows makes of a name: a drive, a stream, a device. Refused everywhere, so that an archive
 # unpacks everywhere or nowhere.
 _DEVICE = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?")
