@@ -27,7 +27,7 @@ def arguments(words=None):
         help=f"{', '.join(WORKLOADS)} (all of them); {', '.join(BY_NAME_ONLY)}",
     )  # fmt: skip
     parser.add_argument("--rounds", type=int, default=7, help="turns of each engine (7)")
-    parser.add_argument("--seconds", type=float, default=0.8, help="length of a turn (0.8)")
+    parser.add_argument("--seconds", type=float, default=0.5, help="length of a turn (0.5)")
     parser.add_argument("--threads", type=int, default=2, help="for PyTorch (2)")
     parser.add_argument(
         "--leave-out", nargs="*", default=(), metavar="ENGINE", help="such as torch_compile"

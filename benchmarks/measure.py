@@ -19,7 +19,7 @@ REFERENCES = ("torch_fused", "torch")  # ratios are to the faster of them
 OPTIONAL = ("torch_compile", "jax")  # left out, with the reason, where they do not work
 TINY = 1e-30
 EVERY = 3  # optional engines take part in each third round
-LONG = 4.0  # seconds of a first step, from which on one step makes a turn
+LONG = 4.0  # seconds of a first step, from which on one step warms up
 BUSY_ELSEWHERE = 0.25  # cores in use by others that make a round worthless
 
 
@@ -175,9 +175,8 @@ def run_workload(name, module, *, rounds, seconds, threads, leave_out=(), conten
 
 def _steps_of_a_turn(engine, seconds):
     """How many steps take about so long, after a few to warm up."""
-    long = engine.first_step > LONG
-    warm = engine.ask(do="steps", steps=1 if long else 3)["times"]
-    return max(1 if long else 2, round(seconds / statistics.median(warm)))
+    warm = engine.ask(do="steps", steps=1 if engine.first_step > LONG else 2)["times"]
+    return max(1, round(seconds / warm[-1]))
 
 
 def reference_of(turns):
