@@ -18,7 +18,6 @@ def overview(parent="runs"):
     commands = [
         (f"{name} tour", "train a small GPT in about a minute"),
         (f"{name} train gpt", "the same with every option"),
-        (f"{name} train --list", "other tasks: dates, text, handwritten digits"),
         (f"{name} train --list", "the other tasks"),
         (f"{name} generate FOLDER", "write on from --prompt TEXT"),
         (f"{name} summary NAME", "layers and costs, as of vit_b_16"),
