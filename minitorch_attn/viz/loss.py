@@ -12,6 +12,7 @@ def loss_figure(
     smoothing=0.6,
     unit="nats per token",
     what="cross-entropy",
+    highest=None,
 ):
     """Training and validation loss over the steps.
 
@@ -27,6 +28,8 @@ def loss_figure(
         behind it.
     unit, what : str
         Of the loss, for the axis.
+    highest : float, optional
+        Where the axis of the loss ends, when the first losses are far above all others.
 
     Returns
     -------
@@ -60,6 +63,8 @@ def loss_figure(
     _draw_baselines(axes, baselines or {})
     axes.set(xlabel="step", ylabel=f"{what} ({unit})" if unit else what, title=title)
     axes.margins(x=0.02, y=0.08)
+    if highest is not None:
+        axes.set_ylim(0, highest)
     axes.spines[["top", "right"]].set_visible(False)
     if training or validation:
         axes.legend(frameon=False, loc="upper right", bbox_to_anchor=(1, 0.97))

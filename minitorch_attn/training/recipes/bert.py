@@ -272,7 +272,10 @@ class BERT(Recipe):
         page.table(rows)
         page.text("\nWhat it has learned by reading, on the test passages:\n")
         rows = [
-            (f"{100 * measured['hidden words right']:.1f} %", "of the hidden words are filled in"),
+            (
+                f"{100 * measured['hidden words right']:.1f} %",
+                "of the hidden words are filled in rightly",
+            ),
             (f"{measured['hidden words loss']:.2f}", "loss of the hidden words"),
             (f"{page.baselines['unigram']:.2f}", "the same, knowing only how often words occur"),
         ]
@@ -300,7 +303,8 @@ class BERT(Recipe):
         lines = []
         for passage in np.linspace(0, len(self.test[0]) - 1, count).astype(int):
             ids = self.test[0][passage].copy()
-            place = 1 + int(np.argmax([len(w) for w in self.tokenizer.decode(ids[1:-1]).split()]))
+            known = np.flatnonzero(ids >= len(_SPECIAL))
+            place = int(known[len(known) // 2])
             word, ids[place] = self.tokenizer.vocabulary[ids[place]], _MASK
             with no_grad():
                 logits = self.model.language(tensor(ids[None], device=self.options["device"]))

@@ -173,7 +173,10 @@ class MAE(DigitRecipe):
         top = page.baselines["mean image"]
         page.table([(f"{v:.4f}", name, f"{100 * v / top:.1f} %") for name, v in rows])
         page.text("\nThird column: as a part of the mean image's.")
-        page.draw_loss("Painting hidden pixels", what="mean squared error", unit="")
+        highest = 1.2 * max(top, measured["error"])
+        page.draw_loss(
+            "Painting hidden pixels", what="mean squared error", unit="", highest=highest
+        )
         painted, hidden = self.paint()
         chosen = [int(np.flatnonzero(self.test[1] == digit)[0]) for digit in range(10)]
         originals = self.test[0][chosen, 0]
