@@ -8,6 +8,7 @@ from .. import nn
 from ..autograd.modes import no_grad
 from ..backend import random
 from ..errors import ShapeError
+from .initialise import draw_normal
 
 __all__ = [
     "Decoder",
@@ -297,11 +298,7 @@ class EncoderDecoder(nn.Module):
 
     def reset_parameters(self, std=0.02):
         """Draw all matrices from N(0, std^2); biases and the vector of padding become 0."""
-        for module in self.modules():
-            if isinstance(module, (nn.Linear, nn.Embedding)):
-                nn.init.normal_(module.weight, std=std)
-            if isinstance(module, nn.Linear) and module.bias is not None:
-                nn.init.zeros_(module.bias)
+        draw_normal(self, std)
         for embedding in (self.source_embedding, self.target_embedding):
             if embedding.tokens.padding_idx is not None:
                 with no_grad():

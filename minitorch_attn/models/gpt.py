@@ -11,6 +11,7 @@ import math
 from .. import nn
 from ..errors import ArgumentError, ShapeError
 from ..ops import arange
+from .initialise import draw_normal
 
 __all__ = ["GPT", "gpt2", "gpt2_large", "gpt2_medium", "gpt2_xl"]
 
@@ -125,11 +126,7 @@ class GPT(nn.Module):
 
     def initialise(self, std=0.02):
         """Draw all weights anew: N(0, std^2), biases zero (GPT, section 4.1; GPT-2's code)."""
-        for module in self.modules():
-            if isinstance(module, (nn.Linear, nn.Embedding)):
-                nn.init.normal_(module.weight, std=std)
-            if isinstance(module, nn.Linear) and module.bias is not None:
-                nn.init.zeros_(module.bias)
+        draw_normal(self, std)
         for block in self.blocks:
             # Every block adds two terms to the residual path, 2 * num_layers in all.
             for projection in (block.attention.out_proj, block.feed_forward.linear2):

@@ -10,6 +10,7 @@ shared by groups of query heads (Ainslie et al. 2023, arXiv:2305.13245v3) came w
 from .. import nn
 from ..errors import ShapeError
 from ..ops import arange
+from .initialise import draw_normal
 from .rotary import Rotary
 
 __all__ = [
@@ -117,11 +118,7 @@ class Llama(nn.Module):
 
     def initialise(self, std=0.02):
         """Draw all weights anew: N(0, std^2), biases zero; the paper does not say."""
-        for module in self.modules():
-            if isinstance(module, (nn.Linear, nn.Embedding)):
-                nn.init.normal_(module.weight, std=std)
-            if isinstance(module, nn.Linear) and module.bias is not None:
-                nn.init.zeros_(module.bias)
+        draw_normal(self, std)
 
     def forward(self, ids, cache=None):
         """Logits of the next token.

@@ -3,9 +3,8 @@
 from ... import nn, ops
 from ...errors import ArgumentError
 from ..bart import BART
-from .activations import activation
 from .decoder import result
-from .encoder_decoder import EncoderDecoderFace
+from .encoder_decoder import EncoderDecoderFace, paper_settings
 from .encoder_decoder_heads import DecoderAlone, NextTokenHead, WithoutHead
 from .losses import classification_loss, span_loss
 
@@ -43,19 +42,7 @@ class BartFace(EncoderDecoderFace):
     may_be_missing = ("final_logits_bias",)
 
     def build(self, config):
-        self.paper = BART(
-            config.vocab_size, embed_dim=config.d_model,
-            num_heads=config.encoder_attention_heads, num_encoder_layers=config.encoder_layers,
-            num_decoder_layers=config.decoder_layers, ff_dim=config.encoder_ffn_dim,
-            decoder_num_heads=config.decoder_attention_heads,
-            decoder_ff_dim=config.decoder_ffn_dim, dropout=config.dropout,
-            attention_dropout=config.attention_dropout, ff_dropout=config.activation_dropout,
-            encoder_layer_drop=config.encoder_layerdrop,
-            decoder_layer_drop=config.decoder_layerdrop,
-            activation=activation(config.activation_function),
-            scale_embedding=config.scale_embedding, max_len=config.max_position_embeddings,
-            tie_weights=config.tie_word_embeddings, pad_id=config.pad_token_id,
-        )  # fmt: skip
+        self.paper = BART(config.vocab_size, **paper_settings(config))
         self.paper.reset_parameters(config.init_std)
         if not config.tie_word_embeddings:
             self.shared = nn.Parameter(ops.zeros(config.vocab_size, config.d_model))

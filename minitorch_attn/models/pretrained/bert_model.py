@@ -3,6 +3,7 @@
 from ... import nn
 from ...errors import ArgumentError
 from ..bert import BERT, TokenPrediction
+from ..initialise import draw_normal
 from .activations import activation
 from .base import PretrainedModel
 from .bert_decoder import DecoderLayer, decode
@@ -65,11 +66,7 @@ class BertPreTrainedModel(PretrainedModel):
             if not config.tie_word_embeddings:  # in the peer's files, and used by nobody
                 self.unused_bias = nn.Parameter(self.head.decoder.bias.detach().clone())
         self.build_head(config)
-        for layer in self.modules():
-            if isinstance(layer, (nn.Linear, nn.Embedding)):
-                nn.init.normal_(layer.weight, std=config.initializer_range)
-            if isinstance(layer, nn.Linear):
-                nn.init.zeros_(layer.bias)
+        draw_normal(self, config.initializer_range)
 
     def build_head(self, config):
         """Make what stands on top of the encoder; nothing, for the base model."""

@@ -1,6 +1,7 @@
 """What the classes of all decoder-only families do alike with the vectors of the tokens."""
 
 from ... import nn
+from ..initialise import draw_normal
 from .base import PretrainedModel
 from .decoder import kept, last_tokens, result
 from .losses import classification_loss, next_token_loss, span_loss, token_loss
@@ -32,9 +33,7 @@ class DecoderFace(PretrainedModel):
 
     def initialise_head(self, layer):
         """Draw the weights of a new head as the others."""
-        nn.init.normal_(layer.weight, std=self.config.initializer_range)
-        if layer.bias is not None:
-            nn.init.zeros_(layer.bias)
+        draw_normal(layer, self.config.initializer_range)
         return layer
 
 

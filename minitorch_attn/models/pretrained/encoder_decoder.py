@@ -3,13 +3,32 @@
 from ... import ops
 from ...errors import ArgumentError
 from ...tensor import Tensor
+from .activations import activation
 from .base import PretrainedModel
 from .decoder import attention_mask_of, cache_of, collecting, embeddings_of
 from .encoder import encoder_mask
 from .names import Ignored, NameTable, Same
 from .output import Output
 
-__all__ = ["EncoderDecoderFace", "decoder_names", "decoder_tied", "drop_encoder", "shift_right"]
+__all__ = [
+    "EncoderDecoderFace", "decoder_names", "decoder_tied", "drop_encoder", "paper_settings",
+    "shift_right",
+]  # fmt: skip
+
+
+def paper_settings(config):
+    """What a configuration says to the paper's model, but for the vocabularies."""
+    return dict(
+        embed_dim=config.d_model, num_heads=config.encoder_attention_heads,
+        num_encoder_layers=config.encoder_layers, num_decoder_layers=config.decoder_layers,
+        ff_dim=config.encoder_ffn_dim, decoder_num_heads=config.decoder_attention_heads,
+        decoder_ff_dim=config.decoder_ffn_dim, dropout=config.dropout,
+        attention_dropout=config.attention_dropout, ff_dropout=config.activation_dropout,
+        encoder_layer_drop=config.encoder_layerdrop, decoder_layer_drop=config.decoder_layerdrop,
+        activation=activation(config.activation_function),
+        scale_embedding=config.scale_embedding, max_len=config.max_position_embeddings,
+        tie_weights=config.tie_word_embeddings, pad_id=config.pad_token_id,
+    )  # fmt: skip
 
 
 def shift_right(ids, pad_token_id, decoder_start_token_id):

@@ -3,9 +3,8 @@
 from ... import nn, ops
 from ...errors import ArgumentError
 from ..marian import Marian
-from .activations import activation
 from .decoder import embeddings_of
-from .encoder_decoder import EncoderDecoderFace
+from .encoder_decoder import EncoderDecoderFace, paper_settings
 from .encoder_decoder_heads import DecoderAlone, NextTokenHead, WithoutHead
 
 __all__ = ["MarianForCausalLM", "MarianMTModel", "MarianModel"]
@@ -45,19 +44,8 @@ class MarianFace(EncoderDecoderFace):
                 got=f"vocab_size={config.vocab_size}, decoder_vocab_size={target_size}, "
                 "share_encoder_decoder_embeddings=True",
             )
-        self.paper = Marian(
-            config.vocab_size, None if one_vocabulary else target_size, embed_dim=config.d_model,
-            num_heads=config.encoder_attention_heads, num_encoder_layers=config.encoder_layers,
-            num_decoder_layers=config.decoder_layers, ff_dim=config.encoder_ffn_dim,
-            decoder_num_heads=config.decoder_attention_heads,
-            decoder_ff_dim=config.decoder_ffn_dim, dropout=config.dropout,
-            attention_dropout=config.attention_dropout, ff_dropout=config.activation_dropout,
-            encoder_layer_drop=config.encoder_layerdrop,
-            decoder_layer_drop=config.decoder_layerdrop,
-            activation=activation(config.activation_function),
-            scale_embedding=config.scale_embedding, max_len=config.max_position_embeddings,
-            tie_weights=config.tie_word_embeddings, pad_id=config.pad_token_id,
-        )  # fmt: skip
+        second = None if one_vocabulary else target_size
+        self.paper = Marian(config.vocab_size, second, **paper_settings(config))
         self.paper.reset_parameters(config.init_std)
         if one_vocabulary and not config.tie_word_embeddings:
             self.shared = nn.Parameter(ops.zeros(config.vocab_size, config.d_model))
