@@ -71,7 +71,7 @@ _FILES = {
 }
 _WHERE = {name: file for file, names in _FILES.items() for name in names}
 
-__all__ = [*_WHERE]
+__all__ = list(_WHERE)
 
 
 def __getattr__(name):
