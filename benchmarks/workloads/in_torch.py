@@ -29,14 +29,14 @@ class Attention(nn.Module):
     def forward(self, x, memory=None, mask=None, is_causal=False):
         # x: (batch, token, embed)
         if self.cross:
-            (query,) = self._heads(self.q_proj(x), 1)
-            key, value = self._heads(self.kv_proj(memory), 2)
+            (query,) = self.split_heads(self.q_proj(x), 1)
+            key, value = self.split_heads(self.kv_proj(memory), 2)
         else:
-            query, key, value = self._heads(self.qkv_proj(x), 3)
+            query, key, value = self.split_heads(self.qkv_proj(x), 3)
         mixed = F.scaled_dot_product_attention(query, key, value, mask, is_causal=is_causal)
         return self.out_proj(mixed.transpose(1, 2).flatten(2))
 
-    def _heads(self, packed, count):
+    def split_heads(self, packed, count):
         # (batch, token, count * embed) -> count times (batch, heads, token, head_dim)
         split = packed.unflatten(-1, (count, self.heads, -1))
         return split.permute(2, 0, 3, 1, 4).unbind(0)

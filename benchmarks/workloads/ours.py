@@ -1,11 +1,8 @@
 """Steps in this library: a model with the common weights, its batch shared out over threads."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 import minitorch_attn as mt
-from minitorch_attn.backend.blas import limited_blas_threads
 from minitorch_attn.training import ThreadSplit
-from minitorch_attn.training.parallel import split_batch
+from minitorch_attn.training.inference import forward_in_threads
 
 from . import Step
 from .weights import draw
@@ -59,19 +56,9 @@ def training_step(model, loss_function, arrays, *, threads=2, learning_rate=None
 def forward_step(model, array, threads=2):
     """The forward pass without a graph, the batch in `threads` parts."""
     filled(model)
-    parts = split_batch(mt.tensor(array), threads)
-    pool = ThreadPoolExecutor(threads)
-    latest = {}
-
-    def part(x):
-        with mt.no_grad():
-            return model(x)
+    batch, latest = mt.tensor(array), {}
 
     def run():
-        if threads == 1:
-            latest["y"] = [part(parts[0])]
-            return
-        with limited_blas_threads(1):
-            latest["y"] = list(pool.map(part, parts))
+        latest["y"] = forward_in_threads(model, batch, threads)
 
-    return Step(run, lambda: {"y": mt.cat(latest["y"]).numpy()})
+    return Step(run, lambda: {"y": latest["y"].numpy()})

@@ -41,7 +41,7 @@ def torch():
     room = (2, SIZES["layers"], 1, heads, SIZES["context"], head_dim)
 
     def attend(attention, x, keys, values, place):
-        query, key, value = attention._heads(attention.qkv_proj(x), 3)
+        query, key, value = attention.split_heads(attention.qkv_proj(x), 3)
         keys[:, :, place : place + 1], values[:, :, place : place + 1] = key, value
         seen = slice(0, place + 1)
         mixed = F.scaled_dot_product_attention(query, keys[:, :, seen], values[:, :, seen])
