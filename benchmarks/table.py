@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-__all__ = ["plain", "replace_between", "write_readme"]
+__all__ = ["conditions", "plain", "replace_between", "write_readme"]
 
 FOLDER = Path(__file__).parent
 BEGIN, END = "<!-- table: made by python -m benchmarks -->", "<!-- end of table -->"
@@ -40,15 +40,21 @@ def replace_between(begin, end, text, path=FOLDER / "README.md"):
     path.write_text(f"{before}{begin}\n\n{text}\n\n{end}{after}")
 
 
-def _section(path):
-    results = json.loads(path.read_text())
-    machine = results["machine"]
+def conditions(machine):
+    """What the figures depend on, in a sentence or two."""
     settings = ", ".join(f"{k}={v}" for k, v in machine["environment"].items() if v) or "none set"
     versions = ", ".join(f"{k} {v}" for k, v in machine["versions"].items())
-    lines = [
+    return (
         f"**{machine['cpu']}, {machine['cores']} cores.** Python {machine['python']}, {versions};"
         f" NumPy's BLAS: {machine['numpy_blas']} with {machine['blas_kernels']} kernels;"
-        f" PyTorch with {results['torch_threads']} threads; environment: {settings}.",
+        f" environment: {settings}."
+    )
+
+
+def _section(path):
+    results = json.loads(path.read_text())
+    lines = [
+        f"{conditions(results['machine'])} PyTorch with {results['torch_threads']} threads.",
         "",
         f"![Time and memory over PyTorch's](results/{path.stem}.png)",
         "",

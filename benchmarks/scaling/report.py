@@ -1,6 +1,6 @@
 """The measured curves and the sums as tables."""
 
-from ..table import replace_between
+from ..table import conditions, replace_between
 
 __all__ = ["sums_table", "table", "write_readme"]
 
@@ -49,6 +49,5 @@ def amount(count):
 
 def write_readme(results):
     """Put the tables between their marks in benchmarks/README.md."""
-    text = f"**{results['machine']['cpu']}, {results['machine']['cores']} cores.**"
-    parts = [text, table(results["curves"]), sums_table(results["sums"])]
+    parts = [conditions(results["machine"]), table(results["curves"]), sums_table(results["sums"])]
     replace_between(BEGIN, END, "\n\n".join(parts))
