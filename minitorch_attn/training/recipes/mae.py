@@ -173,7 +173,7 @@ class MAE(DigitRecipe):
         top = page.baselines["mean image"]
         page.table([(f"{v:.4f}", name, f"{100 * v / top:.1f} %") for name, v in rows])
         page.text("\nThird column: as a part of the mean image's.")
-        highest = 1.2 * max(top, measured["error"])
+        highest = 1.5 * max(top, measured["error"])
         page.draw_loss(
             "Painting hidden pixels", what="mean squared error", unit="", highest=highest
         )
