@@ -4,7 +4,7 @@ import inspect
 
 from ..autograd import no_grad
 from ..errors import ArgumentError
-from ..nn import StaticKVCache
+from ..nn import StaticKVCache, evaluating
 from ..tensor import tensor
 from .greedy import likeliest
 from .processors import LogitsProcessorList
@@ -78,16 +78,12 @@ def sample_stream(model, ids, num_tokens, temperature=1.0, top_k=None, top_p=Non
         shape.append(TopKLogitsWarper(top_k))
     if top_p is not None:
         shape.append(TopPLogitsWarper(top_p))
-    training = model.training
-    model.eval()
-    try:
+    with evaluating(model):
         read = _Reader(model)
         for _ in range(num_tokens):
             with no_grad():
                 ids.append(choose(shape(None, read(ids))).item())
             yield ids[-1]
-    finally:
-        model.train(training)
 
 
 class _Reader:

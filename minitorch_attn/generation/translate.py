@@ -3,7 +3,7 @@
 from .. import ops
 from ..autograd.modes import no_grad
 from ..errors import ArgumentError
-from ..nn import Mask, StaticKVCache
+from ..nn import Mask, StaticKVCache, evaluating
 from .generate import generate
 
 __all__ = ["translate"]
@@ -58,23 +58,18 @@ def translate(
         raise ArgumentError(
             "translate(max_new_tokens): nothing to write.", got=f"{max_new_tokens}", expected=">= 1"
         )
-    training = model.training
-    model.eval()
-    try:
-        with no_grad():
-            if source_mask is None:
-                source_mask = model.padding_mask(source)
-            memory = model.encode(source, source_mask)  # (batch, source, embed)
-            if num_beams == 1:
-                return _greedy(model, memory, source_mask, start_id, end_id, max_new_tokens)
-            written = generate(
-                _Decoder(model, source_mask), encoder_outputs=memory, num_beams=num_beams,
-                length_penalty=length_penalty, max_new_tokens=max_new_tokens,
-                decoder_start_token_id=start_id, eos_token_id=end_id, pad_token_id=end_id,
-            )  # fmt: skip
-            return written[:, 1:]
-    finally:
-        model.train(training)
+    with evaluating(model), no_grad():
+        if source_mask is None:
+            source_mask = model.padding_mask(source)
+        memory = model.encode(source, source_mask)  # (batch, source, embed)
+        if num_beams == 1:
+            return _greedy(model, memory, source_mask, start_id, end_id, max_new_tokens)
+        written = generate(
+            _Decoder(model, source_mask), encoder_outputs=memory, num_beams=num_beams,
+            length_penalty=length_penalty, max_new_tokens=max_new_tokens,
+            decoder_start_token_id=start_id, eos_token_id=end_id, pad_token_id=end_id,
+        )  # fmt: skip
+        return written[:, 1:]
 
 
 def _greedy(model, memory, source_mask, start_id, end_id, max_new_tokens):

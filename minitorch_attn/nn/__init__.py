@@ -10,6 +10,7 @@ from .containers import *  # noqa: F403
 from .conv import *  # noqa: F403
 from .dropout import *  # noqa: F403
 from .embedding import *  # noqa: F403
+from .evaluation import *  # noqa: F403
 from .feed_forward import *  # noqa: F403
 from .kv_cache import *  # noqa: F403
 from .linear import *  # noqa: F403

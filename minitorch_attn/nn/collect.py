@@ -8,7 +8,27 @@ from contextlib import contextmanager
 
 from .attention_block import Attention
 
-__all__ = ["collect_attention", "collect_outputs"]
+__all__ = ["collect_attention", "collect_outputs", "watch_attention"]
+
+
+@contextmanager
+def watch_attention(module, hook):
+    """Show the weights of every `Attention` within `module` to `hook` in the `with` block.
+
+    Parameters
+    ----------
+    module : Module
+    hook : callable
+        `hook(attention, weights)`, with weights of shape (batch, heads, query, key).
+    """
+    blocks = [m for m in module.modules() if isinstance(m, Attention)]
+    for block in blocks:
+        block.weight_hooks.append(hook)
+    try:
+        yield
+    finally:
+        for block in blocks:
+            block.weight_hooks.remove(hook)
 
 
 @contextmanager
@@ -34,18 +54,8 @@ def collect_attention(module):
     (5, 2, 3, 3)
     """
     found = []
-    blocks = [m for m in module.modules() if isinstance(m, Attention)]
-
-    def keep(attention, weights):
-        found.append((attention, weights))
-
-    for block in blocks:
-        block.weight_hooks.append(keep)
-    try:
+    with watch_attention(module, lambda attention, weights: found.append((attention, weights))):
         yield found
-    finally:
-        for block in blocks:
-            block.weight_hooks.remove(keep)
 
 
 @contextmanager

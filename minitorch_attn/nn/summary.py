@@ -11,6 +11,7 @@ from ..formatting import short_bytes, short_count
 from ..ops import zeros
 from ..ops.flops import FLOPS
 from ..tensor import Tensor
+from .evaluation import evaluating
 
 __all__ = ["Summary", "summary"]
 
@@ -86,17 +87,12 @@ class Summary:
         self.parameter_bytes = sum(p.array.nbytes for p in parameters)
         like = parameters[0] if parameters else None
         inputs = [_as_input(value, like) for value in inputs]
-        was_training = model.training
-        try:
-            with ExitStack() as stack:
-                counter = stack.enter_context(_Counter())
-                for module, row in row_of.items():
-                    counter.watch(stack, module, row)
-                stack.enter_context(no_grad())
-                stack.enter_context(dry_run())
-                model.eval()(*inputs, **kwargs)
-        finally:
-            model.train(was_training)
+        with ExitStack() as stack:
+            counter = stack.enter_context(_Counter())
+            for module, row in row_of.items():
+                counter.watch(stack, module, row)
+            with evaluating(model), no_grad(), dry_run():
+                model(*inputs, **kwargs)
         self.flops, self.output_bytes = self.rows[0].flops, self.rows[0].output_bytes
 
     def table(self, depth=None):

@@ -110,8 +110,9 @@ class ThreadSplit:
             self._copies.append(copy.deepcopy(self.model))
         tensors = [*self.model.parameters(), *self.model.buffers()]
         for other in self._copies[:count]:
-            if other.training != self.model.training:
-                other.train(self.model.training)
+            for mine, theirs in zip(self.model.modules(), other.modules(), strict=True):
+                if theirs.training != mine.training:
+                    theirs.training = mine.training
             for mine, theirs in zip(tensors, [*other.parameters(), *other.buffers()], strict=True):
                 if theirs.array is not mine.array:
                     theirs.data = mine.detach()

@@ -1,11 +1,13 @@
 """Attention maps: who looks at whom, for every head of every layer."""
 
+from contextlib import ExitStack
+
 import numpy as np
 
 from ..autograd import no_grad
 from ..backend import to_host
 from ..errors import ShapeError
-from ..nn import Attention, MultiheadAttention
+from ..nn import MultiheadAttention, evaluating, watch_attention
 from .style import new_figure
 
 __all__ = ["attention_figure", "attention_maps"]
@@ -28,7 +30,7 @@ def attention_maps(model, *inputs):
     list of array of shape (heads, query, key)
         In the order in which the layers ran.
     """
-    maps, handles = [], []
+    maps = []
 
     def ask(module, args, kwargs):
         return args, {**kwargs, "need_weights": True, "average_attn_weights": False}
@@ -39,25 +41,13 @@ def attention_maps(model, *inputs):
     def keep_weights(attention, weights):
         maps.append(to_host(weights.array)[0])
 
-    training = model.training
-    blocks = [module for module in model.modules() if isinstance(module, Attention)]
-    model.eval()
-    try:
+    with ExitStack() as stack:
         for module in model.modules():
             if isinstance(module, MultiheadAttention):
-                handles.append(module.register_forward_pre_hook(ask, with_kwargs=True))
-                handles.append(module.register_forward_hook(keep))
-        for block in blocks:
-            block.weight_hooks.append(keep_weights)
-        with no_grad():
+                stack.enter_context(module.register_forward_pre_hook(ask, with_kwargs=True))
+                stack.enter_context(module.register_forward_hook(keep))
+        with watch_attention(model, keep_weights), evaluating(model), no_grad():
             model(*inputs)
-    finally:
-        for handle in handles:
-            handle.remove()
-        for block in blocks:
-            if keep_weights in block.weight_hooks:
-                block.weight_hooks.remove(keep_weights)
-        model.train(training)
     return maps
 
 

@@ -307,3 +307,13 @@ def test_a_parameter_of_an_array_is_a_copy():
     p = nn.Parameter(host)
     host += 1
     assert p.numpy().tolist() == [1.0, 1.0, 1.0]
+
+
+def test_eval_mode_for_a_while_leaves_every_module_as_it_was():
+    model = mt.nn.Sequential(mt.nn.Linear(2, 3), mt.nn.Sequential(mt.nn.Dropout(0.5)).eval())
+    modes = [module.training for module in model.modules()]
+    assert modes == [True, True, False, False]
+    with pytest.raises(KeyError), mt.nn.evaluating(model) as same:
+        assert same is model and not any(module.training for module in model.modules())
+        raise KeyError
+    assert [module.training for module in model.modules()] == modes

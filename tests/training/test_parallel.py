@@ -139,6 +139,17 @@ def test_train_and_eval_reach_the_copies(device):
     assert split(batch).item() == pytest.approx(expected, abs=1e-14)
 
 
+def test_a_part_of_the_model_may_be_in_eval_mode(device):
+    """Frozen dropout is off in the copies as well."""
+    model = mt.nn.Sequential(mt.nn.Dropout(0.5), mt.nn.Linear(64, 1)).double().to(device)
+    split = ThreadSplit(model, lambda model, x: model(x).mean(), 2)
+    x = mt.ones(2, 64, device=device).double()
+    split(x)  # the copies are made while everything trains
+    model[0].eval()
+    expected = model(x).mean().item()
+    assert split(x).item() == pytest.approx(expected, abs=1e-14)
+
+
 def test_what_needs_the_whole_batch_is_refused(device):
     with pytest.raises(ArgumentError, match="1: BatchNorm1d"):
         ThreadSplit(mt.nn.Sequential(mt.nn.Linear(3, 3), mt.nn.BatchNorm1d(3)), loss_function, 2)
