@@ -1,0 +1,229 @@
+"""The four functions that the lessons call: `pick`, `show`, `where` and `fails`."""
+
+import functools
+import inspect
+import os
+import re
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+from ..errors import ArgumentError
+
+__all__ = ["fails", "is_fast", "pick", "show", "where"]
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+_KINDS = {"class": "class", "def": "function"}
+_shown = {}  # the name of a lesson -> how many figures it has shown
+
+
+def is_fast():
+    """Whether lessons are to run at their small sizes: the environment has MTA_FAST=1.
+
+    Returns
+    -------
+    bool
+    """
+    return os.environ.get("MTA_FAST", "").lower() not in ("", "0", "false", "no")
+
+
+def pick(full, fast):
+    """The first argument, or the second one in fast mode.
+
+    Parameters
+    ----------
+    full : object
+        What a reader gets.
+    fast : object
+        What a check of all lessons gets: a smaller size for which the same assertions hold.
+
+    Returns
+    -------
+    object
+    """
+    return fast if is_fast() else full
+
+
+def show(figure, caption):
+    """Show a figure in the way that fits where the lesson runs.
+
+    A notebook displays it. Sphinx-Gallery finds it among pyplot's open figures. A script writes it
+    to `runs/lessons/NN/figure-K.png` below the working folder and prints the path.
+
+    Parameters
+    ----------
+    figure : matplotlib.figure.Figure
+    caption : str
+        What there is to see in it.
+    """
+    lesson = _name_of(sys._getframe(1).f_globals.get("__file__"))
+    number = _shown[lesson] = _shown.get(lesson, 0) + 1
+    if "sphinx_gallery.gen_rst" in sys.modules:
+        _open_in_pyplot(figure)
+        print(f"Figure {number}: {caption}")
+    elif _in_notebook():
+        _display(figure, caption)
+        print(f"Figure {number}: {caption}")
+    else:
+        path = Path("runs", "lessons", lesson, f"figure-{number}.png")
+        _save(figure, path)
+        print(f"[figure {number}: {caption}] {path}")
+
+
+def where(*objects):
+    """Print the file and the line of functions, methods, classes and modules of this package.
+
+    Parameters
+    ----------
+    *objects : function, method, property, class or module
+
+    Raises
+    ------
+    ArgumentError
+        If one of them is not defined in this package.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> where(mt.softmax, mt.nn.Linear.forward)
+    minitorch_attn/ops/softmax.py:...  function softmax
+    minitorch_attn/nn/linear.py:...    method Linear.forward
+    """
+    places = [_place(thing) for thing in objects]
+    width = max((len(place) for place, _ in places), default=0)
+    for place, name in places:
+        print(f"{place:<{width}}  {name}")
+
+
+@contextmanager
+def fails(exception):
+    """Require the block to raise `exception`, and print what it said.
+
+    Parameters
+    ----------
+    exception : type or tuple of type
+
+    Raises
+    ------
+    AssertionError
+        If the block raises nothing. Any other exception passes through.
+
+    Examples
+    --------
+    >>> with fails(ZeroDivisionError):
+    ...     1 / 0
+    ZeroDivisionError: division by zero
+    """
+    try:
+        yield
+    except exception as error:
+        print(f"{type(error).__name__}: {error}")
+        return
+    kinds = exception if isinstance(exception, tuple) else (exception,)
+    names = " or ".join(kind.__name__ for kind in kinds)
+    raise AssertionError(f"this was to raise {names}, and it ran without an error.")
+
+
+# Where a lesson runs
+
+
+def _name_of(file):
+    """ "09" for `lessons/09_why_sqrt_d.py`; the stem of any other file."""
+    stem = Path(file).stem if file else "unnamed"
+    number = re.match(r"\d+(?=_)", stem)
+    return number[0] if number else stem
+
+
+def _in_notebook():
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    return hasattr(shell, "kernel")
+
+
+def _display(figure, caption):
+    import io
+
+    from IPython.display import Image, display
+
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=110)
+    display(Image(buffer.getvalue(), alt=caption))
+    _close(figure)
+
+
+def _save(figure, path):
+    from ..viz.style import save_figure
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    save_figure(figure, path)
+    _close(figure)
+
+
+def _close(figure):
+    """Take it out of pyplot's open figures, if it is one of them."""
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    if pyplot is not None:
+        pyplot.close(figure)
+
+
+def _open_in_pyplot(figure):
+    """Make a figure that was made without pyplot one of its open figures."""
+    from matplotlib import _pylab_helpers, pyplot
+
+    managers = _pylab_helpers.Gcf.get_all_fig_managers()
+    if all(manager.canvas.figure is not figure for manager in managers):
+        number = max(pyplot.get_fignums(), default=0) + 1
+        manager = figure.canvas.new_manager(figure, number)
+        _pylab_helpers.Gcf.set_active(manager)
+
+
+# Where a thing is defined
+
+
+def _place(thing):
+    """("minitorch_attn/ops/softmax.py:41", "class Softmax")"""
+    thing = _source(thing)
+    try:
+        file = Path(inspect.getsourcefile(thing)).resolve()
+        relative = file.relative_to(_PACKAGE.parent)
+        file.relative_to(_PACKAGE)
+        line, kind = _line_of(thing)
+    except (TypeError, ValueError, OSError):
+        raise ArgumentError(
+            "where(*objects): this is not defined in minitorch_attn.",
+            got=repr(thing),
+            expected="functions, methods, properties, classes or modules of the package",
+        ) from None
+    name = getattr(thing, "__qualname__", None) or thing.__name__
+    return f"{relative.as_posix()}:{line}", f"{kind} {name}"
+
+
+def _source(thing):
+    """What `inspect` can look up: the function within a wrapper."""
+    while True:
+        if isinstance(thing, property):
+            thing = thing.fget
+        elif isinstance(thing, functools.cached_property):
+            thing = thing.func
+        elif isinstance(thing, functools.partial):
+            thing = thing.func
+        elif isinstance(thing, (staticmethod, classmethod)):
+            thing = thing.__func__
+        elif hasattr(thing, "__wrapped__"):
+            thing = thing.__wrapped__
+        else:
+            return thing
+
+
+def _line_of(thing):
+    """The line of `def` or `class`, below the decorators, and what it defines."""
+    if inspect.ismodule(thing):
+        return 1, "module"
+    lines, first = inspect.getsourcelines(thing)
+    for number, line in enumerate(lines, first):
+        found = re.match(r"\s*(?:async\s+)?(def|class)\s+(\w+)", line)
+        if found and found[2] == thing.__name__:
+            kind = _KINDS[found[1]]
+            is_method = kind == "function" and "." in thing.__qualname__
+            return number, "method" if is_method else kind
+    raise ValueError(thing)
