@@ -154,11 +154,16 @@ def view(input, *shape):
     if not shares_memory(input.array.reshape(shape), input.array):
         raise ShapeError(
             "view(input, shape): the memory of input cannot be read in this shape.",
-            got=f"input {input.shape} with strides {input.array.strides} and shape {shape}",
+            got=f"input {input.shape} with strides {_strides(input)} and shape {shape}",
             expected="axes that are merged to lie next to each other in memory",
             hint="reshape(), which copies where it has to, or contiguous() first",
         )
     return Reshape.apply(input, shape=shape)
+
+
+def _strides(tensor):
+    """Steps in elements, as PyTorch counts them; arrays count bytes."""
+    return tuple(step // tensor.dtype.itemsize for step in tensor.array.strides)
 
 
 def _reinterpreted(input, dtype):

@@ -91,6 +91,11 @@ def test_view_refuses_to_copy(make):
     assert "reshape()" in str(error.value)
 
 
+def test_the_refusal_of_view_counts_strides_in_elements(make):
+    with pytest.raises(ShapeError, match=r"input \(4, 3\) with strides \(1, 4\)"):
+        make(3, 4).T.view(12)
+
+
 def test_view_as_another_dtype_reads_the_same_bits(device):
     x = mt.tensor([1.0, -2.0], device=device)
     bits = x.view(mt.int32)
