@@ -1,0 +1,283 @@
+# %% [markdown]
+# # Tensors, strides, broadcasting
+#
+# When does an operation copy numbers, and when does it only look at the same numbers differently?
+# And what is the gradient of a number that was used several times?
+#
+# *Know before:* NumPy arrays and their shapes.
+
+# %%
+import numpy as np
+
+import minitorch_attn as mt
+from minitorch_attn.course.lesson import fails, show, where
+from minitorch_attn.viz.style import COLOURS, new_figure
+
+mt.manual_seed(0)
+
+# %% [markdown]
+# ## A tensor is a row of numbers and a rule for walking through it
+#
+# Memory has no rows and columns: it is one long line. A tensor adds a **shape**, an **offset**
+# (where it begins) and one **stride** for each axis: how far to step in memory when the index on
+# that axis grows by one. The element at index $(i, j)$ lies at
+#
+# $$\mathrm{offset} + i \cdot \mathrm{stride}_0 + j \cdot \mathrm{stride}_1 .$$
+
+# %%
+x = mt.tensor(np.arange(12.0)).reshape(3, 4)
+memory = x.numpy().ravel()  # the same twelve numbers as one line
+
+
+def strides(tensor):
+    """In elements; NumPy counts bytes."""
+    return tuple(step // tensor.dtype.itemsize for step in tensor.numpy().strides)
+
+
+def row_major(shape):
+    """By hand: the stride of an axis is the product of the sizes to its right."""
+    return tuple(int(np.prod(shape[axis + 1 :])) for axis in range(len(shape)))
+
+
+print(x.numpy())
+print("strides", strides(x), "   by hand", row_major((3, 4)))
+print("element (2, 1) lies at 2 * 4 + 1 * 1 = 9:", memory[2 * 4 + 1 * 1])
+assert strides(x) == row_major(x.shape) == (4, 1)
+assert all(memory[i * 4 + j] == x[i, j].item() for i in range(3) for j in range(4))
+
+# %% [markdown]
+# ## Views: the same memory, another rule
+#
+# A transpose exchanges two strides. A slice changes the offset or multiplies a stride. Repeating
+# along an axis needs no memory at all: its stride is **0**. An operation must copy only when no
+# offset and no strides can describe its result.
+
+# %%
+results = {
+    "x": x,
+    "x.T": x.T,
+    "x[1]": x[1],
+    "x[:, ::2]": x[:, ::2],
+    "x.reshape(2, 6)": x.reshape(2, 6),
+    "x[:1].expand(5, 4)": x[:1].expand(5, 4),
+    "x.T.reshape(12)": x.T.reshape(12),
+    "x[[0, 2]]": x[[0, 2]],
+    "x + 0": x + 0,
+}
+print(f"{'':20} {'shape':9} {'strides':9} {'offset':>6}   memory")
+for name, result in results.items():
+    shares = np.shares_memory(result.numpy(), x.numpy())
+    offset = (result.data_ptr() - x.data_ptr()) // x.dtype.itemsize if shares else "-"
+    kind = "view of x" if shares else "a copy"
+    print(f"{name:20} {result.shape!s:9} {strides(result)!s:9} {offset!s:>6}   {kind}")
+    assert shares == (name not in ("x.T.reshape(12)", "x[[0, 2]]", "x + 0"))
+
+assert strides(x.T) == (1, 4) and strides(x[:1].expand(5, 4)) == (0, 1)
+
+# %% [markdown]
+# Why must `x.T.reshape(12)` copy? It wants the memory cells 0, 4, 8, 1, 5, 9, ... in this order:
+# the steps are +4, +4, -7, +4, ... and one axis has only one stride. (PyTorch's `view` refuses
+# here and its `reshape` copies; `contiguous` copies and returns the memory in row-major order.)
+
+# %%
+order = x.T.reshape(12).numpy().astype(int)
+steps = np.diff(order)
+print("cells in the order wanted:", order)
+print("steps between them:       ", steps)
+assert len(set(steps.tolist())) > 1  # no single stride
+with fails(mt.errors.ShapeError):
+    x.T.view(12)
+
+# %%
+figure = new_figure(8, 3.1)
+panels = {"x  strides (4, 1)": x, "x.T  strides (1, 4)": x.T}
+panels["x[:, ::2]  strides (4, 2)"] = x[:, ::2]
+panels["x[:1].expand(5, 4)  strides (0, 1)"] = x[:1].expand(5, 4)
+for axes, (title, view) in zip(figure.subplots(1, 4, width_ratios=[4, 3, 2, 4]), panels.items(), strict=True):
+    cells = view.numpy()
+    axes.imshow(cells, cmap="viridis", vmin=0, vmax=11)
+    for (i, j), cell in np.ndenumerate(cells):
+        ink = "white" if cell < 7 else "black"
+        axes.text(j, i, int(cell), ha="center", va="center", color=ink, fontsize=11)
+    axes.set(xticks=[], yticks=[])
+    axes.set_title(title.replace("  ", "\n"), fontsize=10)
+show(figure, "four walks through one memory; a number and its colour name a memory cell")
+
+# %% [markdown]
+# A view is not a snapshot. Writing through it changes every tensor that shares the memory.
+
+# %%
+column = x.T[0]  # a view of a view: the first column of x
+snapshot = column.clone()
+x[2, 0] = 100.0
+print("the view    ", column.numpy())
+print("the snapshot", snapshot.numpy())
+assert column[2].item() == 100.0 and snapshot[2].item() == 8.0
+x[2, 0] = 8.0
+
+# %% [markdown]
+# ## Broadcasting: strides of 0, chosen for you
+#
+# Write the shapes under each other, **aligned at the right**. On each axis the sizes must be equal,
+# or one of them is 1 or missing; that one is repeated, with stride 0.
+
+
+# %%
+def broadcast(a, b):
+    """The rule in four lines."""
+    width = max(len(a), len(b))
+    a, b = (1,) * (width - len(a)) + a, (1,) * (width - len(b)) + b
+    if any(m != n and 1 not in (m, n) for m, n in zip(a, b, strict=True)):
+        return None
+    return tuple(n if m == 1 else m for m, n in zip(a, b, strict=True))
+
+
+pairs = [((3, 4), (4,)), ((3, 4), (3, 1)), ((5, 1), (1, 3)), ((5, 1), (5,)), ((3, 4), (3,))]
+for a, b in pairs:
+    print(f"{a!s:7} + {b!s:7} -> {broadcast(a, b) or 'refused'}")
+    if broadcast(a, b):
+        assert (mt.zeros(a) + mt.zeros(b)).shape == broadcast(a, b)
+
+with fails(mt.errors.ShapeError):
+    mt.zeros(3, 4) + mt.zeros(3)
+
+# %% [markdown]
+# ## Backward: what was repeated is summed
+#
+# $y_{ij} = x_{ij} + b_j$ uses each $b_j$ in every row $i$. A small change of $b_j$ changes all of
+# them, so with $g = \partial L / \partial y$
+#
+# $$\frac{\partial L}{\partial b_j} = \sum_i g_{ij}\,\frac{\partial y_{ij}}{\partial b_j}
+# = \sum_i g_{ij} .$$
+#
+# The gradient has the shape of $b$: summed over exactly the axes that were repeated.
+
+# %%
+x = mt.randn(3, 4, dtype=mt.float64, requires_grad=True)
+for shape in [(4,), (3, 1), (1, 1), ()]:
+    b = mt.randn(shape, dtype=mt.float64, requires_grad=True)
+    y = x + b  # (3, 4)
+    g = mt.randn(3, 4, dtype=mt.float64)  # dL/dy for the loss L = sum(g * y)
+    (g * y).sum().backward()
+    summed = tuple(axis for axis in (0, 1) if b.ndim < 2 - axis or b.shape[axis - 2] == 1)
+    by_hand = g.numpy().sum(axis=summed).reshape(shape)
+    print(f"b {shape!s:7} repeated along axes {summed!s:7} gradient", b.grad.numpy().round(2).tolist())
+    assert b.grad.shape == shape and np.allclose(b.grad.numpy(), by_hand)
+
+# %% [markdown]
+# An operation of one's own has to undo the broadcasting itself. If it forgets, the library refuses
+# a gradient of the wrong shape by name, and never repairs it. Taking one row, `grad_y[0]`, has the
+# right shape and the wrong values: only a comparison with finite differences sees that.
+
+
+# %%
+class ForgetfulAdd(mt.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, b):
+        return x + b
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        return grad_y, grad_y
+
+
+class OneRowAdd(ForgetfulAdd):
+    @staticmethod
+    def backward(ctx, grad_y):
+        return grad_y, grad_y[0]
+
+
+b = mt.randn(4, dtype=mt.float64, requires_grad=True)
+with fails(mt.errors.ShapeError):
+    ForgetfulAdd.apply(x, b).sum().backward()
+
+report = mt.autograd.gradcheck_report(OneRowAdd.apply, (x, b))
+print(f"OneRowAdd, 3 rows: gradient of x {report.items[0].ok}, of b {report.items[1].ok}")
+assert [item.ok for item in report.items] == [True, False]
+
+# %% [markdown]
+# ## What goes wrong without it
+#
+# The rule never asks what an axis means. Predictions of shape $(n, 1)$ minus targets of shape
+# $(n,)$ are legal and give $(n, n)$: **every prediction is compared with every target**. Nothing
+# crashes, the loss goes down, and the best such a fit can do is the mean of all targets.
+
+
+# %%
+def fit(target):
+    """Least squares y = slope * x + bias by gradient descent; returns both and the last loss."""
+    inputs = mt.linspace(-1, 1, 20).reshape(20, 1)
+    slope, bias = mt.zeros(1, requires_grad=True), mt.zeros(1, requires_grad=True)
+    for _ in range(300):
+        error = slope * inputs + bias - target  # inputs (20, 1)
+        loss = (error * error).mean()
+        slope.grad = bias.grad = None
+        loss.backward()
+        with mt.no_grad():
+            slope -= 0.3 * slope.grad
+            bias -= 0.3 * bias.grad
+    return slope.item(), bias.item(), loss.item(), error.shape
+
+
+fits = []
+truth = 2.0 * mt.linspace(-1, 1, 20) + 1.0  # (20,)
+print("truth: slope 2, bias 1")
+for name, target in [("target (20, 1)", truth.reshape(20, 1)), ("target (20,)", truth)]:
+    slope, bias, loss, shape = fit(target)
+    fits.append((name, slope, bias))
+    print(f"{name:15} error {shape!s:9} slope {slope:5.2f}  bias {bias:5.2f}  loss {loss:.4f}")
+    right = abs(slope - 2) < 1e-2
+    assert abs(bias - 1) < 1e-2 and right == (name == "target (20, 1)")
+assert abs(slope) < 1e-3 and loss > 1  # the broken fit: a flat line through the mean
+
+# %%
+figure = new_figure(7, 3.4)
+axes = figure.add_subplot()
+inputs = np.linspace(-1, 1, 20)
+axes.plot(inputs, truth.numpy(), "o", color="0.35", label="targets")
+for (name, slope, bias), colour, style in zip(fits, COLOURS, ["-", "--"], strict=False):
+    axes.plot(inputs, slope * inputs + bias, style, color=colour, label=f"fitted with {name}")
+axes.set(xlabel="input", ylabel="prediction")
+axes.spines[["top", "right"]].set_visible(False)
+axes.legend(frameon=False)
+show(figure, "a shape that broadcasts by accident: the fit is the mean of the targets")
+
+# %% [markdown]
+# ## Where it lives
+
+# %%
+where(
+    mt.autograd.sum_to_shape,
+    mt.autograd.broadcast_shapes,
+    mt.ops.elementwise.Add,
+    mt.ops.shape.Transpose,
+    mt.Tensor,
+)
+
+# %% [markdown]
+# ## Exercise
+#
+# Write `unbroadcast(grad, shape)` with NumPy alone: it sums `grad` to `shape` over the axes that
+# broadcasting repeated. For each pair of `pairs` that is not refused draw a random `grad` of the
+# broadcast shape; your result is to equal `mt.autograd.sum_to_shape(grad, shape)` for both shapes
+# of the pair. Then replace `grad_y[0]` in `OneRowAdd` by your function: `gradcheck_report` has to
+# find both gradients right, for `b` of shapes `(4,)`, `(3, 1)` and `(1, 1)`.
+#
+# ## Three questions
+#
+# 1. `x.T` and `x.reshape(2, 6)` hold the same twelve numbers. Which of the two, read row by row,
+#    walks straight through memory, and how do its strides show it?
+# 2. `b` of shape `(3, 1)` is added to `x` of shape `(3, 4)`. How many numbers are added up for each
+#    entry of its gradient, and along which axis?
+# 3. The fit with the target of shape `(20,)` reaches a bias of 1. Why is just this parameter right?
+
+# %% [markdown] tags=["answers"]
+# ## Answers
+#
+# 1. `x.reshape(2, 6)`: its strides are (6, 1), which is the product of the sizes to the right, so
+#    reading row by row goes from cell 0 to cell 11. `x.T` has strides (1, 4): along a row it
+#    jumps by 4.
+# 2. Four, along axis 1: the printed line for `b (3, 1)` says "repeated along axes (1,)", and that
+#    axis has size 4.
+# 3. Every prediction is compared with all 20 targets, so the best constant is their mean, which is
+#    1, the true bias, because the inputs are centred at 0. The slope it finds is 0.
