@@ -1,0 +1,365 @@
+# %% [markdown]
+# # ViT: an image is 16 x 16 words
+#
+# A Transformer reads a sequence of vectors. How does an image become one, what is left to do for
+# the Transformer itself, and what does it cost in parameters and operations?
+#
+# Before: lessons 11 (heads), 13 (LayerNorm and residuals), 20 (tokens).
+# The digits come with scikit-learn: `python -m pip install scikit-learn`.
+
+# %%
+import matplotlib.pyplot as plt
+import numpy as np
+
+import minitorch_attn as mt
+from minitorch_attn.course.lesson import pick, show, where
+from minitorch_attn.nn.summary import Summary  # what `mt.summary` prints, as numbers
+
+F = mt.nn.functional
+mt.manual_seed(0)
+
+# %% [markdown]
+# ## Cut the image into patches
+#
+# The picture of the papers: a 224 x 224 image in three colours, patches of 16 x 16 pixels. Nothing
+# but indices is needed. Every patch is flattened to one row of numbers: channel, row, column.
+
+# %%
+patch = 16
+image = mt.rand(3, 224, 224)  # (channel, row, column)
+rows = columns = 224 // patch
+words = []
+for i in range(rows):
+    for j in range(columns):
+        square = image[:, i * patch : (i + 1) * patch, j * patch : (j + 1) * patch]
+        words.append(square.reshape(-1))  # (3 * 16 * 16,)
+words = mt.stack(words)  # (patch, pixel)
+print(
+    f"grid {rows} x {columns} = {len(words)} patches, each 3 x 16 x 16 = {words.shape[1]} numbers"
+)
+print(f"numbers in the image {image.numel():,}, numbers in the words {words.numel():,}")
+assert words.shape == (196, 768)
+
+# %% [markdown]
+# No pixel is lost and none appears twice: this is only another order. (That 768 is also the width
+# of ViT-Base is a coincidence of 3 x 16 x 16; the projection below may have any width.)
+#
+# The same on a digit of 8 x 8 pixels, with patches of 2 x 2: a sentence of 16 words.
+
+# %%
+images, labels, test_images, test_labels = mt.data.digits_split()
+digit = images[int(np.flatnonzero(labels == 0)[0]), 0]  # (8, 8), from 0 to 1
+pieces = [digit[r : r + 2, c : c + 2] for r in range(0, 8, 2) for c in range(0, 8, 2)]
+figure = plt.figure(figsize=(10, 2.1), layout="constrained")
+grid = figure.add_gridspec(1, 2, width_ratios=(1, 4.2))
+left = figure.add_subplot(grid[0])
+left.imshow(digit, cmap="gray_r", vmin=0, vmax=1)
+left.set_xticks(np.arange(-0.5, 8, 2), labels=[])
+left.set_yticks(np.arange(-0.5, 8, 2), labels=[])
+left.grid(color="#D55E00", linewidth=1.5)
+left.tick_params(length=0)
+for number in range(16):
+    place = (2 * (number % 4) + 0.5, 2 * (number // 4) + 0.5)
+    left.text(*place, number + 1, color="#D55E00", ha="center", va="center", weight="bold")
+left.set_title("image and grid", fontsize=10)
+right = figure.add_subfigure(grid[1])
+right.suptitle("the same image as a sequence: what the Transformer gets", fontsize=10)
+for number, (axes, piece) in enumerate(zip(right.subplots(1, 16), pieces, strict=True)):
+    axes.imshow(piece, cmap="gray_r", vmin=0, vmax=1)
+    axes.set(xticks=[], yticks=[], xlabel=str(number + 1))
+show(figure, "A 0 and its 16 patches in reading order. Nothing in it says who is above whom.")
+
+# %% [markdown]
+# ## Three names for one matrix product
+#
+# Each word is projected to the width $D$ of the model with one matrix $E$ for all words:
+# $z_n = E\,x_n + b$. Papers call it a *linear projection*, code writes a *convolution* whose stride
+# is its kernel, and `unfold` followed by a `Linear` does it too. They are one computation.
+
+# %%
+width = 64
+kernel = mt.randn(width, 3, patch, patch) * 0.02  # (embed, channel, row, column)
+bias = mt.randn(width) * 0.02
+batch = image.unsqueeze(0)  # (1, channel, row, column)
+
+by_hand = words @ kernel.reshape(width, -1).transpose(0, 1) + bias  # (patch, embed)
+
+unfolded = F.unfold(batch, patch, stride=patch)  # (1, pixel, patch)
+by_linear = F.linear(unfolded.transpose(1, 2), kernel.reshape(width, -1), bias)[0]
+
+map_of_tokens = F.conv2d(batch, kernel, bias, stride=patch)  # (1, embed, row, column)
+by_convolution = map_of_tokens.flatten(2).transpose(1, 2)[0]  # (patch, embed)
+
+for name, tokens in (("unfold + linear", by_linear), ("convolution", by_convolution)):
+    difference = (tokens - by_hand).abs().max().item()
+    print(f"{name:16} {tokens.shape}  largest difference from the loop {difference:.1e}")
+    assert difference < 1e-5
+
+# %% [markdown]
+# ## The rest is the encoder of the text models
+#
+# In the four lines of the paper (arXiv:2010.11929, Eq. 1 to 4), with pre-norm blocks:
+#
+# $$z_0 = [x_{class};\ x_1 E;\ \dots;\ x_N E] + E_{pos}$$
+# $$z'_l = MSA(LN(z_{l-1})) + z_{l-1}, \qquad z_l = MLP(LN(z'_l)) + z'_l, \qquad y = LN(z_L)^0$$
+#
+# Here they are on the parameters of a small library model, from elementary steps.
+
+# %%
+model = mt.models.VisionTransformer(
+    image_size=8, patch_size=2, num_classes=10, embed_dim=32, num_layers=2, num_heads=4,
+    mlp_dim=64, in_channels=1,
+)  # fmt: skip
+mt.nn.init.normal_(model.head.weight, std=0.1)  # it starts at zero, which would hide mistakes
+
+
+def norm(x, layer):
+    mean, variance = x.mean(-1, keepdim=True), x.var(-1, unbiased=False, keepdim=True)
+    return (x - mean) / (variance + 1e-6).sqrt() * layer.weight + layer.bias
+
+
+def self_attention(x, layer, heads=4):
+    n, width = x.shape  # (token, embed)
+    projections = (layer.q_proj, layer.k_proj, layer.v_proj)
+    query, key, value = (p(x).reshape(n, heads, -1).transpose(0, 1) for p in projections)
+    # each (heads, token, head_dim)
+    scores = query @ key.transpose(1, 2) / (width / heads) ** 0.5  # (heads, token, token)
+    return layer.out_proj((mt.softmax(scores, -1) @ value).transpose(0, 1).reshape(n, width))
+
+
+def vit(image, model):
+    projection = model.patch_embedding.projection
+    words = F.unfold(image.unsqueeze(0), 2, stride=2)[0].transpose(0, 1)  # (16, 4)
+    x = words @ projection.weight.reshape(32, -1).transpose(0, 1) + projection.bias  # (16, 32)
+    x = mt.cat([model.class_token[0], x]) + model.positions.weight  # (17, 32), Eq. 1
+    for block in model.blocks:
+        x = x + self_attention(norm(x, block.norm1), block.attention)  # Eq. 2
+        x = x + block.feed_forward(norm(x, block.norm2))  # Eq. 3
+    return model.head(norm(x, model.norm)[0])  # Eq. 4: only token 0 is read
+
+
+example = mt.tensor(digit).unsqueeze(0)  # (channel, row, column)
+mine, theirs = vit(example, model), model(example.unsqueeze(0))[0]
+print("logits of the lines above ", mine[:4].detach().numpy().round(4), "...")
+print("logits of the library     ", theirs[:4].detach().numpy().round(4), "...")
+assert (mine - theirs).abs().max().item() < 1e-5
+
+# %% [markdown]
+# Nothing in `self_attention` or in a block knows about rows, columns or pixels. All that is
+# particular to images happens in two places: the cut into words, and the position added to each.
+#
+# ## Does it learn?
+
+# %%
+steps = pick(300, 200)
+rate = 4e-3
+optimizer = mt.optim.AdamW(model.parameters(), lr=rate, weight_decay=0.05)
+generator = np.random.default_rng(0)
+for step in range(steps):
+    warm_up, cosine = min(1, (step + 1) / 30), 0.5 * (1 + np.cos(np.pi * step / steps))
+    optimizer.param_groups[0]["lr"] = rate * warm_up * cosine
+    chosen = generator.integers(0, len(labels), 64)
+    logits = model(2 * mt.tensor(images[chosen]) - 1)
+    loss = F.cross_entropy(logits, mt.tensor(labels[chosen]))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+with mt.no_grad():
+    answers = model(2 * mt.tensor(test_images) - 1).argmax(1).numpy()
+accuracy = (answers == test_labels).mean()
+parameters = sum(p.numel() for p in model.parameters())
+print(f"{steps} steps of 64 digits, {parameters:,} parameters")
+print(f"test digits read rightly: {100 * accuracy:.1f} % (guessing: 10 %)")
+assert accuracy > 0.8
+
+# %% [markdown]
+# ## What it costs: the sizes
+#
+# Count for a layer of width $D$ with a feed-forward width of $4D$ and $N$ tokens:
+#
+# * parameters: $4D^2$ for query, key, value and output, $8D^2$ for the feed-forward part, and
+#   $13D$ for biases and norms;
+# * multiply-adds: $12ND^2$ for these matrices, and $2N^2D$ for scores and weighted sum.
+#
+# One multiply-add is *two* floating-point operations. Papers that print 17.6 for ViT-B/16 count
+# one, tables that print 35.1 count two.
+
+# %%
+SIZES = {  # name: (D, layers, patch)
+    "Ti/16": (192, 12, 16), "S/16": (384, 12, 16), "B/32": (768, 12, 32), "B/16": (768, 12, 16),
+    "L/16": (1024, 24, 16), "H/14": (1280, 32, 14),
+}  # fmt: skip
+
+
+def count(width, layers, patch, size=224):
+    words = (size // patch) ** 2
+    tokens = words + 1  # the class token
+    pixels = 3 * patch**2
+    parameters = layers * (12 * width**2 + 13 * width)
+    parameters += (pixels + 1) * width + width + tokens * width + 2 * width  # E, class, E_pos, norm
+    matrices, scores = layers * 12 * tokens * width**2, layers * 2 * tokens**2 * width
+    return parameters, 2 * (matrices + scores + words * pixels * width), 2 * scores
+
+
+print("        width layers tokens  parameters  GFLOPs  library: parameters  GFLOPs")
+for name, (width, layers, patch) in SIZES.items():
+    parameters, flops, _ = count(width, layers, patch)
+    with mt.nn.init.skip_init():  # sizes only, no numbers are drawn
+        full = mt.models.vit_sizes.vision_transformer(name, num_classes=0)
+        found = Summary(full, (1, 3, 224, 224))  # a dry run
+    tokens = (224 // patch) ** 2 + 1
+    print(
+        f"{name:7} {width:5} {layers:6} {tokens:6} {parameters:11,} {flops / 1e9:7.1f}"
+        f" {found.parameters:20,} {found.flops / 1e9:7.1f}"
+    )
+    assert parameters == found.parameters and flops == found.flops
+
+# %% [markdown]
+# Both counts agree to the last digit, without a head. Compare with the tables of the lectures:
+# B/16 has its 86 M and 35.1 GFLOPs. B/32 has *more* parameters than B/16 (a larger $E$) and a
+# quarter of the cost (a quarter of the tokens). For ViT-Large one table says 303 M, another 307 M:
+
+# %%
+with mt.nn.init.skip_init():
+    large = mt.models.vit_l_32()
+millions = sum(p.numel() for p in large.parameters()) / 1e6
+print(f"ViT-L/16 without a head {count(1024, 24, 16)[0] / 1e6:.1f} M")
+print(f"ViT-L/32 with 1000 classes {millions:.1f} M")
+assert round(millions) == 307 and round(count(1024, 24, 16)[0] / 1e6) == 303
+
+# %% [markdown]
+# A number of parameters means little without the patch size and the head.
+#
+# ## Where does the square begin to hurt?
+#
+# "Attention is quadratic" is true of the $2N^2D$ alone. It equals the $12ND^2$ of the matrices only
+# at $N = 6D$ tokens.
+
+# %%
+sides = (224, 384, 512, 1024, 2048)
+shares, totals = [], []
+for side in sides:
+    _, flops, scores = count(768, 12, 16, side)
+    shares.append(scores / flops)
+    totals.append(flops / 1e9)
+    tokens = (side // 16) ** 2 + 1
+    print(f"B/16 at {side:4} px: {tokens:6,} tokens {flops / 1e9:9.1f} GFLOPs", end="")
+    print(f"   of these for scores {100 * shares[-1]:4.1f} %")
+assert shares[0] < 0.05 and shares[-1] > 0.5
+growth = totals[1] / totals[0]
+print(f"224 -> 384 px: {(384 / 224) ** 2:.2f} times the pixels, {growth:.2f} times the operations")
+
+# %%
+figure, axes = plt.subplots(figsize=(7, 3.2), layout="constrained")
+places = np.arange(len(sides))
+rest = [100 * (1 - share) for share in shares]
+axes.barh(places, rest, color="#56B4E9", label="matrices (grow with N)")
+of_scores = [100 * share for share in shares]
+axes.barh(places, of_scores, left=rest, color="#D55E00", hatch="//", label="scores (grow with N²)")
+axes.set_yticks(places, [f"{side} px" for side in sides])
+axes.invert_yaxis()
+axes.set(xlabel="share of the operations of ViT-B/16, %", xlim=(0, 100))
+axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False)
+axes.spines[["top", "right"]].set_visible(False)
+show(figure, "At 224 px almost all work is in the matrices; above 1024 px the scores take over.")
+
+# %% [markdown]
+# ## What goes wrong without it
+#
+# "196 x 768 is the shape I need, so I reshape." The shape is right, and every line after it runs.
+
+# %%
+reshaped = image.reshape(196, 768)
+print("shape of the cut words     ", words.shape)
+print("shape of the reshaped image", reshaped.shape)
+place = mt.arange(3 * 224 * 224).reshape(3, 224, 224)  # each pixel's own number
+
+
+def extent(numbers):
+    channel, rest = np.divmod(numbers, 224 * 224)
+    row, column = np.divmod(rest, 224)
+    spans = [f"{values.min()} to {values.max()}" for values in (channel, row, column)]
+    return "channels {}, rows {}, columns {}".format(*spans)
+
+
+print("word 1 cut     :", extent(place[:, :16, :16].numpy().ravel()))
+print("word 1 reshaped:", extent(place.reshape(196, 768)[0].numpy()))
+
+# %% [markdown]
+# The reshaped word is a strip of a little more than three rows of the red channel alone. A test
+# that does not look at pixels finds it as well: move the image by one patch to the right, and
+# every word must move by one place in its row of the grid, unchanged.
+
+
+# %%
+def moved_words(cut):
+    before = cut(image).reshape(14, 14, 768)
+    after = cut(mt.roll(image, 16, 2)).reshape(14, 14, 768)
+    return (after[:, 1:] - before[:, :-1]).abs().max().item()
+
+
+def cut(image):
+    return F.unfold(image.unsqueeze(0), 16, stride=16)[0].transpose(0, 1)
+
+
+right_way, wrong_way = moved_words(cut), moved_words(lambda image: image.reshape(196, 768))
+print("largest change in a word when the image moves by one patch:")
+print(f"  cut {right_way:.3f}, reshaped {wrong_way:.3f}")
+assert right_way == 0
+assert wrong_way > 0.5  # the reshaped words are other words
+
+# %% [markdown]
+# A network trained on such strips still learns something, which is why this mistake survives; but
+# weights trained on patches give nonsense on strips.
+
+# %%
+strips = 2 * mt.tensor(test_images).reshape(-1, 16, 4) - 1  # 4 pixels of one row each
+as_kernel = model.patch_embedding.projection
+with mt.no_grad():
+    x = strips @ as_kernel.weight.reshape(32, -1).transpose(0, 1) + as_kernel.bias
+    x = model.positions(model.with_prefix(x))
+    wrong = model.head(model.pool(model.encode(x))).argmax(1).numpy()
+wrong_accuracy = (wrong == test_labels).mean()
+print("test digits read rightly by the trained model:")
+print(f"  from patches of 2 x 2 {100 * accuracy:5.1f} %")
+print(f"  from strips of 1 x 4  {100 * wrong_accuracy:5.1f} %")
+assert wrong_accuracy < accuracy - 0.3
+
+# %% [markdown]
+# ## Where it lives
+
+# %%
+where(
+    mt.models.vit.PatchEmbedding, mt.models.vit.Block.forward, mt.models.VisionTransformer.embed,
+    mt.models.vit_sizes.vision_transformer, mt.summary,
+)  # fmt: skip
+
+# %% [markdown]
+# ## Exercise
+#
+# Write `overlapping(image, patch, stride)` that cuts patches with a stride smaller than the patch,
+# by two loops, and projects them with `kernel`. It is right when it equals
+# `F.conv2d(batch, kernel, bias, stride=stride)` to `1e-5`, for example with stride 8. How many
+# words does a 224 x 224 image have then, and what are the GFLOPs of ViT-B with that many tokens?
+# (Change `words` in `count`; at stride 16 it must still print the table above.)
+#
+# ## Three questions
+#
+# 1. A ViT with patches of 32 has more parameters than the same one with patches of 16. Why, and why
+#    is it cheaper all the same?
+# 2. A colleague wants to speed up ViT-B/16 at 224 px by making the score products free. By how much
+#    can that help at most? At which image size would you try it?
+# 3. `image.reshape(196, 768)` has the right shape. Name two things that were printed here and show
+#    that it is wrong.
+
+# %% [markdown] tags=["answers"]
+# ## Answers
+#
+# 1. The matrix $E$ has $3p^2$ inputs, four times as many for $p = 32$; the table prints 87 against
+#    86 million. But there are 50 tokens and not 197, and the operations go with the tokens: 8.8
+#    against 35.1 GFLOPs.
+# 2. By the share of the scores, which was printed as less than 5 % at 224 px. At 2048 px they are
+#    more than half of all operations.
+# 3. Its first word covers rows 0 to 3, all columns and one channel only, and not 16 x 16 pixels in
+#    three channels; and when the image moves by one patch, the words change (cut words do not at
+#    all). The trained model also reads far fewer digits rightly from strips.
