@@ -93,7 +93,8 @@ figure = new_figure(8, 3.1)
 panels = {"x  strides (4, 1)": x, "x.T  strides (1, 4)": x.T}
 panels["x[:, ::2]  strides (4, 2)"] = x[:, ::2]
 panels["x[:1].expand(5, 4)  strides (0, 1)"] = x[:1].expand(5, 4)
-for axes, (title, view) in zip(figure.subplots(1, 4, width_ratios=[4, 3, 2, 4]), panels.items(), strict=True):
+grid = figure.subplots(1, 4, width_ratios=[4, 3, 2, 4])
+for axes, (title, view) in zip(grid, panels.items(), strict=True):
     cells = view.numpy()
     axes.imshow(cells, cmap="viridis", vmin=0, vmax=11)
     for (i, j), cell in np.ndenumerate(cells):
@@ -161,7 +162,8 @@ for shape in [(4,), (3, 1), (1, 1), ()]:
     (g * y).sum().backward()
     summed = tuple(axis for axis in (0, 1) if b.ndim < 2 - axis or b.shape[axis - 2] == 1)
     by_hand = g.numpy().sum(axis=summed).reshape(shape)
-    print(f"b {shape!s:7} repeated along axes {summed!s:7} gradient", b.grad.numpy().round(2).tolist())
+    gradient = b.grad.numpy().round(2).tolist()
+    print(f"b {shape!s:7} repeated along axes {summed!s:7} gradient {gradient}")
     assert b.grad.shape == shape and np.allclose(b.grad.numpy(), by_hand)
 
 # %% [markdown]
