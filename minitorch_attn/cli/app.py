@@ -13,6 +13,7 @@ from ..errors import MiniTorchError
 from . import DONE, FAILED, INTERRUPTED
 from .console import program_name
 from .generate import generate
+from .lesson import lesson
 from .overview import overview
 from .summary import summary
 from .train import tour, train
@@ -32,6 +33,7 @@ def mta(context):
         overview()
 
 
+mta.add_command(lesson)
 mta.add_command(tour)
 mta.add_command(train)
 mta.add_command(generate)

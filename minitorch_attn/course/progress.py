@@ -1,0 +1,152 @@
+"""What has been learned so far: one small JSON file in the user's state folder."""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+from ..errors import CheckpointError
+from ..files import atomic_file
+
+__all__ = ["Progress", "state_folder"]
+
+_VERSION = 1
+
+
+def state_folder():
+    """The folder for what commands remember; the environment variable MTA_STATE names another.
+
+    Returns
+    -------
+    Path
+    """
+    if os.environ.get("MTA_STATE"):
+        return Path(os.environ["MTA_STATE"])
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Application Support"
+    else:
+        base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(base) / "minitorch_attn"
+
+
+class Progress:
+    """Which lessons are done, and where the others were left.
+
+    A file that cannot be understood is put aside under another name and never overwritten. Where
+    nothing can be written, commands work and remember nothing.
+
+    Parameters
+    ----------
+    path : str or path, optional
+        By default `progress.json` in `state_folder()`.
+
+    Attributes
+    ----------
+    path : Path
+    note : str or None
+        What went wrong with the file, for the user.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     progress = Progress(Path(folder) / "progress.json")
+    ...     progress.leave("09", cell=3, cells=12)
+    ...     progress.finish("08")
+    ...     again = Progress(progress.path)
+    >>> again.cell("09"), again.is_done("09"), again.is_done("08"), again.latest()
+    (3, False, True, '08')
+    """
+
+    def __init__(self, path=None):
+        self.path = Path(path) if path else state_folder() / "progress.json"
+        self.note = None
+        self.fields = self._read()
+
+    # What is known
+
+    def entry(self, number):
+        """The fields of a lesson: "cell", "cells", "done", "when"; empty if it was not begun."""
+        found = self.fields["lessons"].get(number)
+        return found if isinstance(found, dict) else {}
+
+    def is_done(self, number):
+        """Whether the lesson has been run to its end."""
+        return bool(self.entry(number).get("done"))
+
+    def cell(self, number):
+        """The index of the cell at which it was left; 0 at the beginning."""
+        cell = self.entry(number).get("cell", 0)
+        return cell if isinstance(cell, int) and cell > 0 else 0
+
+    def when(self, number):
+        """Seconds since 1970 of the last change; 0 if there is none."""
+        when = self.entry(number).get("when", 0)
+        return when if isinstance(when, (int, float)) else 0
+
+    def latest(self):
+        """The number of the lesson that changed last, or None."""
+        return max(self.fields["lessons"], key=self.when, default=None)
+
+    # What changes it
+
+    def leave(self, number, cell, cells):
+        """Remember where a lesson was left.
+
+        Parameters
+        ----------
+        number : str
+        cell, cells : int
+            The index of the cell, and how many there are.
+        """
+        self._change(number, {"cell": cell, "cells": cells})
+
+    def finish(self, number):
+        """Remember that a lesson was run to its end."""
+        self._change(number, {"cell": 0, "done": True})
+
+    def _change(self, number, fields):
+        self.fields = self._read()  # another process may have written since
+        fields = {**self.entry(number), **fields, "when": time.time()}
+        self.fields["lessons"][number] = fields
+        text = json.dumps(self.fields, indent=1) + "\n"
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_file(self.path) as file:
+                file.write(text.encode())
+        except (OSError, CheckpointError) as error:
+            reason = getattr(error, "got", None) or error.strerror
+            self.note = f"progress is not remembered: {self.path}: {reason}"
+
+    # The file
+
+    def _read(self):
+        empty = {"version": _VERSION, "lessons": {}}
+        try:
+            text = self.path.read_text(encoding="utf-8")
+        except (FileNotFoundError, NotADirectoryError):
+            return getattr(self, "fields", empty)
+        except (OSError, UnicodeDecodeError) as error:
+            return self._put_aside(str(error), empty)
+        try:
+            fields = json.loads(text)
+        except ValueError as error:
+            return self._put_aside(str(error), empty)
+        if not isinstance(fields, dict) or not isinstance(fields.get("lessons"), dict):
+            return self._put_aside("no table of lessons", empty)
+        return fields
+
+    def _put_aside(self, reason, empty):
+        """Rename a damaged file, so that nothing of it is lost."""
+        number = 1
+        while (aside := self.path.with_name(f"progress.damaged-{number}.json")).exists():
+            number += 1
+        try:
+            self.path.rename(aside)
+            self.note = f"{self.path} is damaged ({reason}) and was kept as {aside.name}"
+        except OSError as error:
+            self.note = f"{self.path} cannot be read: {error.strerror}"
+        return empty
