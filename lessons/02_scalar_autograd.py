@@ -1,0 +1,386 @@
+# %% [markdown]
+# # A scalar autograd in 90 lines, and why it is not enough
+#
+# How little code does automatic differentiation need? And why is a library for arrays not the same
+# code in a loop?
+#
+# *Know before:* the chain rule for functions of several variables.
+
+# %%
+import inspect
+import math
+import random
+import time
+import tracemalloc
+
+import numpy as np
+
+import minitorch_attn as mt
+from minitorch_attn.course.lesson import fails, pick, show, where
+from minitorch_attn.viz.style import COLOURS, new_figure
+
+random.seed(0)
+
+# %% [markdown]
+# ## A number that remembers where it came from
+#
+# Each operation makes a new `Value` and notes, for each number it was made from, one **slope**: how
+# much the result changes when that number changes. For $c = a \cdot b$ the slopes are
+# $\partial c/\partial a = b$ and $\partial c/\partial b = a$: plain numbers, known at once.
+
+
+# %%
+class Value:
+    def __init__(self, data, edges=()):
+        self.data = data
+        self.edges = edges  # pairs (the Value it was made from, the slope towards it)
+        self.grad = 0.0
+
+    def __add__(self, other):
+        other = as_value(other)
+        return Value(self.data + other.data, ((self, 1.0), (other, 1.0)))
+
+    def __mul__(self, other):
+        other = as_value(other)
+        return Value(self.data * other.data, ((self, other.data), (other, self.data)))
+
+    def __pow__(self, power):
+        return Value(self.data**power, ((self, power * self.data ** (power - 1)),))
+
+    def exp(self):
+        y = math.exp(self.data)
+        return Value(y, ((self, y),))
+
+    def tanh(self):
+        y = math.tanh(self.data)
+        return Value(y, ((self, 1.0 - y * y),))
+
+    # The rest is made of these five.
+
+    def __neg__(self):
+        return self * -1.0
+
+    def __sub__(self, other):
+        return self + -as_value(other)
+
+    def __truediv__(self, other):
+        return self * as_value(other) ** -1
+
+    __radd__, __rmul__ = __add__, __mul__
+
+
+def as_value(x):
+    return x if isinstance(x, Value) else Value(x)
+
+
+# %% [markdown]
+# ## Backward: multiply along a path, add over the paths
+#
+# $$\frac{\partial L}{\partial a} = \sum_{c \text{ made from } a}
+# \frac{\partial L}{\partial c}\,\frac{\partial c}{\partial a} .$$
+#
+# A number may send its gradient on only when everything made from it has added its share. So we
+# put the graph into an order in which every `Value` stands behind those it was made from, and walk
+# it from the end.
+
+
+# %%
+def in_order(end):
+    """Every Value that `end` depends on, each behind those it was made from."""
+    order, seen, stack = [], set(), [(end, False)]
+    while stack:
+        value, inputs_done = stack.pop()
+        if inputs_done:
+            order.append(value)
+        elif value not in seen:
+            seen.add(value)
+            stack.append((value, True))
+            stack.extend((source, False) for source, _ in value.edges)
+    return order
+
+
+def backward(loss):
+    loss.grad = 1.0
+    for value in reversed(in_order(loss)):
+        for source, slope in value.edges:
+            source.grad += slope * value.grad
+
+
+# %%
+a, b = Value(3.0), Value(-2.0)
+c = a * b
+loss = c + a * a  # a is used three times
+backward(loss)
+print(f"loss {loss.data}   d/da {a.grad} = b + 2 a   d/db {b.grad} = a")
+assert (a.grad, b.grad) == (-2.0 + 2 * 3.0, 3.0)
+
+# %% [markdown]
+# ## A network on top, and training
+#
+# Exclusive or is the smallest task that no straight line solves.
+
+
+# %%
+class Network:
+    """One hidden layer of tanh, one output."""
+
+    def __init__(self, inputs, hidden):
+        def draw(n):
+            return [Value(random.gauss(0, 1)) for _ in range(n)]
+
+        self.hidden = [draw(inputs + 1) for _ in range(hidden)]  # the last one is the bias
+        self.out = draw(hidden + 1)
+
+    def parameters(self):
+        return [p for row in [*self.hidden, self.out] for p in row]
+
+    def __call__(self, x):
+        states = [weighted_sum(row, x).tanh() for row in self.hidden]
+        return weighted_sum(self.out, states)
+
+
+def weighted_sum(row, x):
+    total = row[-1]
+    for weight, value in zip(row, x, strict=False):
+        total = total + weight * value
+    return total
+
+
+def train_step(network, examples, rate):
+    loss = sum(((network(x) - y) ** 2 for x, y in examples), Value(0.0)) * (1 / len(examples))
+    for p in network.parameters():
+        p.grad = 0.0
+    backward(loss)
+    for p in network.parameters():
+        p.data -= rate * p.grad
+    return loss.data
+
+
+# %% [markdown]
+# That is all of it. Counted in code, without empty lines:
+
+
+# %%
+def code_lines(thing):
+    """Of a function, or of a class: its head and its methods."""
+    is_class = inspect.isclass(thing)
+    functions = set(filter(inspect.isfunction, vars(thing).values())) if is_class else {thing}
+    lines = [line for function in functions for line in inspect.getsourcelines(function)[0]]
+    return is_class + sum(bool(line.strip()) for line in lines)
+
+
+parts = [Value, as_value, in_order, backward, Network, weighted_sum, train_step]
+for part in parts:
+    print(f"{code_lines(part):4}  {part.__name__}")
+total = sum(map(code_lines, parts)) + 1  # the line of __radd__ and __rmul__
+print(f"{total:4}  lines")
+assert total <= 90
+
+# %%
+examples = [((-1.0, -1.0), -1.0), ((-1.0, 1.0), 1.0), ((1.0, -1.0), 1.0), ((1.0, 1.0), -1.0)]
+network = Network(inputs=2, hidden=4)
+losses = [train_step(network, examples, rate=0.1) for _ in range(200)]
+print(f"{len(network.parameters())} parameters, loss {losses[0]:.3f} -> {losses[-1]:.5f}")
+for x, y in examples:
+    print(f"  {x[0]:+.0f} xor {x[1]:+.0f}: {network(x).data:+.3f}, wanted {y:+.0f}")
+    assert abs(network(x).data - y) < 0.1
+
+# %% [markdown]
+# Is it right? The library, on arrays, gives the same gradients for the same weights.
+
+# %%
+train_step(network, examples, rate=0.0)  # leaves the gradients in place
+mine = [p.grad for p in network.parameters()]
+
+hidden = mt.tensor(np.array([[p.data for p in row] for row in network.hidden]), requires_grad=True)
+out = mt.tensor(np.array([p.data for p in network.out]), requires_grad=True)
+x = mt.tensor(np.array([[*x, 1.0] for x, _ in examples]))  # (example 4, input 3): 1 for the bias
+y = mt.tensor(np.array([y for _, y in examples]))
+states = mt.tanh(x @ hidden.T)  # (example 4, input 3) @ (input 3, hidden 4)
+((states @ out[:-1] + out[-1] - y) ** 2).mean().backward()
+theirs = np.concatenate([hidden.grad.numpy().ravel(), out.grad.numpy()])
+print(f"largest difference of {len(mine)} gradients: {np.abs(mine - theirs).max():.1e}")
+assert np.allclose(mine, theirs, rtol=1e-9, atol=1e-12)
+
+# %% [markdown]
+# ## Why it is not enough, measured
+#
+# The product of two $n \times n$ matrices is $n^3$ multiplications and as many additions. Here each
+# of them is a Python object.
+
+
+# %%
+def scalar_product(n):
+    """Forward and backward of sum(A B); the number of Values that made."""
+    A = [[Value(random.random()) for _ in range(n)] for _ in range(n)]
+    B = [[Value(random.random()) for _ in range(n)] for _ in range(n)]
+    total = Value(0.0)
+    for i in range(n):
+        for j in range(n):
+            for k in range(n):
+                total = total + A[i][k] * B[k][j]
+    backward(total)
+    return 2 * n**3
+
+
+def array_product(n):
+    A, B = mt.rand(n, n, requires_grad=True), mt.rand(n, n, requires_grad=True)
+    (A @ B).sum().backward()
+    return 2 * n**3
+
+
+def speed(product, n, repeats):
+    """Operations of the product per second of both passes together; the best of some runs."""
+    best = math.inf
+    for _ in range(repeats):
+        start = time.perf_counter()
+        operations = product(n)
+        best = min(best, time.perf_counter() - start)
+    return operations / best
+
+
+scalar = speed(scalar_product, 16, 5)
+arrays = {n: speed(array_product, n, 10) for n in (1, 16, 64, 256)}
+print(f"scalars,   16 x 16:  {scalar:15,.0f} operations per second")
+for n, rate in arrays.items():
+    print(f"arrays,  {n:3} x {n:3}:  {rate:15,.0f}   {rate / scalar:12,.2f} times the scalars")
+assert arrays[256] > 300 * scalar  # the array pays its overhead once
+assert arrays[1] < scalar  # and it does pay one: on single numbers the scalars win
+
+# %% [markdown]
+# Memory: an object with a slope for each input, where an array needs four bytes.
+
+# %%
+tracemalloc.start()
+keep = Value(1.0)
+before, _ = tracemalloc.get_traced_memory()
+for _ in range(10_000):
+    keep = keep * 1.0000001  # one multiplication
+per_operation = (tracemalloc.get_traced_memory()[0] - before) / 10_000
+tracemalloc.stop()
+del keep
+print(f"{per_operation:.0f} bytes for each multiplication; a float32 takes 4")
+assert per_operation > 100
+
+# %% [markdown]
+# What that means for a small GPT: 0.8 million weights, each used once for each token of a batch of
+# 12 x 64 characters, with one multiplication and one addition. The speeds above include the
+# backward pass.
+
+# %%
+operations = 2 * 814_720 * 12 * 64
+hours = operations / scalar / 3600
+print(f"one training step:  {operations / 1e9:.1f} billion operations")
+print(f"  with Values       {hours:.1f} hours, {operations * per_operation / 1e9:,.0f} GB")
+print(f"  with arrays       {operations / arrays[256]:.2f} s")
+assert hours > 0.1 and operations * per_operation > 64e9
+
+# %%
+figure = new_figure(7, 3.4)
+axes = figure.add_subplot()
+sizes = list(arrays)
+axes.loglog(sizes, list(arrays.values()), "o-", color=COLOURS[0], label="arrays (this library)")
+axes.axhline(scalar, color=COLOURS[1], linestyle="--", label="scalars (this lesson)")
+axes.set(xlabel="size n of the matrices", ylabel="operations per second", xticks=sizes)
+axes.set_xticks(sizes, sizes)
+axes.minorticks_off()
+axes.spines[["top", "right"]].set_visible(False)
+axes.legend(frameon=False)
+show(figure, "the overhead of an operation is paid once per array, or once per number")
+
+# %% [markdown]
+# There is a deeper reason as well. A scalar operation has one slope for each input, and we stored
+# it. An array operation with $m$ inputs and $n$ outputs has $m \cdot n$ slopes: for the product
+# of two $256 \times 256$ matrices that would be $256^4$ numbers for each factor. Nobody stores
+# them. An array library keeps a **function** that turns $\partial L/\partial C$ into
+# $\partial L/\partial A$ directly: the next lesson.
+
+# %%
+slopes = 256**4
+print(f"slopes of C with respect to A, 256 x 256: {slopes:,} numbers, {4 * slopes / 1e9:.0f} GB")
+print(f"dL/dA = dL/dC @ B.T needs only B: {256**2:,} numbers")
+
+# %% [markdown]
+# ## What goes wrong without it
+#
+# Two lines of `backward` look as if they could be simpler. First: `+=`. With `=` the last path
+# wins and the others are lost, and only for numbers that are used more than once.
+
+
+# %%
+def backward_overwriting(loss):
+    for value in in_order(loss):
+        value.grad = 0.0
+    loss.grad = 1.0
+    for value in reversed(in_order(loss)):
+        for source, slope in value.edges:
+            source.grad = slope * value.grad
+
+
+def example():
+    a, b = Value(3.0), Value(-2.0)
+    return a, b, a * b + a * a
+
+
+for walk in (backward, backward_overwriting):
+    a, b, loss = example()
+    walk(loss)
+    print(f"{walk.__name__:21} d/da {a.grad:5.1f}   d/db {b.grad:5.1f}")
+assert b.grad == 3.0 and a.grad != 4.0  # b is used once and stays right
+
+# %% [markdown]
+# Second: the stack in `in_order`. A function that calls itself is shorter, and ends at Python's
+# limit of about a thousand nested calls. Unrolled over time, a recurrent network is such a chain.
+
+
+# %%
+def in_order_recursive(value, order, seen):
+    if value not in seen:
+        seen.add(value)
+        for source, _ in value.edges:
+            in_order_recursive(source, order, seen)
+        order.append(value)
+    return order
+
+
+chain = Value(1.0)
+for _ in range(pick(20_000, 5_000)):
+    chain = chain + 0.001
+print(f"a chain of {len(in_order(chain)):,} values in order, with a stack of our own")
+with fails(RecursionError):
+    in_order_recursive(chain, [], set())
+
+# %% [markdown]
+# ## Where it lives
+
+# %%
+where(mt.autograd.Function, mt.autograd.engine.run_backward, mt.Tensor.backward)
+
+# %% [markdown]
+# ## Exercise
+#
+# Add `log` and `max(self, other)` to `Value`, and write `softmax(values)` from them, subtracting
+# the largest value first. For `values` 1, 2, 3 compute `loss = -log(softmax(values)[0])` and its
+# gradients. They are to equal those of
+# `mt.nn.functional.cross_entropy(mt.tensor([[1.0, 2.0, 3.0]]), mt.tensor([0]))` to six digits, and
+# to add up to zero. (Why must they? Add the same number to all three values.)
+#
+# ## Three questions
+#
+# 1. With `=` instead of `+=` the gradient of `b` is right and that of `a` is wrong. What would a
+#    test have to contain to notice?
+# 2. On a 1 x 1 matrix the array library is slower than our few lines. What does it spend its time
+#    on, and why does that not matter at 256 x 256?
+# 3. Halving the bytes of a `Value` would not make the small GPT trainable on a laptop. Which
+#    printed number says so?
+
+# %% [markdown] tags=["answers"]
+# ## Answers
+#
+# 1. A number that is used at least twice: `b` is used once, and its printed gradient is the same
+#    under both. Residual connections and shared weights are such numbers.
+# 2. On what it does once for each operation: making the tensor, checking shapes, noting the graph.
+#    At 256 x 256 one operation stands for 33 million multiplications and additions, and the printed
+#    speed is hundreds of times that of the scalars.
+# 3. The gigabytes of one training step: half of them is still far more than a laptop has. The
+#    hours say the same about time.
