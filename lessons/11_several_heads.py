@@ -1,0 +1,343 @@
+# %% [markdown]
+# # Several heads
+#
+# A softmax row is one weighted mean. What does a token do that needs to know two things at once,
+# from two different places? And how do eight heads come out of one matrix without costing more?
+#
+# *Know before:* query, key, value (lesson 8), the scale (lesson 9), masks (lesson 10).
+
+# %%
+import math
+
+import numpy as np
+
+import minitorch_attn as mt
+from minitorch_attn.course.lesson import pick, show, where
+from minitorch_attn.viz.style import COLOURS, new_figure
+
+mt.manual_seed(0)
+
+# %% [markdown]
+# ## One mean forgets who stood where
+#
+# A token wants to know what stands one place and what stands three places before it. Its single
+# row of weights is $(\tfrac12, \tfrac12)$ on these two. We exchange the two values: the context
+# does not change, so nothing behind it can tell the two cases apart.
+
+# %%
+red, blue = mt.tensor([1.0, 0.0]), mt.tensor([0.0, 1.0])
+weights = mt.tensor([[0.5, 0.5]])  # (query, key)
+
+red_first = weights @ mt.stack([red, blue])  # (1, 2) @ (2, features) -> (1, features)
+blue_first = weights @ mt.stack([blue, red])
+print("one head   red, blue ->", red_first.numpy(), "  blue, red ->", blue_first.numpy())
+assert (red_first == blue_first).all()
+
+first, second = mt.tensor([[1.0, 0.0]]), mt.tensor([[0.0, 1.0]])  # two rows of weights
+
+
+def two_heads(values):
+    return mt.cat([first @ values, second @ values], -1)  # (1, 2 * features)
+
+
+red_first, blue_first = two_heads(mt.stack([red, blue])), two_heads(mt.stack([blue, red]))
+print("two heads  red, blue ->", red_first.numpy(), "  blue, red ->", blue_first.numpy())
+assert not (red_first == blue_first).all()
+
+# %% [markdown]
+# ## Splitting: reshape, then transpose
+#
+# The vectors of width $d$ are not copied. They are cut into $h$ pieces of width $d/h$, and each
+# piece has its own scores and its own softmax:
+#
+# $$\mathrm{MultiHead}(X) = \mathrm{Concat}(\mathrm{head}_1, \dots, \mathrm{head}_h)\,W^O,
+# \qquad \mathrm{head}_i = \mathrm{Attention}(XW^Q_i, XW^K_i, XW^V_i).$$
+#
+# Below, number 21 is feature 1 of token 2. Every head must see every token.
+
+
+# %%
+def split(x, heads):
+    batch, tokens, width = x.shape
+    x = x.reshape(batch, tokens, heads, width // heads)  # cuts each vector into pieces
+    return x.transpose(1, 2)  # (batch, heads, token, width / heads): heads become a batch axis
+
+
+def merge(x):
+    batch, heads, tokens, piece = x.shape
+    return x.transpose(1, 2).reshape(batch, tokens, heads * piece)
+
+
+x = (10 * mt.arange(4).unsqueeze(1) + mt.arange(6)).unsqueeze(0)  # (1, token 4, feature 6)
+print("x, a row for each token\n", x[0].numpy())
+print("head 0\n", split(x, 2)[0, 0].numpy())
+print("head 1\n", split(x, 2)[0, 1].numpy())
+assert (merge(split(x, 2)) == x).all()
+assert (split(x, 2)[0, 0] == x[0, :, :3]).all()  # head 0: all tokens, the first three features
+
+# %% [markdown]
+# ## What heads cost
+#
+# The four matrices are as large as before, whatever $h$ is: $4(d^2 + d)$ numbers. The scores
+# take $2T^2d$ operations, $2T^2 d/h$ for each of $h$ heads. What does grow with $h$ is the
+# number of attention weights, $hT^2$.
+
+# %%
+d, tokens = 64, 128
+print("heads  head width  parameters  operations for the scores  attention weights")
+for heads in (1, 2, 4, 8, 16):
+    attention = mt.nn.Attention(d, heads)
+    parameters = sum(p.numel() for p in attention.parameters())
+    operations = heads * 2 * tokens * tokens * (d // heads)
+    stored = heads * tokens * tokens
+    print(f"{heads:5}{d // heads:12}{parameters:12,}{operations:27,}{stored:19,}")
+    assert parameters == 4 * (d * d + d)
+
+# %% [markdown]
+# The scores' scale is $1/\sqrt{d/h}$, not $1/\sqrt{d}$: a head's query has only $d/h$ features.
+# The smallest complete code, and the library's layer with the same matrices:
+
+
+# %%
+def several_heads(attention, x):
+    heads = attention.num_heads
+    query, key, value = (
+        split(projection(x), heads)
+        for projection in (attention.q_proj, attention.k_proj, attention.v_proj)
+    )  # (batch, heads, token, d / heads)
+    scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])  # (batch, heads, T, T)
+    context = scores.softmax(-1) @ value  # (batch, heads, token, d / heads)
+    return attention.out_proj(merge(context))  # (batch, token, d)
+
+
+attention, x = mt.nn.Attention(d, 4), mt.randn(2, 10, d)
+difference = (several_heads(attention, x) - attention(x)).abs().max().item()
+print(f"largest difference to nn.Attention: {difference:.1e}")
+assert difference < 1e-5
+
+# %% [markdown]
+# ## Two heads learn to look at two places
+#
+# The task: at every position, name the token one place before **and** the token three places
+# before. The model is one attention layer and a linear map for each answer; no feed-forward
+# network and no residual path can help. One head and two heads have equally many parameters.
+
+# %%
+LETTERS, LENGTH, WIDTH, BACK = 16, 12, 32, (1, 3)
+
+
+class Reader(mt.nn.Module):
+    def __init__(self, heads):
+        super().__init__()
+        self.letters = mt.nn.Embedding(LETTERS, WIDTH)
+        self.places = mt.nn.LearnedPositionalEmbedding(LENGTH, WIDTH, std=0.3)
+        self.attention = mt.nn.Attention(WIDTH, heads)
+        self.answers = mt.nn.Linear(WIDTH, len(BACK) * LETTERS)
+
+    def forward(self, ids):
+        x = self.places(self.letters(ids))  # (batch, token, width)
+        x = self.attention(x, is_causal=True)
+        return self.answers(x).reshape(*ids.shape, len(BACK), LETTERS)
+
+
+def examples(count, generator):
+    ids = generator.integers(LETTERS, size=(count, LENGTH))
+    first = max(BACK)  # from here on both answers exist
+    wanted = np.stack([ids[:, first - back : LENGTH - back] for back in BACK], -1)
+    return mt.tensor(ids), mt.tensor(wanted)  # (count, LENGTH), (count, LENGTH - first, 2)
+
+
+def train(heads, steps):
+    mt.manual_seed(1)
+    model, generator = Reader(heads), np.random.default_rng(0)
+    optimiser = mt.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(steps):
+        ids, wanted = examples(64, generator)
+        logits = model(ids)[:, max(BACK) :]  # (batch, token, answer, letter)
+        loss = mt.nn.functional.cross_entropy(logits.flatten(0, 2), wanted.flatten())
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    return model
+
+
+# %%
+ids, wanted = examples(500, np.random.default_rng(9))
+models, right = {}, {}
+print("           parameters  one place before  three places before")
+for heads in (1, 2):
+    model = models[heads] = train(heads, pick(500, 350))
+    with mt.no_grad():
+        found = model(ids)[:, max(BACK) :].argmax(-1)  # (text, token, answer)
+    right[heads] = (found == wanted).float().mean((0, 1)).numpy()  # (answer,)
+    size = sum(p.numel() for p in model.parameters())
+    print(f"{heads} head(s){size:12,}", *(f"{100 * share:14.1f} %" for share in right[heads]))
+print(f"guessing             {100 / LETTERS:14.1f} % {100 / LETTERS:14.1f} %")
+assert right[2].min() > 0.95
+assert right[1].min() < 0.5
+
+# %% [markdown]
+# Where did they look? For each head, the weight on the token so and so many places back, mean
+# over 500 texts and over the positions that have all of these.
+
+# %%
+maps = {}
+for heads, model in models.items():
+    with mt.no_grad(), mt.nn.collect_attention(model.attention) as found:
+        model(ids)
+    maps[heads] = found[0][1].numpy().mean(0)  # (heads, query, key)
+
+
+def weight_back(weights, back):
+    return np.mean([weights[t, t - back] for t in range(4, LENGTH)])
+
+
+print("places back            0     1     2     3     4")
+rows = {"one head": maps[1][0], "two heads, head 1": maps[2][0], "two heads, head 2": maps[2][1]}
+for name, weights in rows.items():
+    print(f"{name:<18}", *(f"{weight_back(weights, back):5.2f}" for back in range(5)))
+looks_at = {max(range(5), key=lambda back: weight_back(weights, back)) for weights in maps[2]}
+print("the two heads look", sorted(looks_at), "places back")
+assert looks_at == set(BACK)  # they attend differently, each to one of the two
+assert min(weight_back(maps[1][0], back) for back in BACK) > 0.2  # one head: both at once
+
+# %% [markdown]
+# One head found a trick: it gives the nearer place a little more weight. The letter that is
+# largest in the mean is then the nearer one, and that answer is right. The other letter is in the
+# mean, too, but the best that a linear map can do about the second largest is little more than
+# guessing. Two rows of weights need no trick.
+
+# %%
+figure = new_figure(9.5, 3.1)
+panels = figure.subplots(1, 4, sharey=True)
+rows["mean of the two heads"] = maps[2].mean(0)
+for panel, (name, weights) in zip(panels, rows.items(), strict=True):
+    image = panel.imshow(weights, cmap="Blues", vmin=0, vmax=1)
+    panel.set_title(name, fontsize=10)
+    panel.set(xlabel="position looked at", xticks=range(0, LENGTH, 3), yticks=range(0, LENGTH, 3))
+panels[0].set_ylabel("position that looks")
+figure.colorbar(image, ax=panels, shrink=0.8, label="weight")
+show(
+    figure,
+    "One head spreads over both places; two heads take one each. The mean of the two heads "
+    "looks like the one head: who draws only the mean of all heads does not see the difference.",
+)
+
+# %% [markdown]
+# ## What goes wrong without it
+#
+# `reshape` alone also gives the shape (batch, heads, token, width / heads), so no error is raised
+# when the `transpose` is forgotten. But a reshape keeps the numbers in order: token 0 fills the
+# first rows of head 0, and the second half of the text lands in head 1.
+
+
+# %%
+def wrong_split(x, heads):
+    batch, tokens, width = x.shape
+    return x.reshape(batch, heads, tokens, width // heads)  # the right shape, the wrong numbers
+
+
+def wrong_merge(x):
+    batch, heads, tokens, piece = x.shape
+    return x.reshape(batch, tokens, heads * piece)
+
+
+x = (10 * mt.arange(4).unsqueeze(1) + mt.arange(6)).unsqueeze(0)
+print("head 0 of the wrong split\n", wrong_split(x, 2)[0, 0].numpy())
+assert wrong_split(x, 2).shape == split(x, 2).shape
+assert not (wrong_split(x, 2) == split(x, 2)).all()
+assert (wrong_merge(wrong_split(x, 2)) == x).all()  # the round trip does not notice either
+
+# %% [markdown]
+# What follows from that is measured with the gradient: output $t$ depends on input $s$ exactly
+# if $\partial\, \mathrm{output}_t / \partial\, \mathrm{input}_s$ is not 0. The attention is causal,
+# so it must be 0 for all $s > t$.
+
+
+# %%
+def depends(split, merge, tokens=8, heads=2, width=8):
+    """(output token, input token): does the output change with the input?"""
+    mt.manual_seed(0)
+    x = mt.randn(1, tokens, width, requires_grad=True)
+    pieces = split(x, heads)  # query, key and value, to keep it short
+    scores = pieces @ pieces.transpose(-2, -1) / math.sqrt(width // heads)
+    later = ~mt.masks.causal(tokens).attend  # (token, token)
+    context = scores.masked_fill(later, -math.inf).softmax(-1) @ pieces
+    output = merge(context)  # (1, token, width)
+    found = np.zeros((tokens, tokens), dtype=bool)
+    for t in range(tokens):
+        (gradient,) = mt.autograd.grad(output[0, t].sum(), x, retain_graph=True)
+        found[t] = (gradient[0].abs().sum(-1) > 1e-9).numpy()
+    return found
+
+
+ways = {
+    "right": depends(split, merge),
+    "split wrong": depends(wrong_split, merge),
+    "split and merge wrong": depends(wrong_split, wrong_merge),
+}
+print("way                      sees the future   sees all of the past")
+for name, found in ways.items():
+    future = np.triu(found, 1).any()
+    past = found[np.tril_indices(8)].all()
+    print(f"{name:<24} {future!s:<17} {past}")
+
+assert (ways["right"] == np.tril(np.ones((8, 8), bool))).all()
+assert np.triu(ways["split wrong"], 1).any()  # it reads what it has to predict
+assert not ways["split and merge wrong"][4:, :4].any()  # the text falls into two halves
+
+# %%
+figure = new_figure(9, 3.9)
+panels = figure.subplots(1, 3, sharey=True)
+for panel, (name, found) in zip(panels, ways.items(), strict=True):
+    shade = found + 2 * np.triu(found, 1)  # 1: past or present, 3: the future
+    panel.imshow(shade, cmap="Blues", vmin=0, vmax=4)
+    for t, s in zip(*np.nonzero(np.triu(found, 1)), strict=True):
+        panel.text(s, t, "!", ha="center", va="center", color="white", fontweight="bold")
+    panel.set(title=name, xlabel="input token")
+    panel.title.set_color(COLOURS[0] if name == "right" else COLOURS[1])
+panels[0].set_ylabel("output token")
+show(
+    figure,
+    "Which input each output of a causal attention depends on. Left: the triangle that it should "
+    "be. Middle: dark cells with ! are in the future. Right: tokens 4 to 7 know nothing of 0 to 3.",
+)
+
+# %% [markdown]
+# Both mistakes run, train, and lower the loss; the middle one even lowers it further than it
+# should. A test of what depends on what finds them in a second.
+#
+# ## Where it lives
+
+# %%
+where(mt.nn.Attention, mt.nn.Attention._split, mt.nn.MultiheadAttention)
+where(mt.ops.scaled_dot_product_attention, mt.viz.attention_figure)
+
+# %% [markdown]
+# ## Exercise
+#
+# Set `BACK = (1, 3, 5)` and `WIDTH = 48`, and train with 1, 2, 3 and 4 heads. When it is done:
+# accuracy over 0.95 with three heads, below that with one; each of the three places has a head
+# that puts most of its weight there (`weight_back`, with `range(6)` places and `t` from 6 on).
+# What does the fourth head look at?
+#
+# ## Three questions
+#
+# 1. One head of width 64 or eight heads of width 8: which layer has more parameters, and which
+#    number in the table does grow with the heads?
+# 2. The single head is nearly always right about one of its two answers, and mostly wrong about
+#    the other. What do its weights say about how it does that?
+# 3. A colleague's split of the heads has the right shape, and merging gives the input back. Why is
+#    this no proof, and how do you find the mistake?
+
+# %% [markdown] tags=["answers"]
+# ## Answers
+#
+# 1. Neither: all rows of the table have the same number of parameters and of operations for the
+#    scores. The attention weights grow: each head has its own map of 128 x 128.
+# 2. The table of places shows weight on both one and three places back, a little more on one of
+#    them. The mean contains both letters, as the printed mean of red and blue does; only the small
+#    difference tells which stood where, and it serves one answer only.
+# 3. The assertion above shows that the wrong split and the wrong merge undo each other. Take the
+#    gradient of each output with respect to each input: the wrong ways see the future, or do not
+#    see all of the past.
