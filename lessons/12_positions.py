@@ -318,7 +318,7 @@ assert short["none"] < 0.35
 where(mt.nn.sinusoidal_positions, mt.nn.SinusoidalPositionalEncoding)
 where(mt.nn.LearnedPositionalEmbedding, mt.nn.LearnedPositionalEmbedding2d)
 where(mt.models.t5.RelativePositionBias, mt.models.t5.relative_position_bucket)
-where(mt.nn.RotaryEmbedding, mt.ops.apply_rotary, mt.models.rotary_frequencies)
+where(mt.nn.RotaryEmbedding, mt.ops.apply_rotary, mt.models.rotary.rotary_frequencies)
 
 # %% [markdown]
 # ## Exercise
