@@ -25,7 +25,7 @@ FLOORS = (
     {"data"},
     {"training"},
     {"viz"},
-    {"memory", "profiling"},  # they draw what they have measured
+    {"memory", "profiling", "tracing"},  # they draw what they have measured
     {"course"},
     {"cli", "__init__", "__main__"},
 )

@@ -56,6 +56,9 @@ def run_backward(roots, grads, *, targets=None, retain_graph=False, create_graph
         path = _towards({edge[0] for edge in wanted}, [root._edge[0] for root in roots])
         collected = {}
     watched = create_graph or modes.watchers > 0
+    if watched:
+        for tracer in state.tracers:
+            tracer.start_backward(roots, grads)
     with enable_grad() if create_graph else no_grad():
         while waiting:
             node = heappop(waiting)[1]  # the youngest

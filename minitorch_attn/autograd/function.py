@@ -336,6 +336,9 @@ class Function:
         ctx.shapes = shared(tuple(shapes))
         watched = modes.watchers
         if watched:
+            take_apart = state.take_apart
+            if take_apart is not None and cls.composed is not None and take_apart(cls):
+                return _apart(ctx, inputs, arrays, settings)
             _announce(ctx, inputs)
         forward = find_kernel(cls, arrays) if KERNELS else cls.forward
         try:
@@ -383,6 +386,24 @@ def _record(ctx, inputs, arrays, raw, outputs):
             f"{ctx.function.__name__} saves intermediates but has no composed twin.",
             hint="define composed(ctx, *inputs, **settings) beside backward",
         )
+
+
+def _apart(ctx, inputs, arrays, settings):
+    """Run the composed twin of a fused operation instead, so that each of its steps is announced.
+
+    The fused forward runs before it, unseen: it draws the random masks and finds the constants
+    that the twin reads from `ctx`.
+    """
+    ctx.function.forward(ctx, *arrays, **settings)
+    for tracer in state.tracers:
+        tracer.enter_fused(ctx, inputs)
+    outputs = None
+    try:
+        outputs = ctx.function.composed(ctx, *inputs, **settings)
+    finally:
+        for tracer in state.tracers:
+            tracer.leave_fused(ctx, outputs)
+    return outputs
 
 
 def _link_views(function, settings, source, outputs):

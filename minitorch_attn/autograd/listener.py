@@ -42,6 +42,15 @@ class Listener:
     def record_forward(self, ctx, inputs, outputs):
         """It has run: `outputs` is a Tensor or a tuple of them."""
 
+    def enter_fused(self, ctx, inputs):
+        """A fused operation is taken apart: what runs next is its composed twin."""
+
+    def leave_fused(self, ctx, outputs):
+        """The twin has run, or raised: then `outputs` is None."""
+
+    def start_backward(self, roots, grads):
+        """A backward pass starts at these tensors with these gradients, one each."""
+
     def before_backward(self, ctx, grads):
         """A `backward` starts with these gradients of the outputs."""
 

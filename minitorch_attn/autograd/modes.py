@@ -23,6 +23,7 @@ class _State(threading.local):
     grad_enabled = True
     tracers = ()
     anomaly = False
+    take_apart = None  # which fused operations run as their composed twins: Function -> bool
 
 
 state = _State()

@@ -1,0 +1,137 @@
+"""Find attention among the steps of a recording: weights, mask, heads, and the windows of Swin.
+
+Attention is found by what it does, so that one written by hand is found as well: a matrix product
+whose first factor was made by a softmax over its last axis, perhaps with dropout between.
+"""
+
+import numpy as np
+
+from ..ops.windows import window_regions
+from .steps import Entry
+
+__all__ = ["Found", "find_attention"]
+
+_SOFTMAX = ("Softmax", "MaskedSoftmax")
+_PASSED_ON = ("Dropout", "Reshape", "Cast", "Clone", "BroadcastTo")  # between softmax and product
+
+
+class Found:
+    """One attention of a recording.
+
+    Attributes
+    ----------
+    step : Step
+        The product of weights and values.
+    softmax : Step
+    weights, scores : Entry
+        After the softmax, and before it.
+    mask : numpy.ndarray or None
+        True where the query may attend to the key, as large as the scores, or as the mask.
+    windows : dict or None
+        grid, size, shift and regions, of Swin.
+    """
+
+    def __init__(self, step, softmax):
+        self.step, self.softmax = step, softmax
+        self.weights, self.scores = softmax.outputs[0], softmax.inputs[0]
+        self.mask, self.windows = _mask(softmax), None
+
+    @property
+    def heads(self):
+        """How many there are: the axis before (query, key), if there is one."""
+        shape = self.weights.values.shape
+        return shape[-3] if len(shape) > 2 else 1
+
+
+def find_attention(steps):
+    """All attentions, in order.
+
+    Parameters
+    ----------
+    steps : list of Step
+
+    Returns
+    -------
+    list of Found
+    """
+    made_by, found = {}, []
+    for step in steps:
+        if step.kind != "forward":
+            continue
+        if step.op == "MatMul" and isinstance(step.inputs[0], Entry):
+            softmax = _softmax_of(step.inputs[0], made_by)
+            if softmax is not None:
+                found.append(Found(step, softmax))
+                found[-1].windows = _windows(found[-1], steps)
+        for entry in step.outputs:
+            made_by.setdefault(entry.number, step)
+    return found
+
+
+def _softmax_of(entry, made_by):
+    """The step that made these weights, if it is a softmax over their last axis."""
+    step = made_by.get(entry.number)
+    while step is not None and step.op in _PASSED_ON and isinstance(step.inputs[0], Entry):
+        step = made_by.get(step.inputs[0].number)
+    if step is None or step.op not in _SOFTMAX:
+        return None
+    rank = len(step.outputs[0].values.shape)
+    return step if rank >= 2 and step.settings["axis"] in (-1, rank - 1) else None
+
+
+def _mask(softmax):
+    """Where a query may attend: not where a score is -inf, nor where the mask says so."""
+    scores = softmax.inputs[0].values.array
+    blocked = np.isneginf(scores) if scores.dtype.kind == "f" else np.zeros(scores.shape, bool)
+    allowed = ~blocked if blocked.any() else None
+    given = softmax.inputs[1] if len(softmax.inputs) > 1 else None
+    if isinstance(given, Entry) and given.values.whole:
+        attend = given.values.array.astype(bool)
+        if allowed is None or not softmax.inputs[0].values.whole:
+            return attend
+        return allowed & attend
+    return allowed
+
+
+def _windows(found, steps):
+    """The grid of windows of a block of Swin, and which tokens belong together after the shift."""
+    block = found.step.module
+    while block is not None and block.windows is None:
+        block = block.parent
+    if block is None:
+        return None
+    size, shift = block.windows
+    shape = _map_shape(block, found.step, steps)
+    if shape is None:
+        return None
+    height, width = (n + -n % window for n, window in zip(shape, size, strict=True))
+    regions = window_regions(height, width, size, shift).numpy() if any(shift) else None
+    if regions is None:
+        regions = np.zeros((height, width), np.int64)
+    return {
+        "grid": [height // size[0], width // size[1]],
+        "size": list(size),
+        "shift": list(shift),
+        "regions": regions,
+    }
+
+
+def _map_shape(block, last, steps):
+    """Height and width of the map that a block was called with: of the first one in it."""
+    first = None
+    for step in reversed(steps[: last.number]):
+        if step.kind != "forward":
+            continue
+        if not _within(step.module, block):
+            break
+        entry = step.inputs[0] if step.inputs else None
+        if isinstance(entry, Entry) and len(entry.values.shape) == 4 and step.module is not None:
+            if entry.role == "result" and step.part_of is None:
+                first = entry.values.shape
+    return None if first is None else first[1:3]
+
+
+def _within(module, block):
+    while module is not None and module is not block:
+        module = module.parent
+    return module is block

@@ -1,0 +1,319 @@
+"""A recording as one document that JSON can hold: what the pages, and other tools, read.
+
+Version 1. Tensors, modules and steps are lists; everything refers to them by number.
+
+=============  ===================================================================================
+title          What was recorded.
+made_by        "minitorch_attn" and its version.
+message        What the reader should know (an error, a limit that was reached), or "".
+skipped        How many steps ran beyond the limit.
+modules        id, path (dotted; "" for an outermost one), class, parent (id or null).
+functions      From "file.Class" to its formulas `forward` and `backward`, its docstring `doc`, and
+               the lines `forward_at` and `backward_at` of its definition.
+tensors        id; name; variable (what the code calls it, or null); role: "parameter", "input",
+               "result", "gradient" or "mask"; shape; dtype; requires_grad; min, max, mean, std (of
+               the finite values; null without any); nan, inf (counts); values: a flat list in C
+               order, rounded to five digits, "nan", "inf" and "-inf" as text; sampled: whether
+               these are a sample; sample: null, or its `shape` and the `steps` along each axis;
+               shares_memory_with: ids of earlier tensors; was: the tensor that was in this place
+               before a change in place, or null.
+steps          See below, in the order in which they ran.
+fused          Operations that were taken apart: id, op, function, module, settings, inputs,
+               outputs, and the steps `first` and `last`.
+attention      step (weights times values), softmax (step), module, weights, scores, mask (tensor
+               or null; 1 = may attend), heads, query_labels, key_labels, and for Swin windows:
+               grid, size, shift, regions (a tensor; tokens with one number belong together).
+=============  ===================================================================================
+
+A step has id, kind, op, function (key of `functions`), formula, module, source, called_at,
+definition, settings, inputs and outputs, input_names and output_names (the letters of the
+formula), notes (what is odd about it), part_of (id of a fused operation) and inside (the backward
+step that was running). An input is a tensor, {"number": 2.0} or null. By kind:
+
+* "forward": variables (what the code calls the inputs), aliases ([output, input] positions that
+  share memory).
+* "backward": of (the forward step); grads (gradients of the outputs, as inputs) and results
+  (gradients of the inputs, as outputs; null where none is wanted); added: for each gradient that
+  grew, tensor (whose gradient; null if from before the recording), before (null for the first),
+  contribution, after, from_step (that made the tensor).
+* "accumulate": at the end of a backward pass, the `.grad` of one leaf; one entry in added.
+
+A line of code is {"file", "line", "function", "text", "first"}, text being three lines from line
+number `first` on.
+"""
+
+import inspect
+import sys
+
+import numpy as np
+
+from .attention import find_attention
+from .formulas import formula, name_of
+from .steps import Entry, definitions
+from .values import Values, plain
+
+__all__ = ["document"]
+
+_BUDGET = 180_000  # values in all: about 1.5 MB
+_LEAST = 64
+
+
+def document(recording, values=4096):
+    """The document of a recording.
+
+    Parameters
+    ----------
+    recording : Recording
+    values : int
+        The most values of one tensor. If all together were too many for a page, the larger
+        tensors get fewer; those of attention keep theirs.
+
+    Returns
+    -------
+    dict
+    """
+    return _Writer(recording, values).document()
+
+
+class _Writer:
+    def __init__(self, recording, values):
+        self.recording = recording
+        self.found = find_attention(recording.steps)
+        self.kept_whole = {entry.number for f in self.found for entry in (f.weights, f.scores)}
+        self.values, self.most = values, self._most(values)
+        self.tensors = [self._tensor(entry) for entry in recording.tensors]
+        self.functions = {}
+
+    def _most(self, values):
+        """How many values each tensor may have, so that all fit."""
+        sizes = [entry.values.size for entry in self.recording.tensors]
+        while values > _LEAST and sum(min(size, values) for size in sizes) > _BUDGET:
+            values //= 2
+        return values
+
+    def document(self):
+        """The whole document."""
+        recording, package = self.recording, __name__.split(".")[0]
+        attention = [self._attention(found) for found in self.found]
+        return {
+            "version": 1,
+            "title": recording.title or "A recording",
+            "made_by": f"{package} {sys.modules[package].__version__}",
+            "message": recording.message,
+            "skipped": recording.skipped,
+            "modules": [_module(module) for module in recording.modules],
+            "steps": [self._step(step) for step in recording.steps],
+            "fused": [self._fused(fused) for fused in recording.fused],
+            "attention": attention,
+            "functions": self.functions,
+            "tensors": self.tensors,
+        }
+
+    # Tensors
+
+    def _tensor(self, entry):
+        most = self.values if entry.number in self.kept_whole else self.most
+        kept, steps = entry.values.grid(most)
+        return {
+            "id": entry.number,
+            "name": entry.name or f"{entry.role} {entry.number}",
+            "variable": entry.variable,
+            "role": entry.role,
+            "requires_grad": entry.requires_grad,
+            **_shape_and_statistics(entry.values),
+            **_kept(kept, steps),
+            "shares_memory_with": sorted(set(entry.shares)),
+            "was": entry.was,
+        }
+
+    def _more(self, array, name):
+        """A tensor that no step has: of a mask or of regions."""
+        values = Values(array, self.values)
+        number = len(self.tensors)
+        self.tensors.append({
+            "id": number,
+            "name": name,
+            "variable": None,
+            "role": "mask",
+            "requires_grad": False,
+            **_shape_and_statistics(values),
+            **_kept(values.array, values.steps),
+            "shares_memory_with": [],
+            "was": None,
+        })  # fmt: skip
+        return number
+
+    # Steps
+
+    def _step(self, step):
+        common = {
+            "id": step.number,
+            "kind": step.kind,
+            "op": step.op,
+            "function": self._function(step.function),
+            "formula": step.formula,
+            "module": None if step.module is None else step.module.number,
+            "source": _place(step.source),
+            "called_at": _place(step.called_at),
+            "notes": step.notes,
+        }
+        if step.kind == "accumulate":
+            return {**common, "added": [_addition(a) for a in step.added]}
+        forward_at, backward_at = definitions(step.function)
+        common |= {
+            "definition": _short_place(forward_at if step.kind == "forward" else backward_at),
+            "settings": {name: _setting(value) for name, value in step.settings.items()},
+            "input_names": step.input_names,
+            "output_names": step.output_names,
+            "part_of": None if step.part_of is None else step.part_of.number,
+            "inside": step.inside,
+        }
+        if step.kind == "forward":
+            return {
+                **common,
+                "inputs": [_reference(value) for value in step.inputs],
+                "outputs": [_reference(value) for value in step.outputs],
+                "variables": step.variables,
+                "aliases": [list(pair) for pair in step.aliases],
+            }
+        return {
+            **common,
+            "of": step.of,
+            "grads": [_reference(value) for value in step.inputs],
+            "results": [_reference(value) for value in step.outputs],
+            "added": [_addition(a) for a in step.added],
+        }
+
+    def _function(self, function):
+        if function is None:
+            return None
+        key = name_of(function)
+        if key not in self.functions:
+            forward, backward = formula(function)
+            forward_at, backward_at = definitions(function)
+            self.functions[key] = {
+                "forward": forward,
+                "backward": backward,
+                "doc": _dedented(function.__doc__),
+                "forward_at": _short_place(forward_at),
+                "backward_at": _short_place(backward_at),
+            }
+        return key
+
+    def _fused(self, fused):
+        numbers = [
+            step.number
+            for step in self.recording.steps
+            if step.part_of is fused and step.kind == "forward"
+        ]
+        return {
+            "id": fused.number,
+            "op": fused.op,
+            "function": self._function(fused.function),
+            "module": None if fused.module is None else fused.module.number,
+            "settings": {name: _setting(value) for name, value in fused.settings.items()},
+            "inputs": [_reference(value) for value in fused.inputs],
+            "outputs": [_reference(value) for value in fused.outputs],
+            "first": min(numbers, default=None),
+            "last": max(numbers, default=None),
+        }
+
+    def _attention(self, found):
+        shape = found.weights.values.shape
+        windows = found.windows
+        if windows is not None:
+            regions = self._more(windows["regions"], "regions of the shifted map")
+            windows = {**windows, "regions": regions}
+        mask = None if found.mask is None else self._more(found.mask, "mask: 1 = may attend")
+        return {
+            "step": found.step.number,
+            "softmax": found.softmax.number,
+            "module": None if found.step.module is None else found.step.module.number,
+            "weights": found.weights.number,
+            "scores": found.scores.number,
+            "mask": mask,
+            "heads": found.heads,
+            "query_labels": self._labels(shape[-2]),
+            "key_labels": self._labels(shape[-1]),
+            "windows": windows,
+        }
+
+    def _labels(self, count):
+        labels = self.recording.labels
+        return list(labels) if labels is not None and len(labels) == count else None
+
+
+def _shape_and_statistics(values):
+    return {
+        "shape": list(values.shape),
+        "dtype": str(values.dtype),
+        **{name: _rounded(getattr(values, name)) for name in ("min", "max", "mean", "std")},
+        "nan": values.nan,
+        "inf": values.inf,
+    }
+
+
+def _kept(array, steps):
+    sampled = any(step > 1 for step in steps)
+    return {
+        "values": plain(array),
+        "sampled": sampled,
+        "sample": {"shape": list(array.shape), "steps": list(steps)} if sampled else None,
+    }
+
+
+def _rounded(value):
+    return None if value is None else plain(np.array([value]), 6)[0]
+
+
+def _module(module):
+    return {
+        "id": module.number,
+        "path": module.path,
+        "class": module.name,
+        "parent": None if module.parent is None else module.parent.number,
+    }
+
+
+def _reference(value):
+    if value is None:
+        return None
+    return value.number if isinstance(value, Entry) else {"number": _setting(value)}
+
+
+def _addition(addition):
+    return {
+        "tensor": _reference(addition.tensor),
+        "before": _reference(addition.before),
+        "contribution": _reference(addition.contribution),
+        "after": _reference(addition.after),
+        "from_step": addition.from_step,
+    }
+
+
+def _setting(value):
+    """A setting of an operation as JSON, or as short text."""
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return plain(np.array([value]), 6)[0]
+    if isinstance(value, (list, tuple)) and len(value) <= 16:
+        return [_setting(item) for item in value]
+    text = getattr(value, "__name__", None) or " ".join(str(value).split())
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _place(place):
+    if place is None:
+        return None
+    text = place.text
+    return {**_short_place(place), "function": place.function, "text": text,
+            "first": place.line - 1}  # fmt: skip
+
+
+def _short_place(place):
+    return None if place is None else {"file": place.file, "line": place.line}
+
+
+def _dedented(doc):
+    return "" if doc is None else inspect.cleandoc(doc)

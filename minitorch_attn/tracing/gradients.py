@@ -1,0 +1,124 @@
+"""How gradients add up: before + contribution = after, for every tensor that one reaches."""
+
+import numpy as np
+
+from ..backend import to_host
+from ..backend.arrays import as_array
+from ..tensor import Tensor
+from .steps import Addition
+from .values import same
+
+__all__ = ["Arrivals"]
+
+
+class Arrivals:
+    """The gradients on their way: for each output of a node, the sum of what has arrived.
+
+    The sums are formed here a second time, by the same additions in the same order as in the
+    engine, and compared with what the engine then hands to the node.
+
+    Parameters
+    ----------
+    entries : Entries
+    """
+
+    def __init__(self, entries):
+        self.entries = entries
+        self.tensors = {}  # (number of a node, output index) -> Entry of that tensor
+        self.made_by = {}  # number of a node -> forward step
+        self._sums = {}  # (number of a node, output index) -> (Entry, array)
+        self._grad_before = {}  # number of a Leaf -> (Entry, array) of its .grad before the pass
+
+    def clear(self):
+        """A pass starts: nothing is on its way."""
+        self._sums.clear()
+        self._grad_before.clear()
+
+    def add(self, edge, value, contribution):
+        """A gradient arrives at an edge.
+
+        Parameters
+        ----------
+        edge : (node, int)
+        value : array or Tensor
+        contribution : Entry
+            Of that value.
+
+        Returns
+        -------
+        Addition
+        """
+        key = (edge[0].number, edge[1])
+        array = as_array(value.array if isinstance(value, Tensor) else value)
+        before = self._sums.get(key)
+        after = contribution
+        if before is None:
+            self._note_grad(edge)
+        else:
+            array = as_array(before[1] + array)
+            after = self.entries.see(array, "gradient", f"gradient of {self.name(key)}")
+        self._sums[key] = (after, array)
+        before = None if before is None else before[0]
+        tensor = self.tensors.get(key)
+        return Addition(tensor, before, contribution, after, self.made_by.get(key[0]))
+
+    def arrive(self, key, value):
+        """What a node is given as gradient of an output.
+
+        Returns
+        -------
+        Entry, str or None
+            The Entry, and what is odd about it.
+        """
+        array = as_array(value.array if isinstance(value, Tensor) else value)
+        entry, total = self._sums.pop(key, (None, None))
+        name = f"gradient of {self.name(key)}"
+        if entry is None:
+            return self.entries.see(array, "gradient", name), None
+        if total is array or _equal(total, array):
+            self.entries.remember(array, entry)
+            return entry, None
+        seen = self.entries.see(array, "gradient", name)
+        return seen, (
+            f"the {name} that arrived is not the sum of its contributions: a hook replaced it, "
+            "or somebody wrote into its memory"
+        )
+
+    def settle(self, tensor):
+        """The `.grad` of a tensor was made or added to.
+
+        Returns
+        -------
+        (Addition, str or None)
+            And what is odd about it.
+        """
+        node, index = tensor._edge
+        key = (node.number, index)
+        before, old = self._grad_before.pop(key[0], (None, None))
+        contribution, total = self._sums.pop(key, (None, None))
+        after = self.entries.see(tensor.grad, "gradient", f"{self.name(key)}.grad")
+        expected = total if old is None or total is None else old + total
+        odd = None
+        if expected is not None and not _equal(expected, tensor.grad.array):
+            odd = f"{self.name(key)}.grad is not what it was before plus the new gradient"
+        contribution = after if contribution is None else contribution
+        made_by = self.made_by.get(key[0])
+        return Addition(self.tensors.get(key), before, contribution, after, made_by), odd
+
+    def name(self, key):
+        """What the tensor is called whose gradient arrives there."""
+        entry = self.tensors.get(key)
+        return "a tensor from before the recording" if entry is None else entry.name or "a tensor"
+
+    def _note_grad(self, edge):
+        """Keep the `.grad` that a leaf has before anything is added to it."""
+        leaf = getattr(edge[0], "tensor", None)
+        tensor = leaf() if leaf is not None else None
+        if tensor is not None and tensor.grad is not None:
+            entry = self.entries.see(tensor.grad, "gradient", "gradient of an earlier pass")
+            self._grad_before[edge[0].number] = (entry, tensor.grad.array.copy())
+
+
+def _equal(a, b):
+    a, b = np.asarray(to_host(as_array(a))), np.asarray(to_host(as_array(b)))
+    return a.dtype == b.dtype and same(a, b)

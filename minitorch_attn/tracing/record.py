@@ -1,0 +1,297 @@
+"""Record every operation, forward and backward, to step through it afterwards."""
+
+from ..autograd.listener import Listener
+from ..autograd.modes import state
+from ..tensor import Tensor
+from .entries import Entries
+from .formulas import formula, labels
+from .gradients import Arrivals
+from .steps import Entry, Fused, Module, Step, here
+
+__all__ = ["Recording"]
+
+ATTENTION = ("Attention", "TiledAttention")
+_KEEP = 65_536  # numbers of one tensor that are kept
+
+
+class Recording(Listener):
+    """Every operation that runs in a `with` block on this thread, forward and backward.
+
+    While it is on, attention runs as the single operations that define it, so that scores and
+    weights are seen; its results differ from those of the fused operation by rounding only.
+    Operations of other threads are not recorded.
+
+    Parameters
+    ----------
+    expand : bool or sequence of str, default False
+        Take apart the other fused operations, too: layer norm, GELU, cross-entropy and the
+        recurrent layers. A sequence names those to take apart, as ("LayerNorm", "CrossEntropy").
+    max_steps : int, default 5000
+        Steps after these are counted only.
+    max_bytes : int
+        When the copies take so much memory, of later tensors only a sample is kept.
+    labels : list of str, optional
+        The tokens, for the axes of attention that have as many places.
+    title : str, optional
+
+    Attributes
+    ----------
+    steps : list of Step
+    tensors : list of Entry
+    modules : list of Module
+    fused : list of Fused
+        The operations that were taken apart.
+    skipped : int
+        Steps beyond `max_steps`.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> x = mt.tensor([3.0], requires_grad=True)
+    >>> with mt.trace() as t:
+    ...     (x * x).sum().backward()
+    >>> [(step.op, step.kind) for step in t.steps[:4]]
+    [('Mul', 'forward'), ('Sum', 'forward'), ('Sum', 'backward'), ('Mul', 'backward')]
+    >>> [(a.before and a.before.values.mean, a.after.values.mean) for a in t.steps[3].added]
+    [(None, 3.0), (3.0, 6.0)]
+    """
+
+    def __init__(self, expand=False, *, max_steps=5000, max_bytes=2**28, labels=None, title=None):
+        self.expand = expand if isinstance(expand, bool) else frozenset(expand)
+        self.max_steps, self.labels, self.title = max_steps, labels, title
+        self.steps, self.modules, self.fused = [], [], []
+        self.tensors = Entries(_KEEP, max_bytes)
+        self.skipped = 0
+        self.stopped_in = None  # the operation that raised
+        self._arrivals = Arrivals(self.tensors)
+        self._numbers = {}  # id of a module -> Module
+        self._roots = []  # kept, so that no id is used twice
+        self._paths = {}
+        self._calls, self._apart, self._running = [], [], []
+        self._before = None  # (entries of the inputs, lines) of the operation that runs
+        self._outer = None
+
+    def __enter__(self):
+        self._outer = state.take_apart
+        state.take_apart = self._takes_apart
+        return super().__enter__()
+
+    def __exit__(self, kind, *exc_info):
+        state.take_apart = self._outer
+        if kind is not None and self._before is not None:
+            self.stopped_in = self._before
+        self._before = None
+        for stack in (self._calls, self._apart, self._running):
+            stack.clear()
+        self._arrivals.clear()
+        return super().__exit__(kind, *exc_info)
+
+    def _takes_apart(self, function):
+        name = function.__name__
+        if name in ATTENTION or self.expand is True:
+            return True
+        return self.expand is not False and name in self.expand
+
+    def _full(self):
+        """Whether there is no room for another step, which is then counted."""
+        if len(self.steps) < self.max_steps:
+            return False
+        self.skipped += 1
+        return True
+
+    # Forward
+
+    def before_forward(self, ctx, inputs):
+        if len(self.steps) >= self.max_steps:
+            return
+        source, called_at, names = here()
+        entries = [self.tensors.see(value, "input", None, names) for value in inputs]
+        for entry in entries:
+            if isinstance(entry, Entry) and not entry.name:
+                entry.name = f"input {entry.number}"
+        self._before = (ctx, entries, source, called_at, [names.get(id(x)) for x in inputs])
+
+    def record_forward(self, ctx, inputs, outputs):
+        if self._full() or self._before is None or self._before[0] is not ctx:
+            return
+        _, entries, source, called_at, variables = self._before
+        self._before = None
+        outputs = outputs if type(outputs) is tuple else (outputs,)
+        step = self._new_step("forward", ctx.function, formula(ctx.function)[0])
+        step.source, step.called_at, step.settings = source, called_at, ctx.settings
+        step.module = self._calls[-1] if self._calls else None
+        step.part_of = self._apart[-1] if self._apart else None
+        running = self._running[-1] if self._running else None
+        step.inside = None if running is None else running.number
+        step.inputs, step.variables = entries, variables
+        self._made(step, inputs, outputs)
+        step.input_names, step.output_names = labels(ctx.function, len(inputs), len(outputs))
+        self._place_in_graph(ctx, step, inputs)
+
+    def _new_step(self, kind, function, text):
+        step = Step(len(self.steps), kind, function.__name__, function, formula=text)
+        self.steps.append(step)
+        return step
+
+    def _made(self, step, inputs, outputs):
+        """The entries of the outputs, and whose memory they lie in."""
+        given = [
+            (entry, value.array if isinstance(value, Tensor) else value, position)
+            for position, (entry, value) in enumerate(zip(step.inputs, inputs, strict=True))
+            if isinstance(entry, Entry)
+        ]
+        for index, output in enumerate(outputs):
+            several = f"[{index}]" if len(outputs) > 1 else ""
+            entry = self.tensors.see(output, "result", f"{step.op} {step.number}{several}")
+            step.outputs.append(entry)
+            pairs = [(other, array) for other, array, _ in given]
+            for found in self.tensors.link(entry, output.array, pairs):
+                step.aliases.append((index, given[found][2]))
+
+    def _place_in_graph(self, ctx, step, inputs):
+        tensors = self._arrivals.tensors
+        for edge, entry in zip(ctx.edges, step.inputs, strict=True):
+            if edge is not None and isinstance(entry, Entry):
+                tensors[edge[0].number, edge[1]] = entry
+        if hasattr(ctx, "number"):
+            self._arrivals.made_by[ctx.number] = step.number
+            for index, entry in enumerate(step.outputs):
+                tensors[ctx.number, index] = entry
+
+    # Fused operations
+
+    def enter_fused(self, ctx, inputs):
+        entries = [self.tensors.see(value, "input") for value in inputs]
+        module = self._calls[-1] if self._calls else None
+        self._apart.append(Fused(len(self.fused), ctx.function, ctx.settings, entries, module))
+        self.fused.append(self._apart[-1])
+
+    def leave_fused(self, ctx, outputs):
+        fused = self._apart.pop()
+        if outputs is not None:
+            outputs = outputs if type(outputs) is tuple else (outputs,)
+            fused.outputs = [self.tensors.see(output, "result") for output in outputs]
+
+    # Backward
+
+    def start_backward(self, roots, grads):
+        if not self._running:
+            self._arrivals.clear()
+        names = here()[2]
+        for root, grad in zip(roots, grads, strict=True):
+            edge = root._current_edge()
+            key = (edge[0].number, edge[1])
+            root = self.tensors.see(root, "result", "a result from before the recording", names)
+            self._arrivals.tensors.setdefault(key, root)
+            name = f"gradient of {self._arrivals.name(key)}"
+            self._arrivals.add(edge, grad, self.tensors.see(grad, "gradient", name))
+
+    def before_backward(self, ctx, grads):
+        if self._full():
+            self._running.append(None)
+            return
+        forward = self._arrivals.made_by.get(ctx.number)
+        step = self._new_step("backward", ctx.function, formula(ctx.function)[1])
+        if forward is not None:
+            of = self.steps[forward]
+            step.of, step.module, step.part_of = forward, of.module, of.part_of
+            step.source, step.called_at, step.settings = of.source, of.called_at, of.settings
+        given, made = labels(ctx.function, len(ctx.edges), len(grads))
+        step.input_names = [f"grad_{name}" for name in made]
+        step.output_names = [f"grad_{name}" for name in given]
+        for index, grad in enumerate(grads):
+            entry, odd = self._arrivals.arrive((ctx.number, index), grad)
+            step.inputs.append(entry)
+            step.notes += [] if odd is None else [odd]
+        self._running.append(step)
+
+    def record_backward(self, ctx, grads, results):
+        step = self._running.pop()
+        if step is None:
+            return
+        for edge, result, name in zip(ctx.edges, results, step.output_names, strict=False):
+            if edge is None or result is None:
+                step.outputs.append(None)
+                continue
+            called = f"{name} of {step.op}" if step.of is None else f"{name} of step {step.of}"
+            entry = self.tensors.see(result, "gradient", called)
+            step.outputs.append(entry)
+            step.added.append(self._arrivals.add(edge, result, entry))
+
+    def record_gradient(self, tensor):
+        if self._full():
+            return
+        addition, odd = self._arrivals.settle(tensor)
+        step = Step(len(self.steps), "accumulate", "AddToGrad")
+        step.formula = "grad = grad + the new gradient" if addition.before else "grad = gradient"
+        step.added = [addition]
+        step.notes += [] if odd is None else [odd]
+        self.steps.append(step)
+
+    # Modules
+
+    def enter_module(self, module):
+        if not self._calls and id(module) not in self._numbers:
+            self._learn(module)
+        known = self._numbers.get(id(module))
+        if known is None:
+            parent = self._calls[-1] if self._calls else None
+            path = self._paths.get(id(module))
+            if path is None:
+                path = f"{parent.path}.{type(module).__name__}".lstrip(".") if parent else ""
+                self._roots.append(module)
+            known = Module(len(self.modules), path, module, parent)
+            self._numbers[id(module)] = known
+            self.modules.append(known)
+        self._calls.append(known)
+
+    def leave_module(self, module):
+        known = self._numbers.get(id(module))  # None for one that was called before the recording
+        while known is not None and self._calls and self._calls.pop() is not known:
+            pass
+
+    def _learn(self, root):
+        """The names of what is in an outermost module."""
+        self._roots.append(root)
+        for path, module in root.named_modules():
+            self._paths.setdefault(id(module), path)
+        for path, tensor in (*root.named_parameters(), *root.named_buffers()):
+            self.tensors.known_names.setdefault(id(tensor.array), path)
+
+    # What was found
+
+    @property
+    def message(self):
+        """What the reader should know: where it stopped, and what was left out."""
+        parts = []
+        if self.stopped_in is not None:
+            ctx, _, source, *_ = self.stopped_in
+            at = f" at {source}" if source is not None else ""
+            shapes = ", ".join("-" if shape is None else str(shape) for shape in ctx.shapes)
+            parts.append(f"{ctx.function.__name__} raised an error{at}; its inputs: {shapes}")
+        if self.skipped:
+            parts.append(
+                f"the recording is full: {len(self.steps):,} steps are kept, {self.skipped:,} more "
+                "ran. Record one forward and backward pass of a small input, or give a larger "
+                "max_steps"
+            )
+        return ". ".join(parts)
+
+    def document(self, values=4096):
+        """All of it as one JSON-able dict; see `minitorch_attn.tracing.document`.
+
+        Parameters
+        ----------
+        values : int
+            The most values of one tensor.
+
+        Returns
+        -------
+        dict
+        """
+        from .document import document
+
+        return document(self, values)
+
+    def __repr__(self):
+        return f"<Recording: {len(self.steps)} steps, {len(self.tensors)} tensors>"
