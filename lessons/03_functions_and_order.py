@@ -1,0 +1,321 @@
+# %% [markdown]
+# # Function, context, topological order
+#
+# What must an operation on arrays know and remember so that its gradient can be computed later?
+# And in which order do the gradients have to travel?
+#
+# *Know before:* lesson 2 (slopes along the edges of a graph), broadcasting (lesson 1).
+
+# %%
+import numpy as np
+
+import minitorch_attn as mt
+from minitorch_attn.course.lesson import fails, pick, show, where
+from minitorch_attn.viz.style import COLOURS, new_figure
+
+mt.manual_seed(0)
+
+# %% [markdown]
+# ## A Function: forward, and under it its derivative
+#
+# A scalar operation stores one slope per input. An operation on arrays stores a *function*:
+# `backward` is given $g = \partial L/\partial y$, of the shape of the output, and returns
+# $\partial L/\partial x$, of the shape of the input. The matrix of all slopes is never built.
+#
+# `ctx`, the **context**, belongs to one application. Forward puts into it what backward will need.
+
+
+# %%
+class Tanh(mt.autograd.Function):
+    """y = tanh x, dy/dx = 1 - y^2: the output is enough."""
+
+    @staticmethod
+    def forward(ctx, x):
+        y = np.tanh(x)
+        ctx.save(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        (y,) = ctx.saved
+        return grad_y * (1 - y * y)
+
+
+class Multiply(mt.autograd.Function):
+    """y = a b, dy/da = b and dy/db = a: each gradient needs the other input."""
+
+    @staticmethod
+    def forward(ctx, a, b):
+        ctx.save(a, b)
+        return a * b
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        a, b = ctx.saved
+        return grad_y * b, grad_y * a
+
+
+# %% [markdown]
+# `apply` runs forward on the arrays inside the tensors and records the context as a node of the
+# graph. A gradient check compares backward with differences of forward (lesson 4).
+
+# %%
+x, w = (mt.randn(5, dtype=mt.float64, requires_grad=True) for _ in range(2))
+print("Tanh    ", mt.autograd.gradcheck(Tanh.apply, (x,)))
+print("Multiply", mt.autograd.gradcheck(Multiply.apply, (x, w)))
+
+# %% [markdown]
+# ## The graph: which context made what
+#
+# $$h = x\,w, \qquad a = \tanh h, \qquad z = h\,a, \qquad L = \sum_i (h_i + z_i)$$
+#
+# Note that $h$ is used **three times**: by the tanh, by the product, by the sum.
+
+# %%
+h = Multiply.apply(x, w)  # (5,)
+a = Tanh.apply(h)
+z = Multiply.apply(h, a)
+s = h + z
+loss = s.sum()
+
+names = {x._edge[0]: "x", w._edge[0]: "w"}  # `_edge`: (node that made the tensor, which output)
+names |= {t.grad_fn: name for name, t in dict(h=h, a=a, z=z, s=s, L=loss).items()}
+
+
+def nodes_from(end):
+    """Every node that `end` depends on, in the order of a breadth-first search."""
+    found = [end]
+    for node in found:
+        found += [e[0] for e in node.edges if e is not None and e[0] not in found]
+    return found
+
+
+print("node  operation  made from  remembers")
+for node in sorted(nodes_from(loss.grad_fn), key=lambda node: node.number):
+    if node.edges:
+        sources = ", ".join(names[edge[0]] for edge in node.edges)
+        kept = [array.shape for array in node.saved]
+        print(f"{names[node]:5} {node.function.__name__:10} {sources:10} {kept or 'nothing'}")
+    else:
+        print(f"{names[node]:5} a leaf: its gradient comes to rest here")
+
+# %% [markdown]
+# ## The backward pass in a dozen lines
+#
+# It starts with $\partial L/\partial L = 1$ and takes the nodes one after the other. The order is a
+# parameter, so that we can get it wrong. The right one is **topological, from the end**: a node
+# comes after everything that was made from it. Nodes are numbered when they are made, inputs before
+# outputs, so "youngest first" is such an order, for free.
+
+
+# %%
+def backward(end, order):
+    """dL/d(node) for every node, taking the nodes in `order`."""
+    grads = {end: np.ones(())}
+    for node in order:
+        if not node.edges:  # a leaf
+            continue
+        results = node.function.backward(node, grads[node])
+        results = results if isinstance(results, tuple) else (results,)
+        for edge, result in zip(node.edges, results, strict=True):
+            source = edge[0]
+            grads[source] = grads.get(source, 0.0) + result
+    return grads
+
+
+youngest_first = sorted(nodes_from(loss.grad_fn), key=lambda node: -node.number)
+grads = backward(loss.grad_fn, youngest_first)
+print("order   ", " ".join(names[node] for node in youngest_first))
+print("dL/dx   ", grads[x._edge[0]].round(4))
+
+loss.backward(retain_graph=True)
+print("library ", x.grad.numpy().round(4))
+for leaf in (x, w):
+    assert np.allclose(grads[leaf._edge[0]], leaf.grad.numpy(), rtol=1e-14)
+
+# %%
+POSITIONS = {"x": (0, 1.4), "w": (0, 0.6), "h": (1, 1), "a": (2, 1.6), "z": (3, 1.6)}
+POSITIONS |= {"s": (4, 1), "L": (5, 1)}
+
+
+def draw_graph(axes, order, title):
+    """The graph with the turn of each node, counted from 1."""
+    turn = {names[node]: number for number, node in enumerate(order, 1)}
+    for node in order:
+        for edge in node.edges:
+            start, end = POSITIONS[names[edge[0]]], POSITIONS[names[node]]
+            arrow = dict(arrowstyle="->", color="0.45", shrinkA=13, shrinkB=13)
+            axes.annotate("", end, start, arrowprops=arrow)
+    for name, (across, up) in POSITIONS.items():
+        colour = COLOURS[1] if name == "h" else COLOURS[0]
+        axes.plot(across, up, "o", color=colour, markersize=22)
+        axes.text(across, up, name, ha="center", va="center", color="white", fontsize=13)
+        aside = 0.3 if name in "az" else -0.3
+        axes.text(across, up + aside, f"turn {turn[name]}", ha="center", va="center", fontsize=9)
+    axes.set(xlim=(-0.5, 5.5), ylim=(0.2, 2.1), title=title)
+    axes.axis("off")
+
+
+breadth_first = nodes_from(loss.grad_fn)
+figure = new_figure(7, 5)
+upper, lower = figure.subplots(2, 1)
+draw_graph(upper, youngest_first, "youngest first: h waits for s, z and a")
+draw_graph(lower, breadth_first, "breadth first: h has its turn when only s has sent its share")
+show(figure, "arrows: forward. Gradients go against them; h gets three shares, from s, z and a")
+
+# %% [markdown]
+# ## What goes wrong without it
+#
+# **A wrong order gives a wrong gradient, silently.** Breadth first, starting at $L$, reaches $h$ at
+# once through $s$. It sends on what it has, and what arrives later is lost.
+
+# %%
+wrong = backward(loss.grad_fn, breadth_first)
+node_x = x._edge[0]
+print("order        ", " ".join(names[node] for node in breadth_first))
+print("breadth first", wrong[node_x].round(4))
+print("right        ", grads[node_x].round(4))
+print("w            ", w.detach().numpy().round(4))
+assert np.allclose(wrong[node_x], w.detach().numpy())  # only dL/ds * ds/dh * dh/dx = 1 * 1 * w
+assert not np.allclose(wrong[node_x], grads[node_x], atol=0.01)
+assert np.allclose(wrong[h.grad_fn], grads[h.grad_fn])  # h has all shares in the end: too late
+
+# %% [markdown]
+# **Or it costs too much.** One could send every share on by itself, as soon as it arrives. The sum
+# comes out right, but a node works once for each *path* from the end, not once. Each residual
+# block $x + \tanh x$ doubles the paths.
+
+
+# %%
+def backward_by_paths(node, grad, grads):
+    """The same gradients, one path after the other; returns the number of backward calls."""
+    grads[node] = grads.get(node, 0.0) + grad
+    if not node.edges:
+        return 0
+    results = node.function.backward(node, grad)
+    results = results if isinstance(results, tuple) else (results,)
+    pairs = zip(node.edges, results, strict=True)
+    return 1 + sum(backward_by_paths(edge[0], result, grads) for edge, result in pairs)
+
+
+blocks, calls_in_order, calls_by_paths = list(range(1, pick(14, 10))), [], []
+for count in blocks:
+    out = x
+    for _ in range(count):
+        out = out + Tanh.apply(out)
+    end, by_paths = out.sum().grad_fn, {}
+    order = sorted(nodes_from(end), key=lambda node: -node.number)
+    in_order = backward(end, order)
+    calls_in_order.append(sum(bool(node.edges) for node in order))
+    calls_by_paths.append(backward_by_paths(end, np.ones(()), by_paths))
+    assert np.allclose(in_order[node_x], by_paths[node_x])
+
+print("blocks  calls in order  calls by paths")
+for row in zip(blocks, calls_in_order, calls_by_paths, strict=True):
+    print("{:6} {:15} {:15,}".format(*row))
+assert calls_in_order[-1] == 2 * blocks[-1] + 1
+assert calls_by_paths[-1] > 1.9 * calls_by_paths[-2]  # doubles with each block
+
+# %%
+figure = new_figure(7, 3.2)
+axes = figure.add_subplot()
+axes.semilogy(blocks, calls_by_paths, "s--", color=COLOURS[1], label="one path after the other")
+axes.semilogy(blocks, calls_in_order, "o-", color=COLOURS[0], label="each node once, in order")
+axes.set(xlabel="residual blocks", ylabel="calls of backward")
+axes.spines[["top", "right"]].set_visible(False)
+axes.legend(frameon=False)
+show(figure, "both give the same gradient; the order makes the cost linear")
+
+# %% [markdown]
+# **Why a context, and not the Function itself?** Because the same Function is applied many times.
+# Here the class remembers only its latest application, and the gradient of the earlier one is
+# computed with the wrong numbers.
+
+
+# %%
+class ForgetfulTanh(mt.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ForgetfulTanh.y = np.tanh(x)
+        return ForgetfulTanh.y
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        return grad_y * (1 - ForgetfulTanh.y**2)
+
+
+for function in (Tanh, ForgetfulTanh):
+    once = mt.autograd.gradcheck_report(function.apply, (x,), localize=False).ok
+    twice = mt.autograd.gradcheck_report(
+        lambda x, f=function: f.apply(2 * f.apply(x)), (x,), localize=False
+    ).ok
+    print(f"{function.__name__:14} applied once: {once!s:6} applied twice: {twice}")
+    assert once and twice == (function is Tanh)
+
+# %% [markdown]
+# ## What the context guards
+#
+# Remembered arrays are not copied: the context and your tensor hold the same memory. So two things
+# have to be refused: changing such a memory before it is used, and using it after it was dropped.
+
+# %%
+y = Tanh.apply(x)
+y *= 2.0  # in place: writes over the y that backward needs
+with fails(mt.errors.GraphError):
+    y.sum().backward()
+
+y = Tanh.apply(x).sum()
+y.backward()  # the saved arrays are dropped here, to free memory
+with fails(mt.errors.GraphError):
+    y.backward()
+
+# %% [markdown]
+# The lines of `Tanh.backward` contain only operators, so they also run on tensors. Recording them
+# gives a graph of the backward pass, and the derivative of the derivative:
+# $\tanh'' = -2 y (1 - y^2)$.
+
+# %%
+y = Tanh.apply(x)
+(first,) = mt.autograd.grad(y.sum(), x, create_graph=True)
+(second,) = mt.autograd.grad(first.sum(), x)
+y = y.detach()
+print("second derivative", second.numpy().round(4))
+assert np.allclose(second.numpy(), (-2 * y * (1 - y * y)).numpy())
+
+# %% [markdown]
+# ## Where it lives
+
+# %%
+where(
+    mt.autograd.Function.apply,
+    mt.autograd.Context,
+    mt.autograd.engine.run_backward,
+    mt.ops.elementwise.Mul,
+)
+
+# %% [markdown]
+# ## Exercise
+#
+# Write `Silu`, $y = x\,\sigma(x)$ with $\sigma(x) = 1/(1 + e^{-x})$, as a Function that saves only
+# `x`. It is done when `mt.autograd.gradcheck(Silu.apply, (x,))` is true and the output equals
+# `mt.nn.functional.silu(x)`. Then save `x` and `y` and use $\sigma + y(1 - \sigma)$: what does that
+# cost, and what does it spare?
+#
+# ## Three questions
+#
+# 1. In the breadth-first pass the gradient at $h$ itself is right at the end, and the gradient at
+#    $x$ is wrong. How can that be?
+# 2. How many calls of backward would 20 residual blocks take, in order and by paths?
+# 3. `ForgetfulTanh` passes the check when it is applied once. Which property of a real network does
+#    the second check have that the first one lacks?
+
+# %% [markdown] tags=["answers"]
+# ## Answers
+#
+# 1. $h$ had its turn, and sent its gradient to $x$ and $w$, when only the share of $s$ had arrived.
+#    The shares of $z$ and $a$ were added to $h$ later, and never sent on. The printed wrong
+#    gradient is just $w$: the share through $s$ alone.
+# 2. In order 41: two for each block and one for the sum. By paths the count doubles with each
+#    block; going on from the last row of the table it reaches two million.
+# 3. The same operation is used at two places, so two sets of remembered arrays have to live side by
+#    side. A network applies the same tanh, softmax or matmul many times.
