@@ -38,6 +38,8 @@ def training_step(model, loss_function, arrays, *, threads=2, learning_rate=None
     batch = tuple(mt.tensor(array) for array in arrays)
     backward = ThreadSplit(model, loss_function, threads)
     optimizer = learning_rate and mt.optim.AdamW(model.parameters(), lr=learning_rate)
+    if optimizer:
+        optimizer.threads = threads
     latest = {}
 
     def run():

@@ -10,7 +10,8 @@ from ..backend import array_module, device_of
 
 __all__ = ["FlatBuffer"]
 
-BLOCK = 1 << 15  # elements; a block of value, gradient and two moments is 512 KiB in float32
+# Elements; large enough that threads which share the blocks out seldom meet at Python's lock.
+BLOCK = 1 << 17
 
 
 class FlatBuffer:
@@ -38,7 +39,6 @@ class FlatBuffer:
         self.values = self.new(first)
         self.grads = None  # made at the first step
         self.states = {}  # name -> buffer
-        self.scratch = None
         self.views = []
         for i, p in enumerate(parameters):
             view = self.view(self.values, i)
@@ -90,16 +90,21 @@ class FlatBuffer:
                 joined.append((key, start, stop))
         return joined
 
-    def blocks(self, start, stop, names):
-        """Yield (value, gradient, state..., two scratch arrays), block by block."""
+    def blocks(self, stretches):
+        """Cut stretches into (key, start, stop) of at most `BLOCK` elements."""
+        return [
+            (key, low, min(low + BLOCK, stop))
+            for key, start, stop in stretches
+            for low in range(start, stop, BLOCK)
+        ]
+
+    def parts(self, blocks, names):
+        """Yield key, value, gradient, state..., and two scratch arrays, block by block."""
         buffers = [self.values, self.grads, *[self.state(name) for name in names]]
-        if self.scratch is None:
-            shape = (2, min(BLOCK, self.size))
-            self.scratch = self.xp.empty(shape, dtype=self.values.dtype)
-        for low in range(start, stop, BLOCK):
-            high = min(low + BLOCK, stop)
+        scratch = self.xp.empty((2, min(BLOCK, self.size)), dtype=self.values.dtype)
+        for key, low, high in blocks:
             parts = [buffer[low:high] for buffer in buffers]
-            yield *parts, self.scratch[0, : high - low], self.scratch[1, : high - low]
+            yield key, *parts, scratch[0, : high - low], scratch[1, : high - low]
 
     def touched(self, indices):
         """Note that parameters changed in place, for the version check of the engine."""

@@ -1,7 +1,10 @@
 """What all optimisers share: parameter groups, state, and the walk over flat buffers."""
 
+from functools import partial
+
 from ..autograd import enable_grad
 from ..backend import like
+from ..backend.threads import shares, together
 from ..errors import ArgumentError, DTypeError, GraphError
 from ..ops import tensor_like
 from ..tensor import Tensor, tensor, wrap
@@ -23,10 +26,17 @@ class Optimizer:
         Parameters, or groups `{"params": [...], "lr": ...}` with options of their own.
     defaults : dict
         Options for groups that do not set them.
+
+    Attributes
+    ----------
+    threads : int, default 1
+        Threads that share out the blocks of an update. Every block is changed by the same
+        operations whichever thread has it, so the result is the same to the bit.
     """
 
     step_in_state = True
     step_is_tensor = True
+    threads = 1
 
     def __init__(self, params, defaults):
         self.defaults = defaults
@@ -145,10 +155,16 @@ class Optimizer:
             indices.append(i)
             keyed.append((i, count))
         buffer.gather(indices)
-        for step, start, stop in buffer.stretches(keyed):
-            for block in buffer.blocks(start, stop, names):
-                self.update(group, step, *block)
+        blocks = buffer.blocks(buffer.stretches(keyed))
+        for name in names:
+            buffer.state(name)  # made here, before several threads ask for it
+        parts = shares([stop - start for _, start, stop in blocks], self.threads)
+        together([partial(self._update, group, buffer, names, blocks[part]) for part in parts])
         buffer.touched(indices)
+
+    def _update(self, group, buffer, names, blocks):
+        for step, *parts in buffer.parts(blocks, names):
+            self.update(group, step, *parts)
 
     def _count(self, entry):
         """How many updates this parameter has seen, this one included."""

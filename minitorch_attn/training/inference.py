@@ -4,10 +4,11 @@ from functools import partial
 
 from ..autograd.modes import no_grad
 from ..backend.random import own_offsets, reserve_offsets
+from ..backend.threads import together
 from ..errors import ArgumentError
 from ..ops import cat
 from ..tensor import Tensor
-from .parallel import split_batch, together
+from .parallel import split_batch
 
 __all__ = ["forward_in_threads"]
 

@@ -42,7 +42,7 @@ class Loop:
     extra : dict, optional
         More plain values to keep in every checkpoint: configuration, vocabulary.
     threads : int, default 1
-        Share each batch out over so many threads; see `ThreadSplit`.
+        Share each batch, and each update, out over so many threads; see `ThreadSplit`.
     count : callable, optional
         `count(batch)` -> number of examples that the loss is the mean of; by default rows.
 
@@ -78,6 +78,7 @@ class Loop:
     ):
         self.model = model
         self.optimizer = optimizer
+        self.optimizer.threads = threads
         self.batches = batches
         self.loss_function = loss_function
         self.backward = ThreadSplit(

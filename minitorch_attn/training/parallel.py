@@ -6,17 +6,16 @@ it computes, so Python's lock is held for the short time between two operations.
 """
 
 import copy
-from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache, partial
+from functools import partial
 
-from ..backend.blas import limited_blas_threads
 from ..backend.random import own_offsets, reserve_offsets
+from ..backend.threads import shares, together
 from ..errors import ArgumentError, ShapeError
 from ..nn import Mask
 from ..nn.batch_norm import _BatchNorm
 from ..tensor import Tensor, tensor, wrap
 
-__all__ = ["ThreadSplit", "split_batch", "together"]
+__all__ = ["ThreadSplit", "split_batch"]
 
 
 class ThreadSplit:
@@ -90,18 +89,18 @@ class ThreadSplit:
             loss.backward()
             return loss.detach()
         counts = [self.count(part) for part in parts]
-        shares = [count / max(sum(counts), 1) for count in counts]
+        weights = [count / max(sum(counts), 1) for count in counts]
         models = [self.model, *self._copies_for(len(parts) - 1)]
-        work = list(zip(models, parts, shares, reserve_offsets(len(parts)), strict=True))
+        work = list(zip(models, parts, weights, reserve_offsets(len(parts)), strict=True))
         losses = together([partial(self._part, *item) for item in work])
         for other in models[1:]:
             self._add_gradients(other)
-        return _total(losses, shares)
+        return _total(losses, weights)
 
-    def _part(self, model, part, share, first_offset):
+    def _part(self, model, part, weight, first_offset):
         with own_offsets(first_offset):
             loss = self.loss_function(model, part)
-            loss.backward(tensor(share, dtype=loss.dtype, device=loss.device))
+            loss.backward(tensor(weight, dtype=loss.dtype, device=loss.device))
         return loss.detach()
 
     def _copies_for(self, count):
@@ -121,50 +120,27 @@ class ThreadSplit:
         return self._copies[:count]
 
     def _add_gradients(self, other):
-        for mine, theirs in zip(self.model.parameters(), other.parameters(), strict=True):
-            if theirs.grad is None:
-                continue
-            if mine.grad is None:
-                mine.grad = theirs.grad
-            else:
-                mine.grad.array += theirs.grad.array
-                mine.grad.changed_in_place()
-            theirs.grad = None
+        """Add a copy's gradients to the model's, each thread those of a part of the parameters."""
+        pairs = list(zip(self.model.parameters(), other.parameters(), strict=True))
+        parts = shares([mine.array.size for mine, _ in pairs], self.threads)
+        together([partial(_add_pairs, pairs[part]) for part in parts])
 
 
-def together(calls):
-    """Make all calls at once, the first one on this thread, with one BLAS thread each.
-
-    Parameters
-    ----------
-    calls : list of callable
-
-    Returns
-    -------
-    list
-        What they returned, in their order. If some raised, the first error is raised when all
-        have ended.
-    """
-    with limited_blas_threads(1):
-        others = [_pool(len(calls) - 1).submit(call) for call in calls[1:]]
-        try:
-            first = calls[0]()
-        finally:
-            errors = [other.exception() for other in others]  # wait for all of them
-    for error in errors:
-        if error is not None:
-            raise error
-    return [first, *(other.result() for other in others)]
+def _add_pairs(pairs):
+    for mine, theirs in pairs:
+        if theirs.grad is None:
+            continue
+        if mine.grad is None:
+            mine.grad = theirs.grad
+        else:
+            mine.grad.array += theirs.grad.array
+            mine.grad.changed_in_place()
+        theirs.grad = None
 
 
-@lru_cache(maxsize=4)
-def _pool(threads):
-    return ThreadPoolExecutor(threads, thread_name_prefix="batch-part")
-
-
-def _total(losses, shares):
-    """sum_k share_k loss_k."""
-    return sum(loss * share for loss, share in zip(losses, shares, strict=True))
+def _total(losses, weights):
+    """sum_k weight_k loss_k."""
+    return sum(loss * weight for loss, weight in zip(losses, weights, strict=True))
 
 
 def first_size(batch):

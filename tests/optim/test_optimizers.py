@@ -185,6 +185,26 @@ def test_long_parameters_are_updated_in_every_block(rng, device):
         np.testing.assert_allclose(p.numpy(), adam(v, [g], lr=0.1), rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.parametrize("cls", [SGD, Adam, AdamW, RMSprop, Adagrad])
+def test_threads_change_no_bit(cls, rng, device):
+    start = [rng.standard_normal(shape) for shape in ((2 * BLOCK + 5,), (7, 3), (BLOCK - 1,))]
+    grads = [rng.standard_normal(array.shape) for array in start]
+    results = []
+    for threads in (1, 2, 3, 50):
+        params = [mt.tensor(array, requires_grad=True, device=device) for array in start]
+        optimizer = cls(params, lr=0.1)
+        optimizer.threads = threads
+        for _ in range(2):
+            for p, g in zip(params, grads, strict=True):
+                p.grad = mt.tensor(g, device=device)
+            optimizer.step()
+        results.append([p.detach().cpu().numpy() for p in params])
+    for other in results[1:]:
+        for a, b in zip(results[0], other, strict=True):
+            np.testing.assert_array_equal(a, b)
+    assert not np.array_equal(results[0][0], start[0])
+
+
 def test_groups_have_their_own_options(rng, device):
     values, params = parameters(rng, device)
     grads = [rng.standard_normal(s) for s in SHAPES]
