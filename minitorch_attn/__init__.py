@@ -38,7 +38,44 @@ float32 = float = as_dtype("float32")
 float64 = double = as_dtype("float64")
 
 # Imported when first asked for.
-_ON_DEMAND = ("data", "generation", "memory", "models", "profiling", "training", "viz")
+_ON_DEMAND = ("data", "generation", "memory", "models", "profiling", "tracing", "training", "viz")
+
+
+def trace(*input, **options):
+    """Record every operation in a `with` block; with a matrix, the sum of its main diagonal.
+
+    `with mt.trace() as t:` records each operation, forward and backward, with its values, to step
+    through afterwards: `t.table()`, `t.save_html(path)`. `mt.trace(matrix)` is PyTorch's function
+    of that name.
+
+    Parameters
+    ----------
+    *input : Tensor of shape (row, column)
+        None for a recording.
+    **options
+        Of the recording: `expand`, `max_steps`, `max_bytes`, `labels`, `title`; see
+        `minitorch_attn.tracing.Recording`.
+
+    Returns
+    -------
+    Recording, or Tensor
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> x = mt.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    >>> with mt.trace() as t:
+    ...     x.exp().sum().backward()
+    >>> [step.op for step in t.steps]
+    ['Exp', 'Sum', 'Sum', 'Exp', 'AddToGrad']
+    >>> mt.trace(x)
+    tensor(5., grad_fn=<Sum>)
+    """
+    if input or "input" in options:
+        return ops.trace(*input, **options)
+    from .tracing import Recording
+
+    return Recording(**options)
 
 
 def __getattr__(name):
@@ -50,4 +87,8 @@ def __getattr__(name):
         from .profiling import profile
 
         return profile
+    if name == "trace_diff":
+        from .tracing import trace_diff
+
+        return trace_diff
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,5 +1,6 @@
 """Step through a computation: every operation, forward and backward, with its values."""
 
+from .diff import Difference, trace_diff
 from .record import Recording
 
-__all__ = ["Recording"]
+__all__ = ["Difference", "Recording", "trace_diff"]

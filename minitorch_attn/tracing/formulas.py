@@ -197,7 +197,7 @@ FORMULAS = {
         "grad_x = y * (grad_y - sum(grad_y * y))",
     ),
     "softmax.MaskedSoftmax": (
-        "y = mask * exp(x) / sum(mask * exp(x))",
+        "y = exp(x) / sum(exp(x)), what is blocked left out",
         "grad_x = y * (grad_y - sum(grad_y * y))",
     ),
     "softmax.LogSoftmax": (

@@ -2,6 +2,7 @@
 
 from ..autograd.listener import Listener
 from ..autograd.modes import state
+from ..files import atomic_file
 from ..tensor import Tensor
 from .entries import Entries
 from .formulas import formula, labels
@@ -292,6 +293,45 @@ class Recording(Listener):
         from .document import document
 
         return document(self, values)
+
+    def table(self, rows=80, depth=None, width=None, colour=None):
+        """Every step as text: `print(t.table())`.
+
+        Parameters
+        ----------
+        rows : int
+            Fold modules until there are about so many rows in each part.
+        depth : int, optional
+            Fold modules that are inside more than so many others; chosen by `rows` if left out.
+        width : int, optional
+            By default that of the terminal.
+        colour : bool, optional
+            By default where standard output is a terminal and NO_COLOR is not set.
+
+        Returns
+        -------
+        str
+        """
+        from .table import trace_table
+
+        return trace_table(self, rows, depth, width, colour)
+
+    def save_html(self, path, values=4096):
+        """Write one page to step through in a browser; it needs no network.
+
+        Parameters
+        ----------
+        path : str or path
+        values : int
+            The most values of one tensor.
+        """
+        from .page import page
+
+        with atomic_file(path) as file:
+            file.write(page(self.document(values)).encode())
+
+    def __str__(self):
+        return self.table()
 
     def __repr__(self):
         return f"<Recording: {len(self.steps)} steps, {len(self.tensors)} tensors>"

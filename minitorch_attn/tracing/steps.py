@@ -81,7 +81,8 @@ def here():
     names = {}
     if used is not None:
         for name, value in used.f_locals.items():
-            names.setdefault(id(value), name)
+            if hasattr(value, "dtype") or isinstance(value, float):
+                names.setdefault(id(value), name)
     return _place(used), _place(frame or used), names
 
 

@@ -1,0 +1,168 @@
+"""Compare two steps of two recordings."""
+
+import numpy as np
+
+from .steps import Entry
+from .values import plain
+
+__all__ = ["Unlike", "compare_steps"]
+
+_RTOL = {2: 1e-2, 4: 1e-4, 8: 1e-9}  # by bytes
+
+
+class Unlike:
+    """What differs between two steps.
+
+    Attributes
+    ----------
+    name : str
+        As "input a (w_q)" or "output c".
+    kind : str
+        "values", "shape", "dtype", "number" or "missing".
+    mine, reference
+        The two shapes, dtypes or numbers; with "values" those at `index`.
+    index : tuple of int or None
+        Where the difference is largest.
+    largest : float or None
+        How large it is.
+    count, size : int
+        How many values differ, of how many compared.
+    """
+
+    def __init__(self, name, kind, mine, reference, index=None, largest=None, count=0, size=0):
+        self.name, self.kind, self.mine, self.reference = name, kind, mine, reference
+        self.index, self.largest, self.count, self.size = index, largest, count, size
+
+    @property
+    def text(self):
+        """In a few words."""
+        if self.kind == "values":
+            return f"{self.name}: {self.count} of {self.size} values differ"
+        return f"{self.name}: {self.kind}"
+
+    def document(self):
+        """Its entries of the document of a Difference."""
+        numbers = [_json(value) for value in (self.mine, self.reference, self.largest)]
+        return {
+            "index": None if self.index is None else list(self.index),
+            "mine_value": numbers[0],
+            "reference_value": numbers[1],
+            "largest": numbers[2],
+            "count": self.count,
+            "size": self.size,
+        }
+
+
+def _json(value):
+    if isinstance(value, (float, np.floating)):
+        return plain(np.array([value]), 9)[0]
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    return list(value) if isinstance(value, tuple) else str(value)
+
+
+def compare_steps(mine, reference, rtol=None, atol=None):
+    """The first thing that differs between two steps of one kind, inputs first.
+
+    Parameters
+    ----------
+    mine, reference : Step
+    rtol, atol : float, optional
+        See `trace_diff`.
+
+    Returns
+    -------
+    Unlike or None
+    """
+    given, made = ("input", "output") if mine.kind == "forward" else ("", "")
+    for word, names, ours, theirs in (
+        (given, mine.input_names, mine.inputs, reference.inputs),
+        (made, mine.output_names, mine.outputs, reference.outputs),
+        ("", [], *(_additions(step) for step in (mine, reference))),
+    ):
+        for index in range(max(len(ours), len(theirs))):
+            name = names[index] if index < len(names) else _added_name(mine, index)
+            pair = [list_[index] if index < len(list_) else None for list_ in (ours, theirs)]
+            name = f"{word} {name}{_variable(pair[0])}".strip()
+            found = _compare(name, *pair, rtol, atol)
+            if found is not None:
+                return found
+    return None
+
+
+def _additions(step):
+    """The gradients after each addition; before them where the step is one of `.grad`."""
+    if step.kind != "accumulate":
+        return [addition.after for addition in step.added]
+    return [entry for a in step.added for entry in (a.before, a.contribution, a.after)]
+
+
+def _added_name(step, index):
+    if step.kind != "accumulate":
+        addition = step.added[index] if index < len(step.added) else None
+        tensor = "?" if addition is None or addition.tensor is None else addition.tensor.name
+        return f"gradient of {tensor} after this step"
+    tensor = step.added[0].tensor
+    name = "?" if tensor is None else tensor.name
+    return (f"{name}.grad before", f"new gradient of {name}", f"{name}.grad after")[index]
+
+
+def _variable(value):
+    known = isinstance(value, Entry) and (value.variable or value.role == "parameter")
+    if not known:
+        return ""
+    return f" ({value.name if value.role == 'parameter' else value.variable})"
+
+
+def _compare(name, mine, reference, rtol, atol):
+    if mine is None and reference is None:
+        return None
+    if mine is None or reference is None:
+        present = ["nothing" if value is None else "there" for value in (mine, reference)]
+        return Unlike(name, "missing", *present)
+    entries = [isinstance(value, Entry) for value in (mine, reference)]
+    if not any(entries):
+        equal = mine == reference or (mine != mine and reference != reference)
+        close = equal or abs(mine - reference) <= 1e-9 * max(abs(mine), abs(reference))
+        return None if close else Unlike(name, "number", mine, reference)
+    if not all(entries):
+        kinds = ["a tensor" if entry else "a number" for entry in entries]
+        return Unlike(name, "missing", *kinds)
+    return _compare_values(name, mine.values, reference.values, rtol, atol)
+
+
+def _compare_values(name, mine, reference, rtol, atol):
+    if mine.shape != reference.shape:
+        return Unlike(name, "shape", mine.shape, reference.shape)
+    if mine.dtype != reference.dtype:
+        return Unlike(name, "dtype", str(mine.dtype), str(reference.dtype))
+    a, b = mine.array, reference.array
+    if mine.steps != reference.steps or not a.size:
+        return None  # kept to another extent: nothing to compare entry by entry
+    if a.dtype.kind != "f":
+        wrong = a != b
+        size = np.abs(a.astype(np.float64) - b.astype(np.float64))
+    else:
+        size = _distance(a, b)
+        wrong = size > _limit(b, rtol, atol)
+    if not wrong.any():
+        return None
+    index = np.unravel_index(np.argmax(np.where(wrong, size, -1.0)), a.shape)
+    values = (a[index].item(), b[index].item())
+    worst = (mine.place(index), float(size[index]))
+    return Unlike(name, "values", *values, *worst, int(wrong.sum()), a.size)
+
+
+def _distance(a, b):
+    """|a - b|, 0 where both are NaN or the same infinity, inf where only one is either."""
+    with np.errstate(invalid="ignore"):
+        size = np.abs(a.astype(np.float64) - b.astype(np.float64))
+    alike = (a == b) | (np.isnan(a) & np.isnan(b))
+    return np.where(alike, 0.0, np.where(np.isnan(size), np.inf, size))
+
+
+def _limit(b, rtol, atol):
+    rtol = _RTOL.get(b.dtype.itemsize, 1e-4) if rtol is None else rtol
+    atol = float(np.finfo(b.dtype).tiny) if atol is None else atol
+    finite = np.abs(b[np.isfinite(b)])
+    return atol + rtol * (float(finite.max()) if finite.size else 0.0)

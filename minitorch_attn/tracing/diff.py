@@ -1,0 +1,213 @@
+"""The first step at which two recordings differ: what went wrong, and where.
+
+The document for the page, `Difference.document()`: version, title, report (text), same, kind,
+what, mine_step and reference_step (ids or null), index, mine_value, reference_value, largest,
+count, size, pairs ([mine id, reference id, "same" or what differs]), structure (for each place
+where the sequences differ {"mine": [ids], "reference": [ids], "harmless"}), and the documents
+`mine` and `reference` of both recordings.
+"""
+
+from difflib import SequenceMatcher
+
+from ..files import atomic_file
+from .compare import Unlike, compare_steps
+
+__all__ = ["Difference", "trace_diff"]
+
+
+class Gap:
+    """A place where one recording has steps that the other has not.
+
+    Attributes
+    ----------
+    mine, reference : list of Step
+    harmless : bool
+        What comes after it has the same values: another way to the same result.
+    """
+
+    def __init__(self, mine, reference, position):
+        self.mine, self.reference, self.position = mine, reference, position
+        self.harmless = False
+
+
+class Difference:
+    """What `trace_diff` found.
+
+    Attributes
+    ----------
+    same : bool
+        Nothing differs; also where the two took another way to the same values.
+    kind : str or None
+        "values", "shape", "dtype", "number", "missing" or "structure".
+    mine, reference : Step or None
+        The steps that differ; with "structure" the first ones where the sequences part.
+    unlike : Unlike or None
+        What differs in the step.
+    gaps : list of Gap
+        All places where the sequences differ.
+    pairs : list of (Step, Step, Unlike or None)
+        What was compared.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> x = mt.tensor([[1.0, 2.0], [3.0, 5.0]])
+    >>> with mt.trace() as mine:
+    ...     y = x.exp().softmax(0)
+    >>> with mt.trace() as reference:
+    ...     y = x.exp().softmax(1)
+    >>> found = mt.trace_diff(mine, reference)
+    >>> found.mine.op, found.unlike.name, found.unlike.index
+    ('Softmax', 'output y', (1, 0))
+    """
+
+    def __init__(self, recordings, pairs, gaps):
+        self.recordings, self.pairs, self.gaps = recordings, pairs, gaps
+        self.mine = self.reference = self.unlike = self.kind = self.gap = None
+        self._find()
+
+    def _find(self):
+        at = next((i for i, (_, _, unlike) in enumerate(self.pairs) if unlike), len(self.pairs))
+        for gap in self.gaps:  # harmful if the first step after it differs, or none follows
+            after = gap.position
+            gap.harmless = after < at or after < len(self.pairs) and self.pairs[after][2] is None
+        self.agreed = at
+        gap = next((g for g in self.gaps if g.position <= at and not g.harmless), None)
+        if gap is not None:
+            self.kind, self.gap, self.agreed = "structure", gap, gap.position
+            self.mine = next(iter(gap.mine), None)
+            self.reference = next(iter(gap.reference), None)
+        elif at < len(self.pairs):
+            self.mine, self.reference, self.unlike = self.pairs[at]
+            self.kind = self.unlike.kind
+
+    @property
+    def same(self):
+        """Whether nothing was found."""
+        return self.kind is None
+
+    def report(self):
+        """What differs first, in words.
+
+        Returns
+        -------
+        str
+        """
+        from .report import diff_report
+
+        return diff_report(self)
+
+    def __str__(self):
+        return self.report()
+
+    def __repr__(self):
+        return f"<Difference: {'none' if self.same else self.kind}>"
+
+    def document(self, values=2048):
+        """All of it as one JSON-able dict; see the docstring of this module.
+
+        Parameters
+        ----------
+        values : int
+            The most values of one tensor.
+
+        Returns
+        -------
+        dict
+        """
+        mine, reference = self.recordings
+        unlike = self.unlike
+        return {
+            "version": 1,
+            "title": f"{mine.title or 'mine'} and {reference.title or 'the reference'}",
+            "report": self.report(),
+            "same": self.same,
+            "kind": self.kind,
+            "what": None if unlike is None else unlike.name,
+            "mine_step": None if self.mine is None else self.mine.number,
+            "reference_step": None if self.reference is None else self.reference.number,
+            **(Unlike("", "", None, None) if unlike is None else unlike).document(),
+            "pairs": [[a.number, b.number, u.text if u else "same"] for a, b, u in self.pairs],
+            "structure": [
+                {
+                    "mine": [step.number for step in gap.mine],
+                    "reference": [step.number for step in gap.reference],
+                    "harmless": gap.harmless,
+                }
+                for gap in self.gaps
+            ],
+            "mine": mine.document(values),
+            "reference": reference.document(values),
+        }
+
+    def save_html(self, path):
+        """Write a page that shows both recordings and the first difference.
+
+        Parameters
+        ----------
+        path : str or path
+        """
+        from .page import diff_page
+
+        with atomic_file(path) as file:
+            file.write(diff_page(self.document()).encode())
+
+
+def trace_diff(mine, reference, rtol=None, atol=None):
+    """Find the first step, forward or backward, at which two recordings differ.
+
+    Both should start from the same inputs and the same parameters. The steps are put side by side
+    by the names of their operations, and by the modules where both have the same. A place where
+    the sequences differ counts only if the next step that they have in common differs as well:
+    there may be two ways to one result.
+
+    Parameters
+    ----------
+    mine, reference : Recording
+    rtol : float, optional
+        Two values differ when they are further apart than this, times the largest value of their
+        tensor; by default 1e-4 in float32, 1e-9 in float64, 1e-2 in float16.
+    atol : float, optional
+        Or further than this; by default the smallest number of the dtype.
+
+    Returns
+    -------
+    Difference
+        `print(it)` says in words what differs.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> def run(scale):
+    ...     x = mt.tensor([[1.0, 2.0], [3.0, 5.0]], requires_grad=True)
+    ...     with mt.trace() as t:
+    ...         ((x @ x.T) / scale).softmax(1).square().sum().backward()
+    ...     return t
+    >>> print(mt.trace_diff(run(2.0), run(2**0.5)).report())  # doctest: +ELLIPSIS
+    The recordings differ from forward step 2 on: Div. The 2 steps before it agree.
+    ...
+      what       input b
+      mine       2
+      reference  1.41421
+    ...
+    """
+    pairs, gaps = [], []
+    a, b = mine.steps, reference.steps
+    keys = _keys(a, b)
+    for tag, i, i_end, j, j_end in SequenceMatcher(None, *keys, autojunk=False).get_opcodes():
+        if tag == "equal":
+            for one, other in zip(a[i:i_end], b[j:j_end], strict=True):
+                pairs.append((one, other, compare_steps(one, other, rtol, atol)))
+        else:
+            gaps.append(Gap(a[i:i_end], b[j:j_end], len(pairs)))
+    return Difference((mine, reference), pairs, gaps)
+
+
+def _keys(a, b):
+    """What makes two steps correspond: kind and operation, and the module where that can be."""
+    paths = [{str(step.module) for step in steps} for steps in (a, b)]
+    with_module = paths[0] == paths[1]
+    return [
+        [(step.kind, step.op, str(step.module) if with_module else "") for step in steps]
+        for steps in (a, b)
+    ]

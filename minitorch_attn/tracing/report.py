@@ -1,0 +1,137 @@
+"""A difference between two recordings in words."""
+
+from .steps import definitions
+
+__all__ = ["diff_report"]
+
+_WHEN = {
+    "forward": "forward step",
+    "backward": "backward step",
+    "accumulate": "the addition to .grad, step",
+}
+
+
+def diff_report(difference):
+    """What `Difference.report` returns."""
+    if difference.same:
+        return "\n".join(_same(difference))
+    if difference.kind == "structure":
+        return "\n".join(_structure(difference))
+    return "\n".join(_values(difference))
+
+
+def _same(difference):
+    count = len(difference.pairs)
+    lines = [f"The recordings agree in all {count} steps that they have in common."]
+    for gap in difference.gaps:
+        lines.append("  another way to the same values:")
+        lines += _rows("mine", gap.mine) + _rows("reference", gap.reference)
+    return lines
+
+
+def _structure(difference):
+    gap = difference.gap
+    lines = [
+        "The recordings do different things after the first "
+        f"{difference.agreed} steps, which agree.",
+        "",
+        *_rows("mine", gap.mine),
+        *_rows("reference", gap.reference),
+    ]
+    after = difference.pairs[gap.position] if gap.position < len(difference.pairs) else None
+    if after is not None and after[2] is not None:
+        lines += ["", f"The next step of both, {after[0].op}, differs: {after[2].text}."]
+    return lines
+
+
+def _rows(label, steps):
+    """The steps that one has and the other has not; the first few."""
+    if not steps:
+        return [f"  {label:<10} nothing"]
+    lines = []
+    for step in steps[:6]:
+        lines.append(f"  {label:<10} {_name(step)}{_line(step)}")
+        label = ""
+    if len(steps) > 6:
+        lines.append(f"  {'':<10} and {len(steps) - 6} more")
+    return lines
+
+
+def _values(difference):
+    mine, reference, unlike = difference.mine, difference.reference, difference.unlike
+    lines = [
+        f"The recordings differ from {_WHEN[mine.kind]} {mine.number} on: {mine.op}. "
+        f"The {difference.agreed} steps before it agree.",
+        "",
+    ]
+    if mine.formula:
+        lines.append(f"  formula    {mine.formula}")
+    if unlike.kind == "values":
+        at = f" at {unlike.index}" if unlike.index else ""
+        lines.append(
+            f"  what       {unlike.name}: {unlike.count} of {unlike.size} values differ, "
+            f"most{at}: by {unlike.largest:.3g}"
+        )
+        lines += [f"  mine       {unlike.mine:.9g}", f"  reference  {unlike.reference:.9g}"]
+    else:
+        lines.append(f"  what       {_what(unlike)}")
+        lines += [f"  mine       {_short(unlike.mine)}", f"  reference  {_short(unlike.reference)}"]
+    lines += _settings(mine, reference)
+    lines += _lines(mine, reference)
+    return lines + _hint(difference)
+
+
+def _what(unlike):
+    return unlike.name if unlike.kind == "number" else f"the {unlike.kind} of {unlike.name}"
+
+
+def _short(value):
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _settings(mine, reference):
+    lines = []
+    for name in dict.fromkeys([*mine.settings, *reference.settings]):
+        values = [step.settings.get(name) for step in (mine, reference)]
+        if repr(values[0]) != repr(values[1]):
+            lines.append(f"  setting    {name}: mine {values[0]!r}, reference {values[1]!r}")
+    return lines
+
+
+def _lines(mine, reference):
+    """Where both come from, once if it is one place."""
+    lines = []
+    if mine.source is not None:
+        module = f"  ({mine.module})" if mine.module is not None else ""
+        lines.append(f"  line       {mine.source}: {mine.source.source}{module}")
+        if mine.called_at is not None and str(mine.called_at) != str(mine.source):
+            lines.append(f"  called at  {mine.called_at}: {mine.called_at.source}")
+    if reference.source is not None and str(reference.source) != str(mine.source):
+        lines.append(f"  reference  {reference.source}: {reference.source.source}")
+    if mine.function is not None:
+        at = definitions(mine.function)[mine.kind == "backward"]
+        lines += [] if at is None else [f"  defined    {at}"]
+    return lines
+
+
+def _hint(difference):
+    """What follows from the fact that everything before agrees."""
+    mine, unlike = difference.mine, difference.unlike
+    is_input = unlike.name.startswith("input")
+    if is_input:
+        return ["", "No step made this: both recordings start from different values here."]
+    if mine.kind == "forward":
+        return ["", "Its inputs agree, so the difference is made in this step."]
+    if mine.kind == "backward" and unlike.name in mine.input_names:
+        return ["", "The gradient that arrives is another sum: a contribution is missing or extra."]
+    if mine.kind == "backward":
+        return ["", "What it was given agrees, so the difference is made in this backward."]
+    return []
+
+
+def _name(step):
+    return f"{_WHEN[step.kind]} {step.number}: {step.op}"
+
+
+def _line(step):
+    return "" if step.source is None else f"    {step.source}: {step.source.source}"

@@ -1,0 +1,288 @@
+"""A recording as text for a terminal: forward, then backward, then what stays in `.grad`.
+
+Steps stand under the line of code that they come from. Long recordings are folded by module.
+"""
+
+import io
+import os
+import shutil
+import sys
+
+import numpy as np
+
+from .steps import Entry
+
+__all__ = ["trace_table"]
+
+_WIDE = 110  # from this width on the backward has its formulas, too
+
+
+def trace_table(recording, rows=80, depth=None, width=None, colour=None):
+    """What `Recording.table` returns.
+
+    Parameters
+    ----------
+    recording : Recording
+    rows : int
+        Fold modules until there are about so many rows in each part.
+    depth : int, optional
+        Fold modules that are inside more than so many others; chosen by `rows` if left out.
+    width : int, optional
+        Of the terminal.
+    colour : bool, optional
+        By default where standard output is a terminal and NO_COLOR is not set.
+
+    Returns
+    -------
+    str
+    """
+    from rich.console import Console
+
+    if colour is None:
+        colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    width = shutil.get_terminal_size((100, 24)).columns if width is None else width
+    console = Console(
+        file=io.StringIO(), width=width, force_terminal=colour, highlight=False, markup=False,
+        emoji=False, color_system="standard" if colour else None, legacy_windows=False,
+    )  # fmt: skip
+    for part in _parts(recording, rows, depth, width):
+        console.print(part, overflow="ellipsis", no_wrap=True, crop=True)
+    lines = console.file.getvalue().split("\n")
+    return "\n".join(line if colour else line.rstrip() for line in lines).rstrip()
+
+
+def _parts(recording, rows, depth, width):
+    """What to print, one after the other: texts and tables."""
+    steps = {
+        kind: [step for step in recording.steps if step.kind == kind]
+        for kind in ("forward", "backward", "accumulate")
+    }
+    yield _head(recording, steps)
+    if steps["forward"]:
+        yield _title("\nforward")
+        yield from _forward(steps["forward"], rows, depth, width)
+    if steps["backward"]:
+        yield _title("\nbackward: the gradient of a tensor, before + contribution = after")
+        yield _backward(steps["backward"], rows, depth, width)
+    if steps["accumulate"]:
+        yield _title("\nkept: the .grad of a leaf, before + new gradient = after")
+        yield _kept(steps["accumulate"], rows)
+
+
+def _head(recording, steps):
+    from rich.text import Text
+
+    title = recording.title or "A recording"
+    text = Text(
+        f"{title}: {len(steps['forward'])} operations forward, {len(steps['backward'])} backward",
+        no_wrap=False,
+        overflow="fold",
+    )
+    if recording.message:
+        text.append(f"\n! {recording.message}.", "bold red")
+    return text
+
+
+def _title(text):
+    from rich.text import Text
+
+    return Text(text, "bold")
+
+
+def _table(columns):
+    """A table without rules; `columns` are (head, keywords)."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_edge=False)
+    for head, keywords in columns:
+        table.add_column(head, **{"overflow": "fold", "no_wrap": False, **keywords})
+    return table
+
+
+# Forward
+
+
+def _forward(steps, rows, depth, width):
+    """A line of code, then the operations that it makes; folded modules in between."""
+    from rich.text import Text
+
+    groups = _folded(steps, rows, depth)
+    runs = _runs(groups)
+    step_width = max(4, *(len(_numbers(group)) for _, group in groups))
+    op_width = max(len(step.op) for step in steps) + 1
+    rest = width - step_width - op_width - 8
+    columns = [
+        ("step", {"justify": "right", "width": step_width, "style": "dim"}),
+        ("op", {"width": op_width, "style": "cyan", "no_wrap": True}),
+        ("formula", {"width": rest * 9 // 20}),
+        ("shapes", {"width": rest - rest * 9 // 20}),
+    ]
+    head = _table(columns)
+    yield head
+    for heading, run in runs:
+        yield Text(heading, "green")
+        table = _table(columns)
+        table.show_header = False
+        for module, group in run:
+            table.add_row(*_forward_row(module, group))
+        yield table
+
+
+def _forward_row(module, group):
+    if module is None:
+        step = group[0]
+        notes = "".join(f"\n! {note}" for note in step.notes)
+        return str(step.number), step.op, step.formula + notes, _shapes(step)
+    shapes = f"... -> {_shape(group[-1].outputs[0])}" if group[-1].outputs else ""
+    return _numbers(group), module.name, f"{len(group)} operations, folded", shapes
+
+
+def _runs(groups):
+    """Neighbouring rows of one module and one line of code under one heading."""
+    runs = []
+    for module, group in groups:
+        step = group[0]
+        inside = step.module if module is None else module
+        heading = str(inside) if inside is not None else ""
+        if module is None and step.source is not None:
+            place = str(step.source).removeprefix(f"{__name__.split('.')[0]}/")
+            heading = f"{heading}  {place}: {step.source.source}".lstrip()
+        if runs and runs[-1][0] == heading:
+            runs[-1][1].append((module, group))
+        else:
+            runs.append((heading, [(module, group)]))
+    return runs
+
+
+def _shapes(step):
+    given = [
+        _shape(value) if isinstance(value, Entry) else f"{value:.4g}"
+        for value in step.inputs
+        if value is not None
+    ]
+    made = ", ".join(_shape(entry) for entry in step.outputs)
+    views = {output for output, _ in step.aliases}
+    view = " view" if len(views) == len(step.outputs) and views else ""
+    return f"{', '.join(given)} -> {made}{view}"
+
+
+def _shape(entry):
+    """(2, 3), without the spaces, which a line could break at."""
+    return str(entry.values.shape).replace(", ", ",").replace(",)", ",)")
+
+
+# Backward
+
+
+def _backward(steps, rows, depth, width):
+    columns = [
+        ("step", {"justify": "right", "style": "dim"}),
+        ("op", {"style": "cyan", "no_wrap": True}),
+        ("of", {"justify": "right", "style": "dim"}),
+        ("gradient of", {"ratio": 1}),
+        ("at", {"style": "dim", "no_wrap": True}),
+        ("before", {"justify": "right", "no_wrap": True}),
+        ("+ contribution", {"justify": "right", "no_wrap": True}),
+        ("= after", {"justify": "right", "no_wrap": True}),
+    ]
+    wide = width >= _WIDE
+    table = _table([*columns, ("formula", {"ratio": 1})] if wide else columns)
+    for module, group in _folded(steps, rows, depth):
+        if module is not None:
+            sums = sum(a.before is not None for step in group for a in step.added)
+            text = f"{len(group)} operations, folded; {sums} sums"
+            table.add_row(_numbers(group), module.name, "", f"{module}: {text}")
+            continue
+        step = group[0]
+        first = (str(step.number), step.op, "" if step.of is None else str(step.of))
+        for index, addition in enumerate(step.added or [None]):
+            cells = (*first, *_sum(addition)) if index == 0 else ("", "", "", *_sum(addition))
+            table.add_row(*cells, *([step.formula] if wide and index == 0 else []))
+        for note in step.notes:
+            table.add_row("", "", "", f"! {note}")
+    return table
+
+
+def _kept(steps, rows):
+    table = _table([
+        ("step", {"justify": "right", "style": "dim"}),
+        ("leaf", {"ratio": 1}),
+        ("at", {"style": "dim", "no_wrap": True}),
+        (".grad before", {"justify": "right", "no_wrap": True}),
+        ("+ new", {"justify": "right", "no_wrap": True}),
+        ("= .grad after", {"justify": "right", "no_wrap": True}),
+    ])  # fmt: skip
+    for step in steps[:rows]:
+        table.add_row(str(step.number), *_sum(step.added[0]))
+        for note in step.notes:
+            table.add_row("", f"! {note}")
+    if len(steps) > rows:
+        table.add_row("", f"and {len(steps) - rows} others")
+    return table
+
+
+def _sum(addition):
+    """(name, place, before, contribution, after) at the place where the sum is largest."""
+    if addition is None:
+        return "", "", "", "", ""
+    name = "?" if addition.tensor is None else _name(addition.tensor)
+    after = addition.after.values
+    if not after.array.size:
+        return name, "", "-", "-", "-"
+    index = np.unravel_index(np.argmax(np.abs(np.nan_to_num(after.array))), after.array.shape)
+    place = str(list(after.place(index))).replace(", ", ",") if index else ""
+    before = "-" if addition.before is None else _number(addition.before, index)
+    return name, place, before, _number(addition.contribution, index), _number(after, index)
+
+
+def _number(values, index):
+    array = getattr(values, "values", values).array
+    return f"{array[index]:.4g}" if array.ndim == len(index) else "?"
+
+
+def _name(entry):
+    """The variable and the operation that made it, as far as known."""
+    if entry.variable is None or entry.variable == entry.name or entry.role == "parameter":
+        return entry.name
+    return f"{entry.variable} ({entry.name})"
+
+
+# Folding
+
+
+def _folded(steps, rows, depth):
+    """(None, [step]), or (module, its steps) for a module whose inside is not shown."""
+    if depth is not None:
+        return _fold(steps, depth)
+    deepest = max((len(_chain(step)) for step in steps), default=0)
+    for level in range(deepest, -1, -1):
+        groups = _fold(steps, level)
+        if len(groups) <= rows:
+            break
+    return groups
+
+
+def _fold(steps, depth):
+    groups = []
+    for step in steps:
+        chain = _chain(step)
+        module = chain[depth] if len(chain) > depth else None
+        if module is not None and groups and groups[-1][0] is module:
+            groups[-1][1].append(step)
+        else:
+            groups.append((module, [step]))
+    return [(None, group) if len(group) == 1 else (module, group) for module, group in groups]
+
+
+def _chain(step):
+    """The modules around a step, the outermost first."""
+    chain, module = [], step.module
+    while module is not None:
+        chain.append(module)
+        module = module.parent
+    return chain[::-1]
+
+
+def _numbers(group):
+    first, last = group[0].number, group[-1].number
+    return str(first) if first == last else f"{first}-{last}"
