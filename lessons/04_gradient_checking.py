@@ -1,0 +1,370 @@
+# %% [markdown]
+# # Gradient checking
+#
+# How can one know that a hand-written backward is right, without trusting another library? And
+# which mistakes can such a check never see?
+#
+# *Know before:* Function and context (lesson 3), the sum over broadcast axes (lesson 1).
+
+# %%
+import numpy as np
+
+import minitorch_attn as mt
+from minitorch_attn.course.lesson import show, where
+from minitorch_attn.viz.style import COLOURS, new_figure
+
+mt.manual_seed(0)
+
+# %% [markdown]
+# ## The idea: nudge an input and look
+#
+# The derivative is a limit; at a small step $h$ the **central difference** is close to it:
+#
+# $$f'(x) \approx \frac{f(x + h) - f(x - h)}{2h},
+# \qquad \text{error} \approx \frac{h^2}{6} |f'''| + \frac{u\,|f|}{h} .$$
+#
+# The first error is what the step cuts off: smaller steps are better. The second is rounding: the
+# two values agree in most of their digits, and the difference keeps what is left. $u$ is $10^{-16}$
+# in float64 and $10^{-7}$ in float32: smaller steps are worse. So there is a best step between.
+
+
+# %%
+def slope_error(f, exact, x, h, dtype, sided="central"):
+    """Relative error of a difference quotient, all arithmetic in `dtype`."""
+    x, h = dtype(x), dtype(h)
+    if sided == "central":
+        found = (f(x + h) - f(x - h)) / (2 * h)
+    else:
+        found = (f(x + h) - f(x)) / h
+    return abs(float(found) - exact) / abs(exact)
+
+
+def wavy(x):
+    return np.exp(x) * np.sin(3 * x)
+
+
+at = 0.7
+exact = np.exp(at) * (np.sin(3 * at) + 3 * np.cos(3 * at))
+steps = 10.0 ** np.arange(-12, 0)
+print("step     float64 central  float64 one-sided  float32 central")
+curves = {
+    "float64, central": [slope_error(wavy, exact, at, h, np.float64) for h in steps],
+    "float64, one-sided": [slope_error(wavy, exact, at, h, np.float64, "one") for h in steps],
+    "float32, central": [slope_error(wavy, exact, at, h, np.float32) for h in steps],
+}
+for h, *row in zip(steps, *curves.values(), strict=True):
+    print(f"{h:.0e}  " + "  ".join(f"{error:15.1e}" for error in row))
+
+# %% [markdown]
+# ## A checker for tensors
+#
+# A layer has many inputs and many outputs. Contract the outputs with a fixed random tensor $c$, the
+# **cotangent**, to get one number $L = \sum_i c_i y_i$, and compare $\partial L/\partial x$ from
+# backward with differences of $L$, entry by entry. The error of a whole tensor is
+# $\lVert g - n \rVert / \lVert n \rVert$, with $g$ from backward and $n$ from differences.
+
+
+# %%
+def numeric_gradient(fn, inputs, which, cotangent, h):
+    """Central differences of sum(cotangent * fn(*inputs)) for one of the inputs."""
+    entries = inputs[which].numpy().reshape(-1)  # shares memory with the tensor
+    found = np.empty_like(entries)
+    for i, start in enumerate(entries.copy()):
+        entries[i] = start + h
+        above = (cotangent * fn(*inputs).numpy()).sum()
+        entries[i] = start - h
+        below = (cotangent * fn(*inputs).numpy()).sum()
+        entries[i] = start
+        found[i] = (above - below) / (2 * h)
+    return found.reshape(inputs[which].shape)
+
+
+def check(fn, inputs, h=1e-5, plain_sum=False):
+    """The relative error of the gradient of each input."""
+    y = fn(*inputs)
+    drawn = np.random.default_rng(0).normal(size=y.shape).astype(y.dtype)
+    cotangent = np.ones_like(drawn) if plain_sum else drawn
+    derived = mt.autograd.grad(y, inputs, mt.tensor(cotangent))
+    errors = []
+    with mt.no_grad():
+        for i, g in enumerate(derived):
+            n = numeric_gradient(fn, inputs, i, cotangent, h)
+            size = max(np.linalg.norm(n), 1e-2)  # a gradient of 0 has no relative error
+            errors.append(np.linalg.norm(g.numpy() - n) / size)
+    return errors
+
+
+# %% [markdown]
+# The library's attention, query, key and value of shape (batch 2, token 5, dim 4), at many steps:
+
+# %%
+drawn = np.random.default_rng(1).normal(size=(3, 2, 5, 4))  # query, key, value
+attention = mt.nn.functional.scaled_dot_product_attention
+
+
+def attention_error(dtype, h):
+    inputs = [mt.tensor(part.astype(dtype), requires_grad=True) for part in drawn]
+    return max(check(attention, inputs, dtype(h)))
+
+
+block_steps = 10.0 ** np.arange(-8, 0)
+block_64 = [attention_error(np.float64, h) for h in block_steps]
+block_32 = [attention_error(np.float32, h) for h in block_steps]
+print("step     float64  float32")
+for h, double, single in zip(block_steps, block_64, block_32, strict=True):
+    print(f"{h:.0e}  {double:7.0e}  {single:7.0e}")
+best_64, best_32 = block_steps[np.argmin(block_64)], block_steps[np.argmin(block_32)]
+print(f"best step {best_64:.0e} in float64, {best_32:.0e} in float32")
+assert 1e-6 <= best_64 <= 1e-4 and min(block_64) < 1e-8
+assert 1e-3 <= best_32 <= 1e-1 and min(block_32) > 1e-6  # the same code, which is right
+
+# %%
+figure = new_figure(8, 3.6)
+left, right = figure.subplots(1, 2, sharey=True)
+for (name, errors), mark, colour in zip(curves.items(), "os^", COLOURS, strict=False):
+    left.loglog(steps, np.maximum(errors, 1e-13), mark + "-", color=colour, label=name, ms=4)
+right.loglog(block_steps, block_64, "o-", color=COLOURS[0], label="float64, central", ms=4)
+right.loglog(block_steps, block_32, "^-", color=COLOURS[2], label="float32, central", ms=4)
+right.axhline(1e-6, color="0.5", linestyle=":")
+right.text(2e-5, 1.6e-6, "passes below", color="0.35", fontsize=9, ha="center")
+left.set(title="one function of one number", xlabel="step h", ylabel="relative error")
+right.set(title="attention", xlabel="step h")
+for axes in (left, right):
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=9)
+show(figure, "right branches: what the step cuts off; left branches: rounding")
+
+# %% [markdown]
+# So: **float64, central, a step of 1e-5, right below 1e-6.** In float32 the same code cannot pass,
+# at any step. Train in float32, check in float64.
+#
+# ## A block with switches for mistakes
+#
+# Attention with a bias on its queries and a gain on its output; the tokens are rolled by one place
+# before and back behind it, as Swin does. Each mistake is one that people make. Two of them are in
+# the *forward*, and the backward fits them.
+
+
+# %%
+def softmax(s, axis):
+    e = np.exp(s - s.max(axis=axis, keepdims=True))
+    return e / e.sum(axis=axis, keepdims=True)
+
+
+def swap(x):
+    return x.swapaxes(-1, -2)
+
+
+class Block(mt.autograd.Function):
+    """y = unroll(gain * softmax((roll(x) + bias) key^T / sqrt(dim)) value)."""
+
+    bug = "none"
+
+    @classmethod
+    def inside(cls, x, bias, key, value):
+        # x, key, value (batch, token, dim)   bias, gain (dim,)
+        axis = -2 if cls.bug == "forward: softmax over queries" else -1
+        scale = 1.0 if cls.bug == "forward: no scale" else key.shape[-1] ** -0.5
+        query = np.roll(x, -1, axis=1) + bias
+        weights = softmax(scale * query @ swap(key), axis)  # (batch, query, key)
+        return query, weights, weights @ value, axis, scale
+
+    @classmethod
+    def forward(cls, ctx, x, bias, key, value, gain):
+        ctx.save(x, bias, key, value, gain)
+        return np.roll(gain * cls.inside(x, bias, key, value)[2], 1, axis=1)
+
+    @classmethod
+    def backward(cls, ctx, grad_y):
+        x, bias, key, value, gain = ctx.saved
+        query, weights, context, axis, scale = cls.inside(x, bias, key, value)
+        if cls.bug != "roll not undone":
+            grad_y = np.roll(grad_y, -1, axis=1)
+        grad_gain = (grad_y * context).sum(axis=(0, 1))
+        grad_context = grad_y if cls.bug == "gain forgotten" else grad_y * gain
+        grad_value = swap(weights) @ grad_context
+        grad_weights = grad_context @ swap(value)
+        mean = (grad_weights * weights).sum(axis=axis, keepdims=True)
+        grad_scores = weights * (grad_weights - mean) * scale
+        grad_query, grad_key = grad_scores @ key, swap(grad_scores) @ query
+        of_items = grad_query.sum(axis=1)  # (batch, dim)
+        grad_bias = of_items[0] if cls.bug == "bias of item 0 only" else of_items.sum(axis=0)
+        return np.roll(grad_query, 1, axis=1), grad_bias, grad_key, grad_value, grad_gain
+
+
+def block_with(bug):
+    return type("Block", (Block,), {"bug": bug}).apply
+
+
+# %% [markdown]
+# ## Every mistake under every set-up
+#
+# The careful set-up is the one above: float64, a batch of 2, a random cotangent, a random gain. The
+# others are careless in one respect each.
+
+# %%
+BUGS = ["none", "bias of item 0 only", "roll not undone", "gain forgotten"]
+BUGS += ["forward: no scale", "forward: softmax over queries"]
+SETUPS = ["careful", "batch of 1", "plain sum", "gain of 1", "float32"]
+
+
+def error_of(bug, setup):
+    rng = np.random.default_rng(2)
+    batch = 1 if setup == "batch of 1" else 2
+    shapes = [(batch, 5, 4), (4,), (batch, 5, 4), (batch, 5, 4), (4,)]
+    values = [rng.normal(size=shape) for shape in shapes]
+    values[4] = np.ones(4) if setup == "gain of 1" else rng.uniform(0.5, 1.5, 4)
+    dtype = np.float32 if setup == "float32" else np.float64
+    inputs = [mt.tensor(value.astype(dtype), requires_grad=True) for value in values]
+    return max(check(block_with(bug), inputs, dtype(1e-5), plain_sum=setup == "plain sum"))
+
+
+errors = np.array([[error_of(bug, setup) for setup in SETUPS] for bug in BUGS])
+passes = errors < 1e-6
+print(f"{'largest relative error':30}" + "".join(f"{setup:>12}" for setup in SETUPS))
+for bug, row in zip(BUGS, errors, strict=True):
+    print(f"{bug:30}" + "".join(f"{error:12.0e}" for error in row))
+
+# %%
+from matplotlib.colors import ListedColormap
+
+figure = new_figure(8, 3.6)
+axes = figure.add_subplot()
+axes.imshow(passes, cmap=ListedColormap(["#f3d3bd", "#cfe3f1"]), vmin=0, vmax=1, aspect="auto")
+for (i, j), error in np.ndenumerate(errors):
+    verdict = "passes" if passes[i, j] else "fails"
+    axes.text(j, i, f"{verdict}\n{error:.0e}", ha="center", va="center", fontsize=9)
+axes.set_xticks(range(len(SETUPS)), SETUPS)
+axes.set_yticks(range(len(BUGS)), BUGS)
+axes.xaxis.tick_top()
+axes.tick_params(length=0)
+axes.spines[:].set_visible(False)
+show(figure, "rows: mistakes; columns: how it was checked. Three careless ways hide a mistake each")
+
+# %% [markdown]
+# ## What goes wrong without it
+#
+# Read the columns. **A batch of 1** hides that the sum over the batch is missing: there is nothing
+# to sum. **A plain sum** as the loss gives every output the gradient 1, and ones look the same
+# rolled and not rolled. **A gain of 1**, as every layer norm starts with, hides that the gain was
+# forgotten. In **float32** everything fails, also what is right.
+
+# %%
+verdicts = dict(zip(BUGS, passes.tolist(), strict=True))
+assert verdicts["none"] == [True, True, True, True, False]
+assert verdicts["bias of item 0 only"] == [False, True, False, False, False]
+assert verdicts["roll not undone"] == [False, False, True, False, False]
+assert verdicts["gain forgotten"] == [False, False, False, True, False]
+for bug in BUGS[4:]:
+    assert verdicts[bug] == verdicts["none"]  # a wrong forward with a backward that fits it
+
+# %% [markdown]
+# An extreme case of the plain sum: the rows of a softmax sum to 1 whatever the scores are. So the
+# slope of the sum is 0 everywhere, and a backward that always returns zeros is right.
+
+
+# %%
+class ZeroSoftmax(mt.autograd.Function):
+    @staticmethod
+    def forward(ctx, scores):
+        return softmax(scores, -1)
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        return 0.0 * grad_y
+
+
+scores = mt.randn(2, 5, dtype=mt.float64, requires_grad=True)
+for plain_sum in (True, False):
+    y = ZeroSoftmax.apply(scores)
+    cotangent = np.ones(y.shape) if plain_sum else np.random.default_rng(0).normal(size=y.shape)
+    with mt.no_grad():
+        slopes = numeric_gradient(ZeroSoftmax.apply, [scores], 0, cotangent, 1e-5)
+    name = "plain sum" if plain_sum else "random cotangent"
+    print(f"{name:17} largest slope found {abs(slopes).max():.0e}, backward says 0")
+    assert (abs(slopes).max() < 1e-9) == plain_sum
+
+# %% [markdown]
+# ## What no gradient check can see
+#
+# The last two rows pass wherever the right code passes. The check asks whether backward is the
+# derivative of forward, not whether forward is attention. That takes **properties**, and one small
+# case **worked out by hand**:
+#
+# * Weights that sum to 1 leave a constant value as it is.
+# * One query (2, 0, 0, 0), keys (log 3, 0, 0, 0) and 0: the scores are
+#   $2 \log 3/\sqrt 4 = \log 3$ and $0$, the weights $3/4$ and $1/4$.
+
+# %%
+zero, one = mt.zeros(4, dtype=mt.float64), mt.ones(4, dtype=mt.float64)
+for bug in BUGS:
+    fn = block_with(bug)
+    x, key = mt.randn(1, 5, 4, dtype=mt.float64), mt.randn(1, 5, 4, dtype=mt.float64)
+    constant = fn(x, zero, key, mt.full((1, 5, 4), 7.0, dtype=mt.float64), one)
+    stays = bool(np.allclose(constant.numpy(), 7.0))
+
+    x = mt.tensor([[[2.0, 0, 0, 0], [2.0, 0, 0, 0]]], dtype=mt.float64)  # (1, 2 queries, 4)
+    key = mt.tensor([[[np.log(3.0), 0, 0, 0], [0, 0, 0, 0]]], dtype=mt.float64)
+    value = mt.tensor([[[1.0, 0, 0, 0], [0, 0, 0, 0]]], dtype=mt.float64)
+    weight = fn(x, zero, key, value, one)[0, 0, 0].item()
+    print(f"{bug:30} a constant stays: {stays!s:5}   first weight {weight:.3f} (by hand 0.750)")
+    assert stays == (bug != "forward: softmax over queries")
+    assert np.isclose(weight, 0.75) == (not bug.startswith("forward"))
+
+# %% [markdown]
+# ## The library's checker
+#
+# It does the same, with the careful set-up built in, and goes on: which input, which entry, and a
+# guess at what is missing.
+
+# %%
+x = mt.randn(2, 5, 4, dtype=mt.float64, requires_grad=True)
+bias = mt.randn(4, dtype=mt.float64, requires_grad=True)
+key, value = mt.randn(2, 5, 4, dtype=mt.float64), mt.randn(2, 5, 4, dtype=mt.float64)
+wrong_block = block_with("bias of item 0 only")
+
+
+def layer(x, bias):
+    return wrong_block(x, bias, key, value, one)
+
+
+report = mt.autograd.gradcheck_report(layer, (x, bias))
+print(report)
+assert [item.ok for item in report.items] == [True, False]
+
+# %% [markdown]
+# ## Where it lives
+
+# %%
+where(
+    mt.autograd.gradcheck,
+    mt.autograd.numeric.slopes,
+    mt.autograd.presets.attention_case,
+    mt.ops.attention.Attention.backward,
+)
+
+# %% [markdown]
+# ## Exercise
+#
+# Plant a mistake of your own in `Block.backward` (for example: `mean` left out; `swap` left out
+# before `@ query`; `grad_query` and `grad_key` exchanged) and add it to `BUGS`. First write down
+# which of the five columns will find it, then run the table. It is done
+# when you can explain each of the five cells of your new row.
+#
+# ## Three questions
+#
+# 1. A student checks in float32 with a step of 1e-5, sees an error of 1e-2 and searches backward
+#    for a mistake all night. Which two printed numbers should have sent her to bed?
+# 2. Why does a smaller step than 1e-5 make the float64 check worse?
+# 3. "The gradient check is green, so my attention is right." Which rows of the table refute this,
+#    and what found the mistakes in the end?
+
+# %% [markdown] tags=["answers"]
+# ## Answers
+#
+# 1. The row `none` of the table: the code without a mistake fails in the column float32. And the
+#    row 1e-05 of the attention table: float64 agrees to ten digits there, float32 to one.
+# 2. The two values of the function agree in ever more digits, and their difference keeps only what
+#    rounding left: the left branch of the curves rises as the step shrinks.
+# 3. "forward: no scale" and "forward: softmax over queries" pass in every column that the right
+#    code passes. A constant that does not stay, and a weight worked out by hand, found them.
