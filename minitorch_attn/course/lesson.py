@@ -174,7 +174,7 @@ def _open_in_pyplot(figure):
     if all(manager.canvas.figure is not figure for manager in managers):
         number = max(pyplot.get_fignums(), default=0) + 1
         manager = figure.canvas.new_manager(figure, number)
-        _pylab_helpers.Gcf.set_active(manager)
+        _pylab_helpers.Gcf._set_new_active_manager(manager)
 
 
 # Where a thing is defined
