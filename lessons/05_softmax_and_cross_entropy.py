@@ -1,0 +1,292 @@
+# %% [markdown]
+# # Softmax, log-softmax, cross-entropy by hand
+#
+# How do scores become probabilities without overflow, how does a probability become a loss without
+# a logarithm of 0, and why is the gradient of both together simply $p - \mathrm{onehot}$?
+#
+# *Know before:* Function and backward (lesson 3), gradient checking (lesson 4).
+
+# %%
+import numpy as np
+
+import minitorch_attn as mt
+from minitorch_attn.course.lesson import show, where
+from minitorch_attn.viz.style import COLOURS, new_figure
+
+mt.manual_seed(0)
+
+# %% [markdown]
+# ## Softmax: exponentials, divided by their sum
+#
+# $$p_i = \frac{e^{x_i}}{\sum_j e^{x_j}}$$
+#
+# The exponential makes every weight positive, the sum makes them add up to 1. Only **differences**
+# of scores count: adding $c$ to all scores multiplies the numerator and the denominator by $e^c$.
+
+
+# %%
+def softmax_naive(x):
+    e = np.exp(x)
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+def softmax(x):
+    e = np.exp(x - x.max(axis=-1, keepdims=True))  # the largest exponent is 0
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+scores = np.array([1.0, 2.0, 3.0], np.float32)
+print("scores       ", scores, " probabilities", softmax_naive(scores).round(3))
+print("plus 10      ", scores + 10, "             ", softmax_naive(scores + 10).round(3))
+p = softmax(scores)
+print("ratio p3 / p1", (p[2] / p[0]).round(3), "= e^2", np.exp(2).round(3))
+assert np.allclose(softmax_naive(scores), softmax_naive(scores + 10))
+
+# %% [markdown]
+# ## Overflow
+#
+# The exponential leaves the range of float32 at a score of 88.7, that of float16 at 11.1. Then
+# $\infty / \infty$ is NaN. Subtracting the largest score changes nothing on paper and everything in
+# the machine: no exponent is above 0, and the sum is at least 1.
+
+# %%
+for dtype in (np.float16, np.float32):
+    limit = np.log(float(np.finfo(dtype).max))
+    print(f"{dtype.__name__}: exp(x) is infinite above x = {limit:.1f}")
+print("             largest score     naive                 shifted")
+with np.errstate(over="ignore", invalid="ignore"):
+    for dtype, top in [(np.float16, 10), (np.float16, 12), (np.float32, 88), (np.float32, 100)]:
+        row = np.array([top, top - 1, 0], dtype)
+        naive, shifted = softmax_naive(row), softmax(row)
+        print(f"{row.dtype!s:8} {top:17}     {naive.round(3)!s:20}  {shifted.round(3)}")
+        assert np.isfinite(shifted).all() and np.isnan(naive).any() == (top in (12, 100))
+
+# %% [markdown]
+# ## The backward of softmax
+#
+# Every output depends on every input of its row. Differentiating the quotient,
+#
+# $$\frac{\partial p_i}{\partial x_j} = p_i\,(\delta_{ij} - p_j),
+# \qquad J = \mathrm{diag}(p) - p\,p^\top .$$
+#
+# With $g = \partial L/\partial p$ the gradient is $J g$, and $J$ need not be built:
+#
+# $$\frac{\partial L}{\partial x_j} = \sum_i g_i\,p_i(\delta_{ij} - p_j)
+# = p_j\Big(g_j - \sum_i p_i g_i\Big).$$
+#
+# In words: what counts is how much better than the $p$-weighted average an entry would have been.
+
+# %%
+x = mt.tensor([[1.0, 2.0, 3.0, 0.5]], dtype=mt.float64, requires_grad=True)  # (row 1, class 4)
+p = softmax(x.numpy())[0]
+g = np.array([0.3, -1.0, 0.5, 2.0])
+jacobian = np.diag(p) - np.outer(p, p)
+by_matrix = jacobian @ g
+by_formula = p * (g - (p * g).sum())
+
+mt.softmax(x, -1).backward(mt.tensor(g[None]))
+print("p        ", p.round(4))
+print("jacobian\n", jacobian.round(4))
+print("J g      ", by_matrix.round(4))
+print("formula  ", by_formula.round(4))
+print("library  ", x.grad.numpy()[0].round(4))
+assert np.allclose(by_matrix, by_formula) and np.allclose(by_formula, x.grad.numpy()[0])
+assert np.allclose(jacobian.sum(axis=0), 0)  # adding the same to all scores changes nothing
+print(f"a row of 1024 weights: J has {1024**2:,} entries, p has {1024:,}")
+
+# %% [markdown]
+# ## Cross-entropy: the surprise at the right answer
+#
+# $$L = -\log p_t = -x_t + \log \sum_j e^{x_j}$$
+#
+# for the label $t$. If all $C$ classes get the same score the loss is $\log C$; a fresh classifier
+# should start there. The right-hand side needs no $p$ at all: it is minus the **log-softmax**,
+# $x_i - \log\sum_j e^{x_j}$, with the largest score taken out of the sum as before.
+
+
+# %%
+def log_softmax(x):
+    shifted = x - x.max(axis=-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+
+
+def cross_entropy(logits, labels):
+    """Mean of -log p(label) over the rows."""
+    return -log_softmax(logits)[np.arange(len(labels)), labels].mean()
+
+
+logits, labels = np.zeros((4, 10)), np.array([3, 1, 4, 1])
+loss = cross_entropy(logits, labels)
+print(f"equal scores for 10 classes: loss {loss:.4f}, log 10 = {np.log(10):.4f}")
+logits = np.random.default_rng(0).normal(size=(4, 10))
+theirs = mt.nn.functional.cross_entropy(mt.tensor(logits), mt.tensor(labels)).item()
+print(f"random scores: by hand {cross_entropy(logits, labels):.6f}, library {theirs:.6f}")
+assert np.isclose(cross_entropy(logits, labels), theirs)
+
+# %% [markdown]
+# Its gradient is short because the two logarithms undo the two divisions:
+#
+# $$\frac{\partial L}{\partial x_i} = -\delta_{it} + \frac{e^{x_i}}{\sum_j e^{x_j}}
+# = p_i - [i = t].$$
+#
+# The same follows by the chain: $\partial L/\partial p_i = -[i = t]/p_t$ put into the backward of
+# softmax. The $1/p_t$ cancels, on paper. In the machine it need not (below).
+
+# %%
+logits = mt.tensor([[2.0, 1.0, -1.0, 0.0]], dtype=mt.float64, requires_grad=True)
+label = 1
+mt.nn.functional.cross_entropy(logits, mt.tensor([label])).backward()
+p = softmax(logits.detach().numpy())[0]
+onehot = np.eye(4)[label]
+g = -onehot / p  # dL/dp
+print("p              ", p.round(4))
+print("p - onehot     ", (p - onehot).round(4))
+print("through softmax", (p * (g - (p * g).sum())).round(4))
+print("library        ", logits.grad.numpy()[0].round(4))
+assert np.allclose(p - onehot, logits.grad.numpy()[0]) and np.isclose((p - onehot).sum(), 0)
+assert mt.autograd.gradcheck(
+    lambda x: mt.nn.functional.cross_entropy(x, mt.tensor([label])), logits
+)
+
+# %%
+figure = new_figure(8, 3.2)
+left, right = figure.subplots(1, 2)
+classes = np.arange(4)
+left.bar(classes - 0.2, p, 0.4, color=COLOURS[0], label="p")
+left.bar(classes + 0.2, onehot, 0.4, color="0.75", label="onehot")
+colours = [COLOURS[1] if v < 0 else COLOURS[0] for v in p - onehot]
+right.bar(classes, p - onehot, 0.5, color=colours)
+right.axhline(0, color="0.3", linewidth=0.8)
+left.set(title="what the model says, what is right", xlabel="class", xticks=classes)
+right.set(title="gradient of the scores: p - onehot", xlabel="class", xticks=classes)
+for axes in (left, right):
+    axes.spines[["top", "right"]].set_visible(False)
+left.legend(frameon=False)
+show(figure, "a descent step raises the score of class 1 and lowers all others, by their p")
+
+# %% [markdown]
+# ## What goes wrong without it
+#
+# **A logarithm of a softmax, in two steps.** In float32 a weight of $e^{-120}$ is 0. Its
+# logarithm is $-\infty$, and in the gradient $-1/p_t = -\infty$ meets $p_t = 0$: NaN. One such row
+# makes the mean loss infinite and every weight of the model NaN.
+
+# %%
+logits = mt.tensor([[0.0, 120.0]], requires_grad=True)  # confident, and the label is 0
+fused = mt.nn.functional.cross_entropy(logits, mt.tensor([0]))
+fused.backward()
+good = logits.grad.numpy()[0].copy()
+
+logits.grad = None
+with np.errstate(all="ignore"):
+    two_steps = -mt.log(mt.softmax(logits, -1))[0, 0]
+    two_steps.backward()
+bad = logits.grad.numpy()[0]
+print(f"log_softmax      loss {fused.item():6.1f}   gradient {good}")
+print(f"log(softmax(x))  loss {two_steps.item():6.1f}   gradient {bad}")
+assert fused.item() == 120.0 and np.allclose(good, [-1, 1])
+assert np.isinf(two_steps.item()) and np.isnan(bad).any()
+
+# %% [markdown]
+# **Softmax twice.** `cross_entropy` takes *scores*. Giving it probabilities is legal, the loss
+# goes down, and accuracy may even look fine. But probabilities lie between 0 and 1, so their
+# largest difference is 1: even for a perfect answer the loss cannot go below
+# $\log(e + C - 1) - 1$, and for a label with a low score the gradient is as good as 0.
+
+# %%
+classes = 10
+floor = np.log(np.e + classes - 1) - 1
+print(f"{'':18}   loss                    gradient of the label's score")
+print("score of the label   scores   softmaxed       scores   softmaxed   <- given to the loss")
+for top in (-10.0, 0.0, 2.0, 5.0, 10.0, 20.0):
+    row = []
+    for twice in (False, True):
+        x = mt.zeros(1, classes, dtype=mt.float64)
+        x[0, 0] = top
+        x.requires_grad_()
+        loss = mt.nn.functional.cross_entropy(mt.softmax(x, -1) if twice else x, mt.tensor([0]))
+        loss.backward()
+        row += [loss.item(), x.grad[0, 0].item()]
+    print(f"{top:18.0f} {row[0]:8.4f} {row[2]:11.4f} {row[1]:12.1e} {row[3]:11.1e}")
+    assert top > -10 or (row[1] < -0.99 and row[3] > -1e-4)
+print(f"the floor: log(e + {classes - 1}) - 1 = {floor:.4f}")
+assert row[0] < 1e-6 and row[2] >= floor - 1e-9 and np.isclose(row[2], floor, atol=1e-4)
+
+# %% [markdown]
+# **Squared error on the probabilities.** Its gradient passes through $J$, and $J$ is almost 0 when
+# the model is sure, rightly or **wrongly**. Cross-entropy has a slope of 1 there: the more wrong,
+# the harder it pulls. Remember this for attention, whose weights are a softmax *inside* a network:
+# nothing cancels $J$ there, and a softmax that is sure stops learning (lesson 9).
+
+# %%
+margins = np.linspace(-12, 12, 97)  # score of the right class minus that of the only other one
+p = 1 / (1 + np.exp(-margins))  # p of the right class
+slope_ce = abs(p - 1)
+slope_mse = abs(2 * (p - 1) * p * (1 - p))  # of (1 - p)^2: the chain through p (1 - p)
+figure = new_figure(7, 3.4)
+axes = figure.add_subplot()
+axes.plot(margins, slope_ce, color=COLOURS[0], label="cross-entropy")
+axes.plot(margins, slope_mse, "--", color=COLOURS[1], label="squared error on probabilities")
+axes.set(xlabel="score of the right class minus the other", ylabel="size of the gradient")
+axes.annotate("sure and wrong", (-11.5, 0.06), fontsize=9, color="0.3")
+axes.annotate("sure and right", (7.3, 0.06), fontsize=9, color="0.3")
+axes.spines[["top", "right"]].set_visible(False)
+axes.legend(frameon=False)
+show(figure, "sure and wrong: cross-entropy pulls with 1, squared error hardly at all")
+print(f"at a margin of -12: cross-entropy {slope_ce[0]:.6f}, squared error {slope_mse[0]:.1e}")
+assert slope_ce[0] > 0.99 and slope_mse[0] < 1e-4
+
+# %% [markdown]
+# **The wrong axis.** For scores of shape (batch, class) the softmax runs along the classes. Along
+# the batch it also gives numbers between 0 and 1. Look at the sums of the rows.
+
+# %%
+scores = mt.randn(3, 5)
+for dim in (-1, 0):
+    sums = mt.softmax(scores, dim).sum(-1).numpy()
+    print(f"softmax along axis {dim:2}: the rows sum to {sums.round(2)}")
+    assert np.allclose(sums, 1, atol=1e-6) == (dim == -1)
+
+# %% [markdown]
+# ## Where it lives
+
+# %%
+from minitorch_attn.ops.loss import CrossEntropy
+from minitorch_attn.ops.softmax import LogSoftmax, Softmax
+
+where(
+    Softmax,
+    LogSoftmax,
+    CrossEntropy,
+    mt.nn.functional.cross_entropy,
+)
+
+# %% [markdown]
+# ## Exercise
+#
+# Write `CrossEntropy` as a Function (lesson 3): `forward(ctx, logits, labels)` returns the mean
+# loss, `backward` returns `(gradient, None)`. It is done when
+# `mt.autograd.gradcheck(lambda x: CrossEntropy.apply(x, labels), logits)` is true for four rows of
+# ten classes in float64, and when logits of 1000 give a finite loss. (Do not forget the mean: a
+# batch of one row would not notice.) Then give a label a share of $1 - e$ and spread $e$ over all
+# classes; `cross_entropy(..., label_smoothing=e)` has to agree.
+#
+# ## Three questions
+#
+# 1. Why can subtracting the maximum not cause a harmful *underflow* in softmax, while it can in
+#    `log(softmax(x))`?
+# 2. A classifier of 10 classes reaches an accuracy of 95 %, and its loss never falls below 1.46.
+#    What do you look for?
+# 3. The entries of $p - \mathrm{onehot}$ add up to 0, and so do the columns of $J$. Which property
+#    of softmax is behind both?
+
+# %% [markdown] tags=["answers"]
+# ## Answers
+#
+# 1. In softmax an entry far below the maximum becomes 0, which is its value to within rounding. The
+#    logarithm of that 0 is $-\infty$ instead of the score difference: in the printed example the
+#    loss is inf where it should be 120.
+# 2. A softmax before `cross_entropy`: with 10 classes the printed floor of the loss on
+#    probabilities is 1.46.
+# 3. Adding the same number to all scores changes nothing (first table), so the slope in the
+#    direction (1, 1, ..., 1) is 0, and that slope is the sum.
