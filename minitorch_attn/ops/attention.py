@@ -5,6 +5,7 @@ from ..autograd.function import Context, Function
 from ..backend import array_module, keep_mask, matmul
 from ..backend.gemm import matmul_like
 from ..backend.rows import row_dot
+from .attention_causal import CausalAttention, rows_pay
 from .attention_definition import attention_definition, dropout_scale
 from .attention_inputs import additive, causal_bias, prepared
 from .attention_tiled import TiledAttention, tiles_pay
@@ -161,9 +162,18 @@ def scaled_dot_product_attention(
             [2.]])
     """
     inputs = prepared(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
-    function = TiledAttention if tiles_pay(inputs.score_shape) else Attention
-    context = function.apply(*inputs.tensors, **inputs.settings)
+    context = _function_for(inputs).apply(*inputs.tensors, **inputs.settings)
     return context if inputs.shape is None else context.reshape(inputs.shape)
+
+
+def _function_for(inputs):
+    """Which of the three equal operations is the fastest."""
+    if tiles_pay(inputs.score_shape):
+        return TiledAttention
+    query, key, _, mask = inputs.tensors
+    return (
+        CausalAttention if rows_pay(query, key, mask, inputs.settings["is_causal"]) else Attention
+    )
 
 
 def attention_composed(
