@@ -10,7 +10,7 @@ from . import DONE, FAILED
 from .console import command, console, table
 from .notebook import notebooks, open_
 
-__all__ = ["lesson"]
+__all__ = ["lesson", "next_lesson"]
 
 _NUMBER = click.argument("number", metavar="NN")
 _FAST = click.option(
@@ -137,7 +137,10 @@ def _say_next(out, progress):
 
 
 def next_lesson(progress):
-    """The lesson to go on with: the one begun last, else the first that is not done.
+    """The lesson to go on with.
+
+    It is the one that was left before its end, the newest of these; else the first that is not
+    done after the one that was done last; else the first that is not done.
 
     Parameters
     ----------
@@ -149,10 +152,12 @@ def next_lesson(progress):
         None when all are done.
     """
     known = lessons()
-    begun = [item for item in known if progress.cell(item.number)]
-    if begun:
-        return max(begun, key=lambda item: progress.when(item.number))
-    return next((item for item in known if not progress.is_done(item.number)), None)
+    left = [item for item in known if progress.cell(item.number)]
+    if left:
+        return max(left, key=lambda item: progress.when(item.number))
+    open_ones = [item for item in known if not progress.is_done(item.number)]
+    latest = progress.latest() or ""
+    return next((item for item in open_ones if item.number > latest), (open_ones or [None])[0])
 
 
 def _state(item, progress):

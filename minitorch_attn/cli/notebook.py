@@ -93,7 +93,7 @@ def notebooks(folder, numbers, execute, fast, jobs):
     with ThreadPoolExecutor(max_workers=jobs) as pool:
         for item, (path, seconds, failure) in zip(chosen, pool.map(make, chosen), strict=True):
             took = f"  {seconds:5.1f} s" if execute else ""
-            out.print(f"{'failed' if failure else 'made'}  {path}{took}")
+            out.print(f"{'failed' if failure else 'made':<6}  {path}{took}")
             if failure:
                 failed.append(item.number)
                 out.print(f"  {item.path}:{failure.line}  {failure.message}\n{failure.traceback}")

@@ -21,7 +21,10 @@ _KEYS = {
     **dict.fromkeys(["b", "\x1b[D"], "back"),
     **dict.fromkeys(["q", "\x04"], "quit"),
 }
-_HELP = "Enter: go on   b: back   a number, then Enter: to that cell   q: quit, remember the place"
+_HELP = (
+    "Enter, space or the right arrow: next cell   b or the left arrow: the one before\n"
+    "a number, then Enter: that cell              q: quit and remember the place"
+)
 
 
 class Stepper:
@@ -90,7 +93,6 @@ class Stepper:
         if not self.waits:
             return
         self.out.print(f"lesson {self.lesson.number}: {self.lesson.path}", style="dim")
-        self.out.print(_HELP, style="dim")
         if resumed:
             self.out.print(f"You left at cell {at + 1}; 1, then Enter, begins anew.", style="dim")
 
@@ -127,21 +129,19 @@ class Stepper:
         self.out.print(f"\n{line * (width - len(label))}{label}", style="dim")
 
     def _show_markdown(self, cell):
-        from .markdown import LessonMarkdown
+        from .markdown import STYLES, LessonMarkdown
 
         text = cell.text
         if self._can_show("\u221a\u1d40"):
             text = markdown_for_terminal(text)
-        self.out.print(LessonMarkdown(text), width=min(self.out.width, _WIDTH), soft_wrap=False)
+        with self.out.use_theme(STYLES):
+            width = min(self.out.width, _WIDTH)
+            self.out.print(LessonMarkdown(text), width=width, soft_wrap=False)
 
     def _show_code(self, cell):
-        from rich.syntax import Syntax
+        from .markdown import code_block
 
-        code = Syntax(
-            cell.text, "python", theme="ansi_dark", background_color="default",
-            line_numbers=True, start_line=cell.line, word_wrap=True,
-        )  # fmt: skip
-        self.out.print(code, soft_wrap=False)
+        self.out.print(code_block(cell.text, cell.line), soft_wrap=False)
         self.out.print()
 
     def _can_show(self, text):
@@ -169,7 +169,8 @@ class Stepper:
         stream = kept if quiet else _Both(kept, self.out.file)
         try:
             with contextlib.redirect_stdout(stream):
-                exec(compile(source, str(self.lesson.path), "exec"), self.namespace)
+                code = compile(source, str(self.lesson.path), "exec", dont_inherit=True)
+                exec(code, self.namespace)
         except Exception as error:
             if quiet:
                 self._write(kept.getvalue())
@@ -217,9 +218,8 @@ class Stepper:
                 self.out.print(_HELP, style="dim")
 
     def _prompt(self, at, digits):
-        to_end = at == len(self.cells) - 1
-        action = f"Enter: to cell {digits}" if digits else "Enter: end" if to_end else "Enter"
-        self._write(f"[{action}  b  number  q  ?] ")
+        enter = f"to cell {digits}" if digits else "end" if at + 1 == len(self.cells) else "next"
+        self._write(f"[Enter: {enter}   b: back   number: jump   q: quit] ")
 
     def _erase(self):
         self._write("\r\x1b[2K")

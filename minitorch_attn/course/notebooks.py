@@ -1,5 +1,6 @@
 """Notebooks from lessons, by Jupytext, and their execution from top to bottom, by nbclient."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from .running import environment
 
 __all__ = ["Failure", "MissingPackage", "execute", "notebook", "write_notebook"]
 
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _KERNEL = {"name": "python3", "display_name": "Python 3", "language": "python"}
 
 
@@ -89,31 +91,49 @@ def execute(made, lesson, folder, fast=None, timeout=600):
     Failure or None
     """
     nbclient = _import("nbclient")
-    spec = _import("jupyter_client.kernelspec")
-    manager = _import("jupyter_client.manager").AsyncKernelManager(
-        kernel_name=_KERNEL["name"],
-        # This Python's own kernel, whatever a user has installed under the same name.
-        kernel_spec_manager=spec.KernelSpecManager(kernel_dirs=[]),
-    )
     _import("ipykernel")
     client = nbclient.NotebookClient(
-        made, km=manager, timeout=timeout, resources={"metadata": {"path": str(folder)}}
+        made,
+        kernel_manager_class=_kernel_class(),
+        extra_arguments=["--IPKernelApp.log_level=40"],  # errors only
+        timeout=timeout,
+        resources={"metadata": {"path": str(folder)}},
     )
     try:
         client.execute(env=environment(fast))
     except nbclient.exceptions.CellExecutionError as error:
-        return _failure(made, lesson, f"{error.ename}: {error.evalue}", error.traceback)
+        return _failure(made, lesson, f"{error.ename}: {error.evalue}")
     except nbclient.exceptions.CellTimeoutError:
-        return _failure(made, lesson, f"a cell took more than {timeout:g} s", "")
+        return _failure(made, lesson, f"a cell took more than {timeout:g} s")
+    except nbclient.exceptions.DeadKernelError:
+        return _failure(made, lesson, "the process has died")
     return None
 
 
-def _failure(made, lesson, message, traceback):
+def _kernel_class():
+    """A kernel of this Python, whatever a user has installed under the name python3."""
+    from traitlets import default
+
+    manager = _import("jupyter_client.manager").AsyncKernelManager
+    specs = _import("jupyter_client.kernelspec").KernelSpecManager
+
+    class OwnKernel(manager):
+        @default("kernel_spec_manager")
+        def _own_specs(self):
+            return specs(kernel_dirs=[])
+
+    return OwnKernel
+
+
+def _failure(made, lesson, message):
     """The failure in the last code cell that was begun."""
     begun = [i for i, cell in enumerate(made.cells) if cell.get("execution_count")]
     index = begun[-1] if begun else 0
+    outputs = made.cells[index].get("outputs", [])
+    traceback = [line for output in outputs for line in output.get("traceback", [])]
     lines = [cell.line for cell in lesson.cells]
-    return Failure(lines[index] if index < len(lines) else 1, message, traceback)
+    line = lines[index] if index < len(lines) else 1
+    return Failure(line, message, _COLOUR.sub("", "\n".join(traceback)))
 
 
 def _import(name):

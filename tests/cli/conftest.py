@@ -20,7 +20,8 @@ def quiet_place(request, tmp_path, monkeypatch):
         pytest.skip("commands have a --device of their own and are tested once")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MINITORCH_KEEP_MEMORY", "0")
-    for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "COLUMNS"):
+    monkeypatch.setenv("MTA_STATE", str(tmp_path / "state"))
+    for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "COLUMNS", "MTA_FAST"):
         monkeypatch.delenv(name, raising=False)
 
 
