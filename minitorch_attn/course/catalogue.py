@@ -44,10 +44,11 @@ class Lesson:
 
     @property
     def question(self):
-        """The sentences of the first cell that end with a question mark."""
+        """The first cell up to its last sentence with a question mark, without the title."""
         text = " ".join(" ".join(self._first[1:]).split())
-        asked = [part for part in _SENTENCE.split(text) if part.endswith("?")]
-        return " ".join(asked)
+        parts = _SENTENCE.split(text)
+        asked = [i for i, part in enumerate(parts) if part.endswith("?")]
+        return " ".join(parts[: asked[-1] + 1]) if asked else ""
 
     @property
     def _first(self):

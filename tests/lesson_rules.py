@@ -1,0 +1,143 @@
+"""The rules that tests/lessons holds the lessons to: functions from a Lesson to complaints."""
+
+import ast
+import re
+
+SECTIONS = (
+    "What goes wrong without it",
+    "Where it lives",
+    "Exercise",
+    "Three questions",
+    "Answers",
+)
+LONGEST_CELL = 50
+_HTML = re.compile(r"</?[a-zA-Z][^>\n]*>")
+_VERBATIM = re.compile(r"```.*?```|`[^`]*`|\$\$.*?\$\$|\$[^$]*\$", re.S)
+FORBIDDEN_CALLS = {"input", "exit", "quit", "breakpoint", "get_ipython"}
+
+
+def headings(lesson):
+    """(index of the cell, heading) of every `## ` line."""
+    for index, cell in enumerate(lesson.cells):
+        if cell.kind == "markdown":
+            for line in _VERBATIM.sub("", cell.text).splitlines():
+                if line.startswith("## "):
+                    yield index, line.removeprefix("## ").strip()
+
+
+def section(lesson, heading):
+    """The cells from a heading to the next one of `SECTIONS`."""
+    starts = {text: index for index, text in headings(lesson) if text in SECTIONS}
+    if heading not in starts:
+        return []
+    later = [index for index in starts.values() if index > starts[heading]]
+    return lesson.cells[starts[heading] : min(later, default=None)]
+
+
+def code(cells):
+    """The syntax tree of all code of some cells."""
+    return ast.parse("\n".join(cell.text for cell in cells if cell.kind == "code"))
+
+
+def text(cells):
+    """The Markdown of some cells."""
+    return "\n\n".join(cell.text for cell in cells if cell.kind == "markdown")
+
+
+def calls(tree):
+    """The names of all functions that are called."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            yield getattr(node.func, "id", getattr(node.func, "attr", None))
+
+
+def has_assert(tree):
+    """Whether something is asserted, or an exception is required."""
+    return any(isinstance(node, ast.Assert) for node in ast.walk(tree)) or "fails" in calls(tree)
+
+
+def opening(lesson):
+    """The first cell: a title, a question, and what to know before."""
+    if not lesson.question:
+        yield "the first cell asks nothing"
+    if not re.search(r"\bbefore\b", lesson.cells[0].text, re.I):
+        yield "the first cell does not say what to know before"
+
+
+def order(lesson):
+    """The closing sections, each once, in their order, the answers in a cell of their own."""
+    found = [heading for _, heading in headings(lesson) if heading in SECTIONS]
+    if found != list(SECTIONS):
+        yield f"sections {found} instead of {list(SECTIONS)}"
+    last = lesson.cells[-1]
+    if "answers" not in last.tags or not last.text.startswith("## Answers"):
+        yield 'the last cell is not `# %% [markdown] tags=["answers"]` with `## Answers`'
+
+
+def claims(lesson):
+    """Assertions: of the main claim, and of the counter-example."""
+    broken = section(lesson, SECTIONS[0])
+    first = lesson.cells.index(broken[0]) if broken else None
+    if not has_assert(code(lesson.cells[:first])):
+        yield "nothing is asserted before the counter-example"
+    if not has_assert(code(broken)):
+        yield "the counter-example asserts nothing"
+
+
+def place(lesson):
+    """Where the real thing is in the library."""
+    if "where" not in calls(code(section(lesson, SECTIONS[1]))):
+        yield "`Where it lives` does not call where(...)"
+
+
+def exercise(lesson):
+    """A task in words."""
+    if len(text(section(lesson, SECTIONS[2])).split()) < 15:
+        yield "there is no exercise"
+
+
+def questions(lesson):
+    """Three questions, and an answer to each."""
+    for heading in SECTIONS[3:]:
+        numbers = re.findall(r"^(\d+)\. ", text(section(lesson, heading)), re.M)
+        if numbers != ["1", "2", "3"]:
+            yield f"{heading}: numbered {numbers} instead of 1, 2, 3"
+    asked = text(section(lesson, SECTIONS[3]))
+    if asked.count("?") < 3:
+        yield "fewer than three question marks in the questions"
+
+
+def look(lesson):
+    """Something is printed and something is drawn."""
+    called = set(calls(code(lesson.cells)))
+    for name in ("print", "show"):
+        if name not in called:
+            yield f"nothing calls {name}(...)"
+
+
+def plainness(lesson):
+    """Runs as a script, in a notebook and in a page: nothing waits, nothing knows its place."""
+    tree = code(lesson.cells)
+    for name in sorted(FORBIDDEN_CALLS & set(calls(tree))):
+        yield f"calls {name}()"
+    source = lesson.path.read_text(encoding="utf-8")
+    for word in ("__main__", "argparse", "__file__", "plt.show("):
+        if word in source:
+            yield f"contains {word}"
+    for cell in lesson.cells:
+        if cell.kind == "markdown":
+            for tag in _HTML.findall(_VERBATIM.sub("", cell.text)):
+                yield f"line {cell.line}: HTML {tag}"
+        elif len(cell.text.splitlines()) > LONGEST_CELL:
+            yield f"line {cell.line}: a cell of more than {LONGEST_CELL} lines"
+
+
+def steadiness(lesson):
+    """The same numbers in every run."""
+    source = lesson.path.read_text(encoding="utf-8")
+    for name in ("time.time(", "np.random.rand", "np.random.seed", "default_rng()"):
+        if name in source:
+            yield f"uses {name}: numbers that differ from run to run"
+
+
+RULES = (opening, order, claims, place, exercise, questions, look, plainness, steadiness)

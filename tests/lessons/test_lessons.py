@@ -1,0 +1,144 @@
+"""Every lesson keeps to the format, and runs in fast mode with all its assertions."""
+
+import os
+import subprocess
+
+import lesson_rules
+import pytest
+
+from minitorch_attn.course.catalogue import Lesson, lessons
+from minitorch_attn.course.running import run_script
+
+LESSONS = lessons()
+NAMES = [lesson.path.stem for lesson in LESSONS]
+LIMIT = 240  # seconds; fast mode is to take 12 on a quiet machine
+
+
+@pytest.fixture(autouse=True)
+def on_the_host(request):
+    if request.config.getoption("--device") != "numpy":
+        pytest.skip("lessons choose their devices themselves and are tested once")
+
+
+@pytest.mark.parametrize("rule", lesson_rules.RULES, ids=lambda rule: rule.__name__)
+@pytest.mark.parametrize("lesson", LESSONS, ids=NAMES)
+def test_format(lesson, rule):
+    assert list(rule(lesson)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    "MTA_LESSONS_RUN_ELSEWHERE" in os.environ, reason="all lessons are run as notebooks"
+)
+@pytest.mark.parametrize("lesson", LESSONS, ids=NAMES)
+def test_it_runs_in_fast_mode(lesson, tmp_path):
+    process, _ = run_script(
+        lesson, fast=True, cwd=tmp_path, timeout=LIMIT, text=True, encoding="utf-8",
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert process.returncode == 0, process.stdout[-2000:] + process.stderr[-4000:]
+    figures = sorted(tmp_path.glob(f"runs/lessons/{lesson.number}/figure-*.png"))
+    assert figures and all(
+        f"] {figure.relative_to(tmp_path)}" in process.stdout for figure in figures
+    )
+
+
+def test_numbers_are_not_used_twice():
+    numbers = [lesson.number for lesson in LESSONS]
+    assert sorted(set(numbers)) == numbers
+
+
+GOOD = """# %% [markdown]
+# # A title
+#
+# A fact. What follows from it?
+#
+# *Know before:* nothing.
+
+# %%
+import minitorch_attn as mt
+from minitorch_attn.course.lesson import show, where
+
+print(mt.ones(3))
+assert mt.ones(3).sum() == 3
+
+# %%
+show(figure, "three")
+
+# %% [markdown]
+# ## What goes wrong without it
+
+# %%
+assert mt.ones(2).sum() != 3
+
+# %% [markdown]
+# ## Where it lives
+
+# %%
+where(mt.ones)
+
+# %% [markdown]
+# ## Exercise
+#
+# Write a function that adds three numbers in another order, and check that the sum is the same.
+
+# %% [markdown]
+# ## Three questions
+#
+# 1. One?
+# 2. Two?
+# 3. Three?
+
+# %% [markdown] tags=["answers"]
+# ## Answers
+#
+# 1. One.
+# 2. Two.
+# 3. Three.
+"""
+
+
+def complaints(source, folder):
+    path = folder / "01_planted.py"
+    path.write_text(source, encoding="utf-8")
+    return {rule.__name__: list(rule(Lesson(path))) for rule in lesson_rules.RULES}
+
+
+def test_a_lesson_of_this_form_is_without_complaint(tmp_path):
+    assert not any(complaints(GOOD, tmp_path).values())
+
+
+@pytest.mark.parametrize(
+    ("rule", "old", "new"),
+    [
+        ("opening", "What follows from it?", "Something follows."),
+        ("opening", "# *Know before:* nothing.", "#"),
+        ("order", "## Where it lives", "## Somewhere else"),
+        ("order", "## Exercise", "## Three questions"),
+        ("order", ' tags=["answers"]', ""),
+        ("claims", "assert mt.ones(3).sum() == 3", "mt.ones(3).sum()"),
+        ("claims", "assert mt.ones(2).sum() != 3", "mt.ones(2).sum()"),
+        ("place", "where(mt.ones)", "mt.ones"),
+        ("exercise", "that adds three numbers in another order, and check that", ""),
+        ("questions", "# 2. Two?\n", ""),
+        ("questions", "# 3. Three.\n", ""),
+        ("questions", "2. Two?", "2. Two."),
+        ("look", "print(mt.ones(3))", "mt.ones(3)"),
+        ("look", 'show(figure, "three")', "figure"),
+        ("plainness", "print(mt.ones(3))", "print(input())"),
+        ("plainness", "A fact.", "A <b>fact</b>."),
+        ("plainness", "print(mt.ones(3))", 'if __name__ == "__main__":\n    print(3)'),
+        ("plainness", "print(mt.ones(3))", "print(3)\n" * 51),
+        ("steadiness", "print(mt.ones(3))", "print(np.random.default_rng().random())"),
+    ],
+)
+def test_each_rule_bites(rule, old, new, tmp_path):
+    assert old in GOOD
+    assert complaints(GOOD.replace(old, new, 1), tmp_path)[rule]
+
+
+def test_a_lesson_whose_assertion_fails_does_not_pass(tmp_path):
+    path = tmp_path / "01_planted.py"
+    path.write_text("# %%\nassert 1 + 1 == 3\n", encoding="utf-8")
+    process, _ = run_script(Lesson(path), fast=True, stderr=subprocess.PIPE, text=True)
+    assert process.returncode == 1 and "AssertionError" in process.stderr
