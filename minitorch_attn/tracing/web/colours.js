@@ -1,0 +1,103 @@
+// Colours of values. Blue is below 0, orange above, and both grow from the page's own background,
+// so that the same map reads in light and dark; signs and hatching say the same without colour.
+
+const darkScheme = matchMedia("(prefers-color-scheme: dark)");
+
+const PALETTES = {
+  light: { negative: [0, 84, 159], middle: [250, 250, 248], positive: [196, 78, 0] },
+  dark: { negative: [106, 186, 255], middle: [27, 31, 38], positive: [255, 160, 72] },
+};
+
+// Tints for windows and regions (Okabe and Ito 2008), told apart by number and pattern as well.
+const GROUPS = ["#56b4e9", "#e69f00", "#009e73", "#cc79a7", "#f0e442", "#0072b2", "#d55e00", "#999999", "#8c6d31"];
+
+function palette() {
+  return darkScheme.matches ? PALETTES.dark : PALETTES.light;
+}
+
+/** [red, green, blue] of a share of the scale between -1 and 1. */
+function shade(share) {
+  const { negative, middle, positive } = palette();
+  const end = share < 0 ? negative : positive;
+  const part = Math.min(Math.abs(share), 1);
+  return middle.map((from, i) => Math.round(from + (end[i] - from) * part));
+}
+
+/** Black or white, whichever reads better on this colour. */
+function inkOn([red, green, blue]) {
+  return 0.299 * red + 0.587 * green + 0.114 * blue > 140 ? "#111" : "#fff";
+}
+
+function rgb(colour) {
+  return `rgb(${colour.join(",")})`;
+}
+
+function ink(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+}
+
+/** Prepare a canvas for drawing in CSS pixels, sharp on any screen. */
+function sizedContext(canvas, width, height) {
+  const ratio = Math.min(window.devicePixelRatio || 1, 3);
+  canvas.width = Math.round(width * ratio);
+  canvas.height = Math.round(height * ratio);
+  canvas.style.width = `${width}px`;
+  canvas.style.height = `${height}px`;
+  const context = canvas.getContext("2d");
+  context.scale(ratio, ratio);
+  return context;
+}
+
+/** Diagonal lines over a list of [x, y, width, height]. */
+function hatch(context, boxes, colour, spacing = 5, slope = 1) {
+  if (!boxes.length) return;
+  context.save();
+  context.beginPath();
+  let [left, top, right, bottom] = [Infinity, Infinity, -Infinity, -Infinity];
+  for (const [x, y, width, height] of boxes) {
+    context.rect(x, y, width, height);
+    left = Math.min(left, x);
+    top = Math.min(top, y);
+    right = Math.max(right, x + width);
+    bottom = Math.max(bottom, y + height);
+  }
+  context.clip();
+  context.beginPath();
+  const height = bottom - top;
+  for (let x = left - height; x < right + height; x += spacing) {
+    context.moveTo(x, slope > 0 ? bottom : top);
+    context.lineTo(x + height, slope > 0 ? top : bottom);
+  }
+  context.strokeStyle = colour;
+  context.lineWidth = 1;
+  context.stroke();
+  context.restore();
+}
+
+/** The bar under the heading of a step: what the colours mean. */
+function scaleLegend(bound) {
+  const canvas = element("canvas", { class: "legend-bar", "aria-hidden": "true" });
+  const draw = () => {
+    const context = sizedContext(canvas, 160, 12);
+    for (let x = 0; x < 160; x++) {
+      context.fillStyle = rgb(shade((x - 79.5) / 80));
+      context.fillRect(x, 0, 1, 12);
+    }
+  };
+  draw();
+  redrawn.add({ root: canvas, draw });
+  return element("span", { class: "legend" },
+    element("span", {}, number(-bound, 3)), canvas, element("span", {}, number(bound, 3)));
+}
+
+// Everything drawn on a canvas, to be drawn again when the theme or the width changes.
+const redrawn = new Set();
+
+function redrawAll() {
+  for (const drawn of redrawn) {
+    if (drawn.root.isConnected) drawn.draw();
+    else redrawn.delete(drawn);
+  }
+}
+
+darkScheme.addEventListener("change", redrawAll);
