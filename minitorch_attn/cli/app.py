@@ -16,6 +16,7 @@ from .generate import generate
 from .lesson import lesson
 from .overview import overview
 from .summary import summary
+from .trace import trace
 from .train import tour, train
 
 __all__ = ["mta", "run"]
@@ -38,6 +39,7 @@ mta.add_command(tour)
 mta.add_command(train)
 mta.add_command(generate)
 mta.add_command(summary)
+mta.add_command(trace)
 
 
 def run(arguments=None):

@@ -27,7 +27,11 @@ class Unlike:
         How large it is.
     count, size : int
         How many values differ, of how many compared.
+    entries : tuple of Entry, or None
+        The two tensors.
     """
+
+    entries = None
 
     def __init__(self, name, kind, mine, reference, index=None, largest=None, count=0, size=0):
         self.name, self.kind, self.mine, self.reference = name, kind, mine, reference
@@ -128,7 +132,10 @@ def _compare(name, mine, reference, rtol, atol):
     if not all(entries):
         kinds = ["a tensor" if entry else "a number" for entry in entries]
         return Unlike(name, "missing", *kinds)
-    return _compare_values(name, mine.values, reference.values, rtol, atol)
+    unlike = _compare_values(name, mine.values, reference.values, rtol, atol)
+    if unlike is not None:
+        unlike.entries = (mine, reference)
+    return unlike
 
 
 def _compare_values(name, mine, reference, rtol, atol):

@@ -1,5 +1,7 @@
 """Record every operation, forward and backward, to step through it afterwards."""
 
+import os
+
 from ..autograd.listener import Listener
 from ..autograd.modes import state
 from ..files import atomic_file
@@ -7,7 +9,7 @@ from ..tensor import Tensor
 from .entries import Entries
 from .formulas import formula, labels
 from .gradients import Arrivals
-from .steps import Entry, Fused, Module, Step, here
+from .steps import PACKAGE, Entry, Fused, Module, Place, Step, here
 
 __all__ = ["Recording"]
 
@@ -44,6 +46,8 @@ class Recording(Listener):
         The operations that were taken apart.
     skipped : int
         Steps beyond `max_steps`.
+    ended_with : str
+        The error that ended the block, if one did, and where it was raised.
 
     Examples
     --------
@@ -63,7 +67,7 @@ class Recording(Listener):
         self.steps, self.modules, self.fused = [], [], []
         self.tensors = Entries(_KEEP, max_bytes)
         self.skipped = 0
-        self.stopped_in = None  # the operation that raised
+        self.ended_with = ""
         self._arrivals = Arrivals(self.tensors)
         self._numbers = {}  # id of a module -> Module
         self._roots = []  # kept, so that no id is used twice
@@ -79,8 +83,8 @@ class Recording(Listener):
 
     def __exit__(self, kind, *exc_info):
         state.take_apart = self._outer
-        if kind is not None and self._before is not None:
-            self.stopped_in = self._before
+        if kind is not None:
+            self.ended_with = _describe(kind, *exc_info)
         self._before = None
         for stack in (self._calls, self._apart, self._running):
             stack.clear()
@@ -265,11 +269,8 @@ class Recording(Listener):
     def message(self):
         """What the reader should know: where it stopped, and what was left out."""
         parts = []
-        if self.stopped_in is not None:
-            ctx, _, source, *_ = self.stopped_in
-            at = f" at {source}" if source is not None else ""
-            shapes = ", ".join("-" if shape is None else str(shape) for shape in ctx.shapes)
-            parts.append(f"{ctx.function.__name__} raised an error{at}; its inputs: {shapes}")
+        if self.ended_with:
+            parts.append(self.ended_with)
         if self.skipped:
             parts.append(
                 f"the recording is full: {len(self.steps):,} steps are kept, {self.skipped:,} more "
@@ -325,13 +326,26 @@ class Recording(Listener):
         values : int
             The most values of one tensor.
         """
-        from .page import page
+        from .page import stepper_page
 
         with atomic_file(path) as file:
-            file.write(page(self.document(values)).encode())
+            file.write(stepper_page(self.document(values)).encode())
 
     def __str__(self):
         return self.table()
 
     def __repr__(self):
         return f"<Recording: {len(self.steps)} steps, {len(self.tensors)} tensors>"
+
+
+def _describe(kind, error, trail):
+    """An error in a line, with the innermost line outside this package."""
+    place = None
+    while trail is not None:
+        code = trail.tb_frame.f_code
+        if not code.co_filename.startswith((PACKAGE + os.sep, "<")):
+            place = Place(code.co_filename, trail.tb_lineno, code.co_name)
+        trail = trail.tb_next
+    first = (str(error).splitlines() or [""])[0].rstrip(".")
+    at = "" if place is None else f", at {place}"
+    return f"the block ended with {kind.__name__}: {first}{at}".replace(": ,", ",")

@@ -78,7 +78,12 @@ def _values(difference):
         lines += [f"  mine       {_short(unlike.mine)}", f"  reference  {_short(unlike.reference)}"]
     lines += _settings(mine, reference)
     lines += _lines(mine, reference)
-    return lines + _hint(difference)
+    lines += ["", *_hint(mine, unlike)]
+    for gap in difference.gaps:
+        if gap.position <= difference.agreed:
+            lines += ["", "Before it the sequences differ:"]
+            lines += _rows("mine", gap.mine) + _rows("reference", gap.reference)
+    return lines
 
 
 def _what(unlike):
@@ -114,19 +119,26 @@ def _lines(mine, reference):
     return lines
 
 
-def _hint(difference):
+def _hint(mine, unlike):
     """What follows from the fact that everything before agrees."""
-    mine, unlike = difference.mine, difference.unlike
-    is_input = unlike.name.startswith("input")
-    if is_input:
-        return ["", "No step made this: both recordings start from different values here."]
+    if unlike.name.startswith("input"):
+        if unlike.entries is None or all(entry.role != "result" for entry in unlike.entries):
+            return ["No step made this: the recordings start from different values here."]
+        ours, theirs = (_called(entry) for entry in unlike.entries)
+        return [f"Other tensors are used here: mine takes {ours}, the reference {theirs}."]
     if mine.kind == "forward":
-        return ["", "Its inputs agree, so the difference is made in this step."]
-    if mine.kind == "backward" and unlike.name in mine.input_names:
-        return ["", "The gradient that arrives is another sum: a contribution is missing or extra."]
-    if mine.kind == "backward":
-        return ["", "What it was given agrees, so the difference is made in this backward."]
-    return []
+        return ["Its inputs agree, so the difference is made in this step."]
+    if mine.kind == "accumulate":
+        return ["What is added, or what was in .grad before, is another."]
+    if unlike.name.split(" (")[0] in mine.input_names:
+        return ["The gradient that arrives is another sum: a contribution is missing or extra."]
+    return ["The gradient it was given agrees, so the difference is made in this backward."]
+
+
+def _called(entry):
+    return (
+        entry.name if entry.variable in (None, entry.name) else f"{entry.variable} ({entry.name})"
+    )
 
 
 def _name(step):

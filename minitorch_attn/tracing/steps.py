@@ -6,13 +6,23 @@ import sys
 
 from ..autograd.trace import definition
 
-__all__ = ["Addition", "Entry", "Fused", "Module", "Place", "Step", "definitions", "here"]
+__all__ = [
+    "PACKAGE",
+    "Addition",
+    "Entry",
+    "Fused",
+    "Module",
+    "Place",
+    "Step",
+    "definitions",
+    "here",
+]
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_OPS = os.path.join(_PACKAGE, "ops") + os.sep
+PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_OPS = os.path.join(PACKAGE, "ops") + os.sep
 # Below these an operation is made; above them it is used.
 _MACHINERY = tuple(
-    os.path.join(_PACKAGE, name)
+    os.path.join(PACKAGE, name)
     for name in ("autograd", "backend", "kernels", "ops", "tensor.py", "methods", "tracing")
 )
 
@@ -50,7 +60,7 @@ class Place:
 
 
 def _short(file):
-    for start in (os.getcwd(), os.path.dirname(_PACKAGE)):
+    for start in (os.getcwd(), os.path.dirname(PACKAGE)):
         if file.startswith(start + os.sep):
             return os.path.relpath(file, start)
     return file
@@ -75,7 +85,7 @@ def here():
         file = code.co_filename
         if used is None and (not file.startswith(_MACHINERY) or _is_mathematics(code)):
             used = frame
-        if not file.startswith(_PACKAGE + os.sep):
+        if not file.startswith(PACKAGE + os.sep):
             break
         frame = frame.f_back
     names = {}
