@@ -1,0 +1,373 @@
+# %% [markdown]
+# # LayerNorm, residuals, pre-norm and post-norm
+#
+# Around every sub-layer of a Transformer stand a sum and a norm: "Add & Norm". What does each of
+# them do, does their order matter, and where does the small number eps belong?
+#
+# *Know before:* the parts of a Transformer block by name; the backward pass (lessons 2 and 3).
+
+# %%
+import math
+
+import numpy as np
+
+import minitorch_attn as mt
+from minitorch_attn.course.lesson import pick, show, where
+from minitorch_attn.viz.style import COLOURS, new_figure
+
+mt.manual_seed(0)
+
+# %% [markdown]
+# ## LayerNorm, step by step
+#
+# Each token is normalised by itself, over its features:
+#
+# $$y = \frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}} \cdot w + b, \qquad
+# \mu = \frac1d \sum_i x_i, \quad \sigma^2 = \frac1d \sum_i (x_i - \mu)^2.$$
+
+
+# %%
+def layer_norm(x, weight, bias, eps=1e-5):
+    mean = x.mean(-1, keepdim=True)  # (token, 1)
+    deviation = x - mean  # (token, features)
+    variance = (deviation**2).mean(-1, keepdim=True)  # (token, 1), divided by d, not by d - 1
+    return deviation / (variance + eps).sqrt() * weight + bias
+
+
+x = mt.tensor([[1.0, 2.0, 3.0, 6.0], [10.0, 20.0, 30.0, 60.0], [5.0, 5.0, 5.0, 5.0]])
+weight, bias = mt.ones(4), mt.zeros(4)
+y = layer_norm(x, weight, bias)
+print("y, a row for each token\n", y.numpy())
+assert (y - mt.nn.LayerNorm(4)(x)).abs().max() < 1e-6
+assert (y[0] - y[1]).abs().max() < 1e-4  # ten times the token: the same result
+assert (y[2] == 0).all()  # a constant token has nothing but its mean
+
+changed = x.clone()
+changed[1] = -7.0
+assert (layer_norm(changed, weight, bias)[0] == y[0]).all()  # tokens do not see each other
+
+# %% [markdown]
+# "Mean 0 and variance 1" holds before $w$ and $b$, which are learned, and only where the variance
+# is much larger than eps:
+
+# %%
+print("std of x    variance of y")
+for size in (1.0, 1e-1, 1e-2, 1e-3):
+    small = mt.randn(1, 512, dtype="float64") * size
+    y = layer_norm(small, 1.0, 0.0)
+    variance = ((y - y.mean()) ** 2).mean().item()
+    print(f"{size:8.0e}{variance:14.3f}")
+assert variance < 0.2
+
+# %% [markdown]
+# ## eps inside the root, or outside
+#
+# One lecture deck computes `(x - mean) / (std + eps)`: eps stands outside the root, and its `std`
+# divides by $d - 1$. For tokens of ordinary size both formulas agree to the third digit.
+
+
+# %%
+def eps_outside(x, eps=1e-6):
+    return (x - x.mean(-1, keepdim=True)) / (x.std(-1, keepdim=True) + eps)
+
+
+def eps_inside(x, eps=1e-6):
+    return layer_norm(x, 1.0, 0.0, eps)
+
+
+token = mt.randn(1, 512, dtype="float64")
+ratio = (eps_outside(token) / eps_inside(token))[0, 0].item()
+print(f"ordinary token, d = 512: outside / inside = {ratio:.4f}")
+print(f"d = 4 instead: sqrt(3/4)               = {math.sqrt(3 / 4):.4f}")
+assert abs(ratio - math.sqrt(511 / 512)) < 1e-5  # what is left is d - 1 instead of d
+
+# %% [markdown]
+# They part for tokens that are nearly constant, such as the embedding of padding. The root of the
+# variance has no finite derivative at 0. The largest gradient of $y \cdot g$ for a token of
+# standard deviation $s$:
+
+# %%
+direction = mt.randn(1, 512, dtype="float64")
+sizes = [10.0**-k for k in range(10)]
+steepest = {"inside": [], "outside": []}
+for size in sizes:
+    for name, norm in (("inside", eps_inside), ("outside", eps_outside)):
+        x = (token * size).requires_grad_()
+        (norm(x) * direction).sum().backward()
+        steepest[name].append(x.grad.abs().max().item())
+
+print("s           inside    outside")
+for size, inside, outside in zip(sizes, *steepest.values(), strict=True):
+    print(f"{size:7.0e}{inside:11.1e}{outside:11.1e}")
+
+constant = {}
+for name, norm in (("inside", eps_inside), ("outside", eps_outside)):
+    x = mt.ones(1, 4).requires_grad_()
+    (norm(x) * mt.tensor([1.0, 2.0, 3.0, 4.0])).sum().backward()
+    constant[name] = x.grad.numpy()[0]
+    print(f"gradient of a constant token, eps {name:<8}{constant[name]}")
+assert max(steepest["inside"]) < 1e4 < 1e5 < max(steepest["outside"])
+assert not np.abs(constant["outside"]).max() < 100 * np.abs(constant["inside"]).max()  # or NaN
+
+# %%
+figure = new_figure(7, 3.6)
+axes = figure.add_subplot()
+for colour, marker, name in zip(COLOURS, "os", steepest, strict=False):
+    axes.loglog(sizes, steepest[name], marker + "-", color=colour, label=f"eps {name} the root")
+axes.set(xlabel="standard deviation of the token", ylabel="largest gradient")
+axes.legend(frameon=False)
+axes.spines[["top", "right"]].set_visible(False)
+show(
+    figure,
+    "With eps inside, the gradient is at most of the order 1/sqrt(eps) = 1000; with eps outside, "
+    "it grows to 1/eps = 1,000,000.",
+)
+
+# %% [markdown]
+# ## The path around
+#
+# A sub-layer $f$ (attention, or feed-forward) can be wrapped in three ways:
+#
+# | way | formula | where |
+# | --- | --- | --- |
+# | no residual | $\mathrm{norm}(f(x))$ | nowhere; for comparison |
+# | post-norm | $\mathrm{norm}(x + f(x))$ | the first Transformer, BERT |
+# | pre-norm | $x + f(\mathrm{norm}(x))$, one more norm at the end | GPT-2, ViT, T5, Llama |
+
+# %%
+WAYS, WIDTH = ("no residual", "post-norm", "pre-norm"), 32
+
+
+class Block(mt.nn.Module):
+    def __init__(self, way):
+        super().__init__()
+        self.way = way
+        self.attention, self.norm1 = mt.nn.Attention(WIDTH, 2), mt.nn.LayerNorm(WIDTH)
+        self.feed_forward = mt.nn.FeedForward(WIDTH, 2 * WIDTH, "relu")
+        self.norm2 = mt.nn.LayerNorm(WIDTH)
+
+    def forward(self, x):  # (batch, token, features)
+        for f, norm in ((self.attention, self.norm1), (self.feed_forward, self.norm2)):
+            if self.way == "no residual":
+                x = norm(f(x))
+            elif self.way == "post-norm":
+                x = norm(x + f(x))
+            else:
+                x = x + f(norm(x))
+        return x
+
+
+LETTERS, TOKENS = 8, 12
+
+
+class Model(mt.nn.Module):
+    def __init__(self, way, depth):
+        super().__init__()
+        self.letters = mt.nn.Embedding(LETTERS, WIDTH)
+        self.places = mt.nn.LearnedPositionalEmbedding(TOKENS, WIDTH, std=1.0)
+        self.blocks = mt.nn.ModuleList([Block(way) for _ in range(depth)])
+        self.norm = mt.nn.LayerNorm(WIDTH) if way == "pre-norm" else mt.nn.Identity()
+        self.head = mt.nn.Linear(WIDTH, LETTERS)
+        for module in self.modules():
+            if isinstance(module, mt.nn.Linear):
+                mt.nn.init.xavier_uniform_(module.weight)
+                mt.nn.init.zeros_(module.bias)
+
+    def forward(self, ids, keep=None):
+        x = self.places(self.letters(ids))  # (batch, token, features)
+        for block in self.blocks:
+            x = block(x)
+            if keep is not None:
+                keep.append(x)
+        return self.head(self.norm(x))  # (batch, token, letter)
+
+
+# %% [markdown]
+# The task of this lesson: name the letter to the left, at every token.
+
+
+# %%
+def examples(generator, count=16):
+    ids = generator.integers(LETTERS, size=(count, TOKENS))
+    return mt.tensor(ids), mt.tensor(np.roll(ids, 1, axis=1))
+
+
+def loss_of(model, ids, wanted, keep=None):
+    logits = model(ids, keep)
+    return mt.nn.functional.cross_entropy(logits.flatten(0, 1), wanted.flatten())
+
+
+# %% [markdown]
+# ## Before training: gradients and tokens over the depth
+#
+# Two measurements on models that have learned nothing yet. The gradient of the loss with respect
+# to a matrix of each block (the second one of its feed-forward network) says how far a first
+# step moves this block. The mean cosine between the tokens of a text says how well the block can
+# still tell them apart: 1 means that all are the same vector.
+
+
+# %%
+def measure(way, depth):
+    seeds = pick(3, 2)
+    gradients, alike = np.zeros(depth), np.zeros(depth)
+    for seed in range(seeds):
+        mt.manual_seed(seed)
+        model, kept = Model(way, depth), []
+        loss = loss_of(model, *examples(np.random.default_rng(seed)), keep=kept)
+        matrices = [block.feed_forward.linear2.weight for block in model.blocks]
+        gradients += [g.norm().item() for g in mt.autograd.grad(loss, matrices)]
+        for i, x in enumerate(kept):  # x: (batch, token, features)
+            unit = x / x.norm(dim=-1, keepdim=True)
+            cosines = unit @ unit.transpose(1, 2)  # (batch, token, token)
+            others = (cosines.sum((1, 2)) - TOKENS) / (TOKENS * (TOKENS - 1))
+            alike[i] += others.mean().item()
+    return gradients / seeds, alike / seeds
+
+
+DEPTH = 24
+gradients, alike = {}, {}
+for way in WAYS:
+    gradients[way], alike[way] = measure(way, DEPTH)
+shown = (1, 4, 8, 16, 24)
+print("block                    ", *(f"{block:7}" for block in shown))
+for title, table in (("gradient", gradients), ("cosine", alike)):
+    for way in WAYS:
+        values = (f"{table[way][block - 1]:7.3f}" for block in shown)
+        print(f"{title:<10}{way:<15}", *values)
+
+assert alike["no residual"][7] > 0.999  # after eight blocks all tokens are the same
+assert alike["pre-norm"][-1] < 0.9
+assert gradients["post-norm"][-1] > 2 * gradients["pre-norm"][-1]
+assert gradients["pre-norm"][-1] < gradients["pre-norm"][0]
+
+# %%
+figure = new_figure(9, 3.7)
+left, right = figure.subplots(1, 2)
+for colour, marker, way in zip(COLOURS, "osD", WAYS, strict=False):
+    style = dict(color=colour, marker=marker, markersize=4, label=way)
+    left.plot(range(1, DEPTH + 1), gradients[way], **style)
+    right.plot(range(1, DEPTH + 1), alike[way], **style)
+left.set(xlabel="block (24 is next to the loss)", title="gradient of a matrix", ylim=(0, None))
+right.set(xlabel="block", title="cosine between tokens", ylim=(0, 1.05))
+right.legend(frameon=False, loc="lower right")
+for axes in (left, right):
+    axes.spines[["top", "right"]].set_visible(False)
+show(
+    figure,
+    "Left: post-norm moves its last blocks most, pre-norm its first ones. Right: attention "
+    "averages tokens; without residuals they are equal after a few blocks, with post-norm after "
+    "many.",
+)
+
+# %% [markdown]
+# Why post-norm moves its last blocks most: with pre-norm, $x$ is a sum of ever more terms, and the
+# last norm divides everything by the size of that sum, so each block counts less, the deeper the
+# model. With post-norm the last block stands alone before the head, however deep the model is.
+
+# %%
+print("depth of the model               ", *(f"{depth:6}" for depth in (2, 8, 32)))
+last = {}
+for way in ("post-norm", "pre-norm"):
+    last[way] = [measure(way, depth)[0][-1] for depth in (2, 8, 32)]
+    print(f"gradient of its last block, {way:<9}", *(f"{value:5.2f}" for value in last[way]))
+assert last["pre-norm"][-1] < 0.75 * last["pre-norm"][0]
+assert last["post-norm"][-1] > last["post-norm"][0]
+
+# %% [markdown]
+# ## Training: what warm-up is for
+#
+# Eight blocks, Adam, learning rate 0.003. "Warm-up" raises the rate from 0 over 100 steps.
+
+
+# %%
+def train(way, warmup, steps, depth=8, rate=3e-3):
+    mt.manual_seed(1)
+    model, generator, losses = Model(way, depth), np.random.default_rng(0), []
+    optimiser = mt.optim.Adam(model.parameters(), lr=rate)
+    for step in range(steps):
+        optimiser.param_groups[0]["lr"] = rate * min(1, (step + 1) / max(warmup, 1))
+        loss = loss_of(model, *examples(generator))
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.item())
+    return losses
+
+
+runs = {}
+for name, way, warmup, steps in (
+    ("pre-norm", "pre-norm", 0, pick(360, 200)),
+    ("post-norm", "post-norm", 0, pick(360, 320)),
+    ("post-norm, warm-up", "post-norm", 100, pick(360, 320)),
+):
+    runs[name] = train(way, warmup, steps)
+print(f"loss (guessing: {math.log(LETTERS):.2f})   step 100   step 200   at the end")
+for name, losses in runs.items():
+    ends = [np.mean(losses[at - 20 : at]) for at in (100, 200, len(losses))]
+    print(f"{name:<22}", *(f"{end:10.2f}" for end in ends))
+
+# %%
+figure = new_figure(7, 3.6)
+axes = figure.add_subplot()
+for colour, style, (name, losses) in zip(COLOURS, ("-", "--", "-."), runs.items(), strict=False):
+    smooth = np.convolve(losses, np.ones(10) / 10, mode="valid")
+    axes.plot(smooth, style, color=colour, label=name, linewidth=2)
+axes.axhline(math.log(LETTERS), color="0.5", linewidth=1)
+axes.text(345, math.log(LETTERS), "guessing", ha="right", va="bottom", color="0.35")
+axes.set(xlabel="step", ylabel="cross-entropy", ylim=(0, 2.6))
+axes.legend(frameon=False, loc="center right")
+axes.spines[["top", "right"]].set_visible(False)
+show(figure, "Post-norm without warm-up hardly leaves the line of guessing; with it, it learns.")
+
+final = {name: np.mean(losses[-10:]) for name, losses in runs.items()}
+assert final["pre-norm"] < 0.1
+assert final["post-norm"] > 1.0
+assert final["post-norm, warm-up"] < 0.5
+
+# %% [markdown]
+# ## What goes wrong without it
+#
+# No residual at all: what a block does not copy is lost for all later ones, and the tokens are
+# equal after a few blocks. No gradient can teach the head to tell equal vectors apart.
+
+# %%
+alone = train("no residual", 100, pick(360, 80))
+end = np.mean(alone[-10:])
+print(f"no residual, with warm-up: {end:.2f} at the end (guessing: {math.log(LETTERS):.2f})")
+assert end > 1.6
+
+# %% [markdown]
+# ## Where it lives
+
+# %%
+where(mt.nn.LayerNorm, mt.ops.layer_norm, mt.nn.RMSNorm)
+where(mt.models.encoder_decoder.Residual, mt.models.gpt.Block, mt.models.bert.EncoderLayer)
+
+# %% [markdown]
+# ## Exercise
+#
+# T5 and Llama use RMSNorm: no mean is subtracted, there is no bias. Write `rms_norm(x, weight,
+# eps)` from `mean(x**2)`, and replace both norms of `Block` by `mt.nn.RMSNorm`. When it is done:
+# your function agrees with `mt.nn.RMSNorm(4)` on the first `x` of this lesson to 1e-6,
+# `mt.autograd.gradcheck` accepts it for float64 inputs, and pre-norm still ends below 0.1.
+#
+# ## Three questions
+#
+# 1. A token is multiplied by 1000, another by 0.000001. What does LayerNorm make of each, and why
+#    is the second answer different?
+# 2. Someone moves eps out of the root, and training is as good as before for a day. Then a batch
+#    with an all-constant token arrives. What happens?
+# 3. Post-norm without warm-up fails; with warm-up, the same model learns. Which measurement before
+#    training says that its first steps should be small, and that it matters more in deep models?
+
+# %% [markdown] tags=["answers"]
+# ## Answers
+#
+# 1. The first is as if nothing had happened, like the two rows of the first print that differ by a
+#    factor of ten. The second has a variance far below eps, so eps decides: the table of variances
+#    shows that the result is then much smaller than 1.
+# 2. The gradient of that token explodes: see the two printed gradients of a constant token, and
+#    the table, where "outside" grows without stopping at 1/sqrt(eps).
+# 3. The gradient of the last blocks is several times that of pre-norm (left panel), and the last
+#    table says that pre-norm's shrinks with depth while post-norm's does not. Warm-up makes the
+#    first steps small until the blocks have found their sizes.
