@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 import minitorch_attn as mt
 from minitorch_attn.nn import functional as F
-from minitorch_attn.ops import attention_tiled
+from minitorch_attn.ops import attention_causal, attention_tiled
 
 __all__ = ["CURVES", "Curve", "attention_in"]
 
 GPT_SIZES = dict(layers=2, width=128, heads=4, context=64, batch=4)
 TILES = {"full": (math.inf, 0), "tiled": (0, 0)}  # FROM_SCORES, FROM_TOKENS
+ROWS = {"full": 2**62, "tiled": attention_causal.ROWS}  # of a block of causal attention
 
 
 @dataclass
@@ -42,12 +43,15 @@ class Curve:
 def attention_in(kind):
     """Attention with all scores at once ("full") or in tiles ("tiled"), whatever its size."""
     before = attention_tiled.FROM_SCORES, attention_tiled.FROM_TOKENS
+    rows = attention_causal.ROWS
     if kind is not None:
         attention_tiled.FROM_SCORES, attention_tiled.FROM_TOKENS = TILES[kind]
+        attention_causal.ROWS = ROWS[kind]
     try:
         yield
     finally:
         attention_tiled.FROM_SCORES, attention_tiled.FROM_TOKENS = before
+        attention_causal.ROWS = rows
 
 
 def gpt_step(**changes):

@@ -6,6 +6,8 @@ optimiser's state lies in buffers of the same layout. One update then runs over 
 in blocks that stay in the cache.
 """
 
+from bisect import bisect_right
+
 from ..backend import array_module, device_of
 
 __all__ = ["FlatBuffer"]
@@ -37,7 +39,6 @@ class FlatBuffer:
             total += p.array.size
         self.size = total
         self.values = self.new(first)
-        self.grads = None  # made at the first step
         self.states = {}  # name -> buffer
         self.views = []
         for i, p in enumerate(parameters):
@@ -66,13 +67,6 @@ class FlatBuffer:
             self.states[name] = self.new(self.values)
         return self.states[name]
 
-    def gather(self, indices):
-        """Copy the gradients of some parameters into the gradient buffer."""
-        if self.grads is None:
-            self.grads = self.new(self.values)
-        for i in indices:
-            self.view(self.grads, i)[...] = self.parameters[i].grad.array
-
     def stretches(self, groups):
         """Join neighbours that share a key into (key, start, stop).
 
@@ -99,12 +93,29 @@ class FlatBuffer:
         ]
 
     def parts(self, blocks, names):
-        """Yield key, value, gradient, state..., and two scratch arrays, block by block."""
-        buffers = [self.values, self.grads, *[self.state(name) for name in names]]
-        scratch = self.xp.empty((2, min(BLOCK, self.size)), dtype=self.values.dtype)
+        """Yield key, value, gradient, state..., and two scratch arrays, block by block.
+
+        The gradient is a copy, made where the block is about to be used: the gradients of the
+        parameters stay where they are, and no second buffer of their size is needed.
+        """
+        buffers = [self.values, *[self.state(name) for name in names]]
+        scratch = self.xp.empty((3, min(BLOCK, self.size)), dtype=self.values.dtype)
         for key, low, high in blocks:
-            parts = [buffer[low:high] for buffer in buffers]
-            yield key, *parts, scratch[0, : high - low], scratch[1, : high - low]
+            value, *states = [buffer[low:high] for buffer in buffers]
+            grad, first, second = scratch[:, : high - low]
+            self.gather(low, high, grad)
+            yield key, value, grad, *states, first, second
+
+    def gather(self, low, high, out):
+        """Copy the gradients of the elements `low` to `high` into `out`."""
+        i = bisect_right(self.starts, low) - 1
+        while i < len(self.starts) and self.starts[i] < high:
+            start, p = self.starts[i], self.parameters[i]
+            first, last = max(low, start), min(high, start + p.array.size)
+            if first < last:  # else it has no elements, and perhaps no gradient
+                grad = p.grad.array.reshape(-1)
+                out[first - low : last - low] = grad[first - start : last - start]
+            i += 1
 
     def touched(self, indices):
         """Note that parameters changed in place, for the version check of the engine."""

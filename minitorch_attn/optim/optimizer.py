@@ -154,7 +154,6 @@ class Optimizer:
             count = self._count(entry)
             indices.append(i)
             keyed.append((i, count))
-        buffer.gather(indices)
         blocks = buffer.blocks(buffer.stretches(keyed))
         for name in names:
             buffer.state(name)  # made here, before several threads ask for it

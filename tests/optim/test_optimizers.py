@@ -205,6 +205,15 @@ def test_threads_change_no_bit(cls, rng, device):
     assert not np.array_equal(results[0][0], start[0])
 
 
+def test_a_parameter_without_elements_needs_no_gradient(rng, device):
+    params = [mt.ones(*shape, requires_grad=True, device=device) for shape in ((3,), (0, 2), (5,))]
+    for p in (params[0], params[2]):
+        p.grad = mt.ones(*p.shape, device=device)
+    SGD(params, lr=0.5).step()
+    for p in (params[0], params[2]):
+        np.testing.assert_array_equal(p.detach().cpu().numpy(), 0.5)
+
+
 def test_groups_have_their_own_options(rng, device):
     values, params = parameters(rng, device)
     grads = [rng.standard_normal(s) for s in SHAPES]

@@ -5,13 +5,14 @@ import math
 import numpy as np
 import pytest
 
+import minitorch_attn as mt
 from benchmarks.scaling.__main__ import fits, measured
 from benchmarks.scaling.cost import cost_of, fitted_exponent
 from benchmarks.scaling.curves import CURVES, Curve, attention_in, gpt_step
 from benchmarks.scaling.pictures import draw
 from benchmarks.scaling.report import amount, sums_table, table
 from benchmarks.scaling.sums import patches, pixels, sums, windows
-from minitorch_attn.ops import attention_tiled
+from minitorch_attn.ops import attention_causal, attention_tiled
 
 
 def test_memory_of_a_step_is_what_it_holds_at_once():
@@ -37,10 +38,14 @@ def test_an_exponent_is_found_behind_a_constant_cost(power):
 
 def test_attention_is_chosen_and_put_back():
     before = attention_tiled.FROM_SCORES, attention_tiled.FROM_TOKENS
+    rows = attention_causal.ROWS
     with attention_in("tiled"):
         assert attention_tiled.tiles_pay((1, 1, 3, 5))
     with attention_in("full"):
         assert not attention_tiled.tiles_pay((1, 1, 10**6, 10**6))
+        x = mt.zeros(1, 1000, 2)
+        assert not attention_causal.rows_pay(x, x, None, True)
+    assert attention_causal.ROWS == rows and attention_causal.rows_pay(x, x, None, True)
     assert (attention_tiled.FROM_SCORES, attention_tiled.FROM_TOKENS) == before
 
 

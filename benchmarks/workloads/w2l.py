@@ -1,0 +1,11 @@
+"""W2L, a step of W2's model on one long text: memory that grows with the square would show."""
+
+from . import gpt_step
+
+TITLE = "character GPT step, 6 layers, width 384, context 4096, batch 1"
+SIZES = dict(layers=6, heads=6, width=384, context=4096, batch=1, vocabulary=65)
+ENGINES = {
+    name: engine
+    for name, engine in gpt_step.engines(SIZES).items()
+    if not name.endswith("_unsplit")
+}  # one text cannot be shared out
