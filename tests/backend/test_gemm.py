@@ -56,9 +56,10 @@ def test_one_large_product_for_a_2d_right_side(monkeypatch):
 
 @pytest.mark.parametrize("rows", [1, 2, 32, 33])
 @pytest.mark.parametrize("lead", [(), (1,)])
-def test_a_few_rows_times_a_large_transposed_matrix(rows, lead):
+@pytest.mark.parametrize("out_features", [257, 600, 1900])
+def test_a_few_rows_times_a_large_transposed_matrix(rows, lead, out_features):
     rng = np.random.default_rng(0)
-    a, weight = rng.standard_normal((*lead, rows, 256)), rng.standard_normal((257, 256))
+    a, weight = rng.standard_normal((*lead, rows, 256)), rng.standard_normal((out_features, 256))
     product = backend.matmul(a, weight.T)
     np.testing.assert_allclose(product, np.einsum("...ri,oi->...ro", a, weight), atol=1e-11)
     assert product.flags.c_contiguous and product.flags.writeable
