@@ -35,10 +35,10 @@ class _Listed(Module):
 
     def _replace_all(self, values):
         """Number the values from 0 again."""
-        entries = self._registered()
-        entries.clear()
+        for name in list(self._registered()):
+            self._forget(name)
         for i, value in enumerate(values):
-            entries[str(i)] = value
+            self._enter(self._entries, str(i), value)
 
     def __len__(self):
         return len(self._registered())
@@ -190,6 +190,7 @@ class _Named(Module):
 
     def __delitem__(self, key):
         del getattr(self, self._entries)[key]
+        self._forget(key)
 
     def __contains__(self, key):
         return key in getattr(self, self._entries)
@@ -226,7 +227,8 @@ class _Named(Module):
 
     def clear(self):
         """Remove all entries."""
-        getattr(self, self._entries).clear()
+        for key in list(self):
+            del self[key]
 
 
 class ModuleDict(_Named):

@@ -125,6 +125,32 @@ def test_deleting_registered_things():
         del model.scale
 
 
+def test_entries_are_attributes_that_python_finds_at_once():
+    model = Block()
+    for name in ("scale", "first", "count"):
+        assert vars(model)[name] is getattr(model, name)
+    model.first = other = nn.Identity()
+    assert vars(model)["first"] is other is model._modules["first"]
+    twin = copy.deepcopy(model)
+    assert vars(twin)["scale"] is twin._parameters["scale"] is not model.scale
+    del model.first
+    assert "first" not in vars(model)
+
+
+def test_containers_leave_no_entry_behind():
+    items = nn.ModuleList([nn.Linear(1, n) for n in (1, 2, 3)])
+    kept = items[2]
+    del items[1]
+    assert getattr(items, "1") is kept and not hasattr(items, "2")
+    items.insert(0, nn.Identity())
+    assert getattr(items, "2") is kept
+    named = nn.ModuleDict({"a": nn.Identity(), "b": kept})
+    del named["a"]
+    assert not hasattr(named, "a") and named.b is kept
+    named.clear()
+    assert not hasattr(named, "b")
+
+
 def test_a_missing_attribute_is_an_attribute_error():
     with pytest.raises(AttributeError, match="Linear has no attribute 'weigth'"):
         _ = nn.Linear(2, 3).weigth
