@@ -313,33 +313,35 @@ class Function:
         """
         ctx = Context()
         ctx.function = cls
-        if settings:
-            ctx.settings = settings
-        arrays, edges, shapes = [], [], []
-        recording = False
-        grad_enabled = state.grad_enabled
-        for value in inputs:
-            edge = None
-            if isinstance(value, Tensor):
-                array = value.array
-                if grad_enabled:
-                    edge = value._edge if value._view is None else value._current_edge()
-                    if edge is not None:
-                        recording = True
-                shapes.append(array.shape)
-            else:
-                array = value
-                shapes.append(getattr(value, "shape", None))
-            arrays.append(array)
-            edges.append(edge)
-        ctx.edges = ctx.needs_grad = edges
-        ctx.shapes = shared(tuple(shapes))
-        watched = modes.watchers
-        if watched:
-            take_apart = state.take_apart
-            if take_apart is not None and cls.composed is not None and take_apart(cls):
-                return _apart(ctx, inputs, arrays, settings)
-            _announce(ctx, inputs)
+        grad_enabled, watched, recording = state.grad_enabled, modes.watchers, False
+        if grad_enabled or watched:
+            if settings:
+                ctx.settings = settings
+            arrays, edges, shapes = [], [], []
+            for value in inputs:
+                edge = None
+                if isinstance(value, Tensor):
+                    array = value.array
+                    if grad_enabled:
+                        edge = value._edge if value._view is None else value._current_edge()
+                        if edge is not None:
+                            recording = True
+                    shapes.append(array.shape)
+                else:
+                    array = value
+                    shapes.append(getattr(value, "shape", None))
+                arrays.append(array)
+                edges.append(edge)
+            ctx.edges = ctx.needs_grad = edges
+            ctx.shapes = shared(tuple(shapes))
+            if watched:
+                take_apart = state.take_apart
+                if take_apart is not None and cls.composed is not None and take_apart(cls):
+                    return _apart(ctx, inputs, arrays, settings)
+                _announce(ctx, inputs)
+        else:  # nobody will ask where the result came from
+            arrays = [value.array if isinstance(value, Tensor) else value for value in inputs]
+            ctx.needs_grad = [None] * len(arrays)
         forward = find_kernel(cls, arrays) if KERNELS else cls.forward
         try:
             raw = forward(ctx, *arrays, **settings) if settings else forward(ctx, *arrays)

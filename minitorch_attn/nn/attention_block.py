@@ -133,11 +133,21 @@ class Attention(Module):
         if rotary is not None:
             query = rotary(query)
         context = self.attend(query, key, value, mask, bias, is_causal)
-        return self.out_proj(context.transpose(1, 2).flatten(2))  # (batch, query, heads * head_dim)
+        return self.out_proj(self._merge(context))
 
     def _split(self, x, heads):
         # (batch, token, heads * head_dim) -> (batch, heads, token, head_dim)
-        return x.reshape(*x.shape[:-1], heads, self.head_dim).transpose(1, 2)
+        batch, tokens, _ = x.shape
+        if tokens == 1:  # then the axes of tokens and heads are in either order as they lie
+            return x.reshape(batch, heads, 1, self.head_dim)
+        return x.reshape(batch, tokens, heads, self.head_dim).transpose(1, 2)
+
+    def _merge(self, x):
+        # (batch, heads, token, head_dim) -> (batch, token, heads * head_dim)
+        batch, heads, tokens, head_dim = x.shape
+        if tokens > 1:
+            x = x.transpose(1, 2)
+        return x.reshape(batch, tokens, heads * head_dim)
 
     def attend(self, query, key, value, mask=None, bias=None, is_causal=False):
         """The context of each query: its weighted mean of the values.

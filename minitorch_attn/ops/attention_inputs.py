@@ -32,7 +32,7 @@ def prepared(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_g
     -------
     AttentionInputs
     """
-    _check_tensors(query, key, value)
+    _check_tensors(query=query, key=key, value=value)
     if not 0.0 <= dropout_p <= 1.0:
         raise ArgumentError(
             f"{_WHERE}: dropout_p is a probability.", got=f"{dropout_p}", expected="from 0 to 1"
@@ -47,7 +47,8 @@ def prepared(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_g
     if enable_gqa:
         leads = [(*lead[:-1], heads) for lead in leads]
     lead = _leading(leads, query, key, value)
-    score_shape = (*broadcast_shapes(*leads[:2]), query.shape[-2], key.shape[-2])
+    score_lead = lead if leads[0] == leads[1] == lead else broadcast_shapes(*leads[:2])
+    score_shape = (*score_lead, query.shape[-2], key.shape[-2])
     mask, is_causal = _read_mask(attn_mask, is_causal, query.dtype, score_shape)
     if enable_gqa and key.shape[-3] != heads:
         shape = (*lead, query.shape[-2], value.shape[-1])
@@ -62,38 +63,33 @@ def prepared(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_g
     return AttentionInputs((query, key, value, mask), settings, score_shape, shape)
 
 
-def _check_tensors(query, key, value):
+def _check_tensors(**named):
     """Three floating-point tensors of one dtype whose axes fit together."""
-    named = {"query": query, "key": key, "value": value}
     for name, x in named.items():
         if not isinstance(x, Tensor):
             raise DTypeError(f"{_WHERE}: {name} is not a tensor.", got=type(x).__name__)
+    query, key, value = [x.array for x in named.values()]
     if query.dtype.kind != "f" or not query.dtype == key.dtype == value.dtype:
         raise DTypeError(
             f"{_WHERE}: query, key and value hold floats of one dtype.",
             got=", ".join(f"{name} {x.dtype}" for name, x in named.items()),
             hint="x.to(mt.float32) on each",
         )
+    if query.ndim < 2 or key.ndim < 2 or value.ndim < 2:
+        message = "query, key and value have at least two axes."
+        expected, hint = "(..., token, dim)", None
+    elif query.shape[-1] != key.shape[-1]:
+        message = "query and key have heads of different sizes."
+        expected = "query (..., query, dim) and key (..., key, dim) with one dim"
+        hint = "project both to one head_dim; value may have another"
+    elif key.shape[-2] != value.shape[-2]:
+        message = "there is not one value for each key."
+        expected = "key (..., key, dim) and value (..., key, value_dim) with one length"
+        hint = None
+    else:
+        return
     got = ", ".join(f"{name} {x.shape}" for name, x in named.items())
-    if min(query.ndim, key.ndim, value.ndim) < 2:
-        raise ShapeError(
-            f"{_WHERE}: query, key and value have at least two axes.",
-            got=got,
-            expected="(..., token, dim)",
-        )
-    if query.shape[-1] != key.shape[-1]:
-        raise ShapeError(
-            f"{_WHERE}: query and key have heads of different sizes.",
-            got=got,
-            expected="query (..., query, dim) and key (..., key, dim) with one dim",
-            hint="project both to one head_dim; value may have another",
-        )
-    if key.shape[-2] != value.shape[-2]:
-        raise ShapeError(
-            f"{_WHERE}: there is not one value for each key.",
-            got=got,
-            expected="key (..., key, dim) and value (..., key, value_dim) with one length",
-        )
+    raise ShapeError(f"{_WHERE}: {message}", got=got, expected=expected, hint=hint)
 
 
 def _check_groups(query, key, value):

@@ -24,10 +24,10 @@ class Linear(Function):
     @staticmethod
     def forward(ctx, x, weight, bias):
         ctx.save(x, weight)
-        y = backend.matmul(rows_of(x), weight.swapaxes(0, 1))  # (rows, in) @ (in, out)
+        y = backend.matmul(rows_of(x), weight.T)  # (rows, in) @ (in, out)
         if bias is not None:
             y += bias
-        return y.reshape(*x.shape[:-1], weight.shape[0])
+        return y.reshape((*x.shape[:-1], weight.shape[0]))
 
     @staticmethod
     def backward(ctx, grad_y):
@@ -95,7 +95,7 @@ def linear(input, weight, bias=None):
     same_dtype(input, weight, "linear", ("input", "weight"))
     if bias is not None:
         same_dtype(weight, bias, "linear", ("weight", "bias"))
-        if bias.shape not in (w_shape[:-1], ()):
+        if bias.shape != w_shape[:-1] and bias.shape != ():
             raise ShapeError(
                 "linear(input, weight, bias): bias has another size than the output.",
                 got=f"weight {w_shape} and bias {bias.shape}",

@@ -130,9 +130,9 @@ class RMSNorm(Function):
 
 def as_rows(x, row_axes):
     """x as (rows, n), where a row is what the last `row_axes` axes hold; and n."""
-    n = math.prod(x.shape[x.ndim - row_axes :])
-    count = math.prod(x.shape[: x.ndim - row_axes])
-    return x.reshape(count, n), n
+    shape, lead = x.shape, x.ndim - row_axes
+    n = math.prod(shape[lead:])
+    return x.reshape(math.prod(shape[:lead]), n), n
 
 
 def reciprocal_root_mean_square(rows, n, eps):
@@ -182,16 +182,17 @@ def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
     tensor([[-1.,  1.]])
     """
     row_axes = _check(input, normalized_shape, "layer_norm", weight=weight, bias=bias)
+    dtype = input.array.dtype
     for name, parameter in (("weight", weight), ("bias", bias)):
-        if parameter is not None and parameter.dtype != input.dtype:
+        if parameter is not None and parameter.array.dtype != dtype:
             raise DTypeError(
                 f"layer_norm: {name} and input have different dtypes.",
                 got=f"{name} {parameter.dtype} and input {input.dtype}",
                 hint=f"{name}.to(input.dtype), or the module's .to(dtype)",
             )
-    if input.dtype.itemsize == 2:  # sums of squares would leave the range of float16
+    if dtype.itemsize == 2:  # sums of squares would leave the range of float16
         wide = [None if x is None else cast(x, "float32") for x in (input, weight, bias)]
-        return cast(LayerNorm.apply(*wide, eps=eps, row_axes=row_axes), input.dtype)
+        return cast(LayerNorm.apply(*wide, eps=eps, row_axes=row_axes), dtype)
     return LayerNorm.apply(input, weight, bias, eps=eps, row_axes=row_axes)
 
 
@@ -239,20 +240,21 @@ def rms_norm(input, normalized_shape, weight=None, eps=None):
 def _check(input, normalized_shape, where, **parameters):
     """How many axes make a row, after checking that the shapes fit."""
     shape = sizes_of(normalized_shape, where, "normalized_shape")
-    if input.dtype.kind != "f":
+    array = input.array
+    if array.dtype.kind != "f":
         raise DTypeError(
             f"{where}: defined for floating-point tensors.",
             got=f"{input.dtype}",
             hint=f"{where}(input.float(), ...)",
         )
-    if not shape or input.shape[-len(shape) :] != shape:
+    if not shape or array.shape[-len(shape) :] != shape:
         raise ShapeError(
             f"{where}: the input does not end in normalized_shape.",
             got=f"input {input.shape} and normalized_shape {shape}",
             expected="normalized_shape = the sizes of the last axes of the input, at least one",
         )
     for name, parameter in parameters.items():
-        if parameter is not None and parameter.shape != shape:
+        if parameter is not None and parameter.array.shape != shape:
             raise ShapeError(
                 f"{where}: {name} does not have the shape normalized_shape.",
                 got=f"{name} {parameter.shape}",

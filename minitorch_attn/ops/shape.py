@@ -106,13 +106,13 @@ def reshape(input, shape):
 def _full_shape(input, shape, where):
     """`shape` with -1 replaced, checked against the number of elements."""
     shape = sizes_of(shape, where, "shape")
-    known = math.prod([n for n in shape if n != -1])
     count = input.array.size
+    if math.prod(shape) == count and min(shape, default=0) >= 0:
+        return shape
+    known = math.prod([n for n in shape if n != -1])
     unknown = shape.count(-1)
     if unknown == 1 and known > 0 and count % known == 0:
         return tuple([count // known if n == -1 else n for n in shape])
-    if unknown == 0 and known == count and min(shape, default=0) >= 0:
-        return shape
     if unknown == 1 and known == 0 and count == 0:
         expected = "sizes that leave only one choice for -1"
     else:

@@ -1,6 +1,7 @@
 """Softmax and its relatives: scores in, weights that sum to 1 out."""
 
 import warnings
+from functools import lru_cache
 
 from ..autograd.broadcasting import broadcast_shapes
 from ..autograd.function import Function
@@ -124,11 +125,16 @@ def softmax_in_place(x, axis):
     """Write over x its softmax, zeros where every entry of a row is -inf; returns x."""
     xp = array_module(x)
     x_max = max_along(x, axis)
-    x -= xp.maximum(x_max, float(xp.finfo(x.dtype).min))  # -inf less a finite number stays -inf
+    x -= xp.maximum(x_max, _lowest(x.dtype, xp))  # -inf less a finite number stays -inf
     xp.exp(x, out=x)
     total = sum_along(x, axis)
     x /= xp.maximum(total, 1.0)  # it is at least exp(0) = 1, or 0 where nothing is left
     return x
+
+
+@lru_cache(maxsize=8)
+def _lowest(dtype, xp):
+    return float(xp.finfo(dtype).min)
 
 
 def max_along(x, axis):
