@@ -10,6 +10,7 @@ from .running import environment
 
 __all__ = ["Failure", "MissingPackage", "execute", "notebook", "write_notebook"]
 
+_QUIET = {"PYDEVD_DISABLE_FILE_VALIDATION": "1"}  # else the debugger of ipykernel speaks up
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _KERNEL = {"name": "python3", "display_name": "Python 3", "language": "python"}
 
@@ -100,7 +101,7 @@ def execute(made, lesson, folder, fast=None, timeout=600):
         resources={"metadata": {"path": str(folder)}},
     )
     try:
-        client.execute(env=environment(fast))
+        client.execute(env={**environment(fast), **_QUIET})
     except nbclient.exceptions.CellExecutionError as error:
         return _failure(made, lesson, f"{error.ename}: {error.evalue}")
     except nbclient.exceptions.CellTimeoutError:
