@@ -9,7 +9,7 @@ import numpy as np
 from ..ops.windows import window_regions
 from .steps import Entry
 
-__all__ = ["Found", "find_attention"]
+__all__ = ["Found", "find_attention", "is_attention"]
 
 _SOFTMAX = ("Softmax", "MaskedSoftmax")
 _PASSED_ON = ("Dropout", "Reshape", "Cast", "Clone", "BroadcastTo")  # between softmax and product
@@ -41,6 +41,18 @@ class Found:
         """How many there are: the axis before (query, key), if there is one."""
         shape = self.weights.values.shape
         return shape[-3] if len(shape) > 2 else 1
+
+
+def is_attention(function):
+    """Whether a fused Function is attention: ops/attention.py and the files beside it.
+
+    Examples
+    --------
+    >>> from minitorch_attn.ops.attention import Attention
+    >>> is_attention(Attention)
+    True
+    """
+    return function.__module__.rpartition(".")[2].partition("_")[0] == "attention"
 
 
 def find_attention(steps):

@@ -223,6 +223,10 @@ FORMULAS = {
         "context = softmax(scale * query @ key^T + mask) @ value, tile by tile",
         "as Attention, one tile of p at a time",
     ),
+    "attention_causal.CausalAttention": (
+        "context_i = softmax(scale * query_i @ key^T) @ value over the keys up to i",
+        "as Attention, one block of queries at a time",
+    ),
     "rotary.Rotary": (
         "each pair (a, b) of x becomes (a * cos - b * sin, b * cos + a * sin)",
         "grad_x = each pair of grad_y turned back by the same angle",
@@ -329,10 +333,14 @@ FORMULAS = {
     "inplace.Overwrite": ("y = value", "grad_x = 0, grad_value = grad_y"),
     "inplace.WriteThrough": (
         "base with one of its views replaced by value",
-        "grad_base = grad with zeros in the view, grad_value = grad seen through the view",
+        "grad_base = grad_output with zeros in the view, "
+        "grad_value = grad_output seen through the view",
     ),
-    "inplace._Blank": ("y = x with zeros in a view", "grad_x = grad_y with zeros in the view"),
-    "hooks.Seam": ("y_i = x_i", "grad_x_i = grad_y_i, after the hooks of a module"),
+    "inplace._Blank": ("x with zeros in a view", "grad_x = grad_output with zeros there"),
+    "hooks.Seam": (
+        "the inputs as they are",
+        "the gradients as they come, or as the hooks of a module return them",
+    ),
 }
 
 
@@ -385,7 +393,12 @@ def labels(function, inputs, outputs):
     """
     given = _names(function.forward, inputs)
     made = [name.removeprefix("grad_") for name in _names(function.backward, outputs)]
-    return given, ["output" if name == "grad" else name for name in made]
+    return given, ["output" if name == "grad" else _worded(name) for name in made]
+
+
+def _worded(name):
+    """`*grads` are those of output_0, output_1 and so on."""
+    return f"output_{name}" if name.isdigit() else name
 
 
 def _names(method, count):

@@ -6,6 +6,7 @@ from ..autograd.listener import Listener
 from ..autograd.modes import state
 from ..files import atomic_file
 from ..tensor import Tensor
+from .attention import is_attention
 from .entries import Entries
 from .formulas import formula, labels
 from .gradients import Arrivals
@@ -13,7 +14,6 @@ from .steps import PACKAGE, Entry, Fused, Module, Place, Step, here
 
 __all__ = ["Recording"]
 
-ATTENTION = ("Attention", "TiledAttention")
 _KEEP = 65_536  # numbers of one tensor that are kept
 
 
@@ -92,10 +92,9 @@ class Recording(Listener):
         return super().__exit__(kind, *exc_info)
 
     def _takes_apart(self, function):
-        name = function.__name__
-        if name in ATTENTION or self.expand is True:
+        if self.expand is True or is_attention(function):
             return True
-        return self.expand is not False and name in self.expand
+        return self.expand is not False and function.__name__ in self.expand
 
     def _full(self):
         """Whether there is no room for another step, which is then counted."""

@@ -1,0 +1,115 @@
+"""Recordings as pages, opened in a headless Chromium; tests skip where there is none."""
+
+import os
+import shutil
+from types import SimpleNamespace
+
+import pytest
+
+import minitorch_attn as mt
+from minitorch_attn.tracing.page import page as page_of
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+# No background traffic of the browser's own; the first is needed by root, in containers.
+ARGUMENTS = (
+    "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--no-first-run",
+)  # fmt: skip
+
+
+def chromium():
+    """The path of the browser: CHROMIUM, or the first of the usual names on the PATH."""
+    found = (shutil.which(name) for name in NAMES)
+    return os.environ.get("CHROMIUM") or next((path for path in found if path), None)
+
+
+@pytest.fixture(scope="session")
+def browser():
+    sync_api = pytest.importorskip(
+        "playwright.sync_api", reason="needs playwright: pip install -e '.[browser]'"
+    )
+    path = chromium()
+    if path is None:
+        pytest.skip("needs Chromium: apt-get install chromium, or its path in CHROMIUM")
+    with sync_api.sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=path, args=list(ARGUMENTS))
+        yield launched
+        launched.close()
+
+
+@pytest.fixture
+def visit(browser, tmp_path):
+    """visit(html, "#step=3", width=400): the page, opened by file://.
+
+    At the end no page may have asked for anything but its own file, nor complained.
+    """
+    contexts, requests, complaints = [], [], []
+
+    def opened(html, address="", *, width=1280, height=800, **settings):
+        path = tmp_path / f"page{len(contexts)}.html"
+        path.write_text(html, encoding="utf-8")
+        viewport = {"width": width, "height": height}
+        context = browser.new_context(viewport=viewport, **settings)
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(20_000)
+        page.on("request", lambda request: requests.append(request.url))
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.goto(path.as_uri() + address)
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert requests
+    assert [url for url in requests if not url.startswith("file://")] == []
+    assert complaints == []
+
+
+def _as_page(recording):
+    document = recording.document()
+    return SimpleNamespace(document=document, html=page_of(document))
+
+
+@pytest.fixture(scope="session")
+def head():
+    """One attention head with a look-ahead mask, its loss and its gradients."""
+    mt.manual_seed(0)
+    x = mt.randn(5, 8)
+    w_q, w_k, w_out = (mt.randn(8, 8, requires_grad=True) for _ in range(3))
+    mask = mt.ones(5, 5).tril().bool()
+    with mt.trace(title="One head", labels=list("abc d")) as t:
+        query, key = x @ w_q, x @ w_k
+        scores = query @ key.transpose(-2, -1) / 8**0.5
+        weights = scores.masked_fill(~mask, float("-inf")).softmax(-1)
+        logits = (x + weights @ x) @ w_out
+        mt.nn.functional.cross_entropy(logits, mt.tensor([1, 0, 3, 7, 2])).backward()
+    return _as_page(t)
+
+
+@pytest.fixture(scope="session")
+def transformer():
+    """Two layers of a GPT, forward and backward: fewer than 300 steps."""
+    mt.manual_seed(0)
+    model = mt.models.GPT(vocab_size=29, context_length=16, embed_dim=24, num_heads=3, num_layers=2)
+    ids = mt.tensor([[1, 2, 2, 5, 6, 2, 8], [3, 4, 5, 6, 7, 8, 9]])
+    with mt.trace(title="GPT with two layers", labels=list("atten ")) as t:
+        logits = model(ids[:, :-1])
+        loss = mt.nn.functional.cross_entropy(logits.reshape(-1, 29), ids[:, 1:].reshape(-1))
+        loss.backward()
+    return _as_page(t)
+
+
+@pytest.fixture(scope="session")
+def swin():
+    """Windows of 4 by 4 on a map of 8 by 8, shifted in every second block: more than 300 steps."""
+    mt.manual_seed(0)
+    model = mt.models.Swin(
+        image_size=8, patch_size=1, in_channels=1, num_classes=10, embed_dim=6, depths=(2, 1),
+        num_heads=(1, 2), window_size=4,
+    )  # fmt: skip
+    images = mt.randn(1, 1, 8, 8)
+    with mt.trace(title="Swin") as t:
+        mt.nn.functional.cross_entropy(model(images), mt.tensor([3])).backward()
+    return _as_page(t)
