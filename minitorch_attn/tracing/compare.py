@@ -122,7 +122,7 @@ def _compare(name, mine, reference, rtol, atol):
     if mine is None and reference is None:
         return None
     if mine is None or reference is None:
-        present = ["nothing" if value is None else "there" for value in (mine, reference)]
+        present = ["nothing" if value is None else "a tensor" for value in (mine, reference)]
         return Unlike(name, "missing", *present)
     entries = [isinstance(value, Entry) for value in (mine, reference)]
     if not any(entries):

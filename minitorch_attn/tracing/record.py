@@ -325,10 +325,10 @@ class Recording(Listener):
         values : int
             The most values of one tensor.
         """
-        from .page import stepper_page
+        from .page import page
 
         with atomic_file(path) as file:
-            file.write(stepper_page(self.document(values)).encode())
+            file.write(page(self.document(values)).encode())
 
     def __str__(self):
         return self.table()

@@ -41,6 +41,16 @@ def _structure(difference):
     after = difference.pairs[gap.position] if gap.position < len(difference.pairs) else None
     if after is not None and after[2] is not None:
         lines += ["", f"The next step of both, {after[0].op}, differs: {after[2].text}."]
+    return lines + _earlier(difference, gap)
+
+
+def _earlier(difference, shown=None):
+    """Where the sequences part before that, though the next step of both agrees."""
+    lines = []
+    for gap in difference.gaps:
+        if gap.position <= difference.agreed and gap is not shown:
+            lines += ["", "Before it they differ here, and agree again after it:"]
+            lines += _rows("mine", gap.mine) + _rows("reference", gap.reference)
     return lines
 
 
@@ -70,7 +80,7 @@ def _values(difference):
         at = f" at {unlike.index}" if unlike.index else ""
         lines.append(
             f"  what       {unlike.name}: {unlike.count} of {unlike.size} values differ, "
-            f"most{at}: by {unlike.largest:.3g}"
+            f"most by {unlike.largest:.3g}{at}"
         )
         lines += [f"  mine       {unlike.mine:.9g}", f"  reference  {unlike.reference:.9g}"]
     else:
@@ -79,15 +89,12 @@ def _values(difference):
     lines += _settings(mine, reference)
     lines += _lines(mine, reference)
     lines += ["", *_hint(mine, unlike)]
-    for gap in difference.gaps:
-        if gap.position <= difference.agreed:
-            lines += ["", "Before it the sequences differ:"]
-            lines += _rows("mine", gap.mine) + _rows("reference", gap.reference)
-    return lines
+    return lines + _earlier(difference)
 
 
 def _what(unlike):
-    return unlike.name if unlike.kind == "number" else f"the {unlike.kind} of {unlike.name}"
+    alone = unlike.kind in ("number", "missing")
+    return unlike.name if alone else f"the {unlike.kind} of {unlike.name}"
 
 
 def _short(value):
@@ -126,6 +133,9 @@ def _hint(mine, unlike):
             return ["No step made this: the recordings start from different values here."]
         ours, theirs = (_called(entry) for entry in unlike.entries)
         return [f"Other tensors are used here: mine takes {ours}, the reference {theirs}."]
+    if unlike.kind == "missing" and mine.kind == "backward":
+        who = "mine" if unlike.mine == "nothing" else "the reference"
+        return [f"In {who} that input is not part of the graph: detached, or made under no_grad."]
     if mine.kind == "forward":
         return ["Its inputs agree, so the difference is made in this step."]
     if mine.kind == "accumulate":

@@ -1,0 +1,241 @@
+"""Planted mistakes are found at the step where they are, and harmless differences are not."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+import minitorch_attn as mt
+from minitorch_attn.autograd import Function
+
+
+class GoodSoftmax(Function):
+    @staticmethod
+    def forward(ctx, x):
+        exp = np.exp(x - x.max(axis=-1, keepdims=True))
+        y = exp / exp.sum(axis=-1, keepdims=True)
+        ctx.save(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        (y,) = ctx.saved
+        return y * (grad_y - (grad_y * y).sum(axis=-1, keepdims=True))
+
+
+class BadSoftmax(GoodSoftmax):
+    @staticmethod
+    def backward(ctx, grad_y):
+        (y,) = ctx.saved
+        return y * grad_y
+
+
+BadSoftmax.__name__ = GoodSoftmax.__name__  # a student's, of the same name
+
+
+def run(bug=None, softmax=None, dtype=mt.float64):
+    """One attention head and its loss; `bug` names a mistake."""
+    mt.manual_seed(11)
+    x = mt.randn(5, 7, dtype=dtype)
+    names = ("w_q", "w_k", "w_v", "w_o")
+    w = {name: mt.randn(7, 7, dtype=dtype, requires_grad=True) for name in names}
+    causal = mt.ones(5, 5, dtype=mt.bool).tril()
+    if bug == "other parameter":
+        w["w_v"] = (w["w_v"].detach() + 0.1).requires_grad_()
+    with mt.trace(title=bug or "reference") as t:
+        query = x @ w["w_q"]
+        key = x @ w["w_k"]
+        value = x @ w["w_v"]
+        if bug == "dtype":
+            value = value.float()
+        scores = query @ (query if bug == "query for key" else key).T
+        if bug != "no scale":
+            scores = scores / (7.0 if bug == "wrong scale" else math.sqrt(7))
+        if bug == "mask multiplied":
+            scores = scores * causal
+        elif bug != "no mask":
+            mask = causal.T if bug == "mask transposed" else causal
+            scores = scores.masked_fill(~mask, -math.inf)
+        if softmax is not None:
+            weights = softmax.apply(scores)
+        else:
+            weights = scores.softmax(0 if bug == "wrong axis" else 1)
+        if bug == "detached":
+            weights = weights.detach()
+        context = weights @ value.to(dtype)
+        out = context if bug == "no residual" else x + context
+        logits = (out if bug != "residual detached" else x + context.detach()) @ w["w_o"]
+        loss = mt.nn.functional.cross_entropy(logits, mt.tensor([1, 0, 3, 6, 2]))
+        if bug == "sum for mean":
+            loss = loss * 5
+        loss.backward()
+    return t
+
+
+def test_the_same_twice():
+    found = mt.trace_diff(run(), run())
+    assert found.same and found.kind is None
+    assert len(found.pairs) == len(run().steps) and "agree" in found.report()
+
+
+# bug: (kind, operation of mine, operation of the reference, words of the report)
+BUGS = {
+    "wrong scale": ("number", "Div", "Div", "input b"),
+    "mask transposed": ("structure", "Permute", None, "causal.T"),
+    "wrong axis": ("values", "Softmax", "Softmax", "axis: mine 0, reference 1"),
+    "query for key": ("values", "Permute", "Permute", "Other tensors are used here"),
+    "other parameter": ("values", "MatMul", "MatMul", "start from different values"),
+    "no scale": ("structure", None, "Div", "mine       nothing"),
+    "no mask": ("structure", None, "Where", "masked_fill"),
+    "mask multiplied": ("structure", "Cast", "Where", "scores * causal"),
+    "no residual": ("structure", None, "Add", "x + context"),
+    "dtype": ("structure", "Cast", None, "value.float()"),
+    "detached": ("missing", "MatMul", "MatMul", "is not part of the graph"),
+    "sum for mean": ("structure", "Mul", None, "loss * 5"),
+}
+
+
+@pytest.mark.parametrize("bug", sorted(BUGS))
+def test_a_planted_mistake_is_found_where_it_is(bug):
+    kind, mine, reference, words = BUGS[bug]
+    found = mt.trace_diff(run(bug), run())
+    ops = [None if step is None else step.op for step in (found.mine, found.reference)]
+    assert (found.kind, *ops) == (kind, mine, reference)
+    assert words in found.report()
+    assert not found.same
+
+
+def test_a_wrong_backward_is_found_in_the_backward():
+    found = mt.trace_diff(run(softmax=BadSoftmax), run(softmax=GoodSoftmax))
+    assert (found.kind, found.mine.kind, found.mine.op) == ("values", "backward", "GoodSoftmax")
+    assert found.unlike.name.startswith("grad_x")
+    assert "the difference is made in this backward" in found.report()
+    line = BadSoftmax.backward.__code__.co_firstlineno + 1
+    assert f"test_diff.py:{line}" in found.report()
+
+
+def test_a_lost_contribution_is_found_where_the_sum_is_short():
+    def twice(lose):
+        mt.manual_seed(2)
+        x = mt.randn(3, 5, dtype=mt.float64, requires_grad=True)
+        with mt.trace() as t:
+            y = x.exp()
+            if lose:
+                y.register_hook(lambda grad: mt.tensor(grad.numpy() / 2))
+            (y + y.sin()).sum().backward()
+        return t
+
+    found = mt.trace_diff(twice(True), twice(False))
+    assert (found.mine.kind, found.mine.op, found.unlike.name) == ("backward", "Exp", "grad_y")
+    assert "another sum" in found.report()
+
+
+def test_grad_that_was_not_reset_is_found_at_the_end():
+    def step(reset):
+        w = mt.tensor([1.5, 2.5], requires_grad=True)
+        (w * w).sum().backward()
+        if reset:
+            w.grad = mt.zeros(2)
+        with mt.trace() as t:
+            (w * 3).sum().backward()
+        return t
+
+    found = mt.trace_diff(step(False), step(True))
+    assert (found.mine.kind, found.unlike.name) == ("accumulate", "w.grad before")
+    assert (found.unlike.mine, found.unlike.reference) == (5.0, 0.0)
+
+
+def test_the_worst_place_and_both_values():
+    def power(p):
+        x = mt.tensor(np.array([[1.0, 2.0, 3.0], [0.5, 4.0, 1.5]]))
+        with mt.trace() as t:
+            x.exp() * mt.tensor(np.array([[1.0, 1.0, 1.0], [1.0, p, 1.0]]))
+        return t
+
+    unlike = mt.trace_diff(power(1.25), power(1.0)).unlike
+    assert unlike.name == "input b" and unlike.index == (1, 1)
+    assert (unlike.mine, unlike.reference, unlike.largest) == (1.25, 1.0, 0.25)
+    assert (unlike.count, unlike.size) == (1, 6)
+
+
+def test_nan_and_infinity_are_values():
+    def log(x):
+        with mt.trace() as t:
+            mt.tensor(np.array([1.0, x])).log() * 1.0
+        return t
+
+    with np.errstate(all="ignore"):
+        assert mt.trace_diff(log(-1.0), log(-1.0)).same
+        assert mt.trace_diff(log(0.0), log(0.0)).same
+        found = mt.trace_diff(log(0.0), log(1e-300))
+    assert found.unlike.largest == 1e-300 or found.unlike.largest == math.inf
+    json.dumps(found.document(), allow_nan=False)
+
+
+def test_another_way_to_the_same_values_is_no_difference():
+    def scaled(first):
+        mt.manual_seed(2)
+        q, k = (mt.randn(5, 7, dtype=mt.float64, requires_grad=True) for _ in range(2))
+        with mt.trace() as t:
+            scores = (q / 3) @ k.T if first else (q @ k.T) / 3
+            scores.softmax(1).square().sum().backward()
+        return t
+
+    found = mt.trace_diff(scaled(True), scaled(False))
+    assert found.kind in (None, "structure", "values")
+    softmax = next(pair for pair in found.pairs if pair[0].op == "Softmax")
+    assert softmax[2] is None
+
+
+def test_rounding_is_no_difference_and_tolerances_decide():
+    a, b = run(dtype=mt.float32), run(dtype=mt.float32)
+    step = next(step for step in a.steps if step.op == "Softmax")
+    step.outputs[0].values.array *= 1 + 1e-6
+    assert mt.trace_diff(a, b).same
+    assert mt.trace_diff(a, b, rtol=1e-8, atol=0.0).mine is step
+    step.outputs[0].values.array *= 1 + 1e-3
+    assert mt.trace_diff(a, b).mine is step
+    assert mt.trace_diff(a, b, rtol=1e-2).same
+
+
+def test_shapes_and_dtypes_differ_before_values():
+    def total(keepdims, dtype=mt.float64):
+        x = mt.ones(3, 5, dtype=dtype)
+        with mt.trace() as t:
+            (x * 2).sum(1, keepdim=keepdims)
+        return t
+
+    found = mt.trace_diff(total(True), total(False))
+    assert (found.kind, found.unlike.mine, found.unlike.reference) == ("shape", (3, 1), (3,))
+    assert "keepdims: mine True, reference False" in found.report()
+    found = mt.trace_diff(total(True, mt.float32), total(True))
+    assert (found.kind, found.mine.number) == ("dtype", 0)
+
+
+def test_modules_align_the_same_model():
+    def model(seed):
+        mt.manual_seed(3)
+        net = mt.models.GPT(13, 11, 10, 2, 3).to(mt.float64)
+        if seed:
+            net.blocks[1].feed_forward.linear1.weight.data[0, 0] = 7.0
+        with mt.trace() as t:
+            net(mt.tensor([[3, 1, 4, 1, 5]])).square().mean().backward()
+        return t
+
+    found = mt.trace_diff(model(True), model(False))
+    assert found.mine.module.path == "blocks.1.feed_forward.linear1"
+    assert found.unlike.name == "input weight (blocks.1.feed_forward.linear1.weight)"
+    assert (found.unlike.index, found.unlike.mine) == ((0, 0), 7.0)
+    assert "(blocks.1.feed_forward.linear1)" in found.report()
+
+
+def test_the_document():
+    found = mt.trace_diff(run("wrong axis"), run())
+    document = json.loads(json.dumps(found.document(), allow_nan=False))
+    assert document["mine_step"] == found.mine.number
+    assert document["mine"]["steps"][document["mine_step"]]["op"] == "Softmax"
+    states = [state for *_, state in document["pairs"]]
+    first = next(i for i, state in enumerate(states) if state != "same")
+    assert document["pairs"][first][0] == document["mine_step"] and document["kind"] == "values"
+    assert document["report"] == found.report() and document["count"] == found.unlike.count
