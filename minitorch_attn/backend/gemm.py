@@ -9,7 +9,7 @@ from numpy import ndarray
 
 from minitorch_attn.backend.devices import array_module, platform_of
 
-__all__ = ["dry_run", "matmul", "matmul_host", "matmul_like"]
+__all__ = ["dry_run", "is_dry_run", "matmul", "matmul_host", "matmul_like"]
 
 
 class _Thread(threading.local):
@@ -38,6 +38,11 @@ def dry_run():
             yield
     finally:
         _thread.dry = before
+
+
+def is_dry_run():
+    """Whether this thread is inside `dry_run`."""
+    return _thread.dry
 
 
 def matmul(a, b):

@@ -7,9 +7,27 @@ two operations.
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 
-from minitorch_attn.backend.blas import limited_blas_threads
+from numpy import ndarray
 
-__all__ = ["shares", "together"]
+from minitorch_attn.backend.blas import blas_threads, limited_blas_threads
+from minitorch_attn.backend.gemm import is_dry_run
+
+__all__ = ["shares", "threads_for", "together"]
+
+
+def threads_for(array):
+    """How many threads may share the work on an array: those one matrix product may use now.
+
+    Inside `together` that is 1, so what runs there is not shared out again.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> with limited_blas_threads(1):
+    ...     threads_for(np.ones(3))
+    1
+    """
+    return 1 if type(array) is not ndarray or is_dry_run() else blas_threads() or 1
 
 
 def together(calls):

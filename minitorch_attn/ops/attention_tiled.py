@@ -1,11 +1,14 @@
 """Attention in linear memory: the scores are computed tile by tile and never all at once."""
 
 import math
+from functools import partial
+from typing import NamedTuple
 
 from ..autograd.broadcasting import broadcast_shapes, sum_to_shape
 from ..autograd.function import Function
 from ..backend import array_module, initial_seed, keep_mask, matmul, next_offset
 from ..backend.rows import row_dot, row_max, row_sum
+from ..backend.threads import threads_for, together
 from .attention_definition import attention_definition, dropout_scale
 from .attention_inputs import additive
 
@@ -49,29 +52,10 @@ class TiledAttention(Function):
         context = xp.empty((*lead, query.shape[-2], value.shape[-1]), dtype=query.dtype)
         log_sum = xp.empty((*lead, query.shape[-2], 1), dtype=query.dtype)
         _plan(ctx, query, key, lead, mask, is_causal, dropout_p)
-        for number, rows in enumerate(_blocks(query.shape[-2], ROWS)):
-            q = query[..., rows, :] * scale
-            keep = _keep(ctx, number)
-            top = xp.full((*lead, q.shape[-2], 1), -xp.inf, dtype=query.dtype)
-            total, o = xp.zeros_like(top), xp.zeros_like(context[..., rows, :])
-            for columns in _columns(ctx, rows):
-                s = _scores(ctx, q, key, mask, rows, columns)  # (..., row, column)
-                new_top = xp.maximum(top, row_max(s))
-                shift = xp.maximum(new_top, float(xp.finfo(s.dtype).min))
-                s -= shift  # -inf less a finite number stays -inf
-                xp.exp(s, out=s)
-                rescale = xp.exp(top - shift)
-                total *= rescale
-                total += row_sum(s)
-                o *= rescale
-                if dropout_p:
-                    s *= keep[..., columns]
-                o += matmul(s, value[..., columns, :])
-                top = new_top
-            o *= dropout_scale(dropout_p) / xp.maximum(total, 1.0)  # at least exp(0), or 0
-            context[..., rows, :] = o
-            empty = total == 0
-            log_sum[..., rows, :] = xp.where(empty, xp.inf, top + xp.log(xp.maximum(total, 1.0)))
+        arrays = query * scale, key, value, mask, context, log_sum
+        blocks = list(enumerate(_blocks(query.shape[-2], ROWS)))
+        threads = threads_for(query)  # every other block: early ones are short if causal
+        together([partial(_forward_rows, ctx, arrays, blocks[k::threads]) for k in range(threads)])
         ctx.save(query, key, value, mask, context)
         ctx.save_intermediate(log_sum)
         return context
@@ -79,38 +63,32 @@ class TiledAttention(Function):
     @staticmethod
     def backward(ctx, grad_context):
         query, key, value, mask, context = ctx.saved
-        (log_sum,) = ctx.intermediate
-        xp, dropout_p = array_module(query), ctx.settings["dropout_p"]
-        lead = context.shape[:-2]
+        xp, lead, scale = array_module(query), grad_context.shape[:-2], ctx.settings["scale"]
+        arrays = query * scale, key, value, mask, context, *ctx.intermediate
         grad_query = xp.zeros((*lead, *query.shape[-2:]), dtype=query.dtype)
-        grad_key = xp.zeros((*lead, *key.shape[-2:]), dtype=key.dtype)
-        grad_value = xp.zeros((*lead, *value.shape[-2:]), dtype=value.dtype)
+        grads = grad_context, grad_query
         need_mask = ctx.needs_grad[3]
-        grad_mask = xp.zeros(_two_axes(mask).shape, dtype=mask.dtype) if need_mask else None
-        for number, rows in enumerate(_blocks(query.shape[-2], ROWS)):
-            q = query[..., rows, :] * ctx.settings["scale"]
-            g = grad_context[..., rows, :]
-            mean_grad = row_dot(g, context[..., rows, :])  # sum_l p_il dL/dp_il
-            g = g * dropout_scale(dropout_p)
-            keep = _keep(ctx, number)
-            for columns in _columns(ctx, rows):
-                p = _scores(ctx, q, key, mask, rows, columns)  # (..., row, column)
-                p -= log_sum[..., rows, :]
-                xp.exp(p, out=p)
-                grad_s = matmul(g, value[..., columns, :].swapaxes(-1, -2))
-                kept = p
-                if dropout_p:
-                    grad_s *= keep[..., columns]
-                    kept = p * keep[..., columns]
-                grad_value[..., columns, :] += matmul(kept.swapaxes(-1, -2), g)
-                grad_s -= mean_grad
-                grad_s *= p
-                grad_query[..., rows, :] += matmul(grad_s, key[..., columns, :])
-                grad_key[..., columns, :] += matmul(grad_s.swapaxes(-1, -2), q)
-                if need_mask:
-                    place = _place(grad_mask, rows, columns)
-                    grad_mask[place] += sum_to_shape(grad_s, grad_mask[place].shape)
-        grad_query *= ctx.settings["scale"]
+        blocks = list(enumerate(_blocks(query.shape[-2], ROWS)))
+        threads = 1 if need_mask else threads_for(query)
+        sums = [  # each thread its own, added in their order
+            _Sums(
+                xp.zeros((*lead, *key.shape[-2:]), dtype=key.dtype),
+                xp.zeros((*lead, *value.shape[-2:]), dtype=value.dtype),
+                xp.zeros(_two_axes(mask).shape, dtype=mask.dtype) if need_mask else None,
+            )
+            for _ in range(threads)
+        ]
+        together(
+            [
+                partial(_backward_rows, ctx, arrays, grads, sums[k], blocks[k::threads])
+                for k in range(threads)
+            ]
+        )
+        grad_key, grad_value, grad_mask = sums[0]
+        for other in sums[1:]:
+            grad_key += other.key
+            grad_value += other.value
+        grad_query *= scale
         return (
             sum_to_shape(grad_query, query.shape),
             sum_to_shape(grad_key, key.shape),
@@ -127,11 +105,79 @@ class TiledAttention(Function):
         return attention_definition(ctx, query, key, value, mask, **settings)
 
 
+class _Sums(NamedTuple):
+    """Gradients to which every block of queries adds."""
+
+    key: object
+    value: object
+    mask: object
+
+
+def _forward_rows(ctx, arrays, blocks):
+    """Write the context and the log-sum-exp of some blocks of queries."""
+    query, key, value, mask, context, log_sum = arrays  # the query scaled
+    xp, dropout_p = ctx.xp, ctx.dropout_p
+    for number, rows in blocks:
+        q = query[..., rows, :]
+        keep = _keep(ctx, number)
+        o = xp.zeros_like(context[..., rows, :])
+        top = xp.full((*o.shape[:-1], 1), -xp.inf, dtype=query.dtype)
+        total = xp.zeros_like(top)
+        for columns in _columns(ctx, rows):
+            s = _scores(ctx, q, key, mask, rows, columns)  # (..., row, column)
+            new_top = xp.maximum(top, row_max(s))
+            shift = xp.maximum(new_top, float(xp.finfo(s.dtype).min))
+            s -= shift  # -inf less a finite number stays -inf
+            xp.exp(s, out=s)
+            rescale = xp.exp(top - shift)
+            total *= rescale
+            total += row_sum(s)
+            o *= rescale
+            if dropout_p:
+                s *= keep[..., columns]
+            o += matmul(s, value[..., columns, :])
+            top = new_top
+        o *= dropout_scale(dropout_p) / xp.maximum(total, 1.0)  # at least exp(0), or 0
+        context[..., rows, :] = o
+        empty = total == 0
+        log_sum[..., rows, :] = xp.where(empty, xp.inf, top + xp.log(xp.maximum(total, 1.0)))
+
+
+def _backward_rows(ctx, arrays, grads, sums, blocks):
+    """Write the gradient of some blocks of queries; add theirs of keys, values and the mask."""
+    query, key, value, mask, context, log_sum = arrays  # the query scaled
+    grad_context, grad_query = grads
+    xp, dropout_p = ctx.xp, ctx.dropout_p
+    for number, rows in blocks:
+        q = query[..., rows, :]
+        g = grad_context[..., rows, :]
+        mean_grad = row_dot(g, context[..., rows, :])  # sum_l p_il dL/dp_il
+        g = g * dropout_scale(dropout_p)
+        keep = _keep(ctx, number)
+        for columns in _columns(ctx, rows):
+            p = _scores(ctx, q, key, mask, rows, columns)  # (..., row, column)
+            p -= log_sum[..., rows, :]
+            xp.exp(p, out=p)
+            grad_s = matmul(g, value[..., columns, :].swapaxes(-1, -2))
+            kept = p
+            if dropout_p:
+                grad_s *= keep[..., columns]
+                kept = p * keep[..., columns]
+            sums.value[..., columns, :] += matmul(kept.swapaxes(-1, -2), g)
+            grad_s -= mean_grad
+            grad_s *= p
+            grad_query[..., rows, :] += matmul(grad_s, key[..., columns, :])
+            sums.key[..., columns, :] += matmul(grad_s.swapaxes(-1, -2), q)
+            if sums.mask is not None:
+                place = _place(sums.mask, rows, columns)
+                sums.mask[place] += sum_to_shape(grad_s, sums.mask[place].shape)
+
+
 def _plan(ctx, query, key, lead, mask, is_causal, dropout_p):
     """What forward and backward both go by: the sizes, and where dropout's counters start."""
     ctx.sizes = (query.shape[-2], key.shape[-2])
     ctx.lead = broadcast_shapes(query.shape[:-2], key.shape[:-2])
-    ctx.is_causal, ctx.keep_probability = is_causal, 1.0 - dropout_p
+    ctx.is_causal, ctx.dropout_p, ctx.keep_probability = is_causal, dropout_p, 1.0 - dropout_p
     ctx.xp, ctx.counters = array_module(query), []
     if dropout_p:
         ctx.seed = initial_seed()

@@ -2,12 +2,15 @@
 
 import threading
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import minitorch_attn as mt
 from minitorch_attn.backend.blas import blas_threads
-from minitorch_attn.backend.threads import shares, together
+from minitorch_attn.backend.gemm import dry_run
+from minitorch_attn.backend.threads import shares, threads_for, together
 
 
 @given(st.lists(st.integers(0, 50), max_size=12), st.integers(1, 6))
@@ -56,3 +59,15 @@ def test_an_error_is_raised_when_all_have_ended(bad):
 def test_one_call_or_none_needs_no_thread():
     assert together([threading.get_ident]) == [threading.get_ident()]
     assert together([]) == []
+
+
+def test_work_is_shared_once_only(monkeypatch):
+    array = np.ones(3)
+    monkeypatch.setattr("minitorch_attn.backend.threads.blas_threads", lambda: 4)
+    assert threads_for(array) == 4
+    monkeypatch.undo()
+    if blas_threads() is not None:
+        assert together([lambda: threads_for(array)] * 2) == [1, 1]
+    with dry_run():
+        assert threads_for(array) == 1
+    assert threads_for(mt.ones(3, device="strict").array) == 1

@@ -145,3 +145,21 @@ def test_memory_grows_with_the_tokens_only(monkeypatch, tiles):
         tracemalloc.stop()
     assert peaks[1] < 2.2 * peaks[0]
     assert peaks[1] < 4 * 800 * 800  # less than the scores alone
+
+
+@pytest.mark.parametrize("dropout_p", [0.0, 0.4])
+def test_threads_share_the_rows_and_give_the_same_every_time(dropout_p, make, monkeypatch):
+    tensors = inputs(make, (2, 3), (2, 3))[:3]
+    found = []
+    for threads in (1, 2, 3, 3):
+        monkeypatch.setattr(attention_tiled, "threads_for", lambda array, n=threads: n)
+        mt.manual_seed(7)
+        context = TiledAttention.apply(*tensors, None, **settings(True, dropout_p))
+        (context * context).sum().backward()
+        found.append([context.numpy(), *(t.grad.numpy() for t in tensors)])
+        for t in tensors:
+            t.grad = None
+    for one, two, three, again in zip(*found, strict=True):
+        np.testing.assert_allclose(one, two, atol=1e-13)
+        np.testing.assert_allclose(one, three, atol=1e-13)
+        np.testing.assert_array_equal(three, again)
