@@ -1,0 +1,264 @@
+# %% [markdown]
+# # The feed-forward block and what it costs
+#
+# Every block of a Transformer is attention and then a small network of two layers, 512 -> 2048 ->
+# 512 in the first one. All pictures show the attention. What is the other half for, and which of
+# the two is the expensive one?
+#
+# *Know before:* attention in several heads (lesson 11), matrix products and their cost.
+
+# %%
+import numpy as np
+
+import minitorch_attn as mt
+from minitorch_attn.course.lesson import pick, show, where
+from minitorch_attn.viz.style import COLOURS, new_figure
+
+mt.manual_seed(0)
+
+# %% [markdown]
+# ## The same small network at every token
+#
+# $$\mathrm{FFN}(x) = W_2\, f(W_1 x + b_1) + b_2, \qquad f = \mathrm{ReLU} \text{ or GELU},$$
+#
+# applied to each token by itself. Attention moves information between tokens; this network works
+# on what has arrived at one.
+
+
+# %%
+def feed_forward(x, w1, b1, w2, b2):
+    hidden = (x @ w1.T + b1).relu()  # (..., d) -> (..., 4 d)
+    return hidden @ w2.T + b2  # (..., 4 d) -> (..., d)
+
+
+d, tokens = 8, 5
+network = mt.nn.FeedForward(d, 4 * d, "relu")
+w1, b1 = network.linear1.weight, network.linear1.bias  # (4 d, d), (4 d,)
+w2, b2 = network.linear2.weight, network.linear2.bias  # (d, 4 d), (d,)
+
+x = mt.randn(tokens, d)
+together = feed_forward(x, w1, b1, w2, b2)
+one_by_one = mt.stack([feed_forward(token, w1, b1, w2, b2) for token in x])
+print("all tokens at once, or one by one: difference", (together - one_by_one).abs().max().item())
+assert (together - one_by_one).abs().max() < 1e-6
+assert (together - network(x)).abs().max() < 1e-6
+
+changed = x.clone()
+changed[0] = 100.0
+same = (network(changed)[1:] == network(x)[1:]).all().item()
+print("token 0 changes; all others are left as they were:", same)
+assert same
+
+# %% [markdown]
+# ## Two thirds of the parameters
+#
+# Attention has four matrices of $d \times d$. The network has two of $4d \times d$: twice as many.
+# With the biases, $4d^2 + 4d$ against $8d^2 + 5d$.
+
+# %%
+print("model            d   attention  feed-forward   share of the block")
+sizes = {
+    "Transformer base": (512, 8),
+    "GPT-2, BERT, ViT-B": (768, 12),
+    "GPT-2 XL": (1600, 25),
+}
+with mt.nn.init.skip_init():  # sizes only: values are left undefined
+    for name, (d, heads) in sizes.items():
+        block = mt.models.gpt.Block(d, heads, 4 * d)
+        parts = (block.attention, block.feed_forward)
+        attention, network = (sum(p.numel() for p in part.parameters()) for part in parts)
+        share = network / (attention + network)
+        print(f"{name:<18}{d:5}{attention:12,}{network:14,}{100 * share:18.1f} %")
+        assert attention == 4 * d * d + 4 * d
+        assert network == 8 * d * d + 5 * d
+        assert abs(share - 2 / 3) < 0.001
+
+# %% [markdown]
+# ## Floating-point operations: it depends on the length
+#
+# For $T$ tokens, two operations for each multiply-add:
+#
+# | part | operations |
+# | --- | --- |
+# | feed-forward | $16\,T d^2$ |
+# | attention, its four matrices | $8\,T d^2$ |
+# | attention, scores and weighted sum | $4\,T^2 d$ |
+#
+# Attention as a whole overtakes the network where $8d^2 + 4Td = 16d^2$, at $T = 2d$. We let the
+# library count an encoder block of BERT's size (`Summary` listens to a forward pass) and compare.
+
+# %%
+d, heads = 768, 12
+with mt.nn.init.skip_init():
+    block = mt.models.encoder_decoder.EncoderLayer(d, heads, 4 * d)
+lengths = [2**k for k in range(6, 15)]
+shares = {"feed-forward": [], "attention's matrices": [], "scores and sums": []}
+print("tokens   feed-forward   attention's matrices   scores and sums")
+for T in lengths:
+    parts = (16 * T * d * d, 8 * T * d * d, 4 * T * T * d)
+    if T <= 1024:  # the formulas are exact; longer texts are left to them
+        counted = {row.name: row.flops for row in mt.nn.Summary(block, (1, T, d)).rows}
+        assert counted["feed_forward"] == parts[0]
+        assert counted["attention"] == parts[1] + parts[2]
+    for share, part in zip(shares.values(), parts, strict=True):
+        share.append(100 * part / sum(parts))
+    print(f"{T:6}" + "".join(f"{share[-1]:15.1f} %" for share in shares.values()))
+
+assert shares["feed-forward"][0] > 60  # short texts: the network is most of the work
+assert shares["feed-forward"][-1] < 25  # long texts: the scores are
+at = lengths.index(1024)
+assert shares["scores and sums"][at] < shares["feed-forward"][at]
+
+# %%
+figure = new_figure(7.5, 3.8)
+axes = figure.add_subplot()
+axes.stackplot(lengths, *shares.values(), colors=COLOURS, edgecolor="white", linewidth=2)
+for height, name in ((30, "feed-forward"), (75, "attention's matrices")):
+    axes.text(70, height, name, color="white", fontweight="bold")
+axes.text(5200, 75, "scores\nand sums", color="white", fontweight="bold")
+axes.axvline(2 * d, color="black", linestyle="--")
+axes.text(2 * d * 1.07, 4, "T = 2 d", color="white", fontweight="bold")
+axes.set_xscale("log", base=2)
+axes.set(xlabel="tokens T", ylabel="share of the operations, %", ylim=(0, 100))
+axes.margins(x=0)
+show(
+    figure,
+    "Operations of a block 768 wide. Up to T = 2 d (dashed) the feed-forward network takes more "
+    "than all of the attention; the part that grows with the square of T wins in the end.",
+)
+
+# %% [markdown]
+# ## What goes wrong without it
+#
+# First the non-linearity. Two linear maps without anything between them are one linear map: all
+# the extra width buys nothing.
+
+# %%
+d = 16
+w1, w2 = mt.randn(4 * d, d, dtype="float64"), mt.randn(d, 4 * d, dtype="float64")
+x = mt.randn(3, d, dtype="float64")
+product = w2 @ w1  # (d, d)
+difference = ((x @ w1.T) @ w2.T - x @ product.T).abs().max().item()
+print(f"two matrices, {w1.numel() + w2.numel()} numbers; their product, {product.numel()} numbers")
+print(f"difference of the results: {difference:.1e}")
+assert difference < 1e-10
+
+# %% [markdown]
+# Then the network as a whole. A token's vector holds two numbers $a$ and $b$ between -1 and 1.
+# The question is whether they have the same sign: $ab > 0$. No linear map can tell (it is XOR).
+# We train a block with a ReLU network, one with a linear network, and one with attention alone.
+
+
+# %%
+class Block(mt.nn.Module):
+    def __init__(self, kind, width=16):
+        super().__init__()
+        self.read = mt.nn.Linear(2, width)
+        self.attention = mt.nn.Attention(width, 2)
+        activation = {"ReLU": "relu", "linear": lambda x: x}.get(kind)
+        self.network = mt.nn.FeedForward(width, 4 * width, activation) if activation else None
+        self.answer = mt.nn.Linear(width, 2)
+
+    def forward(self, x):  # (batch, token, 2)
+        x = self.read(x)  # (batch, token, width)
+        x = x + self.attention(x)
+        if self.network is not None:
+            x = x + self.network(x)
+        return self.answer(x)  # (batch, token, class)
+
+
+def examples(generator, tokens, count=64):
+    x = generator.uniform(-1, 1, size=(count, tokens, 2)).astype(np.float32)
+    return mt.tensor(x), mt.tensor((x.prod(-1) > 0).astype(np.int64))
+
+
+def train(kind, tokens, steps):
+    mt.manual_seed(0)
+    model, generator = Block(kind), np.random.default_rng(0)
+    optimiser = mt.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(steps):
+        x, same_sign = examples(generator, tokens)
+        logits = model(x)
+        loss = mt.nn.functional.cross_entropy(logits.flatten(0, 1), same_sign.flatten())
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    x, same_sign = examples(np.random.default_rng(9), tokens, 1000)
+    with mt.no_grad():
+        return model, (model(x).argmax(-1) == same_sign).float().mean().item()
+
+
+# %%
+alone, among = {}, {}
+models = {}
+print("feed-forward    a token alone    among three others")
+for kind in ("ReLU", "linear", "none"):
+    models[kind], alone[kind] = train(kind, 1, pick(500, 300))
+    among[kind] = train(kind, 4, pick(500, 300))[1]
+    print(f"{kind:<12}{100 * alone[kind]:15.1f} %{100 * among[kind]:18.1f} %")
+
+assert alone["ReLU"] > 0.93
+assert alone["linear"] < 0.6
+assert alone["none"] < 0.6
+assert among["ReLU"] > max(among["linear"], among["none"])
+
+# %% [markdown]
+# For a token alone the softmax of its single score is 1, and attention is a linear map: the model
+# can only guess. Among other tokens attention is not quite linear, since the weights change with
+# the content; a model can misuse that to compute a little. It is a poor computer.
+
+# %%
+steps = np.linspace(-1, 1, 41, dtype=np.float32)
+plane = np.stack(np.meshgrid(steps, steps), -1).reshape(-1, 1, 2)  # (point, token, 2)
+figure = new_figure(9, 3.4)
+panels = figure.subplots(1, 3, sharey=True)
+for panel, (kind, model) in zip(panels, models.items(), strict=True):
+    with mt.no_grad():
+        chance = model(mt.tensor(plane)).softmax(-1)[:, 0, 1].numpy().reshape(41, 41)
+    image = panel.imshow(
+        chance, extent=(-1, 1, -1, 1), origin="lower", cmap="RdBu_r", vmin=0, vmax=1
+    )
+    panel.axhline(0, color="black", linewidth=0.8)
+    panel.axvline(0, color="black", linewidth=0.8)
+    panel.set(title=f"feed-forward: {kind}", xlabel="a", xticks=(-1, 0, 1), yticks=(-1, 0, 1))
+panels[0].set_ylabel("b")
+figure.colorbar(image, ax=panels, shrink=0.8, label="says: same sign")
+show(
+    figure,
+    "What a block says about every (a, b) of a token alone. Only the one with a non-linear network "
+    "finds the four quadrants; the others answer one half everywhere.",
+)
+
+# %% [markdown]
+# ## Where it lives
+
+# %%
+where(mt.nn.FeedForward, mt.nn.GatedFeedForward, mt.nn.Summary)
+where(mt.models.gpt.Block.forward, mt.ops.relu, mt.ops.gelu)
+
+# %% [markdown]
+# ## Exercise
+#
+# Llama's network is gated: three matrices, $W_{down}(f(W_{gate}x) \cdot W_{up}x)$, with a hidden
+# width of $\tfrac{8}{3} d$. Replace the network of `Block` by `mt.nn.GatedFeedForward(width)`. When
+# it is done: its parameters are within 5 percent of `mt.nn.FeedForward(width, bias=False)` for
+# `width = 768`, and a token alone is answered rightly in more than 90 percent. Then set its
+# activation to `lambda x: x`. Why does it still work, when a linear network did not?
+#
+# ## Three questions
+#
+# 1. A model 768 wide reads texts of 512 tokens. Someone makes its attention twice as fast. By how
+#    much does the time of a block fall at most?
+# 2. How does the network let a token know something about another token?
+# 3. Attention alone is right in half of the cases on a token alone, and in more among three others.
+#    Where does the difference come from?
+
+# %% [markdown] tags=["answers"]
+# ## Answers
+#
+# 1. The table's row for 512 tokens gives the shares of attention's matrices and of scores and sums.
+#    Half of their sum is what can be saved; most of the block is the feed-forward network.
+# 2. Not at all: the first prints show that tokens one by one give the same, and that a change of
+#    token 0 leaves the others alone. Only attention moves anything between tokens.
+# 3. From the softmax. Alone there is one score and its weight is 1, so everything is linear. Among
+#    others the weights depend on the content, and that is a non-linearity.
