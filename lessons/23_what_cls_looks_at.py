@@ -209,8 +209,8 @@ def draw(curves):
 show(draw(curves), "The lower the curve, the better the order finds the patches that decide.")
 
 # %% [markdown]
-# Rollout passes. The raw map of the last layer does no better than random patches with
-# ink: at that depth the token at place $j$ has already mixed with others, so a large weight on it is not a look
+# Rollout passes. The raw map of the last layer does no better than random patches with ink: at that
+# depth the token at place $j$ has already mixed with others, so a large weight on it is not a look
 # at patch $j$.
 #
 # ## What goes wrong without it
