@@ -1,0 +1,267 @@
+# %% [markdown]
+# # Attention in linear memory
+#
+# The scores of $N$ tokens are $N^2$ numbers, but the result has only $N$ rows. Can the result be
+# computed, to the last digit, without ever holding the scores?
+#
+# Before: lessons 5 (softmax) and 8 (query, key, value).
+
+# %%
+import math
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+import minitorch_attn as mt
+from minitorch_attn.course.lesson import pick, show, where
+
+F = mt.nn.functional
+mt.manual_seed(0)
+
+# %% [markdown]
+# ## The difficulty: softmax needs the whole row
+#
+# Row $i$ of the result is $o_i = \sum_j e^{s_{ij} - m_i} v_j \,/\, \sum_j e^{s_{ij} - m_i}$ with
+# $m_i = \max_j s_{ij}$. The maximum keeps $e^{s}$ from overflowing, and it is known only after the
+# last key. So it seems that one must keep the row and pass over it twice.
+#
+# One pass is enough when the sums can be *corrected*. Say the keys seen so far gave a maximum $m$,
+# a sum $l$ and a weighted sum of values $o$, all under $m$. The next keys bring a larger maximum
+# $m'$. Under $m'$ every old term would have been $e^{s - m'} = e^{s - m}\,e^{m - m'}$, so
+#
+# $$l' = e^{m - m'}\, l + \sum_{j\ new} e^{s_j - m'}, \qquad
+#   o' = e^{m - m'}\, o + \sum_{j\ new} e^{s_j - m'} v_j .$$
+#
+# First for one query, and one key at a time, with numbers to follow.
+
+# %%
+scores = [1.0, 3.0, 2.0, 5.0]
+values = [10.0, 20.0, 30.0, 40.0]
+top, total, o = -math.inf, 0.0, 0.0
+print("  s      v |  max  rescale old by    sum l   weighted o      o / l")
+for s, v in zip(scores, values, strict=True):
+    new_top = max(top, s)
+    rescale = math.exp(top - new_top)  # exp(-inf) = 0 at the first key
+    total = rescale * total + math.exp(s - new_top)
+    o = rescale * o + math.exp(s - new_top) * v
+    top = new_top
+    print(
+        f"{s:3.0f} {v:6.0f} | {top:4.0f} {rescale:15.4f} {total:8.4f} {o:12.4f} {o / total:10.4f}"
+    )
+weights = np.exp(scores) / np.exp(scores).sum()
+print(f"softmax of the whole row, times values: {weights @ values:30.4f}")
+assert abs(o / total - weights @ values) < 1e-12
+
+# %% [markdown]
+# The last column is at every moment the exact attention over the keys seen *so far*. The rescaling
+# is 1 where the maximum stays (third row), and small where a much larger score arrives (fourth).
+#
+# ## The same in tiles
+#
+# One key at a time wastes a fast machine: take a block of keys at a time, for all queries.
+
+
+# %%
+def online_attention(query, key, value, block=128):
+    # query (query, dim)   key (key, dim)   value (key, dim)
+    scale = query.shape[-1] ** -0.5
+    top = mt.full((len(query), 1), -math.inf, dtype=query.dtype)
+    total = mt.zeros(len(query), 1, dtype=query.dtype)
+    o = mt.zeros(len(query), value.shape[-1], dtype=query.dtype)
+    for start in range(0, len(key), block):
+        k, v = key[start : start + block], value[start : start + block]
+        s = query @ k.transpose(0, 1) * scale  # (query, block): all that is ever held
+        new_top = mt.maximum(top, s.max(-1, keepdim=True).values)
+        p = (s - new_top).exp()
+        rescale = (top - new_top).exp()
+        total = rescale * total + p.sum(-1, keepdim=True)
+        o = rescale * o + p @ v
+        top = new_top
+    return o / total
+
+
+def full_attention(query, key, value):
+    scores = query @ key.transpose(0, 1) * query.shape[-1] ** -0.5  # (query, key)
+    return mt.softmax(scores, -1) @ value
+
+
+# %%
+tokens = pick(1000, 500)
+query, key, value = (3 * mt.randn(tokens, 64, dtype=mt.float64) for _ in range(3))
+expected = full_attention(query, key, value)
+print("largest difference from full attention:")
+for dtype in (mt.float64, mt.float32):
+    for block in (1, 37, 128, tokens):
+        parts = (x.to(dtype=dtype) for x in (query, key, value))
+        difference = (online_attention(*parts, block=block) - expected).abs().max().item()
+        print(f"  {dtype!s:8} blocks of {block:4} keys  {difference:.1e}")
+        assert difference < (1e-12 if dtype == mt.float64 else 1e-4)
+
+# %% [markdown]
+# The size of the blocks does not matter; only the order of additions differs. This is not an
+# approximation. Does it also survive scores at which $e^{s}$ alone overflows?
+
+# %%
+huge = 40 * query
+with np.errstate(over="ignore", invalid="ignore"):
+    raw = (huge @ key.transpose(0, 1) * 64**-0.5).to(dtype=mt.float32)
+    naive = raw.exp() / raw.exp().sum(-1, keepdim=True)
+print(f"largest score {raw.max().item():.0f}; softmax without a maximum gives "
+      f"{int(np.isnan(naive.numpy()).sum())} NaN")  # fmt: skip
+safe = online_attention(huge, key, value)
+assert np.isnan(naive.numpy()).any() and not np.isnan(safe.numpy()).any()
+assert (safe - full_attention(huge, key, value)).abs().max().item() < 1e-10
+
+# %% [markdown]
+# ## Memory, measured
+#
+# `mt.memory.trace` records what tensors hold, moment by moment. Twice the tokens: four times the
+# memory, or twice?
+
+
+# %%
+def peak(function, tokens):
+    x = [mt.randn(tokens, 64) for _ in range(3)]
+    with mt.no_grad(), mt.memory.trace() as memory:
+        function(*x)
+    return memory.peak / 2**20
+
+
+sizes = pick([512, 1024, 2048, 4096], [256, 512, 1024, 2048])
+peaks = {function: [] for function in (full_attention, online_attention)}
+print("tokens   full attention   in blocks of 128")
+for size in sizes:
+    for function in peaks:
+        peaks[function].append(peak(function, size))
+    full, online = (found[-1] for found in peaks.values())
+    print(f"{size:6} {full:11.1f} MiB {online:14.1f} MiB")
+growth = {name: found[-1] / found[-2] for name, found in peaks.items()}
+print(
+    f"last doubling: full x {growth[full_attention]:.2f}, blocks x {growth[online_attention]:.2f}"
+)
+assert growth[full_attention] > 3.3 and growth[online_attention] < 2.2
+
+# %%
+figure, axis = plt.subplots(figsize=(6.5, 3.4), layout="constrained")
+axis.loglog(sizes, peaks[full_attention], "o-", color="#D55E00", base=2)
+axis.loglog(sizes, peaks[online_attention], "s-", color="#0072B2", base=2)
+axis.text(sizes[1], 1.3 * peaks[full_attention][1], "full: slope 2  ", color="#D55E00", ha="right")
+axis.text(sizes[2], 0.5 * peaks[online_attention][2], "  blocks: slope 1", color="#0072B2")
+axis.set(xlabel="tokens", ylabel="peak, MiB", xticks=sizes, xticklabels=sizes)
+axis.spines[["top", "right"]].set_visible(False)
+axis.minorticks_off()
+show(figure, "Peak memory of one head in the forward pass; both axes double at every step.")
+
+# %% [markdown]
+# ## And the backward pass?
+#
+# If the weights were kept for it, all would be in vain. They need not be: from the one number
+# $L_i = m_i + \log l_i$ per row, any tile of weights can be had again, $p_{ij} = e^{s_{ij} - L_i}$.
+# The library's op does that: it computes the tiles a second time and never stores them. (What an op
+# needs only while it runs, here one tile of 256 x 512 scores or 0.5 MiB, is not in the trace.)
+
+
+# %%
+def peak_of_training(attention, tokens):
+    x = [mt.randn(1, 1, tokens, 64, requires_grad=True) for _ in range(3)]
+    with mt.memory.trace() as memory:
+        attention(*x).sum().backward()
+    return memory.peak / 2**20, [tensor.grad for tensor in x]
+
+
+def composed(query, key, value):
+    scores = query @ key.transpose(-1, -2) * query.shape[-1] ** -0.5
+    return mt.softmax(scores, -1) @ value
+
+
+tokens = 2048
+mt.manual_seed(1)
+plain, gradients = peak_of_training(composed, tokens)
+mt.manual_seed(1)
+tiled, tiled_gradients = peak_of_training(F.scaled_dot_product_attention, tokens)
+differences = [(a - b).abs().max().item() for a, b in zip(gradients, tiled_gradients, strict=True)]
+print(f"forward and backward of one head, {tokens} tokens:")
+print(f"  composed of steps   {plain:7.1f} MiB")
+print(f"  library, in tiles   {tiled:7.1f} MiB")
+print(f"largest difference of the gradients {max(differences):.1e}")
+assert tiled < plain / 5 and max(differences) < 1e-4
+
+# %% [markdown]
+# ## What goes wrong without it
+#
+# The one line that people forget is the rescaling of the accumulator: $l$ is corrected, $o$ is not.
+
+
+# %%
+def forgetful_attention(query, key, value, block=128):
+    scale = query.shape[-1] ** -0.5
+    top = mt.full((len(query), 1), -math.inf, dtype=query.dtype)
+    total = mt.zeros(len(query), 1, dtype=query.dtype)
+    o = mt.zeros(len(query), value.shape[-1], dtype=query.dtype)
+    for start in range(0, len(key), block):
+        k, v = key[start : start + block], value[start : start + block]
+        s = query @ k.transpose(0, 1) * scale
+        new_top = mt.maximum(top, s.max(-1, keepdim=True).values)
+        p = (s - new_top).exp()
+        total = (top - new_top).exp() * total + p.sum(-1, keepdim=True)
+        o = o + p @ v  # should be rescale * o + p @ v
+        top = new_top
+    return o / total
+
+
+query, key, value = (mt.randn(256, 64, dtype=mt.float64) for _ in range(3))
+expected = full_attention(query, key, value)
+ones = mt.ones(256, 1, dtype=mt.float64)
+print("                          error      sum of weights, smallest and largest")
+errors = {}
+for name, function, block in (
+    ("right, blocks of 64", online_attention, 64),
+    ("forgetful, one block", forgetful_attention, 256),
+    ("forgetful, blocks of 64", forgetful_attention, 64),
+):
+    errors[name] = (function(query, key, value, block) - expected).abs().max().item()
+    sums = function(query, key, ones, block)  # values of 1 give the sum of the weights
+    print(f"{name:24}  {errors[name]:.1e}   {sums.min().item():.3f} to {sums.max().item():.3f}")
+assert errors["right, blocks of 64"] < 1e-12
+assert errors["forgetful, one block"] < 1e-12  # a test with few keys does not see it
+assert errors["forgetful, blocks of 64"] > 1e-2
+
+# %% [markdown]
+# Two things to note. With few keys, all in one block, the mistake is invisible: test with several
+# blocks. And there is a cheap test that needs no reference: values of 1 must give exactly 1.
+#
+# ## Where it lives
+
+# %%
+from minitorch_attn.ops.attention_tiled import TiledAttention, tiles_pay
+
+where(TiledAttention, TiledAttention.forward, TiledAttention.backward, tiles_pay, mt.memory.trace)
+
+# %% [markdown]
+# ## Exercise
+#
+# Add `is_causal=True` to `online_attention`: query $i$ sees keys up to $i$. Mask the scores of a
+# block with `-inf` and skip blocks that lie entirely in the future. It is right when it equals
+# `F.scaled_dot_product_attention(..., is_causal=True)` to `1e-12` in float64 for blocks of 1, 37
+# and
+# 128. One thing will give NaN on the way: a block in which a row may see nothing. Which expression
+# becomes `-inf - (-inf)`, and what should it be?
+#
+# ## Three questions
+#
+# 1. In the table with four keys, why is the old sum multiplied by 1 in the third row and by a small
+#    number in the fourth?
+# 2. Is attention in blocks an approximation? Which printed numbers decide it?
+# 3. A forgetful version passes its test with 256 keys in one block. Which two tests printed above
+#    would have found the mistake?
+
+# %% [markdown] tags=["answers"]
+# ## Answers
+#
+# 1. The third score, 2, is below the maximum 3, so nothing changes for the old terms. The fourth,
+#    5, raises the maximum by 2, and all old terms were too large by $e^2$: they are multiplied by
+#    $e^{-2}$, which is printed as 0.1353.
+# 2. No. The difference from full attention is round-off, some 1e-14 in float64, for every size of
+#    block, one key at a time included.
+# 3. The same comparison with blocks of 64 keys (the error is no round-off), and values of 1, for
+#    which the result must be 1 in every row and was not.
