@@ -1,0 +1,321 @@
+# %% [markdown]
+# # Swin: windows, the shift, the mask, the relative bias
+#
+# Attention within small windows costs little, but then nothing can cross a border. How do shifted
+# windows repair that, why does the shift need a mask, and how does a token know where it is?
+#
+# Before: lessons 10 (masks), 21 (ViT), 22 (positions).
+
+# %%
+import matplotlib.pyplot as plt
+import numpy as np
+
+import minitorch_attn as mt
+from minitorch_attn.course.lesson import show, where
+from minitorch_attn.models.swin import Block
+
+mt.manual_seed(0)
+
+# %% [markdown]
+# ## Windows: from $H^2W^2$ to $M^2HW$
+#
+# A map of $H \times W$ tokens is cut into windows of $M \times M$. Two reshapes and one transpose
+# do it; here on a map whose entries are their own places.
+
+
+# %%
+def partition(x, m):
+    # x: (height, width, embed) -> (window, token, embed)
+    height, width, embed = x.shape
+    x = x.reshape(height // m, m, width // m, m, embed)  # (window row, row, window column, column)
+    return x.transpose(1, 2).reshape(-1, m * m, embed)
+
+
+def merge(windows, m, height, width):
+    x = windows.reshape(height // m, width // m, m, m, -1)
+    return x.transpose(1, 2).reshape(height, width, -1)
+
+
+places = mt.arange(64).reshape(8, 8, 1)
+windows = partition(places, 4)
+print("windows", windows.shape, "  the first one holds the places")
+print(windows[0, :, 0].reshape(4, 4).numpy())
+assert (merge(windows, 4, 8, 8) == places).all()
+
+# %% [markdown]
+# Each window has its own small attention matrix of $M^2 \times M^2$; there are $HW / M^2$ windows,
+# so all together hold $M^2 HW$ scores: linear in the image for a fixed $M$. The lectures' case is
+# the first stage of Swin, 56 x 56 tokens and $M = 7$. Operations as in Eq. 1 and 2 of
+# arXiv:2103.14030: $4hwC^2$ for the projections, then $2(hw)^2C$ for full attention or $2M^2hwC$ in
+# windows.
+
+# %%
+print("  tokens   scores: full   in windows   multiply-adds, C = 96: full   in windows")
+for side in (28, 56, 112):
+    tokens = side * side
+    full, local = tokens**2, 49 * tokens
+    projections = 4 * tokens * 96**2
+    costs = [(projections + 2 * scores * 96) / 1e9 for scores in (full, local)]
+    print(f"{side:3} x {side:3} {full:14,} {local:12,} {costs[0]:26.2f} G {costs[1]:10.2f} G")
+assert 56**4 == 9_834_496 and 49 * 56 * 56 == 153_664
+assert partition(mt.zeros(56, 56, 1), 7).shape == (64, 49, 1)
+
+# %% [markdown]
+# ## The shift
+#
+# Nothing crosses a border between windows, however many blocks follow. So every other block moves
+# the windows by $s = M/2$. Instead of cutting windows of several sizes, the map is *rolled* by $s$
+# up and to the left, and what falls off comes round at the other side.
+
+# %%
+rolled = mt.roll(places, [-2, -2], [0, 1])
+print("rolled by -2: row 0 is", rolled[0, :, 0].numpy(), "  row 6 is", rolled[6, :, 0].numpy())
+assert rolled[0, 0, 0].item() == 2 * 8 + 2  # what was at row 2, column 2 comes to the corner
+show(
+    mt.viz.windows_figure(8, 8, 4, 2, "A map of 8 x 8, windows of 4 x 4, shift 2"),
+    "The last windows hold tokens from opposite borders. Regions tell them apart; so do the masks.",
+)
+
+# %% [markdown]
+# In the lower right window four regions meet that are no neighbours in the image. Region ids say
+# who belongs together: along each axis 0 for what lies before the last window, 1 for what is in it
+# and was there before, 2 for what was brought round.
+
+
+# %%
+def region_ids(size, m, s):
+    axis = np.zeros(size, dtype=int)
+    axis[size - m :] += 1  # the last window
+    axis[size - s :] += 1  # brought round by the roll
+    return 3 * axis[:, None] + axis[None, :]  # (row, column)
+
+
+def window_mask(size, m, s):
+    ids = partition(mt.tensor(region_ids(size, m, s)[..., None]), m)[..., 0].numpy()
+    return ids[:, :, None] == ids[:, None, :]  # (window, query, key): one region, may attend
+
+
+print(region_ids(8, 4, 2))
+mask = window_mask(8, 4, 2)
+print("pairs that may attend, in each window:", mask.sum((1, 2)), "of", 16 * 16)
+library = mt.ops.windows.shifted_window_mask(8, 8, (4, 4), (2, 2)).numpy()
+assert (mask == library).all()
+
+# %% [markdown]
+# ## The relative bias
+#
+# Within a window the scores get a bias that depends on the offset of query and key only:
+# $A = softmax(QK^T/\sqrt d + B)V$ with $B_{ij} = table[\Delta y, \Delta x]$. Offsets run from
+# $-(M-1)$ to $M-1$ along each axis, so $M^4$ pairs share $(2M-1)^2$ numbers for each head.
+
+
+# %%
+def bias_index(m):
+    row, column = np.divmod(np.arange(m * m), m)
+    dy = row[:, None] - row[None, :] + m - 1  # from 0 to 2m - 2
+    dx = column[:, None] - column[None, :] + m - 1
+    return dy * (2 * m - 1) + dx
+
+
+for m in (2, 4, 7):
+    index = bias_index(m)
+    print(f"M = {m}: {index.size:5} pairs read {len(np.unique(index)):4} numbers")
+    assert len(np.unique(index)) == (2 * m - 1) ** 2
+    assert (index == mt.ops.windows.relative_position_index((m, m)).numpy()).all()
+show(
+    mt.viz.relative_index_figure(3, "Relative positions of a window of 3 x 3"),
+    "Equal numbers on the diagonals: pairs with one offset read one entry of the table.",
+)
+
+# %% [markdown]
+# A common slip is to compute the index with $2M$ or $M$ in place of $2M - 1$. With $M$, different
+# offsets fall on one number:
+
+# %%
+row, column = np.divmod(np.arange(16), 4)
+slip = (row[:, None] - row + 3) * 4 + (column[:, None] - column + 3)
+print(f"M = 4, rows multiplied by M: {len(np.unique(slip))} different numbers for 49 offsets")
+assert len(np.unique(slip)) < 49
+
+# %% [markdown]
+# ## All of it together
+#
+# Partition, scores, bias, mask, softmax, merge, roll back: with the weights of the library's block,
+# and equal to it.
+
+
+# %%
+def attend(x, block, m=4, s=2, masked=True, roll=-1):
+    height, width, embed = x.shape
+    layer = block.attention
+    heads = layer.num_heads
+    x = mt.roll(x, [roll * s, roll * s], [0, 1])  # up and to the left
+    windows = partition(x, m)  # (window, token, embed)
+    projected = (p(windows) for p in (layer.q_proj, layer.k_proj, layer.v_proj))
+    query, key, value = (p.unflatten(-1, (heads, -1)).transpose(1, 2) for p in projected)
+    scores = query @ key.transpose(-1, -2) / (embed / heads) ** 0.5  # (window, heads, token, token)
+    table = layer.position_bias.table  # (offset, heads)
+    scores = scores + table[mt.tensor(bias_index(m))].permute(2, 0, 1)
+    if masked and s:
+        mask = mt.tensor(window_mask(height, m, s)).unsqueeze(1)  # (window, 1, token, token)
+        scores = mt.where(mask, scores, float("-inf"))
+    context = (mt.softmax(scores, -1) @ value).transpose(1, 2).flatten(2)
+    x = merge(layer.out_proj(context), m, height, width)
+    return mt.roll(x, [-roll * s, -roll * s], [0, 1])  # and back
+
+
+def new_block(shift):
+    block = Block(12, 2, (4, 4), (shift, shift), 24)
+    for parameter in block.parameters():  # larger than at the start, so that mistakes show
+        if parameter.ndim == 2:
+            mt.nn.init.normal_(parameter, std=0.3)
+    return block
+
+
+block = new_block(2)
+x = mt.randn(8, 8, 12)
+mine, theirs = attend(x, block), block.attend(x.unsqueeze(0))[0]
+print(f"largest difference from the library {(mine - theirs).abs().max().item():.1e}")
+assert (mine - theirs).abs().max().item() < 1e-5
+
+# %% [markdown]
+# ## Who hears whom?
+#
+# Change one token and see which outputs change: after two blocks without a shift, and after one
+# without and one with. A map of 12 x 12 has 3 x 3 windows.
+
+
+# %%
+def influence(blocks, at, size=12):
+    """How much each token of the result moves when the token at `at` is changed."""
+    x = mt.randn(1, size, size, 12, dtype=mt.float64)
+    changed = x.numpy().copy()
+    changed[0, at[0], at[1], 0] += 1  # not all channels: LayerNorm would take it away
+    with mt.no_grad():
+        outputs = []
+        for start in (x, mt.tensor(changed)):
+            for block in blocks:
+                start = block.to(dtype=mt.float64)(start)
+            outputs.append(start.numpy()[0])
+    return np.abs(outputs[0] - outputs[1]).max(-1)
+
+
+at = (5, 6)
+plain = influence([new_block(0), new_block(0)], at)
+shifted = influence([new_block(0), new_block(2)], at)
+twice = influence([new_block(0), new_block(2)] * 2, at)
+heard = {name: int((m > 1e-12).sum()) for name, m in
+         (("W W", plain), ("W SW", shifted), ("W SW W SW", twice))}  # fmt: skip
+for name, count in heard.items():
+    print(f"{name:10} the change of one token is heard by {count:3} of 144")
+assert heard["W W"] == 16 and heard["W SW"] == 64 and heard["W SW W SW"] == 144
+
+# %%
+figure, axes = plt.subplots(1, 3, figsize=(8, 3), layout="constrained")
+titles = ("two blocks, no shift", "plain, shifted", "plain, shifted, twice")
+for axis, reach, title in zip(axes, (plain, shifted, twice), titles, strict=True):
+    axis.imshow(reach > 1e-12, cmap="Blues", vmin=0, vmax=1.6)
+    axis.plot(at[1], at[0], "x", color="#D55E00", markersize=9, markeredgewidth=2.5)
+    for edge in (3.5, 7.5):
+        axis.axhline(edge, color="black", linewidth=1)
+        axis.axvline(edge, color="black", linewidth=1)
+    axis.set(xticks=[], yticks=[])
+    axis.set_title(title, fontsize=10)
+show(figure, "Blue: tokens that hear of a change at the cross. Lines: the windows without shift.")
+
+# %% [markdown]
+# ## What goes wrong without it
+#
+# **Without the mask** the code runs, and tokens at one border attend to the opposite border. Change
+# the lower right corner of an 8 x 8 map and look at the upper left one.
+
+# %%
+changed = x.numpy().copy()
+changed[7, 7] += 1
+changed = mt.tensor(changed)
+
+
+def corner_moves(**how):
+    with mt.no_grad():
+        moved = (attend(x, block, **how) - attend(changed, block, **how)).abs()
+    return moved[0, 0].max().item(), moved[6, 6].max().item()
+
+
+print("change at (7, 7):     output at (0, 0)   output at (6, 6)")
+cases = {
+    "masked, rolled by -2": corner_moves(),
+    "no mask": corner_moves(masked=False),
+    "masked, rolled by +2": corner_moves(roll=1),
+}
+for name, (far, near) in cases.items():
+    print(f"  {name:20} {far:12.1e} {near:18.1e}")
+assert cases["masked, rolled by -2"][0] == 0 and cases["masked, rolled by -2"][1] > 1e-3
+assert cases["no mask"][0] > 1e-3  # opposite corners of the image leak into each other
+
+# %% [markdown]
+# **The direction of the roll** matters as the mask was made for one of them. Rolled by $+s$, what
+# is brought round lies in the *first* rows, but the mask still looks for it in the last ones: real
+# neighbours are kept apart, and strangers are let together.
+
+
+# %%
+def true_neighbours(roll):
+    """Of the pairs that the mask lets attend, how many lie within one window's reach?"""
+    row, column = np.divmod(mt.roll(places, [roll * 2] * 2, [0, 1]).numpy(), 8)
+    row, column = (partition(mt.tensor(a), 4)[..., 0].numpy() for a in (row, column))
+    near = (abs(row[:, :, None] - row[:, None]) < 4) & (
+        abs(column[:, :, None] - column[:, None]) < 4
+    )
+    return int((mask & ~near).sum()), int((~mask & near).sum())
+
+
+for roll in (-1, 1):
+    strangers, parted = true_neighbours(roll)
+    print(
+        f"rolled by {2 * roll:+}: {strangers:4} pairs of strangers may attend, "
+        f"{parted:4} pairs of neighbours may not"
+    )
+assert true_neighbours(-1) == (0, 0)
+assert true_neighbours(1)[0] > 0 and true_neighbours(1)[1] > 0
+
+# %% [markdown]
+# Shapes, and even the gradient check, are right in all of these cases. Only a test that knows the
+# geometry finds them.
+#
+# ## Where it lives
+
+# %%
+from minitorch_attn.models.window_attention import RelativePositionBias, WindowAttention
+from minitorch_attn.ops import windows as ops_windows
+
+where(
+    ops_windows.window_partition, ops_windows.window_regions, ops_windows.shifted_window_mask,
+    RelativePositionBias, WindowAttention, Block.attend,
+)  # fmt: skip
+
+# %% [markdown]
+# ## Exercise
+#
+# Swin without rolling: write `padded_attend(x, block)` that pads the map by `s` at the top and left
+# and by `M - s` at the bottom and right, cuts windows, masks what is padding, and cuts the padding
+# off again. It is right when it equals `attend(x, block)` to `1e-5` on the 8 x 8 map. How many
+# windows does it need where the roll needs 4?
+#
+# ## Three questions
+#
+# 1. A map of 56 x 56 tokens becomes one of 112 x 112. By which factor do the scores grow with full
+#    attention, and with windows of 7?
+# 2. After a plain and a shifted block, more tokens than the 16 of one window hear of a change. Why
+#    not all 144, and what does the third picture say about depth?
+# 3. Without the mask all tests of shape pass. What was changed, and where was it heard, that shows
+#    the mistake?
+
+# %% [markdown] tags=["answers"]
+# ## Answers
+#
+# 1. Full attention: by 16, as the table shows (the square of the number of tokens, which grows by
+#    4). Windows: by 4.
+# 2. The shifted windows join only windows that touch the first one, and reach half a window into
+#    them: 64 tokens hear. A second pair of blocks carries the change to the whole map of 12 x 12.
+# 3. The token at (7, 7) was changed, and the output at the opposite corner (0, 0) moved; with the
+#    mask the change there is exactly 0.
