@@ -1,0 +1,297 @@
+# %% [markdown]
+# # Swin V2: what has to change for it to grow
+#
+# Three small changes turn Swin into Swin V2: where the norm stands, how a score is made, and where
+# the position bias comes from. Which failure does each of them cure, and can it be seen in numbers?
+#
+# Before: lessons 9 (scale), 13 (pre- and post-norm), 25 (Swin).
+
+# %%
+import math
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+import minitorch_attn as mt
+from minitorch_attn.course.lesson import pick, show, where
+from minitorch_attn.models.swin import Block
+from minitorch_attn.models.swinv2 import ContinuousPositionBias, PostNormBlock
+
+F = mt.nn.functional
+mt.manual_seed(0)
+
+# %% [markdown]
+# ## 1. Activations that grow with depth
+#
+# Swin (V1) is pre-norm: $x \leftarrow x + f(LN(x))$. Nothing bounds what $f$ adds, and training
+# makes the weights of $f$ grow. V2 moves the norm behind $f$: $x \leftarrow x + LN(f(x))$. Each
+# branch then adds a vector of a fixed length, whatever its weights.
+#
+# Here are 24 blocks of each kind. Every matrix is drawn with variance $g^2$/inputs, where the gain
+# $g$ stands for how far training has enlarged the weights.
+
+# %%
+depth, width = pick(24, 16), 32
+
+
+def stack(block_class, gain):
+    mt.manual_seed(1)
+    blocks = []
+    for i in range(depth):
+        block = block_class(width, 4, (4, 4), (2 * (i % 2), 2 * (i % 2)), 2 * width)
+        for module in block.modules():
+            if isinstance(module, mt.nn.Linear):
+                mt.nn.init.normal_(module.weight, std=gain / math.sqrt(module.weight.shape[1]))
+            if isinstance(module, mt.nn.LayerNorm):
+                mt.nn.init.ones_(module.weight)  # V2 starts them at 0: each block is the identity
+        blocks.append(block)
+    return blocks
+
+
+def amplitudes(blocks):
+    """Standard deviation of the map before the first and after every block."""
+    mt.manual_seed(2)
+    x = mt.randn(2, 8, 8, width)
+    found = [x.std().item()]
+    with mt.no_grad():
+        for block in blocks:
+            x = block(x)
+            found.append(x.std().item())
+    return found
+
+
+growth = {}
+print(f"standard deviation after {depth} blocks (it is 1 at the start)")
+print("gain      V1 pre-norm    V2 res-post-norm")
+for gain in (1, 2, 4):
+    for name, block_class in (("V1", Block), ("V2", PostNormBlock)):
+        growth[name, gain] = amplitudes(stack(block_class, gain))
+    print(f"{gain:4} {growth['V1', gain][-1]:16.1f} {growth['V2', gain][-1]:19.1f}")
+assert growth["V1", 4][-1] > 8 * growth["V1", 1][-1]  # grows with the weights
+assert abs(growth["V2", 4][-1] / growth["V2", 1][-1] - 1) < 0.3  # does not
+
+# %%
+figure, axis = plt.subplots(figsize=(7, 3.4), layout="constrained")
+for name, colour in (("V1", "#D55E00"), ("V2", "#0072B2")):
+    for gain, style in ((1, "-"), (2, "--"), (4, ":")):
+        label = f"{name}, gain {gain}"
+        axis.semilogy(growth[name, gain], style, color=colour, label=label, linewidth=1.8)
+axis.set(xlabel="block", ylabel="standard deviation of the map")
+axis.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
+axis.spines[["top", "right"]].set_visible(False)
+show(
+    figure,
+    "Pre-norm (orange): higher with larger weights. Res-post-norm (blue): one curve for all.",
+)
+
+# %% [markdown]
+# In V2 each block has two branches that add a vector of variance 1, so the variance grows by about
+# 2 per block and no faster: $\sqrt{1 + 2L}$.
+
+# %%
+bound = math.sqrt(1 + 2 * depth)
+print(
+    f"sqrt(1 + 2 * {depth}) = {bound:.1f}; measured {growth['V2', 1][-1]:.1f} (gain 1)"
+    f" and {growth['V2', 4][-1]:.1f} (gain 4)"
+)
+assert 0.6 * bound < growth["V2", 4][-1] < 1.5 * bound
+
+# %% [markdown]
+# ## 2. Scores that grow: cosine attention
+#
+# A dot product grows with the lengths of query and key. Large activations make large scores,
+# softmax saturates, a few pairs take everything. V2 uses the *angle*:
+# $s_{ij} = \cos(q_i, k_j)/\tau + B_{ij}$, with a learned $\tau$ per head, kept at 0.01 or more.
+
+# %%
+query, key = mt.randn(16, 8), mt.randn(16, 8)
+tau = 0.1
+
+
+def dot_weights(query, key):
+    return mt.softmax(query @ key.transpose(0, 1) / math.sqrt(8), -1)
+
+
+def cosine_weights(query, key):
+    query, key = F.normalize(query, dim=-1), F.normalize(key, dim=-1)
+    return mt.softmax(query @ key.transpose(0, 1) / tau, -1)
+
+
+print("activations times    mean of the largest weight: dot product    cosine")
+peaks = {}
+for factor in (1, 3, 10, 30):
+    pair = query * factor, key * factor
+    peaks[factor] = [
+        weights(*pair).max(-1).values.mean().item() for weights in (dot_weights, cosine_weights)
+    ]
+    print(f"{factor:17} {peaks[factor][0]:42.3f} {peaks[factor][1]:9.3f}")
+assert peaks[30][0] > 0.99 and peaks[1][0] < 0.5
+assert abs(peaks[30][1] - peaks[1][1]) < 1e-4
+
+# %% [markdown]
+# Note what is lost as well: cosines lie between -1 and 1, so *without* a temperature the weights
+# could hardly differ. With 16 keys the largest weight would be at most:
+
+# %%
+most = math.e / (math.e + 15 * math.exp(-1))
+coolest = math.exp(10) / (math.exp(10) + 15 * math.exp(-10))
+print(f"tau = 1: {most:.3f} (one key at cosine 1, 15 at -1);  tau = 0.1: {coolest:.6f}")
+assert most < 0.34 and coolest > 0.999
+
+# %% [markdown]
+# ## 3. Windows of another size: a bias that is computed
+#
+# V1 learns one number per offset. A window of 16 has offsets up to 15, and the table trained at 8
+# ends at 7. V2 learns a small *function* of the offset, so that every offset has a value:
+# $B(\Delta y, \Delta x) = 16\,\sigma(MLP(\widehat{\Delta y}, \widehat{\Delta x}))$, from
+# coordinates on a log scale, $\widehat{\Delta} = sign(\Delta)\,\log_2(1 + |\Delta|)$ up to a
+# constant.
+#
+# Why the logarithm? Ask how far one must extrapolate, in parts of the range that was trained:
+
+# %%
+linear = (15 - 7) / 7
+logarithmic = (math.log2(1 + 15) - math.log2(1 + 7)) / math.log2(1 + 7)
+print(
+    f"windows of 8 -> 16 go beyond what was trained by {linear:.2f} of the range"
+    f" with linear offsets, {logarithmic:.2f} with log offsets"
+)
+assert round(linear, 2) == 1.14 and round(logarithmic, 2) == 0.33
+
+# %%
+bias = ContinuousPositionBias((8, 8), 2)
+spaced = bias.coordinates().numpy().reshape(15, 15, 2)[7, :, 1]  # along a row
+step = np.arange(-7, 8) / 7 * 8
+expected = np.sign(step) * np.log2(1 + abs(step)) / 3
+print("offset    ", *[f"{value:6}" for value in range(8)])
+print("coordinate", *[f"{value:6.2f}" for value in spaced[7:]])
+assert np.abs(spaced - expected).max() < 1e-6
+print("bias for a window of 8 x 8:", bias().shape)
+
+# %% [markdown]
+# (As in the authors' code the largest trained offset is first scaled to 8, and the result divided
+# by $\log_2 8$.)
+#
+# ## Transfer to a larger window
+#
+# Let a bias that falls off with the distance in *tokens* stand for what a model has learned at
+# windows of 8. The function is fitted to it; the table is it. Then both go to windows of 16: the
+# function by computing, the table by bicubic interpolation, as V1 does it.
+
+
+# %%
+def truth(size):
+    """A bias from 0 to 16 for every offset of a window: larger for nearer tokens."""
+    offsets = np.arange(-size + 1, size)
+    distance = np.hypot(offsets[:, None], offsets[None, :])
+    return 16 / (1 + np.exp(0.6 * (distance - 4)))
+
+
+def of_function(bias):
+    """The values of the network for all offsets, (2M - 1, 2M - 1)."""
+    table = bias.linear2(F.relu(bias.linear1(bias.coordinates())))
+    side = 2 * bias.window_size[0] - 1
+    return (16 * mt.sigmoid(table))[:, 0].reshape(side, side)
+
+
+mt.manual_seed(3)
+learned = ContinuousPositionBias((8, 8), 1, hidden_dim=128)
+target = mt.tensor(truth(8), dtype=mt.float32)
+optimizer = mt.optim.Adam(learned.parameters(), lr=0.01)
+for _ in range(pick(600, 400)):
+    loss = ((of_function(learned) - target) ** 2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+print(f"fitted at windows of 8: mean error {loss.item() ** 0.5:.2f} (the bias goes from 0 to 16)")
+
+
+def at_16(pretrained):
+    """The fitted network in windows of 16, its offsets measured in windows of `pretrained`."""
+    larger = ContinuousPositionBias((16, 16), 1, (pretrained, pretrained), hidden_dim=128)
+    larger.load_state_dict(learned.state_dict())
+    with mt.no_grad():
+        return of_function(larger).numpy()
+
+
+table = mt.tensor(truth(8), dtype=mt.float32).reshape(1, 1, 15, 15)
+stretched = F.interpolate(table, size=(31, 31), mode="bicubic").numpy()[0, 0]
+candidates = {"computed, log-spaced": at_16(8), "table, interpolated": stretched}
+errors = {name: np.sqrt(((values - truth(16)) ** 2).mean()) for name, values in candidates.items()}
+for name, error in errors.items():
+    print(f"windows of 16, {name:22} mean error {error:.2f}")
+assert errors["computed, log-spaced"] < errors["table, interpolated"] / 2
+
+# %% [markdown]
+# ## What goes wrong without it
+#
+# The network alone does not do it: it must be told which window it was trained with
+# (`pretrained_window_size`). Without that, offsets are measured in the *new* window, and the
+# neighbour at distance 2 gets what belongs to distance 1.
+
+# %%
+candidates["computed, size forgotten"] = at_16(0)
+errors["forgotten"] = np.sqrt(((candidates["computed, size forgotten"] - truth(16)) ** 2).mean())
+print(f"windows of 16, size forgotten:        mean error {errors['forgotten']:.2f}")
+assert errors["forgotten"] > 2 * errors["computed, log-spaced"]
+print("offset along a row            ", *[f"{d:5}" for d in (0, 1, 2, 4, 6, 8)])
+for name, values in {"as learned, windows of 8": truth(16), **candidates}.items():
+    row = values[15, 15:]
+    print(f"{name:30}", *[f"{row[d]:5.1f}" for d in (0, 1, 2, 4, 6, 8)])
+
+# %%
+figure, axis = plt.subplots(figsize=(7, 3.4), layout="constrained")
+styles = {
+    "computed, log-spaced": ("#0072B2", "-"), "table, interpolated": ("#D55E00", "--"),
+    "computed, size forgotten": ("#CC79A7", ":"),
+}  # fmt: skip
+axis.plot(truth(16)[15, 15:], "o", color="black", markersize=4, label="what was learned")
+for name, (colour, style) in styles.items():
+    axis.plot(candidates[name][15, 15:], style, color=colour, label=name, linewidth=2)
+axis.axvspan(7, 15, color="0.93", zorder=0)
+axis.text(7.2, 15, "never trained", fontsize=9)
+axis.set(xlabel="offset along a row, in tokens", ylabel="bias in windows of 16", xlim=(0, 15))
+axis.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
+axis.spines[["top", "right"]].set_visible(False)
+show(figure, "The computed bias stays with the dots; the stretched ones reach twice as far.")
+
+# %% [markdown]
+# (Whether distances in tokens or in windows should keep their meaning depends on what was changed.
+# Here the images were enlarged in pixels and the patches kept their size, so tokens it is.)
+#
+# ## Where it lives
+
+# %%
+from minitorch_attn.models.swinv2 import CosineWindowAttention
+
+where(
+    PostNormBlock, CosineWindowAttention.attend, ContinuousPositionBias,
+    ContinuousPositionBias.coordinates, mt.models.SwinV2,
+)  # fmt: skip
+
+# %% [markdown]
+# ## Exercise
+#
+# Repeat the transfer with *linear* coordinates: subclass `ContinuousPositionBias` and give it a
+# `coordinates` that returns offsets divided by the trained size minus one, without the logarithm.
+# Train it in the same way. It is done when its error at windows of 8 is as small as that of the
+# original; compare the errors at 16, and the values at offset 15, over several seeds.
+#
+# ## Three questions
+#
+# 1. Why does the curve of V2 not depend on the gain of the weights?
+# 2. With activations 30 times as large, what becomes of attention by dot products, and why does
+#    cosine attention not notice?
+# 3. A model trained with windows of 8 is used with windows of 16 and `pretrained_window_size` is
+#    forgotten. Which bias does a neighbour at distance 2 get?
+
+# %% [markdown] tags=["answers"]
+# ## Answers
+#
+# 1. The norm stands behind the branch, so what is added has variance 1 whatever the weights; two
+#    such branches per block give about $\sqrt{1 + 2L}$, which was printed beside the measured
+#    values.
+# 2. It becomes nearly one-hot: the mean of the largest weight was printed as more than 0.99. A
+#    cosine divides by both lengths, so a factor cancels.
+# 3. About that of distance 1: the last table shows at offset 2 nearly the value that was learned
+#    for offset 1, and so on, twice as far everywhere.
