@@ -1,0 +1,298 @@
+# %% [markdown]
+# # Query, key, value: a worked example, number by number
+#
+# A lecture shows attention on the words "Hi how are you": a grid of scores, divided, put through a
+# softmax, masked. Which of its numbers follow from the formula, and which do not?
+#
+# *Know before:* softmax (lesson 5), attention as a weighted mean (lesson 7).
+
+# %%
+import numpy as np
+
+import minitorch_attn as mt
+from minitorch_attn.course.lesson import show, where
+from minitorch_attn.viz.style import COLOURS, new_figure
+
+np.set_printoptions(precision=3, suppress=True)
+WORDS = ["Hi", "how", "are", "you"]
+
+
+def softmax(x, axis=-1):
+    e = np.exp(x - x.max(axis=axis, keepdims=True))
+    return e / e.sum(axis=axis, keepdims=True)
+
+
+# %% [markdown]
+# ## A soft dictionary
+#
+# A dictionary compares a **query** with its **keys** and returns the **value** of the one that is
+# equal. Attention compares by a dot product and returns the mean of all values, weighted by how
+# well their keys fit. Sharpen the comparison and the dictionary comes back.
+
+# %%
+keys = np.eye(3)  # (key 3, features 3): three keys that have nothing in common
+values = np.array([[10.0], [20.0], [90.0]])  # (key 3, features 1)
+query = np.array([[0.0, 1.0, 0.0]])  # (query 1, features 3): the second key
+for sharpness in (0, 1, 3, 10, 30):
+    weights = softmax(sharpness * query @ keys.T)  # (query 1, key 3)
+    result = (weights @ values).item()
+    print(f"scores times {sharpness:2}: weights {weights[0]}  result {result:.3f}")
+assert abs(result - 20) < 1e-9
+
+# %% [markdown]
+# ## Where the three come from, and which way the formula runs
+#
+# All three are computed from the words by matrices that are learned. One deck writes
+# $Q = W^Q X$ and then $\mathrm{softmax}(QK^\top/\sqrt{d_k})\,V$. The two belong to different
+# conventions. In the first the words are the **columns** of $X$, in the second they are the rows.
+
+# %%
+rng = np.random.default_rng(0)
+n, d_model, d_k = 4, 6, 3
+X = rng.normal(size=(d_model, n))  # a column for each word
+W_Q, W_K = rng.normal(size=(d_k, d_model)), rng.normal(size=(d_k, d_model))
+Q, K = W_Q @ X, W_K @ X  # (d_k, n)
+rows_Q, rows_K = X.T @ W_Q.T, X.T @ W_K.T  # (n, d_k): the convention of the paper and of code
+print("columns: Q K^T ", (Q @ K.T).shape, " compares features with features")
+print("columns: Q^T K ", (Q.T @ K).shape, " compares words with words")
+print("rows:    Q K^T ", (rows_Q @ rows_K.T).shape, " the same numbers")
+assert (Q @ K.T).shape == (d_k, d_k) and np.allclose(Q.T @ K, rows_Q @ rows_K.T)
+
+# %% [markdown]
+# ## The grid of scores
+#
+# From the deck; row: who asks, column: who is asked.
+
+# %%
+GRID = np.array([[98, 27, 10, 12], [27, 89, 31, 67], [10, 31, 91, 54], [12, 67, 54, 92.0]])
+print("symmetric:", bool((GRID == GRID.T).all()))
+print("with W_Q and W_K of its own, as above, symmetric:", np.allclose(Q.T @ K, (Q.T @ K).T))
+print("with W_K = W_Q,                        symmetric:", np.allclose(Q.T @ Q, (Q.T @ Q).T))
+assert (GRID == GRID.T).all() and not np.allclose(Q.T @ K, (Q.T @ K).T)
+
+# %% [markdown]
+# First find: **the grid is symmetric.** "Hi" asks "you" as much as "you" asks "Hi". Two learned
+# matrices would hardly do that; it is the grid of $W^K = W^Q$. An unlucky example: it hides which
+# axis is the query's, so a softmax along the wrong axis gives the same numbers, transposed.
+#
+# It helps us, though. A symmetric grid without negative eigenvalues is $Q Q^\top$ for some $Q$, so
+# we can find vectors that give exactly these scores, and compute everything that follows. (We fill
+# them up with zeros to $d_k = 64$, the size of a head in the paper.)
+
+# %%
+eigenvalues, vectors = np.linalg.eigh(GRID)
+print("eigenvalues", eigenvalues)
+Q = np.zeros((4, 64))  # (word, d_k)
+Q[:, :4] = vectors * np.sqrt(eigenvalues)
+K = Q
+assert eigenvalues.min() > 0 and np.allclose(Q @ K.T, GRID)
+
+# %% [markdown]
+# ## Divided by the square root of $d_k$, and through the softmax
+#
+# The deck does not say what $d_k$ is, and its grid of scaled scores is empty. With $d_k = 64$:
+
+# %%
+DECK_WEIGHTS = np.array(
+    [[0.7, 0.1, 0.1, 0.1], [0.1, 0.6, 0.2, 0.1], [0.1, 0.3, 0.6, 0.1], [0.1, 0.3, 0.3, 0.3]]
+)
+scaled = GRID / np.sqrt(64)
+weights = softmax(scaled)
+print(f"{'':6}{'scaled scores':34}{'softmax':28}the deck's softmax")
+for word, *rows in zip(WORDS, scaled, weights, DECK_WEIGHTS, strict=True):
+    print(f"{word:6}{rows[0]!s:34}{rows[1]!s:28}{rows[2]}")
+
+V = mt.tensor(np.eye(4))  # values that only say who they are: the context shows the weights
+context = mt.nn.functional.scaled_dot_product_attention(mt.tensor(Q), mt.tensor(K), V)
+assert np.allclose(context.numpy(), weights)  # the library agrees with the steps
+
+# %% [markdown]
+# The deck's table is far softer. Is it another $d_k$? A softmax keeps the **order**: of two scores
+# in a row the larger one has the larger weight, whatever it is divided by. Look for pairs where the
+# deck has it the other way round.
+
+# %%
+violations = []
+for i, word in enumerate(WORDS):
+    for a in range(4):
+        for b in range(4):
+            if GRID[i, a] > GRID[i, b] and DECK_WEIGHTS[i, a] < DECK_WEIGHTS[i, b]:
+                violations.append((word, WORDS[a], WORDS[b]))
+                print(
+                    f"row {word}: score {GRID[i, a]:.0f} ({WORDS[a]}) > {GRID[i, b]:.0f} "
+                    f"({WORDS[b]}), but weight {DECK_WEIGHTS[i, a]} < {DECK_WEIGHTS[i, b]}"
+                )
+assert violations == [("how", "you", "are"), ("are", "you", "how")]
+
+# %% [markdown]
+# Second find: **two rows contradict the scores above them**, for every $d_k$. Below, for each row:
+# the range of $d_k$ for which all four weights round to the deck's.
+
+# %%
+roots = np.linspace(1, 400, 40_000)  # sqrt(d_k), up to d_k = 160,000
+for i, word in enumerate(WORDS):
+    rounded = softmax(GRID[i] / roots[:, None]).round(1)  # (root, key)
+    fits = roots[(rounded == DECK_WEIGHTS[i]).all(axis=1)]
+    found = f"{fits.min() ** 2:,.0f} to {fits.max() ** 2:,.0f}" if len(fits) else "none"
+    print(f"row {word:4} the deck's weights sum to {DECK_WEIGHTS[i].sum():.1f}   d_k: {found}")
+    assert (len(fits) > 0) == (word == "Hi")
+
+# %%
+figure = new_figure(8, 4.2)
+left, right = figure.subplots(1, 2, sharey=True)
+roots = np.geomspace(2, 200, 200)
+for axes, i in ((left, 0), (right, 1)):
+    curves = softmax(GRID[i] / roots[:, None])
+    for j, (colour, style) in enumerate(zip(COLOURS, ["-", "--", "-.", ":"], strict=False)):
+        label = f"{WORDS[j]}: score {GRID[i, j]:.0f}, deck {DECK_WEIGHTS[i, j]}"
+        axes.semilogx(roots, curves[:, j], style, color=colour, label=label)
+        axes.plot(230, DECK_WEIGHTS[i, j] + 0.012 * (j - 1.5), "D", color=colour, ms=6)
+    axes.set(xlabel="divided by", title=f'row "{WORDS[i]}"')
+    axes.axvline(8, color="0.7", linewidth=1)
+    ticks = [2, 8, 20, 50, 100, 230]
+    axes.set_xticks(ticks, [*ticks[:-1], "deck"])
+    axes.minorticks_off()
+    axes.legend(frameon=False, fontsize=9, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncol=2)
+    axes.spines[["top", "right"]].set_visible(False)
+left.set_ylabel("weight")
+show(figure, "curves never cross, so no divisor gives the deck's weights (diamonds) of row how")
+
+# %% [markdown]
+# ## The look-ahead mask
+#
+# The deck goes on with a decoder that may not look ahead: a mask of 0 and $-\infty$ is added to its
+# "scaled scores", and a second softmax gives the result. Look at these "scaled scores": they are
+# the **weights** of the table above, the output of the first softmax. (Its rows are now called
+# "<start> I am fine"; the numbers are still those of "Hi how are you".)
+
+# %%
+DECK_RESULT = [[1], [0.37, 0.62], [0.26, 0.31, 0.43], [0.21, 0.26, 0.26, 0.26]]
+mask = np.triu(np.full((4, 4), -np.inf), 1)  # -inf above the diagonal, 0 elsewhere
+twice = softmax(DECK_WEIGHTS + mask)
+print("deck          recomputed   rounded   cut off   the deck has")
+verdicts = []
+for i, row in enumerate(DECK_RESULT):
+    for deck, ours in zip(row, twice[i], strict=False):
+        cut, rounded = np.floor(ours * 100) / 100, round(ours, 2)
+        verdict = "rounded" if deck == rounded else "cut off"
+        verdicts.append(verdict)
+        same = "" if cut != rounded else "  (both)"
+        print(f"{deck:4.2f} {ours:19.4f} {rounded:9.2f} {cut:9.2f}   {verdict}{same}")
+        assert deck in (cut, rounded)
+    print(f"      the deck's row sums to {sum(row):.2f}")
+assert verdicts.count("cut off") == 2
+
+# %% [markdown]
+# So these numbers do follow, from the wrong input. Two of them are cut off where the others are
+# rounded (0.37 and 0.31; rounded they are 0.38 and 0.32), so that the second row sums to 0.99.
+#
+# ## What goes wrong without it
+#
+# Third find: **a softmax of a softmax**. Weights lie between 0 and 1, so the largest difference the
+# second softmax can see is 1. With $n$ keys no weight can exceed
+#
+# $$\frac{e^1}{e^1 + (n - 1)\,e^0} = \frac{e}{e + n - 1},$$
+#
+# however strongly the query prefers its key. Attention cannot point any more.
+
+# %%
+print("keys   largest weight possible   scores of 50 and 0: once   twice")
+for keys_count in (2, 4, 10, 100, 1000):
+    limit = np.e / (np.e + keys_count - 1)
+    sharp = np.zeros(keys_count)
+    sharp[0] = 50.0  # as clear a preference as one can have
+    once, again = softmax(sharp).max(), softmax(softmax(sharp)).max()
+    print(f"{keys_count:4} {limit:25.3f} {once:26.3f} {again:7.3f}")
+    assert once > 0.999 and again <= limit + 1e-9
+    random_rows = softmax(rng.normal(0, 20, size=(1000, keys_count)))
+    assert softmax(random_rows).max() <= limit + 1e-9
+
+# %% [markdown]
+# ## The example put right
+#
+# Scores, divided, masked, **one** softmax, then the values. Same grid, $d_k = 64$.
+
+# %%
+right = softmax(scaled + mask)
+print(f"{'':6}{'one softmax, after the mask':34}the deck's way")
+for word, once, deck in zip(WORDS, right, twice, strict=True):
+    print(f"{word:6}{once!s:34}{deck}")
+context = mt.nn.functional.scaled_dot_product_attention(
+    mt.tensor(Q), mt.tensor(K), V, is_causal=True
+)
+assert np.allclose(context.numpy(), right)
+assert right[1, 1] > 0.99 and twice[1, 1] < 0.63
+
+# %%
+figure = new_figure(8, 5.6)
+grids = {
+    "scores": (GRID, 98),
+    "divided by 8": (scaled, 98 / 8),
+    "softmax": (weights, 1),
+    "the deck's softmax": (DECK_WEIGHTS, 1),
+    "masked, one softmax": (right, 1),
+    "the deck's second softmax": (twice, 1),
+}
+panels = figure.subplots(2, 3).T.reshape(-1)
+for axes, (title, (grid, top)) in zip(panels, grids.items(), strict=True):
+    axes.imshow(grid, cmap="Blues", vmin=0, vmax=top)
+    for (i, j), number in np.ndenumerate(grid):
+        text = f"{number:.0f}" if top == 98 else f"{number:.2f}"
+        ink = "white" if number > 0.6 * top else "black"
+        axes.text(j, i, text, ha="center", va="center", color=ink, fontsize=9)
+    axes.set_xticks(range(4), WORDS)
+    axes.set_yticks(range(4), WORDS)
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    axes.set_title(title, fontsize=10)
+show(figure, "first column: scores; then the formula above, the deck below (row: who asks)")
+
+# %% [markdown]
+# Last, the **values**. The weights say how much of whom, the values say what. Keys and values
+# belong to the same words and need not resemble each other.
+
+# %%
+V = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]])  # (word 4, features 2)
+context = right @ V  # (query 4, key 4) @ (key 4, features 2)
+for i, word in enumerate(WORDS):
+    terms = " + ".join(f"{right[i, j]:.3f} v({WORDS[j]})" for j in range(i + 1))
+    print(f"{word:4} = {terms} = {context[i]}")
+assert (np.abs(context).sum(axis=1) <= 1 + 1e-9).all()  # never outside the values' hull
+
+# %% [markdown]
+# ## Where it lives
+
+# %%
+where(
+    mt.nn.functional.scaled_dot_product_attention,
+    mt.ops.attention_definition.attention_definition,
+    mt.ops.attention.Attention,
+    mt.nn.MultiheadAttention,
+)
+
+# %% [markdown]
+# ## Exercise
+#
+# Give the example matrices of its own: draw $W^Q$, $W^K$ and $W^V$ (64 x 64, entries of variance
+# 1/64) and four word vectors of 64 standard normal numbers, compute scores, scaled scores, weights
+# and contexts step by step, in the convention of rows. It is done when your contexts equal
+# `mt.nn.functional.scaled_dot_product_attention(...)` to six digits, your grid is not symmetric,
+# and a softmax along the wrong axis gives other contexts (for the deck's grid: what does it give?).
+#
+# ## Three questions
+#
+# 1. In the row "how" the deck gives "are" more weight than "you". Why is no choice of $d_k$ able to
+#    do that?
+# 2. With a second softmax over 100 keys, how much of its value can the best key contribute at
+#    most? And over 4 keys?
+# 3. In the masked result, the row "Hi" is 1, 0, 0, 0 both in the deck and in the corrected version.
+#    Why does this row hide the mistake?
+
+# %% [markdown] tags=["answers"]
+# ## Answers
+#
+# 1. The score of "you" is 67, that of "are" 31. Dividing both by the same positive number keeps
+#    their order, and so does the softmax. In the figure the curves never cross.
+# 2. The printed limits: 0.027 for 100 keys, 0.475 for 4.
+# 3. After the mask one key is left, and a softmax of one number is 1, whatever the number is, and
+#    however often it is applied.
