@@ -11,6 +11,7 @@ import click
 
 from ..course.math_text import markdown_for_terminal
 from . import DONE, FAILED
+from .keys import read_key
 
 __all__ = ["LEFT", "Stepper"]
 
@@ -193,7 +194,7 @@ class Stepper:
         while True:
             self._prompt(at, digits)
             try:
-                key = click.getchar()
+                key = read_key()
             except (EOFError, KeyboardInterrupt):
                 key = "q"
             self._erase()

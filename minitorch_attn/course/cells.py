@@ -1,6 +1,7 @@
 """A lesson's file cut into its cells: the py:percent format of Jupytext."""
 
 import ast
+import itertools
 import re
 from dataclasses import dataclass
 
@@ -68,7 +69,7 @@ def read_cells(text, name="the lesson"):
             f"{name}: this stands before the first cell.", got=before[0], expected="# %% [markdown]"
         )
     cells = []
-    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+    for start, end in itertools.pairwise([*starts, len(lines)]):
         rest = _HEADER.fullmatch(lines[start])["rest"]
         first, body = _trimmed(lines, start + 1, end)
         if not body:

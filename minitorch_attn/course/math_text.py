@@ -200,7 +200,7 @@ class _Reader:
 
 def _greek(name):
     """A Greek letter, or the name of a function as it is."""
-    kind = "CAPITAL" if name[0].isupper() else "SMALL"
+    kind = "CAPITAL" if name[:1].isupper() else "SMALL"
     spelling = {"lambda": "LAMDA"}.get(name.lower(), name.upper())
     try:
         return unicodedata.lookup(f"GREEK {kind} LETTER {spelling}")
