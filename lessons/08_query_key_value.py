@@ -152,7 +152,8 @@ for axes, i in ((left, 0), (right, 1)):
     ticks = [2, 8, 20, 50, 100, 230]
     axes.set_xticks(ticks, [*ticks[:-1], "deck"])
     axes.minorticks_off()
-    axes.legend(frameon=False, fontsize=9, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncol=2)
+    legend = dict(frameon=False, fontsize=8, handlelength=1.8, columnspacing=1, ncol=2)
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), **legend)
     axes.spines[["top", "right"]].set_visible(False)
 left.set_ylabel("weight")
 show(figure, "curves never cross, so no divisor gives the deck's weights (diamonds) of row how")
