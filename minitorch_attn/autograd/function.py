@@ -351,9 +351,7 @@ class Function:
         if type(raw) is ndarray:
             outputs = wrap(raw)
         else:
-            backend.check_same_device(arrays, cls.__name__)
-            several = type(raw) is tuple
-            outputs = tuple(map(_wrapped, raw)) if several else _wrapped(raw)
+            outputs = _wrapped(raw, arrays, cls)
         if recording:
             _record(ctx, inputs, arrays, raw, outputs)
         if cls.view:
@@ -363,7 +361,11 @@ class Function:
         return outputs
 
 
-def _wrapped(raw):
+def _wrapped(raw, arrays, function):
+    """Tensors around what `forward` returned: a tuple, a scalar, an array of another device."""
+    backend.check_same_device(arrays, function.__name__)
+    if type(raw) is tuple:
+        return tuple([wrap(backend.as_array(array)) for array in raw])
     return wrap(backend.as_array(raw))
 
 
