@@ -164,7 +164,7 @@ show(figure, "curves never cross, so no divisor gives the deck's weights (diamon
 # The deck goes on with a decoder that may not look ahead: a mask of 0 and $-\infty$ is added to its
 # "scaled scores", and a second softmax gives the result. Look at these "scaled scores": they are
 # the **weights** of the table above, the output of the first softmax. (Its rows are now called
-# "<start> I am fine"; the numbers are still those of "Hi how are you".)
+# `<start> I am fine`; the numbers are still those of "Hi how are you".)
 
 # %%
 DECK_RESULT = [[1], [0.37, 0.62], [0.26, 0.31, 0.43], [0.21, 0.26, 0.26, 0.26]]
