@@ -1,0 +1,304 @@
+# %% [markdown]
+# # Reading real weights
+#
+# A downloaded model is a folder with a few JSON files and one file of numbers. What exactly is in
+# it, and how does one know that it was read rightly, when every mistake still gives finite logits?
+#
+# Before: lesson 17 (GPT). No download is needed: the lesson trains a small GPT-2 and writes its
+# folder in the layout that Hugging Face's transformers uses.
+
+# %%
+import json
+import struct
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+import minitorch_attn as mt
+from minitorch_attn.course.lesson import fails, pick, show, where
+from minitorch_attn.models.pretrained import GPT2LMHeadModel
+
+mt.manual_seed(0)
+
+# %% [markdown]
+# ## A model that knows something
+#
+# A model with random weights gives nearly the same nonsense however it is read. So let it learn a
+# task first: go on counting in steps, such as 3 5 7 9 ..., modulo 16. The first two numbers are
+# free, all others follow.
+
+
+# %%
+def sequences(count, generator):
+    start, step = generator.integers(0, 16, (count, 1)), generator.integers(1, 6, (count, 1))
+    return (start + step * np.arange(12)) % 16  # (sequence, 12)
+
+
+model = GPT2LMHeadModel({
+    "vocab_size": 16, "n_positions": 12, "n_embd": 32, "n_layer": 2, "n_head": 4,
+    "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0,
+})  # fmt: skip
+for name, parameter in model.named_parameters():
+    if parameter.ndim == 2:
+        mt.nn.init.normal_(parameter, std=0.15)  # small models need larger weights than 0.02
+    elif name.endswith("bias"):
+        mt.nn.init.normal_(parameter, std=0.05)  # so that a forgotten bias shows
+optimizer = mt.optim.AdamW(model.parameters(), lr=5e-3)
+generator = np.random.default_rng(0)
+for _ in range(pick(250, 150)):
+    ids = mt.tensor(sequences(32, generator))
+    loss = model(ids, labels=ids).loss
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+model.eval()
+test = sequences(64, np.random.default_rng(1))
+with mt.no_grad():
+    expected = model(mt.tensor(test)).logits.numpy()  # (sequence, token, vocabulary)
+
+
+def loss_of(logits):
+    """Mean -log p of every number from the third on, in nats."""
+    top = logits.max(-1, keepdims=True)
+    log_p = logits - top - np.log(np.exp(logits - top).sum(-1, keepdims=True))
+    right = np.take_along_axis(log_p[:, 1:-1], test[:, 2:, None], -1)
+    return -right.mean()
+
+
+print(f"loss {loss_of(expected):.3f} nats; guessing among 16 numbers costs {np.log(16):.3f}")
+assert loss_of(expected) < 0.3
+
+# %% [markdown]
+# ## The folder
+
+# %%
+folder = Path("runs", "lessons", "30", "counting")
+model.save_pretrained(folder)
+for path in sorted(folder.iterdir()):
+    print(f"{path.stat().st_size:8,} bytes  {path.name}")
+config = json.loads((folder / "config.json").read_text())
+for field in ("architectures", "n_embd", "n_layer", "n_head", "activation_function"):
+    print(f"  {field}: {config[field] if field in config else '(default)'}")
+
+# %% [markdown]
+# ## safetensors, opened by hand
+#
+# The format is simple on purpose: 8 bytes with the length of a header, a header in JSON, and then
+# nothing but numbers. No program is stored in it, unlike in a pickle.
+
+
+# %%
+def read_safetensors(path):
+    data = path.read_bytes()
+    (length,) = struct.unpack("<Q", data[:8])  # 64 bits, little-endian
+    header = json.loads(data[8 : 8 + length])
+    header.pop("__metadata__", None)
+    numbers, tensors = data[8 + length :], {}
+    for name, entry in header.items():
+        start, stop = entry["data_offsets"]
+        assert entry["dtype"] == "F32"
+        tensors[name] = np.frombuffer(numbers[start:stop], "<f4").reshape(entry["shape"])
+    return tensors
+
+
+tensors = read_safetensors(folder / "model.safetensors")
+for name, array in tensors.items():
+    if ".h.1." not in name:
+        print(f"  {name:38} {array.shape}")
+print(f"{len(tensors)} tensors, {sum(array.size for array in tensors.values()):,} numbers")
+
+# %% [markdown]
+# Three things to notice before using them:
+#
+# 1. **Transposed.** GPT-2's layers are `Conv1D`: weights of shape (in, out), used as `x @ w`. A
+#    `Linear`, as in BERT, stores (out, in), used as `x @ w.T`.
+# 2. **Fused.** `c_attn` holds query, key and value side by side: 96 = 3 x 32 columns.
+# 3. **Tied.** There is no `lm_head.weight`: the logits use the token embeddings `wte` once more.
+
+# %%
+prefix = "transformer."
+assert tensors[prefix + "h.0.attn.c_attn.weight"].shape == (32, 96)
+assert not any("lm_head" in name for name in tensors)
+
+# %% [markdown]
+# ## The whole model in NumPy
+#
+# The test of a reader is the model: rebuild it from nothing but the file.
+
+
+# %%
+def norm(x, t, name):
+    centred = x - x.mean(-1, keepdims=True)
+    scaled = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5)
+    return scaled * t[name + ".weight"] + t[name + ".bias"]
+
+
+def conv1d(x, t, name):
+    return x @ t[name + ".weight"] + t[name + ".bias"]  # (..., in) @ (in, out)
+
+
+def gelu(x):  # "gelu_new": with tanh
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+def in_thirds(qkv):
+    """(batch, token, 96) -> query, key, value: first all of the query, then the key, ..."""
+    return np.split(qkv, 3, axis=-1)
+
+
+def gpt2(ids, t, split=in_thirds, activation=gelu, heads=4):
+    batch, n = ids.shape
+    x = t["wte.weight"][ids] + t["wpe.weight"][:n]  # (batch, token, embed)
+    future = np.triu(np.full((n, n), -np.inf), 1)
+    for i in range(2):
+        h = f"h.{i}."
+        qkv = conv1d(norm(x, t, h + "ln_1"), t, h + "attn.c_attn")  # (batch, token, 3 embed)
+        q, k, v = (a.reshape(batch, n, heads, -1).swapaxes(1, 2) for a in split(qkv))
+        scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]) + future
+        weights = np.exp(scores - scores.max(-1, keepdims=True))
+        weights /= weights.sum(-1, keepdims=True)
+        context = (weights @ v).swapaxes(1, 2).reshape(batch, n, -1)
+        x = x + conv1d(context, t, h + "attn.c_proj")
+        hidden = activation(conv1d(norm(x, t, h + "ln_2"), t, h + "mlp.c_fc"))
+        x = x + conv1d(hidden, t, h + "mlp.c_proj")
+    return norm(x, t, "ln_f") @ t["wte.weight"].T  # tied
+
+
+bare = {name.removeprefix(prefix): array for name, array in tensors.items()}
+logits = gpt2(test, bare)
+print(f"largest difference from the library's logits {np.abs(logits - expected).max():.1e}")
+assert np.abs(logits - expected).max() < 1e-3
+again = mt.models.from_pretrained(folder)
+with mt.no_grad():
+    difference = np.abs(again.eval()(mt.tensor(test)).logits.numpy() - expected).max()
+print(f"written, read by `from_pretrained`, and run again: {difference:.1e}")
+assert difference == 0
+
+# %% [markdown]
+# ## What goes wrong without it
+#
+# Some mistakes announce themselves. `c_attn` is not square, so its transpose does not fit:
+
+# %%
+transposed = {**bare, "h.0.attn.c_attn.weight": bare["h.0.attn.c_attn.weight"].T}
+with fails(ValueError):
+    gpt2(test, transposed)
+
+# %% [markdown]
+# Others do not. `attn.c_proj` is square. The thirds of `c_attn` could also be read head by head, as
+# other families store them. The activation has two formulas of one name. All give finite logits:
+
+
+# %%
+def by_head(qkv):
+    """Wrong for GPT-2: query, key and value of head 1, then those of head 2, ..."""
+    parts = qkv.reshape(*qkv.shape[:2], 4, 3, 8)  # (batch, token, head, three, head_dim)
+    return [parts[:, :, :, i].reshape(*qkv.shape[:2], 32) for i in range(3)]
+
+
+def swapped(qkv):
+    query, key, value = in_thirds(qkv)
+    return key, query, value
+
+
+def gelu_erf(x):
+    return x * 0.5 * (1 + mt.erf(mt.tensor(x / np.sqrt(2))).numpy())
+
+
+square = {
+    name: array.T if name.endswith("attn.c_proj.weight") else array for name, array in bare.items()
+}
+readings = {
+    "right": gpt2(test, bare),
+    "attn.c_proj transposed": gpt2(test, square),
+    "c_attn read head by head": gpt2(test, bare, split=by_head),
+    "query and key swapped": gpt2(test, bare, split=swapped),
+    "GELU with erf for tanh": gpt2(test, bare, activation=gelu_erf),
+}
+print("reading                    finite   largest error of a logit    loss")
+errors, losses = {}, {}
+for name, result in readings.items():
+    errors[name], losses[name] = np.abs(result - expected).max(), loss_of(result)
+    finite = "yes" if np.isfinite(result).all() else "no"
+    print(f"{name:26} {finite:6} {errors[name]:26.1e} {losses[name]:7.3f}")
+wrong = ["attn.c_proj transposed", "c_attn read head by head", "query and key swapped"]
+for name in wrong:
+    assert np.isfinite(readings[name]).all() and losses[name] > losses["right"] + 0.3
+assert 1e-4 < errors["GELU with erf for tanh"] < 0.1
+
+# %% [markdown]
+# The last line is the treacherous one: the loss hardly moves, so no test by loss or by eye finds
+# it. Only the comparison of logits with the original does. That is why the library holds every
+# family against recorded results of the peer, down to round-off, and not against its loss.
+
+# %%
+figure, axes = plt.subplots(1, 3, figsize=(8.5, 2.7), layout="constrained", sharey=True)
+shown = ("right", "GELU with erf for tanh", "attn.c_proj transposed")
+low, high = expected.min(), expected.max()
+for axis, name in zip(axes, shown, strict=True):
+    axis.plot([low, high], [low, high], color="0.6", linewidth=1)
+    axis.plot(expected[:8].ravel(), readings[name][:8].ravel(), ".", color="#0072B2", markersize=3)
+    axis.set_title(name, fontsize=10)
+    axis.set_xlabel("logit of the original")
+    axis.spines[["top", "right"]].set_visible(False)
+axes[0].set_ylabel("logit of the reading")
+show(figure, "Logits against those of the original. The middle one looks perfect, and is not.")
+
+# %% [markdown]
+# What a reader can do against silent mistakes: take nothing for granted. The library refuses a
+# folder whose tensors are not exactly those of the model.
+
+# %%
+from minitorch_attn.serialization import read_safetensors as library_read
+from minitorch_attn.serialization import write_safetensors
+
+found = library_read(folder / "model.safetensors")[1]
+assert all((found[name] == array).all() for name, array in tensors.items())
+del found[prefix + "ln_f.bias"]
+damaged = folder.with_name("damaged")
+model.save_pretrained(damaged)
+write_safetensors(damaged / "model.safetensors", found)
+with fails(mt.errors.CheckpointError):
+    mt.models.from_pretrained(damaged)
+
+# %% [markdown]
+# ## Where it lives
+
+# %%
+from minitorch_attn.models.pretrained import folder as folders
+from minitorch_attn.models.pretrained import gpt2 as family
+from minitorch_attn.models.pretrained import names
+
+where(
+    library_read, folders.read_tensors, names.Transposed, names.Stacked,
+    family.GPT2PreTrainedModel.names, family.GPT2PreTrainedModel.tied, mt.models.from_pretrained,
+)  # fmt: skip
+
+# %% [markdown]
+# ## Exercise
+#
+# Do the same for BERT: write a folder of `mt.models.pretrained.BertModel` (a config with
+# `vocab_size`, `hidden_size`, `num_hidden_layers`, `num_attention_heads` and `intermediate_size`),
+# list its tensors, and rebuild the encoder in NumPy. There is no fused layer, weights are (out,
+# in), the norm comes after the residual, its eps is 1e-12, and the GELU is the one with erf. It is
+# done when `last_hidden_state` agrees to `1e-4`; then make each of the wrong readings above and see
+# which of them change the shape of anything.
+#
+# ## Three questions
+#
+# 1. Why does a wrong transposition of `c_attn` raise an error, and one of `attn.c_proj` not?
+# 2. The file has no tensor for the last layer. Where do the logits come from?
+# 3. A port of GPT-2 has the right loss to two digits. Which of the readings above may it still
+#    contain, and which test finds it?
+
+# %% [markdown] tags=["answers"]
+# ## Answers
+#
+# 1. `c_attn.weight` is (32, 96), and its transpose cannot be multiplied with 32 features. `c_proj`
+#    is (32, 32): the transpose has the same shape, the logits are finite, and the loss is far
+#    higher.
+# 2. From the token embeddings, `wte.weight`, transposed: input and output are tied, and the list of
+#    tensors has no `lm_head`.
+# 3. The other GELU: its loss is that of the right reading to about two digits, while the largest
+#    error of a logit is far above round-off. Compare logits with the original, not losses.
