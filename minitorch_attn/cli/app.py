@@ -12,6 +12,7 @@ from ..backend.allocator import keep_memory
 from ..errors import MiniTorchError
 from . import DONE, FAILED, INTERRUPTED
 from .console import program_name
+from .doctor import doctor
 from .generate import generate
 from .lesson import lesson
 from .overview import overview
@@ -34,6 +35,7 @@ def mta(context):
         overview()
 
 
+mta.add_command(doctor)
 mta.add_command(lesson)
 mta.add_command(tour)
 mta.add_command(train)

@@ -1,0 +1,266 @@
+"""The checks of `mta doctor`."""
+
+import importlib.util
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+
+from ..errors import MiniTorchError
+
+__all__ = ["Result", "checks", "sandbox_level"]
+
+_PROBE = ["--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL",
+          "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "true"]  # fmt: skip
+_OLDEST = (3, 11)
+_EXTRAS = {
+    "lessons": ("jupytext", "nbclient", "ipykernel"),
+    "data": ("sklearn",),
+    "tokenizers": ("tokenizers",),
+}
+_USES = {
+    "lessons": "lessons as notebooks",
+    "data": "scikit-learn's handwritten digits",
+    "tokenizers": "WordPiece and SentencePiece tokenizers",
+}
+_SANDBOX = {
+    3: "level 3: bubblewrap, without network and files",
+    2: "level 2: root drops to another user; the network stays open",
+    1: "level 1: another process; it can read your files and use the network",
+}
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a check has found.
+
+    Parameters
+    ----------
+    name : str
+    state : {"ok", "optional", "missing"}
+        "optional" where something is not there that is not needed.
+    text : str
+    remedy : str, default ""
+        What to do about it; empty when it is ok.
+    """
+
+    name: str
+    state: str
+    text: str
+    remedy: str = ""
+
+    def fields(self):
+        """As a dict of strings."""
+        return asdict(self)
+
+
+def checks():
+    """All checks, in the order in which they are shown: callables that return a Result.
+
+    Returns
+    -------
+    list of callable
+    """
+    folders = [
+        ("working folder", Path.cwd, "go to a folder that you may write to"),
+        ("state folder", _state, "set MTA_STATE to a folder that you may write to"),
+        ("temporary folder", _temporary, "set TMPDIR to a folder with free space"),
+    ]
+    return [
+        python, numpy, blas, cupy, lesson_files,
+        *[lambda entry=entry: folder(*entry) for entry in folders],
+        fonts, letters, sandbox,
+        *[lambda name=name: extra(name) for name in _EXTRAS],
+    ]  # fmt: skip
+
+
+def python():
+    """The interpreter."""
+    text = f"{platform.python_version()} at {sys.executable}"
+    if sys.version_info < _OLDEST:
+        return Result("Python", "missing", text, "install Python 3.11 or newer")
+    return Result("Python", "ok", text)
+
+
+def numpy():
+    """The arrays."""
+    try:
+        import numpy as np
+    except ImportError as error:
+        remedy = "python -m pip install --force-reinstall numpy"
+        return Result("NumPy", "missing", str(error), remedy)
+    if int(np.__version__.split(".")[0]) < 2:
+        return Result("NumPy", "missing", np.__version__, "python -m pip install 'numpy>=2.0'")
+    return Result("NumPy", "ok", np.__version__)
+
+
+def blas():
+    """The matrix products behind NumPy."""
+    import numpy as np
+
+    from ..backend.blas import blas_threads
+
+    try:
+        built = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
+        name = f"{built['name']} {built.get('version', '')}".strip()
+    except (KeyError, TypeError):
+        name = "unknown"
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    count = blas_threads()
+    if count is None:
+        return Result("BLAS", "ok", f"{name}; its threads cannot be counted here, {cores} cores")
+    text = f"{name}, {count} of {cores} threads"
+    if count < cores and "OMP_NUM_THREADS" in os.environ:
+        return Result("BLAS", "ok", f"{text} (OMP_NUM_THREADS is set)")
+    return Result("BLAS", "ok", text)
+
+
+def cupy():
+    """The GPU."""
+    name = "GPU"
+    if importlib.util.find_spec("cupy") is None:
+        remedy = "for an NVIDIA card: python -m pip install 'minitorch-attn[cuda13]' (or 12)"
+        return Result(name, "optional", "CuPy is not installed: the CPU only", remedy)
+    from ..backend import cuda
+
+    try:
+        cuda.load()
+        shown = cuda.get_device_name()
+    except Exception as error:  # a driver may raise anything
+        first, *rest = str(error).splitlines() or [type(error).__name__]
+        remedy = "\n".join(line.strip() for line in rest) or "see docs/devices.md"
+        return Result(name, "optional", first, remedy)
+    return Result(name, "ok", f"{shown}, CuPy {metadata_version('cupy')}")
+
+
+def lesson_files():
+    """The lessons."""
+    from .catalogue import lesson_folder, lessons
+
+    try:
+        return Result("lessons", "ok", f"{len(lessons())} in {lesson_folder()}")
+    except MiniTorchError as error:
+        return Result("lessons", "missing", error.message, error.hint or "")
+
+
+def _state():
+    from .progress import state_folder
+
+    return state_folder()
+
+
+def _temporary():
+    try:
+        return Path(tempfile.gettempdir())
+    except FileNotFoundError:
+        return Path("/tmp")
+
+
+def folder(name, find, remedy):
+    """A folder in which a file can be made."""
+    path = find()
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path):
+            pass
+        free = shutil.disk_usage(path).free
+    except OSError as error:
+        return Result(name, "missing", f"{path}: {error.strerror}", remedy)
+    if free < 2**28:
+        return Result(name, "missing", f"{path}: {free / 2**20:.0f} MiB are free", remedy)
+    return Result(name, "ok", str(path))
+
+
+def fonts():
+    """The font of the pictures."""
+    try:
+        from matplotlib import font_manager
+
+        found = font_manager.findfont("DejaVu Sans", fallback_to_default=False)
+    except (ImportError, ValueError, OSError) as error:
+        remedy = "python -m pip install --force-reinstall matplotlib"
+        return Result("fonts", "missing", str(error).splitlines()[0], remedy)
+    return Result("fonts", "ok", Path(found).name)
+
+
+def letters():
+    """Whether the terminal's encoding has the letters of formulas."""
+    encoding = sys.stdout.encoding or "ascii"
+    try:
+        "\u221a\u1d40\u2099\u2500".encode(encoding)
+    except (LookupError, UnicodeEncodeError):
+        remedy = "formulas are shown as LaTeX; PYTHONUTF8=1 gives letters"
+        return Result("letters", "optional", f"{encoding} has no \\u221a", remedy)
+    return Result("letters", "ok", encoding)
+
+
+def sandbox_level():
+    """How well a process of someone else's code can be shut in here.
+
+    Returns
+    -------
+    level : int
+        3: bubblewrap with user namespaces works. 2: this is root, which can become another user.
+        1: neither.
+    why : str
+        Why it is not more.
+    """
+    program = shutil.which("bwrap")
+    if program:
+        why = _probe(program)
+        if why is None:
+            return 3, ""
+    else:
+        why = "bubblewrap is not installed"
+    is_root = hasattr(os, "geteuid") and os.geteuid() == 0
+    return (2 if is_root and shutil.which("setpriv") else 1), why
+
+
+def _probe(program):
+    """Start `true` in a sandbox; None, or what goes wrong."""
+    try:
+        process = subprocess.run(
+            [program, *_PROBE], env={}, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE, timeout=20, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    if process.returncode == 0:
+        return None
+    said = process.stderr.decode(errors="replace").strip().splitlines()
+    return said[-1] if said else f"bwrap ended with status {process.returncode}"
+
+
+def sandbox():
+    """The level for code that someone else has written."""
+    level, why = sandbox_level()
+    text = _SANDBOX[level]
+    if level == 3:
+        return Result("sandbox", "ok", text)
+    if not shutil.which("bwrap"):
+        remedy = "Debian, Ubuntu: apt install bubblewrap"
+    else:
+        remedy = f"bubblewrap does not start: {why}\na container needs user namespaces for it"
+    return Result("sandbox", "optional", text, remedy)
+
+
+def extra(name):
+    """The packages of an optional extra."""
+    absent = [module for module in _EXTRAS[name] if importlib.util.find_spec(module) is None]
+    if absent:
+        remedy = f"python -m pip install 'minitorch-attn[{name}]'"
+        return Result(f"[{name}]", "optional", f"{_USES[name]}: no {', '.join(absent)}", remedy)
+    versions = ", ".join(f"{module} {metadata_version(module)}" for module in _EXTRAS[name])
+    return Result(f"[{name}]", "ok", versions)
+
+
+def metadata_version(module):
+    """The version of the package that has installed a module; "?" if none is known."""
+    for package in metadata.packages_distributions().get(module, ()):
+        return metadata.version(package)
+    return "?"
