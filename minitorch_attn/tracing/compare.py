@@ -32,6 +32,7 @@ class Unlike:
     """
 
     entries = None
+    of_input = False  # of what the step was given
 
     def __init__(self, name, kind, mine, reference, index=None, largest=None, count=0, size=0):
         self.name, self.kind, self.mine, self.reference = name, kind, mine, reference
@@ -79,10 +80,10 @@ def compare_steps(mine, reference, rtol=None, atol=None):
     Unlike or None
     """
     given, made = ("input", "output") if mine.kind == "forward" else ("", "")
-    for word, names, ours, theirs in (
-        (given, mine.input_names, mine.inputs, reference.inputs),
-        (made, mine.output_names, mine.outputs, reference.outputs),
-        ("", [], *(_additions(step) for step in (mine, reference))),
+    for word, names, ours, theirs, of_input in (
+        (given, mine.input_names, mine.inputs, reference.inputs, True),
+        (made, mine.output_names, mine.outputs, reference.outputs, False),
+        ("", [], *map(_additions, (mine, reference)), mine.kind == "accumulate"),
     ):
         for index in range(max(len(ours), len(theirs))):
             name = names[index] if index < len(names) else _added_name(mine, index)
@@ -90,6 +91,7 @@ def compare_steps(mine, reference, rtol=None, atol=None):
             name = f"{word} {name}{_variable(pair[0])}".strip()
             found = _compare(name, *pair, rtol, atol)
             if found is not None:
+                found.of_input = of_input
                 return found
     return None
 

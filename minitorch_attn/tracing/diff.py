@@ -2,15 +2,16 @@
 
 The document for the page, `Difference.document()`: version, title, report (text), same, kind,
 what, mine_step and reference_step (ids or null), index, mine_value, reference_value, largest,
-count, size, pairs ([mine id, reference id, "same" or what differs]), structure (for each place
-where the sequences differ {"mine": [ids], "reference": [ids], "harmless"}), and the documents
-`mine` and `reference` of both recordings.
+count, size, pairs ([mine id, reference id, "same" or what differs], with "what follows agrees
+again" where that is so), structure (for each place where the sequences differ {"mine": [ids],
+"reference": [ids], "harmless"}), and the documents `mine` and `reference` of both recordings.
 """
 
 from difflib import SequenceMatcher
 
 from ..files import atomic_file
 from .compare import Unlike, compare_steps
+from .detours import detours
 
 __all__ = ["Difference", "trace_diff"]
 
@@ -22,7 +23,7 @@ class Gap:
     ----------
     mine, reference : list of Step
     harmless : bool
-        What comes after it has the same values: another way to the same result.
+        It cancels out: another way to the same result.
     """
 
     def __init__(self, mine, reference, position):
@@ -67,19 +68,48 @@ class Difference:
         self._find()
 
     def _find(self):
-        at = next((i for i, (_, _, unlike) in enumerate(self.pairs) if unlike), len(self.pairs))
-        for gap in self.gaps:  # harmful if the first step after it differs, or none follows
-            after = gap.position
-            gap.harmless = after < at or after < len(self.pairs) and self.pairs[after][2] is None
-        self.agreed = at
+        """The first difference that does not cancel out; before a step, a gap comes first."""
+        fine = self._detours()
+        self.healed = [
+            u is not None and {a.number, -b.number - 1} <= fine for a, b, u in self.pairs
+        ]
+        for gap in self.gaps:
+            numbers = [s.number for s in gap.mine] + [-s.number - 1 for s in gap.reference]
+            gap.harmless = fine.issuperset(numbers)
+        bad = [
+            u is not None and not healed
+            for (*_, u), healed in zip(self.pairs, self.healed, strict=True)
+        ]
+        at = next((i for i, wrong in enumerate(bad) if wrong), len(self.pairs))
         gap = next((g for g in self.gaps if g.position <= at and not g.harmless), None)
         if gap is not None:
-            self.kind, self.gap, self.agreed = "structure", gap, gap.position
+            self.kind, self.gap, at = "structure", gap, gap.position
             self.mine = next(iter(gap.mine), None)
             self.reference = next(iter(gap.reference), None)
         elif at < len(self.pairs):
             self.mine, self.reference, self.unlike = self.pairs[at]
             self.kind = self.unlike.kind
+        self.position = at
+        self.agreed = sum(unlike is None for *_, unlike in self.pairs[:at])
+
+    def _detours(self):
+        """Numbers of the steps that make no difference; those of the reference as -1, -2, ..."""
+        within = [gap for gap in self.gaps if gap.position < len(self.pairs)]
+        agree = [pair for pair in self.pairs if pair[2] is None]
+        given = [pair for pair in self.pairs if pair[2] is None or not pair[2].of_input]
+        mine = detours(
+            self.recordings[0].steps,
+            {a.number for a, _, _ in agree},
+            {a.number for a, _, _ in given},
+            {step.number for gap in within for step in gap.mine},
+        )
+        reference = detours(
+            self.recordings[1].steps,
+            {b.number for _, b, _ in agree},
+            {b.number for _, b, _ in given},
+            {step.number for gap in within for step in gap.reference},
+        )
+        return mine | {-number - 1 for number in reference}
 
     @property
     def same(self):
@@ -127,7 +157,10 @@ class Difference:
             "mine_step": None if self.mine is None else self.mine.number,
             "reference_step": None if self.reference is None else self.reference.number,
             **(Unlike("", "", None, None) if unlike is None else unlike).document(),
-            "pairs": [[a.number, b.number, u.text if u else "same"] for a, b, u in self.pairs],
+            "pairs": [
+                [a.number, b.number, _state(unlike, healed)]
+                for (a, b, unlike), healed in zip(self.pairs, self.healed, strict=True)
+            ],
             "structure": [
                 {
                     "mine": [step.number for step in gap.mine],
@@ -153,13 +186,19 @@ class Difference:
             file.write(diff_page(self.document()).encode())
 
 
+def _state(unlike, healed):
+    if unlike is None:
+        return "same"
+    return f"{unlike.text}; what follows agrees again" if healed else unlike.text
+
+
 def trace_diff(mine, reference, rtol=None, atol=None):
     """Find the first step, forward or backward, at which two recordings differ.
 
     Both should start from the same inputs and the same parameters. The steps are put side by side
-    by the names of their operations, and by the modules where both have the same. A place where
-    the sequences differ counts only if the next step that they have in common differs as well:
-    there may be two ways to one result.
+    by the names of their operations, and by the modules where both have the same. What differs but
+    cancels out again, as in (q / 3) @ k and (q @ k) / 3, is no difference: there may be two ways
+    to one result.
 
     Parameters
     ----------
@@ -204,9 +243,9 @@ def trace_diff(mine, reference, rtol=None, atol=None):
 
 
 def _keys(a, b):
-    """What makes two steps correspond: kind and operation, and the module where that can be."""
+    """What makes two steps correspond: kind and operation, and the module if most are in both."""
     paths = [{str(step.module) for step in steps} for steps in (a, b)]
-    with_module = paths[0] == paths[1]
+    with_module = 2 * len(paths[0] & paths[1]) > max(map(len, paths))
     return [
         [(step.kind, step.op, str(step.module) if with_module else "") for step in steps]
         for steps in (a, b)

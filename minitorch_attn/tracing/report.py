@@ -21,8 +21,8 @@ def diff_report(difference):
 
 
 def _same(difference):
-    count = len(difference.pairs)
-    lines = [f"The recordings agree in all {count} steps that they have in common."]
+    count = difference.agreed
+    lines = [f"The recordings agree: {count} of {len(difference.pairs)} steps side by side."]
     for gap in difference.gaps:
         lines.append("  another way to the same values:")
         lines += _rows("mine", gap.mine) + _rows("reference", gap.reference)
@@ -32,8 +32,7 @@ def _same(difference):
 def _structure(difference):
     gap = difference.gap
     lines = [
-        "The recordings do different things after the first "
-        f"{difference.agreed} steps, which agree.",
+        f"The recordings do different things after {difference.agreed} steps that agree.",
         "",
         *_rows("mine", gap.mine),
         *_rows("reference", gap.reference),
@@ -48,8 +47,8 @@ def _earlier(difference, shown=None):
     """Where the sequences part before that, though the next step of both agrees."""
     lines = []
     for gap in difference.gaps:
-        if gap.position <= difference.agreed and gap is not shown:
-            lines += ["", "Before it they differ here, and agree again after it:"]
+        if gap.position <= difference.position and gap is not shown:
+            lines += ["", "Before it they differ here, and agree again after that:"]
             lines += _rows("mine", gap.mine) + _rows("reference", gap.reference)
     return lines
 
@@ -140,7 +139,7 @@ def _hint(mine, unlike):
         return ["Its inputs agree, so the difference is made in this step."]
     if mine.kind == "accumulate":
         return ["What is added, or what was in .grad before, is another."]
-    if unlike.name.split(" (")[0] in mine.input_names:
+    if unlike.of_input:
         return ["The gradient that arrives is another sum: a contribution is missing or extra."]
     return ["The gradient it was given agrees, so the difference is made in this backward."]
 

@@ -172,6 +172,15 @@ def test_a_second_pass_adds_to_grad(make):
     values = [e.values.array for e in (addition.before, addition.contribution, addition.after)]
     for array, wanted in zip(values, (3.0, 2.0, 5.0), strict=True):
         assert_array_equal(array, np.full((3, 5), wanted))
+    assert t.steps[-1].notes == []
+
+
+def test_a_grad_that_somebody_changes_as_it_is_kept_is_noted(make):
+    x = make(3, 5)
+    x.register_post_accumulate_grad_hook(lambda x: x.grad.zero_())
+    with mt.trace() as t:
+        (x * 2).sum().backward()
+    assert "x.grad is not what it was before plus" in t.steps[-1].notes[0]
 
 
 def test_a_gradient_that_a_hook_replaced_is_noted(make):
@@ -301,9 +310,14 @@ def test_gradients_of_chosen_tensors_are_recorded(make):
     x, w = make(3, 5), make(5)
     with mt.trace() as t:
         y = x * w
-        mt.autograd.grad(y.exp().sum(), y)
+        mt.autograd.grad(y.exp().sum(), w, retain_graph=True)
         (x * w).sum().backward(inputs=[w])
-    assert [step.added[0].tensor.variable for step in t.steps if step.kind == "accumulate"] == ["w"]
+        y.sum().backward(inputs=[w])  # nothing of the first passes is added to what arrives here
+    of_x = [a for step, a in additions(t) if a.tensor.variable == "x"]
+    assert len(of_x) == 3 and all(a.before is None for a in of_x)
+    assert [step.added[0].tensor.variable for step in t.steps if step.kind == "accumulate"] == [
+        "w"
+    ] * 2
     assert [note for step in t.steps for note in step.notes] == []
 
 
