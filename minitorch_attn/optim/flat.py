@@ -102,7 +102,7 @@ class FlatBuffer:
         scratch = self.xp.empty((3, min(BLOCK, self.size)), dtype=self.values.dtype)
         for key, low, high in blocks:
             value, *states = [buffer[low:high] for buffer in buffers]
-            grad, first, second = scratch[:, : high - low]
+            grad, first, second = (scratch[i, : high - low] for i in range(3))
             self.gather(low, high, grad)
             yield key, value, grad, *states, first, second
 

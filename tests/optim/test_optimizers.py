@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import minitorch_attn as mt
+from minitorch_attn.backend import forbid_sync
 from minitorch_attn.optim import SGD, Adafactor, Adagrad, Adam, AdamW, HFAdafactor, RMSprop
 from minitorch_attn.optim.flat import BLOCK
 
@@ -404,3 +405,13 @@ def test_schedule_resumes_from_its_state():
     schedule.step()
     resumed.step()
     assert resumed.get_last_lr() == schedule.get_last_lr()
+
+
+@pytest.mark.parametrize("optimizer", [SGD, Adam, AdamW, RMSprop, Adagrad])
+def test_a_step_never_waits_for_the_device(optimizer):
+    parameter = mt.tensor(np.ones((3, 5)), device="strict", requires_grad=True)
+    stepper = optimizer([parameter], lr=0.1)
+    (parameter**2).sum().backward()
+    with forbid_sync():
+        stepper.step()
+    assert (parameter.detach().numpy() < 1).all()
