@@ -1,0 +1,242 @@
+# %% [markdown]
+# # Why divide by sqrt(d)
+#
+# Attention divides its scores by the square root of the width of queries and keys. What happens
+# without, and why the root and not $d$ itself?
+#
+# *Know before:* softmax and its backward (lesson 5), query, key, value (lesson 8).
+
+# %%
+import numpy as np
+
+import minitorch_attn as mt
+from minitorch_attn.course.lesson import pick, show, where
+from minitorch_attn.viz.style import COLOURS, new_figure
+
+mt.manual_seed(0)
+rng = np.random.default_rng(0)
+KEYS = 32
+
+# %% [markdown]
+# ## A sum of $d$ terms
+#
+# Let the entries of a query $q$ and a key $k$ be independent, with mean 0 and variance 1. (A fresh
+# network is built to keep them so.) The score is a sum of $d$ products, each with mean 0 and
+# variance $1 \cdot 1 = 1$, and variances of independent terms add up:
+#
+# $$s = \sum_{i=1}^{d} q_i k_i, \qquad \mathrm{Var}(s) = d, \qquad
+# \mathrm{Var}\Big(\frac{s}{\sqrt d}\Big) = 1 .$$
+
+# %%
+widths = [4, 16, 64, 256, 1024]
+print("   d   std of the scores   sqrt(d)   divided by sqrt(d)   divided by d")
+deviations = []
+for d in widths:
+    q, k = rng.normal(size=(2000, d)), rng.normal(size=(KEYS, d))
+    scores = q @ k.T  # (query, d) @ (d, key) -> (query, key)
+    row = scores.std(), np.sqrt(d), (scores / np.sqrt(d)).std(), (scores / d).std()
+    deviations.append(row)
+    print("{:4} {:19.2f} {:9.2f} {:20.2f} {:14.3f}".format(d, *row))
+    assert abs(row[2] - 1) < 0.2 and abs(row[0] / row[1] - 1) < 0.2
+
+# %% [markdown]
+# ## What a softmax makes of large scores
+#
+# The larger the scores, the more the softmax is like a maximum. Three measures of a row of weights
+# $p$ over 32 keys: the largest weight; the **number of keys that count**, $e^H$ with the entropy
+# $H = -\sum p \log p$ (32 if all weights are equal, 1 if one has all); and the size of the slopes,
+# $\lVert J \rVert$ with $J = \mathrm{diag}(p) - pp^\top$.
+
+
+# %%
+def softmax(x):
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+def measures(p):
+    """Means of largest weight and of the keys that count; the median size of the slopes."""
+    entropy = -(p * np.log(p + 1e-300)).sum(axis=-1)
+    # |diag(p) - p p^T|^2 = sum p^2 - 2 sum p^3 + (sum p^2)^2, without building the matrix
+    squares = (p**2).sum(axis=-1)
+    slopes = np.sqrt(np.maximum(squares - 2 * (p**3).sum(axis=-1) + squares**2, 0))
+    return p.max(axis=-1).mean(), np.exp(entropy).mean(), np.median(slopes)
+
+
+DIVISORS = {"1": lambda d: 1.0, "sqrt(d)": lambda d: d**0.5, "d": lambda d: float(d)}
+table = {name: [] for name in DIVISORS}
+print("          largest weight          keys that count         size of the slopes")
+print("   d  " + "".join(f"{'/' + name:>8}" for _ in range(3) for name in DIVISORS))
+for d in widths:
+    q, k = rng.normal(size=(2000, d)), rng.normal(size=(KEYS, d))
+    for name, divisor in DIVISORS.items():
+        table[name].append(measures(softmax(q @ k.T / divisor(d))))
+    cells = [table[name][-1][m] for m in range(3) for name in DIVISORS]
+    print(f"{d:4}  " + "".join(f"{c:8.2f}" if i < 6 else f"{c:8.0e}" for i, c in enumerate(cells)))
+
+unscaled, rooted, by_d = (np.array(table[name]) for name in DIVISORS)
+assert unscaled[-1, 0] > 0.9 and unscaled[-1, 2] < 1e-3  # saturated
+assert rooted[:, 2].max() / rooted[:, 2].min() < 1.3  # the same at every width
+assert by_d[-1, 1] > 31  # uniform, whatever the query says
+
+# %%
+figure = new_figure(8, 3.5)
+left, right = figure.subplots(1, 2)
+styles = zip("so^", (COLOURS[1], COLOURS[0], COLOURS[2]), strict=True)
+for (name, rows), (mark, colour) in zip(table.items(), styles, strict=True):
+    left.semilogx(widths, [row[1] for row in rows], mark + "-", color=colour, label=f"/ {name}")
+    right.loglog(widths, [max(row[2], 1e-9) for row in rows], mark + "-", color=colour)
+left.set(title=f"keys that count, of {KEYS}", xlabel="width d", ylim=(0, 34))
+right.set(title="size of the slopes of the softmax", xlabel="width d")
+for axes in (left, right):
+    axes.set_xticks(widths, widths)
+    axes.minorticks_off()
+    axes.spines[["top", "right"]].set_visible(False)
+left.legend(frameon=False, title="scores divided by", loc="center right", bbox_to_anchor=(1, 0.42))
+show(figure, "only the root gives the same softmax at every width")
+
+# %% [markdown]
+# Read it from left to right. **Undivided**, one key takes all as $d$ grows, and it is a random one:
+# nothing has been learned yet. The slopes vanish. **Divided by $d$**, all keys count alike and the
+# query has no say. **Divided by the root**, the softmax is the same at 4 and at 1024: neither
+# choosing nor indifferent.
+#
+# ## The slopes are what a query learns by
+#
+# The gradient of a query passes through $J$: $\partial L/\partial q =
+# \frac{1}{\text{divisor}} K^\top J\, \partial L/\partial p$. Where $J$ is 0, nothing comes through.
+
+# %%
+d = 1024
+q, k = mt.randn(1000, d, dtype=mt.float64), mt.randn(KEYS, d, dtype=mt.float64)
+v, cotangent = mt.randn(KEYS, 8, dtype=mt.float64), mt.randn(1000, 8, dtype=mt.float64)
+spreads = {}
+print(f"|dL/dq| of 1000 queries, d = {d}: a tenth is below, half, nine tenths")
+for name, divisor in DIVISORS.items():
+    q = q.detach().requires_grad_()
+    context = mt.softmax(q @ k.T / divisor(d), -1) @ v  # (query, key) @ (key, 8) -> (query, 8)
+    (cotangent * context).sum().backward()
+    low, half, high = np.quantile(np.linalg.norm(q.grad.numpy(), axis=1), [0.1, 0.5, 0.9])
+    spreads[name] = high / low
+    print(f"  / {name:8} {low:8.1e}  {half:8.1e}  {high:8.1e}   ratio {high / low:.0e}")
+assert spreads["1"] > 1e6 and spreads["sqrt(d)"] < 10
+
+# %% [markdown]
+# Undivided, the gradient is a lottery: some queries get a huge one, many get none, and no learning
+# rate suits both.
+#
+# ## What goes wrong without it
+#
+# 64 queries, each a vector of its own, shall find 64 given places among 32 fixed keys; only the
+# queries are trained, by gradient descent on the squared error of the weights. To be fair to every
+# divisor, each is trained with several learning rates, and the best result counts.
+
+
+# %%
+def found(d, divisor, rate, optimizer=mt.optim.SGD, steps=200, queries=64):
+    """Share of queries that give their target the largest weight after training."""
+    draw = np.random.default_rng(1)
+    keys = mt.tensor(draw.normal(size=(KEYS, d)), dtype=mt.float32)
+    query = mt.tensor(draw.normal(size=(queries, d)), dtype=mt.float32, requires_grad=True)
+    target = draw.integers(0, KEYS, queries)
+    onehot = mt.tensor(np.eye(KEYS)[target], dtype=mt.float32)
+    stepper = optimizer([query], lr=rate)
+    for _ in range(steps):
+        error = mt.softmax(query @ keys.T / divisor(d), -1) - onehot  # (query, key)
+        loss = (error * error).sum()
+        stepper.zero_grad()
+        loss.backward()
+        stepper.step()
+    return (query.detach().numpy() @ keys.numpy().T).argmax(axis=1) == target
+
+
+rates = pick([0.1, 1, 10, 100], [1, 10])
+shares = {}
+print("queries that find their key, by learning rate (gradient descent)")
+print("   d  divided by  " + "".join(f"{rate:>7}" for rate in rates) + "    best")
+for d in pick([16, 64, 256], [16, 256]):
+    for name, divisor in DIVISORS.items():
+        row = [found(d, divisor, rate).mean() for rate in rates]
+        shares[d, name] = max(row)
+        print(f"{d:4}  {name:10}  " + "".join(f"{s:7.0%}" for s in row) + f"{max(row):8.0%}")
+assert shares[256, "sqrt(d)"] > 0.95 and shares[256, "1"] < 0.2
+assert shares[16, "1"] > 0.5  # at a small width it still works: the trouble grows with d
+
+# %% [markdown]
+# Adam divides each step by the size of the gradient. Does that not help? Not where the gradient is
+# smaller than the number `eps` that Adam adds to that size, and not with slopes of 0.
+
+# %%
+adam = {}
+for name, divisor in DIVISORS.items():
+    best = max(found(256, divisor, rate, mt.optim.Adam).mean() for rate in (0.01, 0.1))
+    adam[name] = best
+    print(f"Adam, d = 256, divided by {name:8} {best:4.0%} find their key")
+assert adam["1"] < 0.3 and adam["sqrt(d)"] > 0.95
+
+# %% [markdown]
+# Dividing by $d$ is not fatal here: the gradients are small, not zero, and a larger learning rate
+# makes up for it. But that rate depends on $d$, and a fresh model starts blind. The root needs no
+# such care.
+#
+# ## What the root does not do
+#
+# It does not keep attention from being sharp. The argument holds for queries and keys that have
+# nothing to do with each other. A query that has **found** its key, $q = k$, has the score
+# $\lVert k \rVert^2 / \sqrt d \approx \sqrt d$. So the scale sets where learning starts, not where
+# it may end.
+
+# %%
+for d in (16, 64, 256):
+    k = rng.normal(size=(KEYS, d))
+    weights = softmax(k[:1] @ k.T / np.sqrt(d))[0]  # the query is key 0
+    print(f"d {d:3}: score of the own key {k[0] @ k[0] / d**0.5:5.1f}, its weight {weights[0]:.3f}")
+assert weights[0] > 0.999
+
+# %% [markdown]
+# And the width that counts is that of the vectors in the product: with several heads the width of
+# **one head**. A model of width 512 with 8 heads divides by $\sqrt{64}$.
+
+# %%
+q, k = rng.normal(size=(2, 2000, 8, 64))  # (query, head, head width): 8 * 64 = 512
+scores = (q * k).sum(axis=-1)
+for width in (64, 512):
+    print(f"divided by sqrt({width}): std {(scores / width**0.5).std():.2f}")
+assert abs((scores / 64**0.5).std() - 1) < 0.05
+
+# %% [markdown]
+# ## Where it lives
+
+# %%
+where(
+    mt.nn.functional.scaled_dot_product_attention,
+    mt.ops.attention_inputs.prepared,
+    mt.nn.MultiheadAttention,
+)
+
+# %% [markdown]
+# ## Exercise
+#
+# In real attention a query is computed: $q = W^Q x$, and all queries share $W^Q$. Replace the free
+# queries of `found` by `x @ W`, with fixed random `x` of shape (64, 32) and a trained `W` of shape
+# (32, d) with entries of variance 1/32. Does the undivided variant still fail at $d = 256$? Explain
+# what you see: which queries still have a slope, and whom do they help? It is done when your
+# explanation predicts what happens with 8 queries instead of 64.
+#
+# ## Three questions
+#
+# 1. At $d = 1024$ without the divisor the largest weight is close to 1. Why is that bad, if a
+#    trained head may well have such weights?
+# 2. Why does dividing by $d$ make every fresh model look at all keys alike?
+# 3. The task at $d = 16$ mostly works without the divisor. Which two columns of the table of the
+#    softmax explain that?
+
+# %% [markdown] tags=["answers"]
+# ## Answers
+#
+# 1. It is a random key that has it: nothing was learned. And the slopes are as good as 0, so the
+#    choice cannot be corrected. A trained head has chosen, with slopes, on the way.
+# 2. The scores then have the standard deviation $1/\sqrt d$ (last column of the first table), which
+#    goes to 0: all scores are nearly equal, and the number of keys that count is nearly 32.
+# 3. Several keys count there even undivided, and the median size of the slopes is not yet
+#    vanishing; at 256 both are down.
