@@ -1,0 +1,329 @@
+# %% [markdown]
+# # Masks: look-ahead, padding, and rows with nothing left
+#
+# Some keys must not be seen: the future, and padding. How are they taken out so that really nothing
+# of them comes through, and why is multiplying by a mask of $-\infty$, as one deck says, wrong?
+#
+# *Know before:* softmax (lesson 5), query, key, value (lesson 8).
+
+# %%
+import numpy as np
+from matplotlib import colormaps
+
+import minitorch_attn as mt
+from minitorch_attn.course.lesson import show, where
+from minitorch_attn.viz.style import new_figure
+
+np.set_printoptions(precision=3, suppress=True)
+mt.manual_seed(0)
+INF = float("inf")
+
+
+def softmax(x):
+    with np.errstate(all="ignore"):
+        e = np.exp(x - x.max(axis=-1, keepdims=True))
+        return e / e.sum(axis=-1, keepdims=True)
+
+
+# %% [markdown]
+# ## Take it out before the softmax
+#
+# A key gets no weight if its score is $-\infty$: $e^{-\infty} = 0$, and the others share the 1
+# among themselves. So the mask is **added** to the scores: 0 where the query may look, $-\infty$
+# where it may not. For a decoder that is a triangle.
+
+# %%
+n = 8
+look_ahead = np.triu(np.full((n, n), -INF), 1)  # row: query, column: key; -inf above the diagonal
+print("the mask of four tokens\n", look_ahead[:4, :4])
+weights = softmax(np.zeros((n, n)) + look_ahead)
+print("weights for equal scores (the table of one of the decks)\n", weights)
+assert np.allclose(weights, np.tril(np.ones((n, n))) / np.arange(1, n + 1)[:, None])
+
+# %% [markdown]
+# ## Is it really a mask? Two tests that can fail
+#
+# A picture of zeros proves little. Change the last token: **no earlier output may move**, not even
+# in its last digit. And no earlier output may have a gradient with respect to it.
+
+
+# %%
+def attention(x, mask):
+    """Self-attention with query = key = value = x, step by step; x (token, dim)."""
+    scores = x @ x.T / x.shape[-1] ** 0.5 + mask  # (query, key)
+    return mt.softmax(scores, -1) @ x
+
+
+def leak(run, x):
+    """How far the outputs before the last one move when the last token changes."""
+    changed = x.clone()
+    changed[-1] = 5.0
+    return (run(x) - run(changed))[:-1].abs().max().item()
+
+
+def gradient_from_the_past(run, x):
+    x = x.clone().requires_grad_()
+    run(x)[:-1].sum().backward()
+    return abs(x.grad.numpy()[-1]).max()
+
+
+x = mt.randn(6, 8, dtype=mt.float64)
+causal = mt.tensor(np.triu(np.full((6, 6), -INF), 1))
+for name, run in (
+    ("no mask", lambda x: attention(x, mt.zeros(6, 6, dtype=mt.float64))),
+    ("look-ahead mask", lambda x: attention(x, causal)),
+):
+    moved, slope = leak(run, x), gradient_from_the_past(run, x)
+    print(f"{name:16} earlier outputs move by {moved:.3f}, their gradient is {slope:.3f}")
+    assert (moved == 0 and slope == 0) == (name == "look-ahead mask")
+
+# %% [markdown]
+# ## Padding
+#
+# Sentences of a batch have different lengths; the short ones are filled up. The filled places are
+# keys that no query may see. The test: a padded sentence gives **the same as alone**.
+#
+# The mask is needed for each sentence: it has shape (batch, 1, key) and is repeated for all
+# queries. Rows of queries that are padding themselves are computed and thrown away.
+
+# %%
+lengths = [3, 5]
+batch = mt.randn(2, 5, 8, dtype=mt.float64)  # (sentence, token, dim); the first one has 2 to spare
+attend = mt.arange(5) < mt.tensor(lengths).reshape(2, 1)  # True where there is a token
+print(attend)
+bias = mt.tensor(np.where(attend.numpy(), 0.0, -INF)[:, None, :])  # (2, 1, 5)
+
+scores = batch @ batch.swapaxes(-1, -2) / 8**0.5  # (sentence, query, key)
+padded = mt.softmax(scores + bias, -1) @ batch
+alone = attention(batch[0, :3], mt.zeros(3, 3, dtype=mt.float64))
+without = mt.softmax(scores, -1) @ batch
+gap, gap_without = ((t[0, :3] - alone).abs().max().item() for t in (padded, without))
+print(f"padded and alone differ by {gap:.1e} with the mask, by {gap_without:.2f} without")
+assert gap < 1e-12 and gap_without > 0.1
+
+# %% [markdown]
+# **Which way round is True?** PyTorch has both: in `key_padding_mask` True means *blocked* (this is
+# what a deck warns of), in the boolean `attn_mask` of `scaled_dot_product_attention` True means
+# *may attend*. Taking one for the other gives no error: here attention to the padding alone. The
+# library's `Mask` says it by name and needs no convention.
+
+# %%
+sdpa = mt.nn.functional.scaled_dot_product_attention
+right = sdpa(batch, batch, batch, attend.unsqueeze(1))
+inverted = sdpa(batch, batch, batch, ~attend.unsqueeze(1))
+heads = batch.unsqueeze(1)  # a Mask is (batch, head, query, key): here one head
+as_mask = sdpa(heads, heads, heads, mt.masks.padding(lengths))
+only_padding = (batch[0, 3:]).numpy()
+for name, result in (("True = attend", right), ("inverted", inverted)):
+    difference = (result[0, :3] - alone).abs().max().item()
+    print(f"{name:14} differs from alone by {difference:.1e}")
+print(mt.masks.causal(5) & mt.masks.padding(lengths))
+assert np.allclose(right.numpy(), as_mask[:, 0].numpy())
+assert np.allclose(right[0, :3].numpy(), alone.numpy())
+assert (inverted[0].numpy() <= only_padding.max(axis=0) + 1e-9).all()  # a mean of padding
+
+# %%
+figure = mt.viz.masks_figure(
+    {
+        "look-ahead": mt.masks.causal(5),
+        "padding, 3 of 5": mt.masks.padding([3], max_len=5).attend.expand(1, 1, 5, 5),
+        "both": mt.masks.causal(5) & mt.masks.padding([3], max_len=5),
+    },
+    labels=["I", "am", "fine", "_", "_"],
+    title="Who may look at whom",
+)
+show(figure, "look-ahead blocks by place, padding by sentence; a key must pass both")
+
+# %% [markdown]
+# ## What goes wrong without it
+#
+# **1. Multiplying instead of adding.** One deck makes a triangle of $-\infty$ and says to
+# *multiply* the scores with it, element by element. Look at every case a number can be in:
+
+# %%
+score = np.array([3.0, 0.0, -2.0])
+with np.errstate(invalid="ignore"):
+    print("score            ", score)
+    print("score + -inf     ", score + -INF)
+    print("score * -inf     ", score * -INF)
+    print("score * 0        ", abs(score * 0.0), "  (what may be seen, where the mask is 0)")
+    assert np.array_equal(score * -INF, [-INF, np.nan, INF], equal_nan=True)
+
+# %% [markdown]
+# * A positive score becomes $-\infty$: masked, as intended.
+# * A **negative** score becomes $+\infty$: the key that must not be seen wins, and
+#   $\infty - \infty$ in the softmax makes the row NaN.
+# * A score of 0 becomes NaN.
+# * And where looking is allowed, a factor of 0 wipes out all scores. (So it would have to be 1.)
+#
+# While all scores are positive nothing of this shows. Real scores have both signs.
+
+# %%
+scores = np.array([[0.9, 0.4, 0.3], [0.2, 0.8, 0.5], [0.1, 0.6, 0.7]])
+signed = np.array([[0.9, -0.4, 0.3], [0.2, 0.8, -0.5], [0.1, 0.6, 0.7]])
+triangle = np.triu(np.full((3, 3), -INF), 1)
+factors = np.where(triangle == 0, 1.0, -INF)  # the deck's triangle, with 1 where one may look
+for name, grid in (("all scores positive", scores), ("both signs", signed)):
+    added, multiplied = softmax(grid + triangle), softmax(grid * factors)
+    print(f"{name}: added, multiplied")
+    for rows in zip(added, multiplied, strict=True):
+        print("   {!s:24} {}".format(*rows))
+    same = np.array_equal(added, multiplied)
+    assert same == (name == "all scores positive")
+assert np.isnan(multiplied[:2]).all() and np.isfinite(multiplied[2]).all()
+
+# %% [markdown]
+# NaN is the lucky case: one notices. A large finite number in place of $-\infty$ gives no NaN, and
+# attention goes **to the future**, with a weight of 1.
+
+# %%
+finite = np.where(triangle == 0, 1.0, -1e9)
+quiet = softmax(signed * finite)
+print("multiplied by -1e9, both signs\n", quiet)
+assert quiet[0, 1] == 1.0 and quiet[1, 2] == 1.0  # exactly the masked keys with a negative score
+
+# %%
+panels = {
+    "added -inf: right": softmax(signed + triangle),
+    "times -inf": multiplied,
+    "times -1e9": quiet,
+    "zeroed after softmax": np.tril(softmax(signed)),
+}
+figure = new_figure(8, 2.5)
+for axes, (title, rows) in zip(figure.subplots(1, 4), panels.items(), strict=True):
+    colours = colormaps["Blues"].with_extremes(bad="#f3d3bd")
+    axes.imshow(rows, cmap=colours, vmin=0, vmax=1)
+    for (i, j), weight in np.ndenumerate(rows):
+        text = "NaN" if np.isnan(weight) else f"{weight:.2f}"
+        ink = "white" if weight > 0.6 else "black"
+        axes.text(j, i, text, ha="center", va="center", color=ink, fontsize=10)
+    axes.plot([0.5, 0.5, 1.5, 1.5, 2.5], [-0.5, 0.5, 0.5, 1.5, 1.5], color="#D55E00", linewidth=2)
+    axes.set(xticks=[], yticks=[])
+    axes.set_title(title, fontsize=10)
+show(figure, "weights for one grid of scores; above the red line lies the future")
+
+# %% [markdown]
+# **2. Masking after the softmax.** Setting weights to 0 afterwards leaves rows that sum to less
+# than 1. Worse: the denominator has seen the masked scores, so the future still comes through.
+
+
+# %%
+def masked_afterwards(x):
+    weights = mt.softmax(x @ x.T / x.shape[-1] ** 0.5, -1)
+    return (weights * mt.tensor(np.tril(np.ones((6, 6))))) @ x
+
+
+rows = softmax((x @ x.T / 8**0.5).numpy()) * np.tril(np.ones((6, 6)))
+print("rows sum to", rows.sum(axis=1))
+moved, slope = leak(masked_afterwards, x), gradient_from_the_past(masked_afterwards, x)
+print(f"earlier outputs move by {moved:.3f}, their gradient is {slope:.3f}")
+assert rows.sum(axis=1)[0] < 0.9 and moved > 0.01 and slope > 0.01
+
+# %% [markdown]
+# **3. A row with nothing left.** A query whose keys are all masked has no answer: padding on the
+# left together with look-ahead makes such rows, and so does an empty sentence. Three ways to treat
+# it, for a query and three keys that are all masked:
+
+# %%
+scores = mt.tensor([[1.0, 2.0, -1.0]], dtype=mt.float64, requires_grad=True)
+nothing = mt.tensor([[False, False, False]])
+ways = {
+    "scores + -inf": lambda s: mt.softmax(s + mt.tensor([[-INF] * 3], dtype=mt.float64), -1),
+    "set to -1e9": lambda s: mt.softmax(s.masked_fill(~nothing, -1e9), -1),
+    "masked_softmax": lambda s: mt.ops.masked_softmax(s, nothing),
+}
+cotangent = mt.tensor([[1.0, 0.0, 0.0]], dtype=mt.float64)
+results = {}
+for name, way in ways.items():
+    scores.grad = None
+    with np.errstate(invalid="ignore"):
+        weights = way(scores)
+        weights.backward(cotangent)
+    results[name] = weights.detach().numpy()[0]
+    print(f"{name:15} weights {results[name]!s:22} gradient {scores.grad.numpy()[0]}")
+    assert np.isnan(scores.grad.numpy()).all() == (name == "scores + -inf")
+assert np.isnan(results["scores + -inf"]).all()
+assert np.allclose(results["set to -1e9"], 1 / 3)  # attends to all that it must not see
+assert (results["masked_softmax"] == 0).all()
+
+# %% [markdown]
+# $-\infty$ is honest and poisonous: throwing the row away later does not help, because
+# $0 \cdot \mathrm{NaN}$ is NaN. $-10^9$ is quiet and wrong: the row is the plain mean of everything
+# that is forbidden. Zero weights, with a zero gradient, are what the library's attention gives.
+# (`softmax` itself gives NaN, as PyTorch's does.)
+
+# %%
+thrown_away = mt.tensor([[1.0], [0.0]], dtype=mt.float64)  # keep row 0, throw away row 1
+allowed = mt.tensor([[True, True, False], [False, False, False]])
+for name in ("softmax of -inf", "masked_softmax"):
+    scores = mt.randn(2, 3, dtype=mt.float64, requires_grad=True)
+    with np.errstate(invalid="ignore"):
+        if name == "masked_softmax":
+            weights = mt.ops.masked_softmax(scores, allowed)
+        else:
+            weights = mt.softmax(scores + mt.tensor(np.where(allowed.numpy(), 0, -INF)), -1)
+        loss = (weights * thrown_away * mt.tensor([[1.0, 2.0, 3.0]], dtype=mt.float64)).sum()
+        loss.backward()
+    poisoned = np.isnan(scores.grad.numpy()).any()
+    print(f"{name:16} loss {loss.item():6.3f}   NaN in the gradient: {poisoned}")
+    assert np.isnan(loss.item()) == (name == "softmax of -inf")
+
+# %% [markdown]
+# **4. How negative is negative enough?** $-10^9$ is no number of float16: it becomes $-\infty$. And
+# some codes take $-100$, which is enough only while scores stay small.
+
+# %%
+with np.errstate(over="ignore"):
+    half = np.array(-1e9).astype(np.float16)
+print("-1e9 in float16:", half)
+assert np.isinf(half)
+for fill in (-100.0, -1e9):
+    for allowed_score in (0.0, -120.0):
+        row = softmax(np.array([allowed_score, fill]))
+        print(f"fill {fill:6.0e}, allowed score {allowed_score:5.0f}: masked key gets {row[1]:.3f}")
+        assert (row[1] > 0.5) == (fill == -100 and allowed_score == -120)
+
+# %% [markdown]
+# ## Where it lives
+
+# %%
+where(
+    mt.masks.Mask,
+    mt.masks.causal,
+    mt.masks.padding,
+    mt.masks.from_key_padding,
+    mt.ops.masked_softmax,
+    mt.ops.attention_inputs.causal_bias,
+)
+
+# %% [markdown]
+# ## Exercise
+#
+# Build the mask for a batch of two sentences that are padded on the **left** (lengths 3 and 5 of 5
+# places) and decoded from left to right. Which rows have nothing left? Compute attention with
+# `mt.ops.masked_softmax`, and with a softmax over scores filled with `-1e9`. It is done when the
+# rows of real tokens equal the sentence alone in both, when the rows without anything left are 0 in
+# the first, and when you can say what they are in the second, and who could be harmed by it.
+#
+# ## Three questions
+#
+# 1. A model trains with look-ahead masking by multiplication with a triangle of 1 and -1e9. The
+#    loss falls far below that of a correct model, no NaN appears, and what it writes afterwards is
+#    nonsense. What happens?
+# 2. Masking the weights after the softmax and dividing each row by its sum again: is that correct?
+#    (Compare with what the softmax does with $-\infty$.)
+# 3. Of the three treatments of a row with nothing left, one stops the training at once and one is
+#    never noticed. Which, and by which printed numbers?
+
+# %% [markdown] tags=["answers"]
+# ## Answers
+#
+# 1. A masked key with a negative score gets a score of $+10^9$ times its size and with it all the
+#    weight (the printed 1s above the diagonal). While training the model reads the answer from the
+#    future; when it writes there is no future to read.
+# 2. On paper yes: the common denominator cancels, and what is left are the exponentials of the
+#    allowed scores over their sum, as with $-\infty$. Without the division the printed rows sum to
+#    less than 1 and the earlier outputs move. In the machine it fails when a masked score is so
+#    large that all allowed weights round to 0.
+# 3. Adding $-\infty$ gives NaN weights and a NaN gradient: the loss is NaN in the next step.
+#    Setting to $-10^9$ gives 0.333 three times, with no sign of trouble.
