@@ -26,7 +26,7 @@ function stepLinks(recording, positions) {
 
 function statistics(tensor) {
   const entries = [["min", tensor.min], ["max", tensor.max], ["mean", tensor.mean], ["std", tensor.std]];
-  const items = entries.filter(() => tensor.shape.length || tensor.nan).map(([name, value]) =>
+  const items = entries.filter(([, value]) => tensor.shape.length && value !== null).map(([name, value]) =>
     element("span", {}, element("span", { class: "soft" }, name + "\u00a0"), number(value, 3)));
   items.push(element("span", { class: tensor.nan ? "bad" : "soft" }, `NaN\u00a0${tensor.nan || 0}`));
   if (tensor.inf) items.push(element("span", {}, `inf\u00a0${tensor.inf}`));

@@ -14,6 +14,11 @@ function element(name, attributes = {}, ...children) {
   return made;
 }
 
+/** Let a screen reader say something. */
+function announce(text) {
+  document.getElementById("live").textContent = text;
+}
+
 const MINUS = "\u2212";
 
 /** A number with `digits` significant digits, as short as that allows. */

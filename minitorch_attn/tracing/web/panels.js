@@ -256,6 +256,6 @@ function excerpt(place) {
         const lineNumber = (place.first ?? place.line - 1) + i;
         const here = lineNumber === place.line;
         return element(here ? "mark" : "span", { class: "code-line" },
-          element("span", { class: "line-number", "aria-hidden": "true" }, String(lineNumber)), line.slice(indent) || " ");
+          element("span", { class: "line-number", "aria-hidden": "true" }, String(lineNumber)), " ", line.slice(indent));
       })));
 }

@@ -2,16 +2,11 @@
 
 const recording = new Recording(JSON.parse(document.getElementById("recording").textContent));
 const last = recording.steps.length - 1;
-const page = Object.fromEntries(["steps", "step", "slider", "position", "timeline", "search", "matches", "live", "help", "steps-button", "aside"]
+const page = Object.fromEntries(["steps", "step", "slider", "position", "timeline", "search", "matches", "help", "steps-button", "aside"]
   .map((id) => [id, document.getElementById(id)]));
 const panels = new Panels(recording, page.step);
 const tree = new StepTree(recording, page.steps, (at) => go(at));
 let current = -1;
-
-function announce(text) {
-  page.live.textContent = "";
-  page.live.textContent = text;
-}
 
 /** Show a step. `jump` leaves a mark in the browser's history, so that Back returns. */
 function go(at, { jump = false, focus = false } = {}) {
