@@ -42,12 +42,13 @@ def test_import_loads_nothing_heavy():
 def test_tools_are_loaded_when_asked_for():
     out = run_python(
         "import sys, minitorch_attn as mt\n"
-        "names = ['minitorch_attn.' + name for name in ('memory', 'profiling', 'viz')]\n"
+        "names = ['minitorch_attn.' + name for name in ('memory', 'profiling', 'tracing', 'viz')]\n"
         "print(*[name for name in names if name in sys.modules], 'before')\n"
-        "mt.memory.trace(), mt.profile()\n"
+        "mt.memory.trace(), mt.profile(), mt.trace()\n"
         "print(*[name for name in names if name in sys.modules], 'after')"
     )
-    assert out.splitlines() == ["before", "minitorch_attn.memory minitorch_attn.profiling after"]
+    used = [f"minitorch_attn.{name}" for name in ("memory", "profiling", "tracing")]
+    assert out.splitlines() == ["before", f"{' '.join(used)} after"]
 
 
 def test_import_prints_nothing_and_warns_of_nothing():
