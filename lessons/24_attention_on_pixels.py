@@ -1,0 +1,275 @@
+# %% [markdown]
+# # Attention on pixels
+#
+# Why cut an image into patches at all: why not let every pixel attend to every pixel? The memory
+# sum says why. A second way out is *local* attention, each pixel with its neighbourhood. How is
+# that built, and where does it go wrong?
+#
+# Before: lessons 8 (query, key, value), 10 (masks), 21 (ViT).
+
+# %%
+import matplotlib.pyplot as plt
+import numpy as np
+
+import minitorch_attn as mt
+from minitorch_attn.course.lesson import pick, show, where
+
+F = mt.nn.functional
+mt.manual_seed(0)
+
+# %% [markdown]
+# ## The memory sum
+#
+# An image of $R \times R$ pixels has $R^2$ tokens, and one attention matrix has $R^2 \times R^2 =
+# R^4$ entries of 4 bytes. The lectures' model has 48 layers with 16 heads each, and training keeps
+# the weights of all of them for the backward pass.
+
+
+# %%
+def size(entries):
+    """4 bytes for each, in the unit that fits."""
+    value = 4 * entries
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if value < 1024:
+            return f"{value:.4g} {unit}"
+        value /= 1024
+    return f"{value:.4g} PiB"
+
+
+matrices = 48 * 16
+print("one token per       tokens   one matrix   48 layers of 16 heads")
+for name, tokens in (
+    ("pixel, R = 32", 32**2), ("pixel, R = 64", 64**2), ("pixel, R = 128", 128**2),
+    ("pixel, R = 224", 224**2), ("16 x 16, R = 224", 14**2), ("14 x 14, R = 224", 16**2),
+):  # fmt: skip
+    print(f"{name:17} {tokens:8,} {size(tokens**2):>12} {size(matrices * tokens**2):>23}")
+assert matrices * 128**4 * 4 == 768 * 2**30  # the 768 GB of the lectures
+assert 14**4 == 38_416 and size(14**4) == "150.1 KiB" and size(matrices * 14**4) == "112.5 MiB"
+assert size(16**4) == "256 KiB" and size(matrices * 16**4) == "192 MiB"
+
+# %% [markdown]
+# These are the numbers of the lectures: 768 GB for 128 x 128 pixels, 112 MB for patches of 16.
+# (With the class token it is 197 and not 196 tokens, one percent more.) Patches of $p \times p$
+# divide the tokens by $p^2$ and the matrix by $p^4$: 65,536 for $p = 16$.
+#
+# Is $R^4$ true of running code? Measure it for one head without a graph.
+
+
+# %%
+def full_attention(query, key, value):
+    # each (token, dim)
+    scores = query @ key.transpose(0, 1) / query.shape[-1] ** 0.5  # (token, token)
+    return mt.softmax(scores, -1) @ value
+
+
+def peak(function, *inputs):
+    with mt.no_grad(), mt.memory.trace() as memory:
+        function(*inputs)
+    return memory.peak
+
+
+sides = pick((8, 16, 32, 64), (8, 16, 32))
+full_peaks = []
+for side in sides:
+    x = [mt.randn(side * side, 16) for _ in range(3)]
+    full_peaks.append(peak(full_attention, *x))
+    print(f"{side:2} x {side:2} pixels: peak {full_peaks[-1] / 2**20:8.2f} MiB")
+growth = full_peaks[-1] / full_peaks[-2]
+print(f"twice the side: {growth:.1f} times the memory")
+assert 12 < growth < 16.5
+
+# %% [markdown]
+# ## Local attention
+#
+# Let the pixel in the middle ask (query), and only the $k \times k$ pixels around it answer (keys
+# and values). Like a convolution it slides over the image; unlike one, its weights are not learned
+# numbers but come from the content. `unfold` collects the neighbourhood of every pixel.
+
+
+# %%
+def neighbourhoods(x, k):
+    """(channel, row, column) -> (pixel, k * k, channel), with zeros outside of the image."""
+    channels = x.shape[0]
+    columns = F.unfold(x.unsqueeze(0), k, padding=k // 2)[0]  # (channel * k * k, pixel)
+    return columns.reshape(channels, k * k, -1).permute(2, 1, 0)
+
+
+def local_attention(query, key, value, k, masked=True):
+    # query, key, value: (channel, row, column)
+    channels, height, width = query.shape
+    q = query.reshape(channels, -1).transpose(0, 1).unsqueeze(1)  # (pixel, 1, channel)
+    keys, values = neighbourhoods(key, k), neighbourhoods(value, k)  # (pixel, k * k, channel)
+    scores = (q * keys).sum(-1) / channels**0.5  # (pixel, k * k)
+    if masked:  # what lies outside of the image is nobody
+        inside = neighbourhoods(mt.ones(1, height, width), k)[..., 0] > 0
+        scores = mt.where(inside, scores, float("-inf"))
+    weights = mt.softmax(scores, -1).unsqueeze(-1)  # (pixel, k * k, 1)
+    return (weights * values).sum(1).transpose(0, 1).reshape(channels, height, width)
+
+
+# %% [markdown]
+# It must equal full attention under a mask that allows the neighbourhood. That is a test one can
+# trust, as the full one has no geometry in it but the mask.
+
+
+# %%
+def near(height, width, k):
+    """bool (pixel, pixel): True where the two are at most k // 2 rows and columns apart."""
+    row, column = np.divmod(np.arange(height * width), width)
+    apart = [np.abs(a[:, None] - a[None, :]) <= k // 2 for a in (row, column)]
+    return apart[0] & apart[1]
+
+
+def masked_full(query, key, value, k):
+    channels, height, width = query.shape
+    q, kk, v = (x.reshape(channels, -1).transpose(0, 1) for x in (query, key, value))
+    mask = mt.tensor(near(height, width, k))
+    return F.scaled_dot_product_attention(q, kk, v, mask).transpose(0, 1).reshape(query.shape)
+
+
+query, key, value = (mt.randn(4, 7, 9) for _ in range(3))
+for k in (1, 3, 5):
+    same = (local_attention(query, key, value, k) - masked_full(query, key, value, k)).abs()
+    print(f"k = {k}: largest difference from masked full attention {same.max().item():.1e}")
+    assert same.max().item() < 1e-5
+assert (local_attention(query, key, value, 1) - value).abs().max().item() < 1e-6
+print("k = 1 gives the values back: a pixel that sees only itself")
+
+# %% [markdown]
+# ## What it saves, and what it costs
+#
+# $k^2 R^2$ scores and not $R^4$: linear in the pixels. But `unfold` copies every key and value
+# $k^2$ times, which is why this is slow on real machines, and why Swin uses windows that do not
+# overlap (lesson 25).
+
+# %%
+k, local_peaks = 7, []
+print("          scores: full     local 7 x 7   measured peak: full      local")
+for side, full_peak in zip(sides, full_peaks, strict=True):
+    x = [mt.randn(16, side, side) for _ in range(3)]
+    local_peaks.append(peak(lambda q, kk, v: local_attention(q, kk, v, k), *x))
+    megabytes = full_peak / 2**20, local_peaks[-1] / 2**20
+    print(f"{side:3} x {side:3} {side**4:11,} {k * k * side**2:15,}", end="")
+    print(f" {megabytes[0]:17.2f} MiB {megabytes[1]:6.2f} MiB")
+growth = local_peaks[-1] / local_peaks[-2]
+print(f"local, twice the side: {growth:.1f} times the memory")
+assert 3 < growth < 5
+
+# %%
+figure, axis = plt.subplots(figsize=(7, 3.6), layout="constrained")
+all_sides = np.array([8, 16, 32, 64, 128, 224, 512])
+curves = {
+    "every pixel with every pixel": (all_sides**4, "#D55E00", "o-"),
+    "every pixel with 7 x 7": (49 * all_sides**2, "#0072B2", "s-"),
+    "patches of 16, all with all": ((all_sides / 16) ** 4, "#009E73", "^-"),
+}
+for name, (entries, colour, style) in curves.items():
+    entries = np.where(entries >= 1, entries, np.nan)
+    axis.loglog(all_sides, 4.0 * matrices * entries, style, color=colour, label=name)
+axis.axhline(80 * 2**30, color="black", linestyle=":")
+axis.text(8, 1.5 * 80 * 2**30, "memory of a large GPU (80 GiB)", fontsize=9)
+axis.set_yticks([2**20, 2**30, 2**40], ["1 MiB", "1 GiB", "1 TiB"])
+axis.set_xticks(all_sides, all_sides)
+axis.minorticks_off()
+axis.set(xlabel="side of the image, pixels", ylabel="weights of 48 layers, 16 heads")
+axis.legend(frameon=False, fontsize=9)
+axis.spines[["top", "right"]].set_visible(False)
+show(
+    figure,
+    "Pixels with pixels leave the machine below 128 px. Patches move the curve, not its slope.",
+)
+
+# %% [markdown]
+# Note the slope: patches make the numbers small, but the curve is as steep as that of the pixels.
+#
+# ## How far does local attention see?
+#
+# One layer of $k = 5$ sees two pixels in each direction. What several layers see is found by asking
+# the gradient: which input pixels does the middle output depend on?
+
+
+# %%
+def seen(layers, k=5, side=15):
+    x = mt.randn(4, side, side, dtype=mt.float64, requires_grad=True)
+    y = x
+    for _ in range(layers):
+        y = local_attention(y, y, y, k)
+    y[:, side // 2, side // 2].sum().backward()
+    return np.abs(x.grad.numpy()).max(0) > 0
+
+
+fields = {layers: seen(layers) for layers in (1, 2, 3)}
+for layers, field in fields.items():
+    across = int(field.any(0).sum())
+    print(f"{layers} layers of 5 x 5: the middle depends on {across} x {across} pixels")
+    assert field.sum() == across**2 == (1 + 4 * layers) ** 2
+print(
+    f"to cross an image of 224 pixels, from side to side: {223 / 2:.0f} layers; full attention: 1"
+)
+
+# %% [markdown]
+# ## What goes wrong without it
+#
+# Without the mask at the border. The zeros that `unfold` puts outside of the image look harmless:
+# they are harmless in a convolution. In attention a key of zeros gets the score 0, and $e^0 = 1$ is
+# a weight like any other: the pixels at the border give part of their attention to nothing.
+
+# %%
+right = local_attention(query, key, value, 5)
+wrong = local_attention(query, key, value, 5, masked=False)
+error = (right - wrong).abs().max(0).values  # (row, column)
+print("difference at the middle", error[3, 4].item(), "  at a corner", round(error[0, 0].item(), 3))
+ones = mt.ones(4, 7, 9)
+print("values of 1 must give 1. Without the mask, row by row:")
+sums = local_attention(query, key, ones, 5, masked=False)[0]
+for row in sums.numpy():
+    print("  ", *[f"{value:.2f}" for value in row])
+assert error[2:-2, 2:-2].max().item() < 1e-6  # an inner pixel has no neighbour outside
+assert error[0].min().item() > 0.01 and sums[0, 0].item() < 0.8
+
+# %%
+figure, axes = plt.subplots(1, 2, figsize=(7.5, 2.9), layout="constrained")
+titles = ("without the mask: error", "without the mask: sum of the weights inside")
+for axis, values, title, limits in zip(
+    axes, (error.numpy(), sums.numpy()), titles, ((0, None), (0, 1)), strict=True
+):
+    shown = axis.imshow(values, cmap="viridis", vmin=limits[0], vmax=limits[1])
+    figure.colorbar(shown, ax=axis, shrink=0.8)
+    axis.set(xticks=[], yticks=[])
+    axis.set_title(title, fontsize=10)
+show(
+    figure, "Only pixels near the border are wrong: a look at the middle of an image finds nothing."
+)
+
+# %% [markdown]
+# ## Where it lives
+
+# %%
+where(F.unfold, F.scaled_dot_product_attention, mt.ops.windows.window_partition, mt.memory.trace)
+
+# %% [markdown]
+# ## Exercise
+#
+# Give `local_attention` a learned bias for each of the $k^2$ places of the neighbourhood, added to
+# the scores, as Ramachandran et al. 2019 do with relative positions. Show two things: with query
+# and key zero it is a convolution whose weights are the softmax of the bias (compare inner pixels
+# with `F.conv2d` to `1e-6`), and rolling the image rolls the inner result.
+#
+# ## Three questions
+#
+# 1. Going from 16 x 16 to 8 x 8 patches at 224 px: by which factor does one attention matrix grow?
+# 2. Zero padding is right for a convolution. Why is it wrong for attention, and which printed
+#    numbers show where?
+# 3. Local attention of 5 x 5 is cheap. What does it need many of, by the printed numbers, and why
+#    do windows or patches need fewer?
+
+# %% [markdown] tags=["answers"]
+# ## Answers
+#
+# 1. The tokens grow by 4 and the matrix by 16: the matrix goes with $1/p^4$, as the sum says.
+# 2. A weight of a convolution times zero adds nothing, but a zero key has the score 0 and takes
+#    weight from the others: the printed sums are 1 inside and less than 1 at the border, least in
+#    the corners.
+# 3. Layers: each adds only 4 pixels across (5, 9, 13), so crossing an image takes more than a
+#    hundred. A patch makes each token 16 pixels wide, and in a window or a whole image every token
+#    reaches every other in one layer.
