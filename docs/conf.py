@@ -1,0 +1,115 @@
+"""Settings of the site: `make -C docs html`."""
+
+import re
+import sys
+from pathlib import Path
+
+import matplotlib
+
+DOCS = Path(__file__).resolve().parent
+sys.path[:0] = [str(DOCS), str(DOCS.parent)]
+matplotlib.use("Agg")
+
+from sitebuilder import mathml  # noqa: E402
+
+import minitorch_attn  # noqa: E402
+
+project = "minitorch-attn"
+author = "the authors of minitorch-attn"
+copyright = "the authors of minitorch-attn, Apache-2.0"
+version = release = minitorch_attn.__version__
+language = "en"
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "numpydoc",
+    "myst_parser",
+    "sphinx_gallery.gen_gallery",
+    "sitebuilder.api_pages",
+    "sitebuilder.docstrings",
+    "sitebuilder.executed",
+    "sitebuilder.lesson_pages",
+    "sitebuilder.mathml",
+    "sitebuilder.source_pages",
+    "sitebuilder.stepper",
+]
+exclude_patterns = ["_build", "images", "lessons/*.ipynb", "**/sg_execution_times.rst"]
+templates_path = ["_templates"]
+suppress_warnings = ["config.cache"]  # the gallery's settings hold classes
+default_role = "literal"  # `x` in docstrings
+
+# Lessons. MTA_FAST=1 runs them at their small sizes.
+sphinx_gallery_conf = {
+    "examples_dirs": ["_build/lessons"],
+    "gallery_dirs": ["lessons"],
+    "filename_pattern": r"\d\d_\w+\.py",
+    "within_subsection_order": "FileNameSortKey",
+    "abort_on_example_error": False,
+    "capture_repr": (),
+    "download_all_examples": False,
+    "remove_config_comments": False,
+    "reset_argv": lambda gallery_conf, script_vars: [],
+    "write_computation_times": False,  # its page loads scripts from the network
+    "show_signature": False,
+    "thumbnail_size": (400, 280),
+}
+
+# API
+autodoc_default_options = {"members": True}
+autodoc_typehints = "none"
+autosummary_generate = False  # sitebuilder.api_pages writes the pages
+autosummary_context = {}
+numpydoc_show_class_members = False
+numpydoc_use_plots = False
+toc_object_entries = False
+
+# Markdown pages
+myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
+myst_heading_anchors = 3
+myst_dmath_double_inline = True
+
+# Pages without others below them need no navigation at the side.
+WIDE = (
+    "index", "where_is_it", "walk", "architecture", "add_an_op", "stepper", "search", "genindex",
+    "py-modindex",
+)  # fmt: skip
+
+# HTML: nothing is loaded from the network, and all of it works by double click.
+html_math_renderer = "mathml"
+html_theme = "pydata_sphinx_theme"
+html_title = "minitorch-attn"
+html_static_path = ["_static", str(mathml.FONT)]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_sourcelink = False
+html_show_search_summary = False  # a browser may not read files beside a page
+html_context = {"default_mode": "auto"}  # light or dark, as the system is
+html_sidebars = {page: [] for page in WIDE}
+html_theme_options = {
+    "show_prev_next": True,
+    "navbar_align": "left",
+    "navigation_depth": 2,
+    "show_toc_level": 2,
+    "header_links_before_dropdown": 8,
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "pygments_light_style": "a11y-high-contrast-light",
+    "pygments_dark_style": "a11y-high-contrast-dark",
+}
+
+# Pages outside of this folder that have a page of the site.
+ELSEWHERE = {
+    r"\]\(\.\./README\.md[^)]*\)": "](index.md)",
+    r"\]\(\.\./benchmarks/README\.md": "](benchmarks.md",
+}
+
+
+def _links_to_pages(app, docname, source):
+    for file, page in ELSEWHERE.items():
+        source[0] = re.sub(file, page, source[0])
+
+
+def setup(app):
+    """Let links work in the repository and on the site."""
+    app.connect("source-read", _links_to_pages)

@@ -1,0 +1,82 @@
+r"""What the docstrings of this project mean where reStructuredText reads something else.
+
+In them `*` and `|` are characters, as in (*, n) and |x|, and an indented block within running text
+is a formula or a small table, to be shown as it stands.
+"""
+
+import re
+
+# Sections of numpydoc whose indentation separates names from descriptions.
+LISTS = {
+    "Parameters", "Returns", "Yields", "Raises", "Warns", "Attributes", "Methods", "See Also",
+    "Other Parameters", "Examples", "References",
+}  # fmt: skip
+
+
+def prepared(lines):
+    r"""The lines of a docstring, for numpydoc.
+
+    >>> for line in prepared(["Of x,", "    y = |x|", "for all (*, n)."]): print(line)
+    Of x,
+    <BLANKLINE>
+    ::
+    <BLANKLINE>
+        y = |x|
+    <BLANKLINE>
+    for all (\*, n).
+    """
+    out, section, in_block = [], None, False
+    for number, line in enumerate(lines):
+        below = lines[number + 1] if number + 1 < len(lines) else ""
+        if re.fullmatch(r"-{3,}\s*", below) and line.strip():
+            section = line.strip()
+        if section in LISTS:
+            out.append(_listed(line, section))
+            continue
+        indented = line.startswith("    ") and line.strip()
+        if indented and not in_block:
+            if _begins_block(out):
+                out += ["", "::", ""]
+                in_block = True
+        elif in_block and line.strip() and not indented:
+            out.append("")
+            in_block = False
+        out.append(line if in_block else _escaped(line))
+    return out
+
+
+def _begins_block(before):
+    """Whether an indented line after these is a formula: not below an item of a list."""
+    last = next((line for line in reversed(before) if line.strip()), "")
+    is_item = re.match(r"\s*([*-]|\d+\.|\.\.)\s", last) or last.startswith(" ")
+    return bool(before) and not is_item and not last.endswith("::")
+
+
+def _listed(line, section):
+    """Names stay; their types and the descriptions below them are running text."""
+    if section in ("Examples", "References", "See Also"):
+        return line
+    name, colon, kind = line.partition(" : ")
+    if colon and not line.startswith(" "):
+        return name + colon + _escaped(kind)
+    return _escaped(line) if line.startswith(" ") or section == "Returns" else line
+
+
+def _escaped(line):
+    """`*` and `|` as characters, but for those within backticks and at a list's items."""
+    parts = re.split(r"(``.*?``|`[^`]*`)", line)
+    for i in range(0, len(parts), 2):
+        item = re.match(r"\s*\* ", parts[i]) if i == 0 else None
+        start = item.end() if item else 0
+        parts[i] = parts[i][:start] + re.sub(r"([*|])", r"\\\1", parts[i][start:])
+    return "".join(parts)
+
+
+def setup(app):
+    """Prepare every docstring before numpydoc sees it."""
+
+    def prepare(app, what, name, obj, options, lines):
+        lines[:] = prepared(lines)
+
+    app.connect("autodoc-process-docstring", prepare, priority=100)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,47 @@
+"""Code of a page that runs when the site is built, with what it prints under it.
+
+    ```{executed}
+    x = mt.randn(2, 3)
+    print(x.shape)
+    ```
+
+All blocks of a page share one namespace. An exception is a warning, which ends the build.
+"""
+
+import traceback
+
+from docutils import nodes
+from sphinx.util import logging
+from sphinx.util.docutils import SphinxDirective
+
+from .pages import run
+
+logger = logging.getLogger(__name__)
+
+
+class Executed(SphinxDirective):
+    """The directive: the code, then its output."""
+
+    has_content = True
+
+    def run(self):
+        """Nodes for the code and for what it prints."""
+        code = "\n".join(self.content) + "\n"
+        shown = [nodes.literal_block(code, code, language="python")]
+        try:
+            file = f"{self.env.docname}, line {self.lineno}"
+            printed = run(code, self.env.temp_data.setdefault("executed", {}), file)
+        except Exception:
+            logger.warning("%s", traceback.format_exc(), location=self.get_location())
+            return shown
+        if printed.strip():
+            block = nodes.literal_block(printed, printed.rstrip(), language="none")
+            block["classes"].append("output")
+            shown.append(block)
+        return shown
+
+
+def setup(app):
+    """Register the directive."""
+    app.add_directive("executed", Executed)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,138 @@
+"""The architecture as a picture: which part of the package imports which.
+
+`python -m sitebuilder.import_graph` in `docs/` draws `docs/images/architecture.svg` anew with
+Graphviz's `dot`. The picture is kept in the repository, so that the site needs no Graphviz; a test
+compares its arrows with the imports.
+"""
+
+import ast
+import re
+import subprocess
+import sys
+
+from .names import PACKAGE, ROOT
+
+PICTURE = ROOT / "docs" / "images" / "architecture.svg"
+
+# What a part holds; parts that are not here are helpers of others, and left out.
+PARTS = {
+    "errors": "got / expected / try",
+    "backend": "NumPy, CuPy, strict",
+    "tensor": "data, grad, operators",
+    "autograd": "graph, backward, gradcheck",
+    "ops": "forward and backward, side by side",
+    "nn": "layers",
+    "optim": "optimisers",
+    "models": "one file per paper",
+    "generation": "greedy, beam, sampling",
+    "pretrained": "the peers' folders",
+    "data": "text, tokens, pictures",
+    "training": "loop, checkpoints, recipes",
+    "viz": "figures",
+    "memory": "who holds how much",
+    "profiling": "where time goes",
+    "tracing": "every step, the stepper",
+    "course": "what lessons call",
+    "cli": "mta ...",
+}
+# Operators and `backward` need what needs Tensor: the one pair that imports both ways.
+KNOT = {("tensor", "ops"), ("tensor", "autograd")}
+
+
+def part_of(parts):
+    """("models", "pretrained", ...) -> "pretrained"; else the first, without `.py`."""
+    if parts[:2] == ("models", "pretrained"):
+        return "pretrained"
+    first = parts[0].removesuffix(".py")
+    return "tensor" if first == "methods" else first  # mixins of Tensor
+
+
+def edges():
+    """(part, part) for every import from one part of another, those inside functions too."""
+    found = set()
+    for path in sorted((ROOT / PACKAGE).rglob("*.py")):
+        parts = path.relative_to(ROOT / PACKAGE).parts
+        own = part_of(parts)
+        for names in _imports(ast.parse(path.read_text(encoding="utf-8")), parts):
+            target = part_of(names) if names else None
+            if own in PARTS and target in PARTS and target != own:
+                found.add((own, target))
+    return found
+
+
+def _imports(tree, parts):
+    """Imported names of the package, as parts below it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            module = tuple((node.module or "").split(".")) if node.module else ()
+            if node.level:
+                module = parts[: len(parts) - node.level] + module
+            elif module[:1] == (PACKAGE,):
+                module = module[1:]
+            else:
+                continue
+            for alias in node.names:
+                yield (*module, alias.name)
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                names = tuple(alias.name.split("."))
+                if names[0] == PACKAGE:
+                    yield names[1:]
+
+
+def drawn_edges():
+    """The arrows worth drawing: those that do not follow from others; the knot comes with them."""
+    down = edges() - KNOT
+    reach = {part: _reached(part, down) for part in PARTS}
+    return {
+        (a, b)
+        for a, b in down
+        if not any(b in reach[other] for start, other in down if start == a and other != b)
+    } | (KNOT & edges())
+
+
+def _reached(start, graph):
+    seen, pending = set(), [start]
+    while pending:
+        part = pending.pop()
+        following = {b for a, b in graph if a == part} - seen
+        seen |= following
+        pending += following
+    return seen
+
+
+def dot():
+    """The picture in Graphviz's language."""
+    lines = [
+        "digraph architecture {",
+        '  graph [rankdir=BT, nodesep=0.25, ranksep=0.35, bgcolor="transparent", margin=0]',
+        '  node [shape=box, style="rounded,filled", fillcolor="#eef3f8", color="#54708c",'
+        ' fontname="sans-serif", fontsize=13, margin="0.14,0.06"]',
+        '  edge [color="#54708c", arrowsize=0.7]',
+    ]
+    for part, text in PARTS.items():
+        if any(part in edge for edge in drawn_edges()):
+            label = f'<<b>{part}</b><br/><font point-size="10">{text}</font>>'
+            lines.append(f"  {part} [label={label}]")
+    for a, b in sorted(drawn_edges()):
+        knot = " [style=dashed, constraint=false]" if (a, b) in KNOT else ""
+        lines.append(f"  {a} -> {b}{knot}")
+    return "\n".join([*lines, "}\n"])
+
+
+def edges_of_picture(svg):
+    """The arrows of a picture that `dot` has drawn."""
+    arrows = re.findall(r"<title>(\w+)&#45;&gt;(\w+)</title>", svg)
+    return set(arrows)
+
+
+def main():
+    """Draw the picture."""
+    svg = subprocess.run(["dot", "-Tsvg"], input=dot(), capture_output=True, text=True, check=True)
+    text = svg.stdout[svg.stdout.index("<svg") :]
+    PICTURE.write_text(re.sub(r"<!--.*?-->\n?", "", text, flags=re.S), encoding="utf-8")
+    print(PICTURE)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

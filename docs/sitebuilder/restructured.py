@@ -1,0 +1,175 @@
+r"""Markdown to reStructuredText, which is what sphinx-gallery reads.
+
+Of Markdown: what the lessons use, which is headings, paragraphs, lists, tables, quotes, fenced
+code, links, emphasis, code and mathematics. Anything else is an error rather than lost text.
+
+>>> print(to_rst("Rows of $W$ are `d`s, *not* words."))
+Rows of \ :math:`W`\  are \ ``d``\ s, \ *not*\  words.
+"""
+
+import re
+
+import mistune
+
+# Underlines of headings, level by level.
+UNDERLINES = "=-~^"
+
+_parse = mistune.create_markdown(renderer=None, plugins=["math", "table"])
+
+
+def to_rst(markdown):
+    """Convert a text."""
+    return "\n".join(_blocks(_parse(markdown))).strip("\n")
+
+
+def plain(markdown):
+    """The words of a text without any markup, on one line."""
+
+    def words(tokens):
+        for token in tokens:
+            if "children" in token:
+                yield from words(token["children"])
+            elif "raw" in token:
+                yield token["raw"]
+            elif token["type"] == "softbreak":
+                yield " "
+
+    return " ".join("".join(words(_parse(markdown))).split())
+
+
+class UnknownMarkdownError(ValueError):
+    """Markdown that has no counterpart here, such as HTML."""
+
+
+def _chosen(kinds, token):
+    """The function for a token."""
+    if token["type"] not in kinds:
+        raise UnknownMarkdownError(f"{token['type']}: {token.get('raw', token)!r}")
+    return kinds[token["type"]]
+
+
+def _blocks(tokens):
+    for token in tokens:
+        if token["type"] != "blank_line":
+            yield from _chosen(_BLOCKS, token)(token)
+            yield ""
+
+
+def _indented(lines, by="   "):
+    return [by + line if line else "" for line in lines]
+
+
+def _heading(token):
+    text = _inline(token["children"])
+    yield text
+    yield UNDERLINES[token["attrs"]["level"] - 1] * max(len(text), 4)
+
+
+def _paragraph(token):
+    """Running text; a formula in `$$` within it gets lines of its own."""
+    row = []
+    for child in token["children"]:
+        if child["type"] == "block_math":
+            yield from _running(row)
+            yield from ["", *_formula(child), ""]
+            row = []
+        else:
+            row.append(child)
+    yield from _running(row)
+
+
+def _running(children):
+    text = _inline(children).strip()
+    return [line.strip() for line in text.split("\n")] if text else []
+
+
+def _formula(token):
+    lines = [line for line in token["raw"].strip().split("\n") if line.strip()]
+    return [".. math::", "", *_indented(lines)]
+
+
+def _code(token):
+    language = (token.get("attrs") or {}).get("info") or "none"
+    language = {"sh": "console", "text": "none"}.get(language, language)
+    lines = token["raw"].rstrip("\n").split("\n")
+    return [f".. code-block:: {language}", "", *_indented(lines)]
+
+
+def _list(token):
+    ordered, start = token["attrs"]["ordered"], token["attrs"].get("start", 1)
+    for number, item in enumerate(token["children"], start):
+        mark = f"{number}. " if ordered else "* "
+        lines = list(_blocks(item["children"]))
+        while lines and not lines[-1]:
+            lines.pop()
+        yield mark + lines[0]
+        yield from _indented(lines[1:], " " * len(mark))
+        yield ""
+
+
+def _quote(token):
+    return _indented(list(_blocks(token["children"])))
+
+
+def _table(token):
+    head, *body = token["children"]
+    rows = [head["children"]]
+    rows += [row["children"] for part in body for row in part["children"]]
+    yield ".. list-table::"
+    yield "   :header-rows: 1"
+    yield ""
+    for row in rows:
+        for column, cell in enumerate(row):
+            mark = "   * - " if column == 0 else "     - "
+            yield (mark + _inline(cell["children"])).rstrip()
+
+
+_BLOCKS = {
+    "heading": _heading,
+    "paragraph": _paragraph,
+    "block_text": _paragraph,
+    "block_math": _formula,
+    "block_code": _code,
+    "list": _list,
+    "block_quote": _quote,
+    "table": _table,
+}
+
+
+def _inline(tokens):
+    r"""Text with markup, without the `\ ` at the ends of lines: there it would join the lines."""
+    text = "".join(_chosen(_INLINE, token)(token) for token in tokens)
+    return re.sub(r"^\\ |\\ $", "", text, flags=re.M)
+
+
+def _escaped(text):
+    return re.sub(r"([\\*`|_])", r"\\\1", text)
+
+
+def _markup(text):
+    r"""Inline markup with `\ ` on both sides, so that letters may touch it."""
+    return rf"\ {text}\ "
+
+
+def _words(token):
+    """Emphasis cannot hold other markup: its words only."""
+    return _escaped("".join(child.get("raw", " ") for child in token["children"]))
+
+
+def _link(token):
+    """A link; from lesson to lesson by file name."""
+    text, url = _words(token), token["attrs"]["url"]
+    lesson = re.fullmatch(r"(?:\./)?(\d\d_\w+)\.py", url)
+    return _markup(f":doc:`{text} <{lesson[1]}>`" if lesson else f"`{text} <{url}>`__")
+
+
+_INLINE = {
+    "text": lambda token: _escaped(token["raw"]),
+    "softbreak": lambda token: "\n",
+    "linebreak": lambda token: "\n",
+    "codespan": lambda token: _markup(f"``{token['raw']}``"),
+    "inline_math": lambda token: _markup(f":math:`{token['raw']}`"),
+    "emphasis": lambda token: _markup(f"*{_words(token)}*"),
+    "strong": lambda token: _markup(f"**{_words(token)}**"),
+    "link": _link,
+}

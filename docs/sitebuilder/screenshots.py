@@ -1,0 +1,61 @@
+"""The pictures of the site in the README: `python -m sitebuilder.screenshots` in `docs/`.
+
+It needs the built site, Playwright and Chromium (its path in CHROMIUM, if it has another name).
+"""
+
+import io
+import os
+import shutil
+import sys
+
+from PIL import Image
+
+from .names import ROOT
+
+SITE = ROOT / "docs" / "_build" / "html"
+IMAGES = ROOT / "docs" / "images"
+WIDTH, HEIGHT, SHOWN = 1200, 760, 960
+
+# Picture -> the page, and how far down it is scrolled.
+PAGES = {
+    "lessons": ("lessons/index.html", 0),
+    "lesson": ("lessons/09_why_sqrt_d.html", 900),
+    "stepper": ("stepper_gpt.html#step=18", 0),
+    "where_is_it": ("where_is_it.html", 0),
+    "walk": ("walk.html", 2700),
+    "api": ("api/files/ops.softmax.html", 0),
+}
+
+
+def saved(png, path):
+    """Write a picture at the width it is shown in, with no more colours than it needs."""
+    image = Image.open(io.BytesIO(png)).convert("RGB")
+    image = image.resize((SHOWN, image.height * SHOWN // image.width), Image.Resampling.LANCZOS)
+    for colours in (128, 64, 32):
+        image.quantize(colours, dither=Image.Dither.NONE).save(path, optimize=True)
+        if path.stat().st_size < 150_000:
+            break
+    print(f"{path.relative_to(ROOT)} {path.stat().st_size // 1000} kB")
+
+
+def main(names):
+    """Take the named pictures, or all."""
+    from playwright.sync_api import sync_playwright
+
+    chromium = os.environ.get("CHROMIUM") or shutil.which("chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        for name in names or PAGES:
+            page, down = PAGES[name]
+            file, _, anchor = page.partition("#")
+            tab = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
+            tab.goto((SITE / file).as_uri() + (f"#{anchor}" if anchor else ""))
+            tab.evaluate(f"window.scrollTo({{top: {down}, behavior: 'instant'}})")
+            tab.wait_for_timeout(500)
+            saved(tab.screenshot(), IMAGES / f"{name}.png")
+            tab.close()
+        browser.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,80 @@
+"""A page for every file of the package, with a link on every line; links to them from elsewhere.
+
+`` {where}`ops.softmax.Softmax.backward` `` shows and links the file and the line that this name
+has now; a name that no longer exists is a warning, which ends the build.
+"""
+
+import pygments
+from docutils import nodes
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import PythonLexer
+from sphinx import addnodes
+from sphinx.util import logging
+from sphinx.util.docutils import SphinxRole
+
+from .names import PACKAGE, ROOT, UnknownNameError, locate
+
+logger = logging.getLogger(__name__)
+
+
+def link(builder, docname, place, text=None):
+    """A reference from a page to a place."""
+    uri = f"{builder.get_relative_uri(docname, place.page)}#L-{place.line}"
+    label = nodes.literal("", text or place.short, classes=["place"])
+    return nodes.reference("", "", label, refuri=uri, internal=True)
+
+
+class Where(SphinxRole):
+    """`` {where}`name` `` or `` {where}`shown text <name>` ``."""
+
+    def run(self):
+        """The link, or a warning with what is wrong."""
+        shown, _, name = self.text.rpartition("<")
+        shown, name = shown.strip(), name.rstrip(">").strip()
+        try:
+            place = locate(name)
+        except UnknownNameError as error:
+            logger.warning("where: %s", error, location=self.get_location())
+            return [nodes.literal("", name)], []
+        return [link(self.env.app.builder, self.env.docname, place, shown or None)], []
+
+
+def add_source_links(app, doctree):
+    """[source] at the end of every signature of the API pages."""
+    for description in doctree.findall(addnodes.desc):
+        if description.get("domain") != "py":
+            continue
+        for signature in description.findall(addnodes.desc_signature):
+            if signature.parent is description and signature.get("module"):
+                _add_source_link(app, signature)
+
+
+def _add_source_link(app, signature):
+    name = f"{signature['module']}.{signature['fullname']}".removeprefix(f"{PACKAGE}.")
+    try:
+        place = locate(name)
+    except UnknownNameError:
+        return  # documented, but written in a table: a value without a line of its own
+    reference = link(app.builder, app.env.docname, place, "source")
+    signature += nodes.inline("", "", reference, classes=["viewcode-link"])
+
+
+def collect_pages(app):
+    """(name, context, template) of every page of source text."""
+    formatter = HtmlFormatter(linenos="inline", lineanchors="L", anchorlinenos=True)
+    files = sorted((ROOT / PACKAGE).rglob("*.py"))
+    for path in files:
+        file = path.relative_to(ROOT)
+        code = pygments.highlight(path.read_text(encoding="utf-8"), PythonLexer(), formatter)
+        name = f"source/{file.with_suffix('').as_posix()}"
+        yield name, {"title": file.as_posix(), "body": code}, "source.html"
+    names = [path.relative_to(ROOT).as_posix() for path in files]
+    yield "source/index", {"title": "Source text", "files": names, "body": ""}, "source_index.html"
+
+
+def setup(app):
+    """Register role, links and pages."""
+    app.add_role("where", Where())
+    app.connect("doctree-read", add_source_links)
+    app.connect("html-collect-pages", collect_pages)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

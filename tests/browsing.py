@@ -1,0 +1,33 @@
+"""A headless Chromium for the tests that look at pages; they skip where there is none."""
+
+import os
+import shutil
+
+import pytest
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+# No background traffic of the browser's own; the first is needed by root, in containers.
+ARGUMENTS = (
+    "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--no-first-run",
+)  # fmt: skip
+
+
+def chromium():
+    """The path of the browser: CHROMIUM, or the first of the usual names on the PATH."""
+    found = (shutil.which(name) for name in NAMES)
+    return os.environ.get("CHROMIUM") or next((path for path in found if path), None)
+
+
+@pytest.fixture(scope="session")
+def browser():
+    sync_api = pytest.importorskip(
+        "playwright.sync_api", reason="needs playwright: pip install -e '.[browser]'"
+    )
+    path = chromium()
+    if path is None:
+        pytest.skip("needs Chromium: apt-get install chromium, or its path in CHROMIUM")
+    with sync_api.sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=path, args=list(ARGUMENTS))
+        yield launched
+        launched.close()

@@ -1,0 +1,37 @@
+"""The API reference has every public name once."""
+
+import re
+
+from sitebuilder import api_pages
+
+PAGES = api_pages.pages()
+DOCUMENTED = re.findall(r"^\.\. auto\w+:: minitorch_attn\.(\S+)$", "\n".join(PAGES.values()), re.M)
+
+
+def test_every_name_is_documented_once():
+    assert len(DOCUMENTED) == len(set(DOCUMENTED)) > 500
+    found = {id(api_pages._value(name)) for name in DOCUMENTED}
+    for namespace in api_pages.existing_namespaces():
+        for name, value in api_pages.public_names(namespace).items():
+            assert id(value) in found, f"{namespace}.{name}"
+
+
+def test_every_namespace_has_a_page_in_the_table_of_contents():
+    for namespace in api_pages.existing_namespaces():
+        page = namespace or "mt"
+        assert f"   {page}\n" in PAGES["index.rst"], page
+        assert f"{page}.rst" in PAGES
+
+
+def test_known_names_are_where_a_reader_expects_them():
+    assert "~minitorch_attn.softmax" in PAGES["mt.rst"]
+    assert "~minitorch_attn.nn.MultiheadAttention" in PAGES["nn.rst"]
+    assert "~minitorch_attn.softmax" in PAGES["nn.functional.rst"]
+    assert ".. autofunction:: minitorch_attn.softmax" in PAGES["files/ops.softmax.rst"]
+    assert "``mt.float32``" in PAGES["mt.rst"]
+
+
+def test_a_page_follows_its_file():
+    page = PAGES["files/ops.softmax.rst"]
+    order = re.findall(r"minitorch_attn\.(\w+)$", page, re.M)
+    assert order == ["softmax", "softmin", "log_softmax", "masked_softmax", "logsumexp"]
