@@ -4,6 +4,7 @@
 `mt.models.pretrained.GPT2LMHeadModel({"n_layer": 2})`.
 """
 
+from ...errors import ArgumentError
 from .config import Config
 from .output import Output
 from .registry import FAMILIES, find_class, from_pretrained
@@ -13,5 +14,8 @@ __all__ = ["Config", "Output", "from_pretrained"]
 
 def __getattr__(name):
     if name.startswith(tuple(FAMILIES)):
-        return find_class(name)
+        try:
+            return find_class(name)
+        except ArgumentError as error:
+            raise AttributeError(str(error)) from None  # `hasattr` is False, with the reason
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -317,3 +317,10 @@ def test_output():
     assert output.loss is None and "loss" not in output and output[1:] == ((1, 2),)
     with pytest.raises(KeyError):
         _ = output["loss"]
+
+
+def test_a_class_that_is_not_there_is_a_missing_attribute_and_says_which_are():
+    pretrained = mt.models.pretrained
+    assert not hasattr(pretrained, "GPT2Nonsense") and hasattr(pretrained, "GPT2LMHeadModel")
+    with pytest.raises(AttributeError, match="one of .*GPT2LMHeadModel"):
+        pretrained.GPT2Nonsense  # noqa: B018
