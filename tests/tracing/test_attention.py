@@ -69,11 +69,11 @@ def test_a_softmax_over_another_axis_is_no_attention(make):
 
 
 @pytest.mark.parametrize("need_weights", [True, False])
-def test_pytorchs_layer(make, need_weights):
+def test_pytorchs_layer(make, need_weights, device):
     x = make(2, 5, 6)
-    layer = mt.nn.MultiheadAttention(6, 3, batch_first=True).double()
+    layer = mt.nn.MultiheadAttention(6, 3, batch_first=True).double().to(device)
     weights = []
-    causal = mt.ones(5, 5, dtype=mt.bool).triu(1)  # True = blocked
+    causal = mt.ones(5, 5, dtype=mt.bool, device=device).triu(1)  # True = blocked
 
     def run():
         weights.append(layer(x, x, x, attn_mask=causal, need_weights=need_weights)[1])
@@ -86,9 +86,9 @@ def test_pytorchs_layer(make, need_weights):
         assert_allclose(found.weights.values.array.mean(1), weights[0].numpy())
 
 
-def test_grouped_heads_and_cross_attention(make):
+def test_grouped_heads_and_cross_attention(make, device):
     x, memory = make(2, 5, 12), make(2, 7, 12)
-    layer = mt.nn.Attention(12, 6, num_kv_heads=2).double()
+    layer = mt.nn.Attention(12, 6, num_kv_heads=2).double().to(device)
     _, (found,) = found_in(lambda: layer(x, memory))
     weights = found.weights.values.array
     assert weights.shape[-2:] == (5, 7) and weights.size == 2 * 6 * 5 * 7

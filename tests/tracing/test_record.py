@@ -22,23 +22,25 @@ def additions(t):
     return [(step, addition) for step in t.steps for addition in step.added]
 
 
-def model():
+def model(device="cpu"):
     """A causal Transformer of two blocks with tied weights, in float64."""
     mt.manual_seed(7)
-    return mt.models.GPT(
+    net = mt.models.GPT(
         vocab_size=13, context_length=11, embed_dim=10, num_heads=2, num_layers=2, ff_dim=17
-    ).to(mt.float64)
+    )
+    return net.double().to(device)
 
 
 def loss_of(model):
-    ids = mt.tensor([[3, 1, 4, 1, 5, 9, 2], [7, 1, 8, 2, 8, 1, 8]])
+    device = next(model.parameters()).device
+    ids = mt.tensor([[3, 1, 4, 1, 5, 9, 2], [7, 1, 8, 2, 8, 1, 8]], device=device)
     logits = model(ids[:, :-1])
     return mt.nn.functional.cross_entropy(logits.reshape(-1, 13), ids[:, 1:].reshape(-1))
 
 
 @pytest.fixture(params=[False, True], ids=["as it is", "expanded"])
-def recorded(request):
-    net = model()
+def recorded(request, device):
+    net = model(device)
     with mt.trace(expand=request.param) as t:
         loss = loss_of(net)
         loss.backward()
@@ -113,9 +115,9 @@ def test_recorded_attention_is_the_composed_one_to_the_last_bit(causal, dropout,
         np.testing.assert_allclose(b, c, rtol=1e-8, atol=1e-12)  # the fused one rounds elsewhere
 
 
-def test_expanded_steps_give_the_same_loss_and_gradients(recorded):
+def test_expanded_steps_give_the_same_loss_and_gradients(recorded, device):
     net, loss, t = recorded
-    plain = model()
+    plain = model(device)
     wanted = loss_of(plain)
     wanted.backward()
     np.testing.assert_allclose(loss.item(), wanted.item(), rtol=1e-12)
@@ -228,12 +230,12 @@ def test_modules_have_the_paths_of_the_outermost_one(recorded):
     assert where == [f"blocks.{i}.attention" for i in (0, 1, 1, 0)]  # forward, then backward
 
 
-def test_lines_are_those_of_the_mathematics(make):
+def test_lines_are_those_of_the_mathematics(make, device):
     x = make(3, 5)
     with mt.trace(expand=True) as t:
         y = x.exp().softmax(1)  # this line
         mt.nn.functional.scaled_dot_product_attention(y, y, y)
-        mt.nn.LayerNorm(5).double()(y)
+        mt.nn.LayerNorm(5).double().to(device)(y)
     exp, softmax = t.steps[:2]
     assert exp.source.path == __file__ and "# this line" in exp.source.source
     assert exp.source.text[1].strip() == exp.source.source and "with mt.trace" in exp.source.text[0]
@@ -295,9 +297,10 @@ def test_second_derivatives_are_recorded_inside_the_backward(make):
     assert inside[0].source.file.startswith("minitorch_attn/ops/")
 
 
-def test_a_checkpoint_computes_inside_the_backward(make):
+def test_a_checkpoint_computes_inside_the_backward(make, device):
     x = make(2, 5, 3)
-    layer = mt.nn.TransformerEncoderLayer(3, 1, 7, dropout=0.2, batch_first=True).double()
+    layer = mt.nn.TransformerEncoderLayer(3, 1, 7, dropout=0.2, batch_first=True)
+    layer.double().to(device)
     with mt.trace() as t:
         mt.checkpoint(layer, x).sum().backward()
     replayed = [step.op for step in t.steps if step.inside is not None]
@@ -377,9 +380,9 @@ def test_only_its_own_thread_is_recorded(make):
     assert ops(t) == ["Exp"]
 
 
-def test_recordings_may_be_nested(make):
+def test_recordings_may_be_nested(make, device):
     x = make(3, 5)
-    layer = mt.nn.LayerNorm(5).double()
+    layer = mt.nn.LayerNorm(5).double().to(device)
     with mt.trace(expand=True) as outer:
         with mt.trace() as inner:
             layer(x)
