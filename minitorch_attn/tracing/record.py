@@ -2,8 +2,10 @@
 
 import os
 
+from ..autograd.function import Function
 from ..autograd.listener import Listener
 from ..autograd.modes import state
+from ..errors import ArgumentError
 from ..files import atomic_file
 from ..tensor import Tensor
 from .attention import is_attention
@@ -22,7 +24,8 @@ class Recording(Listener):
 
     While it is on, attention runs as the single operations that define it, so that scores and
     weights are seen; its results differ from those of the fused operation by rounding only.
-    Operations of other threads are not recorded.
+    Operations of other threads are not recorded. The backward pass of an `mt.checkpoint` belongs in
+    the same recording as its forward pass, because it does the same again.
 
     Parameters
     ----------
@@ -62,7 +65,7 @@ class Recording(Listener):
     """
 
     def __init__(self, expand=False, *, max_steps=5000, max_bytes=2**28, labels=None, title=None):
-        self.expand = expand if isinstance(expand, bool) else frozenset(expand)
+        self.expand = expand if isinstance(expand, bool) else _checked(expand)
         self.max_steps, self.labels, self.title = max_steps, labels, title
         self.steps, self.modules, self.fused = [], [], []
         self.tensors = Entries(_KEEP, max_bytes)
@@ -335,6 +338,25 @@ class Recording(Listener):
 
     def __repr__(self):
         return f"<Recording: {len(self.steps)} steps, {len(self.tensors)} tensors>"
+
+
+def _checked(names):
+    """Names of fused operations; refuses others."""
+    names = frozenset([names] if isinstance(names, str) else names)
+    known = {function.__name__ for function in _below(Function) if function.composed is not None}
+    if not names <= known:
+        raise ArgumentError(
+            "mt.trace(expand=): not the name of a fused operation.",
+            got=", ".join(map(repr, sorted(names - known))),
+            expected=f"some of {', '.join(sorted(known))}, or True for all",
+        )
+    return names
+
+
+def _below(function):
+    for cls in function.__subclasses__():
+        yield cls
+        yield from _below(cls)
 
 
 def _describe(kind, error, trail):

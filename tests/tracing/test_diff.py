@@ -264,6 +264,23 @@ def test_a_layer_that_is_not_called_is_named():
     assert (found.reference.op, found.reference.module.path) == ("LayerNorm", "blocks.1.norm2")
 
 
+@pytest.mark.parametrize("skipped", [0, 1, 2])
+def test_a_block_that_is_not_called_is_named(skipped):
+    def model(skip):
+        mt.manual_seed(3)
+        net = mt.models.GPT(13, 11, 10, 2, 3).to(mt.float64)
+        if skip:
+            net.blocks[skipped].forward = lambda x, *more: x
+        with mt.trace() as t:
+            net(mt.tensor([[3, 1, 4, 1, 5]])).square().mean()
+        return t
+
+    (gap,) = mt.trace_diff(model(True), model(False)).gaps
+    assert gap.mine == [] and len(gap.reference) == 25
+    paths = {step.module.path for step in gap.reference}
+    assert all(path.startswith(f"blocks.{skipped}") for path in paths)
+
+
 def test_the_document():
     found = mt.trace_diff(run("wrong axis"), run())
     document = json.loads(json.dumps(found.document(), allow_nan=False))

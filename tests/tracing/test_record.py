@@ -10,7 +10,7 @@ from numpy.testing import assert_array_equal
 
 import minitorch_attn as mt
 from minitorch_attn.autograd import modes
-from minitorch_attn.errors import ShapeError
+from minitorch_attn.errors import ArgumentError, ShapeError
 from minitorch_attn.tracing.steps import Entry
 
 
@@ -131,6 +131,8 @@ def test_expand_takes_names():
     with mt.trace(expand=("LayerNorm",)) as t:
         loss_of(model())
     assert "LayerNorm" not in ops(t) and "CrossEntropy" in ops(t)
+    with pytest.raises(ArgumentError, match=r"(?s)'Softmax'.*CrossEntropy, .*LayerNorm"):
+        mt.trace(expand=("LayerNorm", "Softmax"))
 
 
 def test_before_and_contribution_make_after(recorded):
