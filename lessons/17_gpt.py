@@ -1,0 +1,249 @@
+# %% [markdown]
+# # GPT: predict the next token
+#
+# One stack of decoder blocks, one task: say what comes next. How do you get training examples from
+# plain text, how do you know that the loss is good, and when is it too good?
+#
+# *Know before:* causal masks (lesson 10), blocks (lessons 13 and 14), sampling (lesson 16).
+
+# %%
+import math
+
+import numpy as np
+
+import minitorch_attn as mt
+from minitorch_attn.course.lesson import pick, show, where
+from minitorch_attn.viz.style import COLOURS, new_figure
+
+mt.manual_seed(0)
+
+# %% [markdown]
+# ## The targets are the inputs, shifted by one
+#
+# A window of $T + 1$ characters gives $T$ examples: each position is asked for the character after
+# it. The target is not made by hand, it is the same text one place further.
+
+# %%
+text = mt.data.default_text()  # the help topics of Python
+tokenizer = mt.data.CharTokenizer.from_text(text)
+training, validation = mt.data.split_text(text, 64)
+training_ids, validation_ids = tokenizer.encode(training), tokenizer.encode(validation)
+print(f"{len(text):,} characters, {len(tokenizer)} different; the last tenth is held out")
+
+window = training_ids[1000:1009]
+inputs, targets = window[:-1], window[1:]
+print("inputs ", inputs)
+print("targets", targets)
+for t in range(4):
+    print(
+        f"after {tokenizer.decode(inputs[: t + 1])!r:<8} comes {tokenizer.decode([targets[t]])!r}"
+    )
+assert (inputs[1:] == targets[:-1]).all()
+
+# %% [markdown]
+# All $T$ examples are computed in one pass. That is only fair because of the causal mask: the
+# answer at position $t$ must not change when a later character does.
+
+# %%
+CONTEXT = 64
+
+
+def make_gpt():
+    mt.manual_seed(1)
+    return mt.models.GPT(len(tokenizer), CONTEXT, embed_dim=64, num_heads=4, num_layers=2)
+
+
+model = make_gpt()
+ids = mt.tensor(training_ids[None, :8])
+changed = ids.clone()
+changed[0, 5] = (changed[0, 5] + 1) % len(tokenizer)
+with mt.no_grad():
+    difference = (model(ids) - model(changed)).abs().amax(-1)[0].numpy()
+print("character 5 changes; the logits at positions 0 to 7 change by")
+print("  ", *(f"{d:.1e}" for d in difference))
+assert (difference[:5] < 1e-6).all()
+assert (difference[5:] > 1e-4).all()
+
+# %% [markdown]
+# ## What a loss means
+#
+# The loss is the mean of $-\log p(\text{next})$. Before training it should be that of guessing,
+# $\log V$; a first loss that is far from it is a bug. Counting gives the marks to beat: how often
+# each character occurs (unigram), and how often after the one before (bigram).
+
+
+# %%
+def loss_of(model, inputs, targets):
+    logits = model(inputs)  # (batch, token, vocabulary)
+    return mt.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+def validation_loss(model):
+    pairs = mt.data.windows(validation_ids, 32, CONTEXT, limit=128)
+    with mt.no_grad():
+        return np.mean([loss_of(model, *pair).item() for pair in pairs])
+
+
+baselines = mt.data.baselines(training_ids, validation_ids, len(tokenizer))
+first = validation_loss(model)
+for name, loss in baselines.items():
+    print(f"{name:<15}{loss:6.3f}  as unsure as between {math.exp(loss):5.1f} characters")
+print(f"before training{first:6.3f}")
+assert abs(first - math.log(len(tokenizer))) < 0.2
+
+# %%
+steps, warmup, top = pick(600, 330), 30, 6e-3
+
+
+def train(model, steps, shift=1):
+    """shift=1: the next character is the target. shift=0: the character itself."""
+    optimiser = mt.optim.AdamW(model.parameters(), lr=top, betas=(0.9, 0.95))
+    losses = []
+    for step, (inputs, targets) in enumerate(mt.data.TextBatches(training_ids, 12, CONTEXT), 1):
+        optimiser.param_groups[0]["lr"] = top * min(step / warmup, 1.05 - step / steps)
+        loss = loss_of(model, inputs, targets if shift else inputs)
+        optimiser.zero_grad()
+        loss.backward()
+        mt.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()
+        losses.append(loss.item())
+        if step == steps:
+            return losses
+
+
+losses = train(model, steps)
+last = validation_loss(model)
+print(f"after {steps} steps {last:6.3f}  as unsure as between {math.exp(last):5.1f} characters")
+assert last < baselines["bigram"]
+
+# %% [markdown]
+# ## Writing
+#
+# Take the logits of the last position, draw a character, append it, and go on.
+
+
+# %%
+def write(model, start, length, temperature, seed=0):
+    generator = np.random.default_rng(seed)
+    ids = tokenizer.encode(start).tolist()
+    for _ in range(length):
+        with mt.no_grad():
+            logits = model(mt.tensor([ids[-CONTEXT:]]))[0, -1]  # (vocabulary,)
+        p = (logits / temperature).softmax(-1).numpy().astype(np.float64)
+        ids.append(int(generator.choice(len(p), p=p / p.sum())))
+    return tokenizer.decode(ids)
+
+
+for temperature in (0.2, 0.7, 1.5):
+    print(f"temperature {temperature}: {write(model, 'The ', 90, temperature)!r}")
+
+# %% [markdown]
+# ## The scaling table
+#
+# A block has $12d^2 + 13d$ parameters: $4d^2 + 4d$ in attention, $8d^2 + 5d$ in the feed-forward
+# network, $4d$ in two norms. To these come the embeddings of $V$ tokens and $C$ positions and the
+# last norm. The output matrix is that of the embeddings, and is not counted twice.
+
+
+# %%
+def parameters(layers, d, vocabulary=50257, context=1024, last_norm=True):
+    blocks = layers * (12 * d * d + 13 * d)
+    return blocks + (vocabulary + context) * d + 2 * d * last_norm
+
+
+published = {  # layers, d, what lecture decks and the first papers say, in millions
+    "GPT-2 small": (12, 768, 117),
+    "GPT-2 medium": (24, 1024, 345),
+    "GPT-2 large": (36, 1280, 762),
+    "GPT-2 XL": (48, 1600, 1542),
+}
+print("model          layers     d       parameters   12 L d^2   often quoted")
+for name, (layers, d, quoted) in published.items():
+    count = parameters(layers, d)
+    rough = 12 * layers * d * d
+    print(f"{name:<15}{layers:6}{d:6}{count:17,}{rough / 1e6:9.0f} M{quoted:12} M")
+    assert count > 1.005 * quoted * 1e6  # the quoted numbers are all too small
+
+gpt1 = parameters(12, 768, vocabulary=40478, context=512, last_norm=False)
+gpt3 = parameters(96, 12288, context=2048)
+print(f"{'GPT (2018)':<15}{12:6}{768:6}{gpt1:17,}")
+print(f"{'GPT-3 175B':<15}{96:6}{12288:6}{gpt3:17,}")
+assert round(gpt1 / 1e6) == 117  # the "117 M" of GPT-2 small is the size of the first GPT
+assert round(gpt3 / 1e9) == 175
+
+with mt.nn.init.skip_init():  # sizes only
+    for make, layers, d in ((mt.models.gpt2, 12, 768), (mt.models.gpt2_medium, 24, 1024)):
+        assert sum(p.numel() for p in make().parameters()) == parameters(layers, d)
+embedding = 100 * 50257 * 768 / parameters(12, 768)
+print(f"the token embeddings are {embedding:.0f} % of GPT-2 small", end=", ")
+print(f"{100 * 50257 * 12288 / gpt3:.1f} % of GPT-3")
+
+# %% [markdown]
+# ## What goes wrong without it
+#
+# We forget the shift: the target is the input itself. Everything runs, and the loss falls to nearly
+# 0 in a few steps. The causal mask lets a position see itself, so there is nothing to learn but to
+# repeat.
+
+# %%
+cheat = make_gpt()
+cheat_losses = train(cheat, pick(120, 80), shift=0)
+print(f"loss of the model without a shift: {cheat_losses[-1]:.4f}")
+print("it writes ", repr(write(cheat, "The f", 40, 0.7)))
+honest = validation_loss(cheat)
+print(f"its loss on the next character: {honest:.2f}; guessing gives {baselines['uniform']:.2f}")
+assert cheat_losses[-1] < 0.2
+assert set(write(cheat, "The f", 40, 0.2)[5:]) == {"f"}
+assert honest > baselines["unigram"]
+
+# %%
+figure = new_figure(8, 4)
+axes = figure.add_subplot()
+axes.plot(losses, color=COLOURS[0], linewidth=1.5, label="target: the next character")
+axes.plot(cheat_losses, "--", color=COLOURS[1], linewidth=2, label="target: the input itself")
+for name, loss in baselines.items():
+    axes.axhline(loss, color="0.6", linewidth=1)
+    axes.text(len(losses), loss, name, ha="right", va="bottom", color="0.35")
+axes.set(xlabel="step", ylabel="training loss, nats per character", ylim=(0, 5))
+axes.legend(frameon=False, loc="center right", bbox_to_anchor=(1, 0.2))
+axes.spines[["top", "right"]].set_visible(False)
+show(
+    figure,
+    "An honest loss passes the marks of counting one after the other, ever slower. The one that "
+    "drops to 0 at once is a leak: it is better than any model of English text can be.",
+)
+
+# %% [markdown]
+# ## Where it lives
+
+# %%
+where(mt.models.GPT, mt.models.gpt.Block, mt.models.gpt2)
+where(mt.data.TextBatches, mt.data.baselines, mt.data.split_text)
+where(mt.nn.functional.cross_entropy, mt.generation.generate)
+
+# %% [markdown]
+# ## Exercise
+#
+# Another leak: keep the shift and lose the causal mask. Write a subclass of `mt.nn.Attention`
+# whose `forward` ignores `is_causal`, and put it into the blocks (`block.attention`). When it is
+# done: the test with character 5 at the beginning fails, the training loss falls below that of
+# honest training, and the text that it writes is far worse. Why, with the better loss?
+#
+# ## Three questions
+#
+# 1. A window of 65 characters: how many examples does it give, and which line of the output shows
+#    that none of them sees its own answer?
+# 2. A fellow student reports a loss of 0.05 nats per character after 80 steps. What do you ask
+#    first, and which two observations would settle it?
+# 3. The decks say that GPT-2 small has 117 million parameters. What do you get, and where may the
+#    number come from?
+
+# %% [markdown] tags=["answers"]
+# ## Answers
+#
+# 1. 64, one for each position but the last. After a change of character 5 the logits at positions 0
+#    to 4 are the same, so position 4, which has to say character 5, did not see it.
+# 2. Whether the targets are shifted. Let it write: a model of its own input repeats one letter. And
+#    measure the loss on the next character: here it is far worse than counting.
+# 3. The formula and the library both give the number in the table, 124 million. 117 million is the
+#    size of the first GPT, with its smaller vocabulary and context, computed below the table.
