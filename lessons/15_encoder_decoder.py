@@ -1,0 +1,309 @@
+# %% [markdown]
+# # The encoder-decoder, trained
+#
+# An encoder reads a text, a decoder writes another. Which layer of the decoder listens to which
+# layer of the encoder? And how does anything get across?
+#
+# *Know before:* masks (lesson 10), positions (lesson 12), residuals and norms (lesson 13).
+
+# %%
+import numpy as np
+
+import minitorch_attn as mt
+from minitorch_attn.course.lesson import pick, show, where
+from minitorch_attn.data.dates import characters_of_dates, date_pair, split_days
+from minitorch_attn.data.pairs import GeneratedBatches, PairTokenizer
+from minitorch_attn.generation import translate
+
+mt.manual_seed(0)
+
+# %% [markdown]
+# ## The task, and the model
+#
+# Read a date in one of two forms, write it as a computer wants it, character by character. The
+# days that we test on are in no training example. The encoder has three layers, the decoder two.
+
+# %%
+tokenizer = PairTokenizer(characters_of_dates())
+training_days, test_days = split_days()
+FORMS = (4, 13)
+
+
+def make_pair(generator):
+    day = training_days[generator.integers(len(training_days))]
+    return date_pair(day, FORMS[generator.integers(len(FORMS))])
+
+
+test_pairs = [date_pair(day, FORMS[i % 2]) for i, day in enumerate(test_days[:150])]
+for source, target in test_pairs[:3]:
+    print(f"{source:>30} -> {target}")
+
+model = mt.models.Transformer(
+    len(tokenizer), embed_dim=64, num_heads=4, ff_dim=128, num_encoder_layers=3,
+    num_decoder_layers=2, dropout=0.0, norm_first=True, pad_id=tokenizer.PAD, max_len=64,
+)  # fmt: skip
+print(f"{sum(p.numel() for p in model.parameters()):,} parameters")
+
+# %% [markdown]
+# ## Cross-attention is not layer by layer
+#
+# Pictures of two towers with arrows between them suggest that decoder layer 1 reads encoder layer
+# 1, and so on. In the Transformer the encoder runs to its end first. Its **last** output, the
+# memory, is read by **every** layer of the decoder:
+#
+# ```
+# memory = encoder(source)                   # (batch, source, d), once
+# for layer in decoder.layers:
+#     x = x + self_attention(norm(x))            # causal, to the target so far
+#     x = x + cross_attention(norm(x), memory)   # queries from x, keys and values from memory
+#     x = x + feed_forward(norm(x))
+# ```
+#
+# We do not believe a picture, we listen. A hook on each cross-attention keeps what it was given; a
+# hook on each encoder layer keeps what it returned.
+
+# %%
+sources, targets = (
+    mt.tensor(tokenizer.encode(texts)) for texts in zip(*test_pairs[:3], strict=True)
+)
+received, handles = [], []
+for layer in model.decoder.layers:
+    hook = layer.cross_attention.register_forward_pre_hook(
+        lambda module, arguments: received.append(arguments)
+    )
+    handles.append(hook)
+
+with mt.no_grad(), mt.nn.collect_outputs(model.encoder.layers) as found:
+    memory = model.encode(sources, model.padding_mask(sources))  # (batch, source, d)
+    model.decode(targets, memory, model.padding_mask(sources))
+for handle in handles:
+    handle.remove()
+
+encoder_outputs = [output for _, output in found]
+print("source", sources.shape, "  target", targets.shape, "  memory", memory.shape)
+for i, (queries, given) in enumerate(received, 1):
+    print(f"decoder layer {i} got queries {queries.shape} and memory {given.shape}:", end=" ")
+    print("the very same tensor as the encoder's output:", given is memory)
+assert all(given is memory for _, given in received)
+
+last = model.encoder.norm(encoder_outputs[-1])
+for i, output in enumerate(encoder_outputs, 1):
+    distance = (model.encoder.norm(output) - memory).abs().max().item()
+    print(f"memory and the normalised output of encoder layer {i} differ by {distance:.2g}")
+assert (last - memory).abs().max() == 0
+assert (model.encoder.norm(encoder_outputs[0]) - memory).abs().max() > 0.1
+
+# %% [markdown]
+# Layer by layer would not even be possible here: there are three encoder layers and two decoder
+# layers. What each decoder layer has of its own are the matrices $W^K, W^V$ that it applies to the
+# memory, and its queries.
+
+# %%
+first, second = (layer.cross_attention for layer in model.decoder.layers)
+assert first.k_proj.weight is not second.k_proj.weight
+with mt.no_grad():
+    query, key = first.q_proj(received[0][0]), first.k_proj(memory)
+print("cross-attention: queries", query.shape, "keys", key.shape)
+scores = (first.num_heads, query.shape[1], key.shape[1])
+print("scores of each example (heads, target, source):", scores)
+assert query.shape[1] == targets.shape[1] != key.shape[1] == sources.shape[1]
+
+# %% [markdown]
+# ## Training: teacher forcing
+#
+# The decoder is given the right answer so far, one place to the right: it starts with START, and
+# has to say the first character; it is given the first, and has to say the second. All positions
+# are trained at once, because the causal mask hides what comes.
+
+
+# %%
+def decoder_input(target):
+    start = mt.full((target.shape[0], 1), tokenizer.START, dtype="int64")
+    return mt.cat([start, target[:, :-1]], 1)  # (batch, target)
+
+
+def shown(ids):
+    names = {tokenizer.PAD: "_", tokenizer.START: "<", tokenizer.END: ">"}
+    return "".join(names.get(i) or tokenizer.decode([i]) for i in ids.tolist())
+
+
+print("decoder reads ", shown(decoder_input(targets)[0]))
+print("has to write  ", shown(targets[0]))
+
+# %%
+steps, warmup, top = pick(400, 280), 60, 4e-3
+batches = GeneratedBatches(make_pair, tokenizer, batch_size=32)
+optimiser = mt.optim.AdamW(model.parameters(), lr=top, betas=(0.9, 0.98))
+print("step   loss, nats per character")
+for step in range(1, steps + 1):
+    source, target = next(batches)
+    optimiser.param_groups[0]["lr"] = top * min(step / warmup, 1.02 - step / steps)
+    logits = model(source, decoder_input(target))  # (batch, target, vocabulary)
+    loss = mt.nn.functional.cross_entropy(
+        logits.flatten(0, 1), target.flatten(), ignore_index=tokenizer.PAD
+    )
+    optimiser.zero_grad()
+    loss.backward()
+    mt.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimiser.step()
+    if step == 1 or step % (steps // 5) == 0:
+        print(f"{step:4}{loss.item():8.3f}")
+
+# %% [markdown]
+# Writing is different from training: the decoder is given its own characters. `translate` reads
+# the source once, and writes until END.
+
+
+# %%
+def write(sources):
+    ids = mt.tensor(tokenizer.encode(sources))
+    written = translate(model, ids, tokenizer.START, tokenizer.END, max_new_tokens=12)
+    return [tokenizer.decode(row) for row in written.numpy()]
+
+
+given, wanted = zip(*test_pairs, strict=True)
+written = write(given)
+exact = np.mean([a == b for a, b in zip(written, wanted, strict=True)])
+for source, answer, target in list(zip(given, written, wanted, strict=True))[:3]:
+    print(f"{source:>30} -> {answer}  {'right' if answer == target else 'wrong'}")
+print(f"{100 * exact:.1f} % of {len(given)} new dates are written without a mistake")
+assert exact > 0.6
+
+# %% [markdown]
+# ## Who looks where
+#
+# The weights of the last decoder layer, mean over its heads, while it writes. To say the year it
+# looks at the end of the source, to say the month at the month's name.
+
+
+# %%
+def cross_weights(source, target):
+    ids = [mt.tensor(tokenizer.encode([text])) for text in (source, target)]
+    with mt.no_grad(), mt.nn.collect_attention(model.decoder) as found:
+        model(ids[0], decoder_input(ids[1]))
+    weights = found[-1][1].numpy()[0].mean(0)  # (target, source)
+    return weights[: len(target), : len(source)]
+
+
+maps = [(cross_weights(*pair), *map(list, pair)) for pair in test_pairs[:3]]
+show(
+    mt.viz.cross_attention_figure(maps, "Cross-attention of the last decoder layer"),
+    "Downwards what is written, to the right what is read. A row is made before its character is "
+    "written: the row of the first digit of the year looks at the year.",
+)
+
+# %% [markdown]
+# ## Everything goes through the memory
+#
+# The decoder never sees the source. We give it the memory of another date, with nothing else
+# changed, and it writes the other date.
+
+# %%
+pair = [test_pairs[0], test_pairs[2]]  # two dates in the same form
+ids = mt.tensor(tokenizer.encode([source for source, _ in pair]))
+with mt.no_grad():
+    mask = model.padding_mask(ids)
+    memory = model.encode(ids, mask)
+    swapped = memory.flip(0)
+
+
+def write_from(memory, mask):
+    ids = mt.full((memory.shape[0], 1), tokenizer.START, dtype="int64")
+    with mt.no_grad():
+        for _ in range(11):
+            ids = mt.cat([ids, model.decode(ids, memory, mask)[:, -1:].argmax(-1)], 1)
+    return [tokenizer.decode(row) for row in ids[:, 1:].numpy()]
+
+
+own, other = (
+    write_from(memory, mask),
+    write_from(swapped, mt.masks.from_attend(mask.attend.flip(0))),
+)
+print("own memory:    ", own)
+print("memory swapped:", other)
+assert other == own[::-1]
+
+# %% [markdown]
+# ## What goes wrong without it
+#
+# Three ways to break the bridge, on the trained model:
+#
+# * **No memory**: zeros. The decoder still writes something that looks like a date.
+# * **Layer by layer**: decoder layer $i$ is given the output of encoder layer $i$.
+# * **No padding mask**: a short date in a batch with a long one attends to the filling.
+
+
+# %%
+def layer_by_layer(target, outputs, mask):
+    x = model.target_embedding(target)
+    for layer, memory in zip(model.decoder.layers, outputs, strict=False):
+        x = layer(x, model.encoder.norm(memory), memory_mask=mask)
+    return model.head(model.decoder.norm(x))
+
+
+ids = mt.tensor(tokenizer.encode(given))
+with mt.no_grad(), mt.nn.collect_outputs(model.encoder.layers) as found:
+    mask = model.padding_mask(ids)
+    memory = model.encode(ids, mask)
+    outputs = [output for _, output in found]
+    answers = mt.full((len(given), 1), tokenizer.START, dtype="int64")
+    for _ in range(11):
+        token = layer_by_layer(answers, outputs, mask)[:, -1:].argmax(-1)
+        answers = mt.cat([answers, token], 1)
+    unmasked = model.encode(ids)  # no padding mask
+
+broken = {
+    "no memory": write_from(mt.zeros_like(memory), mask),
+    "layer by layer": [tokenizer.decode(row) for row in answers[:, 1:].numpy()],
+    "no padding mask": write_from(unmasked, None),
+}
+share = {"as trained": exact}
+print(f"as trained       {100 * exact:5.1f} % right, for example {written[0]} ({given[0]})")
+for name, texts in broken.items():
+    share[name] = np.mean([a == b for a, b in zip(texts, wanted, strict=True)])
+    print(f"{name:<16} {100 * share[name]:5.1f} % right, for example {texts[0]}")
+
+assert share["no memory"] < 0.05
+assert len(set(broken["no memory"])) == 1  # the same answer for every source
+assert share["layer by layer"] < exact
+assert share["no padding mask"] < exact
+
+# %% [markdown]
+# The first mistake ruins everything; the other two only cost some of the answers. Residual paths
+# make the outputs of the encoder's layers similar enough for much to go on working, which is why
+# such mistakes live long. Compare tensors, as above, not only results.
+
+# %% [markdown]
+# ## Where it lives
+
+# %%
+where(mt.models.encoder_decoder.EncoderDecoder, mt.models.encoder_decoder.DecoderLayer.forward)
+where(mt.models.encoder_decoder.Decoder.forward, mt.models.Transformer, translate)
+where(mt.data.pairs.PairTokenizer, mt.viz.cross_attention_figure)
+
+# %% [markdown]
+# ## Exercise
+#
+# Let the decoder be one layer deep and the encoder three, then the other way round, with the same
+# number of steps. When it is done you have two numbers (share of exact answers), the time of
+# `write(given)` for each (`time.perf_counter`), and can say which tower to make deep if many texts
+# have to be written quickly. Why does the encoder's depth cost so little while writing?
+#
+# ## Three questions
+#
+# 1. The encoder has three layers, the decoder two. Which encoder layer does decoder layer 1 read?
+#    How was that shown?
+# 2. The source has another length than the target. Which axis of the cross-attention's scores
+#    belongs to which, and where do queries, keys and values come from?
+# 3. Without memory the decoder still writes digits and dashes. What has it learned on its own, and
+#    what not?
+
+# %% [markdown] tags=["answers"]
+# ## Answers
+#
+# 1. The last one, as decoder layer 2 does: both were given the very same tensor, which is the
+#    normalised output of encoder layer 3 (difference 0), not that of layer 1 or 2.
+# 2. Scores are (heads, target, source). Queries come from the decoder and are as many as target
+#    tokens, keys and values from the memory and are as many as source tokens.
+# 3. The form, from the causal self-attention: digits, and dashes among them. It writes the
+#    same answer for every source, since nothing else tells it which day is meant.
