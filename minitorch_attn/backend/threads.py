@@ -4,7 +4,6 @@ NumPy lets other threads run while it computes, so Python's lock is held for the
 two operations.
 """
 
-from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 
 from numpy import ndarray
@@ -64,6 +63,8 @@ def together(calls):
 
 @lru_cache(maxsize=4)
 def _pool(threads):
+    from concurrent.futures import ThreadPoolExecutor  # 10 ms that few programs need
+
     return ThreadPoolExecutor(threads, thread_name_prefix="batch-part")
 
 
