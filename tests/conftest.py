@@ -4,6 +4,7 @@ import os
 
 import numpy as np
 import pytest
+from browsing import browser  # noqa: F401  (a fixture: one browser for all tests)
 from hypothesis import settings
 
 import minitorch_attn as mt

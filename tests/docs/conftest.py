@@ -5,7 +5,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from browsing import browser  # noqa: F401
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 sys.path.insert(0, str(DOCS))  # sitebuilder

@@ -1,7 +1,5 @@
-"""Recordings as pages, opened in a headless Chromium; tests skip where there is none."""
+"""Recordings as pages, and how a test visits one."""
 
-import os
-import shutil
 from types import SimpleNamespace
 
 import pytest
@@ -9,40 +7,15 @@ import pytest
 import minitorch_attn as mt
 from minitorch_attn.tracing.page import page as page_of
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-# No background traffic of the browser's own; the first is needed by root, in containers.
-ARGUMENTS = (
-    "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--no-first-run",
-)  # fmt: skip
-
-
-def chromium():
-    """The path of the browser: CHROMIUM, or the first of the usual names on the PATH."""
-    found = (shutil.which(name) for name in NAMES)
-    return os.environ.get("CHROMIUM") or next((path for path in found if path), None)
-
-
-@pytest.fixture(scope="session")
-def browser():
-    sync_api = pytest.importorskip(
-        "playwright.sync_api", reason="needs playwright: pip install -e '.[browser]'"
-    )
-    path = chromium()
-    if path is None:
-        pytest.skip("needs Chromium: apt-get install chromium, or its path in CHROMIUM")
-    with sync_api.sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=path, args=list(ARGUMENTS))
-        yield launched
-        launched.close()
-
 
 @pytest.fixture
-def visit(browser, tmp_path):
+def visit(browser, request, tmp_path):
     """visit(html, "#step=3", width=400): the page, opened by file://.
 
     At the end no page may have asked for anything but its own file, nor complained.
     """
+    if request.config.getoption("--device") != "numpy":
+        pytest.skip("a page is the same for every device")
     contexts, requests, complaints = [], [], []
 
     def opened(html, address="", *, width=1280, height=800, **settings):
@@ -53,7 +26,7 @@ def visit(browser, tmp_path):
         contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(60_000)
-        page.on("request", lambda request: requests.append(request.url))
+        page.on("request", lambda sent: requests.append(sent.url))
         page.on("console", lambda message: complaints.append(message.text))
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.goto(path.as_uri() + address)
