@@ -11,6 +11,7 @@ from .. import __version__
 from ..backend.allocator import keep_memory
 from ..errors import MiniTorchError
 from . import DONE, FAILED, INTERRUPTED
+from .attn import attn
 from .console import program_name
 from .doctor import doctor
 from .generate import generate
@@ -35,6 +36,7 @@ def mta(context):
         overview()
 
 
+mta.add_command(attn)
 mta.add_command(doctor)
 mta.add_command(lesson)
 mta.add_command(tour)

@@ -1,0 +1,88 @@
+"""The page of `mta attn`: one HTML file with the weights of all heads in it."""
+
+import base64
+import html
+import json
+from pathlib import Path
+
+import numpy as np
+
+from .. import __version__
+
+__all__ = ["attention_page"]
+
+_MOST = 6_000_000  # weights in a page, a byte each
+
+
+def attention_page(look):
+    """Draw all heads of a look as one HTML file that needs nothing else.
+
+    Parameters
+    ----------
+    look : Look
+
+    Returns
+    -------
+    page : str
+    left_out : str
+        What does not fit; empty if nothing.
+    """
+    from .attn import head_figures
+
+    parts, size = [], 0
+    for number, part in reversed(list(enumerate(look.parts, 1))):
+        size += part.weights.size
+        if size > _MOST and parts:
+            break
+        parts.insert(0, _fields(number, part, head_figures(part.weights)))
+    left_out = f"attentions 1 to {parts[0]['number'] - 1}" if parts[0]["number"] > 1 else ""
+    if parts[0]["number"] > 1 and len(look.parts) == len(parts):
+        left_out = ""
+    data = {
+        "title": look.title,
+        "parts": parts,
+        "grid": look.grid,
+        "prefix": look.prefix,
+        "picture": _picture(look.image),
+    }
+    text = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
+    here = Path(__file__).with_name("attn.html").read_text(encoding="utf-8")
+    page = here.replace("{title}", html.escape(look.title)).replace("{made_by}", __version__)
+    return page.replace("{data}", text), left_out
+
+
+def _fields(number, part, figures):
+    """An attention for the page: a byte for each weight, of the largest of its head."""
+    tops = part.weights.max(axis=(1, 2))
+    scaled = part.weights / np.where(tops > 0, tops, 1)[:, None, None]
+    return {
+        "number": number,
+        "name": part.name,
+        "kind": part.kind,
+        "note": part.note,
+        "queries": part.queries,
+        "keys": part.keys,
+        "tops": [round(float(top), 5) for top in tops],
+        "heads": [
+            base64.b64encode(np.round(255 * head).astype("uint8").tobytes()).decode()
+            for head in scaled
+        ],
+        "figures": [{name: round(value, 4) for name, value in f.items()} for f in figures],
+    }
+
+
+def _picture(image):
+    """A picture as a PNG within the page."""
+    if image is None:
+        return None
+    import io
+
+    from PIL import Image
+
+    pixels = np.asarray(image, dtype="float64")
+    low, high = pixels.min(), pixels.max()
+    pixels = np.round(255 * (pixels - low) / (high - low if high > low else 1)).astype("uint8")
+    pixels = pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0)
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, format="png")
+    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
