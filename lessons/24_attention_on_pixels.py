@@ -13,6 +13,7 @@ import numpy as np
 
 import minitorch_attn as mt
 from minitorch_attn.course.lesson import pick, show, where
+from minitorch_attn.ops.windows import window_partition
 
 F = mt.nn.functional
 mt.manual_seed(0)
@@ -245,7 +246,7 @@ show(
 # ## Where it lives
 
 # %%
-where(F.unfold, F.scaled_dot_product_attention, mt.ops.windows.window_partition, mt.memory.trace)
+where(F.unfold, F.scaled_dot_product_attention, window_partition, mt.memory.trace)
 
 # %% [markdown]
 # ## Exercise

@@ -205,7 +205,9 @@ for row, (name, wait) in enumerate((("every step", 1), ("every 4th step", 4))):
     )
 axis.set_yticks((0, 1), ("read every step", "read every 4th"))
 axis.invert_yaxis()
-axis.set(xlabel="time, in units of one step on the device (a sketch with made-up times)")
+axis.set(
+    xlabel="time, in units of one step on the device (a sketch, times made up)", xlim=(0, None)
+)
 axis.spines[["top", "right"]].set_visible(False)
 show(figure, "Blue: the device works. Orange: the host waits for a number. White: nobody works.")
 

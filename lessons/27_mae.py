@@ -1,0 +1,299 @@
+# %% [markdown]
+# # MAE: hide three quarters of an image and paint them
+#
+# A masked autoencoder learns from images without labels: it sees a quarter of the patches and
+# predicts the rest. How are patches hidden and put back in order, why does the loss count hidden
+# patches only, and is what it paints better than a good guess?
+#
+# Before: lessons 18 (BERT), 21 (ViT). The digits come with scikit-learn:
+# `python -m pip install scikit-learn`.
+
+# %%
+import numpy as np
+
+import minitorch_attn as mt
+from minitorch_attn.course.lesson import pick, show, where
+from minitorch_attn.data.painting import painting_baselines
+from minitorch_attn.models.mae import MaskedAutoencoder, patchify, random_masking
+
+digits, _, test_digits, test_labels = mt.data.digits_split()
+print(f"{len(digits)} digits of 8 x 8 pixels to learn from, {len(test_digits)} to test")
+
+# %% [markdown]
+# ## Hide at random, and remember the way back
+#
+# Give each patch a random number, sort, keep the first quarter. `order` says which patch comes
+# first, second, ... after the shuffle. `restore`, the argsort of the argsort, says where each patch
+# has gone, and so leads back. With 6 patches of which 2 are kept:
+
+# %%
+noise = np.array([0.7, 0.1, 0.9, 0.3, 0.8, 0.5])
+order = noise.argsort()
+restore = order.argsort()
+names = np.array(list("ABCDEF"))
+shuffled = names[order]
+print("patch          ", *names)
+print("random number  ", *noise)
+print("shuffled       ", *shuffled, "  kept:", *shuffled[:2])
+print("restore        ", *restore)
+filled = np.append(shuffled[:2], ["-"] * 4)  # the kept ones, then a mask token for each gap
+print("kept, then gaps", *filled)
+print("back in order  ", *filled[restore])
+assert (shuffled[restore] == names).all()
+assert "".join(filled[restore]) == "-B-D--"
+kept, where_to, hidden = random_masking(mt.tensor(noise).unsqueeze(0), 2)
+assert (kept.numpy()[0] == order[:2]).all() and (where_to.numpy()[0] == restore).all()
+
+# %% [markdown]
+# ## The model
+#
+# A digit has 4 x 4 patches of 2 x 2 pixels; 12 of 16 are hidden. The encoder is a ViT that gets the
+# class token and the 4 visible patches, and nothing in place of the others: that is what makes MAE
+# cheap. The decoder is small and gets all 16 places, with one learned *mask token* in each gap.
+
+
+# %%
+def new_model(seed=0):
+    mt.manual_seed(seed)
+    return MaskedAutoencoder(
+        image_size=8, patch_size=2, embed_dim=48, num_layers=2, num_heads=4, mlp_dim=96,
+        in_channels=1, decoder_dim=32, decoder_layers=1, decoder_heads=4, decoder_mlp_dim=64,
+        mask_ratio=0.75, normalise_pixels=False,
+    )  # fmt: skip
+
+
+def scaled(pixels):
+    """Pixels from 0 to 1 as numbers from -1 to 3, so that strokes are not small."""
+    return mt.tensor(4 * pixels - 1)
+
+
+def forward(model, images, noise):
+    """Predictions for all patches, and which were hidden: the library's forward pass in steps."""
+    batch = len(images)
+    rows = mt.arange(batch).unsqueeze(1)
+    encoder, decoder = model.encoder, model.decoder
+    tokens = encoder.patch_embedding(images)  # (batch, 16, 48)
+    table = encoder.positions.weight  # (1 + 16, 48): the class token first
+    tokens = tokens + table[1:]  # before hiding: a patch must keep its place
+    order = noise.argsort(dim=1)
+    restore = order.argsort(dim=1)
+    visible = tokens[rows, order[:, :4]]  # (batch, 4, 48)
+    first = (encoder.class_token + table[:1]).expand(batch, 1, 48)
+    encoded = encoder.encode(mt.cat([first, visible], 1))  # (batch, 5, 48)
+
+    encoded = decoder.embedding(encoded)  # (batch, 5, 32)
+    gaps = decoder.mask_token.expand(batch, 12, 32)
+    patches = mt.cat([encoded[:, 1:], gaps], 1)[rows, restore]  # (batch, 16, 32), in order
+    everything = mt.cat([encoded[:, :1], patches], 1) + decoder.positions.weight
+    return decoder.decode(everything), restore >= 4  # (batch, 16, 4), (batch, 16)
+
+
+model = new_model()
+images, noise = scaled(test_digits[:5]), mt.rand(5, 16)
+mine, hidden = forward(model, images, noise)
+theirs, same_hidden = model(images, noise)
+print(f"steps and library differ by {(mine - theirs).abs().max().item():.1e}")
+print(f"hidden patches of each image: {hidden.sum(1).numpy()} of 16")
+assert (mine - theirs).abs().max().item() < 1e-5 and (hidden == same_hidden).all()
+
+# %% [markdown]
+# What is saved, with multiply-adds $12ND^2 + 2N^2D$ per block of the encoder (lesson 21), at the
+# size of ViT-B with 196 patches:
+
+
+# %%
+def work(tokens, width=768):
+    return 12 * tokens * width**2 + 2 * tokens**2 * width
+
+
+print(f"50 tokens in place of 197: {100 * work(50) / work(197):.0f} % of the work of the encoder")
+assert work(50) / work(197) < 0.26
+
+# %% [markdown]
+# ## What to compare with
+#
+# An error by itself says nothing. Two guesses without a network, for the same hidden pixels:
+#
+# * the **mean** of the training images at that pixel;
+# * the **best linear** guess from the visible pixels: the conditional mean under a normal
+#   distribution with the mean and covariance of the training images. It is solved anew for each
+#   test image, as each has other pixels hidden.
+
+# %%
+test_noise = mt.tensor(np.random.default_rng(5).random((len(test_digits), 16), dtype="float32"))
+_, test_hidden = forward(model, scaled(test_digits), test_noise)
+
+
+def as_pixels(patch_mask):
+    """(image, 16) -> (image, 8, 8)"""
+    return patch_mask.numpy().reshape(-1, 4, 4).repeat(2, 1).repeat(2, 2)
+
+
+guesses = painting_baselines(
+    digits.reshape(-1, 64), test_digits.reshape(-1, 64), as_pixels(test_hidden).reshape(-1, 64)
+)
+print("mean squared error of hidden pixels (0 is white, 1 black):")
+for name in ("mean image", "best linear"):
+    print(f"  {name:12} {guesses[name]:.4f}")
+
+# %% [markdown]
+# ## Train
+#
+# The loss is the squared error of the *hidden* patches alone. `counted` chooses which patches
+# count, as we shall need the other choice too.
+
+
+# %%
+def patch_errors(model, pixels, noise):
+    """Mean squared error of each patch in units of pixels from 0 to 1, and which were hidden."""
+    predicted, hidden = forward(model, scaled(pixels), noise)
+    return ((predicted - patchify(scaled(pixels), 2)) ** 2).mean(-1) / 16, hidden
+
+
+def errors_of(model):
+    """Error of the hidden and of the visible patches of the test digits."""
+    with mt.no_grad():
+        error, hidden = patch_errors(model, test_digits, test_noise)
+    error, hidden = error.numpy(), hidden.numpy()
+    return error[hidden].mean(), error[~hidden].mean()
+
+
+def train(counted, steps, rate=5e-3):
+    model, generator = new_model(), np.random.default_rng(0)
+    optimizer = mt.optim.AdamW(model.parameters(), lr=rate, betas=(0.9, 0.95))
+    for step in range(steps):
+        warm_up, cosine = min(1, (step + 1) / 50), 0.5 * (1 + np.cos(np.pi * step / steps))
+        optimizer.param_groups[0]["lr"] = rate * warm_up * cosine
+        chosen = digits[generator.integers(0, len(digits), 64)]
+        noise = mt.tensor(generator.random((64, 16), dtype="float32"))
+        error, hidden = patch_errors(model, chosen, noise)
+        counts = (hidden if counted == "hidden" else ~hidden).to(dtype=error.dtype)
+        loss = (error * counts).sum() / counts.sum()
+        optimizer.zero_grad()
+        (16 * loss).backward()
+        optimizer.step()
+    return model
+
+
+steps = pick(1800, 450)
+model = train("hidden", steps)
+error, _ = errors_of(model)
+print(f"{steps} steps of 64 images; error of hidden pixels, and in parts of the mean image's:")
+found = {**guesses, "masked autoencoder": error}
+for name in ("mean image", "masked autoencoder", "best linear"):
+    print(f"  {name:20} {found[name]:.4f} {100 * found[name] / guesses['mean image']:6.1f} %")
+assert error < pick(1.03 * guesses["best linear"], 0.97 * guesses["mean image"])
+
+# %% [markdown]
+# It beats the mean image: it has learned to use what it sees. The best linear guess is a harder
+# mark: on images as small as these, pixels are nearly normally distributed, and the model needs all
+# its steps to come level with it. Who looks at painted pictures alone does not even ask.
+
+
+# %%
+def painted(model, images):
+    """The images with the hidden patches as the model paints them, and where they are."""
+    with mt.no_grad():
+        predicted, hidden = forward(model, scaled(images), test_noise[: len(images)])
+    pixels = (predicted.numpy() + 1) / 4  # (image, 16, 4)
+    pixels = pixels.reshape(-1, 4, 4, 2, 2).swapaxes(2, 3).reshape(-1, 8, 8)
+    return pixels.clip(0, 1), as_pixels(hidden)
+
+
+count = 10
+originals = test_digits[:count, 0]
+paint, gaps = painted(model, test_digits[:count])
+show(
+    mt.viz.image_rows_figure(
+        [np.where(gaps, np.nan, originals), np.where(gaps, paint, originals), originals],
+        ["it sees", "it paints", "original"],
+        "Test digits, three quarters hidden",
+    ),  # fmt: skip
+    "Four visible patches of 16, what the model paints around them, and the original.",
+)
+
+# %% [markdown]
+# ## What goes wrong without it
+#
+# **The loss on the visible patches.** "An autoencoder reproduces its input." So count the patches
+# that it sees. Training then looks wonderful:
+
+# %%
+copyist = train("visible", pick(400, 150))
+of_hidden, of_visible = errors_of(copyist)
+print("mean squared error             visible patches   hidden patches")
+print(f"  loss on visible patches {of_visible:15.5f} {of_hidden:16.4f}")
+print(f"  loss on hidden patches  {errors_of(model)[1]:15.5f} {error:16.4f}")
+print(f"  the mean image                          {guesses['mean image']:16.4f}")
+assert of_visible < 0.005  # its own loss is tiny
+assert of_hidden > 2 * guesses["mean image"]  # and it has learned nothing about images
+
+# %%
+copied, _ = painted(copyist, test_digits[:count])
+show(
+    mt.viz.image_rows_figure(
+        [np.where(gaps, np.nan, originals), paint, copied],
+        ["it sees", "loss: hidden", "loss: visible"],
+        "All patches as predicted",
+    ),  # fmt: skip
+    "Lower row: visible patches are copied nearly perfectly; what is painted around them is noise.",
+)
+
+# %% [markdown]
+# Copying needs no idea of what an image is; the mask token of the copyist has never received a
+# gradient.
+#
+# **The order not restored.** Leave out `[rows, restore]`, and the first four places get the visible
+# patches wherever they came from. No shape changes.
+
+
+# %%
+def without_restore(model, images, noise):
+    order = noise.argsort(dim=1)
+    predicted, hidden = forward(model, images, noise)
+    return predicted[mt.arange(len(images)).unsqueeze(1), order], hidden  # patches as shuffled
+
+
+with mt.no_grad():
+    mixed, hidden = without_restore(model, scaled(test_digits), test_noise)
+    target = patchify(scaled(test_digits), 2)
+mixed_error = (((mixed - target) ** 2).mean(-1) / 16).numpy()[hidden.numpy()].mean()
+print(f"error of hidden patches: in order {error:.4f}, as shuffled {mixed_error:.4f}")
+assert mixed_error > 1.3 * guesses["mean image"]
+
+# %% [markdown]
+# ## Where it lives
+
+# %%
+from minitorch_attn.models.mae import Decoder
+
+where(
+    random_masking, patchify, MaskedAutoencoder.hide, Decoder.fill, MaskedAutoencoder.loss,
+    painting_baselines,
+)  # fmt: skip
+
+# %% [markdown]
+# ## Exercise
+#
+# Hide a quarter, a half and three quarters (`mask_ratio`; the numbers 4 and 12 in `forward` change
+# with it). For each, compare the model with the mean image and the best linear guess of the same
+# hidden pixels. It is done when you can say at which ratio the visible neighbours of a hidden patch
+# give most of the answer away, and have a table of three rows that shows it.
+#
+# ## Three questions
+#
+# 1. With the random numbers 0.4, 0.2, 0.6, 0.1 and two patches kept: which patches are visible, and
+#    what is `restore`?
+# 2. A run reports a reconstruction loss far below all others. Which second number would you ask for
+#    before believing in it?
+# 3. Why are positions added before patches are hidden?
+
+# %% [markdown] tags=["answers"]
+# ## Answers
+#
+# 1. The order is 3, 1, 0, 2 (counted from 0), so patches 3 and 1 are visible, and `restore` is
+#    2, 1, 3, 0: patch 0 has gone to place 2, and so on, as in the table with letters.
+# 2. The error of *hidden* patches, beside that of the mean image. The copyist printed above has a
+#    tiny error where it can see and a much larger one than the mean image where it cannot.
+# 3. The encoder gets a bag of 4 patches. Without its position, added while its place was known,
+#    nobody could tell where a visible patch belongs; see the comment in `forward`.
