@@ -213,6 +213,7 @@ for name, (width, layers, patch) in SIZES.items():
         f" {found.parameters:20,} {found.flops / 1e9:7.1f}"
     )
     assert parameters == found.parameters and flops == found.flops
+print(f"B/16 in multiply-adds: {count(768, 12, 16)[1] / 2e9:.1f} G")
 
 # %% [markdown]
 # Both counts agree to the last digit, without a head. Compare with the tables of the lectures:

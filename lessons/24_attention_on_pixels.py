@@ -46,6 +46,8 @@ for name, tokens in (
     print(f"{name:17} {tokens:8,} {size(tokens**2):>12} {size(matrices * tokens**2):>23}")
 assert matrices * 128**4 * 4 == 768 * 2**30  # the 768 GB of the lectures
 assert 14**4 == 38_416 and size(14**4) == "150.1 KiB" and size(matrices * 14**4) == "112.5 MiB"
+assert 224**4 == 16**4 * 14**4 and 16**4 == 65_536  # by how much patches of 16 divide a matrix
+assert 1.010 < (197 / 196) ** 2 < 1.011  # with the class token
 assert size(16**4) == "256 KiB" and size(matrices * 16**4) == "192 MiB"
 
 # %% [markdown]
