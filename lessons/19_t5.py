@@ -1,0 +1,302 @@
+# %% [markdown]
+# # T5: everything is text
+#
+# Classify, translate, count: other models have a head for each. T5 has one encoder-decoder, one
+# vocabulary and one loss; what is to be done stands in the text. How does such a model learn from
+# plain text, how does it know which task is meant, and where are its positions?
+#
+# *Know before:* the encoder-decoder (lesson 15), BERT's masks (lesson 18), relative positions (12).
+
+# %%
+import numpy as np
+
+import minitorch_attn as mt
+from minitorch_attn.course.lesson import pick, show, where
+from minitorch_attn.data.text_tasks import TextTasks
+from minitorch_attn.models.t5 import relative_position_bucket, shift_right
+from minitorch_attn.viz.style import COLOURS, new_figure
+
+mt.manual_seed(0)
+
+# %% [markdown]
+# ## Spans and sentinels
+#
+# Pre-training hides **spans** of words. Each span becomes one token, a sentinel, and the target
+# lists what stood behind each sentinel. The input gets shorter, not longer, and does not tell how
+# many words are missing.
+
+
+# %%
+def corrupt(words, spans):
+    """spans: (start, end) of what is hidden, in order."""
+    source, target, at = [], [], 0
+    for number, (start, end) in enumerate(spans):
+        sentinel = f"<{number}>"
+        source += [*words[at:start], sentinel]
+        target += [sentinel, *words[start:end]]
+        at = end
+    return source + words[at:], target + ["</s>"]
+
+
+def restore(source, target):
+    hidden, name = {}, None
+    for word in target[:-1]:
+        if word.startswith("<"):
+            name, hidden[word] = word, []
+        else:
+            hidden[name].append(word)
+    return [word for token in source for word in hidden.get(token, [token])]
+
+
+words = "the small dog of my neighbour barks at every car that passes".split()
+source, target = corrupt(words, [(1, 3), (7, 10)])
+print("text  ", " ".join(words))
+print("source", " ".join(source))
+print("target", " ".join(target))
+bert = [word if i not in (1, 2, 7, 8, 9) else "[MASK]" for i, word in enumerate(words)]
+print("BERT  ", " ".join(bert))
+assert restore(source, target) == words  # nothing is lost
+assert len(source) < len(words) == len(bert)
+
+# %% [markdown]
+# T5 hides 15 percent, in spans of 3 tokens on average. How long a text fills an encoder of 512
+# tokens, and how long is its target? With $n$ tokens, $0.15n$ are hidden in $0.05n$ spans:
+
+# %%
+for n in (128, 568):
+    hidden = round(0.15 * n)
+    spans = round(hidden / 3)
+    encoder, decoder = n - hidden + spans + 1, hidden + spans + 1  # both end with </s>
+    print(f"{n} tokens of text: source {encoder}, target {decoder}")
+assert (encoder, decoder) == (512, 114)  # the lengths that the published model was trained with
+
+# %% [markdown]
+# ## Every task is text
+#
+# Four tasks on three letters, told apart by the first word. Two answer with a text, one with "yes"
+# or "no" (a classification), one with a number. There is no head for any of them: the classes are
+# words of the vocabulary.
+
+# %%
+LETTERS = "abcdef"
+TASKS = {
+    "copy:": lambda letters: letters,
+    "next:": lambda letters: [LETTERS[(LETTERS.index(x) + 1) % 6] for x in letters],
+    "any-a:": lambda letters: ["yes" if "a" in letters else "no"],
+    "count-a:": lambda letters: [str(letters.count("a"))],
+}
+VOCABULARY = ["<pad>", "</s>", *TASKS, "yes", "no", *"012345", *LETTERS]
+ID = {word: i for i, word in enumerate(VOCABULARY)}
+PAD, END = 0, 1
+
+
+def example(generator, task=None):
+    task = task or list(TASKS)[generator.integers(4)]
+    letters = [LETTERS[i] for i in generator.integers(6, size=3)]
+    return [task, *letters], TASKS[task](letters)
+
+
+def batch(examples, prefix=True):
+    """ids of sources (batch, 5) and labels (batch, 4), with -100 behind the end of an answer."""
+    sources, labels = [], np.full((len(examples), 4), -100)
+    for row, (source, answer) in zip(labels, examples, strict=True):
+        ids = [ID[word] for word in source]
+        sources.append([ids[0] if prefix else PAD, *ids[1:], END])
+        row[: len(answer) + 1] = [*(ID[word] for word in answer), END]
+    return mt.tensor(sources), mt.tensor(labels)
+
+
+generator = np.random.default_rng(1)
+for task in TASKS:
+    source, answer = example(generator, task)
+    print(f"{' '.join(source):<20} -> {' '.join(answer)}")
+_, labels = batch([example(generator, "any-a:")])
+print("labels          ", labels[0].numpy())
+print("decoder reads   ", shift_right(labels)[0].numpy(), "(<pad> starts every answer)")
+
+# %%
+steps, warmup, top = pick(600, 400), 30, 5e-3
+
+
+def train(prefix=True):
+    mt.manual_seed(1)
+    model = mt.models.T5(
+        len(VOCABULARY), embed_dim=48, num_heads=4, num_layers=2, head_dim=12, ff_dim=96,
+        dropout=0.0,
+    )  # fmt: skip
+    generator, losses = np.random.default_rng(0), []
+    optimiser = mt.optim.Adam(model.parameters(), lr=top)
+    for step in range(1, steps + 1):
+        optimiser.param_groups[0]["lr"] = top * min(step / warmup, 1.05 - step / steps)
+        ids, labels = batch([example(generator) for _ in range(48)], prefix)
+        logits = model(ids, shift_right(labels))  # (batch, answer, vocabulary)
+        loss = mt.nn.functional.cross_entropy(
+            logits.flatten(0, 1), labels.flatten(), ignore_index=-100
+        )
+        optimiser.zero_grad()
+        loss.backward()
+        mt.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()
+        losses.append(loss.item())
+    return model, losses
+
+
+# %% [markdown]
+# Writing an answer: the encoder reads once, the decoder starts from `<pad>` and appends its
+# likeliest token.
+
+
+# %%
+def answers(model, examples, prefix=True):
+    ids, _ = batch(examples, prefix)
+    with mt.no_grad():
+        memory = model.encode(ids)
+        written = mt.zeros(len(examples), 1, dtype="int64")  # <pad>
+        for _ in range(4):
+            token = model.decode(written, memory)[:, -1:].argmax(-1)
+            written = mt.cat([written, token], 1)
+    texts = []
+    for row in written[:, 1:].tolist():
+        row = row[: row.index(END)] if END in row else row
+        texts.append([VOCABULARY[i] for i in row])
+    return texts
+
+
+def right(model, prefix=True):
+    generator, shares = np.random.default_rng(9), {}
+    for task in TASKS:
+        examples = [example(generator, task) for _ in range(100)]
+        found = answers(model, examples, prefix)
+        shares[task] = np.mean([a == b for a, (_, b) in zip(found, examples, strict=True)])
+    return shares
+
+
+model, losses = train()
+shares = right(model)
+print(f"one model, loss {np.mean(losses[:5]):.2f} -> {np.mean(losses[-20:]):.3f}; right answers:")
+print("  ".join(f"{task} {100 * share:.0f} %" for task, share in shares.items()))
+assert min(shares.values()) > 0.8
+
+# %% [markdown]
+# The same letters, four prefixes. Nothing else tells the model what to do:
+
+# %%
+letters = "a c a".split()
+found = answers(model, [([task, *letters], []) for task in TASKS])
+for task, answer in zip(TASKS, found, strict=True):
+    print(f"{task:<9}{' '.join(letters)} -> {' '.join(answer)}")
+assert len({tuple(answer) for answer in found}) == 4
+
+# %% [markdown]
+# ## Positions: buckets of distances
+#
+# T5 adds nothing to the tokens. Each head has a small table of numbers, one for each bucket of
+# distances, added to the scores of all layers. Near distances have a bucket of their own; farther
+# ones share buckets that grow with the logarithm; beyond 128 all are in the last.
+
+# %%
+distances = mt.arange(-150, 151)  # position of the key minus that of the query
+encoder = relative_position_bucket(distances)
+decoder = relative_position_bucket(distances, bidirectional=False)
+for d in (-150, -128, -127, -20, -8, -7, -1, 0, 1, 20):
+    i = d + 150
+    print(f"distance {d:5}: bucket {encoder[i].item():3} (encoder) {decoder[i].item():3} (decoder)")
+assert set(range(32)) - set(encoder.tolist()) == {16}  # "0 places after the query" is never used
+assert set(decoder.tolist()) == set(range(32))
+assert [encoder[150 - d].item() for d in range(8)] == list(range(8))  # one each
+assert encoder[150 - 128].item() == encoder[0].item()  # 128 and 150 places back: the same
+assert (decoder[151:] == 0).all()  # a decoder's key is never after its query
+
+# %%
+figure = new_figure(8, 3.6)
+axes = figure.add_subplot()
+axes.plot(distances.numpy(), encoder.numpy(), ".", color=COLOURS[0], markersize=4, label="encoder")
+axes.plot(distances.numpy(), decoder.numpy(), "x", color=COLOURS[1], markersize=3, label="decoder")
+axes.axvline(0, color="0.6", linewidth=1)
+axes.set(xlabel="distance: place of the key - place of the query", ylabel="bucket")
+axes.legend(frameon=False)
+axes.spines[["top", "right"]].set_visible(False)
+show(
+    figure,
+    "Steps are one wide near 0 and grow outwards. The encoder has 16 buckets for each side, the "
+    "decoder all 32 for the past.",
+)
+
+# %%
+bias = model.encoder.position_bias(6, 6)  # (1, heads, query, key)
+long = model.encoder.position_bias(300, 300)
+print("bias of head 0\n", bias[0, 0].detach().numpy().round(2))
+assert (bias[0, 0, 1, 3] == bias[0, 0, 3, 5]).item()  # the same distance, the same number
+assert (long[:, :, :6, :6] == bias).all()  # a text of 300 needs no new parameters
+numbers = sum(t.position_bias.embedding.weight.numel() for t in (model.encoder, model.decoder))
+print(f"{numbers} numbers for all positions, of {sum(p.numel() for p in model.parameters()):,}")
+
+# %% [markdown]
+# ## No division by sqrt(d)
+#
+# T5's scores are not scaled. This is no mistake: its query matrices start smaller by
+# $1/\sqrt{d_{head}}$. With ordinary first values and no scale, scores grow with the head
+# (lesson 9).
+
+# %%
+d, head = 256, 64
+x = mt.randn(200, d)
+key_matrix = mt.randn(d, head) * d**-0.5
+print("scores without a scale, standard deviation:")
+spread = {}
+for name, std in (("T5's first values", (d * head) ** -0.5), ("ordinary ones", d**-0.5)):
+    scores = (x @ (mt.randn(d, head) * std)) @ (x @ key_matrix).T
+    spread[name] = scores.std().item()
+    print(f"  {name:<18}{spread[name]:5.2f}")
+assert 0.7 < spread["T5's first values"] < 1.4
+assert spread["ordinary ones"] > 5
+
+# %% [markdown]
+# ## What goes wrong without it
+#
+# Without the prefix the same source has four right answers. The model is trained on the same
+# examples, as long, with an empty first word.
+
+# %%
+lost, lost_losses = train(prefix=False)
+lost_shares = right(lost, prefix=False)
+print(
+    f"loss {np.mean(lost_losses[-20:]):.3f} instead of {np.mean(losses[-20:]):.3f}; right answers:"
+)
+print("  ".join(f"{task} {100 * share:.0f} %" for task, share in lost_shares.items()))
+assert sum(lost_shares.values()) / 4 < 0.5 < min(shares.values())
+assert np.mean(lost_losses[-20:]) > 5 * np.mean(losses[-20:])
+
+# %% [markdown]
+# ## Where it lives
+
+# %%
+where(mt.models.T5, relative_position_bucket, shift_right)
+where(mt.models.t5.RelativePositionBias, mt.models.t5_small)
+where(TextTasks, mt.nn.RMSNorm, mt.generation.generate)
+
+# %% [markdown]
+# ## Exercise
+#
+# Add a fifth task, "undo:", in the manner of pre-training: its source is three letters of
+# the alphabet in order ("b c d"), with one of them replaced by the word "<0>", its answer "<0>" and
+# the letter. (Extend `VOCABULARY`; `example` needs a case.) When it is done: over
+# 95 percent of the new task are right, and the other four are no worse than before.
+#
+# ## Three questions
+#
+# 1. In the example five words are hidden. How many tokens does each model read, and which of the
+#    two knows how many words are missing?
+# 2. "yes" is a class in one task. Where is the classifier?
+# 3. The model was trained on sources of 5 tokens. Why can it be given 300, and what does it not
+#    know about two keys that are 130 and 150 places before the query?
+
+# %% [markdown] tags=["answers"]
+# ## Answers
+#
+# 1. The printed source has two sentinels for the five words, so it is three shorter than the text;
+#    BERT's is as long as the text, and its five [MASK] tell the number.
+# 2. Nowhere: "yes" is a word of the vocabulary, written by the same decoder with the same loss as
+#    every letter. Only the prefix makes it an answer.
+# 3. Positions are numbers for distances, and the assertion shows that a table for 300 tokens begins
+#    as that for 6. Distances of 128 and more are all in one bucket: it cannot tell the two apart.
