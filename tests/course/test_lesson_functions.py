@@ -81,6 +81,11 @@ def test_where_refuses_what_is_not_ours(thing):
         where(thing)
 
 
+def test_where_refuses_what_stands_beside_the_package():
+    with pytest.raises(ArgumentError, match="not defined in minitorch_attn"):
+        where(test_where_refuses_what_is_not_ours)
+
+
 # fails
 
 
