@@ -1,0 +1,107 @@
+"""One submission: its checks one after the other, each with a limit, each with a verdict."""
+
+import re
+import time
+
+from .judge import Verdict, judge
+from .sandbox import WorkerFailed
+
+__all__ = ["Session", "clean"]
+
+OUTPUT_CHARACTERS = 10_000
+_CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[@-_]|[^\n\t\x20-\x7e\xa0-\uffff]")
+
+
+class Session:
+    """Asks one submission for computations; a worker is replaced after any failure.
+
+    Parameters
+    ----------
+    sandbox : Sandbox
+    package_folder : path
+        The package that the submission completes.
+    files : dict of str to bytes
+        The submission.
+
+    Attributes
+    ----------
+    output : str
+        What the submission has printed, without control characters, cut to the limit.
+
+    Examples
+    --------
+    >>> with Session(sandbox, package_folder, files) as session:  # doctest: +SKIP
+    ...     verdict = session.verdict(check)
+    """
+
+    def __init__(self, sandbox, package_folder, files):
+        self.sandbox, self.package_folder, self.files = sandbox, package_folder, files
+        self.output = ""
+        self._worker = None
+
+    def verdict(self, check):
+        """Ask for one computation and judge it.
+
+        Parameters
+        ----------
+        check : Check
+
+        Returns
+        -------
+        Verdict
+        """
+        start = time.monotonic()
+        try:
+            verdict = self._judged(check)
+        except WorkerFailed as failure:
+            self.close()
+            verdict = Verdict(failure.kind, _explained(failure, check))
+        verdict.seconds = time.monotonic() - start
+        return verdict
+
+    def _judged(self, check):
+        if self._worker is None:
+            self._worker = self.sandbox.start(self.package_folder, self.files)
+            # A worker that starts is asked for nothing first: what start-up costs is not the
+            # check's time.
+            self._worker.ask(_NOTHING, {}, self.sandbox.limits.start_seconds, 4096)
+        answer, arrays = self._worker.ask(
+            check.header(), check.inputs, check.limit_s, check.max_bytes
+        )
+        if answer.get("status") != "done":
+            text = clean(str(answer.get("text", "")))
+            return Verdict("error", f"it raised an error:\n{text.strip()}")
+        return judge(check, arrays)
+
+    def close(self):
+        """End the process, if there is one, and keep what it printed."""
+        if self._worker is not None:
+            worker, self._worker = self._worker, None
+            worker.close()
+            self.output = clean(self.output + worker.output)[:OUTPUT_CHARACTERS]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc_info):
+        self.close()
+
+
+_NOTHING = {"driver": "def run(inputs, settings): return {}", "settings": {}, "wanted": []}
+
+
+def _explained(failure, check):
+    if failure.kind == "timeout":
+        return f"it took longer than {check.limit_s:g} s"
+    return str(failure)
+
+
+def clean(text):
+    r"""Text without escape sequences and control characters.
+
+    Examples
+    --------
+    >>> clean("\x1b[31mred\x1b[0m\x07\n")
+    'red\n'
+    """
+    return _CONTROL.sub("", text)
