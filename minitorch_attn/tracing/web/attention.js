@@ -178,7 +178,7 @@ function headDetail(weights, state, place) {
     label: `attention weights, ${place}, head ${head}`, largestCell: 34, tallest: 560,
     values: weights.values.subarray(from, from + weights.queries * weights.keys), shape: [weights.queries, weights.keys],
     steps: [rowSteps, colSteps], bound: state.own ? weights.max(batch, head) : weights.max(),
-    rowName: "query", colName: "key",
+    rowName: "query", colName: "key", linear: true,
     rowLabels: labels(pick(entry.query_labels), weights.queries, rowSteps), colLabels: labels(pick(entry.key_labels), weights.keys, colSteps),
     blocked: weights.mask || weights.windows ? (row, col) => weights.blocked(batch, head, row, col) : null,
     notes: () => [

@@ -81,11 +81,12 @@ function tensorCard(recording, tensor, at, options) {
   const own = largest([tensor]);
   const view = valuesView(recording, tensor, { label, bound: isReal(tensor) && bound ? bound : own, largestCell: options.largestCell });
   const width = tensor.shape.length ? tensor.shape.at(-1) / gridSteps(tensor).at(-1) : 1;
-  return element("section", { class: `card ${made ? "made" : ""} ${width > 80 ? "widest" : width > 40 ? "wide" : ""}`, "aria-label": label },
+  const low = tensor.shape.length < 2;
+  return element("section", { class: `card ${made ? "made" : ""} ${low ? "low" : ""} ${width > 80 ? "widest" : width > 40 ? "wide" : ""}`, "aria-label": label },
     element("h3", {}, element("span", { class: "role" }, made ? "\u2192 " + title : title), " ", element("span", { class: "tensor-name" }, breakable(name))),
     element("p", { class: "type" }, element("span", {}, shapeText(tensor.shape)), " ", element("span", { class: "soft" }, tensor.dtype),
       remarks.flatMap((remark) => [" ", element("span", { class: "alias" }, remark)])),
-    statistics(tensor), view.root, isReal(tensor) && view.map && own && own < 0.1 * bound ? paleNote(view.map, bound, own) : null,
+    statistics(tensor), view.root, isReal(tensor) && view.map && own && own < 0.02 * bound ? paleNote(view.map, bound, own) : null,
     plain ? null : travels(recording, tensor, at));
 }
 

@@ -6,7 +6,7 @@ const chosen = new Map(); // "axis:size" -> index, the same slice for all arrays
 /**
  * options: label, values, shape, steps (of the sample along each axis), bound; and as needed rowName, colName, rowLabels, colLabels,
  * blocked(row, col, lead) -> bool, notes(lead) -> [{name, texts}] beside the rows,
- * largestCell, tallest: sizes in pixels.
+ * largestCell, tallest: sizes in pixels; linear: colours in proportion, not by square root.
  */
 class HeatMap {
   constructor(options) {
@@ -126,18 +126,18 @@ class HeatMap {
     const { rows, cols, width, height, left, top } = this;
     const [odd, bound] = [[], this.bound || 1];
     const gap = width >= 8 && height >= 8 ? 1 : 0;
-    const numbers = height >= 16 && width >= (this.wholeNumbers() ? 8 * String(Math.round(bound)).length + 4 : 34);
+    const numbers = height >= 16 && width >= (this.wholeNumbers() ? 8 * String(Math.round(bound)).length + 4 : 29);
     const [first, lead] = [this.start(), this.lead()];
     context.textAlign = "center";
     context.textBaseline = "middle";
-    context.font = "11px ui-monospace, monospace";
+    context.font = `${numbers ? Math.min(11, width / 3.1) : 10}px ui-monospace, monospace`;
     context.fillStyle = ink("--line");
     context.fillRect(left - gap, top - gap, cols * width + gap, rows * height + gap);
     for (let row = 0; row < rows; row++) {
       for (let col = 0; col < cols; col++) {
         const value = this.values[first + row * cols + col];
         const [x, y] = [left + col * width, top + row * height];
-        const colour = shade(Number.isNaN(value) ? 0 : value / bound);
+        const colour = shade(Number.isNaN(value) ? 0 : this.linear ? value / bound : rootShare(value, bound));
         context.fillStyle = rgb(colour);
         context.fillRect(x, y, Math.max(width - gap, 1), Math.max(height - gap, 1));
         if (Number.isNaN(value)) odd.push([x, y, width, height]);

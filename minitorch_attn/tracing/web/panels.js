@@ -104,7 +104,7 @@ class Panels {
       const remarks = (step.aliases || []).filter(([out]) => out === i).map(([, input]) => `shares memory with input ${names[input] || input + 1}`);
       return tensorCard(recording, recording.tensor(output), at, { title, bound: this.boundFor(bound, [output]), remarks, made: true });
     });
-    return [this.scale(bound), element("div", { class: "cards" }, inputs.filter(Boolean), outputs)];
+    return [this.scale(bound), cardGrid([...inputs.filter(Boolean), ...outputs])];
   }
 
   backward(step) {
@@ -118,7 +118,7 @@ class Panels {
     const added = step.added || [];
     const first = added.filter((one) => this.isFirst(one));
     return [this.scale(bound),
-      element("div", { class: "cards" }, grads.filter(Boolean), first.map((one) => this.firstCard(one, bound))),
+      cardGrid([...grads.filter(Boolean), ...first.map((one) => this.firstCard(one, bound))]),
       added.filter((one) => !this.isFirst(one)).map((one) => this.sum(one, bound)),
       added.length ? null : element("p", { class: "soft" }, "No gradient grows in this step."),
       forward ? this.saved(forward) : null];
@@ -184,7 +184,7 @@ class Panels {
       const cards = [...forward.inputs.map((id, i) => [id, `input ${i + 1}`]), ...forward.outputs.map((id) => [id, "output"])]
         .filter(([id]) => typeof id === "number")
         .map(([id, title]) => tensorCard(recording, recording.tensor(id), at, { title, bound: largest([recording.tensor(id)]), plain: true }));
-      body.append(element("div", { class: "cards" }, cards));
+      body.append(cardGrid(cards));
     };
     const details = element("details", { ontoggle: fill },
       element("summary", {}, `What step ${recording.label(at)} had on the way forward: inputs and output`), body);
@@ -220,6 +220,19 @@ function formula(name, step, current) {
     element("div", {}, equations(step.formula).map((one) => element("code", {}, formulaMarkup(one)))));
 }
 
+/** Cards in columns; a low one (a vector, a number) stands on top of the one after it. */
+function cardGrid(cards) {
+  const columns = [];
+  let open = null;
+  for (const card of cards) {
+    if (!open || card.matches(".wide, .widest")) columns.push((open = []));
+    open.push(card);
+    if (!card.classList.contains("low")) open = null;
+  }
+  const widths = (column) => column.map((card) => ["wide", "widest"].filter((name) => card.classList.contains(name))).flat();
+  return element("div", { class: "cards" }, columns.map((column) => element("div", { class: ["stack", ...widths(column)].join(" ") }, column)));
+}
+
 /** "a = f(x), b = g(x)" in two parts. */
 function equations(text) {
   return text.split(/,\s+(?=\w+(?:\[[^\]]*\])? = )/);
@@ -230,7 +243,7 @@ function key(name) {
 }
 
 function numberCard(title, value) {
-  return element("section", { class: "card", "aria-label": `${title}, the number ${value}` },
+  return element("section", { class: "card low", "aria-label": `${title}, the number ${value}` },
     element("h3", {}, element("span", { class: "role" }, title)), element("p", { class: "type soft" }, "a number"),
     element("p", { class: "scalar" }, number(value, 6)));
 }

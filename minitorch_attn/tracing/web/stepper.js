@@ -109,6 +109,7 @@ function onSearchKey(event) {
 function openSteps(open) {
   page.aside.classList.toggle("open", open);
   page["steps-button"].setAttribute("aria-expanded", String(open));
+  tree.reveal(tree.rowOf(tree.visible(current)));
 }
 
 /** The whole run as a strip: modules as bands, arcs from the steps that made what is used here. */

@@ -96,8 +96,16 @@ class StepTree {
     this.current = at;
     this.passing = new Set(this.groupsOf(at));
     this.draw();
-    const row = this.rowOf(this.visible(at));
-    if (row) row.scrollIntoView({ block: "nearest" });
+    this.reveal(this.rowOf(this.visible(at)));
+  }
+
+  /** Scroll the list, and only the list, so that a row stands in it with some room. */
+  reveal(row) {
+    if (!row) return;
+    const [list, place] = [this.root.getBoundingClientRect(), row.getBoundingClientRect()];
+    const room = Math.min(80, list.height / 4);
+    if (place.top < list.top + room) this.root.scrollTop += place.top - list.top - room;
+    else if (place.bottom > list.bottom - room) this.root.scrollTop += place.bottom - list.bottom + room;
   }
 
   /** The row that stands for a step: its own, or the folded group around it. */
@@ -181,8 +189,7 @@ class StepTree {
     const shown = this.visible(this.current);
     const group = shown.children ? shown : this.groupsOf(this.current)[0];
     this.toggle(group);
-    const row = this.rowOf(this.visible(this.current));
-    if (row) row.scrollIntoView({ block: "nearest" });
+    this.reveal(this.rowOf(this.visible(this.current)));
     return `${group.name} ${this.isOpen(group) ? "unfolded" : "folded"}, ${count(group.count, "step")}.`;
   }
 
@@ -239,12 +246,13 @@ class StepTree {
     if (!row) return;
     for (const other of this.rows) other.tabIndex = -1;
     row.tabIndex = 0;
-    row.focus();
+    row.focus({ preventScroll: true });
+    this.reveal(row);
     if (!row.node.children) this.go(row.node.at);
   }
 
   focusCurrent() {
     const row = this.rowOf(this.visible(this.current));
-    if (row) row.focus();
+    if (row) row.focus({ preventScroll: true });
   }
 }

@@ -171,7 +171,7 @@ class WindowsView {
       regions[Math.floor(i / tokens)] === regions[i % tokens] ? 1 : 0);
     const names = regions.map((region, i) => `${i} r${region}`);
     const map = new HeatMap({ label: `mask of window ${this.window}: 1 where both tokens are of one region`, values, shape: [tokens, tokens],
-      steps: [1, 1], bound: 4, rowLabels: names, colLabels: names, rowName: "query", colName: "key", largestCell: 22, tallest: 400,
+      steps: [1, 1], linear: true, bound: 4, rowLabels: names, colLabels: names, rowName: "query", colName: "key", largestCell: 22, tallest: 400,
       blocked: (row, col) => regions[row] !== regions[col] });
     return element("figure", { class: "map wide" }, element("figcaption", {}, `Mask of window ${this.window}: hatched pairs lie in different regions (r) and may not attend`), map.root);
   }
@@ -187,7 +187,7 @@ class WindowsView {
       const along = (query % wide) - (key % wide) + wide - 1;
       return down * (2 * wide - 1) + along;
     });
-    const map = new HeatMap({ label: "relative position index", values, shape: [tokens, tokens], steps: [1, 1],
+    const map = new HeatMap({ label: "relative position index", values, shape: [tokens, tokens], steps: [1, 1], linear: true,
       bound: 1.5 * (2 * high - 1) * (2 * wide - 1), rowName: "query", colName: "key", largestCell: 25, tallest: 560 });
     return element("figure", { class: "map wide" }, element("figcaption", {}, `Relative position index: the entry of the table of ${(2 * high - 1) * (2 * wide - 1)} biases that a pair reads`), map.root);
   }
