@@ -296,8 +296,8 @@ where(
 # %% [markdown]
 # ## Exercise
 #
-# Swin without rolling: write `padded_attend(x, block)` that pads the map by `s` at the top and left
-# and by `M - s` at the bottom and right, cuts windows, masks what is padding, and cuts the padding
+# Swin without rolling: write `padded_attend(x, block)` that pads the map by `m - s` at the top and
+# left and by `s` at the bottom and right, cuts windows, masks what is padding, and cuts the padding
 # off again. It is right when it equals `attend(x, block)` to `1e-5` on the 8 x 8 map. How many
 # windows does it need where the roll needs 4?
 #

@@ -241,10 +241,10 @@ where(TiledAttention, TiledAttention.forward, TiledAttention.backward, tiles_pay
 # ## Exercise
 #
 # Add `is_causal=True` to `online_attention`: query $i$ sees keys up to $i$. Mask the scores of a
-# block with `-inf` and skip blocks that lie entirely in the future. For blocks of 1, 37 and 128 keys
-# it must equal `F.scaled_dot_product_attention(..., is_causal=True)` to `1e-12` in float64. One thing
-# will give NaN on the way: a block in which a row may see nothing yet. Which expression becomes
-# `-inf - (-inf)`, and what should it be?
+# block with `-inf` and skip blocks that lie entirely in the future. For blocks of 1, 37 and 128
+# keys, it must equal `F.scaled_dot_product_attention(..., is_causal=True)` to `1e-12` in float64.
+# Then go through the blocks from the last to the first: a row that has seen nothing yet gives NaN.
+# Which expression becomes `-inf - (-inf)`, and what should it be?
 #
 # ## Three questions
 #
