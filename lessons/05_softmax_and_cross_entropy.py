@@ -86,7 +86,7 @@ by_formula = p * (g - (p * g).sum())
 
 mt.softmax(x, -1).backward(mt.tensor(g[None]))
 print("p        ", p.round(4))
-print("jacobian\n", jacobian.round(4))
+print("jacobian", jacobian.round(4), sep="\n")
 print("J g      ", by_matrix.round(4))
 print("formula  ", by_formula.round(4))
 print("library  ", x.grad.numpy()[0].round(4))

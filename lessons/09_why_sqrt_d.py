@@ -30,12 +30,10 @@ KEYS = 32
 # %%
 widths = [4, 16, 64, 256, 1024]
 print("   d   std of the scores   sqrt(d)   divided by sqrt(d)   divided by d")
-deviations = []
 for d in widths:
     q, k = rng.normal(size=(2000, d)), rng.normal(size=(KEYS, d))
     scores = q @ k.T  # (query, d) @ (d, key) -> (query, key)
     row = scores.std(), np.sqrt(d), (scores / np.sqrt(d)).std(), (scores / d).std()
-    deviations.append(row)
     print("{:4} {:19.2f} {:9.2f} {:20.2f} {:14.3f}".format(d, *row))
     assert abs(row[2] - 1) < 0.2 and abs(row[0] / row[1] - 1) < 0.2
 
@@ -134,7 +132,7 @@ assert spreads["1"] > 1e6 and spreads["sqrt(d)"] < 10
 
 # %%
 def found(d, divisor, rate, optimizer=mt.optim.SGD, steps=200, queries=64):
-    """Share of queries that give their target the largest weight after training."""
+    """For each query: whether its target has the largest weight after training."""
     draw = np.random.default_rng(1)
     keys = mt.tensor(draw.normal(size=(KEYS, d)), dtype=mt.float32)
     query = mt.tensor(draw.normal(size=(queries, d)), dtype=mt.float32, requires_grad=True)

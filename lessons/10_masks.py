@@ -35,9 +35,9 @@ def softmax(x):
 # %%
 n = 8
 look_ahead = np.triu(np.full((n, n), -INF), 1)  # row: query, column: key; -inf above the diagonal
-print("the mask of four tokens\n", look_ahead[:4, :4])
+print("the mask of four tokens", look_ahead[:4, :4], sep="\n")
 weights = softmax(np.zeros((n, n)) + look_ahead)
-print("weights for equal scores (the table of one of the decks)\n", weights)
+print("weights for equal scores (the table of one of the decks)", weights, sep="\n")
 assert np.allclose(weights, np.tril(np.ones((n, n))) / np.arange(1, n + 1)[:, None])
 
 # %% [markdown]
@@ -179,7 +179,7 @@ assert np.isnan(multiplied[:2]).all() and np.isfinite(multiplied[2]).all()
 # %%
 finite = np.where(triangle == 0, 1.0, -1e9)
 quiet = softmax(signed * finite)
-print("multiplied by -1e9, both signs\n", quiet)
+print("multiplied by -1e9, both signs", quiet, sep="\n")
 assert quiet[0, 1] == 1.0 and quiet[1, 2] == 1.0  # exactly the masked keys with a negative score
 
 # %%
@@ -218,6 +218,20 @@ print("rows sum to", rows.sum(axis=1))
 moved, slope = leak(masked_afterwards, x), gradient_from_the_past(masked_afterwards, x)
 print(f"earlier outputs move by {moved:.3f}, their gradient is {slope:.3f}")
 assert rows.sum(axis=1)[0] < 0.9 and moved > 0.01 and slope > 0.01
+
+# %% [markdown]
+# Dividing the rows by their sums again? That repairs both, until a masked score is so large that
+# nothing is left to divide by.
+
+# %%
+keep = np.array([1.0, 1.0, 0.0])
+for row in ([0.2, 0.8, 3.0], [0.2, 0.8, 1000.0]):
+    afterwards = softmax(np.array(row)) * keep
+    with np.errstate(invalid="ignore"):
+        repaired = afterwards / afterwards.sum()
+    before = softmax(np.where(keep == 1, row, -INF))
+    print(f"scores {row!s:18} masked before {before}   after, divided again {repaired}")
+    assert np.allclose(repaired, before) == (row[2] < 1000)
 
 # %% [markdown]
 # **3. A row with nothing left.** A query whose keys are all masked has no answer: padding on the
@@ -322,8 +336,8 @@ where(
 #    weight (the printed 1s above the diagonal). While training the model reads the answer from the
 #    future; when it writes there is no future to read.
 # 2. On paper yes: the common denominator cancels, and what is left are the exponentials of the
-#    allowed scores over their sum, as with $-\infty$. Without the division the printed rows sum to
-#    less than 1 and the earlier outputs move. In the machine it fails when a masked score is so
-#    large that all allowed weights round to 0.
+#    allowed scores over their sum, as with $-\infty$; the first printed row agrees. In the machine
+#    the second row is 0 / 0: the masked score of 1000 has taken all the weight before it was
+#    removed.
 # 3. Adding $-\infty$ gives NaN weights and a NaN gradient: the loss is NaN in the next step.
 #    Setting to $-10^9$ gives 0.333 three times, with no sign of trouble.
