@@ -224,10 +224,11 @@ where(mt.nn.functional.cross_entropy, mt.generation.generate)
 # %% [markdown]
 # ## Exercise
 #
-# Another leak: keep the shift and lose the causal mask. Write a subclass of `mt.nn.Attention`
-# whose `forward` ignores `is_causal`, and put it into the blocks (`block.attention`). When it is
-# done: the test with character 5 at the beginning fails, the training loss falls below that of
-# honest training, and the text that it writes is far worse. Why, with the better loss?
+# Where is the model unsure? Compute the loss at each of the 64 positions (`reduction="none"`, then
+# the mean over the windows of `mt.data.windows`). When it is done: the mean of your 64 numbers is
+# `validation_loss(model)`, position 0, which sees one character, is no better than the bigram
+# baseline, and the mean of positions 32 to 63 is below it. From which position on does more
+# context stop to help this model?
 #
 # ## Three questions
 #
