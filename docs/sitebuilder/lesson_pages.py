@@ -57,7 +57,7 @@ def write_scripts(source, folder):
     folder.mkdir(parents=True, exist_ok=True)
     texts = {"GALLERY_HEADER.rst": HEADER}
     texts |= {lesson.path.name: gallery_script(lesson) for lesson in lessons(source)}
-    for path in folder.iterdir():
+    for path in folder.glob("[0-9][0-9]_*.py"):
         if path.name not in texts:
             path.unlink()
     for name, text in texts.items():

@@ -10,11 +10,32 @@ Rows of \ :math:`W`\  are \ ``d``\ s, \ *not*\  words.
 import re
 
 import mistune
+from mistune.plugins import math
 
 # Underlines of headings, level by level.
 UNDERLINES = "=-~^"
 
-_parse = mistune.create_markdown(renderer=None, plugins=["math", "table"])
+# Within text; it may go on in the next line, as in a notebook.
+MATH = (
+    r"\$\$(?P<display_formula>(?:[^$\\]|\\.)+?)\$\$|"
+    r"\$(?!\s)(?P<formula>(?:[^$\\]|\\.)+?)(?<!\s)\$(?!\d)"
+)
+
+
+def _mathematics(markdown):
+    """Plugin of mistune: formulas on lines of their own, and within text."""
+
+    def parse(inline, match, state):
+        display = match["display_formula"]
+        kind = "inline_math" if display is None else "block_math"
+        state.append_token({"type": kind, "raw": display or match["formula"]})
+        return match.end()
+
+    math.math(markdown)
+    markdown.inline.register("inline_math", MATH, parse, before="link")
+
+
+_parse = mistune.create_markdown(renderer=None, plugins=[_mathematics, "table"])
 
 
 def to_rst(markdown):
@@ -168,7 +189,7 @@ _INLINE = {
     "softbreak": lambda token: "\n",
     "linebreak": lambda token: "\n",
     "codespan": lambda token: _markup(f"``{token['raw']}``"),
-    "inline_math": lambda token: _markup(f":math:`{token['raw']}`"),
+    "inline_math": lambda token: _markup(f":math:`{' '.join(token['raw'].split())}`"),
     "emphasis": lambda token: _markup(f"*{_words(token)}*"),
     "strong": lambda token: _markup(f"**{_words(token)}**"),
     "link": _link,

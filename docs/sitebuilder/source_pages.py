@@ -4,6 +4,8 @@
 has now; a name that no longer exists is a warning, which ends the build.
 """
 
+import re
+
 import pygments
 from docutils import nodes
 from pygments.formatters import HtmlFormatter
@@ -13,6 +15,8 @@ from sphinx.util import logging
 from sphinx.util.docutils import SphinxRole
 
 from .names import PACKAGE, ROOT, UnknownNameError, locate
+
+PRINTED = re.compile(rf"\b{PACKAGE}/([\w/]+)\.py:(\d+)")
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +63,23 @@ def _add_source_link(app, signature):
     signature += nodes.inline("", "", reference, classes=["viewcode-link"])
 
 
+def link_printed_places(app, pagename, templatename, context, doctree):
+    """Places that code has printed, such as those at the end of a lesson, become links too."""
+    if doctree is not None:
+        source = app.builder.get_relative_uri(pagename, f"source/{PACKAGE}/")
+
+        def linked(match):
+            uri = source.removesuffix(".html") + f"{match[1]}.html#L-{match[2]}"
+            return f'<a class="place" href="{uri}">{match[0]}</a>'
+
+        context["body"] = re.sub(
+            r"<pre>.*?</pre>",
+            lambda block: PRINTED.sub(linked, block[0]),
+            context["body"],
+            flags=re.S,
+        )
+
+
 def collect_pages(app):
     """(name, context, template) of every page of source text."""
     formatter = HtmlFormatter(linenos="inline", lineanchors="L", anchorlinenos=True)
@@ -76,5 +97,6 @@ def setup(app):
     """Register role, links and pages."""
     app.add_role("where", Where())
     app.connect("doctree-read", add_source_links)
+    app.connect("html-page-context", link_printed_places)
     app.connect("html-collect-pages", collect_pages)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

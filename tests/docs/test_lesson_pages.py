@@ -67,6 +67,11 @@ def test_markup_within_words():
     )  # fmt: skip
 
 
+def test_a_formula_may_go_on_in_the_next_line():
+    assert to_rst("of $a =\nb$, and $c$") == r"of \ :math:`a = b`\ , and \ :math:`c`"
+    assert to_rst("5 $ and 6 $") == "5 $ and 6 $"
+
+
 def test_markup_at_the_end_of_a_line_does_not_join_the_lines():
     assert to_rst("of `a`\n`b` and") == "of \\ ``a``\n``b``\\  and"
 

@@ -90,6 +90,14 @@ def test_places_lead_to_the_line_they_name(site, parsed):
         assert f"L-{line}" in parsed[site / page].anchors
 
 
+def test_places_that_a_lesson_prints_are_links(site):
+    text = (site / "lessons" / "01_tensors.html").read_text(encoding="utf-8")
+    pattern = (
+        r'href="\.\./source/minitorch_attn/([\w/]+)\.html#L-(\d+)">minitorch_attn/\1\.py:\2</a>'
+    )
+    assert len(re.findall(pattern, text)) >= 2
+
+
 def test_every_page_in_a_browser(site, parsed, browser):
     """It loads, complains about nothing, asks for nothing but files, and fits 400 pixels."""
     context = browser.new_context(viewport={"width": 400, "height": 800})
