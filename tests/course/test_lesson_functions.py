@@ -161,7 +161,11 @@ def test_a_notebook_displays_it(capsys, monkeypatch, tmp_path):
     display.display = shown.append
     monkeypatch.setitem(sys.modules, "IPython", ipython)
     monkeypatch.setitem(sys.modules, "IPython.display", display)
-    as_lesson()(new_figure(2, 2), "to be seen")
+    from matplotlib import pyplot
+
+    figure, _ = pyplot.subplots()
+    as_lesson()(figure, "to be seen")
+    assert not pyplot.fignum_exists(figure.number)  # it would be shown again at the cell's end
     ((data, alt),) = shown
     assert data.startswith(b"\x89PNG") and alt == "to be seen"
     assert capsys.readouterr().out == "Figure 1: to be seen\n" and not list(tmp_path.rglob("*.png"))

@@ -43,9 +43,10 @@ def test_it_runs_in_fast_mode(lesson, tmp_path):
     )
 
 
-def test_numbers_are_not_used_twice():
+def test_there_are_thirty_or_more_without_a_gap():
     numbers = [lesson.number for lesson in LESSONS]
-    assert sorted(set(numbers)) == numbers
+    assert numbers == [f"{number:02d}" for number in range(1, len(LESSONS) + 1)]
+    assert len(LESSONS) >= 30
 
 
 GOOD = """# %% [markdown]
