@@ -10,6 +10,7 @@
 import inspect
 import math
 import random
+import sys
 import time
 import tracemalloc
 
@@ -303,7 +304,7 @@ print(f"dL/dA = dL/dC @ B.T needs only B: {256**2:,} numbers")
 # %% [markdown]
 # ## What goes wrong without it
 #
-# Two lines of `backward` look as if they could be simpler. First: `+=`. With `=` the last path
+# Two things look as if they could be simpler. First: the `+=` of `backward`. With `=` the last path
 # wins and the others are lost, and only for numbers that are used more than once.
 
 
@@ -330,7 +331,7 @@ assert b.grad == 3.0 and a.grad != 4.0  # b is used once and stays right
 
 # %% [markdown]
 # Second: the stack in `in_order`. A function that calls itself is shorter, and ends at Python's
-# limit of about a thousand nested calls. Unrolled over time, a recurrent network is such a chain.
+# limit of nested calls. Unrolled over time, a recurrent network is such a chain.
 
 
 # %%
@@ -347,6 +348,7 @@ chain = Value(1.0)
 for _ in range(pick(20_000, 5_000)):
     chain = chain + 0.001
 print(f"a chain of {len(in_order(chain)):,} values in order, with a stack of our own")
+print(f"Python's limit: {sys.getrecursionlimit():,} nested calls")
 with fails(RecursionError):
     in_order_recursive(chain, [], set())
 

@@ -167,7 +167,7 @@ show(figure, "arrows: forward. Gradients go against them; h gets three shares, f
 # ## What goes wrong without it
 #
 # **A wrong order gives a wrong gradient, silently.** Breadth first, starting at $L$, reaches $h$ at
-# once through $s$. It sends on what it has, and what arrives later is lost.
+# once through $s$. It sends on what it has; what arrives later is never sent on.
 
 # %%
 wrong = backward(loss.grad_fn, breadth_first)

@@ -24,8 +24,8 @@ mt.manual_seed(0)
 # \qquad \text{error} \approx \frac{h^2}{6} |f'''| + \frac{u\,|f|}{h} .$$
 #
 # The first error is what the step cuts off: smaller steps are better. The second is rounding: the
-# two values agree in most of their digits, and the difference keeps what is left. $u$ is $10^{-16}$
-# in float64 and $10^{-7}$ in float32: smaller steps are worse. So there is a best step between.
+# two values agree in most of their digits, and the difference keeps what is left ($u$ is the
+# rounding of one number): smaller steps are worse. So there is a best step between.
 
 
 # %%
@@ -46,6 +46,7 @@ def wavy(x):
 at = 0.7
 exact = np.exp(at) * (np.sin(3 * at) + 3 * np.cos(3 * at))
 steps = 10.0 ** np.arange(-12, 0)
+print("rounding u: {:.0e} in float64, {:.0e} in float32".format(*(np.finfo(t).eps for t in "df")))
 print("step     float64 central  float64 one-sided  float32 central")
 curves = {
     "float64, central": [slope_error(wavy, exact, at, h, np.float64) for h in steps],
@@ -348,13 +349,13 @@ where(
 #
 # Plant a mistake of your own in `Block.backward` (for example: `mean` left out; `swap` left out
 # before `@ query`; `grad_query` and `grad_key` exchanged) and add it to `BUGS`. First write down
-# which of the five columns will find it, then run the table. It is done
-# when you can explain each of the five cells of your new row.
+# which of the five columns will find it, then run the table. It is done when you can explain each
+# of the five cells of your new row.
 #
 # ## Three questions
 #
-# 1. A student checks in float32 with a step of 1e-5, sees an error of 1e-2 and searches backward
-#    for a mistake all night. Which two printed numbers should have sent her to bed?
+# 1. A student checks in float32 with a step of 1e-5, sees an error of 4e-2, and searches backward
+#    for a mistake for hours. Which two printed numbers would have spared her that?
 # 2. Why does a smaller step than 1e-5 make the float64 check worse?
 # 3. "The gradient check is green, so my attention is right." Which rows of the table refute this,
 #    and what found the mistakes in the end?

@@ -45,7 +45,7 @@ for name, ids in zip(["source", "given", "target"], parts, strict=True):
 # $g$ we take gated recurrent units. One step, with $\sigma$ the sigmoid:
 #
 # $$r = \sigma(W_r x + U_r h), \quad z = \sigma(W_z x + U_z h), \quad
-# n = \tanh(W_n x + r \odot U_n h), \quad h' = (1 - z) \odot n + z \odot h .$$
+# \tilde h = \tanh(W_h x + r \odot U_h h), \quad h' = (1 - z) \odot \tilde h + z \odot h .$$
 
 
 # %%
@@ -53,9 +53,9 @@ def gru_step(layer, x, h):
     """The equations above, with the biases; x (batch, input), h (batch, hidden)."""
     from_x = x @ layer.weight_ih_l0.T + layer.bias_ih_l0  # (batch, 3 * hidden)
     from_h = h @ layer.weight_hh_l0.T + layer.bias_hh_l0
-    (xr, xz, xn), (hr, hz, hn) = from_x.chunk(3, -1), from_h.chunk(3, -1)
+    (xr, xz, xh), (hr, hz, hh) = from_x.chunk(3, -1), from_h.chunk(3, -1)
     r, z = mt.sigmoid(xr + hr), mt.sigmoid(xz + hz)
-    return (1 - z) * mt.tanh(xn + r * hn) + z * h
+    return (1 - z) * mt.tanh(xh + r * hh) + z * h
 
 
 mt.manual_seed(0)
@@ -69,7 +69,7 @@ assert np.allclose(h.numpy(), layer(x)[0][:, -1].numpy(), atol=1e-6)
 
 # %% [markdown]
 # The class has one switch. With `own_context` it is given, at step $t$, the encoder's state at the
-# very digit that it has to write: $c_t = h_{n-t}$ in place of one $c$ for all steps. That is
+# very digit that it has to write: $c_t = h_{n+1-t}$ in place of one $c$ for all steps. That is
 # cheating: for this task we know which digit it is. It shows what a context of its own for each
 # step would be worth. Finding it without cheating is lesson 7.
 
@@ -89,7 +89,7 @@ class Seq2Seq(nn.Module):
         states, last = self.encoder(self.embed(source))  # (batch, token, hidden)
         c = last[0]  # (batch, hidden): all that is left of the source
         if self.own_context:
-            context = states.flip(1)  # step t: the state at digit n - t
+            context = states.flip(1)  # step t: the state at digit n + 1 - t
         else:
             context = c.unsqueeze(1).expand(*states.shape)  # the same at every step
         s0 = mt.tanh(self.start(c)).unsqueeze(0)
