@@ -154,6 +154,9 @@ def test_sphinx_gallery_finds_it_among_the_open_figures(capsys, monkeypatch, tmp
 
 
 def test_a_notebook_displays_it(capsys, monkeypatch, tmp_path):
+    from matplotlib import pyplot
+
+    figure, _ = pyplot.subplots()  # before IPython seems to be there
     shown = []
     ipython, display = types.ModuleType("IPython"), types.ModuleType("IPython.display")
     ipython.get_ipython = lambda: types.SimpleNamespace(kernel=None)
@@ -161,9 +164,6 @@ def test_a_notebook_displays_it(capsys, monkeypatch, tmp_path):
     display.display = shown.append
     monkeypatch.setitem(sys.modules, "IPython", ipython)
     monkeypatch.setitem(sys.modules, "IPython.display", display)
-    from matplotlib import pyplot
-
-    figure, _ = pyplot.subplots()
     as_lesson()(figure, "to be seen")
     assert not pyplot.fignum_exists(figure.number)  # it would be shown again at the cell's end
     ((data, alt),) = shown
