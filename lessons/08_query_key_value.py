@@ -264,6 +264,7 @@ assert (np.abs(context).sum(axis=1) <= 1 + 1e-9).all()  # never outside the valu
 # ## Where it lives
 
 # %%
+np.set_printoptions(precision=8, suppress=False)  # as NumPy has it
 where(
     mt.nn.functional.scaled_dot_product_attention,
     mt.ops.attention_definition.attention_definition,

@@ -301,6 +301,7 @@ for fill in (-100.0, -1e9):
 # ## Where it lives
 
 # %%
+np.set_printoptions(precision=8, suppress=False)  # as NumPy has it
 where(
     mt.masks.Mask,
     mt.masks.causal,
