@@ -233,10 +233,12 @@ where(nn.GRU, mt.ops.gru.GruSequence, nn.AttentionSeq2Seq)
 # %% [markdown]
 # ## Exercise
 #
-# Change the task from reversing to copying (`target = source.copy()`; own context: `states`
-# instead of `states.flip(1)`). Predict first: which digits will now be lost at length 12, and does
-# the share of right digits rise or fall? Then train and print the same table by place. (Sutskever
-# et al. 2014 fed their source sentences in reverse. Your table shows what they gained.)
+# In this task the digit read last is also the first to be written. Which of the two makes it the
+# best kept? Copying separates them: change the task (`target = source.copy()`; own context:
+# `states` instead of `states.flip(1)`), predict the table by place, then train and print it. It is
+# done when you can say which digits a narrow state keeps. (Sutskever et al. 2014 fed their source
+# sentences in reverse, which turns copying into reversing. Compare your share at length 12 with
+# the one above: what did they gain?)
 #
 # ## Three questions
 #
@@ -249,8 +251,9 @@ where(nn.GRU, mt.ops.gru.GruSequence, nn.AttentionSeq2Seq)
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. The last one, or one close to it: the change of $c$ is largest there, because nothing was read
-#    afterwards that could write over it. It is also the first to be written.
+# 1. The last one: the change of $c$ is largest there. Two reasons come together: nothing was read
+#    afterwards that could write over it, and it is the first to be written, before the decoder's
+#    own steps can. (The exercise separates the two.)
 # 2. Each state has to hold one digit, the one just read, for its own step, instead of all twelve at
 #    once. The row is at 100 % for every length.
 # 3. It helps, and only moves the fall: with 64 numbers accuracy drops as well, just at longer
