@@ -313,9 +313,9 @@ for colour, style, (name, losses) in zip(COLOURS, ("-", "--", "-."), runs.items(
     smooth = np.convolve(losses, np.ones(10) / 10, mode="valid")
     axes.plot(smooth, style, color=colour, label=name, linewidth=2)
 axes.axhline(math.log(LETTERS), color="0.5", linewidth=1)
-axes.text(345, math.log(LETTERS), "guessing", ha="right", va="bottom", color="0.35")
+axes.text(0.42, 2.12, "guessing", transform=axes.get_yaxis_transform(), color="0.35")
 axes.set(xlabel="step", ylabel="cross-entropy", ylim=(0, 2.6))
-axes.legend(frameon=False, loc="center right")
+axes.legend(frameon=False, loc="center", bbox_to_anchor=(0.45, 0.4))
 axes.spines[["top", "right"]].set_visible(False)
 show(figure, "Post-norm without warm-up hardly leaves the line of guessing; with it, it learns.")
 

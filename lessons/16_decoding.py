@@ -210,22 +210,20 @@ assert different(results["sampled"][0]) > 0.9
 assert np.log(greedy_chances).mean() > np.log(real).mean()  # likelier than what people wrote
 
 # %%
-figure = new_figure(8, 3.6)
-axes = figure.add_subplot()
-for colour, style, name, chances in (
-    (COLOURS[1], "-", "greedy", greedy_chances),
-    (COLOURS[0], "-", "the text itself", real),
-):
-    smooth = np.convolve(chances, np.ones(10) / 10, mode="valid")
-    axes.plot(smooth, style, color=colour, label=name, linewidth=2)
-axes.set(xlabel="character", ylabel="probability, mean of 10", ylim=(0, 1.02))
-axes.legend(frameon=False, loc="lower right")
-axes.spines[["top", "right"]].set_visible(False)
+figure = new_figure(8, 4.2)
+panels = figure.subplots(2, 1, sharex=True, sharey=True)
+rows = (("greedy", greedy_chances), ("the text itself", real))
+for axes, colour, (name, chances) in zip(panels, COLOURS, rows, strict=False):
+    smooth = np.convolve(chances, np.ones(5) / 5, mode="valid")
+    axes.plot(smooth, color=colour, linewidth=1.8)
+    axes.set(title=name, ylabel="probability", ylim=(0, 1.02))
+    axes.spines[["top", "right"]].set_visible(False)
+panels[1].set_xlabel("character")
 show(
     figure,
-    "How likely each character was. What people write goes up and down; greedy writing stays at "
-    "the top, in a circle. So: beam search where there is one right answer (translation), sampling "
-    "where there are many.",
+    "How likely each character was (mean of 5). Greedy writing draws the same curve again and "
+    "again: it runs in a circle. What people write does not repeat, and dares unlikely letters. "
+    "So: beam search where there is one right answer (translation), sampling where there are many.",
 )
 
 # %% [markdown]
@@ -370,6 +368,6 @@ where(mt.nn.KVCache, mt.nn.StaticKVCache, mt.nn.Attention.forward)
 # 1. "nice" instead of "dog". It is the likelier first word, 0.5 against 0.4; what follows "dog" is
 #    only seen one step later, when greedy has forgotten it. Two beams still have it.
 # 2. It repeats itself: the share of different pieces is far below that of the sampled text, and the
-#    figure shows a probability near 1 all the time. Real texts contain unlikely characters.
+#    upper panel of the figure repeats its curve. Being likely is easy for who says the same again.
 # 3. The causal mask: the printed comparison says that another last token changes no key before it.
 #    In the encoder one more token changes the outputs of all others, of which keys are made.
