@@ -14,7 +14,7 @@ _LONGEST = 40  # rows of the table; more are summed up by layer
 _DRAWN = 64  # tokens of the longest axis of a picture with readable labels
 
 
-@click.command()
+@click.command(short_help="Show what each head of a trained model looks at.")
 @click.argument("folder", metavar="RUN_OR_FOLDER", type=click.Path(exists=True, file_okay=False))
 @click.option("--text", help="What the model is to read.")
 @click.option("--image", type=click.Path(exists=True, dir_okay=False), help="What it is to see.")

@@ -18,9 +18,9 @@ _FAST = click.option(
 )
 
 
-@click.group()
+@click.group(short_help="List the lessons, go through them, open them as notebooks.")
 def lesson():
-    """Thirty lessons: an idea, its smallest code, what it prints, and how it breaks.
+    """The lessons: an idea, its smallest code, what it prints, and how it breaks.
 
     NN is the number of a lesson, or a part of its name as in `mta lesson step sqrt`.
     """

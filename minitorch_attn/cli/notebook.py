@@ -20,7 +20,7 @@ __all__ = ["notebooks", "open_"]
 _VIEWERS = (("jupyter-lab", "jupyter-lab"), ("jupyter-notebook", "jupyter-notebook"))
 
 
-@click.command("open")
+@click.command("open", short_help="Open a lesson as a notebook of your own.")
 @click.argument("number", metavar="NN")
 @click.option("--fresh", is_flag=True, help="Begin anew; the notebook that is there is kept aside.")
 @click.option("--no-viewer", is_flag=True, help="Make the notebook and print its path.")

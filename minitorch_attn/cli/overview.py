@@ -14,7 +14,7 @@ from .lesson import next_lesson
 __all__ = ["overview"]
 
 _COMMANDS = [
-    ("lesson list", "thirty lessons; lesson step NN goes through one"),
+    ("lesson list", "the lessons; lesson step NN goes through one"),
     ("tour", "train a small GPT in about a minute"),
     ("train --list", "the tasks that can be trained"),
     ("generate FOLDER", "write on from --prompt TEXT"),
