@@ -217,9 +217,10 @@ where(
 #
 # In real attention a query is computed: $q = W^Q x$, and all queries share $W^Q$. Replace the free
 # queries of `found` by `x @ W`, with fixed random `x` of shape (64, 32) and a trained `W` of shape
-# (32, d) with entries of variance 1/32. Does the undivided variant still fail at $d = 256$? Explain
-# what you see: which queries still have a slope, and whom do they help? It is done when your
-# explanation predicts what happens with 8 queries instead of 64.
+# (32, d) with entries of variance 1/32. Predict whether sharing rescues the undivided variant at
+# $d = 256$, then print its row and that of the root, with rates from 0.001 to 100. It is done when
+# you can explain both rows by the spread of the gradients above: what becomes of a `W` whose
+# gradient is the sum over 64 queries, a few of them huge and most of them as good as 0?
 #
 # ## Three questions
 #
