@@ -219,6 +219,9 @@ assert difference < 1e-4
 print("what is a token        tokens    scores of one head")
 for name, tokens in (("pixel", 224 * 224), ("patch of 16 x 16", 196), ("patch of 32 x 32", 49)):
     print(f"{name:<20}{tokens:9,}{tokens**2:22,}")
+ratio = (224 * 224) ** 2 // 196**2
+print(f"pixels instead of patches of 16 x 16: {ratio:,} times the scores")
+assert ratio == 16**4
 
 # %% [markdown]
 # ## What goes wrong without it
