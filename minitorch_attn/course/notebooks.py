@@ -55,6 +55,7 @@ def notebook(lesson):
     made.nbformat, made.nbformat_minor = 4, 5
     for number, cell in enumerate(made.cells):
         cell["id"] = f"cell-{number:03d}"
+        cell["source"] = cell["source"].strip("\n")
     return made
 
 
