@@ -26,6 +26,7 @@ class Executed(SphinxDirective):
 
     def run(self):
         """Nodes for the code and for what it prints."""
+        self.env.note_reread()  # at every build: anything in the package may have changed
         code = "\n".join(self.content) + "\n"
         shown = [nodes.literal_block(code, code, language="python")]
         try:

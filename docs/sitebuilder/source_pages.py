@@ -40,6 +40,7 @@ class Where(SphinxRole):
         except UnknownNameError as error:
             logger.warning("where: %s", error, location=self.get_location())
             return [nodes.literal("", name)], []
+        self.env.note_dependency(str(ROOT / place.file))  # a changed file: a changed line
         return [link(self.env.app.builder, self.env.docname, place, shown or None)], []
 
 
