@@ -107,7 +107,8 @@ class Stepper:
             if not self._execute(index, quiet=True):
                 return False
         seconds = time.perf_counter() - started
-        self.out.print(f"cells {pending[0] + 1} to {at} have run ({seconds:.1f} s)", style="dim")
+        which = f"cell {at} has" if len(pending) == 1 else f"cells {pending[0] + 1} to {at} have"
+        self.out.print(f"{which} run ({seconds:.1f} s)", style="dim")
         return True
 
     def _present(self, at):

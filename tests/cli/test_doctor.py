@@ -34,7 +34,8 @@ def test_what_is_missing_fails_the_command(mta, monkeypatch, tmp_path):
     monkeypatch.setenv("MTA_STATE", str(tmp_path / "file" / "below"))
     code, out, _ = mta("doctor")
     assert code == 1 and "1 missing" in out and "set MTA_STATE" in out
-    assert json.loads(mta("doctor", "--json")[1])["ok"] is False
+    code, out, _ = mta("doctor", "--json")
+    assert code == 1 and json.loads(out)["ok"] is False
 
 
 def test_lessons_that_are_not_there(monkeypatch, tmp_path):

@@ -1,6 +1,7 @@
 """`mta lesson` without a terminal: list, progress, run, step, open, notebooks."""
 
 import json
+import sys
 
 import pytest
 
@@ -147,6 +148,19 @@ def test_open_without_a_viewer_says_what_to_install(mta, monkeypatch):
     monkeypatch.setattr("shutil.which", lambda *arguments, **options: None)
     code, out, _ = mta("lesson", "open", "1")
     assert code == 0 and "pip install jupyterlab" in out
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the viewer is a shell script here")
+def test_open_starts_the_viewer_that_is_installed(mta, monkeypatch, tmp_path):
+    pytest.importorskip("jupytext")
+    viewer = tmp_path / "jupyter-lab"
+    viewer.write_text('#!/bin/sh\necho "$1" > opened\nexit 7\n')
+    viewer.chmod(0o755)
+    found = {"jupyter-lab": str(viewer)}
+    monkeypatch.setattr("shutil.which", lambda name, **options: found.get(name))
+    code, out, _ = mta("lesson", "open", "1")
+    assert code == 7 and "jupyter-lab" in out
+    assert (tmp_path / "opened").read_text().strip().endswith("01_one.ipynb")
 
 
 def test_notebooks_of_all_lessons(mta, tmp_path):
