@@ -9,6 +9,7 @@ __all__ = [
     "DTypeError",
     "GraphError",
     "IndexRangeError",
+    "NotYetWritten",
     "NumericError",
     "ShapeError",
 ]
@@ -76,3 +77,21 @@ class DataError(MiniTorchError, ValueError):
 
 class NumericError(MiniTorchError, ArithmeticError):
     """NaN or infinity where a finite number is needed."""
+
+
+class NotYetWritten(MiniTorchError, NotImplementedError):
+    """A function of an assignment whose body is still to be written.
+
+    Parameters
+    ----------
+    name : str
+        "Attention.backward"
+
+    Examples
+    --------
+    >>> print(NotYetWritten("Attention.backward"))
+    Attention.backward: its body is yours to write.
+    """
+
+    def __init__(self, name):
+        super().__init__(f"{name}: its body is yours to write.")

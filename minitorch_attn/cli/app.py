@@ -13,6 +13,7 @@ from ..errors import MiniTorchError
 from . import DONE, FAILED, INTERRUPTED
 from .attn import attn
 from .console import program_name
+from .course import course
 from .doctor import doctor
 from .generate import generate
 from .lesson import lesson
@@ -37,6 +38,7 @@ def mta(context):
 
 
 mta.add_command(attn)
+mta.add_command(course)
 mta.add_command(doctor)
 mta.add_command(lesson)
 mta.add_command(tour)

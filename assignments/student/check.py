@@ -1,0 +1,93 @@
+"""Run the public checks of this assignment.
+
+    python check.py             all of them
+    python check.py backward    those whose names contain the word
+    python check.py --json      what a program can read
+
+The inputs and what is expected lie in the folder `public`. A grade is given by other inputs and
+more checks.
+"""
+
+import json
+import sys
+import time
+import traceback
+from pathlib import Path
+
+import numpy as np
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+sys.dont_write_bytecode = True
+
+from judging import Check, judge  # noqa: E402
+
+
+def main(words):
+    """Run the checks, print a line for each; 0 if all pass."""
+    as_json = "--json" in words
+    words = [word for word in words if word != "--json"]
+    table = json.loads((HERE / "public" / "checks.json").read_text(encoding="utf-8"))
+    chosen = [e for e in table if not words or any(word in e["name"] for word in words)]
+    results = [{**entry, **outcome(entry)} for entry in chosen]
+    if as_json:
+        keys = ("name", "of", "points", "status", "message", "seconds")
+        print(json.dumps([{key: result[key] for key in keys} for result in results], indent=1))
+    else:
+        show(results)
+    return 0 if all(result["status"] == "passed" for result in results) else 1
+
+
+def outcome(entry):
+    """Run the parts of one check; all of them have to pass."""
+    start = time.perf_counter()
+    for part in entry["parts"]:
+        status, message = run(part)
+        if status != "passed":
+            return {
+                "status": status, "message": f"{part['name']}: {message}",
+                "seconds": round(time.perf_counter() - start, 2),
+            }  # fmt: skip
+    return {"status": "passed", "message": "", "seconds": round(time.perf_counter() - start, 2)}
+
+
+def run(part):
+    """One computation: what the package returns against what is expected."""
+    with np.load(HERE / "public" / part["file"], allow_pickle=False) as arrays:
+        inputs = {key[3:]: arrays[key] for key in arrays if key.startswith("in ")}
+        expected = {key[4:]: arrays[key] for key in arrays if key.startswith("out ")}
+    space = {"__name__": "driver"}
+    try:
+        exec(compile(part["driver"], "<check>", "exec"), space)
+        found = space["run"](inputs, part["settings"])
+    except Exception as error:
+        return "error", f"{type(error).__name__}: {error}{place(error)}"
+    verdict = judge(Check(part["name"], None, inputs, expected, rtol=part["rtol"]), found)
+    return verdict.status, verdict.message
+
+
+def place(error):
+    """The last line of the package that the error passed through."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if frame.filename.startswith(str(HERE / "minitorch_attn"))]
+    if not own:
+        return ""
+    file = Path(own[-1].filename).relative_to(HERE).as_posix()
+    return f"\n    {file}:{own[-1].lineno}: {own[-1].line}"
+
+
+def show(results):
+    """A line for each check, and the reason where it failed."""
+    width = max((len(result["name"]) for result in results), default=0)
+    for result in results:
+        passed = result["status"] == "passed"
+        earned = f"{result['points'] if passed else 0}/{result['points']}"
+        print(f"{result['name']:<{width}}  {earned:>5}  {result['status']}")
+        if not passed:
+            print(f"    {result['message']}")
+    earned = sum(result["points"] for result in results if result["status"] == "passed")
+    print(f"\n{earned} of {sum(result['points'] for result in results)} points of these checks")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""Assignments made from the library itself: blank, release, strip for grading, and prove."""

@@ -1,0 +1,112 @@
+"""The package without some of its bodies: for students, and for the process of a submission."""
+
+import py_compile
+import shutil
+from pathlib import Path
+
+from .assignment import package_root
+from .blank import Target, blank
+
+__all__ = ["solution_files", "starter_files", "write_package"]
+
+# What only runs, records or draws, and what holds this program itself.
+NOT_RELEASED = ("course", "cli", "__main__.py")
+NOT_GRADED = (*NOT_RELEASED, "viz", "tracing", "profiling", "memory", "training", "data")
+# Nothing may differentiate for a submission.
+ENGINE = (
+    "minitorch_attn.autograd.engine:run_backward",
+    "minitorch_attn.autograd.numeric:slopes",
+)
+
+
+def write_package(assignment, folder, stripped=False):
+    """Copy the package without the bodies that an assignment takes out.
+
+    Parameters
+    ----------
+    assignment : Assignment
+    folder : path
+        Gets a folder `minitorch_attn`.
+    stripped : bool, default False
+        For a submission's process: without an engine that differentiates, without the parts that
+        no check needs, and compiled, but for the files that are handed in.
+    """
+    source = package_root() / "minitorch_attn"
+    target = Path(folder) / "minitorch_attn"
+    top = NOT_GRADED if stripped else NOT_RELEASED
+    changed = _changed(assignment, stripped)
+    for path in sorted(source.rglob("*")):
+        relative = path.relative_to(source)
+        if relative.parts[0] in top or not _is_wanted(path):
+            continue
+        goal = target / relative
+        goal.parent.mkdir(parents=True, exist_ok=True)
+        name = f"minitorch_attn/{relative.as_posix()}"
+        if name in changed:
+            goal.write_text(changed[name], encoding="utf-8")
+        else:
+            shutil.copyfile(path, goal)
+        if stripped and goal.suffix == ".py" and name not in assignment.files:
+            _compile(goal, name)
+
+
+def _is_wanted(path):
+    """Python files and package data; nothing compiled, hidden or half-written."""
+    odd = any(part == "__pycache__" or part.startswith(".") for part in path.parts[-4:])
+    return path.is_file() and not odd and path.suffix not in (".pyc", ".tmp", ".orig")
+
+
+def _compile(path, name):
+    """Compile a file once and for all: it is never looked at again, nor is its time."""
+    py_compile.compile(
+        str(path), dfile=name, doraise=True,
+        invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
+    )  # fmt: skip
+
+
+def _changed(assignment, stripped):
+    """The text of each file that loses bodies, by its path."""
+    bodies = {}
+    for part in assignment.blanks:
+        bodies.setdefault(part.target.module, {})[part.target.name] = None
+    for part in assignment.groups:
+        bodies.setdefault(part.target.module, {})[part.target.name] = part.body
+    for target in map(Target.parse, ENGINE if stripped else ()):
+        bodies.setdefault(target.module, {}).setdefault(target.name, None)
+    texts = {}
+    for module, wanted in bodies.items():
+        path = module.replace(".", "/") + ".py"
+        text = (package_root() / path).read_text(encoding="utf-8")
+        texts[path] = blank(text, module, wanted)
+    return texts
+
+
+def starter_files(assignment):
+    """The files that a student begins with.
+
+    Returns
+    -------
+    dict of str to str
+        By their paths: those of the manifest.
+    """
+    changed = _changed(assignment, stripped=False)
+    return {
+        path: changed.get(path) or (package_root() / path).read_text(encoding="utf-8")
+        for path in assignment.files
+    }
+
+
+def solution_files(assignment):
+    """The library's own files in the places of a student's, but for what a group takes out.
+
+    Returns
+    -------
+    dict of str to str
+    """
+    found = {}
+    for path in assignment.files:
+        text = (package_root() / path).read_text(encoding="utf-8")
+        module = path.removesuffix(".py").replace("/", ".")
+        groups = {g.target.name: g.body for g in assignment.groups if g.target.module == module}
+        found[path] = blank(text, module, groups) if groups else text
+    return found

@@ -1,0 +1,223 @@
+"""What a student gets: the package with bodies to write, the task, public checks, a reward."""
+
+import json
+import shutil
+import textwrap
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ...errors import ArgumentError
+from ..grade import judge as judging
+from ..notebooks import MissingPackage, notebook, write_notebook
+from .assignment import assignment_folder
+from .blank import functions
+from .markers import released_notebook, released_text
+from .package import starter_files, write_package
+
+__all__ = ["write_release", "write_zip"]
+
+PUBLIC_SEED = 7
+LARGEST_PART = 300_000  # bytes; what is larger is asked for by the grader only
+_OWN = ("assignment.toml", "prose.md", "checks.py", "reward.py")
+
+
+def write_release(assignment, folder, seed=PUBLIC_SEED):
+    """Write a release.
+
+    Parameters
+    ----------
+    assignment : Assignment
+    folder : path
+        Made; it must not exist, or be empty.
+    seed : int
+        Of the inputs of the public checks.
+
+    Returns
+    -------
+    list of str
+        What was left out, and why.
+    """
+    folder = Path(folder)
+    if folder.exists() and any(folder.iterdir()):
+        raise ArgumentError(
+            "a release needs a folder of its own.", got=f"{folder}, which is not empty"
+        )
+    write_package(assignment, folder)
+    (folder / "README.md").write_text(readme(assignment), encoding="utf-8")
+    for name in ("check.py", "workbook.py"):
+        shutil.copyfile(assignment_folder() / "student" / name, folder / name)
+    shutil.copyfile(judging.__file__, folder / "judging.py")
+    shutil.copyfile(assignment.folder / "reward.py", folder / "reward.py")
+    _write_public(assignment, folder / "public", seed)
+    _write_extras(assignment, folder)
+    source = folder / f"{assignment.name}.py"
+    source.write_text(percent(assignment), encoding="utf-8")
+    try:
+        write_notebook(notebook(_Source(source)), folder / f"{assignment.name}.ipynb")
+    except MissingPackage as error:
+        return [f"{assignment.name}.ipynb: {error}"]
+    return []
+
+
+@dataclass
+class _Source:
+    """What a notebook is made of."""
+
+    path: Path
+
+
+def _write_public(assignment, folder, seed):
+    """The public checks with their inputs and truths, as data."""
+    folder.mkdir()
+    entries = {entry.name: entry for entry in assignment.checks}
+    table = []
+    for name, checks in assignment.checks_by_name(seed, hidden=False).items():
+        parts = []
+        for number, check in enumerate(checks):
+            arrays = (*check.inputs.values(), *check.expected.values())
+            if sum(np.asarray(array).nbytes for array in arrays) > LARGEST_PART:
+                continue
+            file = f"{len(table):02d}-{number}.npz"
+            arrays = {f"in {key}": array for key, array in check.inputs.items()}
+            arrays |= {f"out {key}": np.asarray(a) for key, a in check.expected.items()}
+            np.savez_compressed(folder / file, **arrays)
+            parts.append({
+                "name": check.name, "file": file, "driver": check.source,
+                "settings": check.settings, "rtol": check.rtol,
+            })  # fmt: skip
+        entry = entries[name]
+        table.append({
+            "name": name, "of": entry.of, "points": entry.points, "what": entry.what,
+            "parts": parts,
+        })  # fmt: skip
+    text = json.dumps(table, indent=1, default=_plain)
+    (folder / "checks.json").write_text(text + "\n", encoding="utf-8")
+
+
+def _plain(value):
+    return value.item() if isinstance(value, np.generic) else list(value)
+
+
+def _write_extras(assignment, folder):
+    """An instructor's own files, without what their markers enclose."""
+    for path in sorted(assignment.folder.iterdir()):
+        if path.name in _OWN or not path.is_file() or path.name.startswith("."):
+            continue
+        if path.suffix == ".py":
+            text = released_text(path.read_text(encoding="utf-8"), path.name)
+        elif path.suffix == ".ipynb":
+            text = released_notebook(path.read_text(encoding="utf-8"), path.name)
+        else:
+            shutil.copyfile(path, folder / path.name)
+            continue
+        (folder / path.name).write_text(text, encoding="utf-8")
+
+
+def readme(assignment):
+    """The task, the functions with their points, and how to work on them, in Markdown."""
+    rows = [
+        f"| {blank.order} | `{blank.target.name}` | `{blank.target.path}` | {blank.points} |"
+        for blank in assignment.blanks
+    ]
+    hidden = sum(entry.points for entry in assignment.checks if entry.hidden)
+    files = "\n".join(f"    {path}" for path in assignment.files)
+    public = "\n".join(
+        f"* **{entry.name}** ({entry.points}): {entry.what}"
+        for entry in assignment.checks if not entry.hidden
+    )  # fmt: skip
+    return _README.format(
+        title=assignment.title, prose=assignment.prose.strip(), rows="\n".join(rows),
+        points=assignment.points, hidden=hidden, files=files, public=public,
+        name=assignment.name,
+    )  # fmt: skip
+
+
+_README = """# {title}
+
+{prose}
+
+## What to write
+
+| | function | file | points |
+| --- | --- | --- | --- |
+{rows}
+
+{points} points. Replace each `raise NotYetWritten(...)`; signature and docstring say what goes in
+and out, and the comments below them which shapes there are on the way. The rest of the library is
+yours to read and to call, but for what would be the answer.
+
+## How to work
+
+Python 3.11 or newer with NumPy (the reward also needs matplotlib). In this folder:
+
+    python check.py             # the public checks; a word chooses among them
+    python reward.py            # a model that runs on what you wrote
+
+or open `{name}.ipynb`, whose cells write the functions into the files.
+
+{public}
+
+{hidden} of the points are for checks that are not shown: other inputs, larger sizes, properties.
+Work on paper first: a gradient that was found by trying does not pass them.
+
+## What to hand in
+
+These files, in a folder or an archive, at these paths; everything else is left out:
+
+{files}
+"""
+
+
+def percent(assignment):
+    """The notebook as a Python file with cells."""
+    starters = starter_files(assignment)
+    cells = [
+        _markdown(f"# {assignment.title}\n\n{assignment.prose.strip()}"),
+        _markdown(
+            "Each cell below writes one function into its file of the package. Run the cell of "
+            "a function after each change, then `check()`."
+        ),
+        "# %%\nfrom workbook import check, into, reward\n",
+    ]
+    for blank in assignment.blanks:
+        target = blank.target
+        cells.append(_markdown(f"## {blank.order}. {target.name} ({blank.points} points)"))
+        body = _function_text(starters[target.path], target.name)
+        cells.append(f'# %%\n@into("{target}")\n{body}\n')
+        words = [entry.name for entry in assignment.checks if entry.of == blank.name]
+        public = [e.name for e in assignment.checks if e.name in words and not e.hidden]
+        cells.append("# %%\n" + f"check({', '.join(map(repr, public))})\n")
+    cells.append(_markdown("## The reward\n\nA model that runs on what you wrote."))
+    cells.append("# %%\nreward()\n")
+    return "\n".join(cells)
+
+
+def _markdown(text):
+    lines = [f"# {line}".rstrip() for line in text.splitlines()]
+    return "# %% [markdown]\n" + "\n".join(lines) + "\n"
+
+
+def _function_text(source, name):
+    """A function without its decorators and its indentation."""
+    node = functions(source)[name]
+    lines = source.splitlines()[node.lineno - 1 : node.end_lineno]
+    return textwrap.dedent("\n".join(lines))
+
+
+def write_zip(folder, path):
+    """Put a release into an archive: the same bytes for the same files.
+
+    Parameters
+    ----------
+    folder, path : path
+    """
+    folder = Path(folder)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in sorted(p for p in folder.rglob("*") if p.is_file()):
+            name = f"{folder.name}/{file.relative_to(folder).as_posix()}"
+            info = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
+            info.compress_type, info.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
+            archive.writestr(info, file.read_bytes())

@@ -1,0 +1,179 @@
+"""Prove an assignment: what has to pass passes, what has to fail fails, and nothing leaks."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..grade.sandbox import Sandbox
+from ..grade.session import Session
+from .assignment import package_root
+from .blank import functions, replace_body
+from .leaks import leaks
+from .package import solution_files, starter_files, write_package
+from .release import write_release
+
+__all__ = ["Proof", "changed_files", "verify"]
+
+SEED = 20_240
+
+
+@dataclass
+class Proof:
+    """One thing that was proved, or not.
+
+    Attributes
+    ----------
+    what : str
+    points : str
+        Those earned, of how many.
+    found : str
+        Empty if it holds; otherwise what is wrong.
+    seconds : float
+    """
+
+    what: str
+    points: str = ""
+    found: str = ""
+    seconds: float = 0.0
+
+    @property
+    def holds(self):
+        """Whether nothing is wrong."""
+        return not self.found
+
+
+def verify(assignment, level=None, seed=SEED, reward=True):
+    """Prove an assignment, one thing after the other.
+
+    Parameters
+    ----------
+    assignment : Assignment
+    level : int, optional
+        Of the sandbox; by default the best there is.
+    seed : int
+        Of the inputs.
+    reward : bool, default True
+        Also run the reward, which trains.
+
+    Yields
+    ------
+    Proof
+    """
+    room = Path(tempfile.mkdtemp(prefix="minitorch-attn-verify-"))
+    try:
+        yield from _Prover(assignment, room, level or Sandbox.best(), seed).proofs(reward)
+    finally:
+        shutil.rmtree(room, ignore_errors=True)
+
+
+class _Prover:
+    """Candidates, and what became of them."""
+
+    def __init__(self, assignment, room, level, seed):
+        self.assignment, self.room = assignment, room
+        self.sandbox = Sandbox(level)
+        self.checks = assignment.checks_by_name(seed)
+        write_package(assignment, room / "stripped", stripped=True)
+
+    def proofs(self, reward):
+        made = self.assignment
+        everything = {entry.name for entry in made.checks}
+        solution = solution_files(made)
+        yield self.candidate("the solution", solution, set())
+        yield self.candidate("the starter", starter_files(made), everything)
+        for kind, bugs in (("bug", made.bugs), ("way round", made.ways)):
+            for bug in bugs:
+                files = changed_files(solution, bug)
+                yield self.candidate(f"{kind}: {bug.name}", files, set(bug.loses))
+        yield from self.release(solution, reward)
+
+    def candidate(self, what, files, loses):
+        """Grade some files; exactly the checks in `loses` have to be lost."""
+        start, lost, said, points = time.monotonic(), set(), {}, 0
+        data = {path: text.encode() for path, text in files.items()}
+        with Session(self.sandbox, self.room / "stripped", data) as session:
+            for entry in self.assignment.checks:
+                verdicts = (session.verdict(check) for check in self.checks[entry.name])
+                failed = next((v for v in verdicts if not v.passed), None)
+                if failed is None:
+                    points += entry.points
+                else:
+                    lost.add(entry.name)
+                    said[entry.name] = f"{failed.status}: {failed.message}"
+        found = [f"{name} was lost: {said[name]}" for name in sorted(lost - loses)]
+        found += [f"{name} was not lost" for name in sorted(loses - lost)]
+        total = f"{points} of {self.assignment.points}"
+        return Proof(what, total, "\n".join(found), time.monotonic() - start)
+
+    def release(self, solution, reward):
+        """What a student gets: no leak; its own checks and the reward work."""
+        folder = self.room / "release"
+        start = time.monotonic()
+        write_release(self.assignment, folder)
+        found = leaks(self.assignment, folder)
+        yield Proof("no leak in the release", "", "\n".join(found), time.monotonic() - start)
+        public = sum(entry.points for entry in self.assignment.checks if not entry.hidden)
+        yield self.script("check.py on the starter", folder, "check.py", 1, f"0 of {public} points")
+        for path, text in solution.items():
+            (folder / path).write_text(text, encoding="utf-8")
+        total = f"{public} of {public} points"
+        yield self.script("check.py on the solution", folder, "check.py", 0, total)
+        if reward:
+            yield self.script("the reward", folder, "reward.py", 0, "")
+
+    def script(self, what, folder, name, code, said):
+        """Run a program of the release; it has to end with a code and to say something."""
+        start = time.monotonic()
+        environment = {**os.environ, "MPLBACKEND": "Agg", "PYTHONDONTWRITEBYTECODE": "1"}
+        environment.pop("PYTHONPATH", None)
+        done = subprocess.run(
+            [sys.executable, name], cwd=folder, env=environment, capture_output=True, text=True,
+            check=False, timeout=600,
+        )  # fmt: skip
+        seconds, found = time.monotonic() - start, ""
+        if done.returncode != code or said not in done.stdout:
+            text = (done.stdout + done.stderr).strip()[-1500:]
+            found = f"exit code {done.returncode}, expected {code} and {said!r}:\n{text}"
+        elif name == "reward.py" and seconds > 60:
+            found = f"it took {seconds:.0f} s, more than 60"
+        return Proof(what, "", found, seconds)
+
+
+def changed_files(files, bug):
+    """The solution with a mistake in it.
+
+    Parameters
+    ----------
+    files : dict of str to str
+    bug : Bug
+
+    Returns
+    -------
+    dict of str to str
+    """
+    path, name = bug.target.path, bug.target.name
+    text = files[path]
+    if bug.body is not None:
+        return {**files, path: replace_body(text, name, bug.body)}
+    node = functions(text)[name]
+    lines = text.splitlines(keepends=True)
+    body = "".join(lines[node.lineno - 1 : node.end_lineno])
+    if body.count(bug.old) != 1:
+        from ...errors import DataError
+
+        raise DataError(
+            f"bug {bug.name!r}: the text to replace has to stand once in {bug.target}.",
+            got=f"{body.count(bug.old)} times {bug.old!r}",
+        )
+    lines[node.lineno - 1 : node.end_lineno] = [body.replace(bug.old, bug.new)]
+    return {**files, path: "".join(lines)}
+
+
+def library_text(path):
+    """A file of the library."""
+    return (package_root() / path).read_text(encoding="utf-8")
