@@ -55,6 +55,7 @@ from .values import Values, plain
 __all__ = ["document"]
 
 _BUDGET = 180_000  # values in all: about 1.5 MB
+_MAPS = 120_000  # values of attention weights in all, where each has more than others
 _LEAST = 64
 
 
@@ -66,7 +67,8 @@ def document(recording, values=4096):
     recording : Recording
     values : int
         The most values of one tensor. If all together were too many for a page, the larger
-        tensors get fewer; those of attention keep theirs.
+        tensors get fewer; those of attention keep theirs, and weights have up to four times
+        as many.
 
     Returns
     -------
@@ -80,7 +82,9 @@ class _Writer:
         self.recording = recording
         self.found = find_attention(recording.steps)
         self.kept_whole = {entry.number for f in self.found for entry in (f.weights, f.scores)}
+        self.weights = {f.weights.number for f in self.found}
         self.values, self.most = values, self._most(values)
+        self.maps = max(values, min(4 * values, _MAPS // max(len(self.found), 1)))
         self.tensors = [self._tensor(entry) for entry in recording.tensors]
         self.functions = {}
 
@@ -112,8 +116,10 @@ class _Writer:
     # Tensors
 
     def _tensor(self, entry):
-        most = self.values if entry.number in self.kept_whole else self.most
-        kept, steps = entry.values.grid(most)
+        is_map = entry.number in self.kept_whole
+        most = self.maps if entry.number in self.weights else self.values if is_map else self.most
+        # Of many heads and sequences a few whole maps: a row of a part would not sum to 1.
+        kept, steps = entry.values.grid(most, whole=2 if is_map else 0)
         return {
             "id": entry.number,
             "name": entry.name or f"{entry.role} {entry.number}",
@@ -128,7 +134,8 @@ class _Writer:
 
     def _more(self, array, name):
         """A tensor that no step has: of a mask or of regions."""
-        values = Values(array, self.values)
+        values = Values(array, array.size)
+        kept, steps = values.grid(self.maps, whole=2)
         number = len(self.tensors)
         self.tensors.append({
             "id": number,
@@ -137,7 +144,7 @@ class _Writer:
             "role": "mask",
             "requires_grad": False,
             **_shape_and_statistics(values),
-            **_kept(values.array, values.steps),
+            **_kept(kept, steps),
             "shares_memory_with": [],
             "was": None,
         })  # fmt: skip

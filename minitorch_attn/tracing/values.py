@@ -16,7 +16,8 @@ class Values:
     ----------
     array : array of any device
     keep : int
-        How many numbers to copy at most. Of a larger array every k-th along its longest axes.
+        How many numbers to copy at most. Of a larger array every k-th along its longest axes, or
+        with four axes or more along those before the last two, where that is enough.
 
     Attributes
     ----------
@@ -40,7 +41,8 @@ class Values:
 
     def __init__(self, array, keep):
         self.shape, self.dtype = tuple(array.shape), array.dtype
-        self.steps = grid_steps(self.shape, keep)
+        # With four axes these are maps of attention, or pictures: some whole ones say more.
+        self.steps = grid_steps(self.shape, keep, whole=2 if len(self.shape) > 3 else 0)
         host = np.asarray(to_host(array))
         self.array = np.array(host[_grid(self.steps)])  # a copy, also of a 0-d array
         self._measure(host)
@@ -86,15 +88,15 @@ class Values:
             return False
         return same(self.array, np.asarray(to_host(array))[_grid(self.steps)])
 
-    def grid(self, count):
-        """At most `count` of the values, evenly spaced.
+    def grid(self, count, whole=0):
+        """At most `count` of the values, evenly spaced; see `grid_steps`.
 
         Returns
         -------
         (numpy.ndarray, tuple of int)
             The values, and their step along each axis of the whole array.
         """
-        further = grid_steps(self.array.shape, count)
+        further = grid_steps(self.array.shape, count, whole)
         steps = tuple(a * b for a, b in zip(self.steps, further, strict=True))
         return self.array[_grid(further)], steps
 
@@ -108,14 +110,22 @@ def same(a, b):
     return bool(np.array_equal(a, b, equal_nan=a.dtype.kind == "f"))
 
 
-def grid_steps(shape, count):
+def grid_steps(shape, count, whole=0):
     """The steps along each axis that leave at most `count` places.
+
+    The last `whole` axes are left as they are, if so many places are enough for them.
 
     Examples
     --------
     >>> grid_steps((3, 50), 30), grid_steps((3, 5), 30)
     ((1, 5), (1, 1))
+    >>> grid_steps((4, 6, 6), 80), grid_steps((4, 6, 6), 80, whole=2)
+    ((1, 2, 1), (2, 1, 1))
     """
+    if whole:
+        first, last = shape[:-whole], shape[-whole:]
+        if math.prod(last) <= count:
+            return grid_steps(first, count // max(math.prod(last), 1)) + (1,) * len(last)
     steps = [1] * len(shape)
     sizes = list(shape)
     while math.prod(sizes) > count and max(sizes) > 1:

@@ -51,6 +51,24 @@ def test_a_transformer_of_two_layers_stays_below_three_megabytes():
     assert len(page(t.document()).encode()) < 3_000_000
 
 
+def test_of_many_attention_maps_some_are_kept_whole():
+    mt.manual_seed(0)
+    attention = mt.nn.Attention(embed_dim=12, num_heads=6)
+    with mt.trace() as t:
+        attention(mt.randn(8, 40, 12), mask=mt.masks.causal(40))
+    document = t.document()
+    entry = document["attention"][0]
+    weights, mask = (document["tensors"][entry[name]] for name in ("weights", "mask"))
+    assert weights["shape"] == [8, 6, 40, 40] and weights["sampled"]
+    *_, queries, keys = weights["sample"]["shape"]
+    assert (queries, keys) == (40, 40)
+    rows = [weights["values"][i : i + keys] for i in range(0, len(weights["values"]), keys)]
+    assert len(rows) >= 2 * queries
+    assert [sum(row) for row in rows] == pytest.approx([1] * len(rows), abs=1e-3)
+    lowest = [[int(key <= query) for key in range(40)] for query in range(40)]
+    assert mask["values"][:1600] == [value for row in lowest for value in row]
+
+
 def test_the_policy_allows_one_style_and_one_script_and_nothing_else(head):
     policy = re.search(r'Content-Security-Policy" content="([^"]*)"', head.html)[1]
     rules = dict(rule.split(" ", 1) for rule in policy.split("; "))

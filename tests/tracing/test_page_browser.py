@@ -4,6 +4,9 @@ import re
 
 import pytest
 
+import minitorch_attn as mt
+from minitorch_attn.tracing.page import page as page_of
+
 WIDTHS = (1280, 400)
 NAMED = {
     "application", "button", "checkbox", "complementary", "dialog", "link", "main", "searchbox",
@@ -364,6 +367,25 @@ def test_attention_shows_heads_row_sums_and_the_mask(visit, transformer):
     assert [label.inner_text() for label in labels] == [f"{i} {c}" for i, c in enumerate("atten␣")]
 
 
+def test_a_sample_of_the_attention_maps_says_so(visit):
+    mt.manual_seed(0)
+    attention = mt.nn.Attention(embed_dim=12, num_heads=6)
+    with mt.trace() as t:
+        attention(mt.randn(8, 40, 12), mask=mt.masks.causal(40))
+    document = t.document()
+    entry = document["attention"][0]
+    steps = document["tensors"][entry["weights"]]["sample"]["steps"]
+    page = visit(page_of(document), f"#step={entry['softmax']}")
+    view = page.locator(".attention")
+    text = view.inner_text()
+    assert "8 sequences, 6 heads, 40 queries, 40 keys." in text
+    assert f"every {steps[0]}th sequence" in text
+    assert "rows shown sum to 1" in text
+    cells = table_of(view.locator(".detail"))
+    masked = [[cell.endswith("masked") for cell in row[:40]] for row in cells]
+    assert masked == [[key > query for key in range(40)] for query in range(40)]
+
+
 def test_swin_shows_windows_regions_and_who_may_attend(visit, swin):
     entry = next(e for e in swin.document["attention"] if any(e["windows"]["shift"]))
     page = visit(swin.html, f"#step={entry['softmax']}")
@@ -483,8 +505,6 @@ def test_an_address_leads_to_its_step_and_a_wrong_one_to_the_first(visit, head):
 
 
 def test_texts_of_a_recording_are_never_markup(visit, head):
-    from minitorch_attn.tracing.page import page as page_of
-
     attack = "</script><img src=x onerror=alert(1)>"
     tensors = [{**one, "name": attack} for one in head.document["tensors"]]
     page = visit(page_of({**head.document, "title": attack, "tensors": tensors}))

@@ -10,12 +10,15 @@ class Weights {
     this.values = recording.values(this.tensor);
     this.steps = gridSteps(this.tensor);
     const shape = this.tensor.shape.map((size, axis) => Math.ceil(size / this.steps[axis]));
-    while (shape.length < 4) shape.unshift(1);
+    for (; shape.length < 4; shape.unshift(1)) this.steps = [1, ...this.steps];
+    this.shape = shape;
     [this.heads, this.queries, this.keys] = shape.slice(-3);
     this.batch = shape.slice(0, -3).reduce((product, size) => product * size, 1);
     this.mask = entry.mask === null || entry.mask === undefined ? null : recording.tensor(entry.mask);
-    this.maskValues = this.mask && !this.mask.sampled ? recording.values(this.mask) : null;
-    this.sampledKeys = this.steps[this.steps.length - 1] > 1;
+    this.maskValues = this.mask && recording.values(this.mask);
+    this.maskSteps = this.mask && gridSteps(this.mask);
+    this.sampled = this.steps.some((step) => step > 1);
+    this.sampledKeys = this.steps.at(-1) > 1;
   }
 
   start(batch, head) {
@@ -28,15 +31,29 @@ class Weights {
 
   /** Whether the mask forbids this pair: 0 in it (it broadcasts), or two regions of a window. */
   blocked(batch, head, query, key) {
-    if (this.windows && this.windows.apart(batch, query, key)) return true;
+    const place = [...this.lead(batch), head, query, key].map((index, axis) => index * this.steps[axis]);
+    if (this.windows && this.windows.apart(this.batchNumber(batch), ...place.slice(-2))) return true;
     if (!this.maskValues) return false;
-    const sizes = [this.batch, this.heads, this.queries, this.keys];
-    const shape = [...this.mask.shape];
-    while (shape.length < 4) shape.unshift(1);
-    const [batches, heads, queries, keys] = shape.slice(-4);
-    const own = [batches === sizes[0] ? batch : batch % batches, heads === 1 ? 0 : head,
-      queries === 1 ? 0 : query, keys === 1 ? 0 : key];
-    return this.maskValues[((own[0] * heads + own[1]) * queries + own[2]) * keys + own[3]] === 0;
+    const offset = place.length - this.mask.shape.length;
+    let flat = 0;
+    for (let axis = 0; axis < this.mask.shape.length; axis++) {
+      const at = this.mask.shape[axis] === 1 ? 0 : place[axis + offset] / this.maskSteps[axis];
+      if (!Number.isInteger(at)) return false; // this place of the mask was not kept
+      flat = flat * Math.ceil(this.mask.shape[axis] / this.maskSteps[axis]) + at;
+    }
+    return this.maskValues[flat] === 0;
+  }
+
+  /** The index along each axis before the heads of the batch-th kept sequence or window. */
+  lead(batch) {
+    const sizes = this.shape.slice(0, -3);
+    return sizes.map((size, axis) => Math.floor(batch / sizes.slice(axis + 1).reduce((a, b) => a * b, 1)) % size);
+  }
+
+  /** Its number among all sequences or windows, also those that were not kept. */
+  batchNumber(batch) {
+    const sizes = [...Array(this.shape.length - this.tensor.shape.length).fill(1), ...this.tensor.shape];
+    return this.lead(batch).reduce((sum, index, axis) => sum * sizes[axis] + index * this.steps[axis], 0);
   }
 
   row(batch, head, query) {
@@ -56,6 +73,16 @@ class Weights {
     return total / this.queries;
   }
 
+  /** "2 sequences, 4 heads, 16 queries by 16 keys."; of a sample how much it shows. */
+  extent() {
+    const [batches, own] = [this.tensor.shape.slice(0, -3), this.tensor.shape.slice(-3)];
+    const sizes = [batches.reduce((a, b) => a * b, 1), ...Array(3 - own.length).fill(1), ...own];
+    const names = [[this.entry.windows ? "window" : "sequence"], ["head"], ["query", "queries"], ["key"]];
+    const part = ([one, many], axis) => count(sizes[axis], one, many);
+    const step = ([one, many], axis) => (this.steps.at(axis - 4) > 1 ? [`every ${this.steps.at(axis - 4)}th ${one}`] : []);
+    return `${names.map(part).join(", ")}.${this.sampled ? ` Shown: ${names.flatMap(step).join(", ")}.` : ""} `;
+  }
+
   /** The sentence about row sums, worked out from the values kept in the file. */
   sums() {
     if (this.sampledKeys) return "The keys shown are a sample, so row sums cannot be checked here.";
@@ -67,7 +94,7 @@ class Weights {
       else worst = Math.max(worst, Math.abs(sum - 1));
     }
     const good = worst < 1e-3; // the file keeps 4 to 5 digits of each value
-    const all = empty ? `${rows - empty} of ${rows} rows` : `All ${rows} rows`;
+    const all = empty ? `${rows - empty} of ${rows} rows` : `All ${rows} rows${this.sampled ? " shown" : ""}`;
     return (good ? `${all} sum to 1, as rounded in this file (largest difference ${number(worst, 2)}).`
       : `Rows do not all sum to 1: the largest difference is ${number(worst, 3)}.`) +
       (empty ? ` ${count(empty, "row")} of zeros: nothing may be attended to.` : "");
@@ -91,31 +118,36 @@ function attentionView(recording, entry) {
   const state = { batch: 0, head: 0, own: false };
   const tiles = element("div", { class: "tiles" });
   const detail = element("div", { class: "detail" });
-  const windows = entry.windows ? new WindowsView(recording, entry, weights, (batch) => select(batch, state.head)) : null;
+  const windows = entry.windows ? new WindowsView(recording, entry, weights, (wanted) => selectWindow(wanted)) : null;
   weights.windows = windows;
+  const selectWindow = (wanted) => {
+    const kept = Array.from({ length: weights.batch }, (_, batch) => weights.batchNumber(batch)).indexOf(wanted);
+    if (kept < 0) announce(`Window ${wanted} was not kept in this file.`);
+    else select(kept, state.head);
+  };
   const select = (batch, headIndex) => {
     Object.assign(state, { batch, head: headIndex });
     drawTiles(weights, state, tiles, select);
     detail.replaceChildren(headDetail(weights, state, batchName(weights, batch)));
-    if (windows) windows.show(batch);
+    if (windows) windows.show(weights.batchNumber(batch));
     if (detail.isConnected) redrawAll();
   };
   const own = element("input", { type: "checkbox", onchange: () => { state.own = own.checked; select(state.batch, state.head); } });
   const section = element("section", { class: "attention", "aria-label": `Attention weights of ${name}` }, head,
-    element("p", {}, `${count(weights.batch, entry.windows ? "window" : "sequence")}, ${count(weights.heads, "head")}, ${weights.queries} queries by ${weights.keys} keys. `,
-      weights.sums(), weights.mask || (windows && windows.shifted) ? " Hatched: masked." : ""),
-    element("div", { class: "scale" }, element("label", {}, own, " own scale for each head")),
+    element("p", {}, weights.extent(), weights.sums(), weights.mask || (windows && windows.shifted) ? " Hatched: masked." : ""),
+    element("div", { class: "scale" }, scaleLegend(weights.max(), 0), element("label", {}, own, " own scale for each head")),
     tiles, detail, windows ? windows.root : null);
-  select(windows && windows.shifted ? windows.count - 1 : 0, 0); // the last window has most regions
+  select(windows && windows.shifted ? Math.min(windows.count, weights.batch) - 1 : 0, 0); // the last has most regions
   return section;
 }
 
 function batchName(weights, batch) {
   const { windows } = weights.entry;
+  batch = weights.batchNumber(batch);
   if (!windows) return `sequence ${batch}`;
   const perImage = windows.grid[0] * windows.grid[1];
   const image = Math.floor(batch / perImage);
-  return (weights.batch > perImage ? `image ${image}, ` : "") + `window ${batch % perImage}`;
+  return (weights.tensor.shape.slice(0, -3).reduce((a, b) => a * b, 1) > perImage ? `image ${image}, ` : "") + `window ${batch % perImage}`;
 }
 
 /** The grid of small maps; of many sequences only the chosen one, with a slider to choose. */
@@ -142,14 +174,14 @@ function batchSlider(weights, state, select) {
 
 function tile(weights, state, batch, head, select) {
   const canvas = element("canvas", { "aria-hidden": "true" });
-  const bits = weights.meanEntropy(batch, head);
+  const bits = weights.sampledKeys ? "" : `${weights.meanEntropy(batch, head).toFixed(2)} bits`;
   const bound = state.own ? weights.max(batch, head) : weights.max();
   redrawn.add({ root: canvas, draw: () => paintTile(canvas, weights, batch, head, bound) });
   return element("button", {
     type: "button", class: "tile", "aria-pressed": String(batch === state.batch && head === state.head),
     "data-place": `${batch}:${head}`, onclick: () => select(batch, head),
-    "aria-label": `${batchName(weights, batch)}, head ${head}, mean entropy ${bits.toFixed(2)} bits`,
-  }, canvas, element("span", {}, `head ${head}`), element("span", { class: "soft" }, `${bits.toFixed(2)} bits`));
+    "aria-label": `${batchName(weights, batch)}, head ${head}, ${bits && `mean entropy ${bits}`}`,
+  }, canvas, element("span", {}, `head ${head}`), element("span", { class: "soft" }, bits));
 }
 
 function paintTile(canvas, weights, batch, head, bound) {
@@ -158,7 +190,7 @@ function paintTile(canvas, weights, batch, head, bound) {
   const boxes = [];
   for (let query = 0; query < weights.queries; query++) {
     for (let key = 0; key < weights.keys; key++) {
-      context.fillStyle = rgb(shade(weights.value(batch, head, query, key) / (bound || 1)));
+      context.fillStyle = rgb(shade(rootShare(weights.value(batch, head, query, key), bound)));
       context.fillRect(key * cell, query * cell, cell, cell);
       if (weights.blocked(batch, head, query, key)) boxes.push([key * cell, query * cell, cell, cell]);
     }
@@ -178,10 +210,10 @@ function headDetail(weights, state, place) {
     label: `attention weights, ${place}, head ${head}`, largestCell: 34, tallest: 560,
     values: weights.values.subarray(from, from + weights.queries * weights.keys), shape: [weights.queries, weights.keys],
     steps: [rowSteps, colSteps], bound: state.own ? weights.max(batch, head) : weights.max(),
-    rowName: "query", colName: "key", linear: true,
+    rowName: "query", colName: "key",
     rowLabels: labels(pick(entry.query_labels), weights.queries, rowSteps), colLabels: labels(pick(entry.key_labels), weights.keys, colSteps),
     blocked: weights.mask || weights.windows ? (row, col) => weights.blocked(batch, head, row, col) : null,
-    notes: () => [
+    notes: weights.sampledKeys ? null : () => [
       { name: "sum", texts: rowTexts(weights, batch, head, (row) => total(row).toFixed(3)) },
       { name: "entropy, bits", texts: rowTexts(weights, batch, head, (row) => entropy(row).toFixed(2)) },
     ],

@@ -79,22 +79,22 @@ function rootShare(value, bound) {
   return Math.sign(value) * Math.sqrt(Math.min(Math.abs(value) / (bound || 1), 1));
 }
 
-/** The bar under the heading of a step: what the colours mean. */
-function scaleLegend(bound) {
+/** What the colours mean, from `lowest` (-1 or 0) times the bound to the bound. */
+function scaleLegend(bound, lowest = -1) {
   const canvas = element("canvas", { class: "legend-bar", "aria-hidden": "true" });
-  const [width, margin] = [240, 30];
+  const [width, margin] = [120 * (1 - lowest), 30];
   const draw = () => {
     const context = sizedContext(canvas, width + 2 * margin, 30);
     for (let x = 0; x < width; x++) {
-      context.fillStyle = rgb(shade((2 * x + 1) / width - 1));
+      context.fillStyle = rgb(shade(lowest + ((x + 0.5) / width) * (1 - lowest)));
       context.fillRect(margin + x, 0, 1, 12);
     }
     context.strokeStyle = context.fillStyle = ink("--soft");
     context.strokeRect(margin + 0.5, 0.5, width - 1, 11);
     context.font = "11px system-ui, sans-serif";
     context.textAlign = "center";
-    for (const share of [-1, -0.5, 0, 0.5, 1]) {
-      const x = margin + ((share + 1) / 2) * width;
+    for (const share of [-1, -0.5, 0, 0.5, 1].filter((one) => one >= lowest)) {
+      const x = margin + ((share - lowest) / (1 - lowest)) * width;
       context.fillRect(x - 0.5, 12, 1, 3);
       context.fillText(number(Math.sign(share) * share * share * bound, 3), x, 27);
     }
@@ -102,7 +102,7 @@ function scaleLegend(bound) {
   draw();
   redrawn.add({ root: canvas, draw });
   return element("span", { class: "legend" }, canvas, element("span", { class: "unseen" },
-    `Colours from ${number(-bound, 3)} to ${number(bound, 3)}, by square root.`));
+    `Colours from ${number(lowest * bound, 3)} to ${number(bound, 3)}, by square root.`));
 }
 
 // Everything drawn on a canvas, to be drawn again when the theme or the width changes.

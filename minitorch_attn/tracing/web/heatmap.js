@@ -50,10 +50,10 @@ class HeatMap {
   slider(size, axis) {
     const key = `${axis}:${size}`;
     const name = (this.axisNames && this.axisNames[axis]) || `axis ${axis}`;
-    const shown = element("output", {}, `${chosen.get(key) || 0} of 0\u2013${size - 1}`);
+    const shown = element("output", {}, this.sliceText(chosen.get(key) || 0, size, axis));
     const input = element("input", {
       type: "range", min: 0, max: size - 1, value: chosen.get(key) || 0, disabled: size === 1,
-      "aria-label": `${name} of ${this.label}`, "data-slice": key,
+      "aria-label": `${name} of ${this.label}`, "data-slice": key, "data-axis": axis,
       oninput: () => {
         chosen.set(key, Number(input.value));
         for (const map of redrawn) if (map instanceof HeatMap) map.follow(key);
@@ -62,12 +62,17 @@ class HeatMap {
     return element("label", { class: "slider" }, element("span", {}, name), input, shown);
   }
 
+  sliceText(index, size, axis) {
+    const step = this.steps[axis];
+    return `${index * step} of 0\u2013${(size - 1) * step}`;
+  }
+
   /** Another heat map's slider has moved: show the same slice. */
   follow(key) {
     const input = [...this.sliders.querySelectorAll("input")].find((one) => one.dataset.slice === key);
     if (!input) return;
     input.value = chosen.get(key);
-    input.nextSibling.textContent = `${input.value} of 0\u2013${input.max}`;
+    input.nextSibling.textContent = this.sliceText(Number(input.value), Number(input.max) + 1, input.dataset.axis);
     this.draw();
     if (!this.table.hidden) this.fillTable();
   }
@@ -91,7 +96,7 @@ class HeatMap {
     context.font = LABEL_FONT;
     const widest = (texts) => Math.max(0, ...texts.map((text) => context.measureText(text).width));
     const rowTexts = this.rowLabels || [String((this.rows - 1) * this.rowStep)];
-    this.notesShown = this.notes ? this.notes(this.lead()) : [];
+    this.notesShown = this.notes && this.tallest / this.rows >= 11 ? this.notes(this.lead()) : [];
     this.noteWidths = this.notesShown.map((note) => Math.ceil(widest([note.name, ...note.texts])) + 14);
     this.left = this.rows > 1 ? Math.min(Math.ceil(widest(rowTexts)) + 8, 90) : 2;
     const right = this.noteWidths.reduce((sum, width) => sum + width, 2);
@@ -130,7 +135,8 @@ class HeatMap {
     const [first, lead] = [this.start(), this.lead()];
     context.textAlign = "center";
     context.textBaseline = "middle";
-    context.font = `${numbers ? Math.min(11, width / 3.1) : 10}px ui-monospace, monospace`;
+    const digits = this.wholeNumbers() ? String(Math.round(bound)).length : 5;
+    context.font = `${numbers ? Math.min(11, (width - 3) / (0.6 * digits)) : 10}px ui-monospace, monospace`;
     context.fillStyle = ink("--line");
     context.fillRect(left - gap, top - gap, cols * width + gap, rows * height + gap);
     for (let row = 0; row < rows; row++) {
