@@ -73,11 +73,21 @@ def plan():
     for namespace in existing_namespaces():
         for name, value in public_names(namespace).items():
             full = f"{namespace}.{name}".lstrip(".")
-            first = canonical.setdefault(id(value), full)
+            first = canonical.setdefault(id(value), _own_name(value, full))
             file = value.__module__.removeprefix(PACKAGE).lstrip(".") or "__init__"
             tables.setdefault(namespace, {}).setdefault(file, set()).add(first)
             files.setdefault(file, set()).add(first)
     return tables, files
+
+
+def _own_name(value, name):
+    """The name to document a value under: for a class the one that it was given as a class."""
+    if not inspect.isclass(value) or name.rpartition(".")[2] == value.__name__:
+        return name
+    for namespace in existing_namespaces():
+        if public_names(namespace).get(value.__name__) is value:
+            return f"{namespace}.{value.__name__}".lstrip(".")
+    return name
 
 
 def title(text, underline="="):
@@ -93,6 +103,11 @@ def namespace_page(namespace, table):
     lines += [*_docstring(module), ""]
     if namespace == "":
         lines += _dtypes(module)
+    for name, value in public_names(namespace).items():
+        if inspect.isclass(value) and _own_name(value, name) != f"{namespace}.{name}".lstrip("."):
+            if value.__name__ != name:
+                target = f"{PACKAGE}.{_own_name(value, name)}"
+                lines += [f"``{name}`` is another name of :class:`~{target}`.", ""]
     for file, names in sorted(table.items()):
         lines += [f".. rubric:: :doc:`{file} <files/{file}>`", ""]
         lines += [".. autosummary::", "   :nosignatures:", ""]

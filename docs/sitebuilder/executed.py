@@ -36,7 +36,8 @@ class Executed(SphinxDirective):
             logger.warning("%s", traceback.format_exc(), location=self.get_location())
             return shown
         if printed.strip():
-            block = nodes.literal_block(printed, printed.rstrip(), language="none")
+            text = printed.rstrip()
+            block = nodes.literal_block(text, text, language="none")
             block["classes"].append("output")
             shown.append(block)
         return shown
