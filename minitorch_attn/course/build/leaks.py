@@ -1,8 +1,9 @@
 """Whether anything of a solution is in a release: line by line, and in what was compiled of it.
 
-A line tells something if it is at least twelve characters long. One that stands in many other
-files of the library (`ctx.save(x)`) says nothing; one that stands in a few does: it is the sibling
-that was forgotten, unless the manifest allows it by its text.
+A line tells something if it is at least twelve characters long. One that stands in many files of
+what is left of the library (`ctx.save(x)`) says nothing; one that stands in a few does: it is the
+sibling that was forgotten, unless the manifest allows it by its text. The lines of a group count
+where they stand in nothing that is left.
 """
 
 import io
@@ -12,14 +13,14 @@ import zipfile
 import zlib
 from pathlib import Path
 
-from .assignment import package_root
+from .assignment import ToWrite, package_root
 from .blank import bare, code_lines
-from .package import NOT_RELEASED
+from .package import NOT_RELEASED, changed_files
 
 __all__ = ["leaks", "telling_lines"]
 
 SHORTEST = 12
-COMMON = 3  # files with the line, other than those it was taken from
+COMMON = 3  # files of what is left with the line
 _ENDLESS = 50_000_000  # bytes: no member of a release is that large
 
 
@@ -30,16 +31,17 @@ def telling_lines(assignment):
     -------
     dict of str to str
     """
-    texts = {path: set(map(bare, text.splitlines())) for path, text in _library().items()}
+    left = _library() | changed_files(assignment)
+    texts = [set(map(bare, text.splitlines())) for text in left.values()]
     found = {}
     for part in (*assignment.blanks, *assignment.groups):
+        common = COMMON if isinstance(part, ToWrite) else 1
         target = part.target
         source = (package_root() / target.path).read_text(encoding="utf-8")
         for line in code_lines(source, target.name):
             if len(line) < SHORTEST or line in assignment.allowed:
                 continue
-            others = sum(line in lines for path, lines in texts.items() if path != target.path)
-            if others < COMMON:
+            if sum(line in lines for lines in texts) < common:
                 found.setdefault(line, str(target))
     return found
 

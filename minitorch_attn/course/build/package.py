@@ -7,7 +7,7 @@ from pathlib import Path
 from .assignment import package_root
 from .blank import Target, blank
 
-__all__ = ["solution_files", "starter_files", "write_package"]
+__all__ = ["changed_files", "solution_files", "starter_files", "write_package"]
 
 # What only runs, records or draws, and what holds this program itself.
 NOT_RELEASED = ("course", "cli", "__main__.py")
@@ -34,7 +34,7 @@ def write_package(assignment, folder, stripped=False):
     source = package_root() / "minitorch_attn"
     target = Path(folder) / "minitorch_attn"
     top = NOT_GRADED if stripped else NOT_RELEASED
-    changed = _changed(assignment, stripped)
+    changed = changed_files(assignment, stripped)
     for path in sorted(source.rglob("*")):
         relative = path.relative_to(source)
         if relative.parts[0] in top or not _is_wanted(path):
@@ -64,8 +64,20 @@ def _compile(path, name):
     )  # fmt: skip
 
 
-def _changed(assignment, stripped):
-    """The text of each file that loses bodies, by its path."""
+def changed_files(assignment, stripped=False):
+    """The text of each file that loses bodies.
+
+    Parameters
+    ----------
+    assignment : Assignment
+    stripped : bool, default False
+        As of `write_package`.
+
+    Returns
+    -------
+    dict of str to str
+        By their paths.
+    """
     bodies = {}
     for part in assignment.blanks:
         bodies.setdefault(part.target.module, {})[part.target.name] = None
@@ -89,7 +101,7 @@ def starter_files(assignment):
     dict of str to str
         By their paths: those of the manifest.
     """
-    changed = _changed(assignment, stripped=False)
+    changed = changed_files(assignment, stripped=False)
     return {
         path: changed.get(path) or (package_root() / path).read_text(encoding="utf-8")
         for path in assignment.files

@@ -9,15 +9,15 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from ...errors import DataError
 from ..grade.sandbox import Sandbox
 from ..grade.session import Session
-from .assignment import package_root
 from .blank import functions, replace_body
 from .leaks import leaks
 from .package import solution_files, starter_files, write_package
 from .release import write_release
 
-__all__ = ["Proof", "changed_files", "verify"]
+__all__ = ["Proof", "verify", "with_bug"]
 
 SEED = 20_240
 
@@ -88,7 +88,7 @@ class _Prover:
         yield self.candidate("the starter", starter_files(made), everything)
         for kind, bugs in (("bug", made.bugs), ("way round", made.ways)):
             for bug in bugs:
-                files = changed_files(solution, bug)
+                files = with_bug(solution, bug)
                 yield self.candidate(f"{kind}: {bug.name}", files, set(bug.loses))
         yield from self.release(solution, reward)
 
@@ -144,7 +144,7 @@ class _Prover:
         return Proof(what, "", found, seconds)
 
 
-def changed_files(files, bug):
+def with_bug(files, bug):
     """The solution with a mistake in it.
 
     Parameters
@@ -164,16 +164,9 @@ def changed_files(files, bug):
     lines = text.splitlines(keepends=True)
     body = "".join(lines[node.lineno - 1 : node.end_lineno])
     if body.count(bug.old) != 1:
-        from ...errors import DataError
-
         raise DataError(
             f"bug {bug.name!r}: the text to replace has to stand once in {bug.target}.",
             got=f"{body.count(bug.old)} times {bug.old!r}",
         )
     lines[node.lineno - 1 : node.end_lineno] = [body.replace(bug.old, bug.new)]
     return {**files, path: "".join(lines)}
-
-
-def library_text(path):
-    """A file of the library."""
-    return (package_root() / path).read_text(encoding="utf-8")
