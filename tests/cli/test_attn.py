@@ -73,6 +73,9 @@ def test_the_numbers_of_a_head():
     (found,) = head_figures(even)
     assert found["entropy"] == pytest.approx(math.log(4)) and found["keys"] == pytest.approx(4)
     assert found["self"] == found["before"] == found["first"] == 0.25
+    (back,) = head_figures(np.array([[[1.0, 0.0, 0.0], [0.75, 0.25, 0.0], [0.0, 0.5, 0.5]]]))
+    assert back["before"] == pytest.approx((0.75 + 0.5) / 2)
+    assert back["self"] == pytest.approx((1 + 0.25 + 0.5) / 3)
     cross = np.array([[[0.0, 1.0, 0.0]]])
     assert head_figures(cross) == [{"entropy": 0.0, "keys": 1.0, "first": 0.0}]
 
