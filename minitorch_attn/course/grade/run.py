@@ -20,7 +20,6 @@ from pathlib import Path
 
 import numpy as np
 
-from ... import __version__
 from ...errors import ArgumentError, DataError
 from ...files import atomic_file
 from .archive import read_submission, submissions_in
@@ -30,6 +29,7 @@ from .session import Session
 __all__ = ["grade_class", "grade_one", "slug"]
 
 VERSION = 1  # of the documents
+_PACKAGE = sys.modules[__name__.partition(".")[0]]
 
 
 def grade_class(task, folder, out, *, level=None, jobs=1, limits=None, report=None):
@@ -225,7 +225,7 @@ def _document(task, submission, sandbox, lines, output, seconds):
             "name": task.name, "title": task.title, "version": task.version, "points": task.points,
         },
         "grader": {
-            "version": __version__, "sandbox": sandbox.level, "limits": asdict(sandbox.limits),
+            "version": _PACKAGE.__version__, "sandbox": sandbox.level, "limits": asdict(sandbox.limits),
             "python": sys.version.split()[0], "numpy": np.__version__,
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
         },
