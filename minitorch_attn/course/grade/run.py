@@ -225,7 +225,8 @@ def _document(task, submission, sandbox, lines, output, seconds):
             "name": task.name, "title": task.title, "version": task.version, "points": task.points,
         },
         "grader": {
-            "version": _PACKAGE.__version__, "sandbox": sandbox.level, "limits": asdict(sandbox.limits),
+            "version": _PACKAGE.__version__, "sandbox": sandbox.level,
+            "limits": asdict(sandbox.limits),
             "python": sys.version.split()[0], "numpy": np.__version__,
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
         },
