@@ -74,7 +74,8 @@ class _Segment(Listener):
         self.fn = fn
         self.versions = {}  # of the tensors from outside: id -> (counter, value, weak tensor)
         self.inside = {}
-        self.inputs = _each_tensor((args, kwargs), self._hold)
+        held = {}  # one tensor given twice stays one tensor when the function runs again
+        self.inputs = _mapped((args, kwargs), Tensor, lambda x: _once(held, x, self._hold))
         self.contexts = []  # weakly: the graph keeps this object, and not the other way round
         self.steps = []  # what each operation was, to compare with
         self.start, self.end = Position(), None
@@ -149,7 +150,10 @@ class _Segment(Listener):
     def _run_again(self):
         replay = _Replay()
         with enable_grad(), self.start.again(), replay:
-            args, kwargs = _each_argument(self.inputs)
+            made = {}
+            args, kwargs = _mapped(
+                self.inputs, _Argument, lambda x: _once(made, x, _Argument.again)
+            )
             self.fn(*args, **kwargs)
             end = Position()
         steps = [(ctx.function, ctx.shapes) for ctx in replay.contexts]
@@ -185,16 +189,15 @@ class _Argument:
         return tensor.requires_grad_() if self.requires_grad else tensor
 
 
-def _each_tensor(value, change):
-    """`value` with each tensor in it, however deep in tuples, lists and dicts, changed."""
-    return _mapped(value, Tensor, change)
-
-
-def _each_argument(value):
-    return _mapped(value, _Argument, _Argument.again)
+def _once(made, x, change):
+    """change(x), the same object each time for the same x."""
+    if id(x) not in made:
+        made[id(x)] = change(x)
+    return made[id(x)]
 
 
 def _mapped(value, kind, change):
+    """`value` with each `kind` in it, however deep in tuples, lists and dicts, changed."""
     if isinstance(value, kind):
         return change(value)
     if type(value) is dict:

@@ -358,3 +358,15 @@ def test_an_error_inside_leaves_nobody_listening(make):
     with pytest.raises(ZeroDivisionError):
         checkpoint(fn, make(3))
     assert state.tracers == ()
+
+
+def test_one_tensor_given_several_times_stays_one(device):
+    mt.manual_seed(0)
+    layer = mt.nn.MultiheadAttention(6, 2, batch_first=True).double().to(device)
+    x = mt.randn(2, 5, 6, dtype=mt.float64, device=device, requires_grad=True)
+    grads = []
+    for run in (lambda: layer(x, x, x), lambda: mt.checkpoint(layer, x, x, x)):
+        run()[0].square().sum().backward()
+        grads.append(x.grad.numpy())
+        x.grad = None
+    np.testing.assert_array_equal(*grads)
