@@ -38,6 +38,14 @@ def tensor(recorded, number):
     return recorded.document["tensors"][number]
 
 
+def added_tensors(recorded, added):
+    return [tensor(recorded, added[name]) for name in ("before", "contribution", "after")]
+
+
+def biggest(one):
+    return max(map(abs, one["values"]))
+
+
 def shown(value):
     """A number as the page writes it, back as a number."""
     special = {"∞": float("inf"), "−∞": float("-inf"), "NaN": float("nan")}
@@ -325,11 +333,15 @@ def test_a_gradient_is_shown_as_a_sum(visit, transformer):
             assert shown(a) + shown(b) == pytest.approx(shown(c), abs=2e-3 * scale)
     signs = page.locator(".equation").first.locator("[role=img]")
     assert [sign.get_attribute("aria-label") for sign in signs.all()] == ["plus", "is"]
-    bounds = page.evaluate(
-        """[...redrawn].filter((map) => map.plot && map.root.closest(".equation"))
-            .map((map) => map.bound)"""
-    )
-    assert len(bounds) == 3 and len(set(bounds)) == 1
+    scales = """[...redrawn].filter((map) => map.plot && map.root.closest(".equation"))
+        .map((map) => map.bound)"""
+    shared = page.evaluate(scales)
+    page.get_by_label("own scale for each").check()
+    own = page.evaluate(scales)[-len(shared) :]
+    assert len(shared) == len(own) == 3
+    assert len(set(shared)) == len(set(own)) == 1  # one scale in either case
+    largest = max(map(biggest, added_tensors(transformer, added)))
+    assert own[0] == pytest.approx(largest, rel=1e-3)
 
 
 def test_shared_memory_is_said_in_words(visit, head):
@@ -400,8 +412,10 @@ def test_swin_shows_windows_regions_and_who_may_attend(visit, swin):
         rows = table_of(view.locator("figure", has_text=f"Mask of window {window}"))
         top, left = divmod(window, 2)
         own = [cells[(4 * top + i) * 8 + 4 * left + j] for i in range(4) for j in range(4)]
-        masked = [[cell.endswith("masked") for cell in row] for row in rows]
-        assert masked == [[a != b for b in own] for a in own]
+        apart = [[a != b for b in own] for a in own]
+        assert [[cell.endswith("masked") for cell in row] for row in rows] == apart
+        weights = table_of(page.locator(".attention .detail"))
+        assert [[cell.endswith("masked") for cell in row[:16]] for row in weights] == apart
     index = table_of(view.locator("figure", has_text="Relative position index"))
     assert [int(row[0]) for row in index[:5]] == [24, 25, 26, 27, 31]
 
@@ -440,11 +454,12 @@ def test_tab_reaches_everything_and_is_trapped_nowhere(visit, transformer, width
             """() => {
                 const at = document.activeElement, style = getComputedStyle(at);
                 if (at === document.body) return null;
-                return [[...document.querySelectorAll("*")].indexOf(at), style.outlineStyle];
+                const outline = style.outlineStyle === "none" ? 0 : parseFloat(style.outlineWidth);
+                return [[...document.querySelectorAll("*")].indexOf(at), outline];
             }"""
         )
         if place is not None:
-            assert place[1] != "none"
+            assert place[1] >= 2
             seen.add(place[0])
     assert len(seen) >= wanted
 
