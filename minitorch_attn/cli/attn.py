@@ -38,10 +38,10 @@ def attn(folder, text, image, layer, out):
     if layer is not None:
         if layer > len(look.parts):
             raise click.UsageError(f"--layer: there are {len(look.parts)}.")
-        look.parts = look.parts[layer - 1 : layer]
+        look.parts, look.first = look.parts[layer - 1 : layer], layer
     screen = console()
     screen.print(look.title + "\n", style="bold")
-    _print_table(look, screen, layer or 1)
+    _print_table(look, screen)
     out = Path(out) if out else Path("runs", "attn", Path(folder).resolve().name)
     out.mkdir(parents=True, exist_ok=True)
     screen.print()
@@ -83,13 +83,13 @@ def head_figures(weights):
     return found
 
 
-def _print_table(look, screen, first):
+def _print_table(look, screen):
     """A row for each head, or for each attention where there are many."""
     names = ("self", "before", "first")
     titles = {"self": "itself", "before": "before", "first": "[CLS]" if look.prefix else "first"}
     rows = [("", "head", "entropy", "keys", *(titles[name] for name in names), "attention")]
     by_head = sum(len(part.weights) for part in look.parts) <= _LONGEST
-    for number, part in enumerate(look.parts, first):
+    for number, part in enumerate(look.parts, look.first):
         figures = head_figures(part.weights)
         shown = figures if by_head else [_mean(figures)]
         for head, values in enumerate(shown, 1):

@@ -30,14 +30,13 @@ def attention_page(look):
     from .attn import head_figures
 
     parts, size = [], 0
-    for number, part in reversed(list(enumerate(look.parts, 1))):
+    for number, part in reversed(list(enumerate(look.parts, look.first))):
         size += part.weights.size
         if size > _MOST and parts:
             break
         parts.insert(0, _fields(number, part, head_figures(part.weights)))
-    left_out = f"attentions 1 to {parts[0]['number'] - 1}" if parts[0]["number"] > 1 else ""
-    if parts[0]["number"] > 1 and len(look.parts) == len(parts):
-        left_out = ""
+    last = parts[0]["number"] - 1
+    left_out = f"attentions {look.first} to {last}" if last >= look.first else ""
     data = {
         "title": look.title,
         "parts": parts,

@@ -56,6 +56,8 @@ class Look:
         Patches below and beside each other.
     prefix : int
         Tokens before the patches.
+    first : int
+        The number of the first part.
     """
 
     title: str
@@ -64,6 +66,7 @@ class Look:
     image: np.ndarray | None = None
     grid: tuple | None = None
     prefix: int = 0
+    first: int = 1
 
 
 def look_at_text(folder, text):

@@ -153,13 +153,25 @@ def test_runs_on_pictures(mta, name, picture):
     assert code == 1 and "--image FILE" in err
 
 
-def test_published_weights_that_read(mta, folder):
+def test_published_weights_that_read(mta, folder, tmp_path):
     look = look_at_text(folder("GPT2LMHeadModel"), "héy you")
     check(look)
     assert len(look.parts) == 2 and look.parts[0].keys[0] == "h"
     code, out, err = mta("attn", folder("GPT2LMHeadModel"), "--text", "abc", "--layer", 2)
     assert (code, err) == (0, "") and re.findall(r"^ +(\d) +1 ", out, re.M) == ["2"]
+    (part,) = in_page(tmp_path / "runs" / "attn" / "GPT2LMHeadModel" / "attention.html")["parts"]
+    assert part["number"] == 2
     assert mta("attn", folder("GPT2LMHeadModel"), "--text", "abc", "--layer", 3)[0] == 2
+
+
+def test_a_page_that_would_be_too_large_keeps_the_last_attentions(monkeypatch):
+    from minitorch_attn.cli import attn_page
+
+    monkeypatch.setattr(attn_page, "_MOST", 9)
+    parts = [Part(f"layer {n}", np.eye(2)[None], ["a", "b"], ["a", "b"]) for n in range(1, 6)]
+    page, left_out = attn_page.attention_page(Look("five", parts))
+    assert left_out == "attentions 1 to 3" and "layer 4" in page and "layer 3" not in page
+    assert attn_page.attention_page(Look("two", parts[:2]))[1] == ""
 
 
 def test_published_weights_that_read_and_write(mta, folder):
