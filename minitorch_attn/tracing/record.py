@@ -298,7 +298,7 @@ class Recording(Listener):
         return document(self, values)
 
     def table(self, rows=80, depth=None, width=None, colour=None):
-        """Every step as text: `print(t.table())`.
+        """Every step as text: `print(t.table())` in a script, `t.table()` at a prompt.
 
         Parameters
         ----------

@@ -48,7 +48,14 @@ def trace_table(recording, rows=80, depth=None, width=None, colour=None):
     for part in _parts(recording, rows, depth, width):
         console.print(part, overflow="ellipsis", no_wrap=True, crop=True)
     lines = console.file.getvalue().split("\n")
-    return "\n".join(line if colour else line.rstrip() for line in lines).rstrip()
+    return Shown("\n".join(line if colour else line.rstrip() for line in lines).rstrip())
+
+
+class Shown(str):
+    """Text that an interactive session shows as it reads, line by line."""
+
+    def __repr__(self):
+        return str(self)
 
 
 def _parts(recording, rows, depth, width):

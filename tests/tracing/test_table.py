@@ -116,3 +116,10 @@ def test_an_empty_recording_has_a_table():
     with mt.trace() as t:
         pass
     assert t.table() == str(t) == "A recording: 0 operations forward, 0 backward"
+
+
+def test_at_a_prompt_it_reads_as_it_is_printed():
+    x = mt.ones(2, 3, requires_grad=True)
+    with mt.trace() as t:
+        (x * 2).sum().backward()
+    assert repr(t.table()) == str(t.table()) and "\n" in repr(t.table())
