@@ -1,5 +1,6 @@
 """What a gradient check found, as an object that prints itself."""
 
+import shutil
 import textwrap
 from dataclasses import dataclass, field
 
@@ -9,7 +10,7 @@ from ..errors import NumericError
 
 __all__ = ["GradcheckError", "GradcheckItem", "GradcheckReport", "Hint", "wrapped"]
 
-_WIDTH = 96
+_WIDTH, _NARROWEST = 96, 60
 
 
 @dataclass(frozen=True)
@@ -160,10 +161,14 @@ class GradcheckError(NumericError):
 
 
 def wrapped(text, indent, first=None):
-    """Lines of at most 96 characters; the first may start differently."""
+    """Lines of at most 96 characters, or as wide as the terminal; the first may start otherwise."""
     return textwrap.wrap(
-        text, _WIDTH, initial_indent=indent if first is None else first, subsequent_indent=indent
+        text, _width(), initial_indent=indent if first is None else first, subsequent_indent=indent
     )
+
+
+def _width():
+    return min(_WIDTH, max(_NARROWEST, shutil.get_terminal_size((_WIDTH, 24)).columns))
 
 
 def _bullets(name, hints):
@@ -177,6 +182,7 @@ def _bullets(name, hints):
 
 def _table(items):
     """Rows of name, shape, errors and the worst entry, in columns."""
+    digits = 6 if _width() == _WIDTH else 4
     rows = [("", "name", "shape", "error", "worst", "at", "backward", "numeric", "")]
     for item in items:
         rows.append((
@@ -186,8 +192,8 @@ def _table(items):
             f"{item.error:.1e}",
             f"{item.worst_error:.1e}",
             _place(item),
-            "none" if item.analytic_grad is None else f"{item.analytic:.6g}",
-            f"{item.numeric:.6g}",
+            "none" if item.analytic_grad is None else f"{item.analytic:.{digits}g}",
+            f"{item.numeric:.{digits}g}",
             _left_out(item),
         ))  # fmt: skip
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -15,6 +15,7 @@ from .attn import attn
 from .console import program_name
 from .course import course
 from .doctor import doctor
+from .exercise import exercise
 from .generate import generate
 from .lesson import lesson
 from .overview import overview
@@ -40,6 +41,7 @@ def mta(context):
 mta.add_command(attn)
 mta.add_command(course)
 mta.add_command(doctor)
+mta.add_command(exercise)
 mta.add_command(lesson)
 mta.add_command(tour)
 mta.add_command(train)

@@ -1,21 +1,46 @@
 """One key from the terminal, without waiting for Enter."""
 
+import contextlib
 import os
 import select
 import sys
+import time
 
-__all__ = ["read_key"]
+__all__ = ["keys_at_once", "read_key"]
 
 _ESCAPE_SECONDS = 0.05  # the bytes of one key follow each other faster than two keys
 
 
-def read_key():
+@contextlib.contextmanager
+def keys_at_once():
+    """A block in which typed keys are neither shown nor kept back until Enter."""
+    try:
+        import termios
+        import tty
+    except ImportError:  # Windows, where `read_key` does so by itself
+        yield
+        return
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    try:
+        tty.setcbreak(descriptor, termios.TCSANOW)
+        yield
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSANOW, before)
+
+
+def read_key(seconds=None):
     """Wait for a key. What was typed before the call counts.
+
+    Parameters
+    ----------
+    seconds : float, optional
+        How long to wait; without end by default.
 
     Returns
     -------
     str
-        A character, or an escape sequence such as that of an arrow.
+        A character, or an escape sequence such as that of an arrow; empty if no key came.
 
     Raises
     ------
@@ -25,19 +50,27 @@ def read_key():
         For Ctrl-C.
     """
     try:
-        import termios
-        import tty
-    except ImportError:  # Windows
-        import click
-
-        return click.getchar()
-    descriptor = sys.stdin.fileno()
-    before = termios.tcgetattr(descriptor)
-    try:
-        tty.setcbreak(descriptor, termios.TCSANOW)
+        import termios  # noqa: F401
+    except ImportError:
+        return _read_on_windows(seconds)
+    with keys_at_once():
+        descriptor = sys.stdin.fileno()
+        if seconds is not None and not select.select([descriptor], [], [], seconds)[0]:
+            return ""
         return _read(descriptor)
-    finally:
-        termios.tcsetattr(descriptor, termios.TCSANOW, before)
+
+
+def _read_on_windows(seconds):
+    import msvcrt
+
+    import click
+
+    end = None if seconds is None else time.monotonic() + seconds
+    while end is not None and not msvcrt.kbhit():
+        if time.monotonic() > end:
+            return ""
+        time.sleep(0.02)
+    return click.getchar()
 
 
 def _read(descriptor):

@@ -108,10 +108,13 @@ class Progress:
         """Remember that a lesson was run to its end."""
         self._change(number, {"cell": 0, "done": True})
 
-    def _change(self, number, fields):
+    def _change(self, key, fields, table="lessons"):
         self.fields = self._read()  # another process may have written since
-        fields = {**self.entry(number), **fields, "when": time.time()}
-        self.fields["lessons"][number] = fields
+        entries = self.fields.get(table)
+        entries = self.fields[table] = entries if isinstance(entries, dict) else {}
+        before = entries.get(key)
+        before = before if isinstance(before, dict) else {}
+        entries[key] = {**before, **fields, "when": time.time()}
         text = json.dumps(self.fields, indent=1) + "\n"
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,42 @@
+"""Padding.
+
+Sentences of a batch have different lengths, and `mask` is True where a key is a word and False
+where it is padding. Words are weighted as if there were no padding; padding gets the weight 0.
+
+The mistake may be in `forward` or in `backward`. Read the gradcheck report and the rest of the
+check, find it and mend it.
+"""
+
+import numpy as np
+
+import minitorch_attn as mt
+from minitorch_attn.autograd import Function, gradcheck_report
+
+
+class MaskedSoftmax(Function):
+    """Weights over the keys that the mask allows."""
+
+    @staticmethod
+    def forward(ctx, scores, mask):
+        # scores: (batch, query, key)   mask: (batch, 1, key), True where a key is a word
+        exp = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        weights = exp / exp.sum(axis=-1, keepdims=True) * mask
+        ctx.save(weights)
+        return weights
+
+    @staticmethod
+    def backward(ctx, grad_weights):
+        (weights,) = ctx.saved
+        shared = (grad_weights * weights).sum(axis=-1, keepdims=True)
+        return weights * (grad_weights - shared), None
+
+
+def masked_softmax(scores, mask):
+    """The weights of the keys, 0 for padding."""
+    return MaskedSoftmax.apply(scores, mask)
+
+
+if __name__ == "__main__":
+    scores = mt.randn(2, 3, 5, dtype=mt.float64, requires_grad=True)
+    mask = mt.tensor([[[True, True, True, True, False]], [[True, True, False, False, False]]])
+    print(gradcheck_report(masked_softmax, (scores, mask)))

@@ -1,0 +1,42 @@
+"""Write it: embedding.
+
+    y[n, t] = table[ids[n, t]]
+
+The algebra, with g = dL/dy: row k of the table is copied to every place with the id k, so it
+receives the sum of their gradients:
+
+    dL/dtable[k] = sum over all (n, t) with ids[n, t] = k of g[n, t]
+
+An id may occur many times, or not at all. Write `backward`; the ids have no gradient.
+"""
+
+import numpy as np
+
+import minitorch_attn as mt
+from minitorch_attn.autograd import Function, gradcheck_report
+
+
+class Embedding(Function):
+    """A row of the table for each id."""
+
+    @staticmethod
+    def forward(ctx, table, ids):
+        # table: (vocabulary, width)   ids: (batch, token)   result: (batch, token, width)
+        ctx.constants(ids)
+        return np.take(table, ids, axis=0)
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        (ids,) = ctx.constant
+        raise NotImplementedError("return the gradient of the table, None")
+
+
+def embedding(table, ids):
+    """The rows of the table that the ids name."""
+    return Embedding.apply(table, ids)
+
+
+if __name__ == "__main__":
+    table = mt.randn(7, 4, dtype=mt.float64, requires_grad=True)
+    ids = mt.tensor([[3, 1, 3, 3, 0], [6, 1, 1, 2, 3]])
+    print(gradcheck_report(embedding, (table, ids)))

@@ -1,0 +1,289 @@
+"""`mta exercise`: find mistakes in gradients, and write gradients."""
+
+import json
+import sys
+
+import click
+
+from ..course.exercises.check import SECONDS, check_file
+from ..course.exercises.load import exercises, find_exercise
+from ..course.exercises.progress import ExerciseProgress
+from ..course.exercises.work import WorkFolder
+from ..errors import ArgumentError
+from . import DONE, FAILED
+from .console import command, console
+from .exercise_page import (
+    bar,
+    listing,
+    near,
+    show_explanation,
+    show_hints,
+    show_outcome,
+    show_solution,
+    show_task,
+    state_of,
+)
+
+__all__ = ["exercise"]
+
+_WORK = click.option(
+    "--work", type=click.Path(file_okay=False), help="Your folder.  [default: exercises-work]"
+)
+_JSON = click.option("--json", "as_json", is_flag=True, help="As JSON.")
+_SECONDS = click.option(
+    "--seconds", type=click.FloatRange(min=1), default=SECONDS, show_default=True,
+    help="Limit of one check.",
+)  # fmt: skip
+_NUMBER = click.argument("number", metavar="[NN]", required=False)
+
+
+class Desk:
+    """What every command needs: the exercises, the copies, the progress."""
+
+    def __init__(self, work=None):
+        self.known = exercises()
+        self.progress = ExerciseProgress()
+        self.work = WorkFolder(work, self.progress.work_folder)
+
+    def pick(self, number):
+        """The exercise of a number, or the one to go on with."""
+        if number is None:
+            return self.progress.current(self.known)
+        try:
+            return find_exercise(number)
+        except ArgumentError as error:
+            raise click.UsageError(str(error)) from None
+
+    def need(self, number):
+        """Like `pick`, where there must be one."""
+        found = self.pick(number)
+        if found is None:
+            raise click.UsageError("all exercises are solved: name one, as in `list`")
+        return found
+
+    def start(self, item):
+        """Make a copy if there is none; whether it was made."""
+        made = self.work.start(item)
+        self.progress.use_folder(self.work.path)
+        self.progress.begin(item.name)
+        return made
+
+    def fields(self, item):
+        """An exercise for `--json`."""
+        return {
+            "number": item.number,
+            "name": item.name,
+            "title": item.title,
+            "kind": item.kind,
+            "solved": self.progress.is_solved(item.name),
+            "hints": self.progress.hints(item.name),
+            "state": state_of(item, self.progress, self.work),
+            "file": str(self.work.file(item)),
+        }
+
+    def say_next(self, out):
+        """How far it is, and the next command."""
+        done = sum(self.progress.is_solved(item.name) for item in self.known)
+        following = self.progress.current(self.known)
+        out.print(f"\n{bar(done, len(self.known))}")
+        if following is None:
+            out.print("all exercises are solved")
+        else:
+            out.print(f"next: {command('exercise')}   {following.number} {following.title}")
+        self.warn()
+
+    def warn(self):
+        """Say what went wrong with the file of the progress."""
+        if self.progress.note:
+            click.echo(self.progress.note, err=True)
+
+
+@click.group(invoke_without_command=True)
+@_WORK
+@_SECONDS
+@_JSON
+@click.pass_context
+def exercise(context, work, seconds, as_json):
+    """Find the mistake in a gradient; write gradients yourself.
+
+    Without a command: go on where you were. On a terminal the file is checked again whenever you
+    save it; elsewhere it is checked once.
+
+    NN is the number of an exercise, or a part of its name as in `mta exercise check layer_norm`.
+    """
+    context.obj = work
+    if context.invoked_subcommand is not None:
+        return DONE
+    desk, out = Desk(work), console()
+    item = desk.progress.current(desk.known)
+    if item is None:
+        return _say_all_solved(desk, out, as_json)
+    if not as_json and out.is_terminal and sys.stdin.isatty():
+        from .exercise_watch import Watcher
+
+        return Watcher(desk.known, desk.work, desk.progress, out, seconds).run(item)
+    desk.start(item)
+    return _check([item], desk, out, seconds, as_json, with_task=True)
+
+
+def _say_all_solved(desk, out, as_json):
+    if as_json:
+        click.echo(json.dumps({"solved": len(desk.known), "next": None}))
+    else:
+        desk.say_next(out)
+    return DONE
+
+
+@exercise.command("list")
+@_WORK
+@_JSON
+@click.pass_obj
+def list_(group_work, work, as_json):
+    """List the exercises, and how far you are."""
+    desk = Desk(work or group_work)
+    if as_json:
+        click.echo(json.dumps([desk.fields(item) for item in desk.known], indent=1))
+        return
+    out = console()
+    out.print(listing(desk.known, desk.progress, desk.work))
+    desk.say_next(out)
+
+
+@exercise.command()
+@_NUMBER
+@_WORK
+@_JSON
+@click.pass_obj
+def start(group_work, number, work, as_json):
+    """Copy an exercise into your folder. A copy that is there stays as it is."""
+    desk, out = Desk(work or group_work), console()
+    item = desk.need(number)
+    made = desk.start(item)
+    if as_json:
+        click.echo(json.dumps({**desk.fields(item), "copied": made}, indent=1))
+        return
+    show_task(out, item, desk.work.file(item), len(desk.known))
+    if not made:
+        out.print("\nIt was there already and is as you left it.")
+    out.print(f"\nedit the file, then: {command('exercise', 'check', item.number)}")
+    desk.warn()
+
+
+@exercise.command()
+@click.argument("numbers", metavar="[NN]...", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="All that were started.")
+@_WORK
+@_SECONDS
+@_JSON
+@click.pass_obj
+def check(group_work, numbers, everything, work, seconds, as_json):
+    """Check your copy: its gradients, on small and on large inputs, and its properties."""
+    desk, out = Desk(work or group_work), console()
+    if everything:
+        items = [item for item in desk.known if desk.work.file(item).exists()]
+    else:
+        items = [desk.need(number) for number in numbers] or [desk.need(None)]
+    for item in items:
+        if not desk.work.file(item).exists():
+            raise click.UsageError(
+                f"exercise {item.number} has not been started: there is no "
+                f"{near(desk.work.file(item))}. Start it: "
+                f"{command('exercise', 'start', item.number)}"
+            )
+    return _check(items, desk, out, seconds, as_json)
+
+
+def _check(items, desk, out, seconds, as_json, with_task=False):
+    """Check copies, remember and show what was found."""
+    outcomes = []
+    for item in items:
+        desk.work.read(item)  # a message if it cannot be read
+        outcome = check_file(item, desk.work.file(item), seconds, out.width)
+        outcomes.append(outcome)
+        if outcome.passed:
+            desk.progress.solve(item.name)
+        if as_json:
+            continue
+        _show(item, outcome, desk, out, with_task)
+    if as_json:
+        found = [outcome.to_json() for outcome in outcomes]
+        click.echo(json.dumps(found[0] if len(found) == 1 else found, indent=1))
+    else:
+        desk.say_next(out)
+    return DONE if all(outcome.passed for outcome in outcomes) else FAILED
+
+
+def _show(item, outcome, desk, out, with_task):
+    if with_task:
+        show_task(out, item, desk.work.file(item), len(desk.known))
+    else:
+        out.print(f"exercise {item.number} of {len(desk.known)}: {item.title}", style="bold")
+        out.print(near(desk.work.file(item)))
+    out.print()
+    show_outcome(out, item, outcome)
+    if outcome.passed:
+        out.print()
+        show_explanation(out, item)
+    else:
+        out.print(f"a hint: {command('exercise', 'hint', item.number)}")
+
+
+@exercise.command()
+@_NUMBER
+@_JSON
+def hint(number, as_json):
+    """Give a hint, the next one each time; the third is nearly the answer."""
+    desk, out = Desk(), console()
+    item = desk.need(number)
+    count = min(desk.progress.hints(item.name) + 1, len(item.hints))
+    desk.progress.hint_given(item.name, count)
+    if as_json:
+        hints = list(item.hints[:count])
+        click.echo(json.dumps({"name": item.name, "hints": hints, "of": len(item.hints)}, indent=1))
+        return
+    out.print(f"exercise {item.number}: {item.title}\n", style="bold")
+    show_hints(out, item, count)
+    desk.warn()
+
+
+@exercise.command()
+@click.argument("number", metavar="NN")
+@_WORK
+@_JSON
+@click.pass_obj
+def reset(group_work, number, work, as_json):
+    """Begin an exercise anew. Your copy is kept under another name."""
+    desk, out = Desk(work or group_work), console()
+    item = desk.need(number)
+    kept = desk.work.reset(item)
+    desk.progress.reopen(item.name)
+    if as_json:
+        click.echo(json.dumps({**desk.fields(item), "kept": kept and str(kept)}, indent=1))
+        return
+    out.print(f"{near(desk.work.file(item))} is as it was at the beginning")
+    if kept:
+        out.print(f"your copy is kept as {near(kept)}")
+    desk.warn()
+
+
+@exercise.command()
+@click.argument("number", metavar="NN")
+@_JSON
+def solution(number, as_json):
+    """Show a solution, once yours has passed its check."""
+    desk, out = Desk(), console()
+    item = desk.need(number)
+    if not desk.progress.is_solved(item.name):
+        text = f"exercise {item.number} is not solved yet; its solution is shown afterwards."
+        if as_json:
+            click.echo(json.dumps({"name": item.name, "solved": False}, indent=1))
+        else:
+            click.echo(f"{text}\na hint: {command('exercise', 'hint', item.number)}", err=True)
+        return FAILED
+    if as_json:
+        fields = {"old": item.old, "new": item.new, "explanation": item.explanation}
+        click.echo(json.dumps({"name": item.name, "solved": True, **fields}, indent=1))
+        return DONE
+    show_solution(out, item)
+    show_explanation(out, item)
+    return DONE

@@ -1,0 +1,142 @@
+"""What `mta exercise` prints: a check, hints, the list, an explanation."""
+
+import os
+import textwrap
+from pathlib import Path
+
+from .console import command, table
+
+__all__ = [
+    "listing",
+    "show_explanation",
+    "show_hints",
+    "show_outcome",
+    "show_solution",
+    "show_task",
+]
+
+_WIDTH = 96
+_GROUPS = {
+    "bug": "find the mistake",
+    "property": "the check is green and the model is still wrong",
+    "write": "write the backward yourself",
+}
+_IMPLIED = ("gradients are those of the library", "large inputs")
+
+
+def show_task(out, exercise, file, count):
+    """The title, the file and what is to be done."""
+    out.print(f"exercise {exercise.number} of {count}: {exercise.title}", style="bold")
+    out.print(f"{near(file)}\n")
+    out.print(textwrap.indent(wrapped(exercise.task, out, 2), "  "))
+
+
+def show_outcome(out, exercise, outcome):
+    """The gradcheck report, then each part with what was found."""
+    if outcome.output.strip():
+        out.print("your file printed:", style="dim")
+        out.print(textwrap.indent(outcome.output.rstrip(), "  ") + "\n")
+    parts = _parts(exercise, outcome)
+    if outcome.report and (not outcome.report_ok or exercise.kind == "property"):
+        out.print(outcome.report if not outcome.report_ok else outcome.report.splitlines()[0])
+        out.print()
+    for part in parts:
+        out.print("  ok     " if part.passed else "  WRONG  ", end="",
+                  style="green" if part.passed else "bold red")  # fmt: skip
+        out.print(part.name)
+        if part.text and not part.passed and part.name != "gradcheck":
+            out.print(textwrap.indent(wrapped(part.text, out, 9), " " * 9))
+    if outcome.passed:
+        out.print(f"\nexercise {exercise.number} is solved.", style="bold green")
+    else:
+        wrong = sum(not part.passed for part in parts)
+        out.print(f"\nnot yet: {wrong} of {len(parts)} parts {'is' if wrong == 1 else 'are'} wrong")
+
+
+def _parts(exercise, outcome):
+    """The parts that tell something: wrong gradients are wrong on large inputs, too."""
+    wrong = {part.name for part in outcome.parts if not part.passed}
+    if not wrong - set(_IMPLIED):
+        return outcome.parts
+    return [part for part in outcome.parts if part.passed or part.name not in _IMPLIED]
+
+
+def show_hints(out, exercise, count):
+    """The first hints of an exercise."""
+    for number, hint in enumerate(exercise.hints[:count], 1):
+        first = f"hint {number} of {len(exercise.hints)}: "
+        out.print(wrapped(first + hint, out))
+
+
+def show_explanation(out, exercise):
+    """What was wrong, what hides it, and where it has happened."""
+    out.print(wrapped(" ".join(exercise.explanation.split()), out))
+    if exercise.seen:
+        out.print("\nIt, or its like, happened here:")
+        for place in exercise.seen:
+            out.print(f"  {place}")
+    if exercise.lesson:
+        out.print(f"\nmore about it: {command('lesson', 'step', exercise.lesson)}")
+
+
+def show_solution(out, exercise):
+    """The lines that solve it, in place of those that were there."""
+    before = exercise.text[: exercise.text.index(exercise.old)]
+    out.print(f"{exercise.path.name}, line {before.count(chr(10)) + 1}:\n")
+    for sign, style, text in (("-", "red", exercise.old), ("+", "green", exercise.new)):
+        for line in text.rstrip().splitlines():
+            out.print(f"{sign} {line}", style=style)
+    out.print()
+
+
+def listing(known, progress, work):
+    """The lines of the list: a heading for each group, a row for each exercise."""
+    rows = [(item.number, item.title, state_of(item, progress, work)) for item in known]
+    lines, group = [], None
+    for item, line in zip(known, table(rows).splitlines(), strict=True):
+        if item.kind != group:
+            group = item.kind
+            lines += ["", _GROUPS[group]] if lines else [_GROUPS[group]]
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def state_of(item, progress, work):
+    """ "solved", "begun, 2 hints", or nothing."""
+    if progress.is_solved(item.name):
+        return "solved"
+    if not work.file(item).exists():
+        return ""
+    hints = progress.hints(item.name)
+    return "begun" + (f", {hints} hint{'s' if hints > 1 else ''}" if hints else "")
+
+
+def bar(done, count, width=33):
+    """A line of signs that is full when all is done."""
+    full = done * width // count
+    return f"[{'#' * full}{'.' * (width - full)}] {done} of {count} solved"
+
+
+def near(path):
+    """A path as seen from here, if that is shorter."""
+    try:
+        relative = os.path.relpath(path)
+    except ValueError:  # another drive
+        return str(path)
+    return relative if len(relative) < len(str(Path(path))) else str(path)
+
+
+def wrapped(text, out, indent=0):
+    """Paragraphs broken at the terminal's width; indented lines, formulas, stay as they are."""
+    width = min(out.width, _WIDTH) - indent
+    blocks = []
+    for block in text.split("\n\n"):
+        if any(line.startswith(" ") for line in block.splitlines()):
+            blocks.append(block)
+        else:
+            lines = block.splitlines() if indent == 9 else [" ".join(block.split())]
+            blocks.append("\n".join(textwrap.fill(line, width, break_long_words=False,
+                                                  break_on_hyphens=False,
+                                                  subsequent_indent="") or ""
+                                    for line in lines))  # fmt: skip
+    return "\n\n".join(blocks)

@@ -1,0 +1,119 @@
+"""`mta exercise` on a terminal: check again whenever the file is saved."""
+
+from ..course.exercises.check import check_file
+from ..course.exercises.watch import Watched
+from . import DONE
+from .exercise_page import (
+    bar,
+    listing,
+    near,
+    show_explanation,
+    show_hints,
+    show_outcome,
+    show_task,
+)
+from .keys import keys_at_once, read_key
+
+__all__ = ["Watcher"]
+
+_POLL_SECONDS = 0.3
+_KEYS = "h: hint   l: list   n: next   r: check again   q: quit"
+
+
+class Watcher:
+    """Shows an exercise and its check, and goes on to the next when asked to.
+
+    Parameters
+    ----------
+    known : list of Exercise
+    work : WorkFolder
+    progress : ExerciseProgress
+    out : rich.console.Console
+    seconds : float
+        The limit of a check.
+    """
+
+    def __init__(self, known, work, progress, out, seconds):
+        self.known, self.work, self.progress = known, work, progress
+        self.out, self.seconds = out, seconds
+
+    def run(self, exercise):
+        """Watch until the user leaves, or all is solved.
+
+        Returns
+        -------
+        int
+            An exit code.
+        """
+        with keys_at_once():
+            try:
+                while exercise is not None:
+                    exercise = self._watch(exercise)
+            except (KeyboardInterrupt, EOFError):
+                self.out.print()
+        return DONE
+
+    def _watch(self, exercise):
+        """Watch one; the one to go on with, None to leave."""
+        if self.work.start(exercise):
+            self.progress.use_folder(self.work.path)
+        self.progress.begin(exercise.name)
+        watched = Watched(self.work.file(exercise))
+        self._check(exercise)
+        while True:
+            key = read_key(_POLL_SECONDS)
+            if watched.changed() or key == "r":
+                self._check(exercise)
+            elif key == "h":
+                self._hint(exercise)
+            elif key == "l":
+                self.out.print("\n" + listing(self.known, self.progress, self.work))
+                self._footer(exercise)
+            elif key in ("n", "\x1b[C"):
+                following = self._following(exercise)
+                if following is not None:
+                    return following
+                self.out.print("there is no other open exercise")
+            elif key in ("q", "\x04"):
+                return None
+
+    def _check(self, exercise):
+        self.out.clear()
+        show_task(self.out, exercise, self.work.file(exercise), len(self.known))
+        self.out.print("\nchecking ...", style="dim")
+        outcome = check_file(exercise, self.work.file(exercise), self.seconds, self.out.width)
+        self.out.print()
+        show_outcome(self.out, exercise, outcome)
+        if outcome.passed:
+            self.progress.solve(exercise.name)
+            self.out.print()
+            show_explanation(self.out, exercise)
+        else:
+            count = self.progress.hints(exercise.name)
+            if count:
+                self.out.print()
+                show_hints(self.out, exercise, count)
+        self._footer(exercise)
+
+    def _hint(self, exercise):
+        count = min(self.progress.hints(exercise.name) + 1, len(exercise.hints))
+        self.progress.hint_given(exercise.name, count)
+        self.out.print()
+        show_hints(self.out, exercise, count)
+        self._footer(exercise)
+
+    def _footer(self, exercise):
+        done = sum(self.progress.is_solved(item.name) for item in self.known)
+        self.out.print(f"\n{bar(done, len(self.known))}")
+        if self.progress.note:
+            self.out.print(self.progress.note)
+        if done == len(self.known):
+            self.out.print("That was the last one: all exercises are solved.", style="bold green")
+        where = near(self.work.file(exercise))
+        self.out.print(f"{_KEYS}\nwaiting for {where} to be saved", style="dim")
+
+    def _following(self, exercise):
+        """The next open one, from the beginning again after the last."""
+        at = self.known.index(exercise)
+        rest = self.known[at + 1 :] + self.known[:at]
+        return next((item for item in rest if not self.progress.is_solved(item.name)), None)

@@ -1,0 +1,345 @@
+"""Check a learner's file: it computes in a process of its own, and is judged here.
+
+The process gets inputs and gives back arrays. They are compared with what the library's own
+operations give, on a small case and on a big one, so nothing that the file does to itself or to
+the checks in its process makes it pass.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from ... import autograd
+from ...tensor import Tensor
+from ..running import environment
+from .judges import JUDGES
+from .rules import function_classes, rule_broken
+
+__all__ = ["Outcome", "Part", "check_file"]
+
+SECONDS = 60.0
+_TOLERANCE = 1e-12  # of the largest entry; central differences reach 1e-11 at best
+_OUTPUT = 4000  # characters of what the file prints
+
+
+@dataclass(frozen=True)
+class Part:
+    """One thing that was checked.
+
+    Parameters
+    ----------
+    name : str
+    passed : bool
+    text : str, default ""
+        What was found, for the learner.
+    """
+
+    name: str
+    passed: bool
+    text: str = ""
+
+
+@dataclass
+class Outcome:
+    """What a check has found.
+
+    Attributes
+    ----------
+    exercise : str
+        Its name.
+    parts : list of Part
+    report : str or None
+        The gradcheck report.
+    report_ok : bool
+    output : str
+        What the file has printed.
+    seconds : float
+    """
+
+    exercise: str
+    parts: list = field(default_factory=list)
+    report: str | None = None
+    report_ok: bool = False
+    output: str = ""
+    seconds: float = 0.0
+
+    @property
+    def passed(self):
+        """Whether every part has passed."""
+        return bool(self.parts) and all(part.passed for part in self.parts)
+
+    def to_json(self):
+        """As a dict for `--json`."""
+        return {**asdict(self), "passed": self.passed}
+
+
+@dataclass
+class Case:
+    """Inputs, and what belongs to them."""
+
+    name: str
+    inputs: list
+    outputs: list = field(default_factory=list)
+    cotangents: list = field(default_factory=list)
+    gradients: dict = field(default_factory=dict)
+
+    def arrays(self):
+        """What is given to the process."""
+        given = {f"x{i}": x for i, x in enumerate(self.inputs)}
+        return {**given, **{f"g{i}": g for i, g in enumerate(self.cotangents)}}
+
+
+def check_file(exercise, path, seconds=SECONDS, columns=None):
+    """Check a file.
+
+    Parameters
+    ----------
+    exercise : Exercise
+    path : str or path
+        The learner's file.
+    seconds : float
+        After this time the process is ended.
+    columns : int, optional
+        The width for the report; by default as in a pipe.
+
+    Returns
+    -------
+    Outcome
+    """
+    outcome, started = Outcome(exercise.name), time.perf_counter()
+    text = Path(path).read_text(encoding="utf-8")
+    broken = rule_broken(text, exercise.text)
+    if broken:
+        outcome.parts.append(Part("it keeps to the task", False, broken))
+        return outcome
+    judge, rng = JUDGES[exercise.judge], np.random.default_rng()
+    small, big = (_case(name, judge, rng, name == "big") for name in ("small", "big"))
+    calls = [prop.draw(rng) for prop in judge.properties]
+    with tempfile.TemporaryDirectory(prefix="mta-exercise-") as folder:
+        folder = Path(folder)
+        _give(folder, judge, small, big, calls)
+        ended = _run(Path(path).resolve(), folder, seconds, columns)
+        note, outcome.output = _note(folder), _printed(folder)
+        report = note.get("report") or {}
+        outcome.report, outcome.report_ok = report.get("text"), bool(report.get("ok"))
+        outcome.parts = _judge(exercise, judge, folder, note, small, big, ended, seconds)
+    outcome.seconds = round(time.perf_counter() - started, 2)
+    return outcome
+
+
+# What the process is given
+
+
+def _case(name, judge, rng, big):
+    """Inputs, random cotangents, and the library's outputs and gradients."""
+    inputs = judge.draw(rng, big)
+    leaves = [Tensor(x, requires_grad=x.dtype == np.float64) for x in inputs]
+    outputs = judge.truth(*leaves)
+    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+    case = Case(name, inputs, [y.numpy() for y in outputs])
+    case.cotangents = [np.asarray(rng.normal(size=y.shape)) for y in outputs]
+    wanted = {i: x for i, x in enumerate(leaves) if x.requires_grad}
+    given = [Tensor(g) for g in case.cotangents]
+    found = autograd.grad(outputs, list(wanted.values()), given)
+    case.gradients = {i: g.numpy() for i, g in zip(wanted, found, strict=True)}
+    return case
+
+
+def _give(folder, judge, small, big, calls):
+    """Write the inputs and the order of work."""
+    cases = [{"name": "small", "kind": "gradients"}]
+    for number, arguments in enumerate(calls):
+        for i, arrays in enumerate(arguments):
+            name = f"property-{number}-{i}"
+            np.savez(folder / f"{name}.npz", **{f"x{k}": x for k, x in enumerate(arrays)})
+            cases.append({"name": name, "kind": "forward"})
+    cases.append({"name": "gradcheck", "kind": "gradcheck", "of": "small"})
+    cases.append({"name": "big", "kind": "gradients"})
+    for case in (small, big):
+        np.savez(folder / f"{case.name}.npz", **case.arrays())
+    order = {"entry": judge.entry, "cases": cases}
+    (folder / "order.json").write_text(json.dumps(order), encoding="utf-8")
+
+
+def _run(path, folder, seconds, columns):
+    """Run the process to its end or to the limit; its exit status, None at the limit."""
+    command = [sys.executable, "-P", "-m", f"{__package__}.child", str(path), str(folder)]
+    settings = {**environment(), "COLUMNS": str(columns or 96)}
+    with open(folder / "printed.txt", "wb") as printed:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=printed, stderr=subprocess.STDOUT,
+            env=settings, start_new_session=os.name == "posix",
+        )  # fmt: skip
+        try:
+            return process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            _end(process)
+
+
+def _end(process):
+    """End the process with all that it has started."""
+    if os.name == "posix":
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            pass
+    elif process.poll() is None:
+        process.kill()
+    process.wait()
+
+
+def _note(folder):
+    try:
+        found = json.loads((folder / "note.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        found = None
+    return found if isinstance(found, dict) else {}
+
+
+def _printed(folder):
+    with open(folder / "printed.txt", "rb") as file:
+        text = file.read(4 * _OUTPUT).decode("utf-8", "replace")
+    return text if len(text) <= _OUTPUT else text[:_OUTPUT] + "\n..."
+
+
+# What comes back
+
+
+def _judge(exercise, judge, folder, note, small, big, ended, seconds):
+    """The parts, as far as they have a meaning."""
+    import ast
+
+    errors = note.get("errors") or {}
+    early = errors.get("import") or errors.get("small")
+    if early:
+        return [Part("it runs", False, _error_text(early))]
+    stopped = _stopped(note, ended, seconds)
+    results = _results(folder, "small")
+    if results is None:
+        return [Part("it runs", False, stopped or "nothing came back")]
+    parts = [_compare_outputs("forward gives the right values", small, results)]
+    if exercise.kind == "property" and not parts[0].passed:
+        parts = []  # the properties say it better, and the last part says it anyway
+    for number, prop in enumerate(judge.properties):
+        parts.append(_property(prop, number, folder, errors))
+    parts.append(_gradcheck_part(note, errors))
+    parts.append(_compare_gradients("gradients are those of the library", small, results))
+    full = _results(folder, "big")
+    if full is None:
+        reason = _error_text(errors["big"]) if "big" in errors else stopped
+        parts.append(Part("large inputs", False, reason or "nothing came back"))
+    else:
+        both = (_compare_outputs("", big, full), _compare_gradients("", big, full))
+        wrong = [part.text for part in both if not part.passed]
+        parts.append(Part("large inputs", not wrong, " ".join(wrong)))
+    classes = set(function_classes(ast.parse(exercise.text)))
+    unused = classes - set(note.get("ran") or ())
+    if unused:
+        parts.append(Part("it keeps to the task", False, f"{min(unused)} is not used any more"))
+    return parts
+
+
+def _stopped(note, ended, seconds):
+    """Why the process ended before its end; None if it did not."""
+    if note.get("stage") == "end":
+        return None
+    where = {"big": "on large inputs", "gradcheck": "in the gradient check"}.get(
+        note.get("stage"), ""
+    )
+    if ended is None:
+        text = f"it was not done {where} after {seconds:g} s".replace("  ", " ")
+        if note.get("stage") == "big":
+            text += ": the formula takes well under a second; differences or loops take longer"
+        return text
+    return f"the program ended {where} with status {ended}, before it was done".replace("  ", " ")
+
+
+def _error_text(error):
+    if error["kind"] == "NotImplementedError":
+        return f"line {error['line']} is still to be written: {error['text']}"
+    place = f"line {error['line']}: {error['source']}\n" if error.get("line") else ""
+    return f"{place}{error['kind']}: {error['text']}"
+
+
+def _results(folder, name):
+    """The arrays of a case; None if there are none that can be read."""
+    try:
+        with np.load(folder / f"{name}-out.npz", allow_pickle=False) as file:
+            return dict(file)
+    except (OSError, ValueError, EOFError, KeyError):
+        return None
+
+
+def _property(prop, number, folder, errors):
+    results = []
+    while True:
+        name = f"property-{number}-{len(results)}"
+        if not (folder / f"{name}.npz").exists():
+            break
+        if name in errors:
+            return Part(prop.name, False, _error_text(errors[name]))
+        arrays = _results(folder, name)
+        if arrays is None:
+            return Part(prop.name, False, "nothing came back")
+        results.append([arrays[f"y{i}"] for i in range(len(arrays)) if f"y{i}" in arrays])
+    try:
+        holds, text = prop.look(results)
+    except (IndexError, ValueError, TypeError) as error:
+        return Part(prop.name, False, f"what came back has another form: {error}")
+    return Part(prop.name, bool(holds), "" if holds else text)
+
+
+def _gradcheck_part(note, errors):
+    name = "gradcheck"
+    if "gradcheck" in errors:
+        return Part(name, False, _error_text(errors["gradcheck"]))
+    report = note.get("report")
+    if not report:
+        return Part(name, False, "it did not come to an end")
+    return Part(name, bool(report["ok"]), str(report["text"]).splitlines()[0])
+
+
+def _compare_outputs(name, case, results):
+    for i, wanted in enumerate(case.outputs):
+        text = _difference(results.get(f"y{i}"), wanted)
+        if text:
+            which = f"output {i}" if len(case.outputs) > 1 else "the output"
+            return Part(name, False, f"{which}: {text}")
+    return Part(name, True)
+
+
+def _compare_gradients(name, case, results):
+    for i, wanted in case.gradients.items():
+        text = _difference(results.get(f"d{i}"), wanted)
+        if text:
+            return Part(name, False, f"the gradient of input {i}: {text}")
+    return Part(name, True)
+
+
+def _difference(found, wanted):
+    """How an array differs from the right one; None if it does not."""
+    if found is None:
+        return "there is none"
+    if found.dtype != np.float64 or found.shape != wanted.shape:
+        return f"{found.dtype} {found.shape} instead of {wanted.dtype} {wanted.shape}"
+    if not np.isfinite(found).all():
+        return "it has entries that are not finite"
+    size = max(np.abs(wanted).max(initial=0.0), 1e-300)
+    off = np.abs(found - wanted)
+    if off.max(initial=0.0) <= _TOLERANCE * size:
+        return None
+    at = tuple(map(int, np.unravel_index(off.argmax(), off.shape)))
+    text = f"{found[at]:.6g} instead of {wanted[at]:.6g} at {at}"
+    if off.max() < 1e-5 * size:
+        return f"off by {off.max() / size:.0e} of its size, too much for a formula"
+    return text

@@ -1,0 +1,149 @@
+"""Run a learner's file: the program of the process that a check starts.
+
+It is called with the file and a folder. It reads the inputs from the folder, calls the file's
+function, and writes what comes back. It decides nothing.
+"""
+
+import importlib.util
+import json
+import sys
+import traceback
+from pathlib import Path
+
+import numpy as np
+
+from ... import autograd
+from ...autograd.listener import Listener
+from ...tensor import Tensor
+
+__all__ = ["main"]
+
+
+class Ran(Listener):
+    """Which Functions of the file have run."""
+
+    def __init__(self, module):
+        self.module, self.names = module, set()
+
+    def record_forward(self, ctx, inputs, outputs):
+        if ctx.function.__module__ == self.module:
+            self.names.add(ctx.function.__name__)
+
+
+def main(file, folder):
+    """Run all cases that the folder has.
+
+    Parameters
+    ----------
+    file, folder : str
+    """
+    folder = Path(folder)
+    order = json.loads((folder / "order.json").read_text(encoding="utf-8"))
+    note = Note(folder / "note.json")
+    with note.stage("import"):
+        spec = importlib.util.spec_from_file_location("exercise", file)
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["exercise"] = module
+        spec.loader.exec_module(module)
+        entry = getattr(module, order["entry"])
+    for case in order["cases"]:
+        with note.stage(case["name"]):
+            if case["kind"] == "gradients":
+                with Ran("exercise") as ran:
+                    derive(entry, folder, case["name"])
+                note.fields["ran"] = sorted(ran.names)
+            elif case["kind"] == "forward":
+                outputs = as_tuple(entry(*tensors(read(folder, case["name"]), False)))
+                write(folder, case["name"], {f"y{i}": y.numpy() for i, y in enumerate(outputs)})
+            else:
+                report = autograd.gradcheck_report(entry, tensors(read(folder, case["of"]), True))
+                note.fields["report"] = {"text": str(report), "ok": bool(report.ok)}
+    note.write("end")
+
+
+class Note:
+    """What the parent reads besides arrays: how far it came, and what went wrong."""
+
+    def __init__(self, path):
+        self.path, self.fields, self.running = path, {"errors": {}}, None
+
+    def stage(self, name):
+        """A block of which an error is noted; after one in `import` nothing else can run."""
+        self.running = name
+        self.write(name)
+        return self
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        if error is None:
+            return False
+        if isinstance(error, KeyboardInterrupt):
+            return False
+        lines = traceback.TracebackException(kind, error, trace)
+        own = [frame for frame in lines.stack if frame.filename == sys.argv[1]]
+        self.fields["errors"][self.running] = {
+            "kind": kind.__name__,
+            "text": str(error),
+            "line": own[-1].lineno if own else None,
+            "source": own[-1].line if own else None,
+        }
+        if self.running == "import":
+            self.write("end")
+            sys.exit(0)
+        return True
+
+    def write(self, stage):
+        """Put it on the disk, so that it is there even if the process is killed."""
+        text = json.dumps({**self.fields, "stage": stage})
+        part = self.path.with_suffix(".part")
+        part.write_text(text, encoding="utf-8")
+        part.replace(self.path)
+
+
+def derive(entry, folder, name):
+    """Outputs, and gradients for the given cotangents."""
+    arrays = read(folder, name)
+    inputs = tensors(arrays, True)
+    outputs = as_tuple(entry(*inputs))
+    found = {f"y{i}": y.numpy() for i, y in enumerate(outputs)}
+    leaves = {i: x for i, x in enumerate(inputs) if x.requires_grad}
+    given = [Tensor(arrays[f"g{i}"].copy()) for i in range(len(outputs)) if f"g{i}" in arrays]
+    if [y.shape for y in outputs] == [g.shape for g in given]:  # else the parent says so
+        gradients = autograd.grad(outputs, list(leaves.values()), given, allow_unused=True)
+        for i, gradient in zip(leaves, gradients, strict=True):
+            if gradient is not None:
+                found[f"d{i}"] = gradient.numpy()
+    write(folder, name, found)
+
+
+def tensors(arrays, requires_grad):
+    """The inputs; those in float64 require a gradient."""
+    found = []
+    while f"x{len(found)}" in arrays:
+        array = arrays[f"x{len(found)}"]
+        found.append(Tensor(array, requires_grad=requires_grad and array.dtype == np.float64))
+    return tuple(found)
+
+
+def as_tuple(outputs):
+    """One Tensor or several."""
+    return tuple(outputs) if isinstance(outputs, (tuple, list)) else (outputs,)
+
+
+def read(folder, name):
+    """The arrays of a case."""
+    with np.load(folder / f"{name}.npz", allow_pickle=False) as file:
+        return dict(file)
+
+
+def write(folder, name, arrays):
+    """The results of a case, whole or not at all."""
+    part = folder / f"{name}-out.part.npz"
+    np.savez(part, **arrays)
+    part.replace(folder / f"{name}-out.npz")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2])

@@ -1,0 +1,226 @@
+"""What each exercise is judged by: inputs in which a mistake cannot hide, and the truth.
+
+The truth is made of the library's own operations. Inputs are drawn anew for each check; the sizes
+of a case differ in every axis, no batch is 1, and gains are those of a trained model. The big
+case is one on which differences of the forward pass take too long.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ... import ops
+from ...nn import functional as F
+from ...ops.windows import window_partition
+from .properties import (
+    CAUSAL_PROPERTIES,
+    CROSS_PROPERTIES,
+    HEAD_PROPERTIES,
+    MASK_PROPERTIES,
+    SCALE_PROPERTIES,
+)
+
+__all__ = ["JUDGES", "Judge"]
+
+
+@dataclass(frozen=True)
+class Judge:
+    """How an exercise is judged.
+
+    Parameters
+    ----------
+    entry : str
+        The function of the file that is called.
+    draw : callable
+        `draw(rng, big)` gives its inputs, a list of arrays; those in float64 are checked.
+    truth : callable
+        The same function, of Tensors.
+    properties : tuple of Property
+        What must hold besides.
+    """
+
+    entry: str
+    draw: object
+    truth: object
+    properties: tuple = ()
+
+
+def _normal(*shapes):
+    """A `draw` of normal numbers: for each input its small and its big shape."""
+
+    def draw(rng, big):
+        return [rng.normal(size=pair[big]) for pair in shapes]
+
+    return draw
+
+
+def _heads(queries, keys):
+    """Queries, keys and values of several heads."""
+    small = [(2, 3, n, 4) for n in (queries, keys, keys)]
+    return _normal(*[(shape, (2, 12, 64, 64)) for shape in small])
+
+
+def _norm(rng, big):
+    batch, tokens, width = (8, 256, 64) if big else (2, 5, 4)
+    gain = rng.uniform(0.5, 1.5, width)
+    return [rng.normal(size=(batch, tokens, width)), gain, rng.normal(size=width)]
+
+
+def _padding(rng, big):
+    batch, queries, keys = (16, 128, 96) if big else (2, 3, 5)
+    lengths = rng.integers(1, keys, batch)
+    lengths[0] = keys - 2
+    mask = np.arange(keys) < lengths[:, None]
+    return [rng.normal(size=(batch, queries, keys)), mask[:, None]]
+
+
+def _causal(rng, big):
+    batch, tokens = (16, 128) if big else (2, 5)
+    return [rng.normal(size=(batch, tokens, tokens)), np.tri(tokens, dtype=bool)]
+
+
+def _table(rng, big):
+    tokens, heads = (96, 12) if big else (5, 3)
+    place = np.arange(tokens)
+    return [rng.normal(size=(2 * tokens - 1, heads)), place - place[:, None] + tokens - 1]
+
+
+def _biased(rng, big):
+    table, index = _table(rng, big)
+    tokens, heads = len(index), table.shape[1]
+    return [rng.normal(size=(2, heads, tokens, tokens)), table, index]
+
+
+def _embedding(rng, big):
+    words, width, shape = (5000, 64, (16, 128)) if big else (7, 4, (2, 5))
+    ids = rng.integers(0, words // 2, shape)
+    ids[0, :2] = ids[1, 0] = words - 1  # one that occurs three times
+    return [rng.normal(size=(words, width)), ids]
+
+
+def _labels(rng, big):
+    rows, classes = (512, 300) if big else (5, 7)
+    return [rng.normal(size=(rows, classes)), rng.integers(0, classes, rows)]
+
+
+def _project(h, *weights):
+    return tuple(h @ weight for weight in weights)
+
+
+def _masked_softmax(scores, mask):
+    return scores.masked_fill(ops.logical_not(mask), -float("inf")).softmax(-1)
+
+
+def _position_bias(table, index):
+    return table[index].permute(2, 0, 1)
+
+
+def _shifted(x, weight, window=5, shift=2):
+    batch, tokens, width = x.shape
+    cut = (batch, tokens // window, window, width)
+    windows = ops.roll(x @ weight, -shift, 1).reshape(*cut)
+    weights = (windows @ windows.transpose(-1, -2) / width**0.5).softmax(-1)
+    return x + ops.roll((weights @ windows).reshape(batch, tokens, width), shift, 1)
+
+
+def _attention(query, key, value):
+    return F.scaled_dot_product_attention(query, key, value)
+
+
+def _whole_attention(query, key, value, blocked=None):
+    """The context, the scores and the weights, as the exercises on properties return them."""
+    scores = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
+    if blocked is not None:
+        weights = scores.masked_fill(blocked, -float("inf")).softmax(-1)
+    else:
+        weights = scores.softmax(-1)
+    return weights @ value, scores, weights
+
+
+def _several_heads(query, key, value, heads=4):
+    def split(x):
+        return x.reshape(*x.shape[:2], heads, -1).transpose(1, 2)
+
+    context, scores, weights = _whole_attention(split(query), split(key), split(value))
+    return context.transpose(1, 2).reshape(query.shape[0], query.shape[1], -1), scores, weights
+
+
+def _causal_attention(query, key, value):
+    tokens = query.shape[-2]
+    blocked = ops.ones(tokens, tokens).triu(1) > 0
+    return _whole_attention(query, key, value, blocked)
+
+
+def _windows(x, rows=2, columns=3):
+    return window_partition(x, (rows, columns)).reshape(-1, rows, columns, x.shape[-1])
+
+
+_X = ((2, 5, 4), (8, 256, 64))  # batch, token, width
+_ROWS = ((2, 3, 5), (2, 12, 64, 64))
+_SQUARE = ((4, 4), (64, 64))
+
+JUDGES = {
+    "project": Judge("project", _normal(_X, *[((4, 3), (64, 48))] * 3), _project),
+    "pair_bias": Judge(
+        "add_bias",
+        _normal(((2, 3, 5, 4), (8, 12, 64, 48)), ((3, 5, 4), (12, 64, 48))),
+        lambda scores, bias: scores + bias,
+    ),
+    "softmax": Judge("softmax", _normal(_ROWS), lambda x: x.softmax(-1)),
+    "temperature": Judge("sharp_softmax", _normal(_ROWS), lambda x: (x / 0.5).softmax(-1)),
+    "slots": Judge("compete", _normal(((2, 3, 5), (24, 64, 64))), lambda scores: scores.softmax(1)),
+    "feed_forward": Judge(
+        "feed_forward",
+        _normal(_X, ((4, 7), (64, 128)), ((7, 4), (128, 64))),
+        lambda x, w_1, w_2: x + ops.tanh(x @ w_1) @ w_2,
+    ),
+    "layer_scale": Judge(
+        "scaled_branch",
+        _normal(_X, _SQUARE, ((4,), (64,))),
+        lambda x, weight, gain: x + gain * (x @ weight),
+    ),
+    "half": Judge("block", _normal(_X, _SQUARE), lambda x, w: x + 0.5 * ops.tanh(x @ w)),
+    "self_attention": Judge("attention", _heads(5, 5), _attention),
+    "attention": Judge("attention", _heads(5, 7), _attention),
+    "merge_heads": Judge(
+        "merge_heads",
+        _normal(((2, 3, 5, 4), (8, 12, 64, 32))),
+        lambda x: x.transpose(1, 2).reshape(x.shape[0], x.shape[2], -1),
+    ),
+    "layer_norm": Judge(
+        "layer_norm", _norm, lambda x, g, b: F.layer_norm(x, (x.shape[-1],), g, b, 1e-5)
+    ),
+    "padding": Judge("masked_softmax", _padding, _masked_softmax, MASK_PROPERTIES),
+    "causal": Judge("causal_softmax", _causal, _masked_softmax),
+    "bias_table": Judge("position_bias", _table, _position_bias),
+    "biased_scores": Judge(
+        "biased_scores", _biased, lambda s, table, index: s + _position_bias(table, index)
+    ),
+    "shifted": Judge(
+        "shifted_attention",
+        _normal(((2, 15, 4), (8, 255, 32)), ((4, 4), (32, 32))),
+        _shifted,
+    ),
+    "scaled": Judge("attention", _heads(5, 7), _whole_attention, SCALE_PROPERTIES),
+    "several_heads": Judge(
+        "attention",
+        _normal(*[((2, n, 12), (2, 64, 256)) for n in (5, 7, 7)]),
+        _several_heads,
+        HEAD_PROPERTIES,
+    ),
+    "causal_attention": Judge("attention", _heads(5, 5), _causal_attention, CAUSAL_PROPERTIES),
+    "cross": Judge("attention", _heads(5, 5), _whole_attention, CROSS_PROPERTIES),
+    "gelu": Judge(
+        "gelu",
+        _normal(((2, 3, 5), (8, 256, 64))),
+        lambda x: F.gelu(x, approximate="tanh"),
+    ),
+    "embedding": Judge("embedding", _embedding, lambda table, ids: F.embedding(ids, table)),
+    "cross_entropy": Judge("cross_entropy", _labels, lambda z, t: F.cross_entropy(z, t)),
+    "windows": Judge("windows", _normal(((2, 4, 9, 5), (8, 32, 48, 16))), _windows),
+    "online": Judge(
+        "attention",
+        _normal(*[((2, n, 4), (24, 64, 64)) for n in (5, 7, 7)]),
+        _attention,
+    ),
+}

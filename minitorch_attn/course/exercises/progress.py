@@ -1,0 +1,99 @@
+"""Which exercises are solved, in the file that also has the lessons."""
+
+from pathlib import Path
+
+from ..progress import Progress
+
+__all__ = ["ExerciseProgress"]
+
+
+class ExerciseProgress(Progress):
+    """Progress with a table of exercises.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     progress = ExerciseProgress(Path(folder) / "progress.json")
+    ...     progress.hint_given("03_softmax", 2)
+    ...     progress.solve("03_softmax")
+    ...     again = ExerciseProgress(progress.path)
+    >>> again.hints("03_softmax"), again.is_solved("03_softmax"), again.is_solved("04_x")
+    (2, True, False)
+    """
+
+    def exercise(self, name):
+        """The fields of an exercise: "solved", "hints", "when"; empty if it was not begun."""
+        table = self.fields.get("exercises")
+        found = table.get(name) if isinstance(table, dict) else None
+        return found if isinstance(found, dict) else {}
+
+    def is_solved(self, name):
+        """Whether its check has passed."""
+        return bool(self.exercise(name).get("solved"))
+
+    def hints(self, name):
+        """How many hints were given."""
+        count = self.exercise(name).get("hints", 0)
+        return count if isinstance(count, int) and count > 0 else 0
+
+    def begin(self, name):
+        """Remember that it is being worked on."""
+        self._change(name, {}, "exercises")
+
+    def when_exercise(self, name):
+        """Seconds since 1970 of the last change; 0 if there is none."""
+        when = self.exercise(name).get("when", 0)
+        return when if isinstance(when, (int, float)) else 0
+
+    def solve(self, name):
+        """Remember that a check has passed."""
+        self._change(name, {"solved": True}, "exercises")
+
+    def reopen(self, name):
+        """Forget that it was solved, and its hints."""
+        self._change(name, {"solved": False, "hints": 0}, "exercises")
+
+    def hint_given(self, name, count):
+        """Remember that this many hints were given."""
+        self._change(name, {"hints": count}, "exercises")
+
+    def current(self, known):
+        """The exercise to go on with.
+
+        It is the open one that was worked on last; else the first open one after the last that was
+        solved; else the first open one.
+
+        Parameters
+        ----------
+        known : list of Exercise
+
+        Returns
+        -------
+        Exercise or None
+            None when all are solved.
+        """
+        open_ones = [item for item in known if not self.is_solved(item.name)]
+        begun = [item for item in open_ones if self.when_exercise(item.name)]
+        if begun:
+            return max(begun, key=lambda item: self.when_exercise(item.name))
+        solved = [item for item in known if self.is_solved(item.name)]
+        latest = max(solved, key=lambda item: self.when_exercise(item.name), default=None)
+        later = [item for item in open_ones if latest and item.number > latest.number]
+        return (later or open_ones or [None])[0]
+
+    @property
+    def work_folder(self):
+        """The folder of the copies that was used last, or None."""
+        found = self._entry("exercise_work", "folder").get("path")
+        return Path(found) if isinstance(found, str) else None
+
+    def use_folder(self, path):
+        """Remember the folder of the copies."""
+        if self.work_folder != path:
+            self._change("folder", {"path": str(path)}, "exercise_work")
+
+    def _entry(self, table, key):
+        fields = self.fields.get(table)
+        found = fields.get(key) if isinstance(fields, dict) else None
+        return found if isinstance(found, dict) else {}

@@ -1,0 +1,165 @@
+"""What attention is known by, where a gradient check cannot help.
+
+A property calls the learner's function on inputs of its own and looks at what comes back.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+__all__ = [
+    "CAUSAL_PROPERTIES",
+    "CROSS_PROPERTIES",
+    "HEAD_PROPERTIES",
+    "MASK_PROPERTIES",
+    "SCALE_PROPERTIES",
+    "Property",
+]
+
+_LOG_3 = np.log(3.0)
+
+
+@dataclass(frozen=True)
+class Property:
+    """Something that must hold.
+
+    Parameters
+    ----------
+    name : str
+    draw : callable
+        `draw(rng)` gives a list of calls, each a list of arrays.
+    look : callable
+        `look(results)`, with the list of outputs of each call, gives (whether it holds, a phrase
+        with what was seen).
+    """
+
+    name: str
+    draw: object
+    look: object
+
+
+def _normal(rng, *shapes):
+    return [rng.normal(size=shape) for shape in shapes]
+
+
+def _seen(value, wanted, off):
+    """Whether all entries are the wanted ones, and the farthest of them."""
+    value, wanted = np.broadcast_arrays(value, wanted)
+    at = np.unravel_index(np.abs(value - wanted).argmax(), value.shape)
+    return off < 1e-9, f"{value[at]:.4g} instead of {wanted[at]:.4g}"
+
+
+def _rows_sum_to_one(results):
+    sums = results[0][-1].sum(axis=-1)
+    return _seen(sums, 1.0, np.abs(sums - 1).max())
+
+
+def _deviation_is_one(results):
+    deviation = results[0][1].std()
+    return abs(deviation - 1) < 0.1, f"their standard deviation is {deviation:.3g}"
+
+
+def _golden_inputs(rng, d=4):
+    """One query, two keys: q k / sqrt(d) is log 3 for the first key and 0 for the second."""
+    query, key, value = np.zeros((1, 1, 1, d)), np.zeros((1, 1, 2, d)), np.zeros((1, 1, 2, d))
+    query[..., 0] = d**0.5
+    key[0, 0, 0, 0] = _LOG_3
+    value[0, 0, 0, 1], value[0, 0, 1, 1] = 4.0, 8.0
+    return [[query, key, value]]
+
+
+def _golden(results):
+    context, _, weights = results[0]
+    worst = np.abs(weights - [0.75, 0.25]).max()
+    if worst > 1e-9:
+        return False, "the weights are " + " and ".join(f"{w:.3g}" for w in weights.ravel())
+    return _seen(context[..., 1], 5.0, np.abs(context[..., 1] - 5).max())
+
+
+def _one_query(rng):
+    """A query that changes nothing in another query's row: the same with and without it."""
+    query, key, value = _normal(rng, (2, 3, 4, 4), (2, 3, 4, 4), (2, 3, 4, 4))
+    changed = [part.copy() for part in (query, key, value)]
+    for part in changed:
+        part[:, :, -1] += 1.0
+    return [[query, key, value], changed]
+
+
+def _past_stays(results):
+    before, after = results[0][0][:, :, :-1], results[1][0][:, :, :-1]
+    off = np.abs(before - after).max()
+    return off < 1e-12, f"the output at an earlier token changes by {off:.2g}"
+
+
+def _padded(rng):
+    """The same words with padding behind them, and without."""
+    scores = rng.normal(size=(2, 3, 5))
+    with_padding = np.array([True, True, True, False, False]) & np.ones((2, 1, 1), bool)
+    return [[scores, with_padding], [scores[:, :, :3], np.ones((2, 1, 3), bool)]]
+
+
+def _padding_changes_nothing(results):
+    off = np.abs(results[0][0][:, :, :3] - results[1][0]).max()
+    return off < 1e-12, f"a weight of a word changes by {off:.2g}"
+
+
+def _cross(rng):
+    return [_normal(rng, (2, 3, 5, 4), (2, 3, 7, 4), (2, 3, 7, 4))]
+
+
+def _cross_shape(results):
+    context, _, weights = results[0]
+    good = context.shape == (2, 3, 5, 4) and weights.shape == (2, 3, 5, 7)
+    return good, f"context {context.shape} and weights {weights.shape}"
+
+
+_ROWS = Property("each query's weights sum to 1 over the keys", _cross, _rows_sum_to_one)
+_GOLDEN = Property("scores log 3 and 0 give the weights 3/4 and 1/4", _golden_inputs, _golden)
+_SPREAD = "scores of random queries and keys have a standard deviation of 1"
+
+SCALE_PROPERTIES = (
+    _ROWS,
+    Property(
+        f"{_SPREAD} (d = 64)",
+        lambda rng: [_normal(rng, *[(2, 3, 50, 64)] * 3)],
+        _deviation_is_one,
+    ),
+    _GOLDEN,
+)
+HEAD_PROPERTIES = (
+    Property(
+        "each query's weights sum to 1 over the keys",
+        lambda rng: [_normal(rng, (2, 5, 12), (2, 7, 12), (2, 7, 12))],
+        _rows_sum_to_one,
+    ),
+    Property(
+        f"{_SPREAD} (width 256)",
+        lambda rng: [_normal(rng, *[(2, 50, 256)] * 3)],
+        _deviation_is_one,
+    ),
+)
+CAUSAL_PROPERTIES = (
+    Property(
+        "each query's weights sum to 1 over the keys",
+        lambda rng: [_normal(rng, *[(2, 3, 5, 4)] * 3)],
+        _rows_sum_to_one,
+    ),
+    Property("a later token does not change the output at an earlier one", _one_query, _past_stays),
+)
+CROSS_PROPERTIES = (
+    Property(
+        "5 queries and 7 keys give 5 rows of 7 weights",
+        _cross,
+        _cross_shape,
+    ),
+    _ROWS,
+    _GOLDEN,
+)
+MASK_PROPERTIES = (
+    Property(
+        "the weights of the words sum to 1",
+        lambda rng: _padded(rng)[:1],
+        _rows_sum_to_one,
+    ),
+    Property("words are weighted as if there were no padding", _padded, _padding_changes_nothing),
+)

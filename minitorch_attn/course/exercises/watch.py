@@ -1,0 +1,48 @@
+"""Notice that a file was saved, without any service of the system."""
+
+import os
+
+__all__ = ["Watched"]
+
+
+class Watched:
+    """One file and its state when it was last looked at.
+
+    Editors replace a file, or write it in several steps: a file that is missing or empty for a
+    moment has not changed yet.
+
+    Parameters
+    ----------
+    path : str or path
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "a.py"
+    ...     _ = path.write_text("x = 1")
+    ...     watched = Watched(path)
+    ...     before = watched.changed()
+    ...     _ = path.write_text("x = 12")
+    ...     print(before, watched.changed(), watched.changed())
+    False True False
+    """
+
+    def __init__(self, path):
+        self.path = path
+        self.state = self._look()
+
+    def changed(self):
+        """Whether it was saved since the last call."""
+        state = self._look()
+        if state is None or state == self.state:
+            return False
+        self.state = state
+        return True
+
+    def _look(self):
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            return None
+        return (found.st_mtime_ns, found.st_size, found.st_ino) if found.st_size else None

@@ -1,0 +1,130 @@
+"""The exercises: their format, and that each is wrong as it is given and right when solved."""
+
+import ast
+import re
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from minitorch_attn.course.exercises.check import check_file
+from minitorch_attn.course.exercises.judges import JUDGES
+from minitorch_attn.course.exercises.load import exercise_folder, exercises, find_exercise
+from minitorch_attn.course.exercises.rules import function_classes, rule_broken
+from minitorch_attn.errors import ArgumentError, DataError
+
+EXERCISES = exercises()
+EACH = pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.name)
+LIMIT = 300
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory):
+    """name -> (outcome of the file as it is, outcome of its solution)."""
+    folder = tmp_path_factory.mktemp("solved")
+
+    def both(exercise):
+        solved = folder / exercise.path.name
+        solved.write_text(exercise.solved, encoding="utf-8")
+        return check_file(exercise, exercise.path, LIMIT), check_file(exercise, solved, LIMIT)
+
+    with ThreadPoolExecutor(2) as pool:
+        found = pool.map(both, EXERCISES)
+        return {e.name: pair for e, pair in zip(EXERCISES, found, strict=True)}
+
+
+def parts(outcome):
+    return {part.name: part.passed for part in outcome.parts}
+
+
+@EACH
+def test_the_file_as_given_fails_where_it_should(exercise, outcomes):
+    given, _ = outcomes[exercise.name]
+    assert not given.passed
+    if exercise.kind == "write":
+        (part,) = given.parts
+        number = exercise.text[: exercise.text.index("raise NotImpl")].count("\n") + 1
+        assert part.text.startswith(f"line {number} is still to be written: ")
+        return
+    assert parts(given)["large inputs"] is False
+    green = exercise.kind == "property"
+    assert given.report_ok is green and parts(given)["gradcheck"] is green
+    failing = {p.name for p in JUDGES[exercise.judge].properties if not parts(given)[p.name]}
+    assert bool(failing) is (green or exercise.judge == "padding")
+    if not green:
+        classes = function_classes(ast.parse(exercise.text))
+        assert any(re.search(rf"{name},\s+step", given.report) for name in classes)
+
+
+@EACH
+def test_the_solution_passes_everything(exercise, outcomes):
+    _, solved = outcomes[exercise.name]
+    assert solved.passed, solved.parts
+    assert solved.report_ok and solved.output == ""
+    named = {p.name for p in JUDGES[exercise.judge].properties}
+    assert named <= set(parts(solved)) and len(solved.parts) == len(named) + 4
+
+
+def test_there_are_as_many_as_promised():
+    kinds = [exercise.kind for exercise in EXERCISES]
+    assert kinds == ["bug"] * 20 + ["property"] * 5 + ["write"] * 8
+    assert [e.number for e in EXERCISES] == [f"{i:02}" for i in range(1, 34)]
+    files = sorted(path.stem for path in exercise_folder().glob("*.py"))
+    assert files == [exercise.name for exercise in EXERCISES]
+    assert {exercise.judge for exercise in EXERCISES} == set(JUDGES)
+
+
+@EACH
+def test_the_format(exercise):
+    lines = exercise.text.splitlines()
+    assert 20 <= len(lines) <= 70 and max(map(len, lines)) <= 100
+    title = ast.get_docstring(ast.parse(exercise.text)).splitlines()[0]
+    assert title == exercise.title + "."
+    words = "Write `backward`|Undo" if exercise.kind == "write" else r"Read\s"
+    assert re.search(words, exercise.task)
+    assert 'if __name__ == "__main__":' in lines and "gradcheck_report(" in exercise.text
+    names = {node.name for node in ast.parse(exercise.text).body if hasattr(node, "name")}
+    assert JUDGES[exercise.judge].entry in names
+    assert re.fullmatch(r"\d\d", exercise.lesson)
+    assert exercise.old != exercise.new and exercise.old.endswith("\n")
+    assert all(re.match(r"https://github\.com/[\w.-]+/[\w.-]+/(issues|pull)/\d+$", place)
+               for place in exercise.seen)  # fmt: skip
+
+
+@EACH
+def test_hints_become_clearer_and_the_first_two_do_not_give_it_away(exercise):
+    assert len(exercise.hints) == 3 and all(len(hint) < 200 for hint in exercise.hints)
+    new = {squeezed(line) for line in exercise.new.splitlines()}
+    new -= {squeezed(line) for line in exercise.old.splitlines()}
+    assert new and not new <= {squeezed(line) for line in exercise.text.splitlines()}
+    first_two = squeezed(" ".join(exercise.hints[:2]))
+    assert not any(line in first_two for line in new)
+    right = exercise.new.replace("return ", "= ").split("= ", 1)[-1].splitlines()[0]
+    assert squeezed(right) not in first_two
+
+
+def squeezed(text):
+    return re.sub(r"\s", "", text)
+
+
+@EACH
+def test_the_solution_keeps_the_rules(exercise):
+    assert rule_broken(exercise.solved, exercise.text) is None
+
+
+def test_an_exercise_is_found_by_number_name_part_and_path():
+    for name in ("3", "03", "03_softmax", "03_softmax.py", "some/where/03_softmax.py"):
+        assert find_exercise(name).number == "03"
+    assert find_exercise("layer_scale").number == "07"
+    with pytest.raises(ArgumentError, match="no exercise '34'"):
+        find_exercise("34")
+    with pytest.raises(ArgumentError, match="more than one exercise has 'scale'"):
+        find_exercise("scale")
+
+
+def test_a_folder_without_exercises_is_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("MTA_EXERCISES", str(tmp_path))
+    with pytest.raises(DataError, match="unset MTA_EXERCISES"):
+        exercise_folder()
+    (tmp_path / "exercises.toml").write_text("exercise = 3")
+    with pytest.raises(DataError, match="cannot be used"):
+        exercises()
