@@ -15,7 +15,13 @@ from . import chart, machine, measure, table
 
 WORKLOADS = ("w1", "w2", "w2l", "w3", "w4f", "w4b", "w5", "w6", "w7")
 BY_NAME_ONLY = ("load", "generate")  # these need transformers and write half a gigabyte
-VARIANTS = ("minitorch_attn_unsplit", "torch_fused", "torch_compile", "jax")
+VARIANTS = (
+    "minitorch_attn_unsplit",
+    "minitorch_attn_checkpointed",
+    "torch_fused",
+    "torch_compile",
+    "jax",
+)
 RESULTS = Path(__file__).parent / "results"
 
 

@@ -23,17 +23,28 @@ def our_model(layers, heads, width, context, vocabulary):
     )  # fmt: skip
 
 
-def ours(layers, heads, width, context, batch, vocabulary, threads=2):
-    """The step in this library, the batch in `threads` parts."""
+def ours(layers, heads, width, context, batch, vocabulary, threads=2, checkpointed=False):
+    """The step in this library, the batch in `threads` parts.
+
+    Checkpointed, each block keeps its input only and is computed again in the backward pass.
+    """
+    from functools import partial
+
+    from minitorch_attn import checkpoint
     from minitorch_attn.nn import functional as F
 
     from .ours import training_step
+
+    model = our_model(layers, heads, width, context, vocabulary)
+    if checkpointed:
+        for block in model.blocks:
+            block.forward = partial(checkpoint, block.forward)
 
     def loss_function(model, batch):
         return F.cross_entropy(model(batch[0]).flatten(0, 1), batch[1].flatten())
 
     return training_step(
-        our_model(layers, heads, width, context, vocabulary), loss_function,
+        model, loss_function,
         tokens(batch, context, vocabulary), threads=threads, learning_rate=LEARNING_RATE,
     )  # fmt: skip
 
