@@ -12,6 +12,7 @@ SECTIONS = (
 )
 LONGEST_CELL = 50
 _HTML = re.compile(r"</?[a-zA-Z][^>\n]*>")
+_ENCODING = re.compile(r"^[ \t\f]*#.*?coding[:=][ \t]*[-\w.]")  # as Python reads it
 _VERBATIM = re.compile(r"```.*?```|`[^`]*`|\$\$.*?\$\$|\$[^$]*\$", re.S)
 FORBIDDEN_CALLS = {"input", "exit", "quit", "breakpoint", "get_ipython"}
 
@@ -102,6 +103,10 @@ def questions(lesson):
         numbers = re.findall(r"^(\d+)\. ", text(section(lesson, heading)), re.M)
         if numbers != ["1", "2", "3"]:
             yield f"{heading}: numbered {numbers} instead of 1, 2, 3"
+        entries = re.split(r"^\d+\.", text(section(lesson, heading)), flags=re.M)[1:]
+        for number, entry in enumerate(entries, 1):
+            if not re.search(r"\w", entry):
+                yield f"{heading}: {number} is empty"
     asked = text(section(lesson, SECTIONS[3]))
     if asked.count("?") < 3:
         yield "fewer than three question marks in the questions"
@@ -121,6 +126,9 @@ def plainness(lesson):
     for name in sorted(FORBIDDEN_CALLS & set(calls(tree))):
         yield f"calls {name}()"
     source = lesson.path.read_text(encoding="utf-8")
+    for number, line in enumerate(source.splitlines()[:2], 1):
+        if _ENCODING.match(line):
+            yield f"line {number}: Python takes this for a declaration of the encoding"
     for word in ("__main__", "argparse", "__file__", "plt.show("):
         if word in source:
             yield f"contains {word}"
