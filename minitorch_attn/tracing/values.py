@@ -126,13 +126,10 @@ def grid_steps(shape, count, whole=0):
         first, last = shape[:-whole], shape[-whole:]
         if math.prod(last) <= count:
             return grid_steps(first, count // max(math.prod(last), 1)) + (1,) * len(last)
-    steps = [1] * len(shape)
-    sizes = list(shape)
+    steps, sizes = [1] * len(shape), list(shape)
     while math.prod(sizes) > count and max(sizes) > 1:
         longest = sizes.index(max(sizes))
-        rest = math.prod(sizes) // sizes[longest]
-        wanted = max(1, count // rest) if rest <= count else sizes[longest] // 2
-        steps[longest] = max(steps[longest] + 1, -(-shape[longest] // max(wanted, 1)))
+        steps[longest] += max(1, steps[longest] // 8)
         sizes[longest] = -(-shape[longest] // steps[longest])
     return tuple(steps)
 

@@ -193,6 +193,7 @@ function startDiff() {
   }
   document.addEventListener("keydown", onKey);
   const linked = /pair=(\d+)/.exec(location.hash);
+  followHeader();
   drawList();
   if (entries.length) go(linked ? Number(linked[1]) : Math.max(firstDifference(), 0));
 }

@@ -19,6 +19,13 @@ function announce(text) {
   document.getElementById("live").textContent = text;
 }
 
+/** Tell the style sheet how high the header is: the list of steps stands below it. */
+function followHeader() {
+  const header = document.querySelector("header");
+  const tell = () => document.documentElement.style.setProperty("--header", `${header.offsetHeight}px`);
+  new ResizeObserver(tell).observe(header);
+}
+
 const MINUS = "\u2212";
 
 /** A number with `digits` significant digits, as short as that allows. */

@@ -182,8 +182,7 @@ function start() {
   window.addEventListener("hashchange", () => go(fromAddress(), { focus: true }));
   window.addEventListener("resize", drawTimeline);
   darkScheme.addEventListener("change", drawTimeline);
-  const header = document.querySelector("header");
-  new ResizeObserver(() => document.documentElement.style.setProperty("--header", `${header.offsetHeight}px`)).observe(header);
+  followHeader();
   go(fromAddress());
 }
 
