@@ -105,8 +105,9 @@ assert (mask == library).all()
 # ## The relative bias
 #
 # Within a window the scores get a bias that depends on the offset of query and key only:
-# $A = softmax(QK^T/\sqrt d + B)V$ with $B_{ij} = table[\Delta y, \Delta x]$. Offsets run from
-# $-(M-1)$ to $M-1$ along each axis, so $M^4$ pairs share $(2M-1)^2$ numbers for each head.
+# $A = \mathrm{softmax}(QK^T/\sqrt d + B)V$ with $B_{ij} = \mathrm{table}[\Delta y, \Delta x]$.
+# Offsets run from $-(M-1)$ to $M-1$ along each axis, so $M^4$ pairs share $(2M-1)^2$ numbers for
+# each head.
 
 
 # %%
