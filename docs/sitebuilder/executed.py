@@ -30,8 +30,8 @@ class Executed(SphinxDirective):
         code = "\n".join(self.content) + "\n"
         shown = [nodes.literal_block(code, code, language="python")]
         try:
-            file = f"{self.env.docname}, line {self.lineno}"
-            printed = run(code, self.env.temp_data.setdefault("executed", {}), file)
+            namespace = self.env.temp_data.setdefault("executed", {})
+            printed = run(code, namespace, f"{self.env.docname}.md", self.lineno + 1)
         except Exception:
             logger.warning("%s", traceback.format_exc(), location=self.get_location())
             return shown

@@ -21,9 +21,10 @@ def names(page):
     return WHERE.findall(page)
 
 
-def run(code, namespace, file="<page>"):
-    """What `code` prints, run in `namespace`; `file` is what messages call it."""
+def run(code, namespace, file="<page>", line=1):
+    """What `code` prints, run in `namespace`; messages say that it begins at `line` of `file`."""
     printed = io.StringIO()
+    code = "\n" * (line - 1) + code
     linecache.cache[file] = (len(code), None, code.splitlines(keepends=True), file)
     with contextlib.redirect_stdout(printed):
         exec(compile(code, file, "exec"), namespace)

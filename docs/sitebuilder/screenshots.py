@@ -19,10 +19,10 @@ WIDTH, HEIGHT, SHOWN = 1200, 760, 960
 # Picture -> the page, and how far down it is scrolled.
 PAGES = {
     "lessons": ("lessons/index.html", 0),
-    "lesson": ("lessons/09_why_sqrt_d.html", 900),
+    "lesson": ("lessons/09_why_sqrt_d.html", 1560),
     "stepper": ("stepper_gpt.html#step=18", 0),
     "where_is_it": ("where_is_it.html", 0),
-    "walk": ("walk.html", 2700),
+    "walk": ("walk.html", 2330),
     "api": ("api/files/ops.softmax.html", 0),
 }
 
