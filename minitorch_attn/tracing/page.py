@@ -9,9 +9,9 @@ from importlib import resources
 __all__ = ["diff_page", "page"]
 
 # In the order in which they are joined to one script.
-_SHARED = ("model.js", "colours.js", "heatmap.js", "cards.js")
+_SHARED = ("model.js", "colours.js", "heatmap.js", "cards.js", "parts.js")
 _STEPPER = (*_SHARED, "tree.js", "windows.js", "attention.js", "panels.js", "stepper.js")
-_DIFF = (*_SHARED, "panels.js", "diff.js")
+_DIFF = (*_SHARED, "diff.js")
 
 
 def page(document):

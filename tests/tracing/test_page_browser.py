@@ -506,7 +506,10 @@ def test_dark_and_light(visit, head):
     card = page.locator(".card.made")
     dark = page.evaluate("getComputedStyle(document.body).backgroundColor"), pixel(card, 0, 0)
     page.emulate_media(color_scheme="light")
-    page.wait_for_timeout(100)
+    for _ in range(100):  # the heat map follows when the browser tells the page
+        if pixel(card, 0, 0) != dark[1]:
+            break
+        page.wait_for_timeout(50)
     light = page.evaluate("getComputedStyle(document.body).backgroundColor"), pixel(card, 0, 0)
     assert sum(map(int, re.findall(r"\d+", dark[0]))) < 150
     assert sum(map(int, re.findall(r"\d+", light[0]))) > 600

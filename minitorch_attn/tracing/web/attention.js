@@ -14,7 +14,8 @@ class Weights {
     this.shape = shape;
     [this.heads, this.queries, this.keys] = shape.slice(-3);
     this.batch = shape.slice(0, -3).reduce((product, size) => product * size, 1);
-    this.mask = entry.mask === null || entry.mask === undefined ? null : recording.tensor(entry.mask);
+    this.mask =
+      entry.mask === null || entry.mask === undefined ? null : recording.tensor(entry.mask);
     this.maskValues = this.mask && recording.values(this.mask);
     this.maskSteps = this.mask && gridSteps(this.mask);
     this.sampled = this.steps.some((step) => step > 1);
@@ -31,8 +32,11 @@ class Weights {
 
   /** Whether the mask forbids this pair: 0 in it (it broadcasts), or two regions of a window. */
   blocked(batch, head, query, key) {
-    const place = [...this.lead(batch), head, query, key].map((index, axis) => index * this.steps[axis]);
-    if (this.windows && this.windows.apart(this.batchNumber(batch), ...place.slice(-2))) return true;
+    const place = [...this.lead(batch), head, query, key].map(
+      (index, axis) => index * this.steps[axis],
+    );
+    if (this.windows && this.windows.apart(this.batchNumber(batch), ...place.slice(-2)))
+      return true;
     if (!this.maskValues) return false;
     const offset = place.length - this.mask.shape.length;
     let flat = 0;
@@ -47,13 +51,21 @@ class Weights {
   /** The index along each axis before the heads of the batch-th kept sequence or window. */
   lead(batch) {
     const sizes = this.shape.slice(0, -3);
-    return sizes.map((size, axis) => Math.floor(batch / sizes.slice(axis + 1).reduce((a, b) => a * b, 1)) % size);
+    return sizes.map(
+      (size, axis) => Math.floor(batch / sizes.slice(axis + 1).reduce((a, b) => a * b, 1)) % size,
+    );
   }
 
   /** Its number among all sequences or windows, also those that were not kept. */
   batchNumber(batch) {
-    const sizes = [...Array(this.shape.length - this.tensor.shape.length).fill(1), ...this.tensor.shape];
-    return this.lead(batch).reduce((sum, index, axis) => sum * sizes[axis] + index * this.steps[axis], 0);
+    const sizes = [
+      ...Array(this.shape.length - this.tensor.shape.length).fill(1),
+      ...this.tensor.shape,
+    ];
+    return this.lead(batch).reduce(
+      (sum, index, axis) => sum * sizes[axis] + index * this.steps[axis],
+      0,
+    );
   }
 
   row(batch, head, query) {
@@ -62,14 +74,21 @@ class Weights {
   }
 
   max(batch = null, head = null) {
-    const part = batch === null ? this.values : this.values.subarray(this.start(batch, head), this.start(batch, head) + this.queries * this.keys);
+    const part =
+      batch === null
+        ? this.values
+        : this.values.subarray(
+            this.start(batch, head),
+            this.start(batch, head) + this.queries * this.keys,
+          );
     return part.reduce((a, b) => Math.max(a, b), 0);
   }
 
   /** The mean entropy of a head's rows, in bits. */
   meanEntropy(batch, head) {
     let total = 0;
-    for (let query = 0; query < this.queries; query++) total += entropy(this.row(batch, head, query));
+    for (let query = 0; query < this.queries; query++)
+      total += entropy(this.row(batch, head, query));
     return total / this.queries;
   }
 
@@ -77,9 +96,15 @@ class Weights {
   extent() {
     const [batches, own] = [this.tensor.shape.slice(0, -3), this.tensor.shape.slice(-3)];
     const sizes = [batches.reduce((a, b) => a * b, 1), ...Array(3 - own.length).fill(1), ...own];
-    const names = [[this.entry.windows ? "window" : "sequence"], ["head"], ["query", "queries"], ["key"]];
+    const names = [
+      [this.entry.windows ? "window" : "sequence"],
+      ["head"],
+      ["query", "queries"],
+      ["key"],
+    ];
     const part = ([one, many], axis) => count(sizes[axis], one, many);
-    const step = ([one, many], axis) => (this.steps.at(axis - 4) > 1 ? [`every ${this.steps.at(axis - 4)}th ${one}`] : []);
+    const step = ([one, many], axis) =>
+      this.steps.at(axis - 4) > 1 ? [`every ${this.steps.at(axis - 4)}th ${one}`] : [];
     return `${names.map(part).join(", ")}.${this.sampled ? ` Shown: ${names.flatMap(step).join(", ")}.` : ""} `;
   }
 
@@ -94,10 +119,15 @@ class Weights {
       else worst = Math.max(worst, Math.abs(sum - 1));
     }
     const good = worst < 1e-3; // the file keeps 4 to 5 digits of each value
-    const all = empty ? `${rows - empty} of ${rows} rows` : `All ${rows} rows${this.sampled ? " shown" : ""}`;
-    return (good ? `${all} sum to 1, as rounded in this file (largest difference ${number(worst, 2)}).`
-      : `Rows do not all sum to 1: the largest difference is ${number(worst, 3)}.`) +
-      (empty ? ` ${count(empty, "row")} of zeros: nothing may be attended to.` : "");
+    const all = empty
+      ? `${rows - empty} of ${rows} rows`
+      : `All ${rows} rows${this.sampled ? " shown" : ""}`;
+    return (
+      (good
+        ? `${all} sum to 1, as rounded in this file (largest difference ${number(worst, 2)}).`
+        : `Rows do not all sum to 1: the largest difference is ${number(worst, 3)}.`) +
+      (empty ? ` ${count(empty, "row")} of zeros: nothing may be attended to.` : "")
+    );
   }
 }
 
@@ -114,14 +144,24 @@ function attentionView(recording, entry) {
   const module = recording.modules.get(entry.module);
   const name = module ? module.path || module.class : "attention";
   const head = element("h3", {}, "Attention weights of ", element("code", {}, name));
-  if (!weights.values) return element("section", { class: "attention" }, head, element("p", { class: "soft" }, "The weights were not kept in this file."));
+  if (!weights.values)
+    return element(
+      "section",
+      { class: "attention" },
+      head,
+      element("p", { class: "soft" }, "The weights were not kept in this file."),
+    );
   const state = { batch: 0, head: 0, own: false };
   const tiles = element("div", { class: "tiles" });
   const detail = element("div", { class: "detail" });
-  const windows = entry.windows ? new WindowsView(recording, entry, weights, (wanted) => selectWindow(wanted)) : null;
+  const windows = entry.windows
+    ? new WindowsView(recording, entry, weights, (wanted) => selectWindow(wanted))
+    : null;
   weights.windows = windows;
   const selectWindow = (wanted) => {
-    const kept = Array.from({ length: weights.batch }, (_, batch) => weights.batchNumber(batch)).indexOf(wanted);
+    const kept = Array.from({ length: weights.batch }, (_, batch) =>
+      weights.batchNumber(batch),
+    ).indexOf(wanted);
     if (kept < 0) announce(`Window ${wanted} was not kept in this file.`);
     else select(kept, state.head);
   };
@@ -132,11 +172,34 @@ function attentionView(recording, entry) {
     if (windows) windows.show(weights.batchNumber(batch));
     if (detail.isConnected) redrawAll();
   };
-  const own = element("input", { type: "checkbox", onchange: () => { state.own = own.checked; select(state.batch, state.head); } });
-  const section = element("section", { class: "attention", "aria-label": `Attention weights of ${name}` }, head,
-    element("p", {}, weights.extent(), weights.sums(), weights.mask || (windows && windows.shifted) ? " Hatched: masked." : ""),
-    element("div", { class: "scale" }, scaleLegend(weights.max(), 0), element("label", {}, own, " own scale for each head")),
-    tiles, detail, windows ? windows.root : null);
+  const own = element("input", {
+    type: "checkbox",
+    onchange: () => {
+      state.own = own.checked;
+      select(state.batch, state.head);
+    },
+  });
+  const section = element(
+    "section",
+    { class: "attention", "aria-label": `Attention weights of ${name}` },
+    head,
+    element(
+      "p",
+      {},
+      weights.extent(),
+      weights.sums(),
+      weights.mask || (windows && windows.shifted) ? " Hatched: masked." : "",
+    ),
+    element(
+      "div",
+      { class: "scale" },
+      scaleLegend(weights.max(), 0),
+      element("label", {}, own, " own scale for each head"),
+    ),
+    tiles,
+    detail,
+    windows ? windows.root : null,
+  );
   select(windows && windows.shifted ? Math.min(windows.count, weights.batch) - 1 : 0, 0); // the last has most regions
   return section;
 }
@@ -147,17 +210,28 @@ function batchName(weights, batch) {
   if (!windows) return `sequence ${batch}`;
   const perImage = windows.grid[0] * windows.grid[1];
   const image = Math.floor(batch / perImage);
-  return (weights.tensor.shape.slice(0, -3).reduce((a, b) => a * b, 1) > perImage ? `image ${image}, ` : "") + `window ${batch % perImage}`;
+  return (
+    (weights.tensor.shape.slice(0, -3).reduce((a, b) => a * b, 1) > perImage
+      ? `image ${image}, `
+      : "") + `window ${batch % perImage}`
+  );
 }
 
 /** The grid of small maps; of many sequences only the chosen one, with a slider to choose. */
 function drawTiles(weights, state, root, select) {
-  const focused = root.contains(document.activeElement) ? document.activeElement.dataset.place : null;
+  const focused = root.contains(document.activeElement)
+    ? document.activeElement.dataset.place
+    : null;
   const all = weights.batch * weights.heads <= MOST_TILES;
   const batches = all ? Array.from({ length: weights.batch }, (_, i) => i) : [state.batch];
-  const rows = batches.map((batch) => element("div", { class: "tile-row", role: "group", "aria-label": batchName(weights, batch) },
-    element("span", { class: "soft tile-name" }, batchName(weights, batch)),
-    Array.from({ length: weights.heads }, (_, head) => tile(weights, state, batch, head, select))));
+  const rows = batches.map((batch) =>
+    element(
+      "div",
+      { class: "tile-row", role: "group", "aria-label": batchName(weights, batch) },
+      element("span", { class: "soft tile-name" }, batchName(weights, batch)),
+      Array.from({ length: weights.heads }, (_, head) => tile(weights, state, batch, head, select)),
+    ),
+  );
   root.replaceChildren(...(all ? [] : [batchSlider(weights, state, select)]), ...rows);
   const again = focused && root.querySelector(`[data-place="${focused}"]`);
   if (again) again.focus({ preventScroll: true });
@@ -165,11 +239,21 @@ function drawTiles(weights, state, root, select) {
 
 function batchSlider(weights, state, select) {
   const input = element("input", {
-    type: "range", min: 0, max: weights.batch - 1, value: state.batch, "data-place": "slider",
-    "aria-label": "sequence or window", oninput: () => select(Number(input.value), state.head),
+    type: "range",
+    min: 0,
+    max: weights.batch - 1,
+    value: state.batch,
+    "data-place": "slider",
+    "aria-label": "sequence or window",
+    oninput: () => select(Number(input.value), state.head),
   });
-  return element("label", { class: "slider" }, element("span", {}, batchName(weights, state.batch)), input,
-    element("output", {}, `${state.batch} of 0\u2013${weights.batch - 1}`));
+  return element(
+    "label",
+    { class: "slider" },
+    element("span", {}, batchName(weights, state.batch)),
+    input,
+    element("output", {}, `${state.batch} of 0\u2013${weights.batch - 1}`),
+  );
 }
 
 function tile(weights, state, batch, head, select) {
@@ -177,11 +261,20 @@ function tile(weights, state, batch, head, select) {
   const bits = weights.sampledKeys ? "" : `${weights.meanEntropy(batch, head).toFixed(2)} bits`;
   const bound = state.own ? weights.max(batch, head) : weights.max();
   redrawn.add({ root: canvas, draw: () => paintTile(canvas, weights, batch, head, bound) });
-  return element("button", {
-    type: "button", class: "tile", "aria-pressed": String(batch === state.batch && head === state.head),
-    "data-place": `${batch}:${head}`, onclick: () => select(batch, head),
-    "aria-label": `${batchName(weights, batch)}, head ${head}, ${bits && `mean entropy ${bits}`}`,
-  }, canvas, element("span", {}, `head ${head}`), element("span", { class: "soft" }, bits));
+  return element(
+    "button",
+    {
+      type: "button",
+      class: "tile",
+      "aria-pressed": String(batch === state.batch && head === state.head),
+      "data-place": `${batch}:${head}`,
+      onclick: () => select(batch, head),
+      "aria-label": `${batchName(weights, batch)}, head ${head}, ${bits && `mean entropy ${bits}`}`,
+    },
+    canvas,
+    element("span", {}, `head ${head}`),
+    element("span", { class: "soft" }, bits),
+  );
 }
 
 function paintTile(canvas, weights, batch, head, bound) {
@@ -192,7 +285,8 @@ function paintTile(canvas, weights, batch, head, bound) {
     for (let key = 0; key < weights.keys; key++) {
       context.fillStyle = rgb(shade(rootShare(weights.value(batch, head, query, key), bound)));
       context.fillRect(key * cell, query * cell, cell, cell);
-      if (weights.blocked(batch, head, query, key)) boxes.push([key * cell, query * cell, cell, cell]);
+      if (weights.blocked(batch, head, query, key))
+        boxes.push([key * cell, query * cell, cell, cell]);
     }
   }
   hatch(context, boxes, ink("--hatch"), 5);
@@ -204,22 +298,45 @@ function headDetail(weights, state, place) {
   const { entry } = weights;
   const from = weights.start(batch, head);
   const [rowSteps, colSteps] = weights.steps.slice(-2);
-  const labels = (names, size, step) => names && Array.from({ length: size }, (_, i) => visibleText(names[i * step] ?? String(i * step)));
+  const labels = (names, size, step) =>
+    names &&
+    Array.from({ length: size }, (_, i) => visibleText(names[i * step] ?? String(i * step)));
   const pick = (names) => (names && Array.isArray(names[0]) ? names[batch] : names);
   const map = new HeatMap({
-    label: `attention weights, ${place}, head ${head}`, largestCell: 34, tallest: 560,
-    values: weights.values.subarray(from, from + weights.queries * weights.keys), shape: [weights.queries, weights.keys],
-    steps: [rowSteps, colSteps], bound: state.own ? weights.max(batch, head) : weights.max(),
-    rowName: "query", colName: "key",
-    rowLabels: labels(pick(entry.query_labels), weights.queries, rowSteps), colLabels: labels(pick(entry.key_labels), weights.keys, colSteps),
-    blocked: weights.mask || weights.windows ? (row, col) => weights.blocked(batch, head, row, col) : null,
-    notes: weights.sampledKeys ? null : () => [
-      { name: "sum", texts: rowTexts(weights, batch, head, (row) => total(row).toFixed(3)) },
-      { name: "entropy, bits", texts: rowTexts(weights, batch, head, (row) => entropy(row).toFixed(2)) },
-    ],
+    label: `attention weights, ${place}, head ${head}`,
+    largestCell: 34,
+    tallest: 560,
+    values: weights.values.subarray(from, from + weights.queries * weights.keys),
+    shape: [weights.queries, weights.keys],
+    steps: [rowSteps, colSteps],
+    bound: state.own ? weights.max(batch, head) : weights.max(),
+    rowName: "query",
+    colName: "key",
+    rowLabels: labels(pick(entry.query_labels), weights.queries, rowSteps),
+    colLabels: labels(pick(entry.key_labels), weights.keys, colSteps),
+    blocked:
+      weights.mask || weights.windows ? (row, col) => weights.blocked(batch, head, row, col) : null,
+    notes: weights.sampledKeys
+      ? null
+      : () => [
+          { name: "sum", texts: rowTexts(weights, batch, head, (row) => total(row).toFixed(3)) },
+          {
+            name: "entropy, bits",
+            texts: rowTexts(weights, batch, head, (row) => entropy(row).toFixed(2)),
+          },
+        ],
   });
-  return element("div", {}, element("h4", {}, `${place}, head ${head}`, element("span", { class: "soft" },
-    "  rows are queries, columns keys")), map.root);
+  return element(
+    "div",
+    {},
+    element(
+      "h4",
+      {},
+      `${place}, head ${head}`,
+      element("span", { class: "soft" }, "  rows are queries, columns keys"),
+    ),
+    map.root,
+  );
 }
 
 /** Spaces and line ends as marks. */
@@ -228,5 +345,7 @@ function visibleText(token) {
 }
 
 function rowTexts(weights, batch, head, text) {
-  return Array.from({ length: weights.queries }, (_, query) => text(weights.row(batch, head, query)));
+  return Array.from({ length: weights.queries }, (_, query) =>
+    text(weights.row(batch, head, query)),
+  );
 }

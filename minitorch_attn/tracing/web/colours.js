@@ -9,7 +9,17 @@ const PALETTES = {
 };
 
 // Tints for windows and regions (Okabe and Ito 2008), told apart by number and pattern as well.
-const GROUPS = ["#56b4e9", "#e69f00", "#009e73", "#cc79a7", "#f0e442", "#0072b2", "#d55e00", "#999999", "#8c6d31"];
+const GROUPS = [
+  "#56b4e9",
+  "#e69f00",
+  "#009e73",
+  "#cc79a7",
+  "#f0e442",
+  "#0072b2",
+  "#d55e00",
+  "#999999",
+  "#8c6d31",
+];
 
 function palette() {
   return darkScheme.matches ? PALETTES.dark : PALETTES.light;
@@ -74,7 +84,7 @@ function hatch(context, boxes, colour, spacing = 5, slope = 1) {
   context.restore();
 }
 
-/** A share of the scale, by square root: a value of 1/100 of the largest still has 1/10 of the colour. */
+/** A share of the scale, by square root: 1/100 of the largest still has 1/10 of the colour. */
 function rootShare(value, bound) {
   return Math.sign(value) * Math.sqrt(Math.min(Math.abs(value) / (bound || 1), 1));
 }
@@ -101,8 +111,16 @@ function scaleLegend(bound, lowest = -1) {
   };
   draw();
   redrawn.add({ root: canvas, draw });
-  return element("span", { class: "legend" }, canvas, element("span", { class: "unseen" },
-    `Colours from ${number(lowest * bound, 3)} to ${number(bound, 3)}, by square root.`));
+  return element(
+    "span",
+    { class: "legend" },
+    canvas,
+    element(
+      "span",
+      { class: "unseen" },
+      `Colours from ${number(lowest * bound, 3)} to ${number(bound, 3)}, by square root.`,
+    ),
+  );
 }
 
 // Everything drawn on a canvas, to be drawn again when the theme or the width changes.

@@ -1,4 +1,4 @@
-// Two recordings side by side: every pair of steps, and for each tensor mine, reference, difference.
+// Two recordings side by side: every pair of steps, and each tensor with its difference.
 
 const data = JSON.parse(document.getElementById("recording").textContent);
 const mine = new Recording(data.mine);
@@ -12,7 +12,8 @@ let current = -1;
 function pairEntries() {
   const alone = data.structure.flatMap((gap) => [
     ...gap.mine.map((id) => ({ mine: id, reference: null, harmless: gap.harmless })),
-    ...gap.reference.map((id) => ({ mine: null, reference: id, harmless: gap.harmless }))]);
+    ...gap.reference.map((id) => ({ mine: null, reference: id, harmless: gap.harmless })),
+  ]);
   const found = [];
   for (const [one, other, state] of data.pairs) {
     while (alone.length && before(alone[0], one, other)) found.push(alone.shift());
@@ -40,25 +41,49 @@ function verdict(entry) {
 }
 
 function firstDifference() {
-  const at = entries.findIndex((entry) => (data.mine_step !== null && entry.mine === data.mine_step) ||
-    (data.mine_step === null && data.reference_step !== null && entry.reference === data.reference_step));
+  const at = entries.findIndex(
+    (entry) =>
+      (data.mine_step !== null && entry.mine === data.mine_step) ||
+      (data.mine_step === null &&
+        data.reference_step !== null &&
+        entry.reference === data.reference_step),
+  );
   return data.same ? -1 : at;
 }
 
 function drawList() {
   const first = firstDifference();
-  list.replaceChildren(...entries.map((entry, at) => {
-    const step = stepOf(mine, entry.mine) || stepOf(reference, entry.reference);
-    const numbers = [entry.mine ?? "\u2013", entry.reference ?? "\u2013"].join(" | ");
-    const state = at === first ? "first difference" : isDifferent(entry) ? "differs" : "";
-    return element("li", {}, element("button", {
-      type: "button", class: `pair ${isDifferent(entry) ? "differs" : ""}`, onclick: () => go(at), tabindex: at === Math.max(current, 0) ? "0" : "-1",
-      "aria-current": at === current ? "true" : null,
-      "aria-label": `mine ${entry.mine ?? "no step"}, reference ${entry.reference ?? "no step"}, ${step.op} ${step.kind}: ${at === first ? "the first difference, " : ""}${verdict(entry)}`,
-    }, element("span", { class: "sign-mark", "aria-hidden": "true" }, isDifferent(entry) ? "\u2260" : "="),
-    element("span", { class: "number" }, numbers), element("span", { class: "name" }, step.op),
-    element("span", { class: "soft" }, step.kind === "forward" ? "" : "backward"), element("span", { class: "tally" }, state)));
-  }));
+  list.replaceChildren(
+    ...entries.map((entry, at) => {
+      const step = stepOf(mine, entry.mine) || stepOf(reference, entry.reference);
+      const numbers = [entry.mine ?? "\u2013", entry.reference ?? "\u2013"].join(" | ");
+      const state = at === first ? "first difference" : isDifferent(entry) ? "differs" : "";
+      return element(
+        "li",
+        {},
+        element(
+          "button",
+          {
+            type: "button",
+            class: `pair ${isDifferent(entry) ? "differs" : ""}`,
+            onclick: () => go(at),
+            tabindex: at === Math.max(current, 0) ? "0" : "-1",
+            "aria-current": at === current ? "true" : null,
+            "aria-label": `mine ${entry.mine ?? "no step"}, reference ${entry.reference ?? "no step"}, ${step.op} ${step.kind}: ${at === first ? "the first difference, " : ""}${verdict(entry)}`,
+          },
+          element(
+            "span",
+            { class: "sign-mark", "aria-hidden": "true" },
+            isDifferent(entry) ? "\u2260" : "=",
+          ),
+          element("span", { class: "number" }, numbers),
+          element("span", { class: "name" }, step.op),
+          element("span", { class: "soft" }, step.kind === "forward" ? "" : "backward"),
+          element("span", { class: "tally" }, state),
+        ),
+      );
+    }),
+  );
 }
 
 function go(at) {
@@ -76,69 +101,154 @@ function go(at) {
 }
 
 function show(entry, at) {
-  const sides = [[mine, entry.mine, "mine"], [reference, entry.reference, "reference"]];
-  const parts = [element("h2", { id: "pair-title", tabindex: "-1" }, at === firstDifference() ? "First difference: " : "", verdict(entry) === "same" ? "These steps agree" : verdict(entry)),
-    element("div", { class: "sides" }, sides.map(([recording, id, name]) => side(recording, stepOf(recording, id), name)))];
-  if (entry.mine !== null && entry.reference !== null) parts.push(...rows(stepOf(mine, entry.mine), stepOf(reference, entry.reference)));
-  else parts.push(element("p", { class: "soft" }, entry.harmless ? "What follows has the same values: another way to one result." : "From here on the two do different things."));
+  const sides = [
+    [mine, entry.mine, "mine"],
+    [reference, entry.reference, "reference"],
+  ];
+  const parts = [
+    element(
+      "h2",
+      { id: "pair-title", tabindex: "-1" },
+      at === firstDifference() ? "First difference: " : "",
+      verdict(entry) === "same" ? "These steps agree" : verdict(entry),
+    ),
+    element(
+      "div",
+      { class: "sides" },
+      sides.map(([recording, id, name]) => side(recording, stepOf(recording, id), name)),
+    ),
+  ];
+  if (entry.mine !== null && entry.reference !== null)
+    parts.push(...rows(stepOf(mine, entry.mine), stepOf(reference, entry.reference)));
+  else
+    parts.push(
+      element(
+        "p",
+        { class: "soft" },
+        entry.harmless
+          ? "What follows has the same values: another way to one result."
+          : "From here on the two do different things.",
+      ),
+    );
   shown.replaceChildren(...parts);
   redrawAll();
 }
 
 function side(recording, step, name) {
-  if (!step) return element("section", { class: "card" }, element("h3", {}, name), element("p", { class: "soft" }, "has no such step"));
-  return element("section", { class: "card", "aria-label": name },
+  if (!step)
+    return element(
+      "section",
+      { class: "card" },
+      element("h3", {}, name),
+      element("p", { class: "soft" }, "has no such step"),
+    );
+  return element(
+    "section",
+    { class: "card", "aria-label": name },
     element("h3", {}, element("span", { class: "role" }, `${name}, step ${step.id} `), step.op),
-    element("p", { class: "crumbs soft" }, recording.path(step)), formula(step.kind === "forward" ? "forward" : "backward", step, true),
-    step.source ? excerpt(step.source) : null);
+    element("p", { class: "crumbs soft" }, recording.path(step)),
+    formula(step.kind === "forward" ? "forward" : "backward", step, true),
+    step.source ? excerpt(step.source) : null,
+  );
 }
 
 /** [name, my tensor or number, the reference's] for everything that a step has. */
 function things(step, other) {
   const name = (names, i, word) => `${word}${names && names[i] ? " " + names[i] : ""}`;
-  const zip = (a, b, label) => Array.from({ length: Math.max(a.length, b.length) }, (_, i) => [label(i), a[i] ?? null, b[i] ?? null]);
+  const zip = (a, b, label) =>
+    Array.from({ length: Math.max(a.length, b.length) }, (_, i) => [
+      label(i),
+      a[i] ?? null,
+      b[i] ?? null,
+    ]);
   if (step.kind === "forward") {
-    return [...zip(step.inputs, other.inputs, (i) => name(step.input_names, i, "input")), ...zip(step.outputs, other.outputs, (i) => name(step.output_names, i, "output"))];
+    return [
+      ...zip(step.inputs, other.inputs, (i) => name(step.input_names, i, "input")),
+      ...zip(step.outputs, other.outputs, (i) => name(step.output_names, i, "output")),
+    ];
   }
   const added = (one, part) => (one.added || []).map((entry) => entry[part]);
-  const target = (i) => { const tensor = step.added[i] && mine.tensor(step.added[i].tensor); return tensor ? tensor.name : "a tensor"; };
-  return [...zip(step.grads || [], other.grads || [], (i) => `gradient that arrives${i ? ` ${i + 1}` : ""}`),
-    ...zip(added(step, "contribution"), added(other, "contribution"), (i) => `contribution to the gradient of ${target(i)}`),
-    ...zip(added(step, "after"), added(other, "after"), (i) => `gradient of ${target(i)} after`)];
+  const target = (i) => {
+    const tensor = step.added[i] && mine.tensor(step.added[i].tensor);
+    return tensor ? tensor.name : "a tensor";
+  };
+  return [
+    ...zip(
+      step.grads || [],
+      other.grads || [],
+      (i) => `gradient that arrives${i ? ` ${i + 1}` : ""}`,
+    ),
+    ...zip(
+      added(step, "contribution"),
+      added(other, "contribution"),
+      (i) => `contribution to the gradient of ${target(i)}`,
+    ),
+    ...zip(added(step, "after"), added(other, "after"), (i) => `gradient of ${target(i)} after`),
+  ];
 }
 
 function rows(step, other) {
-  return things(step, other).filter(([, one, two]) => one !== null || two !== null).map(([name, one, two]) => {
-    if (typeof one !== "number" || typeof two !== "number") return plainRow(name, one, two);
-    return tensorRow(name, mine.tensor(one), reference.tensor(two));
-  });
+  return things(step, other)
+    .filter(([, one, two]) => one !== null || two !== null)
+    .map(([name, one, two]) => {
+      if (typeof one !== "number" || typeof two !== "number") return plainRow(name, one, two);
+      return tensorRow(name, mine.tensor(one), reference.tensor(two));
+    });
 }
 
 function plainRow(name, one, two) {
-  const words = (value) => (value === null ? "nothing" : typeof value === "object" ? `the number ${number(value.number, 8)}` : "a tensor");
+  const words = (value) =>
+    value === null
+      ? "nothing"
+      : typeof value === "object"
+        ? `the number ${number(value.number, 8)}`
+        : "a tensor";
   const differs = words(one) !== words(two);
-  return element("section", { class: `sum ${differs ? "differs" : ""}` }, element("h3", {}, name),
-    element("p", {}, `mine: ${words(one)}; reference: ${words(two)}. ${differs ? "They differ." : "The same."}`));
+  return element(
+    "section",
+    { class: `sum ${differs ? "differs" : ""}` },
+    element("h3", {}, name),
+    element(
+      "p",
+      {},
+      `mine: ${words(one)}; reference: ${words(two)}. ${differs ? "They differ." : "The same."}`,
+    ),
+  );
 }
 
 function tensorRow(name, one, two) {
   const [a, b] = [mine.values(one), reference.values(two)];
-  const alike = a && b && a.length === b.length && shapeText(one.shape) === shapeText(two.shape) &&
+  const alike =
+    a &&
+    b &&
+    a.length === b.length &&
+    shapeText(one.shape) === shapeText(two.shape) &&
     shapeText(gridSteps(one)) === shapeText(gridSteps(two));
   const bound = largest([one, two]);
-  const card = (recording, tensor, title) => tensorCard(recording, tensor, -1, { title, name: "", bound, plain: true });
+  const card = (recording, tensor, title) =>
+    tensorCard(recording, tensor, -1, { title, name: "", bound, plain: true });
   const cards = [card(mine, one, "mine"), card(reference, two, "reference")];
   let sentence = `Not comparable entry by entry: ${shapeText(one.shape)} and ${shapeText(two.shape)}.`;
   let differs = true;
   if (alike) {
-    const difference = Float64Array.from(a, (value, i) => (Object.is(value, b[i]) || value === b[i] ? 0 : value - b[i]));
-    const worst = difference.reduce((best, value, i) => (size(value) > size(difference[best]) ? i : best), 0);
+    const difference = Float64Array.from(a, (value, i) =>
+      Object.is(value, b[i]) || value === b[i] ? 0 : value - b[i],
+    );
+    const worst = difference.reduce(
+      (best, value, i) => (size(value) > size(difference[best]) ? i : best),
+      0,
+    );
     differs = size(difference[worst]) > 0;
     sentence = differs ? worstSentence(one, a, b, worst) : "No entry differs.";
     cards.push(differenceCard(one, difference, Math.abs(difference[worst])));
   }
-  return element("section", { class: `sum ${differs ? "differs" : ""}`, "aria-label": name },
-    element("h3", {}, name), element("p", {}, sentence), element("div", { class: "cards" }, cards));
+  return element(
+    "section",
+    { class: `sum ${differs ? "differs" : ""}`, "aria-label": name },
+    element("h3", {}, name),
+    element("p", {}, sentence),
+    element("div", { class: "cards" }, cards),
+  );
 }
 
 /** NaN against a number is the worst difference there is. */
@@ -159,36 +269,84 @@ function worstSentence(tensor, a, b, worst) {
 }
 
 function differenceCard(tensor, values, bound) {
-  const statistic = { ...tensor, id: `difference ${tensor.id}`, name: "", min: Math.min(...values), max: Math.max(...values),
-    mean: values.reduce((sum, value) => sum + value, 0) / values.length, std: null, nan: values.filter(Number.isNaN).length, inf: 0 };
+  const statistic = {
+    ...tensor,
+    id: `difference ${tensor.id}`,
+    name: "",
+    min: Math.min(...values),
+    max: Math.max(...values),
+    mean: values.reduce((sum, value) => sum + value, 0) / values.length,
+    std: null,
+    nan: values.filter(Number.isNaN).length,
+    inf: 0,
+  };
   const holder = { values: () => values };
-  return tensorCard(holder, statistic, -1, { title: "mine \u2212 reference, own scale", name: "", bound: Number.isFinite(bound) ? bound : 1, plain: true, made: true });
+  return tensorCard(holder, statistic, -1, {
+    title: "mine \u2212 reference, own scale",
+    name: "",
+    bound: Number.isFinite(bound) ? bound : 1,
+    plain: true,
+    made: true,
+  });
 }
 
 function nextDifference(direction) {
-  for (let at = current + direction; at >= 0 && at < entries.length; at += direction) if (isDifferent(entries[at])) return at;
+  for (let at = current + direction; at >= 0 && at < entries.length; at += direction)
+    if (isDifferent(entries[at])) return at;
   return current;
 }
 
 const KEYS = {
-  ArrowLeft: () => go(current - 1), ArrowRight: () => go(current + 1), Home: () => go(0), End: () => go(entries.length - 1),
-  d: () => go(Math.max(firstDifference(), 0)), n: () => go(nextDifference(1)), p: () => go(nextDifference(-1)),
+  ArrowLeft: () => go(current - 1),
+  ArrowRight: () => go(current + 1),
+  Home: () => go(0),
+  End: () => go(entries.length - 1),
+  d: () => go(Math.max(firstDifference(), 0)),
+  n: () => go(nextDifference(1)),
+  p: () => go(nextDifference(-1)),
 };
 
 function onKey(event) {
-  if (event.ctrlKey || event.altKey || event.metaKey || event.target.matches("input:not([type=checkbox])")) return;
+  if (
+    event.ctrlKey ||
+    event.altKey ||
+    event.metaKey ||
+    event.target.matches("input:not([type=checkbox])")
+  )
+    return;
   const inList = list.contains(event.target);
-  const action = inList && event.key === "ArrowUp" ? KEYS.ArrowLeft : inList && event.key === "ArrowDown" ? KEYS.ArrowRight : KEYS[event.key];
-  if (!action || (event.target.matches("pre, .table-frame") && event.key.startsWith("Arrow"))) return;
+  const action =
+    inList && event.key === "ArrowUp"
+      ? KEYS.ArrowLeft
+      : inList && event.key === "ArrowDown"
+        ? KEYS.ArrowRight
+        : KEYS[event.key];
+  if (!action || (event.target.matches("pre, .table-frame") && event.key.startsWith("Arrow")))
+    return;
   event.preventDefault();
   action();
 }
 
 function startDiff() {
   const [head, ...rest] = data.report.split("\n");
-  document.getElementById("verdict").append(element("p", { class: data.same ? "agree" : "note" }, element("strong", {}, head)),
-    rest.join("").trim() ? element("pre", { tabindex: "0", "aria-label": "The report" }, rest.join("\n").replace(/^\n+|\n+$/g, "")) : "");
-  for (const [id, action] of [["to-first", "d"], ["to-previous", "ArrowLeft"], ["to-next", "ArrowRight"], ["to-next-difference", "n"]]) {
+  document
+    .getElementById("verdict")
+    .append(
+      element("p", { class: data.same ? "agree" : "note" }, element("strong", {}, head)),
+      rest.join("").trim()
+        ? element(
+            "pre",
+            { tabindex: "0", "aria-label": "The report" },
+            rest.join("\n").replace(/^\n+|\n+$/g, ""),
+          )
+        : "",
+    );
+  for (const [id, action] of [
+    ["to-first", "d"],
+    ["to-previous", "ArrowLeft"],
+    ["to-next", "ArrowRight"],
+    ["to-next-difference", "n"],
+  ]) {
     document.getElementById(id).addEventListener("click", KEYS[action]);
   }
   document.addEventListener("keydown", onKey);

@@ -22,7 +22,8 @@ function announce(text) {
 /** Tell the style sheet how high the header is: the list of steps stands below it. */
 function followHeader() {
   const header = document.querySelector("header");
-  const tell = () => document.documentElement.style.setProperty("--header", `${header.offsetHeight}px`);
+  const tell = () =>
+    document.documentElement.style.setProperty("--header", `${header.offsetHeight}px`);
   new ResizeObserver(tell).observe(header);
 }
 
@@ -35,9 +36,10 @@ function number(value, digits = 4) {
   if (!Number.isFinite(value)) return value > 0 ? "\u221e" : MINUS + "\u221e";
   if (Number.isInteger(value) && Math.abs(value) < 1e6) return String(value).replace("-", MINUS);
   const size = Math.abs(value);
-  const text = size >= 1e5 || size < 1e-3
-    ? value.toExponential(Math.max(digits - 2, 0)).replace("e+", "e")
-    : String(Number(value.toPrecision(digits)));
+  const text =
+    size >= 1e5 || size < 1e-3
+      ? value.toExponential(Math.max(digits - 2, 0)).replace("e+", "e")
+      : String(Number(value.toPrecision(digits)));
   return text.replaceAll("-", MINUS);
 }
 
@@ -83,7 +85,8 @@ class Recording {
     this.storing = new Map(); // tensor id -> positions where it was added to `.grad`
     this.partners = new Map(); // position -> positions of the same operation, the other way
     this.attentionAt = new Map();
-    const add = (map, key, value) => map.has(key) ? map.get(key).push(value) : map.set(key, [value]);
+    const add = (map, key, value) =>
+      map.has(key) ? map.get(key).push(value) : map.set(key, [value]);
     this.steps.forEach((step, at) => {
       if (step.kind === "forward") {
         for (const id of step.outputs) if (!this.makers.has(id)) this.makers.set(id, at);
@@ -117,7 +120,7 @@ class Recording {
         source = this.tensor(source.values.same_as);
       }
       const raw = source && source.values;
-      const decode = (value) => (typeof value === "string" ? SPECIAL[value] : value ?? NaN);
+      const decode = (value) => (typeof value === "string" ? SPECIAL[value] : (value ?? NaN));
       this.decoded.set(tensor.id, raw ? Float64Array.from(raw, decode) : null);
     }
     return this.decoded.get(tensor.id);
@@ -166,9 +169,13 @@ class Recording {
 
   /** The tensors that a step shows, for its scale of colours. */
   shown(step) {
-    const ids = step.kind === "forward"
-      ? [...step.inputs, ...step.outputs]
-      : [...(step.grads || []), ...(step.added || []).flatMap((a) => [a.before, a.contribution, a.after])];
+    const ids =
+      step.kind === "forward"
+        ? [...step.inputs, ...step.outputs]
+        : [
+            ...(step.grads || []),
+            ...(step.added || []).flatMap((a) => [a.before, a.contribution, a.after]),
+          ];
     return ids.filter((id) => typeof id === "number").map((id) => this.tensor(id));
   }
 
@@ -178,10 +185,13 @@ class Recording {
     const where = this.path(step);
     const output = step.kind === "forward" && this.tensor(step.outputs[0]);
     const kind = step.kind === "accumulate" ? "storing a gradient" : step.kind;
-    return `Step ${step.id} of ${this.lastLabel}, ${kind}: ${step.op}` +
+    return (
+      `Step ${step.id} of ${this.lastLabel}, ${kind}: ${step.op}` +
       (where ? ` in ${where}` : "") +
       (output ? `. Output of shape ${output.shape.join(" by ") || "one number"}` : "") +
-      (step.kind === "backward" ? `, the backward of step ${step.of}` : "") + ".";
+      (step.kind === "backward" ? `, the backward of step ${step.of}` : "") +
+      "."
+    );
   }
 }
 

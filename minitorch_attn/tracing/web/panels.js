@@ -11,24 +11,50 @@ class Panels {
     const parts = [this.heading(step), this.facts(step)];
     parts.push(...(step.kind === "forward" ? this.forward(step) : this.backward(step)));
     const owner = this.recording.position.get(this.recording.forwardOf(step)?.id);
-    for (const entry of this.recording.attentionAt.get(owner) || []) parts.push(attentionView(this.recording, entry));
+    for (const entry of this.recording.attentionAt.get(owner) || [])
+      parts.push(attentionView(this.recording, entry));
     this.root.replaceChildren(...parts.flat().filter(Boolean));
     redrawAll();
   }
 
   heading(step) {
     const { recording } = this;
-    const chain = recording.chain(step.module).map((module) => (module.path ? ownName(recording, module) : module.class));
+    const chain = recording
+      .chain(step.module)
+      .map((module) => (module.path ? ownName(recording, module) : module.class));
     const fused = recording.fused.get(step.part_of);
     const direction = step.kind === "forward" ? "forward" : "backward";
-    return element("div", { class: "step-head" },
-      element("p", { class: "crumbs" }, element("span", { class: `direction ${direction}` },
-        direction === "forward" ? "\u2192 forward" : "\u2190 backward"), " ",
-      chain.flatMap((name, i) => [i ? element("span", { class: "soft", "aria-hidden": "true" }, " \u203a ") : "", name]),
-      fused ? element("span", { class: "soft" }, ` \u203a part of the fused ${fused.op}, taken apart`) : ""),
-      element("h2", { id: "step-title", tabindex: "-1" }, element("span", { class: "soft" }, `${step.id} `), step.op,
-        step.kind === "backward" ? element("span", { class: "soft" }, " backward") : ""),
-      (step.notes || []).map((note) => element("p", { class: "note" }, element("strong", {}, "Odd: "), note)));
+    return element(
+      "div",
+      { class: "step-head" },
+      element(
+        "p",
+        { class: "crumbs" },
+        element(
+          "span",
+          { class: `direction ${direction}` },
+          direction === "forward" ? "\u2192 forward" : "\u2190 backward",
+        ),
+        " ",
+        chain.flatMap((name, i) => [
+          i ? element("span", { class: "soft", "aria-hidden": "true" }, " \u203a ") : "",
+          name,
+        ]),
+        fused
+          ? element("span", { class: "soft" }, ` \u203a part of the fused ${fused.op}, taken apart`)
+          : "",
+      ),
+      element(
+        "h2",
+        { id: "step-title", tabindex: "-1" },
+        element("span", { class: "soft" }, `${step.id} `),
+        step.op,
+        step.kind === "backward" ? element("span", { class: "soft" }, " backward") : "",
+      ),
+      (step.notes || []).map((note) =>
+        element("p", { class: "note" }, element("strong", {}, "Odd: "), note),
+      ),
+    );
   }
 
   facts(step) {
@@ -36,21 +62,27 @@ class Panels {
     const forward = recording.forwardOf(step) || step;
     const backward = step.kind === "forward" ? recording.steps[recording.partner(at)] : step;
     if (step.kind === "accumulate") {
-      return element("div", { class: "facts" }, element("div", { class: "formulas" },
-        formula("formula", step, true), this.jumps(step)), this.source(step));
+      return element(
+        "div",
+        { class: "facts" },
+        element("div", { class: "formulas" }, formula("formula", step, true), this.jumps(step)),
+        this.source(step),
+      );
     }
-    return element("div", { class: "facts" },
-      element("div", { class: "formulas" }, formula("forward", forward, step === forward),
-        backward === forward ? null : formula("backward", backward, step === backward), this.settings(step),
-        this.jumps(step), this.derivation(step)),
-      this.source(step));
-  }
-
-  settings(step) {
-    const entries = Object.entries(step.settings || {});
-    if (!entries.length) return null;
-    return element("p", { class: "settings" }, element("span", { class: "soft" }, "settings "),
-      element("code", {}, entries.map(([name, value]) => `${name}=${typeof value === "string" ? value : JSON.stringify(value)}`).join(", ")));
+    return element(
+      "div",
+      { class: "facts" },
+      element(
+        "div",
+        { class: "formulas" },
+        formula("forward", forward, step === forward),
+        backward === forward ? null : formula("backward", backward, step === backward),
+        settings(step),
+        this.jumps(step),
+        derivation(this.recording, step),
+      ),
+      this.source(step),
+    );
   }
 
   /** The other half of the operation, and the steps that made the gradient of its output. */
@@ -60,32 +92,51 @@ class Panels {
     const makers = recording.gradientMakers(at);
     const lines = [];
     if (partner !== undefined) {
-      lines.push([step.kind === "forward" ? "Its backward: " : "Its forward: ", stepLink(recording, partner), " ", key("b")]);
+      lines.push([
+        step.kind === "forward" ? "Its backward: " : "Its forward: ",
+        stepLink(recording, partner),
+        " ",
+        key("b"),
+      ]);
     } else if (step.kind === "forward" && recording.lastForward < recording.steps.length - 1) {
       lines.push(["No gradient comes back to this step."]);
     }
     const whose = step.kind === "accumulate" ? "This gradient" : "Gradient of its output";
-    if (makers.length) lines.push([`${whose} was produced by `, ...stepLinks(recording, makers), " ", key("g")]);
+    if (makers.length)
+      lines.push([`${whose} was produced by `, ...stepLinks(recording, makers), " ", key("g")]);
     else if (step.kind === "backward") lines.push(["The backward pass starts here."]);
-    return element("div", { class: "jumps" }, lines.map((line) => element("p", {}, line)));
-  }
-
-  /** The docstring of the operation, which derives its backward. */
-  derivation(step) {
-    const known = this.recording.functions[step.function];
-    if (!known || !known.doc) return null;
-    return element("details", {}, element("summary", {}, `How ${step.op} and its backward are derived`), element("pre", { tabindex: "0" }, known.doc));
+    return element(
+      "div",
+      { class: "jumps" },
+      lines.map((line) => element("p", {}, line)),
+    );
   }
 
   source(step) {
     const { source, called_at: called, definition } = step;
-    return element("div", { class: "source" },
+    return element(
+      "div",
+      { class: "source" },
       source ? excerpt(source) : null,
       called && source && (called.file !== source.file || called.line !== source.line)
-        ? element("p", {}, element("span", { class: "soft" }, "called from "), element("code", {}, `${called.file}:${called.line}`), " ",
-          element("code", { class: "soft" }, middleLine(called))) : null,
-      definition ? element("p", {}, element("span", { class: "soft" }, `${step.op} is defined in `),
-        element("code", {}, `${definition.file}:${definition.line}`)) : null);
+        ? element(
+            "p",
+            {},
+            element("span", { class: "soft" }, "called from "),
+            element("code", {}, `${called.file}:${called.line}`),
+            " ",
+            element("code", { class: "soft" }, middleLine(called)),
+          )
+        : null,
+      definition
+        ? element(
+            "p",
+            {},
+            element("span", { class: "soft" }, `${step.op} is defined in `),
+            element("code", {}, `${definition.file}:${definition.line}`),
+          )
+        : null,
+    );
   }
 
   forward(step) {
@@ -96,13 +147,27 @@ class Panels {
       const title = names[i] ? `input ${names[i]}` : `input ${i + 1}`;
       if (input === null) return null;
       if (typeof input === "object") return numberCard(title, input.number);
-      return tensorCard(recording, recording.tensor(input), at, { title, bound: this.boundFor(bound, [input]) });
+      return tensorCard(recording, recording.tensor(input), at, {
+        title,
+        bound: this.boundFor(bound, [input]),
+      });
     });
     const outputs = step.outputs.map((output, i) => {
       const name = (step.output_names || [])[i];
-      const title = name ? `output ${name}` : step.outputs.length > 1 ? `output ${i + 1}` : "output";
-      const remarks = (step.aliases || []).filter(([out]) => out === i).map(([, input]) => `shares memory with input ${names[input] || input + 1}`);
-      return tensorCard(recording, recording.tensor(output), at, { title, bound: this.boundFor(bound, [output]), remarks, made: true });
+      const title = name
+        ? `output ${name}`
+        : step.outputs.length > 1
+          ? `output ${i + 1}`
+          : "output";
+      const remarks = (step.aliases || [])
+        .filter(([out]) => out === i)
+        .map(([, input]) => `shares memory with input ${names[input] || input + 1}`);
+      return tensorCard(recording, recording.tensor(output), at, {
+        title,
+        bound: this.boundFor(bound, [output]),
+        remarks,
+        made: true,
+      });
     });
     return [this.scale(bound), cardGrid([...inputs.filter(Boolean), ...outputs])];
   }
@@ -112,40 +177,69 @@ class Panels {
     const bound = largest(recording.shown(step).filter(isReal));
     const forward = recording.forwardOf(step);
     const many = (step.grads || []).length > 1;
-    const grads = (step.grads || []).map((id, i) => (id === null ? null : tensorCard(recording, recording.tensor(id), at, {
-      title: `arrives: gradient of output${many ? ` ${i + 1}` : ""}`, bound: this.boundFor(bound, [id]), plain: true,
-    })));
+    const grads = (step.grads || []).map((id, i) =>
+      id === null
+        ? null
+        : tensorCard(recording, recording.tensor(id), at, {
+            title: `arrives: gradient of output${many ? ` ${i + 1}` : ""}`,
+            bound: this.boundFor(bound, [id]),
+            plain: true,
+          }),
+    );
     const added = step.added || [];
     const first = added.filter((one) => this.isFirst(one));
-    return [this.scale(bound),
+    return [
+      this.scale(bound),
       cardGrid([...grads.filter(Boolean), ...first.map((one) => this.firstCard(one, bound))]),
       added.filter((one) => !this.isFirst(one)).map((one) => this.sum(one, bound)),
       added.length ? null : element("p", { class: "soft" }, "No gradient grows in this step."),
-      forward ? this.saved(forward) : null];
+      forward ? this.saved(forward) : null,
+    ];
   }
 
   /** Whether a contribution is the first and the gradient is now just that: one map says it. */
   isFirst(added) {
     if (typeof added.before === "number") return false;
     if (added.after === added.contribution) return true;
-    const [one, other] = [added.contribution, added.after].map((id) => this.recording.values(this.recording.tensor(id)));
-    return Boolean(one && other) && one.length === other.length && one.every((value, i) => Object.is(value, other[i]));
+    const [one, other] = [added.contribution, added.after].map((id) =>
+      this.recording.values(this.recording.tensor(id)),
+    );
+    return (
+      Boolean(one && other) &&
+      one.length === other.length &&
+      one.every((value, i) => Object.is(value, other[i]))
+    );
   }
 
   firstCard(added, bound) {
     const { recording, at } = this;
     const card = tensorCard(recording, recording.tensor(added.contribution), at, {
-      title: "contribution", name: this.targetName(added), bound: this.boundFor(bound, [added.contribution]), plain: true, made: true });
+      title: "contribution",
+      name: this.targetName(added),
+      bound: this.boundFor(bound, [added.contribution]),
+      plain: true,
+      made: true,
+    });
     const step = recording.steps[at];
-    card.append(element("p", { class: "travel" }, step.kind === "accumulate" ? ".grad was empty: nothing + contribution = contribution"
-      : "The first: nothing + contribution = contribution", this.rest(added)));
+    card.append(
+      element(
+        "p",
+        { class: "travel" },
+        step.kind === "accumulate"
+          ? ".grad was empty: nothing + contribution = contribution"
+          : "The first: nothing + contribution = contribution",
+        this.rest(added),
+      ),
+    );
     return card;
   }
 
   targetName(added) {
     const target = this.recording.tensor(added.tensor);
     const name = target ? target.name : "a tensor from before the recording";
-    return this.recording.steps[this.at].kind === "accumulate" ? `${name}.grad` : `gradient of ${name}`;
+    return this.recording.steps[this.at].kind === "accumulate"
+      ? `${name}.grad`
+      : `gradient of ${name}`;
   }
 
   /** before + contribution = after, in three heat maps with one scale. */
@@ -153,16 +247,53 @@ class Panels {
     const { recording, at } = this;
     const from = recording.position.get(added.from_step);
     const ids = [added.before, added.contribution, added.after];
-    const shared = this.boundFor(bound, ids.filter((id) => typeof id === "number"));
-    const card = (id, title) => (typeof id === "number"
-      ? tensorCard(recording, recording.tensor(id), at, { title, name: "", bound: shared, plain: true, largestCell: 34, made: title === "after" })
-      : element("section", { class: "card" }, element("h3", {}, element("span", { class: "role" }, title)), element("p", { class: "soft" }, "nothing yet")));
-    const sign = (text, word) => element("span", { class: "sign", role: "img", "aria-label": word }, text);
+    const shared = this.boundFor(
+      bound,
+      ids.filter((id) => typeof id === "number"),
+    );
+    const card = (id, title) =>
+      typeof id === "number"
+        ? tensorCard(recording, recording.tensor(id), at, {
+            title,
+            name: "",
+            bound: shared,
+            plain: true,
+            largestCell: 34,
+            made: title === "after",
+          })
+        : element(
+            "section",
+            { class: "card" },
+            element("h3", {}, element("span", { class: "role" }, title)),
+            element("p", { class: "soft" }, "nothing yet"),
+          );
+    const sign = (text, word) =>
+      element("span", { class: "sign", role: "img", "aria-label": word }, text);
     const name = this.targetName(added);
-    return element("section", { class: "sum", "aria-label": `${name}: before plus contribution is after` },
-      element("h3", {}, breakable(name), element("span", { class: "aside-note" }, from === undefined ? "" : [", made by ", stepLink(recording, from)], this.rest(added))),
-      element("div", { class: "equation" }, card(added.before, "before"), sign("+", "plus"), card(added.contribution, "contribution"),
-        sign("=", "is"), card(added.after, "after")));
+    return element(
+      "section",
+      { class: "sum", "aria-label": `${name}: before plus contribution is after` },
+      element(
+        "h3",
+        {},
+        breakable(name),
+        element(
+          "span",
+          { class: "aside-note" },
+          from === undefined ? "" : [", made by ", stepLink(recording, from)],
+          this.rest(added),
+        ),
+      ),
+      element(
+        "div",
+        { class: "equation" },
+        card(added.before, "before"),
+        sign("+", "plus"),
+        card(added.contribution, "contribution"),
+        sign("=", "is"),
+        card(added.after, "after"),
+      ),
+    );
   }
 
   /** Which other steps add to the same gradient. */
@@ -171,7 +302,10 @@ class Panels {
     const place = growths.findIndex((growth) => growth.added === added);
     if (growths.length < 2 || place < 0) return "";
     const others = growths.filter((_, i) => i !== place).map((growth) => growth.position);
-    return [`; part ${place + 1} of ${growths.length}, the other${others.length > 1 ? "s" : ""} by `, ...stepLinks(this.recording, others)];
+    return [
+      `; part ${place + 1} of ${growths.length}, the other${others.length > 1 ? "s" : ""} by `,
+      ...stepLinks(this.recording, others),
+    ];
   }
 
   /** What the forward step had, opened on demand. */
@@ -181,13 +315,30 @@ class Panels {
     const body = element("div", {});
     const fill = () => {
       if (!details.open || body.firstChild) return;
-      const cards = [...forward.inputs.map((id, i) => [id, `input ${i + 1}`]), ...forward.outputs.map((id) => [id, "output"])]
+      const cards = [
+        ...forward.inputs.map((id, i) => [id, `input ${i + 1}`]),
+        ...forward.outputs.map((id) => [id, "output"]),
+      ]
         .filter(([id]) => typeof id === "number")
-        .map(([id, title]) => tensorCard(recording, recording.tensor(id), at, { title, bound: largest([recording.tensor(id)]), plain: true }));
+        .map(([id, title]) =>
+          tensorCard(recording, recording.tensor(id), at, {
+            title,
+            bound: largest([recording.tensor(id)]),
+            plain: true,
+          }),
+        );
       body.append(cardGrid(cards));
     };
-    const details = element("details", { ontoggle: fill },
-      element("summary", {}, `What step ${recording.label(at)} had on the way forward: inputs and output`), body);
+    const details = element(
+      "details",
+      { ontoggle: fill },
+      element(
+        "summary",
+        {},
+        `What step ${recording.label(at)} had on the way forward: inputs and output`,
+      ),
+      body,
+    );
     return details;
   }
 
@@ -198,12 +349,25 @@ class Panels {
   /** The legend, and the switch between one scale and one for each. */
   scale(bound) {
     if (!bound) return null;
-    const box = element("input", { type: "checkbox", id: "own-scale", onchange: () => this.rescale(box.checked) });
+    const box = element("input", {
+      type: "checkbox",
+      id: "own-scale",
+      onchange: () => this.rescale(box.checked),
+    });
     box.checked = this.ownScale;
-    return element("div", { class: "scale" },
-      this.ownScale ? element("span", { class: "soft" }, "each map from \u2212 its largest to + its largest value") : scaleLegend(bound),
+    return element(
+      "div",
+      { class: "scale" },
+      this.ownScale
+        ? element(
+            "span",
+            { class: "soft" },
+            "each map from \u2212 its largest to + its largest value",
+          )
+        : scaleLegend(bound),
       element("label", {}, box, " own scale for each"),
-      element("span", { class: "soft" }, "small cells below 0 carry a ", element("b", {}, MINUS)));
+      element("span", { class: "soft" }, "small cells below 0 carry a ", element("b", {}, MINUS)),
+    );
   }
 
   rescale(own) {
@@ -212,63 +376,4 @@ class Panels {
     document.getElementById("own-scale").focus();
     announce(own ? "Each heat map has its own scale." : "All heat maps of a step have one scale.");
   }
-}
-
-function formula(name, step, current) {
-  if (!step || !step.formula) return null;
-  return element("div", { class: `formula ${current ? "current" : ""}` }, element("span", { class: "soft" }, name),
-    element("div", {}, equations(step.formula).map((one) => element("code", {}, formulaMarkup(one)))));
-}
-
-/** Cards in columns; a low one (a vector, a number) stands on top of the one after it. */
-function cardGrid(cards) {
-  const columns = [];
-  let open = null;
-  for (const card of cards) {
-    if (!open || card.matches(".wide, .widest")) columns.push((open = []));
-    open.push(card);
-    if (!card.classList.contains("low")) open = null;
-  }
-  const widths = (column) => column.map((card) => ["wide", "widest"].filter((name) => card.classList.contains(name))).flat();
-  return element("div", { class: "cards" }, columns.map((column) => element("div", { class: ["stack", ...widths(column)].join(" ") }, column)));
-}
-
-/** "a = f(x), b = g(x)" in two parts. */
-function equations(text) {
-  return text.split(/,\s+(?=\w+(?:\[[^\]]*\])? = )/);
-}
-
-function key(name) {
-  return element("kbd", {}, name);
-}
-
-function numberCard(title, value) {
-  return element("section", { class: "card low", "aria-label": `${title}, the number ${value}` },
-    element("h3", {}, element("span", { class: "role" }, title)), element("p", { class: "type soft" }, "a number"),
-    element("p", { class: "scalar" }, number(value, 6)));
-}
-
-/** Superscripts for ^T, ^2 and ^(...), the rest as it is. */
-function formulaMarkup(text) {
-  return text.split(/(\^(?:\w+|\([^()]*\)))/).map((part) =>
-    part.startsWith("^") ? element("sup", {}, part.slice(1).replace(/^\((.*)\)$/, "$1")) : part);
-}
-
-function middleLine(place) {
-  return (place.text[place.line - (place.first ?? place.line - 1)] || "").trim();
-}
-
-/** A few lines of source with their numbers, the middle one marked. */
-function excerpt(place) {
-  const indent = Math.min(...place.text.filter((line) => line.trim()).map((line) => line.search(/\S/)));
-  return element("figure", {},
-    element("figcaption", {}, element("code", {}, `${place.file}:${place.line}`),
-      place.function && place.function !== "<module>" ? element("span", { class: "soft" }, ` in ${place.function}`) : ""),
-    element("pre", { tabindex: "0", "aria-label": `${place.file}, line ${place.line} and its neighbours` },
-      place.text.map((line, i) => {
-        const lineNumber = (place.first ?? place.line - 1) + i;
-        const here = lineNumber === place.line;
-        return element(here ? "mark" : "span", { class: "code-line" },
-          element("span", { class: "line-number", "aria-hidden": "true" }, String(lineNumber)), " ", line.slice(indent));
-      })));
 }

@@ -2,8 +2,20 @@
 
 const recording = new Recording(JSON.parse(document.getElementById("recording").textContent));
 const last = recording.steps.length - 1;
-const page = Object.fromEntries(["steps", "step", "slider", "position", "timeline", "search", "matches", "help", "steps-button", "aside"]
-  .map((id) => [id, document.getElementById(id)]));
+const page = Object.fromEntries(
+  [
+    "steps",
+    "step",
+    "slider",
+    "position",
+    "timeline",
+    "search",
+    "matches",
+    "help",
+    "steps-button",
+    "aside",
+  ].map((id) => [id, document.getElementById(id)]),
+);
 const panels = new Panels(recording, page.step);
 const tree = new StepTree(recording, page.steps, (at) => go(at));
 let current = -1;
@@ -29,29 +41,42 @@ function showPosition() {
   page.slider.value = current;
   page.slider.setAttribute("aria-valuetext", recording.words(current));
   page.position.textContent = `step ${recording.label(current)} / ${recording.lastLabel} ${direction}`;
-  for (const button of document.querySelectorAll("[data-move]")) button.disabled = destination(button.dataset.move) === current;
+  for (const button of document.querySelectorAll("[data-move]"))
+    button.disabled = destination(button.dataset.move) === current;
   drawTimeline();
 }
 
 /** Where a movement leads from the current step. */
 function destination(move) {
-  const places = { first: 0, previous: current - 1, next: current + 1, last, "module-back": moduleEdge(-1), "module-on": moduleEdge(1) };
+  const places = {
+    first: 0,
+    previous: current - 1,
+    next: current + 1,
+    last,
+    "module-back": moduleEdge(-1),
+    "module-on": moduleEdge(1),
+  };
   return Math.max(0, Math.min(last, places[move]));
 }
 
-/** The first step of the next run of steps in one module; backward, of this run or the one before. */
+/** The first step of the next run of steps in one module; going back, of this or the last run. */
 function moduleEdge(direction) {
   const { steps } = recording;
   const run = (at) => `${steps[at].kind === "forward"} ${steps[at].module}`;
   const starts = (at) => at === 0 || run(at) !== run(at - 1);
-  for (let at = current + direction; at >= 0 && at <= last; at += direction) if (starts(at)) return at;
+  for (let at = current + direction; at >= 0 && at <= last; at += direction)
+    if (starts(at)) return at;
   return direction > 0 ? last : 0;
 }
 
 function jumpToGradient() {
   const makers = recording.gradientMakers(current);
   if (!makers.length) {
-    announce(recording.steps[current].kind === "forward" ? "No gradient comes back to this step." : "The backward pass starts here.");
+    announce(
+      recording.steps[current].kind === "forward"
+        ? "No gradient comes back to this step."
+        : "The backward pass starts here.",
+    );
     return;
   }
   const at = makers.indexOf(current);
@@ -65,11 +90,24 @@ function jumpToPartner() {
 }
 
 const KEYS = {
-  ArrowLeft: () => go(destination("previous")), ArrowRight: () => go(destination("next")),
-  Home: () => go(0), End: () => go(last),
-  PageUp: () => go(destination("module-back")), PageDown: () => go(destination("module-on")),
-  f: () => announce(tree.foldCurrent()), g: jumpToGradient, b: jumpToPartner,
-  t: () => { openSteps(true); tree.focusCurrent(); }, "/": () => { openSteps(true); page.search.focus(); page.search.select(); },
+  ArrowLeft: () => go(destination("previous")),
+  ArrowRight: () => go(destination("next")),
+  Home: () => go(0),
+  End: () => go(last),
+  PageUp: () => go(destination("module-back")),
+  PageDown: () => go(destination("module-on")),
+  f: () => announce(tree.foldCurrent()),
+  g: jumpToGradient,
+  b: jumpToPartner,
+  t: () => {
+    openSteps(true);
+    tree.focusCurrent();
+  },
+  "/": () => {
+    openSteps(true);
+    page.search.focus();
+    page.search.select();
+  },
   "?": () => page.help.showModal(),
 };
 
@@ -86,7 +124,12 @@ function onKey(event) {
 /** The results of the search: how many, and the next one on Enter. */
 function onSearch() {
   const found = tree.search(page.search.value);
-  page.matches.textContent = found === null ? "" : found.length ? count(found.length, "match", "matches") + ", Enter goes to the next" : "No step matches.";
+  page.matches.textContent =
+    found === null
+      ? ""
+      : found.length
+        ? count(found.length, "match", "matches") + ", Enter goes to the next"
+        : "No step matches.";
 }
 
 function onSearchKey(event) {
@@ -97,7 +140,9 @@ function onSearchKey(event) {
     document.getElementById("step-title").focus();
   } else if (event.key === "Enter" && tree.matches && tree.matches.length) {
     const found = tree.matches;
-    const ahead = event.shiftKey ? found.filter((at) => at < current).pop() ?? found[found.length - 1] : found.find((at) => at > current) ?? found[0];
+    const ahead = event.shiftKey
+      ? (found.filter((at) => at < current).pop() ?? found[found.length - 1])
+      : (found.find((at) => at > current) ?? found[0]);
     go(ahead, { jump: true });
     page.matches.textContent = `${found.indexOf(ahead) + 1} of ${count(found.length, "match", "matches")}`;
   } else if (event.key === "ArrowDown") tree.focusRow(tree.rows[0]);
@@ -138,23 +183,42 @@ function drawTimeline() {
 
 /** The groups of steps that are worth a band: those that do not hold most of their pass. */
 function bandsOf(node) {
-  const large = node.kind === "pass" || node === tree.tree || node.count > 0.24 * recording.steps.length;
+  const large =
+    node.kind === "pass" || node === tree.tree || node.count > 0.24 * recording.steps.length;
   return node.children && large ? node.children.flatMap(bandsOf) : [node];
 }
 
 /** Arcs to the makers of this step's inputs and the users of its outputs. */
 function drawArcs(context, x) {
   const step = recording.steps[current];
-  const inputs = step.kind === "forward" ? step.inputs.map((id) => recording.makers.get(id)) : recording.gradientMakers(current);
-  const outputs = step.kind === "forward" ? step.outputs.flatMap((id) => recording.users.get(id) || [])
-    : (step.added || []).flatMap((added) => recording.growths.get(added.tensor) || []).map((growth) => growth.position);
-  for (const [others, style] of [[inputs, "--forward"], [outputs, "--backward"]]) {
+  const inputs =
+    step.kind === "forward"
+      ? step.inputs.map((id) => recording.makers.get(id))
+      : recording.gradientMakers(current);
+  const outputs =
+    step.kind === "forward"
+      ? step.outputs.flatMap((id) => recording.users.get(id) || [])
+      : (step.added || [])
+          .flatMap((added) => recording.growths.get(added.tensor) || [])
+          .map((growth) => growth.position);
+  for (const [others, style] of [
+    [inputs, "--forward"],
+    [outputs, "--backward"],
+  ]) {
     context.strokeStyle = ink(style);
     context.setLineDash(style === "--forward" ? [] : [3, 2]);
     for (const other of new Set(others)) {
       if (other === undefined || other === current) continue;
       context.beginPath();
-      context.ellipse((x(other) + x(current)) / 2, 17, Math.abs(x(other) - x(current)) / 2, Math.min(15, 5 + Math.abs(x(other) - x(current)) / 8), 0, Math.PI, 0);
+      context.ellipse(
+        (x(other) + x(current)) / 2,
+        17,
+        Math.abs(x(other) - x(current)) / 2,
+        Math.min(15, 5 + Math.abs(x(other) - x(current)) / 8),
+        0,
+        Math.PI,
+        0,
+      );
       context.stroke();
     }
   }
@@ -163,17 +227,20 @@ function drawArcs(context, x) {
 
 function fromAddress() {
   const found = /step=(\d+)/.exec(location.hash);
-  return found ? recording.position.get(Number(found[1])) ?? 0 : 0;
+  return found ? (recording.position.get(Number(found[1])) ?? 0) : 0;
 }
 
 function start() {
   page.slider.max = last;
   page.slider.addEventListener("input", () => go(Number(page.slider.value)));
-  for (const button of document.querySelectorAll("[data-move]")) button.addEventListener("click", () => go(destination(button.dataset.move)));
+  for (const button of document.querySelectorAll("[data-move]"))
+    button.addEventListener("click", () => go(destination(button.dataset.move)));
   document.addEventListener("keydown", onKey);
   page.search.addEventListener("input", onSearch);
   page.search.addEventListener("keydown", onSearchKey);
-  page["steps-button"].addEventListener("click", () => openSteps(!page.aside.classList.contains("open")));
+  page["steps-button"].addEventListener("click", () =>
+    openSteps(!page.aside.classList.contains("open")),
+  );
   document.getElementById("help-button").addEventListener("click", () => page.help.showModal());
   document.getElementById("help-close").addEventListener("click", () => page.help.close());
   page.timeline.addEventListener("click", (event) => {

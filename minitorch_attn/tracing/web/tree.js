@@ -8,7 +8,16 @@ function treeOf(recording) {
   let stack = [];
   let side = null;
   const open = (parent, name, kind, key) => {
-    const group = { name, kind, key, parent, children: [], level: parent.level + 1, from: Infinity, to: -1 };
+    const group = {
+      name,
+      kind,
+      key,
+      parent,
+      children: [],
+      level: parent.level + 1,
+      from: Infinity,
+      to: -1,
+    };
     parent.children.push(group);
     return group;
   };
@@ -20,7 +29,8 @@ function treeOf(recording) {
     }
     const chain = recording.chain(step.module);
     let common = 0;
-    while (common < stack.length && common < chain.length && stack[common].key === chain[common].id) common++;
+    while (common < stack.length && common < chain.length && stack[common].key === chain[common].id)
+      common++;
     stack.length = common;
     for (const module of chain.slice(common)) {
       const parent = stack.length ? stack[stack.length - 1] : side;
@@ -51,7 +61,12 @@ function tidy(node, level) {
   node.count = node.children.reduce((sum, child) => sum + (child.count || 1), 0);
   if (node.count > 1 || node.kind === "pass") return node;
   const leaf = node.children[0];
-  return { ...leaf, parent: node.parent, level, name: leaf.name ? `${node.name}.${leaf.name}` : node.name };
+  return {
+    ...leaf,
+    parent: node.parent,
+    level,
+    name: leaf.name ? `${node.name}.${leaf.name}` : node.name,
+  };
 }
 
 class StepTree {
@@ -87,7 +102,8 @@ class StepTree {
 
   groupsOf(at) {
     const found = [];
-    for (let node = this.leaves[at].parent; node && node !== this.tree; node = node.parent) found.push(node);
+    for (let node = this.leaves[at].parent; node && node !== this.tree; node = node.parent)
+      found.push(node);
     return found; // innermost first
   }
 
@@ -105,7 +121,8 @@ class StepTree {
     const [list, place] = [this.root.getBoundingClientRect(), row.getBoundingClientRect()];
     const room = Math.min(80, list.height / 4);
     if (place.top < list.top + room) this.root.scrollTop += place.top - list.top - room;
-    else if (place.bottom > list.bottom - room) this.root.scrollTop += place.bottom - list.bottom + room;
+    else if (place.bottom > list.bottom - room)
+      this.root.scrollTop += place.bottom - list.bottom + room;
   }
 
   /** The row that stands for a step: its own, or the folded group around it. */
@@ -130,7 +147,9 @@ class StepTree {
   }
 
   collect(node) {
-    const children = this.matches ? node.children.filter((child) => this.holdsMatch(child)) : node.children;
+    const children = this.matches
+      ? node.children.filter((child) => this.holdsMatch(child))
+      : node.children;
     children.forEach((child, i) => {
       this.rows.push(this.row(child, i + 1, children.length));
       if (child.children && this.isOpen(child)) this.collect(child);
@@ -143,7 +162,11 @@ class StepTree {
 
   row(node, place, size) {
     const row = element("div", {
-      role: "treeitem", tabindex: "-1", "aria-level": node.level, "aria-posinset": place, "aria-setsize": size,
+      role: "treeitem",
+      tabindex: "-1",
+      "aria-level": node.level,
+      "aria-posinset": place,
+      "aria-setsize": size,
       "aria-selected": String(node === this.visible(this.current)),
       "aria-expanded": node.children ? String(this.isOpen(node)) : null,
       class: node.children ? `group ${node.kind === "pass" ? "pass" : ""}` : "leaf",
@@ -157,20 +180,49 @@ class StepTree {
 
   fillGroup(row, node) {
     row.append(
-      element("span", { class: "twist", "aria-hidden": "true" }, this.isOpen(node) ? "\u25be" : "\u25b8"),
-      element("span", { class: "name" }, node.kind === "pass" ? node.name[0].toUpperCase() + node.name.slice(1) : node.name), " ",
-      node.kind === "pass" ? "" : element("span", { class: "soft" }, node.kind === node.name ? "" : node.kind), " ",
-      element("span", { class: "tally" }, count(node.count, "step")));
+      element(
+        "span",
+        { class: "twist", "aria-hidden": "true" },
+        this.isOpen(node) ? "\u25be" : "\u25b8",
+      ),
+      element(
+        "span",
+        { class: "name" },
+        node.kind === "pass" ? node.name[0].toUpperCase() + node.name.slice(1) : node.name,
+      ),
+      " ",
+      node.kind === "pass"
+        ? ""
+        : element("span", { class: "soft" }, node.kind === node.name ? "" : node.kind),
+      " ",
+      element("span", { class: "tally" }, count(node.count, "step")),
+    );
   }
 
   fillLeaf(row, node) {
     const step = this.recording.steps[node.at];
     const output = step.kind === "forward" && this.recording.tensor(step.outputs[0]);
     row.append(
-      element("span", { class: "number" }, step.id), " ",
-      element("span", { class: "name" }, step.op), " ",
-      element("span", { class: "soft" }, step.kind === "accumulate" ? this.stored(step) : node.name || ""), " ",
-      element("span", { class: "tally" }, this.recording.attentionAt.has(node.at) ? element("span", { class: "badge" }, "attention") : output ? output.shape.join("\u00d7") : ""));
+      element("span", { class: "number" }, step.id),
+      " ",
+      element("span", { class: "name" }, step.op),
+      " ",
+      element(
+        "span",
+        { class: "soft" },
+        step.kind === "accumulate" ? this.stored(step) : node.name || "",
+      ),
+      " ",
+      element(
+        "span",
+        { class: "tally" },
+        this.recording.attentionAt.has(node.at)
+          ? element("span", { class: "badge" }, "attention")
+          : output
+            ? output.shape.join("\u00d7")
+            : "",
+      ),
+    );
   }
 
   stored(step) {
@@ -184,7 +236,7 @@ class StepTree {
     this.draw();
   }
 
-  /** f: fold the innermost open group around the current step; unfold it again when it is folded. */
+  /** f: fold the innermost open group around the current step, or unfold it again. */
   foldCurrent() {
     const shown = this.visible(this.current);
     const group = shown.children ? shown : this.groupsOf(this.current)[0];
@@ -206,10 +258,14 @@ class StepTree {
     this.texts = this.texts || [];
     if (!this.texts[at]) {
       const step = this.recording.steps[at];
-      const ids = [...(step.inputs || []), ...(step.outputs || [])].filter((id) => typeof id === "number");
+      const ids = [...(step.inputs || []), ...(step.outputs || [])].filter(
+        (id) => typeof id === "number",
+      );
       const names = ids.map((id) => this.recording.tensor(id).name);
       const source = step.source ? `${step.source.file}:${step.source.line}` : "";
-      this.texts[at] = [step.id, step.op, step.kind, this.recording.path(step), source, ...names].join(" ").toLowerCase();
+      this.texts[at] = [step.id, step.op, step.kind, this.recording.path(step), source, ...names]
+        .join(" ")
+        .toLowerCase();
     }
     return this.texts[at];
   }

@@ -31,7 +31,10 @@ class WindowsView {
 
   /** Where a token of the map lands in the rolled map. */
   landing(row, col) {
-    return [(row - this.shift[0] + this.height) % this.height, (col - this.shift[1] + this.width) % this.width];
+    return [
+      (row - this.shift[0] + this.height) % this.height,
+      (col - this.shift[1] + this.width) % this.width,
+    ];
   }
 
   /** The region of a place of the rolled map; kept as that map, or as (window, token). */
@@ -54,19 +57,51 @@ class WindowsView {
     this.window = batch % this.count;
     const cutWindows = { rows: size[0], cols: size[1] };
     const number = (row, col) => row * this.width + col;
-    const intro = `A map of ${this.height} by ${this.width} tokens in windows of ${size.join(" by ")}` +
-      (this.shifted ? `, rolled by ${this.shift.map((by) => -by).join(", ").replaceAll("-", MINUS)} first.` : ", not shifted.") +
+    const intro =
+      `A map of ${this.height} by ${this.width} tokens in windows of ${size.join(" by ")}` +
+      (this.shifted
+        ? `, rolled by ${this.shift
+            .map((by) => -by)
+            .join(", ")
+            .replaceAll("-", MINUS)} first.`
+        : ", not shifted.") +
       " Attention stays inside a window. Outlined: the chosen window; click another to choose it.";
-    const maps = [this.map("Before the roll: the window each token goes to", (row, col) => this.windowAt(...this.landing(row, col)),
-      number, (row, col) => this.windowAt(...this.landing(row, col)), null)];
+    const maps = [
+      this.map(
+        "Before the roll: the window each token goes to",
+        (row, col) => this.windowAt(...this.landing(row, col)),
+        number,
+        (row, col) => this.windowAt(...this.landing(row, col)),
+        null,
+      ),
+    ];
     if (this.shifted) {
-      maps.push(this.map("After the roll: the same tokens, now in whole windows", (row, col) => this.windowAt(row, col),
-        (row, col) => number(...this.origin(row, col)), (row, col) => this.windowAt(row, col), cutWindows));
-      if (this.regions) maps.push(this.map("Regions: tokens that were neighbours before the roll", (row, col) => this.region(row, col),
-        (row, col) => this.region(row, col), (row, col) => this.windowAt(row, col), cutWindows));
+      maps.push(
+        this.map(
+          "After the roll: the same tokens, now in whole windows",
+          (row, col) => this.windowAt(row, col),
+          (row, col) => number(...this.origin(row, col)),
+          (row, col) => this.windowAt(row, col),
+          cutWindows,
+        ),
+      );
+      if (this.regions)
+        maps.push(
+          this.map(
+            "Regions: tokens that were neighbours before the roll",
+            (row, col) => this.region(row, col),
+            (row, col) => this.region(row, col),
+            (row, col) => this.windowAt(row, col),
+            cutWindows,
+          ),
+        );
     }
-    this.root.replaceChildren(element("h4", {}, this.shifted ? "Shifted windows" : "Windows"), element("p", {}, intro),
-      element("div", { class: "maps" }, maps), element("div", { class: "maps" }, this.maskMap(), this.indexMap()));
+    this.root.replaceChildren(
+      element("h4", {}, this.shifted ? "Shifted windows" : "Windows"),
+      element("p", {}, intro),
+      element("div", { class: "maps" }, maps),
+      element("div", { class: "maps" }, this.maskMap(), this.indexMap()),
+    );
   }
 
   /** A map of tokens: coloured, patterned and numbered by group, with lines between windows. */
@@ -81,16 +116,40 @@ class WindowsView {
       const image = Math.floor(this.batch / this.count);
       this.select(image * this.count + windowOf(row, col));
     });
-    const table = element("div", { class: "table-frame", tabindex: "0", role: "region", "aria-label": `Table: ${title}` });
-    const details = element("details", { ontoggle: () => { if (details.open && !table.firstChild) table.append(this.mapTable(title, group)); } },
-      element("summary", {}, "As table"), table);
+    const table = element("div", {
+      class: "table-frame",
+      tabindex: "0",
+      role: "region",
+      "aria-label": `Table: ${title}`,
+    });
+    const details = element(
+      "details",
+      {
+        ontoggle: () => {
+          if (details.open && !table.firstChild) table.append(this.mapTable(title, group));
+        },
+      },
+      element("summary", {}, "As table"),
+      table,
+    );
     return element("figure", { class: "map" }, element("figcaption", {}, title), canvas, details);
   }
 
   mapTable(title, group) {
-    const cells = (row) => Array.from({ length: this.width }, (_, col) => element("td", {}, String(group(row, col))));
-    return element("table", {}, element("caption", {}, title), element("tbody", {}, Array.from({ length: this.height }, (_, row) =>
-      element("tr", {}, element("th", { scope: "row" }, String(row)), cells(row)))));
+    const cells = (row) =>
+      Array.from({ length: this.width }, (_, col) => element("td", {}, String(group(row, col))));
+    return element(
+      "table",
+      {},
+      element("caption", {}, title),
+      element(
+        "tbody",
+        {},
+        Array.from({ length: this.height }, (_, row) =>
+          element("tr", {}, element("th", { scope: "row" }, String(row)), cells(row)),
+        ),
+      ),
+    );
   }
 
   paintMap(canvas, { group, label, windowOf, cut }) {
@@ -106,12 +165,19 @@ class WindowsView {
         context.fillRect(col * cell, row * cell, cell, cell);
         context.globalAlpha = 1;
         this.pattern(context, name, [col * cell, row * cell, cell, cell]);
-        if (numbered) this.print(context, label(row, col), (col + 0.5) * cell, (row + 0.5) * cell, cell);
+        if (numbered)
+          this.print(context, label(row, col), (col + 0.5) * cell, (row + 0.5) * cell, cell);
       }
     }
     this.borders(context, cell, (row, col) => group(row, col), 1, ink("--soft"));
     if (cut) this.borders(context, cell, windowOf, 2, ink("--text"));
-    this.borders(context, cell, (row, col) => windowOf(row, col) === this.window, 3.5, ink("--focus"));
+    this.borders(
+      context,
+      cell,
+      (row, col) => windowOf(row, col) === this.window,
+      3.5,
+      ink("--focus"),
+    );
   }
 
   print(context, text, x, y, cell) {
@@ -159,7 +225,10 @@ class WindowsView {
   placesOf(window) {
     const { grid, size } = this.entry.windows;
     const [top, left] = [Math.floor(window / grid[1]) * size[0], (window % grid[1]) * size[1]];
-    return Array.from({ length: size[0] * size[1] }, (_, i) => [top + Math.floor(i / size[1]), left + (i % size[1])]);
+    return Array.from({ length: size[0] * size[1] }, (_, i) => [
+      top + Math.floor(i / size[1]),
+      left + (i % size[1]),
+    ]);
   }
 
   /** Who may attend to whom in the chosen window: tokens of one region. */
@@ -168,12 +237,34 @@ class WindowsView {
     const regions = this.places(this.window).map(([row, col]) => this.region(row, col));
     const tokens = regions.length;
     const values = Float64Array.from({ length: tokens * tokens }, (_, i) =>
-      regions[Math.floor(i / tokens)] === regions[i % tokens] ? 1 : 0);
+      regions[Math.floor(i / tokens)] === regions[i % tokens] ? 1 : 0,
+    );
     const names = regions.map((region, i) => `${i} r${region}`);
-    const map = new HeatMap({ label: `mask of window ${this.window}: 1 where both tokens are of one region`, values, shape: [tokens, tokens],
-      steps: [1, 1], linear: true, bound: 4, rowLabels: names, colLabels: names, rowName: "query", colName: "key", largestCell: 22, tallest: 400,
-      blocked: (row, col) => regions[row] !== regions[col] });
-    return element("figure", { class: "map wide" }, element("figcaption", {}, `Mask of window ${this.window}: hatched pairs lie in different regions (r) and may not attend`), map.root);
+    const map = new HeatMap({
+      label: `mask of window ${this.window}: 1 where both tokens are of one region`,
+      values,
+      shape: [tokens, tokens],
+      steps: [1, 1],
+      linear: true,
+      bound: 4,
+      rowLabels: names,
+      colLabels: names,
+      rowName: "query",
+      colName: "key",
+      largestCell: 22,
+      tallest: 400,
+      blocked: (row, col) => regions[row] !== regions[col],
+    });
+    return element(
+      "figure",
+      { class: "map wide" },
+      element(
+        "figcaption",
+        {},
+        `Mask of window ${this.window}: hatched pairs lie in different regions (r) and may not attend`,
+      ),
+      map.root,
+    );
   }
 
   /** Which entry of the table of biases each pair of tokens reads. */
@@ -187,8 +278,27 @@ class WindowsView {
       const along = (query % wide) - (key % wide) + wide - 1;
       return down * (2 * wide - 1) + along;
     });
-    const map = new HeatMap({ label: "relative position index", values, shape: [tokens, tokens], steps: [1, 1], linear: true,
-      bound: 1.5 * (2 * high - 1) * (2 * wide - 1), rowName: "query", colName: "key", largestCell: 25, tallest: 560 });
-    return element("figure", { class: "map wide" }, element("figcaption", {}, `Relative position index: the entry of the table of ${(2 * high - 1) * (2 * wide - 1)} biases that a pair reads`), map.root);
+    const map = new HeatMap({
+      label: "relative position index",
+      values,
+      shape: [tokens, tokens],
+      steps: [1, 1],
+      linear: true,
+      bound: 1.5 * (2 * high - 1) * (2 * wide - 1),
+      rowName: "query",
+      colName: "key",
+      largestCell: 25,
+      tallest: 560,
+    });
+    return element(
+      "figure",
+      { class: "map wide" },
+      element(
+        "figcaption",
+        {},
+        `Relative position index: the entry of the table of ${(2 * high - 1) * (2 * wide - 1)} biases that a pair reads`,
+      ),
+      map.root,
+    );
   }
 }
