@@ -182,16 +182,17 @@ def _bullets(name, hints):
 
 def _table(items):
     """Rows of name, shape, errors and the worst entry, in columns."""
-    digits = 6 if _width() == _WIDTH else 4
+    wide = _width() == _WIDTH
+    digits, space = (6, " ") if wide else (4, "")
     rows = [("", "name", "shape", "error", "worst", "at", "backward", "numeric", "")]
     for item in items:
         rows.append((
             item.verdict,
             item.name,
-            str(item.shape),
+            str(item.shape).replace(" ", space),
             f"{item.error:.1e}",
             f"{item.worst_error:.1e}",
-            _place(item),
+            _place(item).replace(", ", f",{space}"),
             "none" if item.analytic_grad is None else f"{item.analytic:.{digits}g}",
             f"{item.numeric:.{digits}g}",
             _left_out(item),

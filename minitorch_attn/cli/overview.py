@@ -5,6 +5,8 @@ from pathlib import Path
 
 from .. import __version__
 from ..course.catalogue import lessons
+from ..course.exercises.load import exercises
+from ..course.exercises.progress import ExerciseProgress
 from ..course.progress import Progress
 from ..errors import DataError, MiniTorchError
 from ..training import RunFolder
@@ -15,6 +17,7 @@ __all__ = ["overview"]
 
 _COMMANDS = [
     ("lesson list", "the lessons; lesson step NN goes through one"),
+    ("exercise", "gradients with a mistake to find, or to be written"),
     ("tour", "train a small GPT in about a minute"),
     ("train --list", "the tasks that can be trained"),
     ("generate FOLDER", "write on from --prompt TEXT"),
@@ -40,6 +43,9 @@ def overview(parent="runs"):
     where = _lessons(progress)
     if where:
         out.print(f"\nlessons   {where}")
+    practice = _exercises()
+    if practice:
+        out.print(f"{'' if where else chr(10)}exercises {practice}")
     runs = _runs(Path(parent))
     if runs:
         out.print("\nruns here\n" + table([row for _, row in runs]))
@@ -82,6 +88,19 @@ def _lessons(progress):
             place = f"cell {progress.cell(latest) + 1} of {len(item.cells)}"
             text += f"; {latest} {item.title}: left at {place}"
     return text
+
+
+def _exercises():
+    """How many exercises are solved, and the one to go on with."""
+    try:
+        known = exercises()
+    except DataError:
+        return ""
+    progress = ExerciseProgress()
+    done = sum(progress.is_solved(item.name) for item in known)
+    following = progress.current(known)
+    text = f"{done} of {len(known)} solved"
+    return text if following is None else f"{text}; next: {following.number} {following.title}"
 
 
 def _changed(run):

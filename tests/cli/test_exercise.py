@@ -1,0 +1,253 @@
+"""`mta exercise` from the first file to the solution, with a terminal and without."""
+
+import json
+import os
+import select
+import sys
+import time
+
+import pytest
+
+from minitorch_attn.course.exercises.load import find_exercise
+
+FIRST = find_exercise("01")
+COPY = "exercises-work/01_projection.py"
+
+
+def solve(path):
+    path.write_text(find_exercise(path.name).solved, encoding="utf-8")
+
+
+def test_alone_it_begins_with_the_first_and_checks_it_once(mta, tmp_path):
+    code, out, err = mta("exercise")
+    assert (code, err) == (1, "") and "\x1b" not in out
+    assert out.startswith("exercise 01 of 33: Queries, keys and values\nexercises-work")
+    for part in (
+        "Three matrix products", "1 gradient disagrees", "WRONG  h", "WRONG  gradcheck",
+        "ok     forward gives the right values", "not yet: 1 of 2 parts is wrong",
+        "exercise hint 01", "0 of 33 solved", FIRST.old.strip(),
+    ):  # fmt: skip
+        assert (part in out) is (part != FIRST.old.strip()), part
+    assert FIRST.new.strip() not in out and FIRST.explanation[:40] not in out
+    assert (tmp_path / COPY).read_text() == FIRST.text
+
+
+def test_from_start_to_solution(mta, tmp_path):
+    code, out, _ = mta("exercise", "start", "3")
+    assert code == 0 and "exercise 03 of 33: Softmax" in out and "exercise check 03" in out
+    copy = tmp_path / "exercises-work" / "03_softmax.py"
+    assert mta("exercise", "check")[0] == 1
+    code, out, err = mta("exercise", "solution", "3")
+    assert (code, out) == (1, "") and "not solved yet" in err
+    solve(copy)
+    code, out, _ = mta("exercise", "check", "softmax.py")
+    assert code == 2  # two exercises have it
+    code, out, _ = mta("exercise", "check", "3")
+    assert code == 0 and "exercise 03 is solved." in out and "Every y depends on every x" in out
+    assert "1 of 33 solved" in out and "exercise   04 Softmax with a temperature" in out
+    assert "WRONG" not in out and "large inputs" in out
+    code, out, _ = mta("exercise", "solution", "3")
+    assert code == 0 and "03_softmax.py, line 28:" in out
+    assert f"- {find_exercise('3').old.rstrip()}" in out
+    assert f"+ {find_exercise('3').new.rstrip()}" in out
+    assert "03  Softmax" in (listed := mta("exercise", "list")[1]) and "solved" in listed
+
+
+def test_hints_come_one_by_one_and_are_remembered(mta):
+    for count in (1, 2, 3, 3):
+        code, out, _ = mta("exercise", "hint", "1")
+        assert code == 0 and out.count("hint ") == count
+        assert f"hint {count} of 3" in out
+    fields = json.loads(mta("exercise", "hint", "1", "--json")[1])
+    assert fields["hints"] == list(FIRST.hints) and fields["of"] == 3
+    mta("exercise", "start", "1")
+    assert "begun, 3 hints" in mta("exercise", "list")[1]
+
+
+def test_reset_keeps_what_was_there(mta, tmp_path):
+    mta("exercise", "start", "1")
+    code, out, _ = mta("exercise", "reset", "1")
+    assert code == 0 and "kept" not in out  # it was unchanged
+    (tmp_path / COPY).write_text("mine")
+    kept = []
+    for text in ("mine", "mine too"):
+        (tmp_path / COPY).write_text(text)
+        code, out, _ = mta("exercise", "reset", "1")
+        assert code == 0 and "your copy is kept as exercises-work" in out
+        assert (tmp_path / COPY).read_text() == FIRST.text
+    kept = sorted(path.read_text() for path in (tmp_path / "exercises-work").glob("*.bak"))
+    assert kept == ["mine", "mine too"]
+
+
+def test_after_a_reset_it_is_open_again(mta, tmp_path):
+    mta("exercise", "start", "1")
+    solve(tmp_path / COPY)
+    assert mta("exercise", "check", "1")[0] == 0
+    mta("exercise", "reset", "1")
+    assert mta("exercise", "solution", "1")[0] == 1
+
+
+def test_start_leaves_a_copy_as_it_is(mta, tmp_path):
+    mta("exercise", "start", "1")
+    (tmp_path / COPY).write_text("mine")
+    code, out, _ = mta("exercise", "start", "1")
+    assert code == 0 and "as you left it" in out and (tmp_path / COPY).read_text() == "mine"
+    assert json.loads(mta("exercise", "start", "1", "--json")[1])["copied"] is False
+
+
+def test_json_everywhere(mta, tmp_path):
+    code, out, _ = mta("exercise", "--json")
+    fields = json.loads(out)
+    assert code == 1 and fields["exercise"] == "01_projection" and fields["passed"] is False
+    assert fields["report"].startswith("gradcheck: 1 gradient disagrees")
+    assert {part["name"]: part["passed"] for part in fields["parts"]}["gradcheck"] is False
+    solve(tmp_path / COPY)
+    assert json.loads(mta("exercise", "check", "--json")[1])["passed"] is True
+    listed = json.loads(mta("exercise", "list", "--json")[1])
+    assert len(listed) == 33 and listed[0]["solved"] and not listed[1]["solved"]
+    assert listed[0]["file"] == str(tmp_path / COPY)
+    assert json.loads(mta("exercise", "solution", "1", "--json")[1])["new"] == FIRST.new
+    code, out, _ = mta("exercise", "solution", "2", "--json")
+    assert code == 1 and "new" not in json.loads(out)
+    assert json.loads(mta("exercise", "reset", "1", "--json")[1])["kept"].endswith(".bak")
+
+
+def test_another_folder_is_used_and_remembered(mta, tmp_path, monkeypatch):
+    mine = tmp_path / "my work"
+    mta("exercise", "start", "2", "--work", mine)
+    assert (mine / "02_pair_bias.py").exists()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    assert mta("exercise", "check", "2")[0] == 1
+    solve(mine / "02_pair_bias.py")
+    assert mta("exercise", "--work", mine, "check", "2")[0] == 0
+    assert list(elsewhere.iterdir()) == []
+    monkeypatch.setenv("MTA_WORK", str(tmp_path / "named"))
+    mta("exercise", "start", "2")
+    assert (tmp_path / "named" / "02_pair_bias.py").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["check", "99"], "there is no exercise '99'"),
+        (["start", "scale"], "more than one exercise has 'scale'"),
+        (["check", "5"], "exercise start 05"),
+        (["reset"], "Missing argument"),
+        (["fly"], "No such command"),
+    ],
+)
+def test_wrong_usage_is_2_with_a_reason(arguments, words, mta):
+    code, _, err = mta("exercise", *arguments)
+    assert code == 2 and words in err
+
+
+def test_check_all(mta, tmp_path):
+    mta("exercise", "start", "1")
+    mta("exercise", "start", "3")
+    solve(tmp_path / COPY)
+    code, out, _ = mta("exercise", "check", "--all")
+    assert code == 1 and "exercise 01 is solved." in out and "exercise 03 of 33" in out
+    found = json.loads(mta("exercise", "check", "1", "3", "--json")[1])
+    assert [entry["passed"] for entry in found] == [True, False]
+
+
+def test_a_file_that_is_no_text_is_a_message(mta, tmp_path):
+    mta("exercise", "start", "1")
+    (tmp_path / COPY).write_bytes(b"\xff\xfe\x00")
+    code, _, err = mta("exercise", "check", "1")
+    assert code == 1 and "is not a text in UTF-8" in err
+    (tmp_path / COPY).write_text("")
+    code, out, _ = mta("exercise", "check", "1")
+    assert code == 1 and "the class Project of the exercise is gone" in out
+
+
+def test_when_all_are_solved_it_says_so(mta, tmp_path):
+    done = {
+        item["name"]: {"solved": True} for item in json.loads(mta("exercise", "list", "--json")[1])
+    }
+    (tmp_path / "state").mkdir(exist_ok=True)
+    fields = {"version": 1, "lessons": {"08": {"done": True}}, "exercises": done}
+    (tmp_path / "state" / "progress.json").write_text(json.dumps(fields))
+    code, out, _ = mta("exercise")
+    assert code == 0 and "all exercises are solved" in out
+    assert json.loads(mta("exercise", "--json")[1]) == {"solved": 33, "next": None}
+    mta("exercise", "reset", "4")
+    assert "next: python -m minitorch_attn exercise   04" in mta("exercise", "list")[1]
+    kept = json.loads((tmp_path / "state" / "progress.json").read_text())
+    assert kept["lessons"] == {"08": {"done": True}}
+
+
+def test_the_report_is_as_wide_as_the_terminal(mta, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    for number in ("2", "13"):
+        mta("exercise", "start", number)
+        out = mta("exercise", "check", number)[1]
+        assert max(map(len, out.splitlines())) <= 80
+
+
+def test_the_overview_names_the_next_exercise(mta):
+    assert "exercises 0 of 33 solved" in mta()[1]
+    mta("exercise", "start", "7")
+    assert "0 of 33 solved; next: 07 A branch with a learned gain" in mta()[1]
+
+
+class Terminal:
+    """`mta exercise` in a terminal of its own."""
+
+    def __init__(self, folder, **settings):
+        pty = pytest.importorskip("pty")
+        self.child, self.file = pty.fork()
+        if self.child == 0:
+            os.chdir(folder)
+            os.environ.update({"TERM": "xterm", "COLUMNS": "80", **settings})
+            root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+            os.environ["PYTHONPATH"] = root
+            os.execv(sys.executable, [sys.executable, "-m", "minitorch_attn", "exercise"])
+        self.seen = ""
+
+    def wait_for(self, words, seconds=200):
+        """Read until the words have come; what came since the last call."""
+        end = time.monotonic() + seconds
+        while words not in self.seen:
+            assert time.monotonic() < end, self.seen
+            if select.select([self.file], [], [], 0.2)[0]:
+                self.seen += os.read(self.file, 65536).decode("utf-8", "replace")
+        found, self.seen = self.seen, ""
+        return found
+
+    def press(self, key):
+        os.write(self.file, key.encode())
+
+    def leave(self):
+        self.press("q")
+        return os.waitstatus_to_exitcode(os.waitpid(self.child, 0)[1])
+
+
+def test_on_a_terminal_it_watches(tmp_path, monkeypatch):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    terminal = Terminal(tmp_path)
+    waiting = "projection.py to be saved"
+    first = terminal.wait_for(waiting)
+    assert "WRONG" in first and "h: hint   l: list   n: next" in first and "\x1b[1;31m" in first
+    terminal.press("h")
+    assert "hint 1 of 3" in terminal.wait_for(waiting)
+    terminal.press("l")
+    assert "begun, 1 hint" in terminal.wait_for(waiting)
+    part = tmp_path / "part"  # as editors do: write beside, then replace
+    part.write_text(FIRST.solved)
+    part.replace(tmp_path / COPY)
+    solved = terminal.wait_for(waiting)
+    assert "exercise 01 is solved." in solved and "1 of 33 solved" in solved
+    terminal.press("n")
+    assert "exercise 02 of 33" in terminal.wait_for("pair_bias.py to be saved")
+    assert terminal.leave() == 0
+
+
+def test_no_color_on_a_terminal(tmp_path):
+    terminal = Terminal(tmp_path, NO_COLOR="1")
+    shown = terminal.wait_for("to be saved")
+    assert "WRONG" in shown and "\x1b[1;31m" not in shown and "\x1b[32m" not in shown
+    os.write(terminal.file, b"\x03")  # Ctrl-C
+    assert os.waitstatus_to_exitcode(os.waitpid(terminal.child, 0)[1]) == 0
