@@ -4,8 +4,8 @@ Three matrix products turn the tokens h into queries, keys and values:
 
     q = h W_q,   k = h W_k,   v = h W_v
 
-`Project` computes the three at once. A model with it does learn, but slowly. Read the gradcheck
-report, find the one mistake below and mend it. The arithmetic of `forward` is right.
+`Project` computes the three at once. `forward` is right, and so are three of the four gradients.
+Read the gradcheck report, find the one mistake below and mend it.
 """
 
 import numpy as np

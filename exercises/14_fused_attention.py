@@ -2,8 +2,8 @@
 
     P = softmax(Q K^T / sqrt(d)),   Y = P V
 
-Each line of `backward` is a formula that you can look up. The model trains as if two of its
-layers fought each other. Read the gradcheck report, find the one mistake and mend it.
+Each line of `backward` is a formula that you can look up, and every shape fits. Read the gradcheck
+report, find the one mistake and mend it.
 """
 
 import numpy as np

@@ -3,8 +3,7 @@
     scores = Q K^T / sqrt(d),   weights = softmax(scores),   context = weights V
 
 The scale is computed once, and the scores use it. Yet each query attends to hardly more than one
-key, and the model stops learning early. The gradient check is green. Read which property fails,
-find the one mistake and mend it.
+key. The gradient check is green. Read which property fails, find the one mistake and mend it.
 """
 
 import minitorch_attn as mt

@@ -2,9 +2,8 @@
 
     scores = Q K^T / sqrt(d)   where key j <= query i, and -inf elsewhere
 
-A model with the code below reaches a surprisingly low loss in training and writes nonsense. Every
-blocked weight is exactly 0, and the gradient check is green. Read which properties fail, find the
-one mistake and mend it.
+Every blocked weight is exactly 0, and the gradient check is green. Yet a model that is trained with
+the code below can use the future. Read which properties fail, find the one mistake and mend it.
 """
 
 import minitorch_attn as mt
