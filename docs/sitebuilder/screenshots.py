@@ -28,11 +28,13 @@ PAGES = {
 
 
 def saved(png, path):
-    """Write a picture at the width it is shown in, with no more colours than it needs."""
+    """Write a picture at the width it is shown in, with as many colours as 150 kB hold."""
     image = Image.open(io.BytesIO(png)).convert("RGB")
     image = image.resize((SHOWN, image.height * SHOWN // image.width), Image.Resampling.LANCZOS)
-    for colours in (128, 64, 32):
-        image.quantize(colours, dither=Image.Dither.NONE).save(path, optimize=True)
+    rare_ones_too = Image.Quantize.MAXCOVERAGE
+    for colours in (256, 128, 64):
+        small = image.quantize(colours, rare_ones_too, dither=Image.Dither.NONE)
+        small.save(path, optimize=True)
         if path.stat().st_size < 150_000:
             break
     print(f"{path.relative_to(ROOT)} {path.stat().st_size // 1000} kB")
