@@ -22,6 +22,11 @@ EXAMPLE = re.compile(
 NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]\d+)?")
 
 
+PRACTICE = re.compile(
+    r"`python -m minitorch_attn exercise` prints[^`]*^```text\n(.*?)^```", re.M | re.S
+)
+
+
 def without_numbers(text):
     """The words of a text: what stays the same where rounding differs."""
     return [word for word in NUMBER.sub("#", text).split() if word != "#"]
@@ -63,3 +68,22 @@ def test_examples_print_what_the_page_says(code, name, expected, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert without_numbers(done.stdout) == without_numbers(expected)
+
+
+def test_the_exercise_prints_what_the_page_says(tmp_path):
+    (shown,) = PRACTICE.findall(README)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "MTA_STATE": str(tmp_path / "state")}
+    for name in ("COLUMNS", "MTA_WORK", "MTA_EXERCISES"):
+        environment.pop(name, None)
+    done = subprocess.run(
+        [sys.executable, "-m", "minitorch_attn", "exercise"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 1, done.stderr
+    printed = " ".join(without_numbers(done.stdout))
+    places = [printed.find(" ".join(without_numbers(part))) for part in shown.split("\n...\n")]
+    assert len(places) == 2 and places == sorted(places) and places[0] == 0

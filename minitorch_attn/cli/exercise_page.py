@@ -40,17 +40,29 @@ def show_outcome(out, exercise, outcome):
     if outcome.report and (not outcome.report_ok or exercise.kind == "property"):
         out.print(outcome.report if not outcome.report_ok else outcome.report.splitlines()[0])
         out.print()
+    before = None
     for part in parts:
-        out.print("  ok     " if part.passed else "  WRONG  ", end="",
-                  style="green" if part.passed else "bold red")  # fmt: skip
+        style = "green" if part.passed else "bold red"
+        out.print("  ok     " if part.passed else "  WRONG  ", style=style, end="")
         out.print(part.name)
         if part.text and not part.passed and part.name != "gradcheck":
-            out.print(textwrap.indent(wrapped(part.text, out, 9), " " * 9))
+            same = _place(part.text) is not None and _place(part.text) == _place(before)
+            text = "the same error" if same else wrapped(part.text, out, 9)
+            out.print(textwrap.indent(text, " " * 9))
+            before = part.text
+    wrong = sum(not part.passed for part in parts)
     if outcome.passed:
         out.print(f"\nexercise {exercise.number} is solved.", style="bold green")
+    elif len(parts) == 1:
+        out.print("\nnot yet")
     else:
-        wrong = sum(not part.passed for part in parts)
         out.print(f"\nnot yet: {wrong} of {len(parts)} parts {'is' if wrong == 1 else 'are'} wrong")
+
+
+def _place(text):
+    """The line and the error that a text begins with, if it is about one."""
+    lines = (text or "").splitlines()
+    return lines[:2] if len(lines) > 1 and lines[0].startswith("line ") else None
 
 
 def _parts(exercise, outcome):

@@ -187,6 +187,20 @@ def test_the_report_is_as_wide_as_the_terminal(mta, monkeypatch):
         assert max(map(len, out.splitlines())) <= 80
 
 
+def test_an_error_is_told_once(mta):
+    mta("exercise", "start", "25")
+    out = mta("exercise", "check", "25")[1]
+    assert out.count("ShapeError") == 1 and out.count("the same error") == 2
+    assert "WRONG  5 queries and 7 keys" in out and "all 3 gradients agree" in out
+
+
+def test_what_is_not_written_is_named_by_its_line(mta):
+    mta("exercise", "start", "26")
+    out = mta("exercise", "check", "26")[1]
+    assert "line 33 is still to be written: dL/dx, of the shape of y" in out
+    assert "\nnot yet\n" in out and "Traceback" not in out
+
+
 def test_the_overview_names_the_next_exercise(mta):
     assert "exercises 0 of 33 solved" in mta()[1]
     mta("exercise", "start", "7")
