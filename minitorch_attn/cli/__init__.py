@@ -2,7 +2,7 @@
 
 __all__ = ["main"]
 
-DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+DONE, FAILED, USAGE, NO_SANDBOX, OWN_FAULT, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
 
 def main(arguments=None):

@@ -14,6 +14,7 @@ from . import DONE, FAILED, INTERRUPTED
 from .attn import attn
 from .console import program_name
 from .course import course
+from .course_grade import export, grade, gradescope, report, sample
 from .doctor import doctor
 from .exercise import exercise
 from .generate import generate
@@ -40,6 +41,8 @@ def mta(context):
 
 mta.add_command(attn)
 mta.add_command(course)
+for graded in (sample, grade, report, export, gradescope):
+    course.add_command(graded)
 mta.add_command(doctor)
 mta.add_command(exercise)
 mta.add_command(lesson)

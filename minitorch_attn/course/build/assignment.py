@@ -138,16 +138,31 @@ class Assignment:
             All the checks of an entry have to pass for its points.
         """
         chosen = [entry for entry in self.checks if hidden in (None, entry.hidden)]
-        return {entry.name: self._drawn(entry, seed) for entry in chosen}
+        return {
+            entry.name: self.draw(
+                entry, np.random.default_rng([seed, zlib.crc32(entry.name.encode())])
+            )
+            for entry in chosen
+        }
 
-    def _drawn(self, entry, seed):
+    def draw(self, entry, rng):
+        """Draw the inputs of one entry and compute what is expected.
+
+        Parameters
+        ----------
+        entry : CheckEntry
+        rng : numpy.random.Generator
+
+        Returns
+        -------
+        list of Check
+        """
         function = getattr(self._checks_module(), entry.function, None)
         if function is None:
             raise DataError(
                 f"{self.folder.name}/checks.py has no function {entry.function}.",
                 expected=f"def {entry.function}(rng), which returns a list of Check",
             )
-        rng = np.random.default_rng([seed, zlib.crc32(entry.name.encode())])
         return function(rng)
 
     def _checks_module(self):

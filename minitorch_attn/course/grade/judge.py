@@ -77,12 +77,15 @@ class Verdict:
     first_difference : dict or None
         Of the entry with the largest error: array, index, got, expected.
     seconds : float
+    gradcheck : str or None
+        Where a gradient is wrong: a table of the gradients, and guesses at the cause.
     """
 
     status: str
     message: str = ""
     first_difference: dict | None = None
     seconds: float = 0.0
+    gradcheck: str | None = None
 
     @property
     def passed(self):

@@ -199,7 +199,8 @@ def _entry_line(entry, parts, session):
         if not verdict.passed:
             message = f"{check.what or check.name}: {verdict.message}"
             line = _line(entry, verdict.status, message, seconds)
-            return {**line, "first_difference": verdict.first_difference}
+            first = verdict.first_difference
+            return {**line, "first_difference": first, "gradcheck": verdict.gradcheck}
     # An entry without checks would be points for nothing.
     status = "passed" if parts else "not run"
     return _line(entry, status, "", seconds)
@@ -210,7 +211,7 @@ def _line(entry, status, message="", seconds=0.0):
         "name": entry.name, "what": entry.what, "of": list(entry.of), "hidden": entry.hidden,
         "points": entry.points if status == "passed" else 0.0, "max_points": entry.points,
         "status": status, "message": message[:5000], "seconds": round(seconds, 3),
-        "first_difference": None,
+        "first_difference": None, "gradcheck": None,
     }  # fmt: skip
 
 

@@ -3,13 +3,20 @@
 import re
 import time
 
+import numpy as np
+
+from .gradients import gradient_report
 from .judge import Verdict, judge
 from .sandbox import WorkerFailed
 
 __all__ = ["Session", "clean"]
 
 OUTPUT_CHARACTERS = 10_000
-_CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[@-_]|[^\n\t\x20-\x7e\xa0-\uffff]")
+_CONTROL = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[@-_]"
+    r"|[^\n\t\x20-\x7e\xa0-\ud7ff\ue000-\ufffd]"  # half a character is none
+    r"|[\u200e\u200f\u202a-\u202e\u2066-\u2069]"  # what turns the order of a line
+)
 
 
 class Session:
@@ -71,7 +78,10 @@ class Session:
         if answer.get("status") != "done":
             text = clean(str(answer.get("text", "")))
             return Verdict("error", f"it raised an error:\n{text.strip()}")
-        return judge(check, arrays)
+        verdict = judge(check, arrays)
+        if not verdict.passed:
+            verdict.gradcheck = _gradients_explained(check, arrays)
+        return verdict
 
     def close(self):
         """End the process, if there is one, and keep what it printed."""
@@ -88,6 +98,15 @@ class Session:
 
 
 _NOTHING = {"driver": "def run(inputs, settings): return {}", "settings": {}, "wanted": []}
+
+
+def _gradients_explained(check, arrays):
+    """A report on wrong gradients; arrays of any origin may bring guessing to raise anything."""
+    try:
+        with np.errstate(all="ignore"):
+            return gradient_report(check, arrays)
+    except Exception:
+        return None
 
 
 def _explained(failure, check):

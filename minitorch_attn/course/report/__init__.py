@@ -1,0 +1,1 @@
+"""Reports on a graded class, all made from the documents that the grader writes."""

@@ -1,0 +1,82 @@
+"""One graded class, or its assignment, in the forms of other tools."""
+
+from pathlib import Path
+
+from ...errors import ArgumentError
+from ..build.assignment import find_assignment
+from .document import write_json
+from .github import workflow
+from .grades import grades
+from .junit import junit
+from .nbgrader import nbgrader
+from .otter import otter
+from .prairielearn import prairielearn
+from .write import write_text
+
+__all__ = ["write_export"]
+
+
+def write_export(kind, results, folder, out=None):
+    """Write an export.
+
+    Parameters
+    ----------
+    kind : {"csv", "junit", "prairielearn", "github", "otter", "nbgrader"}
+    results : dict
+        The content of `results.json`.
+    folder : path
+        The folder of results: where the export goes by default.
+    out : path, optional
+        A file for csv, junit, github and nbgrader; a folder for the others.
+
+    Returns
+    -------
+    str
+        What was written where.
+    """
+    folder = Path(folder)
+    if kind == "csv":
+        return _one(out or folder / "grades.csv", grades(results))
+    if kind == "junit":
+        return _one(out or folder / "junit.xml", junit(results))
+    if kind == "prairielearn":
+        return _prairielearn(results, Path(out or folder / "prairielearn"))
+    name = results["assignment"]["name"]
+    if kind == "github":
+        return _one(out or folder / "github" / "grade.yml", workflow(name, _version(results)))
+    made = find_assignment(name)
+    if kind == "nbgrader":
+        path = Path(out or folder / "nbgrader" / f"{name}.ipynb")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, nbgrader(made))
+        return f"{path}: the public checks; put it into the folder of the release"
+    if kind == "otter":
+        target = Path(out or folder / "otter" / "tests")
+        target.mkdir(parents=True, exist_ok=True)
+        for file, text in otter(made.checks).items():
+            write_text(target / file, text)
+        return f"{target}: the public checks; put it into the folder of the release"
+    raise ArgumentError("there is no such form.", got=kind)
+
+
+def _version(results):
+    """Of the grader that has graded."""
+    found = {document["grader"]["version"] for document in results["submissions"]}
+    if not found:
+        raise ArgumentError("nothing has been graded yet.")
+    return max(found)
+
+
+def _one(path, content):
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, content)
+    return str(path)
+
+
+def _prairielearn(results, target):
+    for document in results["submissions"]:
+        place = target / document["folder"]
+        place.mkdir(parents=True, exist_ok=True)
+        write_json(place / "results.json", prairielearn(document))
+    return f"{target}: results.json for each of {len(results['submissions'])} submissions"

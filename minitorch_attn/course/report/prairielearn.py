@@ -1,0 +1,45 @@
+"""PrairieLearn: the results of one submission in its form."""
+
+import json
+
+from .document import hidden_part
+from .grades import number
+from .gradescope import text_of
+
+__all__ = ["prairielearn"]
+
+_LARGEST = 1_000_000  # bytes that PrairieLearn takes
+
+
+def prairielearn(document):
+    """`results.json` as PrairieLearn reads it: a score from 0 to 1.
+
+    It knows no hidden tests, so of a hidden entry it gets the points alone.
+
+    Parameters
+    ----------
+    document : dict
+
+    Returns
+    -------
+    dict
+    """
+    if document["status"] != "graded":
+        said = document["submission"]["problems"] or ["the grader itself failed: this is no mark"]
+        return {"gradable": False, "score": 0.0, "format_errors": said, "tests": []}
+    tests = []
+    for line in map(hidden_part, document["checks"]):
+        tests.append({
+            "name": line["name"], "description": line["what"], "points": number(line["points"]),
+            "max_points": number(line["max_points"]), "message": line["status"],
+            "output": text_of(line) if line["status"] != "passed" else "",
+        })  # fmt: skip
+    points = document["max_score"]
+    result = {
+        "gradable": True, "score": document["score"] / points if points else 0.0,
+        "message": f"sandbox level {document['grader']['sandbox']}", "output": "", "tests": tests,
+    }  # fmt: skip
+    if len(json.dumps(result).encode()) > _LARGEST:
+        for test in tests:
+            test["output"] = test["output"][:1000]
+    return result

@@ -1,0 +1,125 @@
+"""`results.json`: a class in one file, from which every other report is made."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ...errors import DataError, MiniTorchError
+from ..grade.archive import submissions_in
+from ..grade.run import slug
+from .document import VERSION, checked, read_document, write_json
+
+__all__ = ["collect", "read_results", "statistics"]
+
+
+def collect(task, folder, out):
+    """Put the documents of a class together.
+
+    Parameters
+    ----------
+    task : Task
+    folder : path
+        The submissions: each of them is in the result, graded or not.
+    out : path
+        The folder of results.
+
+    Returns
+    -------
+    dict
+        The content of `results.json`, which is written, too.
+    """
+    out = Path(out)
+    submissions, missing = [], []
+    for path in submissions_in(folder):
+        name = slug(path.name)
+        try:
+            document = read_document(out / "state" / f"{name}.json")
+            submissions.append({"folder": name, **document})
+        except MiniTorchError:
+            missing.append({"folder": name, "name": path.name.encode(errors="replace").decode()})
+    results = {
+        "version": VERSION,
+        "assignment": {
+            "name": task.name, "title": task.title, "version": task.version, "points": task.points,
+            "entries": [
+                {"name": e.name, "what": e.what, "points": e.points, "hidden": e.hidden}
+                for e in task.entries
+            ],
+        },
+        "written": datetime.now(UTC).isoformat(timespec="seconds"),
+        "complete": not missing,
+        "submissions": submissions,
+        "not_graded": missing,
+    }  # fmt: skip
+    write_json(out / "results.json", results)
+    return results
+
+
+def read_results(folder):
+    """Read `results.json` of a folder.
+
+    Parameters
+    ----------
+    folder : path
+
+    Returns
+    -------
+    dict
+
+    Raises
+    ------
+    DataError
+        If it is not there, of another version, or not whole.
+    """
+    path = Path(folder) / "results.json"
+    try:
+        results = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise DataError(
+            f"{folder} holds no results.", expected="results.json",
+            hint="mta course grade ASSIGNMENT SUBMISSIONS --out DIR",
+        ) from None  # fmt: skip
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} could not be read.", got=str(error)) from None
+    if not isinstance(results, dict) or results.get("version") != VERSION:
+        got = results.get("version") if isinstance(results, dict) else type(results).__name__
+        raise DataError(f"{path} is of another version.", got=repr(got), expected=str(VERSION))
+    for name, kind in (("assignment", dict), ("submissions", list), ("not_graded", list)):
+        if not isinstance(results.get(name), kind):
+            raise DataError(f"{path} lacks {name}.")
+    for number, document in enumerate(results["submissions"], 1):
+        checked(document, f"{path}: submission {number}")
+    return results
+
+
+def statistics(results):
+    """What a class has reached: of the whole, and of each entry.
+
+    Parameters
+    ----------
+    results : dict
+
+    Returns
+    -------
+    dict
+        scores, mean, median, and entries: name, hidden, passed, of, reached.
+    """
+    documents = [d for d in results["submissions"] if d["status"] != "grader error"]
+    scores = sorted(document["score"] for document in documents)
+    middle = len(scores) // 2
+    median = mean = None
+    if scores:
+        mean = sum(scores) / len(scores)
+        median = (scores[middle] + scores[~middle]) / 2
+    entries = []
+    for entry in results["assignment"]["entries"]:
+        lines = [
+            line for d in documents for line in d["checks"] if line["name"] == entry["name"]
+        ]  # fmt: skip
+        passed = sum(line["status"] == "passed" for line in lines)
+        entries.append({
+            "name": entry["name"], "points": entry["points"], "hidden": entry["hidden"],
+            "passed": passed, "of": len(lines),
+            "reached": passed / len(lines) if lines else None,
+        })  # fmt: skip
+    return {"scores": scores, "mean": mean, "median": median, "entries": entries}
