@@ -262,8 +262,9 @@ where(
 # Write `unbroadcast(grad, shape)` with NumPy alone: it sums `grad` to `shape` over the axes that
 # broadcasting repeated. For each pair of `pairs` that is not refused draw a random `grad` of the
 # broadcast shape; your result is to equal `mt.autograd.sum_to_shape(grad, shape)` for both shapes
-# of the pair. Then replace `grad_y[0]` in `OneRowAdd` by your function: `gradcheck_report` has to
-# find both gradients right, for `b` of shapes `(4,)`, `(3, 1)` and `(1, 1)`.
+# of the pair. Then replace `grad_y[0]` in `OneRowAdd` by your function (in `backward` the shape of
+# `b` is `ctx.shapes[1]`): `gradcheck_report` has to find both gradients right, for `b` of shapes
+# `(4,)`, `(3, 1)` and `(1, 1)`.
 #
 # ## Three questions
 #

@@ -237,5 +237,6 @@ where(
 #    choice cannot be corrected. A trained head has chosen, with slopes, on the way.
 # 2. The scores then have the standard deviation $1/\sqrt d$ (last column of the first table), which
 #    goes to 0: all scores are nearly equal, and the number of keys that count is nearly 32.
-# 3. Several keys count there even undivided, and the median size of the slopes is not yet
-#    vanishing; at 256 both are down.
+# 3. The columns /1 of "keys that count" and of "size of the slopes": at 16 several keys count even
+#    undivided, and the median size of the slopes is no smaller than with the root; at 256 both are
+#    down.

@@ -239,14 +239,14 @@ def examples(count, length, generator):
 def train(kind, steps):
     mt.manual_seed(1)
     model, generator = Reader(kind), np.random.default_rng(0)
-    optimiser = mt.optim.Adam(model.parameters(), lr=2e-2)
+    optimizer = mt.optim.Adam(model.parameters(), lr=2e-2)
     for _ in range(steps):
         ids, wanted = examples(32, SHORT, generator)
         logits = model(ids)[:, 2:]  # the first two positions have nothing two before them
         loss = mt.nn.functional.cross_entropy(logits.flatten(0, 1), wanted.flatten())
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
     return model
 
 
@@ -265,8 +265,8 @@ print(f"guessing              {100 / LETTERS:11.1f} %{100 / LETTERS:10.1f} %")
 
 # %% [markdown]
 # Relative and rotary positions carry over to three times the length, because all they know is
-# distances, and those are the same. Absolute ones were learned for 16 places. ("None" is a little
-# better than guessing: it can see which letter is the most frequent one in the text.)
+# distances, and those are the same. Absolute ones were learned for 16 places. ("None" is better
+# than guessing: it can see which letter is the most frequent one in the text.)
 
 # %%
 assert min(short[kind] for kind in ("sinusoidal", "learned", "relative", "rotary")) > 0.95

@@ -283,13 +283,13 @@ assert last["post-norm"][-1] > last["post-norm"][0]
 def train(way, warmup, steps, depth=8, rate=3e-3):
     mt.manual_seed(1)
     model, generator, losses = Model(way, depth), np.random.default_rng(0), []
-    optimiser = mt.optim.Adam(model.parameters(), lr=rate)
+    optimizer = mt.optim.Adam(model.parameters(), lr=rate)
     for step in range(steps):
-        optimiser.param_groups[0]["lr"] = rate * min(1, (step + 1) / max(warmup, 1))
+        optimizer.param_groups[0]["lr"] = rate * min(1, (step + 1) / max(warmup, 1))
         loss = loss_of(model, *examples(generator))
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
         losses.append(loss.item())
     return losses
 

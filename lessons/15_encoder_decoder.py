@@ -133,19 +133,19 @@ print("has to write  ", shown(targets[0]))
 # %%
 steps, warmup, top = pick(400, 280), 60, 4e-3
 batches = GeneratedBatches(make_pair, tokenizer, batch_size=32)
-optimiser = mt.optim.AdamW(model.parameters(), lr=top, betas=(0.9, 0.98))
+optimizer = mt.optim.AdamW(model.parameters(), lr=top, betas=(0.9, 0.98))
 print("step   loss, nats per character")
 for step in range(1, steps + 1):
     source, target = next(batches)
-    optimiser.param_groups[0]["lr"] = top * min(step / warmup, 1.02 - step / steps)
+    optimizer.param_groups[0]["lr"] = top * min(step / warmup, 1.02 - step / steps)
     logits = model(source, decoder_input(target))  # (batch, target, vocabulary)
     loss = mt.nn.functional.cross_entropy(
         logits.flatten(0, 1), target.flatten(), ignore_index=tokenizer.PAD
     )
-    optimiser.zero_grad()
+    optimizer.zero_grad()
     loss.backward()
     mt.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-    optimiser.step()
+    optimizer.step()
     if step == 1 or step % (steps // 5) == 0:
         print(f"{step:4}{loss.item():8.3f}")
 

@@ -97,15 +97,15 @@ steps, warmup, top = pick(600, 330), 30, 6e-3
 
 def train(model, steps, shift=1):
     """shift=1: the next character is the target. shift=0: the character itself."""
-    optimiser = mt.optim.AdamW(model.parameters(), lr=top, betas=(0.9, 0.95))
+    optimizer = mt.optim.AdamW(model.parameters(), lr=top, betas=(0.9, 0.95))
     losses = []
     for step, (inputs, targets) in enumerate(mt.data.TextBatches(training_ids, 12, CONTEXT), 1):
-        optimiser.param_groups[0]["lr"] = top * min(step / warmup, 1.05 - step / steps)
+        optimizer.param_groups[0]["lr"] = top * min(step / warmup, 1.05 - step / steps)
         loss = loss_of(model, inputs, targets if shift else inputs)
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
         mt.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimiser.step()
+        optimizer.step()
         losses.append(loss.item())
         if step == steps:
             return losses

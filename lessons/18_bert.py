@@ -124,9 +124,9 @@ def train(ways=(0.8, 0.1, 0.1), share=0.15, mask=None, count="hidden"):
     """count: the loss counts at "hidden" places, or at "all"."""
     model, generator, losses = make_bert(), np.random.default_rng(0), []
     steps = pick(500, 280)
-    optimiser = mt.optim.Adam(model.parameters(), lr=8e-3)
+    optimizer = mt.optim.Adam(model.parameters(), lr=8e-3)
     for step in range(steps):
-        optimiser.param_groups[0]["lr"] = 8e-3 * min((step + 1) / 30, 1.05 - step / steps)
+        optimizer.param_groups[0]["lr"] = 8e-3 * min((step + 1) / 30, 1.05 - step / steps)
         ids = sentences(64, generator)
         read, labels = hide(ids, generator, share, ways)
         labels = ids if count == "all" else labels
@@ -134,9 +134,9 @@ def train(ways=(0.8, 0.1, 0.1), share=0.15, mask=None, count="hidden"):
         loss = mt.nn.functional.cross_entropy(
             logits.flatten(0, 1), mt.tensor(labels).flatten(), ignore_index=-100
         )
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
         losses.append(loss.item())
     return model, losses
 
@@ -199,7 +199,8 @@ print("hidden word    ", *(f"{name:>8}" for name in names))
 for name, shares in (("both directions", both), ("left only", one)):
     print(f"{name:<15}", *(f"{100 * share:6.0f} %" for share in shares))
 assert both[1:].min() > 0.95
-assert both[0] > 0.25 > one[0] - 0.05  # one of three of the right number, or one of six
+assert both[0] > 0.25  # one of three of the right number
+assert one[0] < 0.3  # one of six
 assert one[1] < 0.4  # the animal, before anything is known about it
 
 # %%

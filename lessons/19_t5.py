@@ -125,18 +125,18 @@ def train(prefix=True):
         dropout=0.0,
     )  # fmt: skip
     generator, losses = np.random.default_rng(0), []
-    optimiser = mt.optim.Adam(model.parameters(), lr=top)
+    optimizer = mt.optim.Adam(model.parameters(), lr=top)
     for step in range(1, steps + 1):
-        optimiser.param_groups[0]["lr"] = top * min(step / warmup, 1.05 - step / steps)
+        optimizer.param_groups[0]["lr"] = top * min(step / warmup, 1.05 - step / steps)
         ids, labels = batch([example(generator) for _ in range(48)], prefix)
         logits = model(ids, shift_right(labels))  # (batch, answer, vocabulary)
         loss = mt.nn.functional.cross_entropy(
             logits.flatten(0, 1), labels.flatten(), ignore_index=-100
         )
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
         mt.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimiser.step()
+        optimizer.step()
         losses.append(loss.item())
     return model, losses
 

@@ -285,7 +285,7 @@ where(mt.models.VisionTransformer)
 #
 # Learn a seventh and an eighth merge by hand, on paper, from the last line that was printed; then
 # let the loop run to 8. When it is done: your two merges are the loop's, and those of
-# `learn_merges(..., 264)`. Which word is one token now?
+# `learn_merges(..., 264)`. Which word have they made one token?
 #
 # ## Three questions
 #

@@ -4,7 +4,8 @@
 # A Transformer reads a sequence of vectors. How does an image become one, what is left to do for
 # the Transformer itself, and what does it cost in parameters and operations?
 #
-# Before: lessons 11 (heads), 13 (LayerNorm and residuals), 20 (tokens).
+# *Know before:* several heads (lesson 11), LayerNorm and residuals (lesson 13), tokens (lesson 20).
+#
 # The digits come with scikit-learn: `python -m pip install scikit-learn`.
 
 # %%

@@ -4,7 +4,8 @@
 # The blocks of a ViT treat their tokens as a bag. Where does the knowledge come from that one patch
 # lies above another, how much is it worth, and what happens to it when the image changes its size?
 #
-# Before: lessons 12 (positions) and 21 (ViT).
+# *Know before:* positions (lesson 12), ViT (lesson 21).
+#
 # The digits come with scikit-learn: `python -m pip install scikit-learn`.
 
 # %%

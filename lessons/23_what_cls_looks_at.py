@@ -4,7 +4,8 @@
 # The class token collects what the image is about, and its attention can be drawn as a map over the
 # image. Does such a map say anything true, and how would one find out?
 #
-# Before: lessons 21 (ViT) and 22 (its positions).
+# *Know before:* ViT (lesson 21) and its positions (lesson 22).
+#
 # The digits come with scikit-learn: `python -m pip install scikit-learn`.
 
 # %%

@@ -5,7 +5,7 @@
 # sum says why. A second way out is *local* attention, each pixel with its neighbourhood. How is
 # that built, and where does it go wrong?
 #
-# Before: lessons 8 (query, key, value), 10 (masks), 21 (ViT).
+# *Know before:* query, key, value (lesson 8), masks (lesson 10), ViT (lesson 21).
 
 # %%
 import matplotlib.pyplot as plt

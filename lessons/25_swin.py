@@ -4,7 +4,7 @@
 # Attention within small windows costs little, but then nothing can cross a border. How do shifted
 # windows repair that, why does the shift need a mask, and how does a token know where it is?
 #
-# Before: lessons 10 (masks), 21 (ViT), 22 (positions).
+# *Know before:* masks (lesson 10), ViT (lesson 21) and its positions (lesson 22).
 
 # %%
 import matplotlib.pyplot as plt

@@ -4,7 +4,7 @@
 # Three small changes turn Swin into Swin V2: where the norm stands, how a score is made, and where
 # the position bias comes from. Which failure does each of them cure, and can it be seen in numbers?
 #
-# Before: lessons 9 (scale), 13 (pre- and post-norm), 25 (Swin).
+# *Know before:* the scale (lesson 9), pre- and post-norm (lesson 13), Swin (lesson 25).
 
 # %%
 import math
@@ -27,8 +27,8 @@ mt.manual_seed(0)
 # makes the weights of $f$ grow. V2 moves the norm behind $f$: $x \leftarrow x + LN(f(x))$. Each
 # branch then adds a vector of a fixed length, whatever its weights.
 #
-# Here are 24 blocks of each kind. Every matrix is drawn with variance $g^2$/inputs, where the gain
-# $g$ stands for how far training has enlarged the weights.
+# Here is a deep stack of blocks of each kind. Every matrix is drawn with variance $g^2$/inputs,
+# where the gain $g$ stands for how far training has enlarged the weights.
 
 # %%
 depth, width = pick(24, 16), 32
@@ -275,7 +275,9 @@ where(
 # Repeat the transfer with *linear* coordinates: subclass `ContinuousPositionBias` and give it a
 # `coordinates` that returns offsets divided by the trained size minus one, without the logarithm.
 # Train it in the same way. It is done when its error at windows of 8 is as small as that of the
-# original; compare the errors at 16, and the values at offset 15, over several seeds.
+# original, and you have compared the errors at 16 over several seeds. Does the shorter way beyond
+# the trained range win here? Look at the values at offset 15, where this bias has run out to 0 as a
+# sigmoid does by itself, and say for which kind of bias the logarithm would matter more.
 #
 # ## Three questions
 #

@@ -5,8 +5,9 @@
 # predicts the rest. How are patches hidden and put back in order, why does the loss count hidden
 # patches only, and is what it paints better than a good guess?
 #
-# Before: lessons 18 (BERT), 21 (ViT). The digits come with scikit-learn:
-# `python -m pip install scikit-learn`.
+# *Know before:* BERT (lesson 18), ViT (lesson 21).
+#
+# The digits come with scikit-learn: `python -m pip install scikit-learn`.
 
 # %%
 import numpy as np

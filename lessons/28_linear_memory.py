@@ -4,7 +4,7 @@
 # The scores of $N$ tokens are $N^2$ numbers, but the result has only $N$ rows. Can the result be
 # computed, to the last digit, without ever holding the scores?
 #
-# Before: lessons 5 (softmax) and 8 (query, key, value).
+# *Know before:* softmax (lesson 5), query, key, value (lesson 8).
 
 # %%
 import math

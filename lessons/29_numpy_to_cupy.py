@@ -5,8 +5,8 @@
 # What breaks, what becomes slow without breaking, and how can one find out on a machine without a
 # GPU?
 #
-# Before: lesson 8 (query, key, value). This lesson needs no GPU; where there is one, it is used
-# too.
+# *Know before:* query, key, value (lesson 8). This lesson needs no GPU; where there is one, it is
+# used too.
 
 # %%
 import math
@@ -244,7 +244,6 @@ print("transfers to move one attention layer:", backend.transfer_count() - befor
 # ## Where it lives
 
 # %%
-
 where(
     array_module,
     from_host,
@@ -281,8 +280,8 @@ where(
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. `np.exp` is NumPy's and cannot read an array of a device; the error says so. `xp =
-#    array_module(x)` and `xp.exp`.
+# 1. `np.exp` is NumPy's and cannot read an array of a device; the error says so. It has to be
+#    `xp.exp`, with `xp = array_module(query)`.
 # 2. `np.sqrt(64)` is a float64 scalar, which makes float32 scores float64: the dtypes are printed,
 #    and so are the MiB, twice as many, with equal values.
 # 3. The host waits until the device is done, and the device then waits for new work: 12 waits in 12

@@ -4,8 +4,8 @@
 # A downloaded model is a folder with a few JSON files and one file of numbers. What exactly is in
 # it, and how does one know that it was read rightly, when every mistake still gives finite logits?
 #
-# Before: lesson 17 (GPT). No download is needed: the lesson trains a small GPT-2 and writes its
-# folder in the layout that Hugging Face's transformers uses.
+# *Know before:* GPT (lesson 17). No download is needed: the lesson trains a small GPT-2 and writes
+# its folder in the layout that Hugging Face's transformers uses.
 
 # %%
 import json
