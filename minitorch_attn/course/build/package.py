@@ -108,8 +108,15 @@ def starter_files(assignment):
     }
 
 
-def solution_files(assignment):
-    """The library's own files in the places of a student's, but for what a group takes out.
+def solution_files(assignment, calling=""):
+    """The library's own files in the places of a student's.
+
+    Parameters
+    ----------
+    assignment : Assignment
+    calling : str
+        The text of a way round the work: the functions of a group that it names are taken out, as
+        they are of the files that a student begins with.
 
     Returns
     -------
@@ -118,7 +125,11 @@ def solution_files(assignment):
     found = {}
     for path in assignment.files:
         text = (package_root() / path).read_text(encoding="utf-8")
+        groups = {
+            group.target.name: group.body
+            for group in assignment.groups
+            if group.target.path == path and group.target.name.split(".")[-1] in calling
+        }
         module = path.removesuffix(".py").replace("/", ".")
-        groups = {g.target.name: g.body for g in assignment.groups if g.target.module == module}
         found[path] = blank(text, module, groups) if groups else text
     return found

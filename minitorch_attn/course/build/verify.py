@@ -86,10 +86,11 @@ class _Prover:
         solution = solution_files(made)
         yield self.candidate("the solution", solution, set())
         yield self.candidate("the starter", starter_files(made), everything)
-        for kind, bugs in (("bug", made.bugs), ("way round", made.ways)):
-            for bug in bugs:
-                files = with_bug(solution, bug)
-                yield self.candidate(f"{kind}: {bug.name}", files, set(bug.loses))
+        for bug in made.bugs:
+            yield self.candidate(f"bug: {bug.name}", with_bug(solution, bug), set(bug.loses))
+        for way in made.ways:
+            files = with_bug(solution_files(made, calling=way.body), way)
+            yield self.candidate(f"way round: {way.name}", files, set(way.loses))
         yield from self.release(solution, reward)
 
     def candidate(self, what, files, loses):
@@ -104,7 +105,7 @@ class _Prover:
                     points += entry.points
                 else:
                     lost.add(entry.name)
-                    said[entry.name] = f"{failed.status}: {failed.message}"
+                    said[entry.name] = f"{failed.status}: {_end(failed.message)}"
         found = [f"{name} was lost: {said[name]}" for name in sorted(lost - loses)]
         found += [f"{name} was not lost" for name in sorted(loses - lost)]
         total = f"{points} of {self.assignment.points}"
@@ -142,6 +143,11 @@ class _Prover:
         elif name == "reward.py" and seconds > 60:
             found = f"it took {seconds:.0f} s, more than 60"
         return Proof(what, "", found, seconds)
+
+
+def _end(text):
+    """The last lines of a message."""
+    return "\n".join(text.splitlines()[-4:])[-500:]
 
 
 def with_bug(files, bug):
