@@ -301,6 +301,8 @@ where(
 # `mt.nn.functional.silu(x)`. Then save `x` and `y` and use $\sigma + y(1 - \sigma)$: what does that
 # cost, and what does it spare?
 #
+# Then practise: `mta exercise start 01` and 08.
+#
 # ## Three questions
 #
 # 1. In the breadth-first pass the gradient at $h$ itself is right at the end, and the gradient at

@@ -271,6 +271,8 @@ where(
 # batch of one row would not notice.) Then give a label a share of $1 - e$ and spread $e$ over all
 # classes; `cross_entropy(..., label_smoothing=e)` has to agree.
 #
+# Then practise: `mta exercise start 03`, 04, 05, 26 and 29.
+#
 # ## Three questions
 #
 # 1. Why can subtracting the maximum not cause a harmful *underflow* in softmax, while it can in

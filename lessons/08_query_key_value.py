@@ -281,6 +281,8 @@ where(
 # `mt.nn.functional.scaled_dot_product_attention(...)` to six digits, your grid is not symmetric,
 # and a softmax along the wrong axis gives other contexts (for the deck's grid: what does it give?).
 #
+# Then practise: `mta exercise start 09`, 13, 14 and 32.
+#
 # ## Three questions
 #
 # 1. In the row "how" the deck gives "are" more weight than "you". Why is no choice of $d_k$ able to

@@ -222,6 +222,8 @@ where(
 # you can explain both rows by the spread of the gradients above: what becomes of a `W` whose
 # gradient is the sum over 64 queries, a few of them huge and most of them as good as 0?
 #
+# Then practise: `mta exercise start 10`, 12, 21 and 22.
+#
 # ## Three questions
 #
 # 1. At $d = 1024$ without the divisor the largest weight is close to 1. Why is that bad, if a

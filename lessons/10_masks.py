@@ -320,6 +320,8 @@ where(
 # rows of real tokens equal the sentence alone in both, when the rows without anything left are 0 in
 # the first, and when you can say what they are in the second, and who could be harmed by it.
 #
+# Then practise: `mta exercise start 16`, 17 and 24.
+#
 # ## Three questions
 #
 # 1. A model trains with look-ahead masking by multiplication with a triangle of 1 and -1e9. The

@@ -323,6 +323,8 @@ where(mt.ops.scaled_dot_product_attention, mt.viz.attention_figure)
 # that puts most of its weight there (`weight_back`, with `range(6)` places and `t` from 6 on).
 # What does the fourth head look at?
 #
+# Then practise: `mta exercise start 11` and 23.
+#
 # ## Three questions
 #
 # 1. One head of width 64 or eight heads of width 8: which layer has more parameters, and which

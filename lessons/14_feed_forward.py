@@ -246,6 +246,8 @@ where(mt.models.gpt.Block.forward, mt.ops.relu, mt.ops.gelu)
 # `width = 768`, and a token alone is answered rightly in more than 90 percent. Then set its
 # activation to `lambda x: x`. Why does it still work, when a linear network did not?
 #
+# Then practise: `mta exercise start 06` and 27.
+#
 # ## Three questions
 #
 # 1. A model 768 wide reads texts of 512 tokens. Someone makes its attention twice as fast. By how

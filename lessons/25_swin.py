@@ -302,6 +302,8 @@ where(
 # off again. It is right when it equals `attend(x, block)` to `1e-5` on the 8 x 8 map. How many
 # windows does it need where the roll needs 4?
 #
+# Then practise: `mta exercise start 18`, 19, 20 and 31.
+#
 # ## Three questions
 #
 # 1. A map of 56 x 56 tokens becomes one of 112 x 112. By which factor do the scores grow with full

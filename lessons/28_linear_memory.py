@@ -246,6 +246,8 @@ where(TiledAttention, TiledAttention.forward, TiledAttention.backward, tiles_pay
 # Then go through the blocks from the last to the first: a row that has seen nothing yet gives NaN.
 # Which expression becomes `-inf - (-inf)`, and what should it be?
 #
+# Then practise: `mta exercise start 33`.
+#
 # ## Three questions
 #
 # 1. In the table with four keys, why is the old sum multiplied by 1 in the third row and by a small

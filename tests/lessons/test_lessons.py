@@ -1,12 +1,14 @@
 """Every lesson keeps to the format, and runs in fast mode with all its assertions."""
 
 import os
+import re
 import subprocess
 
 import lesson_rules
 import pytest
 
 from minitorch_attn.course.catalogue import Lesson, lessons
+from minitorch_attn.course.exercises.load import exercises
 from minitorch_attn.course.running import run_script
 
 LESSONS = lessons()
@@ -24,6 +26,14 @@ def on_the_host(request):
 @pytest.mark.parametrize("lesson", LESSONS, ids=NAMES)
 def test_format(lesson, rule):
     assert list(rule(lesson)) == []
+
+
+@pytest.mark.parametrize("lesson", LESSONS, ids=NAMES)
+def test_it_names_the_exercises_that_belong_to_it(lesson):
+    task = lesson_rules.text(lesson_rules.section(lesson, "Exercise"))
+    named = re.search(r"^Then practise: `mta exercise start \d\d`.*$", task, re.M)
+    numbers = re.findall(r"\d\d", named[0]) if named else []
+    assert numbers == [str(e.number) for e in exercises() if e.lesson == lesson.number]
 
 
 @pytest.mark.slow
