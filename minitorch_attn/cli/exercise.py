@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 
 import click
 
@@ -123,7 +124,7 @@ def exercise(context, work, seconds, as_json):
 
         return Watcher(desk.known, desk.work, desk.progress, out, seconds).run(item)
     desk.start(item)
-    return _check([item], desk, out, seconds, as_json, with_task=True)
+    return _check([(item, desk.work.file(item))], desk, out, seconds, as_json, with_task=True)
 
 
 def _say_all_solved(desk, out, as_json):
@@ -177,48 +178,57 @@ def start(group_work, number, work, as_json):
 @_JSON
 @click.pass_obj
 def check(group_work, numbers, everything, work, seconds, as_json):
-    """Check your copy: its gradients, on small and on large inputs, and its properties."""
+    """Check your copy: its gradients, on small and on large inputs, and its properties.
+
+    In place of a number, the path of a file may be given.
+    """
     desk, out = Desk(work or group_work), console()
     if everything:
-        items = [item for item in desk.known if desk.work.file(item).exists()]
+        known = [(item, desk.work.file(item)) for item in desk.known]
+        pairs = [(item, file) for item, file in known if file.exists()]
     else:
-        items = [desk.need(number) for number in numbers] or [desk.need(None)]
-    for item in items:
-        if not desk.work.file(item).exists():
+        pairs = [_named(desk, number) for number in numbers or (None,)]
+    for item, file in pairs:
+        if not file.exists():
             raise click.UsageError(
-                f"exercise {item.number} has not been started: there is no "
-                f"{near(desk.work.file(item))}. Start it: "
-                f"{command('exercise', 'start', item.number)}"
+                f"exercise {item.number} has not been started: there is no {near(file)}. "
+                f"Start it: {command('exercise', 'start', item.number)}"
             )
-    return _check(items, desk, out, seconds, as_json)
+    return _check(pairs, desk, out, seconds, as_json)
 
 
-def _check(items, desk, out, seconds, as_json, with_task=False):
-    """Check copies, remember and show what was found."""
+def _named(desk, number):
+    """(exercise, file) of a number or of a path."""
+    item, path = desk.need(number), Path(number or "")
+    is_path = path.suffix == ".py" and path.is_file()
+    return item, path if is_path else desk.work.file(item)
+
+
+def _check(pairs, desk, out, seconds, as_json, with_task=False):
+    """Check files, remember and show what was found."""
     outcomes = []
-    for item in items:
-        desk.work.read(item)  # a message if it cannot be read
-        outcome = check_file(item, desk.work.file(item), seconds, out.width)
+    for item, file in pairs:
+        outcome = check_file(item, file, seconds, out.width)
         outcomes.append(outcome)
         if outcome.passed:
             desk.progress.solve(item.name)
-        if as_json:
-            continue
-        _show(item, outcome, desk, out, with_task)
+        if not as_json:
+            _show(item, file, outcome, desk, out, with_task)
     if as_json:
         found = [outcome.to_json() for outcome in outcomes]
         click.echo(json.dumps(found[0] if len(found) == 1 else found, indent=1))
+        desk.warn()
     else:
         desk.say_next(out)
     return DONE if all(outcome.passed for outcome in outcomes) else FAILED
 
 
-def _show(item, outcome, desk, out, with_task):
+def _show(item, file, outcome, desk, out, with_task):
     if with_task:
-        show_task(out, item, desk.work.file(item), len(desk.known))
+        show_task(out, item, file, len(desk.known))
     else:
         out.print(f"exercise {item.number} of {len(desk.known)}: {item.title}", style="bold")
-        out.print(near(desk.work.file(item)))
+        out.print(near(file))
     out.print()
     show_outcome(out, item, outcome)
     if outcome.passed:

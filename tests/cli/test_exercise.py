@@ -156,8 +156,8 @@ def test_check_all(mta, tmp_path):
 def test_a_file_that_is_no_text_is_a_message(mta, tmp_path):
     mta("exercise", "start", "1")
     (tmp_path / COPY).write_bytes(b"\xff\xfe\x00")
-    code, _, err = mta("exercise", "check", "1")
-    assert code == 1 and "is not a text in UTF-8" in err
+    code, out, _ = mta("exercise", "check", "1")
+    assert code == 1 and "it is not a text in UTF-8" in out
     (tmp_path / COPY).write_text("")
     code, out, _ = mta("exercise", "check", "1")
     assert code == 1 and "the class Project of the exercise is gone" in out
@@ -185,6 +185,15 @@ def test_the_report_is_as_wide_as_the_terminal(mta, monkeypatch):
         mta("exercise", "start", number)
         out = mta("exercise", "check", number)[1]
         assert max(map(len, out.splitlines())) <= 80
+
+
+def test_a_path_is_checked_in_place_of_a_number(mta, tmp_path):
+    path = tmp_path / "elsewhere" / "01_projection.py"
+    path.parent.mkdir()
+    solve(path)
+    code, out, _ = mta("exercise", "check", path)
+    assert code == 0 and "01_projection.py" in out.splitlines()[1]
+    assert not (tmp_path / "exercises-work").exists()
 
 
 def test_an_error_is_told_once(mta):

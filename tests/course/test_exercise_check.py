@@ -128,6 +128,8 @@ def test_the_class_has_to_run(attempt, no_rules):
         ("import os\nos._exit(0)", "line 11: os is not part of this exercise"),
         ("from minitorch_attn.ops import softmax as s", "minitorch_attn.ops.softmax is not"),
         ("mt.autograd.check = 1", "mt.autograd.check is not part"),
+        ("import minitorch_attn as m; m.softmax", "mt.softmax is not part"),
+        ("getattr(mt, 'soft' + 'max')", "mt is not part"),
         ("exec('import os')", "exec is not part"),
         ("def broken(:", "line 11: invalid syntax"),
     ],

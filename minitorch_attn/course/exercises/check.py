@@ -115,8 +115,7 @@ def check_file(exercise, path, seconds=SECONDS, columns=None):
     Outcome
     """
     outcome, started = Outcome(exercise.name), time.perf_counter()
-    text = Path(path).read_text(encoding="utf-8")
-    broken = rule_broken(text, exercise.text)
+    broken = _unreadable(path) or rule_broken(Path(path).read_text("utf-8"), exercise.text)
     if broken:
         outcome.parts.append(Part("it keeps to the task", False, broken))
         return outcome
@@ -133,6 +132,17 @@ def check_file(exercise, path, seconds=SECONDS, columns=None):
         outcome.parts = _judge(exercise, judge, folder, note, small, big, ended, seconds)
     outcome.seconds = round(time.perf_counter() - started, 2)
     return outcome
+
+
+def _unreadable(path):
+    """Why a file is no text; None if it is."""
+    try:
+        Path(path).read_text("utf-8")
+    except UnicodeDecodeError as error:
+        return f"it is not a text in UTF-8: {error}"
+    except OSError as error:
+        return f"it cannot be read: {error.strerror}"
+    return None
 
 
 # What the process is given

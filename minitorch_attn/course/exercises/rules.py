@@ -94,15 +94,24 @@ def _imports(tree):
 
 
 def _library_names(tree):
-    """(dotted name, line) of what is taken from the library: `mt.softmax`."""
+    """(dotted name, line) of what is taken from the library: `mt.softmax`, or `mt` as a whole."""
+    names = {"minitorch_attn"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {a.asname for a in node.names if a.asname and a.name == "minitorch_attn"}
+    roots = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
             parts, value = [node.attr], node.value
             while isinstance(value, ast.Attribute):
                 parts.append(value.attr)
                 value = value.value
-            if isinstance(value, ast.Name) and value.id in ("mt", "minitorch_attn"):
+            if isinstance(value, ast.Name) and value.id in names:
+                roots.add(id(value))
                 yield ".".join(["mt", *reversed(parts)]), node.lineno
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id in names and id(node) not in roots:
+            yield node.id, node.lineno
 
 
 def _builtins(tree):

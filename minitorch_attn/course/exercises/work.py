@@ -4,8 +4,6 @@ import os
 import time
 from pathlib import Path
 
-from ...errors import ArgumentError
-
 __all__ = ["WorkFolder"]
 
 _DEFAULT = "exercises-work"
@@ -64,7 +62,7 @@ class WorkFolder:
         """
         file, kept = self.file(exercise), None
         if file.exists():
-            if self.read(exercise) == exercise.text:
+            if file.read_bytes() == exercise.text.encode():
                 return None
             stamp = time.strftime("%Y%m%d-%H%M%S")
             number = 0
@@ -74,22 +72,3 @@ class WorkFolder:
             file.rename(kept)
         self.start(exercise)
         return kept
-
-    def read(self, exercise):
-        """The text of the copy.
-
-        Raises
-        ------
-        ArgumentError
-            If there is none, or it is no text.
-        """
-        file = self.file(exercise)
-        try:
-            return file.read_text(encoding="utf-8")
-        except FileNotFoundError:
-            raise ArgumentError(
-                f"exercise {exercise.number} has not been started: there is no {file}.",
-                hint=f"mta exercise start {exercise.number}",
-            ) from None
-        except UnicodeDecodeError as error:
-            raise ArgumentError(f"{file} is not a text in UTF-8.", got=str(error)) from None
