@@ -203,7 +203,7 @@ axes.plot(losses, color=COLOURS[0], linewidth=1.5, label="target: the next chara
 axes.plot(cheat_losses, "--", color=COLOURS[1], linewidth=2, label="target: the input itself")
 for name, loss in baselines.items():
     axes.axhline(loss, color="0.6", linewidth=1)
-    axes.text(len(losses), loss, name, ha="right", va="bottom", color="0.35")
+    axes.text(1.01, loss, name, va="center", color="0.35", transform=axes.get_yaxis_transform())
 axes.set(xlabel="step", ylabel="training loss, nats per character", ylim=(0, 5))
 axes.legend(frameon=False, loc="center right", bbox_to_anchor=(1, 0.2))
 axes.spines[["top", "right"]].set_visible(False)

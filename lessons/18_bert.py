@@ -282,7 +282,7 @@ for name, (trained, history) in rows.items():
     print(f"{name:<18}{np.mean(history[-50:]):13.3f}{100 * hidden_right(trained):19.1f} %")
 assert np.mean(nothing_losses[-50:]) < 0.05 < np.mean(losses[-50:])
 assert hidden_right(nothing) < 0.8 < 0.95 < hidden_right(model)
-assert np.mean(everywhere_losses[-50:]) < np.mean(losses[-50:])
+assert np.mean(everywhere_losses[-50:]) < 0.5 * np.mean(losses[-50:])
 
 # %% [markdown]
 # The smallest loss belongs to the model that has learned least. And a loss that counts everywhere

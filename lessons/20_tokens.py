@@ -300,7 +300,8 @@ where(mt.models.VisionTransformer)
 #
 # 1. Its parts were frequent in other words: "low" in low and lower, "est" in newest and widest. The
 #    list of merges contains both, so they are joined here, too.
-# 2. It cannot be said from that. Divide by characters: the table shows that the larger vocabulary
-#    can have the larger loss per token and the smaller one per character.
+# 2. Not by these numbers alone. Divide by the characters per token of the first table: a token of A
+#    is one character, one of B is more than two, so B has the smaller loss per character, although
+#    it has the larger one per token, as in the last table of losses.
 # 3. The last column of the table of patches: attention has a score for each pair of tokens, and
 #    pixels give 65,536 times as many as patches of 16 x 16.

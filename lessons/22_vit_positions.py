@@ -357,8 +357,8 @@ where(
 #
 # 1. It cannot tell an image from the same patches in another order: the largest change of a logit
 #    under shuffling is round-off, while with positions it is thousands of times larger.
-# 2. That an untrained 2-D table has them too: its mean similarity is about 0.5 for patches in one
-#    line and about 0 for others, because patches in one line share half of their vector.
+# 2. That an untrained 2-D table has them too: the table of mean similarities shows a far higher one
+#    for patches in one line than for others, because these share half of their vector.
 # 3. The new patches take positions from wrong places: the last figure shows that the rows of the
 #    new image no longer lie below each other in the old grid. The accuracy printed for it is far
 #    below that of the table enlarged as a picture.

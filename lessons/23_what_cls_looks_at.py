@@ -184,7 +184,9 @@ for name, values in orders.items():
     print(f"{name:18}" + "".join(f"{value:7.1f}" for value in curves[name]))
 two = counts.index(2)
 assert curves["rollout"][two] < curves["random, with ink"][two] - 5
+assert curves["random, with ink"][two] < curves["random"][two] - 5
 assert curves["rollout"][two] < curves["random"][two] - 20
+assert curves["rollout"][two] < curves["last layer"][two] - 5
 assert curves["least by rollout"][two] > whole - 5
 
 # %%
@@ -262,7 +264,8 @@ where(mt.nn.watch_attention, mt.viz.attention_rollout, mt.viz.class_attention_fi
 # Weigh the last layer's map with the values: replace the weight of token $j$ by weight times the
 # length of its value vector (`v_proj` of `model.blocks[-1].attention`, on the normed tokens). Draw
 # its curve beside the others. The check is the same as above: it is a better map than the plain
-# last layer if, with two patches erased, fewer pictures are read rightly.
+# last layer if, with two patches erased, fewer pictures are read rightly. It is done when your
+# table has the row and says whether that is so; it need not be.
 #
 # ## Three questions
 #
@@ -280,6 +283,6 @@ where(mt.nn.watch_attention, mt.viz.attention_rollout, mt.viz.class_attention_fi
 #    numbers are printed side by side.
 # 2. Most patches carry no ink (the first line printed says how few do), so random patches are
 #    mostly empty and any map that finds ink beats them. The control among patches with ink is
-#    harder, and its curve lies between the two.
+#    harder: with two patches erased its number lies between those of rollout and of any patches.
 # 3. In the last layer a token holds a mixture of patches. Rollout follows the mixing of all layers
 #    back to the input: more of its weight is on ink, and its curve falls faster.

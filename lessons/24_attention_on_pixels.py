@@ -271,8 +271,8 @@ where(F.unfold, F.scaled_dot_product_attention, window_partition, mt.memory.trac
 #
 # 1. The tokens grow by 4 and the matrix by 16: the matrix goes with $1/p^4$, as the sum says.
 # 2. A weight of a convolution times zero adds nothing, but a zero key has the score 0 and takes
-#    weight from the others: the printed sums are 1 inside and less than 1 at the border, least in
-#    the corners.
+#    weight from the others: the printed sums are 1 inside and less than 1 at the border, least of
+#    all in a corner.
 # 3. Layers: each adds only 4 pixels across (5, 9, 13), so crossing an image takes more than a
 #    hundred. A patch makes each token 16 pixels wide, and in a window or a whole image every token
 #    reaches every other in one layer.

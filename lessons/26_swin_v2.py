@@ -295,5 +295,5 @@ where(
 #    values.
 # 2. It becomes nearly one-hot: the mean of the largest weight was printed as more than 0.99. A
 #    cosine divides by both lengths, so a factor cancels.
-# 3. About that of distance 1: the last table shows at offset 2 nearly the value that was learned
-#    for offset 1, and so on, twice as far everywhere.
+# 3. About that of distance 1: in the last table the row "size forgotten" has at offsets 2, 4 and 8
+#    nearly what the row "log-spaced" has at 1, 2 and 4: twice as far everywhere.
