@@ -168,7 +168,9 @@ ENDS = {
 @pytest.mark.parametrize("how", ENDS)
 def test_a_file_that_ends_its_process_or_hangs_fails(how, attempt, no_rules):
     code, words = ENDS[how]
-    outcome = attempt("03", "class Softmax", f"{code}\n\n\nclass Softmax", solved=True, limit=6)
+    limit = 6 if how == "hangs" else LIMIT
+    new = f"{code}\n\n\nclass Softmax"
+    outcome = attempt("03", "class Softmax", new, solved=True, limit=limit)
     text = wrong(outcome)["it runs"]
     assert any(word in text for word in words.split("|"))
 
