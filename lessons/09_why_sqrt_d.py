@@ -208,6 +208,7 @@ assert abs((scores / 64**0.5).std() - 1) < 0.05
 # %%
 where(
     mt.nn.functional.scaled_dot_product_attention,
+    mt.ops.attention_definition.attention_definition,
     mt.ops.attention_inputs.prepared,
     mt.nn.MultiheadAttention,
 )

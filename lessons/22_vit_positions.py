@@ -142,6 +142,7 @@ for (positions, seed), result in results.items():
     print(f"  {positions:9} seed {seed}   {result:5.1f} %")
 others = [result for (positions, _), result in results.items() if positions != "none"]
 assert results["none", 0] < min(others) - 5
+assert results["relative", 0] == min(others)
 
 # %%
 figure, axis = plt.subplots(figsize=(6.5, 2.6), layout="constrained")

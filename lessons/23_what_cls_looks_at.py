@@ -187,6 +187,7 @@ assert curves["rollout"][two] < curves["random, with ink"][two] - 5
 assert curves["random, with ink"][two] < curves["random"][two] - 5
 assert curves["rollout"][two] < curves["random"][two] - 20
 assert curves["rollout"][two] < curves["last layer"][two] - 5
+assert curves["last layer"][two] > curves["random, with ink"][two] - 5  # no better
 assert curves["least by rollout"][two] > whole - 5
 
 # %%

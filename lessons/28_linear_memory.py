@@ -262,7 +262,7 @@ where(TiledAttention, TiledAttention.forward, TiledAttention.backward, tiles_pay
 # 1. The third score, 2, is below the maximum 3, so nothing changes for the old terms. The fourth,
 #    5, raises the maximum by 2, and all old terms were too large by $e^2$: they are multiplied by
 #    $e^{-2}$, which is printed as 0.1353.
-# 2. No. The difference from full attention is round-off, some 1e-14 in float64, for every size of
-#    block, one key at a time included.
+# 2. No. The difference from full attention is round-off, less than 1e-12 in float64, for every size
+#    of block, one key at a time included.
 # 3. The same comparison with blocks of 64 keys (the error is no round-off), and values of 1, for
 #    which the result must be 1 in every row and was not.
