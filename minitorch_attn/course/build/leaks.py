@@ -102,7 +102,7 @@ def _opened(name, data, depth=3):
                     yield from _opened(f"{name}/{member.filename}", inner, depth - 1)
     elif ".git/objects/" in f"/{name}":
         try:
-            yield f"{name} (unpacked)", zlib.decompress(data)
+            yield f"{name} (unpacked)", zlib.decompress(data).partition(b"\0")[2]
         except zlib.error:
             pass
 
