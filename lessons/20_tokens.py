@@ -262,15 +262,16 @@ def extent(tokens):
     return (tokens.amax(1) - tokens.amin(1)).max().item()
 
 
+extents = {}
 print("way       rows of pixels apart   columns apart")
 for name, cut_up in (
     ("patches", lambda x: patches_of(x, 16)),
     ("reshape", lambda x: x.reshape(196, 768)),
 ):
-    print(f"{name:<10}{extent(cut_up(rows)):20}{extent(cut_up(columns)):16}")
+    extents[name] = extent(cut_up(rows)), extent(cut_up(columns))
+    print(f"{name:<10}{extents[name][0]:20}{extents[name][1]:16}")
 assert wrong.shape == patches.shape
-assert extent(patches_of(columns, 16)) == extent(patches_of(rows, 16)) == 15
-assert extent(columns.reshape(196, 768)) == 223
+assert extents == {"patches": (15, 15), "reshape": (223, 223)}
 
 # %% [markdown]
 # ## Where it lives
