@@ -149,6 +149,7 @@ chmod 700 "$BASE/source" "$BASE/results" "$BASE/submission"
 export PYTHONPATH="$BASE/source/package:$BASE/site"
 export PYTHONDONTWRITEBYTECODE=1 OPENBLAS_NUM_THREADS=1
 cd "$BASE"
+rm -rf "$BASE/results/results.json"
 "$(find_python)" -m minitorch_attn.course.report.on_gradescope ASSIGNMENT \\
   "$BASE/submission" "$BASE/results/results.json"
 status=$?
