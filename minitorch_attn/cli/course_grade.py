@@ -45,7 +45,7 @@ def grade(name, submissions, out, jobs, required, level, as_json):
     from ..course.build.task import task_of
     from ..course.grade.sandbox import Sandbox
     from ..course.report.grading import grade_and_report
-    from ..errors import MiniTorchError
+    from ..errors import ArgumentError, DataError, MiniTorchError
 
     try:
         made = find_assignment(name)
@@ -54,21 +54,33 @@ def grade(name, submissions, out, jobs, required, level, as_json):
         click.echo(f"error: {error}", err=True)
         return USAGE
     level = level or Sandbox.best()
-    why = f"level {level} is below it" if level < required else Sandbox(level).works()
-    if why is not None:
-        click.echo(f"error: sandbox level {max(level, required)} is not to be had: {why}", err=True)
-        if level < required and (lacks := Sandbox(required).works()):
-            click.echo(f"  level {required}: {lacks}", err=True)
+    if not _safe_enough(level, required):
         return NO_SANDBOX
-    if level == 1:
-        click.echo(_WEAK, err=True)
     with tempfile.TemporaryDirectory(prefix="minitorch-attn-task-") as room, _like_ctrl_c():
         task = task_of(made, Path(room))
-        with _progress(as_json) as show:
-            outcome = grade_and_report(
-                task, submissions, out, level=level, jobs=jobs, report=show
-            )  # fmt: skip
+        try:
+            with _progress(as_json) as show:
+                outcome = grade_and_report(
+                    task, submissions, out, level=level, jobs=jobs, report=show
+                )
+        except (ArgumentError, DataError) as error:
+            click.echo(f"error: {error}", err=True)
+            return USAGE
     return _end(outcome, out, as_json)
+
+
+def _safe_enough(level, required):
+    """Whether the sandbox is as required; says what is wrong, or what it does not protect from."""
+    from ..course.grade.sandbox import Sandbox
+
+    why = Sandbox(max(level, required)).works()
+    if level < required:
+        why = why or f"--sandbox {level} is below --require-sandbox {required}"
+    if why is not None:
+        click.echo(f"error: sandbox level {max(level, required)} is not to be had: {why}", err=True)
+    elif level == 1:
+        click.echo(_WEAK, err=True)
+    return why is None
 
 
 def _refuse(submissions, out):

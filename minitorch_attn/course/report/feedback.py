@@ -101,7 +101,8 @@ def _entry(place, line):
     if shown.get("first_difference"):
         parts.append(_difference(shown["first_difference"]))
     if shown.get("gradcheck"):
-        parts.append(f"<h3>The gradients</h3><pre>{_safe(shown['gradcheck'])}</pre>")
+        text = _safe(shown["gradcheck"])
+        parts.append(f'<h3>The gradients</h3><pre tabindex="0">{text}</pre>')
     return "\n".join(part for part in parts if part) + "</section>"
 
 

@@ -4,6 +4,7 @@ import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ...errors import ArgumentError, DataError
 from ..grade.run import grade_class
 from .results import collect
 from .write import write_class, write_student, write_text
@@ -41,12 +42,19 @@ def grade_and_report(task, folder, out, *, level, jobs=1, limits=None, report=No
     Returns
     -------
     Outcome
+
+    Raises
+    ------
+    ArgumentError, DataError
+        If there is nothing to grade, or `out` holds something else; nothing is written then.
     """
     outcome, out = Outcome(), Path(out)
     try:
         grade_class(task, folder, out, level=level, jobs=jobs, limits=limits, report=report)
     except KeyboardInterrupt:
         outcome.stopped = True
+    except (ArgumentError, DataError):
+        raise
     except Exception:
         outcome.failures.append(traceback.format_exc())
     if not (out / "state").is_dir():

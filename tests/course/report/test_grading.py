@@ -243,6 +243,18 @@ def test_the_command_s_exit_codes(mta, folder, tmp_path, monkeypatch):
     complete(out, 3)
 
 
+def test_the_results_of_another_assignment_stay_as_they_are(mta, folder, tmp_path):
+    out = tmp_path / "out"
+    words = ("course", "grade", "x", folder, "--out", out, "--sandbox", 1)
+    assert mta(*words)[0] == 0
+    run_file = json.loads((out / "run.json").read_text())
+    (out / "run.json").write_text(json.dumps({**run_file, "assignment": "other"}))
+    before = (out / "results.json").read_bytes()
+    code, _, said = mta(*words)
+    assert code == 2 and "another assignment" in said
+    assert (out / "results.json").read_bytes() == before
+
+
 def test_a_name_cannot_move_the_cursor(mta, tmp_path):
     hand_in(tmp_path / "in", **{"a\x1b[2Jb\rc": RIGHT})
     code, said, _ = mta(
