@@ -14,7 +14,7 @@ from .blank import Target, functions
 
 __all__ = [
     "Assignment", "Bug", "CheckEntry", "Group", "ToWrite", "assignment_folder", "assignments",
-    "find_assignment", "package_root", "read_assignment",
+    "find_assignment", "package_root", "read_assignment", "student_folder",
 ]  # fmt: skip
 
 _KEYS = {
@@ -190,11 +190,29 @@ def assignment_folder():
     Path
     """
     named = os.environ.get("MTA_ASSIGNMENTS")
+    if not named:
+        return _own_folder()
+    if Path(named).is_dir():
+        return Path(named)
+    raise DataError("MTA_ASSIGNMENTS names no folder.", got=named)
+
+
+def student_folder():
+    """The folder of the programs that every release has.
+
+    Returns
+    -------
+    Path
+    """
+    return _own_folder() / "student"
+
+
+def _own_folder():
     installed = Path(__file__).resolve().parents[1] / "assignments"
-    for folder in [Path(named)] if named else [package_root() / "assignments", installed]:
-        if folder.is_dir():
+    for folder in (package_root() / "assignments", installed):
+        if (folder / "student").is_dir():
             return folder
-    raise DataError("there are no assignments.", got=named or str(installed))
+    raise DataError("there are no assignments.", got=str(installed))
 
 
 def assignments():

@@ -37,7 +37,7 @@ def write_package(assignment, folder, stripped=False):
     changed = changed_files(assignment, stripped)
     for path in sorted(source.rglob("*")):
         relative = path.relative_to(source)
-        if relative.parts[0] in top or not _is_wanted(path):
+        if relative.parts[0] in top or not path.is_file() or not _is_wanted(relative):
             continue
         goal = target / relative
         goal.parent.mkdir(parents=True, exist_ok=True)
@@ -50,10 +50,10 @@ def write_package(assignment, folder, stripped=False):
             _compile(goal, name)
 
 
-def _is_wanted(path):
+def _is_wanted(relative):
     """Python files and package data; nothing compiled, hidden or half-written."""
-    odd = any(part == "__pycache__" or part.startswith(".") for part in path.parts[-4:])
-    return path.is_file() and not odd and path.suffix not in (".pyc", ".tmp", ".orig")
+    odd = any(part == "__pycache__" or part.startswith(".") for part in relative.parts)
+    return not odd and relative.suffix not in (".pyc", ".tmp", ".orig")
 
 
 def _compile(path, name):

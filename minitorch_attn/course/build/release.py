@@ -12,7 +12,7 @@ import numpy as np
 from ...errors import ArgumentError
 from ..grade import judge as judging
 from ..notebooks import MissingPackage, notebook, write_notebook
-from .assignment import assignment_folder
+from .assignment import student_folder
 from .blank import functions
 from .markers import released_notebook, released_text
 from .package import starter_files, write_package
@@ -48,7 +48,7 @@ def write_release(assignment, folder, seed=PUBLIC_SEED):
     write_package(assignment, folder)
     (folder / "README.md").write_text(readme(assignment), encoding="utf-8")
     for name in ("check.py", "workbook.py"):
-        shutil.copyfile(assignment_folder() / "student" / name, folder / name)
+        shutil.copyfile(student_folder() / name, folder / name)
     shutil.copyfile(judging.__file__, folder / "judging.py")
     shutil.copyfile(assignment.folder / "reward.py", folder / "reward.py")
     _write_public(assignment, folder / "public", seed)
