@@ -151,7 +151,7 @@ yours to read and to call, but for what would be the answer.
 
 ## How to work
 
-Python 3.11 or newer with NumPy (the reward also needs matplotlib). In this folder:
+Python 3.11 or newer with NumPy is all that is needed. In this folder:
 
     python check.py             # the public checks; a word chooses among them
     python reward.py            # a model that runs on what you wrote
