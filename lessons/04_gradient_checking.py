@@ -136,7 +136,7 @@ for axes in (left, right):
 show(figure, "right branches: what the step cuts off; left branches: rounding")
 
 # %% [markdown]
-# So: **float64, central, a step of 1e-5, right below 1e-6.** In float32 the same code cannot pass,
+# So: **float64, central, a step of 1e-5, ok below 1e-6.** In float32 the same code cannot pass,
 # at any step. Train in float32, check in float64.
 #
 # ## A block with switches for mistakes

@@ -64,7 +64,7 @@ def measures(p):
 DIVISORS = {"1": lambda d: 1.0, "sqrt(d)": lambda d: d**0.5, "d": lambda d: float(d)}
 table = {name: [] for name in DIVISORS}
 print("          largest weight          keys that count         size of the slopes")
-print("   d  " + "".join(f"{'/' + name:>8}" for _ in range(3) for name in DIVISORS))
+print("   d  " + "".join(f"{head:>8}" for head in ["/1", "/sqrt d", "/d"] * 3))
 for d in widths:
     q, k = rng.normal(size=(2000, d)), rng.normal(size=(KEYS, d))
     for name, divisor in DIVISORS.items():

@@ -284,7 +284,7 @@ class Check:
         dtypes = " and ".join(sorted({str(leaf.dtype) for leaf in self.leaves}))
         notes = [
             f"{kind}, {dtypes}, steps of {options.eps:g}, random cotangent (seed {options.seed}), "
-            f"right below {options.tol:g}"
+            f"ok below {options.tol:g}"
         ]
         if self.probe.draws:
             notes.append(

@@ -86,7 +86,7 @@ def _lessons(progress):
         item = next((item for item in known if item.number == latest), None)
         if item:
             place = f"cell {progress.cell(latest) + 1} of {len(item.cells)}"
-            text += f"; {latest} {item.title}: left at {place}"
+            text += f"; {latest} left at {place}"
     return text
 
 
