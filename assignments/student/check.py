@@ -29,6 +29,9 @@ def main(words):
     words = [word for word in words if word != "--json"]
     table = json.loads((HERE / "public" / "checks.json").read_text(encoding="utf-8"))
     chosen = [e for e in table if not words or any(word in e["name"] for word in words)]
+    if not chosen:
+        print(f"no check has {' or '.join(words)} in its name", file=sys.stderr)
+        return 2
     results = [{**entry, **outcome(entry)} for entry in chosen]
     if as_json:
         keys = ("name", "of", "points", "status", "message", "seconds")

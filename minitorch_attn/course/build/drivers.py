@@ -34,6 +34,11 @@ def operation(inputs, settings):
     if "grad" in inputs:
         grads = function.backward(ctx, inputs["grad"].copy())
         grads = grads if type(grads) is tuple else (grads,)
+        if len(grads) != len(names):
+            raise ValueError(
+                f"{function.__name__}.backward returned {len(grads)} of {len(names)} gradients: "
+                "one for each input of forward, None where there is none"
+            )
         for key, grad in zip(names, grads, strict=True):
             if key in needs:
                 found[f"grad_{key}"] = np.asarray(grad)

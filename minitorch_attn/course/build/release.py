@@ -46,7 +46,6 @@ def write_release(assignment, folder, seed=PUBLIC_SEED):
             "a release needs a folder of its own.", got=f"{folder}, which is not empty"
         )
     write_package(assignment, folder)
-    (folder / "README.md").write_text(readme(assignment), encoding="utf-8")
     for name in ("check.py", "workbook.py"):
         shutil.copyfile(student_folder() / name, folder / name)
     shutil.copyfile(judging.__file__, folder / "judging.py")
@@ -55,11 +54,14 @@ def write_release(assignment, folder, seed=PUBLIC_SEED):
     _write_extras(assignment, folder)
     source = folder / f"{assignment.name}.py"
     source.write_text(percent(assignment), encoding="utf-8")
+    left_out = []
     try:
         write_notebook(notebook(_Source(source)), folder / f"{assignment.name}.ipynb")
     except MissingPackage as error:
-        return [f"{assignment.name}.ipynb: {error}"]
-    return []
+        left_out.append(f"{assignment.name}.ipynb: {error}")
+    text = readme(assignment, with_notebook=not left_out)
+    (folder / "README.md").write_text(text, encoding="utf-8")
+    return left_out
 
 
 @dataclass
@@ -116,7 +118,7 @@ def _write_extras(assignment, folder):
         (folder / path.name).write_text(text, encoding="utf-8")
 
 
-def readme(assignment):
+def readme(assignment, with_notebook=True):
     """The task, the functions with their points, and how to work on them, in Markdown."""
     rows = [
         f"| {blank.order} | `{blank.target.name}` | `{blank.target.path}` | {blank.points} |"
@@ -131,7 +133,7 @@ def readme(assignment):
     return _README.format(
         title=assignment.title, prose=assignment.prose.strip(), rows="\n".join(rows),
         points=assignment.points, hidden=hidden, files=files, public=public,
-        name=assignment.name,
+        cells=assignment.name + (".ipynb" if with_notebook else ".py"),
     )  # fmt: skip
 
 
@@ -145,9 +147,10 @@ _README = """# {title}
 | --- | --- | --- | --- |
 {rows}
 
-{points} points. Replace each `raise NotYetWritten(...)`; signature and docstring say what goes in
-and out, and the comments below them which shapes there are on the way. The rest of the library is
-yours to read and to call, but for what would be the answer.
+{points} points. Replace the `raise NotYetWritten(...)` of each; signature and docstring say what
+goes in and out, and the comments below them which shapes there are on the way. The rest of the
+library is yours to read and to call. What would be the answer is taken out of it, and raises the
+same: leave that as it is.
 
 ## How to work
 
@@ -156,7 +159,7 @@ Python 3.11 or newer with NumPy is all that is needed. In this folder:
     python check.py             # the public checks; a word chooses among them
     python reward.py            # a model that runs on what you wrote
 
-or open `{name}.ipynb`, whose cells write the functions into the files.
+or open `{cells}`, whose cells write the functions into the files.
 
 {public}
 

@@ -102,8 +102,8 @@ class Sandbox:
 
     @property
     def user(self):
-        """The user the process becomes; None to stay."""
-        return NOBODY + self.place if self.level > 1 and os.geteuid() == 0 else None
+        """The user the process becomes; None to stay. Nothing that is handed in runs as root."""
+        return NOBODY + self.place if os.geteuid() == 0 else None
 
     def start(self, package_folder, files=()):
         """Start a worker.
@@ -320,7 +320,8 @@ class Worker:
             self.process = subprocess.Popen(
                 sandbox.command(self.room, words), pass_fds=(to_read, to_write),
                 stdin=subprocess.DEVNULL, stdout=self._printed, stderr=self._printed,
-                start_new_session=True, cwd="/",
+                start_new_session=True,
+                cwd="/" if sandbox.level == 3 else self.room,
                 env={} if sandbox.level == 3 else _environment(str(self.room)),
             )  # fmt: skip
         except OSError as error:
@@ -392,7 +393,7 @@ class Worker:
             pass
         self.process.kill()
         self.process.wait()
-        if self.sandbox.user and self.sandbox.level == 2:
+        if self.sandbox.user and self.sandbox.level < 3:
             _kill_user(self.sandbox.user)
 
     def __enter__(self):

@@ -127,6 +127,14 @@ FORK_BOMB_WITH_SESSIONS = (
     "    except OSError: pass\n"
 )
 
+# Its own copy and nothing else, wherever that lies: a test must be harmless without a sandbox.
+DELETE = """
+import minitorch_attn, os, shutil
+room = os.path.dirname(os.path.dirname(os.path.abspath(minitorch_attn.__file__)))
+assert os.path.exists(os.path.join(room, "worker.py"))
+shutil.rmtree(room, ignore_errors=True)
+return x
+"""
 # Earn nothing at all.
 NOTHING = {
     "exit": first("import os; os._exit(0)"),
@@ -163,7 +171,9 @@ NOTHING = {
     "half a message": first(RAW + "write(struct.pack('<Q', 100) + b'{')\nos._exit(0)"),
 }
 AT_LEVEL_1 = ("exit", "endless loop", "memory", "output without end", "patched numpy", "empty",
-              "syntax error", "input", "deep recursion")  # fmt: skip
+              "syntax error", "input", "deep recursion", "subclass", "object array", "list", "None",
+              "float32", "another shape", "not a number", "almost right", "delete the package",
+              "prints", "a thread", "unicode names")  # fmt: skip
 # Odd, and right all the same: they keep what they have earned.
 HARMLESS = {
     "replaced modules": first("import sys; sys.modules['protocol'] = sys.modules['json'] = None"),
@@ -200,7 +210,7 @@ FORWARD = {
     "memory map": inside("return np.memmap('/tmp/map', float, 'w+', shape=x.shape)"),
     "almost right": inside("x = x * (1 + 1e-5)"),
     "network": inside(NETWORK),
-    "delete the package": inside("import shutil; shutil.rmtree('/work', True); return x"),
+    "delete the package": inside(DELETE),
     "write results": inside("open('results.json', 'w').write('{\"score\": 99}'); return x"),
     "threads left running": inside(
         "import threading, time\nthreading.Thread(target=time.sleep, args=(99,)).start()\nreturn x"
@@ -223,6 +233,8 @@ def test_a_right_submission_gets_everything(task, level, limits):
 
 @pytest.mark.parametrize("name", HARMLESS)
 def test_keeps_what_it_has_earned(name, task, level, limits):
+    if level == 1 and name not in AT_LEVEL_1:
+        pytest.skip("level 1 is for accidents; the attacks are for levels 2 and 3")
     document = graded(task, level, limits, HARMLESS[name])
     assert document["score"] == 5.0, document["checks"]
 
@@ -252,6 +264,8 @@ def test_earns_nothing(name, task, level, limits):
 
 @pytest.mark.parametrize("name", FORWARD)
 def test_earns_what_is_right(name, task, level, limits, monkeypatch):
+    if level == 1 and name not in AT_LEVEL_1:
+        pytest.skip("level 1 is for accidents; the attacks are for levels 2 and 3")
     monkeypatch.setenv("TOKEN", "GRADER-SECRET")
     document = graded(task, level, limits, FORWARD[name])
     points = {line["name"]: line["points"] for line in document["checks"]}
