@@ -2,7 +2,7 @@
 
     y = x + tanh(x W_1) W_2
 
-The input x reaches y on two ways: straight, and through the two layers. Read the gradcheck
+The input x reaches y by two paths: straight, and through the two layers. Read the gradcheck
 report, find the one mistake and mend it.
 """
 
