@@ -2,8 +2,6 @@
 
 from math import prod
 
-from .attention_causal import causal_blocks
-
 __all__ = ["FLOPS", "backward_flops"]
 
 
@@ -16,13 +14,6 @@ def _attention(inputs, outputs):
     *lead, queries, value_dim = outputs[0].shape
     keys, dim = inputs[1].shape[-2:]
     return 2 * prod(lead) * queries * keys * (dim + value_dim)
-
-
-def _causal_attention(inputs, outputs):
-    # Each block of queries meets the keys up to its own last one.
-    tokens = outputs[0].shape[-2]
-    scores = sum((rows.stop - rows.start) * seen.stop for rows, seen in causal_blocks(tokens))
-    return _attention(inputs, outputs) * scores // max(tokens**2, 1)
 
 
 def _convolution(inputs, outputs):
@@ -48,7 +39,7 @@ def _recurrent(first_weight):
 # as is usual: in a Transformer of width 768 it is one operation in two hundred.
 FLOPS = {
     "Attention": _attention,
-    "CausalAttention": _causal_attention,
+    "CausalAttention": _attention,  # as if nothing were masked, like the others
     "Conv": _convolution,
     "ConvTransposed": _transposed_convolution,
     "GruSequence": _recurrent(2),
