@@ -46,7 +46,7 @@ def write_release(assignment, folder, seed=PUBLIC_SEED):
             "a release needs a folder of its own.", got=f"{folder}, which is not empty"
         )
     write_package(assignment, folder)
-    for name in ("check.py", "workbook.py"):
+    for name in ("check.py", "training.py", "workbook.py"):
         shutil.copyfile(student_folder() / name, folder / name)
     shutil.copyfile(judging.__file__, folder / "judging.py")
     shutil.copyfile(assignment.folder / "reward.py", folder / "reward.py")

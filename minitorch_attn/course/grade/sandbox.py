@@ -157,7 +157,7 @@ class Sandbox:
                 python = Path("/python") / python.relative_to(prefix)
             apart = [*become, *_bubble(room / "work", prefix, _numpy_folders(self.user))]
         else:
-            apart = [*(_apart() if self.level == 2 else []), *become]
+            apart = [*(_apart() if self.level == 2 else ()), *become]
         return [*apart, *self.limits.command(), str(python), "-I", "-S", "-B", *words]
 
 
@@ -198,6 +198,7 @@ def _become(user):
     ]  # fmt: skip
 
 
+@lru_cache(maxsize=1)
 def _apart():
     """The program that takes the network and the other processes away, where that is allowed."""
     words = [shutil.which("unshare") or "unshare", "--net", "--ipc", "--pid", "--fork",
@@ -205,8 +206,8 @@ def _apart():
     try:
         done = subprocess.run([*words, "true"], capture_output=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):
-        return []
-    return words if done.returncode == 0 else []
+        return ()
+    return tuple(words) if done.returncode == 0 else ()
 
 
 def _environment(home):
