@@ -1,6 +1,5 @@
 """Where the lessons are, and what each one asks."""
 
-import os
 import re
 from dataclasses import dataclass
 from functools import cached_property
@@ -8,6 +7,7 @@ from pathlib import Path
 
 from ..errors import ArgumentError, DataError
 from .cells import read_cells
+from .places import course_folder
 
 __all__ = ["Lesson", "find_lesson", "lesson_folder", "lessons"]
 
@@ -76,17 +76,7 @@ def lesson_folder():
     DataError
         If there is none.
     """
-    named = os.environ.get("MTA_LESSONS")
-    here = Path(__file__).resolve().parent
-    places = [Path(named)] if named else [here.parents[1] / "lessons", here / "lessons"]
-    for place in places:
-        if _files(place):
-            return place
-    raise DataError(
-        "no lessons are found.",
-        got=" and ".join(f"nothing in {place}" for place in places),
-        hint="unset MTA_LESSONS" if named else "install the package anew",
-    )
+    return course_folder("lessons", "lessons", _files, "MTA_LESSONS")
 
 
 def lessons(folder=None):

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from ...errors import ArgumentError, DataError
+from ..places import course_folder
 from .blank import Target, functions
 
 __all__ = [
@@ -208,11 +209,11 @@ def student_folder():
 
 
 def _own_folder():
-    installed = Path(__file__).resolve().parents[1] / "assignments"
-    for folder in (package_root() / "assignments", installed):
-        if any(folder.glob("*/assignment.toml")):
-            return folder
-    raise DataError("there are no assignments.", got=str(installed))
+    return course_folder("assignments", "assignments", _has_manifests)
+
+
+def _has_manifests(folder):
+    return any(folder.glob("*/assignment.toml"))
 
 
 def assignments():

@@ -1,13 +1,13 @@
 """The exercises: their files, titles, hints and explanations."""
 
 import ast
-import os
 import tomllib
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from ...errors import ArgumentError, DataError
+from ..places import course_folder
 
 __all__ = ["Exercise", "exercise_folder", "exercises", "find_exercise"]
 
@@ -97,17 +97,11 @@ def exercise_folder():
     DataError
         If there is none.
     """
-    named = os.environ.get("MTA_EXERCISES")
-    here = Path(__file__).resolve().parent
-    places = [Path(named)] if named else [here.parents[2] / "exercises", here / "files"]
-    for place in places:
-        if (place / "exercises.toml").is_file():
-            return place
-    raise DataError(
-        "no exercises are found.",
-        got=" and ".join(f"no exercises.toml in {place}" for place in places),
-        hint="unset MTA_EXERCISES" if named else "install the package anew",
-    )
+    return course_folder("exercises", "exercises/files", _has_list, "MTA_EXERCISES")
+
+
+def _has_list(folder):
+    return (folder / "exercises.toml").is_file()
 
 
 def exercises(folder=None):

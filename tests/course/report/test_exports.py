@@ -230,8 +230,9 @@ def test_the_archive_grades_where_gradescope_runs_it(made, gradescope):
     assert found["score"] == 0 and "is missing" in found["output"]
     shutil.rmtree(base / "source" / "package" / "minitorch_attn" / "course" / "assignments")
     assert "no mark" in run(solution_files(made))["output"]
-    shutil.rmtree(base / "source" / "package")
-    assert "no mark" in run(solution_files(made))["output"]  # not even Python starts
+    package = base / "source" / "package" / "minitorch_attn" / "__init__.py"
+    package.write_text("raise ImportError('broken')\n")
+    assert "no mark" in run(solution_files(made))["output"]  # not even the command starts
 
 
 def test_the_command_makes_the_archive(wheels, tmp_path, capsys):
