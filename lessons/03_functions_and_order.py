@@ -301,7 +301,12 @@ where(
 # `mt.nn.functional.silu(x)`. Then save `x` and `y` and use $\sigma + y(1 - \sigma)$: what does that
 # cost, and what does it spare?
 #
-# Then practise: `mta exercise start 01` and 08.
+# Then practise:
+#
+# ```sh
+# mta exercise start 01
+# mta exercise start 08
+# ```
 #
 # ## Three questions
 #

@@ -271,7 +271,15 @@ where(
 # batch of one row would not notice.) Then give a label a share of $1 - e$ and spread $e$ over all
 # classes; `cross_entropy(..., label_smoothing=e)` has to agree.
 #
-# Then practise: `mta exercise start 03`, 04, 05, 26 and 29.
+# Then practise:
+#
+# ```sh
+# mta exercise start 03
+# mta exercise start 04
+# mta exercise start 05
+# mta exercise start 26
+# mta exercise start 29
+# ```
 #
 # ## Three questions
 #

@@ -281,7 +281,14 @@ where(
 # `mt.nn.functional.scaled_dot_product_attention(...)` to six digits, your grid is not symmetric,
 # and a softmax along the wrong axis gives other contexts (for the deck's grid: what does it give?).
 #
-# Then practise: `mta exercise start 09`, 13, 14 and 32.
+# Then practise:
+#
+# ```sh
+# mta exercise start 09
+# mta exercise start 13
+# mta exercise start 14
+# mta exercise start 32
+# ```
 #
 # ## Three questions
 #

@@ -223,7 +223,14 @@ where(
 # you can explain both rows by the spread of the gradients above: what becomes of a `W` whose
 # gradient is the sum over 64 queries, a few of them huge and most of them as good as 0?
 #
-# Then practise: `mta exercise start 10`, 12, 21 and 22.
+# Then practise:
+#
+# ```sh
+# mta exercise start 10
+# mta exercise start 12
+# mta exercise start 21
+# mta exercise start 22
+# ```
 #
 # ## Three questions
 #

@@ -320,7 +320,13 @@ where(
 # rows of real tokens equal the sentence alone in both, when the rows without anything left are 0 in
 # the first, and when you can say what they are in the second, and who could be harmed by it.
 #
-# Then practise: `mta exercise start 16`, 17 and 24.
+# Then practise:
+#
+# ```sh
+# mta exercise start 16
+# mta exercise start 17
+# mta exercise start 24
+# ```
 #
 # ## Three questions
 #

@@ -323,7 +323,12 @@ where(mt.ops.scaled_dot_product_attention, mt.viz.attention_figure)
 # that puts most of its weight there (`weight_back`, with `range(6)` places and `t` from 6 on).
 # What does the fourth head look at?
 #
-# Then practise: `mta exercise start 11` and 23.
+# Then practise:
+#
+# ```sh
+# mta exercise start 11
+# mta exercise start 23
+# ```
 #
 # ## Three questions
 #

@@ -328,7 +328,11 @@ where(mt.nn.RotaryEmbedding, mt.ops.apply_rotary, mt.models.rotary.rotary_freque
 # are. When it is done you can say how much a mask alone is worth: it must beat "none" at 16 tokens
 # or not, and you have the accuracy at each place (`right.float().mean(0)`) to say where.
 #
-# Then practise: `mta exercise start 02`.
+# Then practise:
+#
+# ```sh
+# mta exercise start 02
+# ```
 #
 # ## Three questions
 #

@@ -351,7 +351,13 @@ where(mt.models.encoder_decoder.Residual, mt.models.gpt.Block, mt.models.bert.En
 # your function agrees with `mt.nn.RMSNorm(4)` on the first `x` of this lesson to 1e-6,
 # `mt.autograd.gradcheck` accepts it for float64 inputs, and pre-norm still ends below 0.1.
 #
-# Then practise: `mta exercise start 07`, 15 and 30.
+# Then practise:
+#
+# ```sh
+# mta exercise start 07
+# mta exercise start 15
+# mta exercise start 30
+# ```
 #
 # ## Three questions
 #

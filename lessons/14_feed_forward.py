@@ -246,7 +246,12 @@ where(mt.models.gpt.Block.forward, mt.ops.relu, mt.ops.gelu)
 # `width = 768`, and a token alone is answered rightly in more than 90 percent. Then set its
 # activation to `lambda x: x`. Why does it still work, when a linear network did not?
 #
-# Then practise: `mta exercise start 06` and 27.
+# Then practise:
+#
+# ```sh
+# mta exercise start 06
+# mta exercise start 27
+# ```
 #
 # ## Three questions
 #

@@ -289,7 +289,11 @@ where(mt.data.pairs.PairTokenizer, mt.viz.cross_attention_figure)
 # `write(given)` for each (`time.perf_counter`), and can say which tower to make deep if many texts
 # have to be written quickly. Why does the encoder's depth cost so little while writing?
 #
-# Then practise: `mta exercise start 25`.
+# Then practise:
+#
+# ```sh
+# mta exercise start 25
+# ```
 #
 # ## Three questions
 #

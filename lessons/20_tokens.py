@@ -288,7 +288,11 @@ where(mt.models.VisionTransformer)
 # let the loop run to 8. When it is done: your two merges are the loop's, and those of
 # `learn_merges(..., 264)`. Which word have they made one token?
 #
-# Then practise: `mta exercise start 28`.
+# Then practise:
+#
+# ```sh
+# mta exercise start 28
+# ```
 #
 # ## Three questions
 #

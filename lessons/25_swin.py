@@ -302,7 +302,14 @@ where(
 # off again. It is right when it equals `attend(x, block)` to `1e-5` on the 8 x 8 map. How many
 # windows does it need where the roll needs 4?
 #
-# Then practise: `mta exercise start 18`, 19, 20 and 31.
+# Then practise:
+#
+# ```sh
+# mta exercise start 18
+# mta exercise start 19
+# mta exercise start 20
+# mta exercise start 31
+# ```
 #
 # ## Three questions
 #

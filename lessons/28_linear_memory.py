@@ -246,7 +246,11 @@ where(TiledAttention, TiledAttention.forward, TiledAttention.backward, tiles_pay
 # Then go through the blocks from the last to the first: a row that has seen nothing yet gives NaN.
 # Which expression becomes `-inf - (-inf)`, and what should it be?
 #
-# Then practise: `mta exercise start 33`.
+# Then practise:
+#
+# ```sh
+# mta exercise start 33
+# ```
 #
 # ## Three questions
 #

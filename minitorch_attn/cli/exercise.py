@@ -90,7 +90,7 @@ class Desk:
         if following is None:
             out.print("all exercises are solved")
         else:
-            out.print(f"next: {command('exercise')}   {following.number} {following.title}")
+            out.print(f"next: {following.number} {following.title}\n  {command('exercise')}")
         self.warn()
 
     def warn(self):
@@ -214,6 +214,7 @@ def _check(pairs, desk, out, seconds, as_json, with_task=False):
             desk.progress.solve(item.name)
         if not as_json:
             _show(item, file, outcome, desk, out, with_task)
+    _go_on_with_the_first_that_failed(pairs, outcomes, desk)
     if as_json:
         found = [outcome.to_json() for outcome in outcomes]
         click.echo(json.dumps(found[0] if len(found) == 1 else found, indent=1))
@@ -221,6 +222,14 @@ def _check(pairs, desk, out, seconds, as_json, with_task=False):
     else:
         desk.say_next(out)
     return DONE if all(outcome.passed for outcome in outcomes) else FAILED
+
+
+def _go_on_with_the_first_that_failed(pairs, outcomes, desk):
+    """So that `next` names what was just checked; a file from elsewhere is not gone on with."""
+    for (item, file), outcome in zip(pairs, outcomes, strict=True):
+        if not outcome.passed and file.resolve() == desk.work.file(item).resolve():
+            return desk.progress.begin(item.name)
+    return None
 
 
 def _show(item, file, outcome, desk, out, with_task):

@@ -1,9 +1,8 @@
 """What `mta exercise` prints: a check, hints, the list, an explanation."""
 
-import os
 import textwrap
-from pathlib import Path
 
+from ..course.exercises.work import near
 from .console import command, table
 
 __all__ = [
@@ -127,15 +126,6 @@ def bar(done, count, width=33):
     """A line of signs that is full when all is done."""
     full = done * width // count
     return f"[{'#' * full}{'.' * (width - full)}] {done} of {count} solved"
-
-
-def near(path):
-    """A path as seen from here, if that is shorter."""
-    try:
-        relative = os.path.relpath(path)
-    except ValueError:  # another drive
-        return str(path)
-    return relative if len(relative) < len(str(Path(path))) else str(path)
 
 
 def wrapped(text, out, indent=0):

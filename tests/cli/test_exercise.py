@@ -44,7 +44,7 @@ def test_from_start_to_solution(mta, tmp_path):
     assert code == 2  # two exercises have it
     code, out, _ = mta("exercise", "check", "3")
     assert code == 0 and "exercise 03 is solved." in out and "Every y depends on every x" in out
-    assert "1 of 33 solved" in out and "exercise   04 Softmax with a temperature" in out
+    assert "1 of 33 solved" in out and "next: 04 Softmax with a temperature\n" in out
     assert "WRONG" not in out and "large inputs" in out
     code, out, _ = mta("exercise", "solution", "3")
     assert code == 0 and "03_softmax.py, line 28:" in out
@@ -174,7 +174,10 @@ def test_when_all_are_solved_it_says_so(mta, tmp_path):
     assert code == 0 and "all exercises are solved" in out
     assert json.loads(mta("exercise", "--json")[1]) == {"solved": 33, "next": None}
     mta("exercise", "reset", "4")
-    assert "next: python -m minitorch_attn exercise   04" in mta("exercise", "list")[1]
+    listed = mta("exercise", "list")[1]
+    assert listed.endswith(
+        "next: 04 Softmax with a temperature\n  python -m minitorch_attn exercise\n"
+    )
     kept = json.loads((tmp_path / "state" / "progress.json").read_text())
     assert kept["lessons"] == {"08": {"done": True}}
 
@@ -194,6 +197,39 @@ def test_a_path_is_checked_in_place_of_a_number(mta, tmp_path):
     code, out, _ = mta("exercise", "check", path)
     assert code == 0 and "01_projection.py" in out.splitlines()[1]
     assert not (tmp_path / "exercises-work").exists()
+
+
+def test_a_syntax_error_has_a_name_of_its_own_and_a_caret(mta, tmp_path):
+    mta("exercise", "start", "1")
+    text = FIRST.text.replace("grad_h = np.zeros_like(h)", "grad_h = (np.zeros_like(h)")
+    (tmp_path / COPY).write_text(text)
+    code, out, _ = mta("exercise", "check", "1")
+    assert code == 1 and "  WRONG  Python understands it\n" in out and "keeps to" not in out
+    where = f"         {COPY}:29: SyntaxError: '(' was never closed\n"
+    line = " " * 13 + "grad_h = (np.zeros_like(h)\n"
+    assert where + "\n" + line + " " * (13 + len("grad_h = ")) + "^\n" in out
+    (part,) = json.loads(mta("exercise", "check", "1", "--json")[1])["parts"]
+    assert part["name"] == "Python understands it" and f"{COPY}:29" in part["text"]
+
+
+def test_after_a_failed_check_the_next_is_the_one_that_failed(mta, tmp_path):
+    for number in ("3", "5"):
+        mta("exercise", "start", number)
+    again = "next: 03 Softmax\n  python -m minitorch_attn exercise\n"
+    assert mta("exercise", "check", "3")[1].endswith(again)
+    assert mta("exercise", "list")[1].endswith(again)
+    assert "05 of 33" in mta("exercise", "check", "exercises-work/05_slots.py")[1]
+    assert json.loads(mta("exercise", "--json")[1])["exercise"] == "05_slots"
+    assert mta("exercise", "check", "--all")[1].endswith(again)  # the first that failed
+    mta("exercise", "hint", "5")
+    assert "05 Softmax over the queries" in mta("exercise", "list")[1].split("next: ")[1]
+
+
+def test_a_file_from_elsewhere_is_checked_and_not_gone_on_with(mta, tmp_path):
+    mta("exercise", "start", "5")
+    (tmp_path / "03_softmax.py").write_text(find_exercise("3").text)
+    code, out, _ = mta("exercise", "check", "03_softmax.py")
+    assert code == 1 and "next: 05 " in out
 
 
 def test_an_error_is_told_once(mta):

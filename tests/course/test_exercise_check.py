@@ -9,7 +9,7 @@ import pytest
 from minitorch_attn.course.exercises import check as checking
 from minitorch_attn.course.exercises.check import check_file
 from minitorch_attn.course.exercises.load import find_exercise
-from minitorch_attn.course.exercises.rules import rule_broken
+from minitorch_attn.course.exercises.rules import not_python, rule_broken
 
 LIMIT = 300
 
@@ -131,13 +131,33 @@ def test_the_class_has_to_run(attempt, no_rules):
         ("import minitorch_attn as m; m.softmax", "mt.softmax is not part"),
         ("getattr(mt, 'soft' + 'max')", "mt is not part"),
         ("exec('import os')", "exec is not part"),
-        ("def broken(:", "line 11: invalid syntax"),
     ],
 )
 def test_the_rules(code, words):
     original = find_exercise("03").text
     text = original.replace("\nimport minitorch_attn", f"\n{code}\nimport minitorch_attn", 1)
     assert words in rule_broken(text, original)
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "line", "caret"),
+    [
+        ("x = 1\ny = (x +\nz = 2\n", "a.py:2: SyntaxError", "y = (x +", "    ^"),
+        ("def broken(:", "a.py:1: SyntaxError: invalid syntax", "def broken(:", " " * 11 + "^"),
+        ("if 1:\n\tx = 1\n        y = 2\n", "a.py:3: TabError", "y = 2", "^"),
+        ("if 1:\nx = 1\n", "a.py:2: IndentationError", "x = 1", "^"),
+        ("if 1:\n    é = 'ü' 3\n", "a.py:2: SyntaxError", "é = 'ü' 3", " " * 8 + "^"),
+    ],
+)
+def test_what_python_cannot_read_is_shown_with_its_place(text, said, line, caret):
+    first, empty, shown, below = not_python(text, "a.py").split("\n")
+    assert first.startswith(said) and empty == ""
+    assert (shown, below) == (f"    {line}", f"    {caret}")
+
+
+def test_a_null_character_is_a_message():
+    assert not_python("x = 1\0", "a.py").startswith("a.py: ")
+    assert not_python("x = 1\n", "a.py") is None
 
 
 def test_the_rules_leave_room(attempt):

@@ -31,9 +31,11 @@ def test_format(lesson, rule):
 @pytest.mark.parametrize("lesson", LESSONS, ids=NAMES)
 def test_it_names_the_exercises_that_belong_to_it(lesson):
     task = lesson_rules.text(lesson_rules.section(lesson, "Exercise"))
-    named = re.search(r"^Then practise: `mta exercise start \d\d`.*$", task, re.M)
-    numbers = re.findall(r"\d\d", named[0]) if named else []
-    assert numbers == [str(e.number) for e in exercises() if e.lesson == lesson.number]
+    block = re.search(r"^Then practise:\n\n```sh\n(.*?)^```$", task, re.M | re.S)
+    commands = block[1].splitlines() if block else []
+    wanted = [e.number for e in exercises() if e.lesson == lesson.number]
+    assert commands == [f"mta exercise start {number}" for number in wanted]
+    assert task.count("mta exercise") == len(wanted)  # nowhere else, where it could not be typed
 
 
 @pytest.mark.slow

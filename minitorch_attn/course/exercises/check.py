@@ -21,7 +21,8 @@ from ... import autograd
 from ...tensor import Tensor
 from ..running import environment
 from .judges import JUDGES
-from .rules import function_classes, rule_broken
+from .rules import function_classes, not_python, rule_broken
+from .work import near
 
 __all__ = ["Outcome", "Part", "check_file"]
 
@@ -115,9 +116,9 @@ def check_file(exercise, path, seconds=SECONDS, columns=None):
     Outcome
     """
     outcome, started = Outcome(exercise.name), time.perf_counter()
-    broken = _unreadable(path) or rule_broken(Path(path).read_text("utf-8"), exercise.text)
-    if broken:
-        outcome.parts.append(Part("it keeps to the task", False, broken))
+    refused = _refused(exercise, path)
+    if refused:
+        outcome.parts.append(refused)
         return outcome
     judge, rng = JUDGES[exercise.judge], np.random.default_rng()
     small, big = (_case(name, judge, rng, name == "big") for name in ("small", "big"))
@@ -134,15 +135,19 @@ def check_file(exercise, path, seconds=SECONDS, columns=None):
     return outcome
 
 
-def _unreadable(path):
-    """Why a file is no text; None if it is."""
+def _refused(exercise, path):
+    """The part that a file fails before it is run; None if it may run."""
     try:
-        Path(path).read_text("utf-8")
+        text = Path(path).read_text("utf-8")
     except UnicodeDecodeError as error:
-        return f"it is not a text in UTF-8: {error}"
+        return Part("it can be read", False, f"it is not a text in UTF-8: {error}")
     except OSError as error:
-        return f"it cannot be read: {error.strerror}"
-    return None
+        return Part("it can be read", False, f"it cannot be read: {error.strerror}")
+    unclear = not_python(text, near(path))
+    if unclear:
+        return Part("Python understands it", False, unclear)
+    broken = rule_broken(text, exercise.text)
+    return Part("it keeps to the task", False, broken) if broken else None
 
 
 # What the process is given

@@ -7,11 +7,43 @@ arrays that the file computes.
 
 import ast
 
-__all__ = ["function_classes", "rule_broken"]
+__all__ = ["function_classes", "not_python", "rule_broken"]
 
 _MODULES = {"__future__", "functools", "itertools", "math", "numpy", "pdb"}
 _BUILTINS = {"__import__", "compile", "eval", "exec", "globals", "open"}
 _RUNS = {"apply", "backward", "call", "forward", "grad", "jvp", "vjp"}
+
+
+def not_python(text, name):
+    """Why Python cannot read a text.
+
+    Parameters
+    ----------
+    text : str
+    name : str
+        The file, as it is to be named.
+
+    Returns
+    -------
+    str or None
+        The place, the line with a caret below it, and the reason; None if it can be read.
+    """
+    try:
+        ast.parse(text)
+    except SyntaxError as error:
+        reason = f"{type(error).__name__}: {error.msg}"
+        if not error.lineno:
+            return f"{name}: {reason}"
+        line = (error.text or "").rstrip().expandtabs(1)
+        start = len(line) - len(line.lstrip())
+        width = error.end_offset - error.offset if error.end_lineno == error.lineno else 1
+        column = min(max((error.offset or 1) - 1, start), len(line))
+        width = max(1, min(width, len(line) - column))
+        caret = " " * (column - start) + "^" * width
+        return f"{name}:{error.lineno}: {reason}\n\n    {line.lstrip()}\n    {caret}"
+    except ValueError as error:  # a null character
+        return f"{name}: {error}"
+    return None
 
 
 def rule_broken(text, original):
@@ -20,19 +52,14 @@ def rule_broken(text, original):
     Parameters
     ----------
     text, original : str
-        The learner's file, and the file as it was.
+        The learner's file, which Python can read, and the file as it was.
 
     Returns
     -------
     str or None
         A sentence with the line, or None if all is well.
     """
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError) as error:
-        line = getattr(error, "lineno", None)
-        return f"line {line}: {error.msg}" if line else f"this is not Python: {error}"
-    model = ast.parse(original)
+    tree, model = ast.parse(text), ast.parse(original)
     for part in (tree, model):
         part.body = [node for node in part.body if not _is_main(node)]  # which no check runs
     missing = set(function_classes(model)) - set(function_classes(tree))

@@ -4,7 +4,7 @@ import os
 import time
 from pathlib import Path
 
-__all__ = ["WorkFolder"]
+__all__ = ["WorkFolder", "near"]
 
 _DEFAULT = "exercises-work"
 
@@ -72,3 +72,21 @@ class WorkFolder:
             file.rename(kept)
         self.start(exercise)
         return kept
+
+
+def near(path):
+    """A path as seen from the working directory, if that is shorter.
+
+    Parameters
+    ----------
+    path : str or path
+
+    Returns
+    -------
+    str
+    """
+    try:
+        relative = os.path.relpath(path)
+    except ValueError:  # another drive
+        return str(path)
+    return relative if len(relative) < len(str(Path(path))) else str(path)
