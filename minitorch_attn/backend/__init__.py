@@ -32,7 +32,7 @@ from minitorch_attn.backend.random import (
     set_rng_state,
 )
 from minitorch_attn.backend.scatter import scatter_add
-from minitorch_attn.backend.special import erf
+from minitorch_attn.backend.special import erf, normal
 from minitorch_attn.backend.sync import forbid_sync, sync_count, transfer_count
 
 __all__ = [
@@ -60,6 +60,7 @@ __all__ = [
     "module_for",
     "new_array",
     "next_offset",
+    "normal",
     "platform_of",
     "random",
     "scatter_add",

@@ -1,5 +1,6 @@
 """What differs between kinds of device: `Platform`, and the host's."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -113,6 +114,10 @@ class Platform:
         """Return the error function of a floating-point array."""
         raise NotImplementedError
 
+    def normal(self, x):
+        """Return the normal distribution function of a floating-point array."""
+        return (self.erf(x * math.sqrt(0.5)) + 1) * 0.5
+
     def scatter_add(self, target, index, source):
         """Add `source` into `target[index]` in place, duplicates included."""
         raise NotImplementedError
@@ -152,6 +157,11 @@ class HostPlatform(Platform):
         from minitorch_attn.backend.special import erf_host
 
         return erf_host(x)
+
+    def normal(self, x):
+        from minitorch_attn.backend.special import normal_host
+
+        return normal_host(x)
 
     def scatter_add(self, target, index, source):
         from minitorch_attn.backend.scatter import scatter_add_host

@@ -8,7 +8,7 @@ kernels, rounding, streams or memory of a real GPU.
 
 from minitorch_attn.backend.gemm import matmul_host
 from minitorch_attn.backend.platforms import Device, Platform, memory_owner
-from minitorch_attn.backend.special import erf_host
+from minitorch_attn.backend.special import erf_host, normal_host
 from minitorch_attn.backend.strict_array import StrictArray
 from minitorch_attn.backend.strict_index import scatter_entries
 from minitorch_attn.backend.strict_namespace import StrictNamespace
@@ -69,6 +69,9 @@ class StrictPlatform(Platform):
 
     def erf(self, x):
         return wrap(type(x), erf_host(x._raw))
+
+    def normal(self, x):
+        return wrap(type(x), normal_host(x._raw))
 
     def scatter_add(self, target, index, source):
         scatter_entries(target, index, unwrap(type(target), source, "scatter_add"))

@@ -28,9 +28,7 @@ class Gelu(Function):
 
     @staticmethod
     def forward(ctx, x):
-        h = backend.erf(x * math.sqrt(0.5))
-        h += 1
-        h *= 0.5
+        h = backend.normal(x)
         ctx.save(x)
         ctx.save_intermediate(h)
         return x * h

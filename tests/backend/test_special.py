@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 
 from minitorch_attn import backend
-from minitorch_attn.backend.special import _BLOCK, erf_host
+from minitorch_attn.backend.devices import platform_of
+from minitorch_attn.backend.platforms import Platform
+from minitorch_attn.backend.special import _FITS, erf_host, normal_host
 
+BLOCK = _FITS[np.dtype("float64")].block
 math_erf = np.vectorize(math.erf, otypes=["float64"])
 
 
@@ -63,7 +66,7 @@ def test_integers_give_float64():
     np.testing.assert_allclose(y, [0, math.erf(1), math.erf(-2)], rtol=1e-15)
 
 
-@pytest.mark.parametrize("shape", [(), (0,), (3, 0, 2), (1,), (2, 3), (_BLOCK,), (_BLOCK + 7,)])
+@pytest.mark.parametrize("shape", [(), (0,), (3, 0, 2), (1,), (2, 3), (BLOCK,), (BLOCK + 7,)])
 @pytest.mark.parametrize("device", ["cpu", "strict"])
 def test_shapes(shape, device):
     x = np.random.default_rng(0).standard_normal(shape)
@@ -83,3 +86,25 @@ def test_views_and_out():
     target = np.zeros((6, 4)).T
     with pytest.raises(ValueError, match="contiguous"):
         erf_host(x, out=target)
+
+
+@pytest.mark.parametrize(("dtype", "bound"), [("float64", 2.3e-16), ("float32", 1e-7)])
+def test_the_normal_distribution_function(dtype, bound):
+    x = np.linspace(-9, 9, 20001).astype(dtype)
+    expected = (1 + math_erf(x.astype("float64") / math.sqrt(2))) / 2
+    y = normal_host(x)
+    assert y.dtype == dtype and np.abs(y - expected).max() <= bound
+    assert normal_host(np.array([np.inf, -np.inf, 0.0], dtype)).tolist() == [1, 0, 0.5]
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (2, 3), (BLOCK + 7,)])
+@pytest.mark.parametrize("device", ["cpu", "strict"])
+def test_normal_on_every_device(shape, device):
+    x = np.random.default_rng(0).standard_normal(shape)
+    given = x.copy()
+    y = backend.to_host(backend.normal(backend.from_host(x, device)))
+    assert y.shape == shape
+    np.testing.assert_allclose(y, (1 + math_erf(x / math.sqrt(2))) / 2, atol=1e-15)
+    np.testing.assert_array_equal(x, given)
+    composed = Platform.normal(platform_of(x), x)  # that of a device without its own
+    np.testing.assert_allclose(y, composed, atol=1e-15)
