@@ -1,12 +1,13 @@
 """Processes for code that nobody trusts, at three levels.
 
     3  bubblewrap: own file system, network, process and user namespaces, another user, limits
-    2  another user (needs root), limits, own session; no network where namespaces allow it
+    2  another user (needs root) in a root folder of its own, limits, own session; no network where
+       namespaces allow it
     1  a process of its own with limits: against accidents and casual tricks only
 
 At each level the process gets a folder with the package and the worker program to read, the
-interpreter's standard library and NumPy, and two pipes. Level 3 shows it nothing else of this
-machine. At level 1 a submission can read the files of whoever grades, and use the network.
+interpreter's standard library and NumPy, and two pipes. Levels 3 and 2 show it nothing else of
+this machine. At level 1 a submission can read the files of whoever grades, and use the network.
 """
 
 import atexit
@@ -24,6 +25,7 @@ from pathlib import Path
 import numpy as np
 
 from ...errors import ArgumentError
+from . import closed_root
 from .protocol import ProtocolError, read_message, write_message
 
 __all__ = ["Limits", "Sandbox", "Worker", "WorkerFailed"]
@@ -55,8 +57,10 @@ class Limits:
 
     def command(self):
         """The program that sets them and becomes the rest of a command line."""
+        # Where memory runs out, it is not the grader that ends.
+        first = [shutil.which("choom"), "-n", "1000", "--"] if shutil.which("choom") else []
         return [
-            shutil.which("prlimit") or "prlimit", f"--as={self.memory_bytes}",
+            *first, shutil.which("prlimit") or "prlimit", f"--as={self.memory_bytes}",
             f"--fsize={self.file_bytes}", f"--nproc={self.processes}",
             f"--nofile={self.open_files}", f"--cpu={self.processor_seconds}", "--core=0", "--",
         ]  # fmt: skip
@@ -133,32 +137,54 @@ class Sandbox:
             return "becoming another user needs root"
         if self.level == 3 and not shutil.which("bwrap"):
             return "bubblewrap is not installed"
-        room = _new_room(self.user)
+        room = None
         try:
+            room = self.new_room()
             _furnish(room, self)
             command = self.command(room, ["-c", "import sys; print(sys.version_info.major)"])
             done = subprocess.run(
-                command, env={}, stdin=subprocess.DEVNULL, capture_output=True, timeout=30,
-                check=False, cwd="/",
+                command, env=self.environment(room), stdin=subprocess.DEVNULL, capture_output=True,
+                timeout=30, check=False, cwd="/",
             )  # fmt: skip
-        except (OSError, subprocess.TimeoutExpired) as error:
+        except (OSError, subprocess.SubprocessError) as error:
             return str(error)
         finally:
-            shutil.rmtree(room, ignore_errors=True)
+            if room is not None:
+                shutil.rmtree(room, ignore_errors=True)
         said = done.stderr.decode(errors="replace").strip().splitlines()
         return None if done.stdout == b"3\n" else (said or [f"status {done.returncode}"])[-1]
 
     def command(self, room, words):
         """The command line of a Python with these arguments that sees `room/work`."""
+        limits, options = self.limits.command(), ["-I", "-S", "-B", *words]
+        if self.level == 2:
+            python = Path("/python/bin") / Path(os.path.realpath(sys.executable)).name
+            locked_in = closed_root.lock_in(_closed_root(), self.user)
+            return [*_apart(), *closed_root.GIVE_UP, *limits, *locked_in, str(python), *options]
         python, prefix = _interpreter(self.user)
-        become = _become(self.user) if self.user else []
+        apart = _become(self.user) if self.user else []
         if self.level == 3:
             if not prefix.is_relative_to("/usr"):
                 python = Path("/python") / python.relative_to(prefix)
-            apart = [*become, *_bubble(room / "work", prefix, _numpy_folders(self.user))]
-        else:
-            apart = [*(_apart() if self.level == 2 else ()), *become]
-        return [*apart, *self.limits.command(), str(python), "-I", "-S", "-B", *words]
+            apart += _bubble(room / "work", prefix, _numpy_folders(self.user))
+        return [*apart, *limits, str(python), *options]
+
+    def new_room(self):
+        """A new folder for one worker."""
+        return _new_room(self.user, _closed_root() / "rooms" if self.level == 2 else None)
+
+    def inside(self, room, name):
+        """What the file `room/work/NAME` is called within the sandbox."""
+        seen = {3: Path("/work"), 2: Path("/rooms") / room.name / "work", 1: room / "work"}
+        return seen[self.level] / name
+
+    def environment(self, room):
+        """The variables of the process that is started."""
+        if self.level == 3:
+            return {}  # bubblewrap's own is to be read in /proc/1/environ
+        if self.level == 2:
+            return {**_environment("/"), "LD_LIBRARY_PATH": closed_root.LIBRARIES}
+        return _environment(str(room))
 
 
 def _bubble(work, prefix, numpy_folders):
@@ -167,6 +193,7 @@ def _bubble(work, prefix, numpy_folders):
         shutil.which("bwrap"), "--unshare-all", "--die-with-parent", "--new-session",
         "--cap-drop", "ALL", "--uid", str(NOBODY), "--gid", str(NOBODY),
         "--proc", "/proc", "--dev", "/dev",
+        *_SMALL, "/dev/shm", "--remount-ro", "/dev",
     ]  # fmt: skip
     for folder in ("/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache"):
         if os.path.islink(folder):
@@ -181,13 +208,17 @@ def _bubble(work, prefix, numpy_folders):
     for root, inside in roots.items():
         for place in root.glob("lib/python*/*-packages"):
             words += ["--tmpfs", f"{inside}/{place.relative_to(root)}"]
-    words += ["--size", str(16 << 20), "--tmpfs", "/tmp", "--chdir", "/tmp"]
+    words += [*_SMALL, "/tmp", "--chdir", "/tmp"]
     words += ["--ro-bind", str(work), "/work"]
     for folder in numpy_folders:
         words += ["--ro-bind", str(folder), f"/work/site/{folder.name}"]
     for name, value in _environment("/tmp").items():
         words += ["--setenv", name, value]
-    return [*words, "--"]
+    # Else the root is a file system in memory, and as large as half of that.
+    return [*words, "--remount-ro", "/", "--"]
+
+
+_SMALL = ("--size", str(16 << 20), "--tmpfs")
 
 
 def _become(user):
@@ -202,7 +233,7 @@ def _become(user):
 def _apart():
     """The program that takes the network and the other processes away, where that is allowed."""
     words = [shutil.which("unshare") or "unshare", "--net", "--ipc", "--pid", "--fork",
-             "--kill-child", "--mount", "--mount-proc", "--"]  # fmt: skip
+             "--kill-child", "--"]  # fmt: skip
     try:
         done = subprocess.run([*words, "true"], capture_output=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -229,12 +260,16 @@ def _interpreter(user):
 
 def _numpy_folders(user):
     """Folders of what NumPy needs: its package, and the libraries of its wheel."""
-    package = Path(np.__file__).resolve().parent
-    folders = [package, package.parent / "numpy.libs"]
-    folders = [folder for folder in folders if folder.is_dir()]
+    folders = _own_numpy_folders()
     if user is None or all(map(_readable, folders)):
         return folders
     return [_copied(folder) for folder in folders]
+
+
+def _own_numpy_folders():
+    package = Path(np.__file__).resolve().parent
+    folders = [package, package.parent / "numpy.libs"]
+    return [folder for folder in folders if folder.is_dir()]
 
 
 def _readable(path):
@@ -266,16 +301,32 @@ def _copied_interpreter(python, prefix):
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     (room / "bin").mkdir(parents=True)
     _link(python, room / "bin" / python.name)
-    shutil.copytree(
-        prefix / "lib" / version, room / "lib" / version, copy_function=_link, ignore=_LEAVE_OUT
-    )
+    for name in {"lib", sys.platlibdir}:
+        if (prefix / name / version).is_dir():
+            shutil.copytree(
+                prefix / name / version, room / name / version, copy_function=_link,
+                ignore=_LEAVE_OUT,
+            )  # fmt: skip
     for library in (prefix / "lib").glob("libpython*"):
         _link(library, room / "lib" / library.name)
     _open_to_all(room)
     return room
 
 
-_LEAVE_OUT = shutil.ignore_patterns("site-packages", "test", "tests", "idlelib", "__pycache__")
+@lru_cache(maxsize=1)
+def _closed_root():
+    """The shared folder, completed so that a process can take it for the whole file system."""
+    root = _shared_room()
+    python, prefix = Path(os.path.realpath(sys.executable)), Path(os.path.realpath(sys.base_prefix))
+    folders = [_copied_interpreter(python, prefix), *map(_copied, _own_numpy_folders())]
+    closed_root.add_libraries(root, folders, _link)
+    (root / "rooms").mkdir()
+    _open_to_all(root)
+    (root / "rooms").chmod(0o711)  # nobody sees who else is there
+    return root
+
+
+_LEAVE_OUT = shutil.ignore_patterns("site-packages", "test", "tests", "idlelib")
 
 
 def _link(source, target):
@@ -309,21 +360,21 @@ class Worker:
 
     def __init__(self, sandbox, package_folder, files=()):
         self.sandbox, self.output, self.process = sandbox, "", None
-        self.room = _new_room(sandbox.user)
+        self.room = sandbox.new_room()
         self._printed = tempfile.TemporaryFile()
         to_read, self._writing = os.pipe()
         self._reading, to_write = os.pipe()
         os.set_blocking(self._writing, False)
         try:
             _furnish(self.room, sandbox, package_folder, files)
-            work = Path("/work") if sandbox.level == 3 else self.room / "work"
-            words = [str(work / "worker.py"), str(to_read), str(to_write)]
+            program = str(sandbox.inside(self.room, "worker.py"))
+            words = [program, str(to_read), str(to_write)]
             self.process = subprocess.Popen(
                 sandbox.command(self.room, words), pass_fds=(to_read, to_write),
                 stdin=subprocess.DEVNULL, stdout=self._printed, stderr=self._printed,
                 start_new_session=True,
                 cwd="/" if sandbox.level == 3 else self.room,
-                env={} if sandbox.level == 3 else _environment(str(self.room)),
+                env=sandbox.environment(self.room),
             )  # fmt: skip
         except OSError as error:
             self.close()
@@ -413,6 +464,8 @@ def _furnish(room, sandbox, package_folder=None, files=()):
     for folder in _numpy_folders(sandbox.user):
         if sandbox.level == 3:
             (site / folder.name).mkdir()  # where it is mounted
+        elif sandbox.level == 2:
+            (site / folder.name).symlink_to(Path("/") / folder.name)
         else:
             (site / folder.name).symlink_to(folder)
     if package_folder is not None:
@@ -431,8 +484,10 @@ def _replace(path, data):
         compiled.unlink()
 
 
-def _new_room(user):
-    """A new temporary folder in a place that the user can get to."""
+def _new_room(user, place=None):
+    """A new temporary folder, by default in a place that the user can get to."""
+    if place is not None:
+        return Path(tempfile.mkdtemp(dir=place))
     places = [tempfile.gettempdir(), "/tmp", "/var/tmp"]
     reachable = (place for place in places if user is None or _enterable(Path(place)))
     return Path(tempfile.mkdtemp(prefix="minitorch-attn-", dir=next(reachable, None)))
