@@ -5,7 +5,7 @@ import numpy as np
 from .steps import Entry
 from .values import plain
 
-__all__ = ["Unlike", "compare_steps"]
+__all__ = ["Unlike", "compare_steps", "compare_values"]
 
 _RTOL = {2: 1e-2, 4: 1e-4, 8: 1e-9}  # by bytes
 
@@ -134,13 +134,27 @@ def _compare(name, mine, reference, rtol, atol):
     if not all(entries):
         kinds = ["a tensor" if entry else "a number" for entry in entries]
         return Unlike(name, "missing", *kinds)
-    unlike = _compare_values(name, mine.values, reference.values, rtol, atol)
+    unlike = compare_values(name, mine.values, reference.values, rtol, atol)
     if unlike is not None:
         unlike.entries = (mine, reference)
     return unlike
 
 
-def _compare_values(name, mine, reference, rtol, atol):
+def compare_values(name, mine, reference, rtol=None, atol=None):
+    """What differs between two arrays.
+
+    Parameters
+    ----------
+    name : str
+        What they are called.
+    mine, reference : Values
+    rtol, atol : float, optional
+        See `trace_diff`.
+
+    Returns
+    -------
+    Unlike or None
+    """
     if mine.shape != reference.shape:
         return Unlike(name, "shape", mine.shape, reference.shape)
     if mine.dtype != reference.dtype:

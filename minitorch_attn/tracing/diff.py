@@ -13,7 +13,7 @@ from ..files import atomic_file
 from .compare import Unlike, compare_steps
 from .detours import detours
 
-__all__ = ["Difference", "trace_diff"]
+__all__ = ["Difference", "side_by_side", "trace_diff"]
 
 
 class Gap:
@@ -232,14 +232,30 @@ def trace_diff(mine, reference, rtol=None, atol=None):
     """
     pairs, gaps = [], []
     a, b = mine.steps, reference.steps
-    keys = _keys(a, b)
-    for tag, i, i_end, j, j_end in SequenceMatcher(None, *keys, autojunk=False).get_opcodes():
+    for tag, i, i_end, j, j_end in side_by_side(a, b):
         if tag == "equal":
             for one, other in zip(a[i:i_end], b[j:j_end], strict=True):
                 pairs.append((one, other, compare_steps(one, other, rtol, atol)))
         else:
             gaps.append(Gap(a[i:i_end], b[j:j_end], len(pairs)))
     return Difference((mine, reference), pairs, gaps)
+
+
+def side_by_side(a, b):
+    """Which steps of two sequences correspond.
+
+    Parameters
+    ----------
+    a, b : sequence of Step
+        What counts is their `kind`, `op` and `module`.
+
+    Returns
+    -------
+    list of (str, int, int, int, int)
+        As of `difflib`: the steps from i to i_end of `a` and from j to j_end of `b` correspond one
+        by one where the text is "equal".
+    """
+    return SequenceMatcher(None, *_keys(a, b), autojunk=False).get_opcodes()
 
 
 def _keys(a, b):

@@ -36,6 +36,8 @@ class Check:
     limit_s : float
     what : str
         For the student: what is asked, in words.
+    library_steps : list or None
+        How the library computes it, once that was asked for; see `first_step`.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Check:
     rtol: float = 1e-7
     limit_s: float = 5.0
     what: str = ""
+    library_steps: list | None = field(default=None, repr=False, compare=False)
 
     @property
     def source(self):
@@ -79,6 +82,8 @@ class Verdict:
     seconds : float
     gradcheck : str or None
         Where a gradient is wrong: a table of the gradients, and guesses at the cause.
+    first_step : dict or None
+        Where the way to a wrong result first leaves the library's; see `first_step`.
     """
 
     status: str
@@ -86,6 +91,7 @@ class Verdict:
     first_difference: dict | None = None
     seconds: float = 0.0
     gradcheck: str | None = None
+    first_step: dict | None = None
 
     @property
     def passed(self):

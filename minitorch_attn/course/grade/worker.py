@@ -4,7 +4,8 @@
 
 It reads messages from the descriptor READ and answers each on WRITE. A message brings the source
 of a driver, `def run(inputs, settings)`, and arrays; the answer is what `run` returns, or the text
-of its error. Nothing that happens here is trusted: the arrays are judged by the grader.
+of its error. Nothing that happens here is trusted: the arrays are judged by the grader. A message
+with `steps` asks for the steps of a computation instead (see `steps`); they are feedback only.
 """
 
 import os
@@ -24,7 +25,11 @@ def main():
     while (message := read_message(reading)) is not None:
         header, inputs = message
         try:
-            arrays, answer = run(header, inputs), {"status": "done"}
+            if "steps" in header:
+                found, numbers = traced(header, inputs)
+                arrays, answer = {"numbers": numbers}, {"status": "done", "steps": found}
+            else:
+                arrays, answer = run(header, inputs), {"status": "done"}
         except BaseException:  # SystemExit and KeyboardInterrupt are answers, too
             arrays, answer = {}, {"status": "error", "text": _error_text()}
         sys.stdout.flush()
@@ -35,9 +40,7 @@ def run(header, inputs):
     """What the driver returns, each entry as an array of numbers."""
     import numpy as np
 
-    namespace = {"__name__": "driver"}
-    exec(compile(header["driver"], "<check>", "exec"), namespace)
-    found = namespace["run"](inputs, header["settings"])
+    found = _driver(header)(inputs, header["settings"])
     arrays = {}
     for name in header["wanted"]:
         value = found[name]
@@ -47,6 +50,25 @@ def run(header, inputs):
             raise TypeError(f"{name} is an array of {value.dtype}, not of numbers")
         arrays[name] = value
     return arrays
+
+
+def traced(header, inputs):
+    """The steps of the driver, as far as it gets."""
+    from steps import Steps
+
+    driver, recorder = _driver(header), Steps(FOLDER, header["steps"])
+    try:
+        with recorder:
+            driver(inputs, header["settings"])
+    except BaseException:  # what came before is of use, too
+        pass
+    return recorder.message()
+
+
+def _driver(header):
+    namespace = {"__name__": "driver"}
+    exec(compile(header["driver"], "<check>", "exec"), namespace)
+    return namespace["run"]
 
 
 def _error_text():

@@ -1,0 +1,286 @@
+"""The first step at which a submission and the library part: feedback, never points.
+
+A check that fails is computed a second time under `Steps`, in the process of the submission, and
+once for a class in this one, where the functions to be written are the library's. Both lists are
+trees, because a step can have steps inside: top down, from the calls that the check makes to the
+lines of the student's file, the first call is looked for whose result differs although an equal one
+could be put beside it (as `trace_diff` does). A forward pass comes before its backward pass.
+
+No entry passes or fails by what is found here, and whatever a submission sends, this says at worst
+nothing, or something wrong about that submission. The lines that are shown are those of the files
+that were handed in.
+
+What is shown of the solution: one entry of one result that the submission has, too, namely of a
+function to be written, or of a function of the package that a line of the student's own file calls.
+Never the name, the line or the number of a step that only the solution has.
+"""
+
+import math
+
+import numpy as np
+
+from ...tracing.compare import compare_values
+from ...tracing.detours import detours
+from ...tracing.diff import side_by_side
+
+__all__ = ["first_step"]
+
+_RTOL = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-2}
+_ATOL = 1e-14
+_LONGEST = 160  # characters of a line that is shown
+
+
+def first_step(mine, library, rtol, texts):
+    """The first step that differs.
+
+    Parameters
+    ----------
+    mine, library : list of Step
+    rtol : float
+        Of the check.
+    texts : dict of str to str
+        The files that were handed in.
+
+    Returns
+    -------
+    dict or None
+        number, of (how many there are, in the order of their results), name, path, own (whether the
+        line is that of its definition), file, line, text (that line); what (which
+        of its results), kind ("values", "shape", "dtype" or "missing"), index, got, expected,
+        largest, count, size, sampled, shape, dtype (of the right result), others and agree (names
+        of other results that differ, or do not), given ("same" or "other"), in (the function whose
+        lines are to blame, or ""), before (how many steps before it agree), all_before (whether
+        these are all), until (the line in that function up to which its calls agree, or None),
+        forward ("agrees" where it is the backward of a step before it).
+    """
+    level, beside = (mine, library), None
+    inside, found, agreed, clean = None, None, 0, True
+    while True:
+        comparison = _Level(*level, rtol, found[0].inputs if found else ())
+        pair = comparison.first()
+        agreed += comparison.agreeing_before(pair)
+        if pair is None:
+            break
+        clean = clean and comparison.all_agree_before(pair)
+        inside, found, beside = found, pair, level
+        if pair[0].number not in comparison.given:
+            break  # what is inside it is not to blame
+        level = (pair[0].children, pair[1].children)
+    if found is None:
+        return None
+    same = found[0].number in comparison.given if pair else True
+    until = comparison.until(found[0] if pair else None)
+    # The lines to blame: of the function itself, or of the one that calls it.
+    to_blame = found[0] if same else inside and inside[0]
+    return {
+        **_where(found[0], same, texts, mine), **_what(found, _names(found[1], beside[1]), rtol),
+        "given": "same" if same else "other", "in": to_blame.name if to_blame else "",
+        "before": agreed, "all_before": clean, "until": until,
+        "forward": _forward(found[0], beside[0], agreed),
+    }  # fmt: skip
+
+
+class _Level:
+    """The steps inside one step, or those that a check makes, of both sides."""
+
+    def __init__(self, mine, library, rtol, given=()):
+        self.mine, self.rtol = mine, rtol
+        self.keys = [entry.number for entry in given]
+        left = list(library)
+        self.agreeing, unmatched, sure = set(), [], []
+        for step in mine:
+            match = next((other for other in left if self._equal(step, other)), None)
+            if match is None:
+                unmatched.append(step)
+            else:
+                left.remove(match)
+                self.agreeing.add(step.number)
+                if _same(step.inputs, match.inputs, rtol):
+                    sure.append(step)
+        self.pairs = [
+            pair
+            for tag, i, i_end, j, j_end in side_by_side(unmatched, left)
+            if tag == "equal"
+            for pair in zip(unmatched[i:i_end], left[j:j_end], strict=True)
+        ]
+        self.sure = sure  # they agree in what they are given, too
+        self.given = {a.number for a, b in self.pairs if _same(a.inputs, b.inputs, rtol)}
+
+    def _equal(self, step, other):
+        if (step.name, step.module) != (other.name, other.module):
+            return False
+        pairs = zip(step.outputs, other.outputs, strict=False)
+        if any(_far(a.values, b.values, self.rtol) for a, b in pairs):
+            return False  # most are, and this takes no time
+        return not _differences(step, other, self.rtol)
+
+    def first(self):
+        """The pair to blame, if there is one that can be blamed for sure.
+
+        A step that gets what it should get and returns something else is to blame. One that is
+        given other values may be another way to the same result; it counts where nothing after it
+        that may depend on it agrees again.
+        """
+        paired = {step.number for step, _ in self.pairs}
+        loose = {step.number for step in self.mine} - paired - self.agreeing
+        fine = detours(self.mine, self.agreeing, self.agreeing | self.given, loose)
+        pairs = [pair for pair in self.pairs if pair[0].number not in fine]
+        for pair in pairs:
+            if pair[0].number in self.given:
+                return pair
+        return next((pair for pair in pairs if not self._heals(pair[0])), None)
+
+    def _heals(self, step):
+        """Whether a step agrees that comes after another and may depend on its result."""
+        known = set(self.keys)  # what was there before
+        for other in self.mine:
+            if other.number < step.number:
+                known.update(entry.number for entry in (*other.inputs, *other.outputs))
+        return any(
+            other.number > step.number and any(e.number not in known for e in other.inputs)
+            for other in self.sure
+        )
+
+    def agreeing_before(self, pair):
+        """How many agree, and come before the first step of a pair."""
+        end = math.inf if pair is None else pair[0].number
+        return sum(number < end for number in self.agreeing)
+
+    def all_agree_before(self, pair):
+        """Whether all steps before that agree."""
+        return all(s.number in self.agreeing for s in self.mine if s.number < pair[0].number)
+
+    def until(self, step):
+        """The line of the last call that agrees, if all before it do; before `step`, if given."""
+        line = None
+        for inner in self.mine:
+            if inner is step or inner.number not in self.agreeing:
+                break
+            line = inner.called[1] if inner.called else line
+        return line
+
+
+def _differences(mine, library, rtol):
+    """(position among the library's results, Unlike or None for a missing one)."""
+    found = {}
+    for place, entry in zip(mine.places, mine.outputs, strict=True):
+        found.setdefault(place, []).append(entry)
+    different = []
+    for position, (place, entry) in enumerate(zip(library.places, library.outputs, strict=True)):
+        own = found.get(place)
+        if not own:
+            different.append((position, None))
+            continue
+        unlike = _unlike(own.pop(0).values, entry.values, rtol)
+        if unlike is not None:
+            different.append((position, unlike))
+    return different
+
+
+def _same(mine, library, rtol):
+    """Whether a step is given the same arrays."""
+    pairs = zip(mine, library, strict=False)
+    return len(mine) == len(library) and not any(
+        _unlike(a.values, b.values, rtol) for a, b in pairs
+    )
+
+
+def _far(mine, library, rtol):
+    """Whether the sums of two arrays differ by more than their entries may."""
+    most = _allowed(library, rtol) * max(mine.scale, library.scale) * (library.array.size + 1)
+    return abs(mine.total - library.total) > most + _ATOL  # never of NaN
+
+
+def _allowed(library, rtol):
+    return max(rtol, _RTOL.get(library.dtype, 1e-9))
+
+
+def _unlike(mine, library, rtol):
+    rtol = _allowed(library, rtol)
+    with np.errstate(all="ignore"):
+        found = compare_values("", mine, library, rtol, _ATOL)
+        if found is None and mine.shape == library.shape and len(library.measures):
+            scale = max(abs(library.measures[0]), abs(library.measures[1]))
+            far = abs(mine.measures - library.measures) > rtol * scale + _ATOL
+            if len(mine.measures) and far.any():
+                found = compare_values("", mine, library, 0.0, 0.0)
+    return found
+
+
+# Telling
+
+
+def _where(step, same, texts, top):
+    """A step in the student's file: a function there that is to blame, or else the call."""
+    steps = list(_by_end(top))
+    own = step.defined is not None and (same or step.called is None)
+    file, line = step.defined if own else step.called
+    lines = texts[file].splitlines()
+    while own and line < len(lines) and lines[line - 1].lstrip().startswith("@"):
+        line += 1
+    text = lines[line - 1].strip() if line <= len(lines) else ""
+    return {
+        "number": 1 + steps.index(step), "of": len(steps), "name": step.name, "path": step.module,
+        "own": own, "file": file, "line": line, "text": text[:_LONGEST],
+    }  # fmt: skip
+
+
+def _by_end(steps):
+    """All steps, each after those inside it: in the order of their results."""
+    for step in steps:
+        yield from _by_end(step.children)
+        yield step
+
+
+def _names(step, beside):
+    """What the results of the library's step are called: by its arguments if they are gradients."""
+    class_name, _, method = step.name.rpartition(".")
+    count = len(step.outputs)
+    if step.left:
+        takes = [str(name) for name in step.takes]
+        return [takes[place] if place < len(takes) else "the result" for place in step.places]
+    if method == "backward":
+        forward = next((s for s in beside if s.name == f"{class_name}.forward"), None)
+        if forward is not None:
+            takes = [str(name) for name in forward.takes][1:]  # without ctx
+            return [f"grad_{takes[p]}" if p < len(takes) else f"gradient {p}" for p in step.places]
+        return [f"gradient {place}" for place in step.places] if count > 1 else ["the gradient"]
+    return [f"result {place}" for place in step.places] if count > 1 else ["the result"]
+
+
+def _what(pair, names, rtol):
+    mine, library = pair
+    different = _differences(mine, library, rtol)
+    position, unlike = different[0]
+    right = library.outputs[position].values
+    wrong = {names[p] for p, _ in different}
+    others = [name for name in dict.fromkeys(names) if name in wrong - {names[position]}]
+    found = {
+        "what": names[position], "kind": "missing", "index": None, "got": "nothing",
+        "expected": "an array", "largest": None, "count": 0, "size": 0,
+        "sampled": right.every > 1, "shape": list(right.shape), "dtype": right.dtype,
+        "others": others, "agree": [name for name in dict.fromkeys(names) if name not in wrong],
+    }  # fmt: skip
+    if unlike is not None:
+        numbers = unlike.kind == "values"
+        found |= {
+            "kind": unlike.kind, "index": None if unlike.index is None else list(unlike.index),
+            "got": _text(unlike.mine, right), "expected": _text(unlike.reference, right),
+            "largest": f"{unlike.largest:.3g}" if numbers else None, "count": unlike.count,
+            "size": unlike.size,
+        }  # fmt: skip
+    return found
+
+
+def _text(value, right):
+    if isinstance(value, float):
+        if right.dtype == "bool" and value in (0.0, 1.0):
+            return str(bool(value))
+        return f"{value:.9g}"
+    return str(value)
+
+
+def _forward(step, beside, agreed):
+    class_name, _, method = step.name.rpartition(".")
+    names = [other.name for other in beside[: beside.index(step)]]
+    return "agrees" if method == "backward" and agreed and f"{class_name}.forward" in names else ""

@@ -1,0 +1,199 @@
+"""Lists of steps, read: those that a submission sends, and those of the library.
+
+What a submission says of its steps is data of an unknown sender. It is bounded and checked here.
+"""
+
+import math
+import re
+import threading
+from pathlib import Path
+
+import numpy as np
+
+from ...tracing.steps import Entry
+from .steps import MOST_ARRAYS, MOST_STEPS, Steps
+
+__all__ = ["BadSteps", "Kept", "Step", "library_steps", "read_steps"]
+
+_ROOT = Path(__file__).resolve().parents[3]  # of the library itself
+_DTYPES = (
+    "bool", "float16", "float32", "float64",
+    *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
+)  # fmt: skip
+_NAME, _PATH = re.compile(r"[\w.<>]{1,120}"), re.compile(r"[\w.]{0,200}")
+_ONE_AT_A_TIME = threading.Lock()  # what draws random numbers draws from those of the process
+
+
+class BadSteps(Exception):
+    """What a submission sent is no list of steps."""
+
+
+class Kept:
+    """What is kept of an array: as `tracing.values.Values`, of flat entries."""
+
+    def __init__(self, numbers, shape, dtype, every):
+        self.shape, self.dtype, self.every = shape, dtype, every
+        kept = len(numbers) - 4 if every > 1 else len(numbers)
+        self.array, self.measures = numbers[:kept], numbers[kept:]
+        self.steps = (every,)
+        with np.errstate(all="ignore"):
+            self.total, self.scale = float(self.array.sum()), float(abs(self.array).max(initial=0))
+
+    def place(self, index):
+        """The index in the whole array of an index in `array`."""
+        return tuple(int(i) for i in np.unravel_index(int(index[0]) * self.every, self.shape))
+
+
+class Step:
+    """One step, of either side; `kind`, `op`, `module` are what it is aligned by."""
+
+    def __init__(self, number, found):
+        self.number, self.kind, self.added = number, "forward", ()
+        self.name, self.module, self.takes = found["name"], found["path"], found["takes"]
+        self.op = self.name
+        self.defined, self.called, self.left = found["defined"], found["called"], found["left"]
+        self.inputs, self.outputs, self.places = found["given"], found["made"], found["places"]
+        self.children = []
+
+
+def library_steps(check, files):
+    """The steps of the library itself, found once for a check.
+
+    Parameters
+    ----------
+    check : Check
+    files : sequence of str
+        Of the student.
+
+    Returns
+    -------
+    list of Step
+        Those that the check makes; empty where the library cannot do what the check asks.
+    """
+    with _ONE_AT_A_TIME:
+        if check.library_steps is None:
+            recorder = Steps(_ROOT, files)
+            inputs = {key: np.array(array) for key, array in check.inputs.items()}
+            try:
+                with recorder:
+                    check.driver(inputs, check.settings)
+                check.library_steps = read_steps(*recorder.message(), files)
+            except Exception:
+                check.library_steps = []
+        return check.library_steps
+
+
+def read_steps(found, numbers, files):
+    """Steps from a message, as a tree.
+
+    Parameters
+    ----------
+    found : list of dict
+        As of `Steps`, or anything else.
+    numbers : ndarray
+    files : sequence of str
+
+    Returns
+    -------
+    list of Step
+        Those that no other step contains.
+
+    Raises
+    ------
+    BadSteps
+        If it is no list of steps, or larger than one can be.
+    """
+    if type(numbers) is not np.ndarray or numbers.dtype != np.float64 or numbers.ndim != 1:
+        raise BadSteps("no numbers")
+    if not isinstance(found, list) or len(found) > MOST_STEPS:
+        raise BadSteps("no list of steps, or too many")
+    steps, top = [], []
+    for number, item in enumerate(found):
+        step, parent = _step(number, item, numbers, files)
+        steps.append(step)
+        (top if parent is None else steps[parent].children).append(step)
+    return _with_results(top)
+
+
+def _with_results(steps):
+    """Without those that have no result, nor anything inside that has one.
+
+    What is inside a function that returns nothing comes before it: it may leave its results where
+    nobody looks.
+    """
+    found = []
+    for step in steps:
+        step.children = _with_results(step.children)
+        if step.left:
+            found += step.children
+            step.children = []
+        if step.outputs or step.children:
+            found.append(step)
+    return found
+
+
+def _step(number, item, numbers, files):
+    if not isinstance(item, dict):
+        raise BadSteps("a step is no table")
+    item = dict(item)
+    for name, form in (("name", _NAME), ("path", _PATH)):
+        if not isinstance(item.get(name), str) or not form.fullmatch(item[name]):
+            raise BadSteps(f"{name} of a step")
+    parent = item.get("parent")
+    if parent is not None and not 0 <= _whole(parent) < number:
+        raise BadSteps("the parent of a step")
+    for name in ("defined", "called"):
+        item[name] = _line(item.get(name), files)
+    if item["defined"] is None and item["called"] is None:
+        raise BadSteps("the place of a step")
+    if not isinstance(item.get("takes"), (list, tuple)) or type(item.get("left")) is not bool:
+        raise BadSteps("the arguments of a step")
+    for name in ("given", "made"):
+        arrays = item.get(name)
+        if not isinstance(arrays, list) or len(arrays) > MOST_ARRAYS:
+            raise BadSteps(f"what a step is {name}")
+    item["places"] = [_place(array) for array in item["made"]]
+    item["given"] = [_entry(array, numbers) for array in item["given"]]
+    item["made"] = [_entry(array, numbers) for array in item["made"]]
+    return Step(number, item), parent
+
+
+def _line(value, files):
+    """A file of the student and a line in it, or None."""
+    if value is None:
+        return None
+    if not isinstance(value, (list, tuple)) or len(value) != 2 or value[0] not in files:
+        raise BadSteps("the place of a step")
+    if not 1 <= _whole(value[1]) < 1_000_000:
+        raise BadSteps("the line of a step")
+    return tuple(value)
+
+
+def _whole(value):
+    if type(value) is not int:
+        raise BadSteps("no whole number")
+    return value
+
+
+def _place(item):
+    if not isinstance(item, dict):
+        raise BadSteps("an array is no table")
+    return _whole(item.get("place"))
+
+
+def _entry(item, numbers):
+    if not isinstance(item, dict):
+        raise BadSteps("an array is no table")
+    at, count, every, key = (_whole(item.get(name)) for name in ("at", "count", "every", "key"))
+    shape = item.get("shape")
+    if not isinstance(shape, list) or len(shape) > 32 or any(_whole(n) < 0 for n in shape):
+        raise BadSteps("the shape of an array")
+    if item.get("dtype") not in _DTYPES or every < 1:
+        raise BadSteps("the dtype of an array")
+    size = math.prod(shape)
+    if size >= 1 << 40 or count != -(-size // every) + (4 if every > 1 else 0):
+        raise BadSteps("the size of an array")
+    if not 0 <= at <= at + count <= len(numbers):
+        raise BadSteps("the place of an array")
+    values = Kept(numbers[at : at + count], tuple(shape), item["dtype"], every)
+    return Entry(key, "result", "", values)
