@@ -11,6 +11,15 @@ ARGUMENTS = (
     "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--no-first-run",
 )  # fmt: skip
+# Milliseconds: a busy machine may take long to open a page, and how long is not what is tested.
+PATIENCE = 240_000
+
+
+def new_tab(browser, **settings):
+    """A page in a context of its own, which closes with it."""
+    tab = browser.new_page(**settings)
+    tab.set_default_timeout(PATIENCE)
+    return tab
 
 
 def chromium():

@@ -5,6 +5,7 @@ from html.parser import HTMLParser
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from browsing import new_tab
 
 LOADS = {"script": "src", "img": "src", "iframe": "src", "source": "src", "object": "data"}
 
@@ -105,8 +106,7 @@ def test_places_that_a_lesson_prints_are_links(site):
 @pytest.mark.parametrize("part", range(PARTS))
 def test_every_page_in_a_browser(site, parsed, browser, part):
     """It loads, complains about nothing, asks for nothing but files, and fits 400 pixels."""
-    context = browser.new_context(viewport={"width": 400, "height": 800})
-    tab = context.new_page()
+    tab = new_tab(browser, viewport={"width": 400, "height": 800})
     problems, requests, name = [], [], None
     tab.on("request", lambda request: requests.append(request.url))
     tab.on("pageerror", lambda error: problems.append((name, str(error))))
@@ -124,7 +124,7 @@ def test_every_page_in_a_browser(site, parsed, browser, part):
             problems.append((name, f"{width} pixels wide"))
         if not tab.title():
             problems.append((name, "no title"))
-    context.close()
+    tab.close()
     assert problems == []
     assert [url for url in requests if not url.startswith(("file://", "data:", "blob:"))] == []
 
@@ -133,17 +133,16 @@ def test_pages_of_every_kind_fit_1280_pixels_in_both_colours(site, browser):
     names = ["index", "where_is_it", "walk", "stepper", "lessons/index", "lessons/01_tensors"]
     names += ["api/mt", "api/files/ops.softmax", "benchmarks", "source/minitorch_attn/tensor"]
     for scheme in ("light", "dark"):
-        context = browser.new_context(viewport={"width": 1280, "height": 800}, color_scheme=scheme)
-        tab = context.new_page()
+        tab = new_tab(browser, viewport={"width": 1280, "height": 800}, color_scheme=scheme)
         for name in names:
             tab.goto((site / f"{name}.html").as_uri())
             assert tab.evaluate("document.documentElement.scrollWidth") <= 1280, name
             assert tab.evaluate("document.documentElement.dataset.theme") == scheme, name
-        context.close()
+        tab.close()
 
 
 def test_formulas_are_set_in_the_font_beside_the_pages(site, browser):
-    tab = browser.new_page()
+    tab = new_tab(browser)
     tab.goto((site / "add_an_op.html").as_uri())
     assert tab.locator("math").count() > 3
     assert tab.evaluate("document.fonts.ready.then(f => f.check('16px \"STIX Two Math\"'))")
@@ -151,18 +150,16 @@ def test_formulas_are_set_in_the_font_beside_the_pages(site, browser):
 
 
 def test_the_search_finds(site, browser):
-    tab = browser.new_page()
+    tab = new_tab(browser)
     tab.goto((site / "search.html").as_uri() + "?q=softmax")
-    tab.wait_for_function(
-        "document.querySelectorAll('#search-results li').length > 3", timeout=20000
-    )
+    tab.wait_for_function("document.querySelectorAll('#search-results li').length > 3")
     found = " ".join(tab.locator("#search-results li a").all_inner_texts()).lower()
     assert "softmax" in found
     tab.close()
 
 
 def test_answers_open_on_a_click(site, browser):
-    tab = browser.new_page()
+    tab = new_tab(browser)
     tab.goto((site / "lessons" / "01_tensors.html").as_uri())
     answers = tab.locator("details.answers")
     assert answers.count() == 1 and not answers.locator("li").first.is_visible()

@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
+from browsing import new_tab
 
 import minitorch_attn as mt
 from minitorch_attn.tracing.page import page as page_of
@@ -16,16 +17,14 @@ def visit(browser, request, tmp_path):
     """
     if request.config.getoption("--device") != "numpy":
         pytest.skip("a page is the same for every device")
-    contexts, requests, complaints = [], [], []
+    pages, requests, complaints = [], [], []
 
     def opened(html, address="", *, width=1280, height=800, **settings):
-        path = tmp_path / f"page{len(contexts)}.html"
+        path = tmp_path / f"page{len(pages)}.html"
         path.write_text(html, encoding="utf-8")
         viewport = {"width": width, "height": height}
-        context = browser.new_context(viewport=viewport, **settings)
-        contexts.append(context)
-        page = context.new_page()
-        page.set_default_timeout(60_000)
+        page = new_tab(browser, viewport=viewport, **settings)
+        pages.append(page)
         page.on("request", lambda sent: requests.append(sent.url))
         page.on("console", lambda message: complaints.append(message.text))
         page.on("pageerror", lambda error: complaints.append(str(error)))
@@ -33,8 +32,8 @@ def visit(browser, request, tmp_path):
         return page
 
     yield opened
-    for context in contexts:
-        context.close()
+    for page in pages:
+        page.close()
     assert requests
     assert [url for url in requests if not url.startswith("file://")] == []
     assert complaints == []

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from browsing import new_tab
 
 import minitorch_attn as mt
 from minitorch_attn.tracing.page import page as page_of
@@ -534,7 +535,7 @@ def test_texts_of_a_recording_are_never_markup(visit, head):
 def test_the_policy_stops_scripts_and_connections(browser, head, tmp_path):
     path = tmp_path / "page.html"
     path.write_text(head.html.replace("<h1>", "<h1><script>window.hurt = 1</script>"))
-    page = browser.new_page()
+    page = new_tab(browser)
     asked = []
     page.on("request", lambda request: asked.append(request.url))
     page.goto(path.as_uri())

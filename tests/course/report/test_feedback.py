@@ -3,7 +3,7 @@
 from html.parser import HTMLParser
 
 import pytest
-from browsing import browser  # noqa: F401
+from browsing import new_tab
 from course.report.conftest import NASTY, SECRET, bad, failed, good, unread
 
 from minitorch_attn.course.report.feedback import feedback
@@ -66,11 +66,11 @@ def test_unread_and_failed_submissions_are_told_so():
 
 
 @pytest.mark.parametrize("width", [400, 1280])
-def test_the_page_fits(browser, tmp_path, width):  # noqa: F811
+def test_the_page_fits(browser, tmp_path, width):
     made = bad("x" * 300)
     made["checks"][1]["message"] = "y" * 900
     (tmp_path / "feedback.html").write_text(feedback(made), encoding="utf-8")
-    page = browser.new_page(viewport={"width": width, "height": 800})
+    page = new_tab(browser, viewport={"width": width, "height": 800})
     page.goto((tmp_path / "feedback.html").as_uri())
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.evaluate("getComputedStyle(document.querySelector('.score')).fontSize") == "32px"
