@@ -180,7 +180,7 @@ def grade_one(task, checks, submission, sandbox):
         Its document.
     """
     start, lines = time.monotonic(), []
-    with Session(sandbox, task.package_folder, submission.files) as session:
+    with Session(sandbox, task.package_folder, submission.files, steps=True) as session:
         for entry, parts in checks:
             if submission.problems:
                 lines.append(_line(entry, "not run", "; ".join(submission.problems)))
@@ -199,8 +199,11 @@ def _entry_line(entry, parts, session):
         if not verdict.passed:
             message = f"{check.what or check.name}: {verdict.message}"
             line = _line(entry, verdict.status, message, seconds)
-            first = verdict.first_difference
-            return {**line, "first_difference": first, "gradcheck": verdict.gradcheck}
+            more = {
+                name: getattr(verdict, name)
+                for name in ("first_difference", "gradcheck", "first_step")
+            }
+            return {**line, **more}
     # An entry without checks would be points for nothing.
     status = "passed" if parts else "not run"
     return _line(entry, status, "", seconds)
@@ -211,7 +214,7 @@ def _line(entry, status, message="", seconds=0.0):
         "name": entry.name, "what": entry.what, "of": list(entry.of), "hidden": entry.hidden,
         "points": entry.points if status == "passed" else 0.0, "max_points": entry.points,
         "status": status, "message": message[:5000], "seconds": round(seconds, 3),
-        "first_difference": None, "gradcheck": None,
+        "first_difference": None, "gradcheck": None, "first_step": None,
     }  # fmt: skip
 
 

@@ -459,7 +459,7 @@ def _furnish(room, sandbox, package_folder=None, files=()):
     """Put what a process may read into `room/work`: its program, the package, NumPy."""
     site = room / "work" / "site"
     site.mkdir(parents=True)
-    for name in ("worker.py", "protocol.py"):
+    for name in ("worker.py", "protocol.py", "steps.py"):
         shutil.copyfile(_HERE / name, room / "work" / name)
     for folder in _numpy_folders(sandbox.user):
         if sandbox.level == 3:

@@ -5,13 +5,17 @@ import time
 
 import numpy as np
 
+from .first_step import first_step
 from .gradients import gradient_report
 from .judge import Verdict, judge
 from .sandbox import WorkerFailed
+from .step_list import library_steps, read_steps
+from .steps import MOST_BYTES
 
 __all__ = ["Session", "clean"]
 
 OUTPUT_CHARACTERS = 10_000
+STEP_SECONDS = 5.0  # for the steps of one check
 _CONTROL = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[@-_]"
     r"|[^\n\t\x20-\x7e\xa0-\ud7ff\ue000-\ufffd]"  # half a character is none
@@ -29,6 +33,8 @@ class Session:
         The package that the submission completes.
     files : dict of str to bytes
         The submission.
+    steps : bool, default False
+        Compute what gave a wrong result a second time, to find the first step that differs.
 
     Attributes
     ----------
@@ -41,9 +47,9 @@ class Session:
     ...     verdict = session.verdict(check)
     """
 
-    def __init__(self, sandbox, package_folder, files):
+    def __init__(self, sandbox, package_folder, files, steps=False):
         self.sandbox, self.package_folder, self.files = sandbox, package_folder, files
-        self.output = ""
+        self.output, self.steps = "", steps
         self._worker = None
 
     def verdict(self, check):
@@ -64,7 +70,29 @@ class Session:
             self.close()
             verdict = Verdict(failure.kind, _explained(failure, check))
         verdict.seconds = time.monotonic() - start
+        if self.steps and verdict.status == "failed":
+            verdict.first_step = self._first_step(check)
         return verdict
+
+    def _first_step(self, check):
+        """Where a wrong result comes from: nothing that goes wrong here costs a point, or a report.
+
+        A submission that does not answer is asked for no more steps.
+        """
+        files = list(self.files)
+        try:
+            answer, arrays = self._worker.ask(
+                {**check.header(), "steps": files}, check.inputs, STEP_SECONDS, MOST_BYTES
+            )
+            texts = {name: _text(data) for name, data in self.files.items()}
+            mine = read_steps(answer.get("steps"), arrays.get("numbers"), files)
+            return first_step(mine, library_steps(check, files), check.rtol, texts)
+        except WorkerFailed:
+            self.close()
+            self.steps = False
+        except Exception:  # of steps that nobody would record
+            pass
+        return None
 
     def _judged(self, check):
         if self._worker is None:
@@ -113,6 +141,10 @@ def _explained(failure, check):
     if failure.kind == "timeout":
         return f"it took longer than {check.limit_s:g} s"
     return str(failure)
+
+
+def _text(data):
+    return clean(data.decode("utf-8", errors="replace").replace("\t", "    "))
 
 
 def clean(text):
