@@ -193,9 +193,11 @@ def report(folder, as_json):
     DIR is the --out of `mta course grade`.
     """
     from ..course.report.results import read_results, statistics
+    from ..course.report.steps import beginnings
 
     results = read_results(folder)
     found = statistics(results)
+    found["first_steps"] = beginnings(results)
     if as_json:
         click.echo(json.dumps(found, indent=1))
         return
@@ -214,6 +216,9 @@ def _overview(results, found):
         yield distribution(found["scores"], results["assignment"]["points"])
         yield "\nEntries, the hardest first\n"
         yield table(hardest(found))
+    if found["first_steps"]:
+        yield "\nWhere wrong results begin: submissions, function, what differs first\n"
+        yield table(found["first_steps"])
     if rows := failures(results):
         yield "\nTo look at\n"
         yield table(rows)

@@ -47,14 +47,15 @@ def first_step(mine, library, rtol, texts):
         number, of (how many there are, in the order of their results), name, path, own (whether the
         line is that of its definition), file, line, text (that line); what (which
         of its results), kind ("values", "shape", "dtype" or "missing"), index, got, expected,
-        largest, count, size, sampled, shape, dtype (of the right result), others and agree (names
-        of other results that differ, or do not), given ("same" or "other"), in (the function whose
-        lines are to blame, or ""), before (how many steps before it agree), all_before (whether
-        these are all), until (the line in that function up to which its calls agree, or None),
-        forward ("agrees" where it is the backward of a step before it).
+        largest, count, size, sampled, shape, dtype (of the right result); left (whether it returns
+        nothing, and `what` is an argument of it afterwards); given ("same" or "other"); in (the
+        student's function whose lines are to blame, or ""), differ and agree (names of the results
+        of that function), until (the line in it up to which its calls agree, or None); before (how
+        many steps before it agree), all_before (whether these are all), forward (whether it is in a
+        backward pass whose forward pass agrees).
     """
-    level, beside = (mine, library), None
-    inside, found, agreed, clean = None, None, 0, True
+    level, inside, found = (mine, library), None, None
+    agreed, clean, forward = 0, True, False
     while True:
         comparison = _Level(*level, rtol, found[0].inputs if found else ())
         pair = comparison.first()
@@ -62,21 +63,20 @@ def first_step(mine, library, rtol, texts):
         if pair is None:
             break
         clean = clean and comparison.all_agree_before(pair)
-        inside, found, beside = found, pair, level
+        forward = forward or comparison.forward_agrees(pair[0])
+        found, names = pair, _names(pair[1], level[1])
         if pair[0].number not in comparison.given:
             break  # what is inside it is not to blame
+        if pair[0].defined:
+            inside = pair, names
         level = (pair[0].children, pair[1].children)
     if found is None:
         return None
-    same = found[0].number in comparison.given if pair else True
-    until = comparison.until(found[0] if pair else None)
-    # The lines to blame: of the function itself, or of the one that calls it.
-    to_blame = found[0] if same else inside and inside[0]
     return {
-        **_where(found[0], same, texts, mine), **_what(found, _names(found[1], beside[1]), rtol),
-        "given": "same" if same else "other", "in": to_blame.name if to_blame else "",
-        "before": agreed, "all_before": clean, "until": until,
-        "forward": _forward(found[0], beside[0], agreed),
+        **_where(found[0], pair is None, texts, mine), **_what(found, names, rtol),
+        **_function(inside, rtol), "given": "same" if pair is None else "other",
+        "left": found[1].left, "before": agreed, "all_before": clean,
+        "until": comparison.until(found[0] if pair else None), "forward": forward,
     }  # fmt: skip
 
 
@@ -149,6 +149,13 @@ class _Level:
     def all_agree_before(self, pair):
         """Whether all steps before that agree."""
         return all(s.number in self.agreeing for s in self.mine if s.number < pair[0].number)
+
+    def forward_agrees(self, step):
+        """Whether a step is the backward of one that agrees."""
+        name = f"{step.name.removesuffix('.backward')}.forward"
+        return step.name.endswith(".backward") and any(
+            other.name == name and other.number in self.agreeing for other in self.mine
+        )
 
     def until(self, step):
         """The line of the last call that agrees, if all before it do; before `step`, if given."""
@@ -253,13 +260,10 @@ def _what(pair, names, rtol):
     different = _differences(mine, library, rtol)
     position, unlike = different[0]
     right = library.outputs[position].values
-    wrong = {names[p] for p, _ in different}
-    others = [name for name in dict.fromkeys(names) if name in wrong - {names[position]}]
     found = {
         "what": names[position], "kind": "missing", "index": None, "got": "nothing",
         "expected": "an array", "largest": None, "count": 0, "size": 0,
         "sampled": right.every > 1, "shape": list(right.shape), "dtype": right.dtype,
-        "others": others, "agree": [name for name in dict.fromkeys(names) if name not in wrong],
     }  # fmt: skip
     if unlike is not None:
         numbers = unlike.kind == "values"
@@ -272,15 +276,22 @@ def _what(pair, names, rtol):
     return found
 
 
+def _function(inside, rtol):
+    """The function to blame, and which of its results differ."""
+    if inside is None:
+        return {"in": "", "differ": [], "agree": []}
+    pair, names = inside
+    wrong = {names[position] for position, _ in _differences(*pair, rtol)}
+    every = list(dict.fromkeys(names))
+    return {
+        "in": pair[0].name, "differ": [name for name in every if name in wrong],
+        "agree": [name for name in every if name not in wrong],
+    }  # fmt: skip
+
+
 def _text(value, right):
     if isinstance(value, float):
         if right.dtype == "bool" and value in (0.0, 1.0):
             return str(bool(value))
         return f"{value:.9g}"
     return str(value)
-
-
-def _forward(step, beside, agreed):
-    class_name, _, method = step.name.rpartition(".")
-    names = [other.name for other in beside[: beside.index(step)]]
-    return "agrees" if method == "backward" and agreed and f"{class_name}.forward" in names else ""

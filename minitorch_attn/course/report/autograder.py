@@ -16,7 +16,7 @@ from ..build.assignment import package_root
 
 __all__ = ["write_autograder"]
 
-_LEFT_OUT = ("cli", "viz", "tracing", "profiling", "training", "data", "__main__.py")
+_LEFT_OUT = ("cli", "viz", "profiling", "training", "data", "__main__.py")
 _COURSE = ("__init__.py", "build", "grade", "report", "notebooks.py", "cells.py", "places.py")
 _PLATFORMS = ("manylinux_2_27_x86_64", "manylinux_2_28_x86_64", "manylinux2014_x86_64")
 

@@ -121,7 +121,8 @@ def hidden_part(line):
     """
     if not line["hidden"]:
         return line
-    return {**line, "message": "", "gradcheck": None, "first_difference": None}
+    nothing = dict.fromkeys(("gradcheck", "first_difference", "first_step"))
+    return {**line, "message": "", **nothing}
 
 
 def write_json(path, content):

@@ -4,6 +4,7 @@ import html
 
 from .document import hidden_part
 from .grades import number
+from .steps import step_entry, step_words
 
 __all__ = ["feedback"]
 
@@ -98,7 +99,9 @@ def _entry(place, line):
         parts.append('<p class="note">This check is hidden: how it went wrong is not shown.</p>')
     if shown["message"]:
         parts.append(f'<pre class="said">{_safe(shown["message"])}</pre>')
-    if shown.get("first_difference"):
+    if shown.get("first_step"):
+        parts.append(_step(shown["first_step"]))
+    elif shown.get("first_difference"):
         parts.append(_difference(shown["first_difference"]))
     if shown.get("gradcheck"):
         text = _safe(shown["gradcheck"])
@@ -118,8 +121,23 @@ def _difference(first):
         ("entry", f"{first.get('array')}[{place}]" if place else first.get("array")),
         ("yours", first.get("got")), ("expected", first.get("expected")),
     )  # fmt: skip
-    body = "".join(f"<dt>{name}</dt><dd>{_safe(value)}</dd>" for name, value in rows)
-    return f"<h3>The entry that differs most</h3><dl>{body}</dl>"
+    return f"<h3>The entry that differs most</h3>{_list(rows)}"
+
+
+def _step(step):
+    """Where the way to the result leaves the right one: the line, and what is wrong there."""
+    words = " ".join(step_words(step))
+    return (
+        "<h3>The first step that differs</h3>"
+        f'<p class="of"><code>{_breakable(step["file"])}</code>, line {step["line"]}</p>'
+        f'<pre tabindex="0">{_safe(step["text"])}</pre><p>{_safe(words)}</p>'
+        f"{_list(step_entry(step))}"
+    )
+
+
+def _list(rows):
+    body = "".join(f"<dt>{_safe(name)}</dt><dd>{_safe(value)}</dd>" for name, value in rows)
+    return f"<dl>{body}</dl>"
 
 
 def _files(document):
@@ -177,7 +195,7 @@ pre { margin: .5rem 0; padding: .6rem .75rem; background: var(--box); overflow-x
   font: .8rem/1.45 ui-monospace, monospace; overflow-wrap: normal; }
 pre.said { white-space: pre-wrap; overflow-wrap: anywhere; }
 code { font: .9em ui-monospace, monospace; }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem .75rem; margin: 0;
+dl { display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: .1rem .75rem; margin: 0;
   font: .85rem/1.5 ui-monospace, monospace; }
 dt { color: var(--soft); }
 dd { margin: 0; }

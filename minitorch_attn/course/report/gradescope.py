@@ -2,6 +2,7 @@
 
 from .document import hidden_part
 from .grades import number
+from .steps import step_text
 
 __all__ = ["gradescope", "text_of"]
 
@@ -67,5 +68,6 @@ def text_of(line):
     str
     """
     parts = [line["what"], "" if line["status"] == "passed" else line["status"], line["message"]]
+    parts.append(step_text(line["first_step"]) if line.get("first_step") else "")
     parts.append(line.get("gradcheck") or "")
     return "\n\n".join(part for part in parts if part)[:_TEXT_LIMIT]
