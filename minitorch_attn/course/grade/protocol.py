@@ -11,9 +11,7 @@ This file is also copied beside the submission, so it imports NumPy and the stan
 import io
 import json
 import os
-import select
 import struct
-import time
 
 import numpy as np
 
@@ -27,7 +25,7 @@ class ProtocolError(Exception):
     """What arrived is no message, or more than was allowed."""
 
 
-def write_message(descriptor, header, arrays, seconds=None):
+def write_message(descriptor, header, arrays, clock=None):
     """Send a header and arrays.
 
     Parameters
@@ -37,15 +35,15 @@ def write_message(descriptor, header, arrays, seconds=None):
     header : dict
         What JSON can hold.
     arrays : dict of str to ndarray
-    seconds : float, optional
-        How long the other side may take to read them; the descriptor must not block then.
+    clock : Clock, optional
+        Says when the other side has taken too long to read them; the descriptor must not block
+        then.
 
     Raises
     ------
     TimeoutError
         If the time is over first.
     """
-    until = None if seconds is None else time.monotonic() + seconds
     frames = [json.dumps({**header, "arrays": list(arrays)}).encode()]
     for array in arrays.values():
         buffer = io.BytesIO()
@@ -53,10 +51,8 @@ def write_message(descriptor, header, arrays, seconds=None):
         frames.append(buffer.getvalue())
     data = memoryview(b"".join(part for frame in frames for part in (_pack(frame), frame)))
     while data:
-        if until is not None:
-            left = until - time.monotonic()
-            if left <= 0 or not select.select([], [descriptor], [], left)[1]:
-                raise TimeoutError
+        if clock is not None:
+            clock.wait(descriptor, writing=True)
         data = data[os.write(descriptor, data) :]
 
 
@@ -64,7 +60,7 @@ def _pack(frame):
     return _LENGTH.pack(len(frame))
 
 
-def read_message(descriptor, max_bytes=None, seconds=None):
+def read_message(descriptor, max_bytes=None, clock=None):
     """Receive a header and arrays.
 
     Parameters
@@ -73,8 +69,8 @@ def read_message(descriptor, max_bytes=None, seconds=None):
         A file descriptor open for reading.
     max_bytes : int, optional
         For all arrays together; more is refused unread.
-    seconds : float, optional
-        How long the whole message may take.
+    clock : Clock, optional
+        Says when the whole message has taken too long.
 
     Returns
     -------
@@ -91,18 +87,17 @@ def read_message(descriptor, max_bytes=None, seconds=None):
     --------
     >>> reading, writing = os.pipe()
     >>> write_message(writing, {"do": "add"}, {"x": np.ones(2)})
-    >>> read_message(reading, max_bytes=1000, seconds=1.0)
+    >>> read_message(reading, max_bytes=1000)
     ({'do': 'add', 'arrays': ['x']}, {'x': array([1., 1.])})
     """
-    until = None if seconds is None else time.monotonic() + seconds
-    frame = _read_frame(descriptor, HEADER_BYTES, until)
+    frame = _read_frame(descriptor, HEADER_BYTES, clock)
     if frame is None:
         return None
     header = _header(frame)
     left = max_bytes
     arrays = {}
     for name in header["arrays"]:
-        frame = _read_frame(descriptor, left, until)
+        frame = _read_frame(descriptor, left, clock)
         if frame is None:
             raise ProtocolError("the message ends in the middle")
         left = None if left is None else left - len(frame)
@@ -144,27 +139,25 @@ def _array(frame):
         raise ProtocolError(f"no array: {type(error).__name__}: {error}") from None
 
 
-def _read_frame(descriptor, max_bytes, until):
-    start = _read(descriptor, _LENGTH.size, until)
+def _read_frame(descriptor, max_bytes, clock):
+    start = _read(descriptor, _LENGTH.size, clock)
     if start is None:
         return None
     (length,) = _LENGTH.unpack(start)
     if max_bytes is not None and length > max_bytes:
         raise ProtocolError(f"{length:,} bytes, where {max_bytes:,} are allowed")
-    frame = _read(descriptor, length, until)
+    frame = _read(descriptor, length, clock)
     if frame is None:
         raise ProtocolError("the message ends in the middle")
     return frame
 
 
-def _read(descriptor, count, until):
+def _read(descriptor, count, clock):
     """Exactly `count` bytes; None if the stream ends before the first of them."""
     parts, missing = [], count
     while missing:
-        if until is not None:
-            left = until - time.monotonic()
-            if left <= 0 or not select.select([descriptor], [], [], left)[0]:
-                raise TimeoutError
+        if clock is not None:
+            clock.wait(descriptor)
         part = os.read(descriptor, min(missing, 1 << 20))
         if not part:
             if missing < count:

@@ -26,11 +26,12 @@ import numpy as np
 
 from ...errors import ArgumentError
 from . import closed_root
+from .clock import Clock, watched
 from .protocol import ProtocolError, read_message, write_message
+from .users import FIRST, owner, user_of
 
 __all__ = ["Limits", "Sandbox", "Worker", "WorkerFailed"]
 
-NOBODY = 61184  # and the following: users of level 2 and 3, one for each place in the class
 OUTPUT_BYTES = 200_000  # of what the process prints
 _HERE = Path(__file__).resolve().parent
 
@@ -44,8 +45,10 @@ class Limits:
     memory_bytes, file_bytes : int
         Of address space; of any one file it writes, its output included.
     processes, open_files : int
-    start_seconds, processor_seconds : float
-        Until it answers for the first time; of processor time in all.
+    start_seconds, import_seconds : float
+        Until it answers for the first time; to import what was handed in.
+    processor_seconds : int
+        Of processor time of any one process, in all.
     """
 
     memory_bytes: int = 2 << 30
@@ -53,6 +56,7 @@ class Limits:
     processes: int = 32
     open_files: int = 64
     start_seconds: float = 20.0
+    import_seconds: float = 10.0
     processor_seconds: int = 120
 
     def command(self):
@@ -72,11 +76,13 @@ class WorkerFailed(Exception):
     Attributes
     ----------
     kind : {"timeout", "crashed", "misbehaved"}
+    starved : bool
+        Whether the machine let it wait for a processor until the wall clock ran out.
     """
 
-    def __init__(self, kind, message):
+    def __init__(self, kind, message, starved=False):
         super().__init__(message)
-        self.kind = kind
+        self.kind, self.starved = kind, starved
 
 
 @dataclass
@@ -88,7 +94,8 @@ class Sandbox:
     level : {1, 2, 3}
     limits : Limits
     place : int
-        Which of several sandboxes at work at once this is; each has a user of its own.
+        Which of several sandboxes at work at once this is; each has a user of its own, and so has
+        each of another grader on the same machine.
     """
 
     level: int
@@ -107,7 +114,7 @@ class Sandbox:
     @property
     def user(self):
         """The user the process becomes; None to stay. Nothing that is handed in runs as root."""
-        return NOBODY + self.place if os.geteuid() == 0 else None
+        return user_of(self.place) if os.geteuid() == 0 else None
 
     def start(self, package_folder, files=()):
         """Start a worker.
@@ -191,7 +198,7 @@ def _bubble(work, prefix, numpy_folders):
     """bubblewrap's part of the command line: what the process sees, and nothing more."""
     words = [
         shutil.which("bwrap"), "--unshare-all", "--die-with-parent", "--new-session",
-        "--cap-drop", "ALL", "--uid", str(NOBODY), "--gid", str(NOBODY),
+        "--cap-drop", "ALL", "--uid", str(FIRST), "--gid", str(FIRST),
         "--proc", "/proc", "--dev", "/dev",
         *_SMALL, "/dev/shm", "--remount-ro", "/dev",
     ]  # fmt: skip
@@ -280,7 +287,7 @@ def _readable(path):
 @lru_cache(maxsize=1)
 def _shared_room():
     """A folder that any user can read, for copies of what lies in folders that are not open."""
-    room = _new_room(user=NOBODY)
+    room = _new_room(user=FIRST)
     room.chmod(0o755)
     atexit.register(shutil.rmtree, room, ignore_errors=True)
     return room
@@ -359,7 +366,7 @@ class Worker:
     """
 
     def __init__(self, sandbox, package_folder, files=()):
-        self.sandbox, self.output, self.process = sandbox, "", None
+        self.sandbox, self.output, self.process, self._watched = sandbox, "", None, None
         self.room = sandbox.new_room()
         self._printed = tempfile.TemporaryFile()
         to_read, self._writing = os.pipe()
@@ -391,6 +398,7 @@ class Worker:
         header, arrays
             As of `protocol.write_message`.
         seconds : float
+            As `Clock` counts them.
         max_bytes : int
             The most that the arrays of the answer may take.
 
@@ -403,12 +411,12 @@ class Worker:
         WorkerFailed
             If there is no answer in time, or what arrives is none. The worker is of no more use.
         """
-        until = time.monotonic() + seconds
+        clock = Clock(seconds, self.process.pid, self._watched)
         try:
-            write_message(self._writing, header, arrays, seconds)
-            answer = read_message(self._reading, max_bytes, until - time.monotonic())
+            write_message(self._writing, header, arrays, clock)
+            answer = read_message(self._reading, max_bytes, clock)
         except TimeoutError:
-            raise WorkerFailed("timeout", f"no answer within {seconds:g} s") from None
+            raise WorkerFailed("timeout", _late(clock), clock.starved) from None
         except ProtocolError as error:
             raise WorkerFailed("misbehaved", f"the answer is none: {error}") from None
         except OSError:
@@ -416,6 +424,11 @@ class Worker:
         if answer is None:
             raise WorkerFailed("crashed", f"the process ended: {self._status()}")
         return answer
+
+    def start(self):
+        """Wait until it answers; until then nothing of the submission runs."""
+        self.ask(_NOTHING, {}, self.sandbox.limits.start_seconds, 4096)
+        self._watched = watched(self.process.pid)
 
     def _status(self):
         try:
@@ -453,6 +466,18 @@ class Worker:
 
     def __exit__(self, *exc_info):
         self.close()
+
+
+_NOTHING = {"driver": "def run(inputs, settings): return {}", "settings": {}, "wanted": []}
+
+
+def _late(clock):
+    if not clock.starved:
+        return f"it took longer than {clock.seconds:g} s"
+    return (
+        f"no answer after {clock.passed:.0f} s on a machine that did something else: "
+        f"{clock.counted:.1f} of {clock.seconds:g} s were used"
+    )
 
 
 def _furnish(room, sandbox, package_folder=None, files=()):
@@ -515,7 +540,7 @@ def _give(room, user):
 def _kill_user(user):
     """End every process of a user: a child may have left the group of its parent."""
     for _ in range(100):
-        found = [path for path in Path("/proc").glob("[0-9]*") if _owner(path) == user]
+        found = [path for path in Path("/proc").glob("[0-9]*") if owner(path) == user]
         if not found:
             return
         for path in found:
@@ -524,10 +549,3 @@ def _kill_user(user):
             except (ProcessLookupError, PermissionError):
                 pass
         time.sleep(0.01)
-
-
-def _owner(path):
-    try:
-        return path.stat().st_uid
-    except OSError:
-        return None

@@ -26,6 +26,9 @@ _CONTROL = re.compile(
 class Session:
     """Asks one submission for computations; a worker is replaced after any failure.
 
+    A check for which the machine had no time is asked for once more. What fails to be imported in
+    two workers running is asked for nothing any more.
+
     Parameters
     ----------
     sandbox : Sandbox
@@ -50,7 +53,7 @@ class Session:
     def __init__(self, sandbox, package_folder, files, steps=False):
         self.sandbox, self.package_folder, self.files = sandbox, package_folder, files
         self.output, self.steps = "", steps
-        self._worker = None
+        self._worker, self._lost, self._useless = None, 0, None
 
     def verdict(self, check):
         """Ask for one computation and judge it.
@@ -67,8 +70,10 @@ class Session:
         try:
             verdict = self._judged(check)
         except WorkerFailed as failure:
-            self.close()
-            verdict = Verdict(failure.kind, _explained(failure, check))
+            if failure.starved:
+                verdict = self._once_more(check)
+            else:
+                verdict = self._failed(failure)
         verdict.seconds = time.monotonic() - start
         if self.steps and verdict.status == "failed":
             verdict.first_step = self._first_step(check)
@@ -94,12 +99,24 @@ class Session:
             pass
         return None
 
+    def _failed(self, failure):
+        self.close()
+        return Verdict(failure.kind, str(failure))
+
+    def _once_more(self, check):
+        self.close()
+        try:
+            return self._judged(check)
+        except WorkerFailed as failure:
+            return self._failed(failure)
+
     def _judged(self, check):
+        if self._useless is not None:
+            return Verdict(self._useless.kind, f"not asked for: {self._useless}, twice")
         if self._worker is None:
             self._worker = self.sandbox.start(self.package_folder, self.files)
-            # A worker that starts is asked for nothing first: what start-up costs is not the
-            # check's time.
-            self._worker.ask(_NOTHING, {}, self.sandbox.limits.start_seconds, 4096)
+            self._worker.start()
+            self._import()
         answer, arrays = self._worker.ask(
             check.header(), check.inputs, check.limit_s, check.max_bytes
         )
@@ -110,6 +127,21 @@ class Session:
         if not verdict.passed:
             verdict.gradcheck = _gradients_explained(check, arrays)
         return verdict
+
+    def _import(self):
+        """Import what was handed in; its errors are those of the checks that need it."""
+        limits = self.sandbox.limits
+        header = {"driver": _IMPORT, "settings": {"files": list(self.files)}, "wanted": []}
+        try:
+            self._worker.ask(header, {}, limits.import_seconds, 4096)
+            self._lost = 0
+        except WorkerFailed as failure:
+            text = f"the package could not be imported: {failure}"
+            failure = WorkerFailed(failure.kind, text, failure.starved)
+            self._lost += not failure.starved
+            if self._lost == 2:
+                self._useless = failure
+            raise failure from None
 
     def close(self):
         """End the process, if there is one, and keep what it printed."""
@@ -125,7 +157,17 @@ class Session:
         self.close()
 
 
-_NOTHING = {"driver": "def run(inputs, settings): return {}", "settings": {}, "wanted": []}
+_IMPORT = """
+def run(inputs, settings):
+    from importlib import import_module
+
+    for path in settings["files"]:
+        try:
+            import_module(path.removesuffix(".py").removesuffix("/__init__").replace("/", "."))
+        except BaseException:
+            pass
+    return {}
+"""
 
 
 def _gradients_explained(check, arrays):
@@ -135,12 +177,6 @@ def _gradients_explained(check, arrays):
             return gradient_report(check, arrays)
     except Exception:
         return None
-
-
-def _explained(failure, check):
-    if failure.kind == "timeout":
-        return f"it took longer than {check.limit_s:g} s"
-    return str(failure)
 
 
 def _text(data):
