@@ -8,10 +8,10 @@ a single token, that is more to set up than to compute.
 
 import math
 
-from minitorch_attn.backend.devices import array_module
+from minitorch_attn.backend.devices import array_module, device_of
 from minitorch_attn.backend.gemm import matmul
 
-__all__ = ["column_sum", "row_dot", "row_max", "row_sum"]
+__all__ = ["column_sum", "row_blocks", "row_dot", "row_max", "row_sum"]
 
 _FEW = 32
 
@@ -95,3 +95,27 @@ def column_sum(x):
         return rows.sum(axis=0)
     ones = array_module(x).ones((1, rows.shape[0]), dtype=x.dtype)
     return matmul(ones, rows)[0]
+
+
+def row_blocks(rows, size):
+    """Slices of up to `size` rows, for work whose blocks stay in a cache; on a GPU all at once.
+
+    Parameters
+    ----------
+    rows : array of shape (n, ...)
+    size : int
+
+    Returns
+    -------
+    list of slice
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> row_blocks(np.ones((5, 2)), 2)
+    [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
+    """
+    n = len(rows)
+    if device_of(rows).type == "cuda":
+        size = max(n, 1)
+    return [slice(start, min(start + size, n)) for start in range(0, n, size)]

@@ -1,5 +1,8 @@
 """Activations as modules, each one line around its function, and their names."""
 
+from types import FunctionType
+
+from .. import ops
 from ..errors import ArgumentError
 from . import functional
 from .module import Module
@@ -65,6 +68,32 @@ def activation_function(activation):
 
 def _gelu_tanh(input):
     return functional.gelu(input, approximate="tanh")
+
+
+_FUSED = {
+    functional.gelu: "gelu",
+    _gelu_tanh: "gelu_tanh",
+    functional.relu: "relu",
+    ops.relu: "relu",
+    functional.silu: "silu",
+    ops.silu: "silu",
+}
+
+
+def fused_name(activation):
+    """What `ops.feed_forward` calls an activation; None if it does not know it.
+
+    Examples
+    --------
+    >>> fused_name(activation_function("relu")), fused_name(GELU("tanh")), fused_name(GLU())
+    ('relu', 'gelu_tanh', None)
+    """
+    kind = type(activation)
+    if kind is FunctionType:
+        return _FUSED.get(activation)
+    if kind is GELU:
+        return "gelu" if activation.approximate == "none" else "gelu_tanh"
+    return {ReLU: "relu", SiLU: "silu"}.get(kind)
 
 
 class ReLU(Module):

@@ -1,6 +1,8 @@
 """The position-wise part of a Transformer block: the same small network at every token."""
 
-from .activation import activation_function
+from .. import ops
+from ..autograd import modes
+from .activation import activation_function, fused_name
 from .dropout import Dropout
 from .linear import Linear
 from .module import Module
@@ -26,7 +28,9 @@ class FeedForward(Module):
 
     Notes
     -----
-    Vaswani et al. 2017, arXiv:1706.03762v7, Eq. 2, where f is ReLU.
+    Vaswani et al. 2017, arXiv:1706.03762v7, Eq. 2, where f is ReLU. With GELU, ReLU or SiLU and
+    without dropout it is one operation, `ops.feed_forward`, unless someone looks inside: under
+    `mt.trace`, or where one of its layers has a hook or was replaced, the layers run one by one.
 
     Examples
     --------
@@ -48,7 +52,42 @@ class FeedForward(Module):
 
     def forward(self, x):
         # x: (..., embed) -> (..., hidden) -> (..., embed)
-        return self.linear2(self.dropout(self.activation(self.linear1(x))))
+        return two_layers(x, self.linear1, self.activation, self.dropout, self.linear2)
+
+
+def two_layers(x, linear1, activation, dropout, linear2):
+    """linear2(dropout(activation(linear1(x)))), as one operation where nobody looks inside.
+
+    Parameters
+    ----------
+    x : Tensor of shape (..., in)
+    linear1, dropout, linear2 : Module
+    activation : callable
+
+    Returns
+    -------
+    Tensor of shape (..., out)
+    """
+    name = fused_name(activation)
+    if (
+        name is None
+        or (modes.watchers and modes.state.take_apart is not None)
+        or not (_is_plain(linear1, Linear) and _is_plain(linear2, Linear))
+        or not (_is_plain(dropout, Dropout) and _has_no_hooks(activation))
+        or (dropout.training and dropout.p > 0)
+    ):
+        return linear2(dropout(activation(linear1(x))))
+    return ops.feed_forward(x, linear1.weight, linear1.bias, linear2.weight, linear2.bias, name)
+
+
+def _is_plain(module, kind):
+    """Whether a module is of just this class and without hooks."""
+    return type(module) is kind and _has_no_hooks(module)
+
+
+def _has_no_hooks(function):
+    hooks = getattr(function, "_hooks", None)  # a function has none
+    return hooks is None or not any(vars(hooks).values())
 
 
 class GatedFeedForward(Module):

@@ -9,6 +9,7 @@ from .activation import activation_function
 from .attention import MultiheadAttention
 from .containers import ModuleList
 from .dropout import Dropout
+from .feed_forward import two_layers
 from .linear import Linear
 from .module import Module
 from .norm import LayerNorm
@@ -109,7 +110,9 @@ class TransformerEncoderLayer(Module):
         return self.dropout1(_attend(self.self_attn, x, x, mask, key_padding_mask, is_causal))
 
     def _feed_forward(self, x):
-        return self.dropout2(self.linear2(self.dropout(self.activation(self.linear1(x)))))
+        return self.dropout2(
+            two_layers(x, self.linear1, self.activation, self.dropout, self.linear2)
+        )
 
 
 class TransformerDecoderLayer(Module):
@@ -194,7 +197,9 @@ class TransformerDecoderLayer(Module):
         return self.dropout2(context)
 
     def _feed_forward(self, x):
-        return self.dropout3(self.linear2(self.dropout(self.activation(self.linear1(x)))))
+        return self.dropout3(
+            two_layers(x, self.linear1, self.activation, self.dropout, self.linear2)
+        )
 
 
 def _attend(attention, x, memory, mask, key_padding_mask, is_causal):

@@ -19,6 +19,7 @@ from .elementwise import *  # noqa: F403
 from .embedding import *  # noqa: F403
 from .exponential import *  # noqa: F403
 from .extreme import *  # noqa: F403
+from .feed_forward import *  # noqa: F403
 from .fold import *  # noqa: F403
 from .gate import *  # noqa: F403
 from .gru import *  # noqa: F403

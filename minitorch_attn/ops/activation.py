@@ -24,9 +24,7 @@ class Relu(Function):
 
     @staticmethod
     def forward(ctx, x):
-        xp = array_module(x)
-        zeros = xp.zeros(x.shape[-1:], dtype=x.dtype)  # a row: NumPy is slower with one number
-        y = xp.maximum(x, zeros)
+        y = Relu.value(x)
         ctx.save(y)
         return y
 
@@ -34,6 +32,19 @@ class Relu(Function):
     def backward(ctx, grad_y):
         (y,) = ctx.saved
         return drop_where(y <= 0, grad_y)
+
+    @staticmethod
+    def value(x):
+        """y, for an array."""
+        xp = array_module(x)
+        zeros = xp.zeros(x.shape[-1:], dtype=x.dtype)  # a row: NumPy is slower with one number
+        return xp.maximum(x, zeros)
+
+    @staticmethod
+    def value_and_slope(x):
+        """y, and whether dy/dx is 1, for an array."""
+        y = Relu.value(x)
+        return y, ~(y <= 0)
 
 
 class LeakyRelu(Function):

@@ -9,6 +9,11 @@ def _linear(inputs, outputs):
     return 2 * prod(outputs[0].shape) * inputs[0].shape[-1]
 
 
+def _feed_forward(inputs, outputs):
+    # weight1 (hidden, in)   weight2 (out, hidden)
+    return 2 * prod(outputs[0].shape[:-1]) * (prod(inputs[1].shape) + prod(inputs[3].shape))
+
+
 def _attention(inputs, outputs):
     # query (..., query, dim)   key (..., key, dim)   value (..., key, value_dim)
     *lead, queries, value_dim = outputs[0].shape
@@ -42,6 +47,8 @@ FLOPS = {
     "CausalAttention": _attention,  # as if nothing were masked, like the others
     "Conv": _convolution,
     "ConvTransposed": _transposed_convolution,
+    "FeedForward": _feed_forward,
+    "FeedForwardInBlocks": _feed_forward,
     "GruSequence": _recurrent(2),
     "Linear": _linear,
     "LstmSequence": _recurrent(3),
@@ -55,8 +62,13 @@ def backward_flops(name, flops, needs_grad):
     """Of the derivative of an operation that took `flops`.
 
     A product has two factors, and the gradient of each is one product of the same size. Attention
-    has two products, so four in its derivative, and in tiles a fifth, the scores once more.
+    has two products, so four in its derivative, and in tiles a fifth, the scores once more; a
+    feed-forward network has two as well, and in blocks the first one once more.
     """
     if name in ("Conv", "ConvTransposed", "Linear", "MatMul"):
         return flops * sum(1 for edge in needs_grad[:2] if edge)
+    if name in ("FeedForward", "FeedForwardInBlocks"):
+        x, weight1, bias1, weight2, _ = map(bool, needs_grad)
+        products = x + weight1 + weight2 + (x or weight1 or bias1)
+        return flops * (products + (name != "FeedForward")) // 2
     return flops * 5 // 2 if name == "TiledAttention" else flops * 2

@@ -18,7 +18,25 @@ _ROOT_2_OVER_PI = math.sqrt(2 / math.pi)
 _CUBIC = 0.044715
 
 
-class Gelu(Function):
+class Gate:
+    """What operations with such an activation inside need of it, as functions of arrays."""
+
+    @classmethod
+    def value(cls, x):
+        """y, an array of its own."""
+        y = cls.gate(x)
+        y *= x
+        return y
+
+    @classmethod
+    def value_and_slope(cls, x):
+        """y and dy/dx, arrays of their own; the gate is computed once."""
+        h = cls.gate(x)
+        y = x * h
+        return y, cls.slope(x, y, h)
+
+
+class Gelu(Gate, Function):
     r"""y = x h(x), with h(x) = (1 + erf(x / sqrt 2)) / 2, the normal distribution function.
 
     Derivative: h'(x) = e^(-x^2 / 2) / sqrt(2 pi), the normal density, so
@@ -28,7 +46,7 @@ class Gelu(Function):
 
     @staticmethod
     def forward(ctx, x):
-        h = backend.normal(x)
+        h = Gelu.gate(x)
         ctx.save(x)
         ctx.save_intermediate(h)
         return x * h
@@ -37,21 +55,32 @@ class Gelu(Function):
     def backward(ctx, grad_y):
         (x,) = ctx.saved
         (h,) = ctx.intermediate
+        grad_x = Gelu.slope(x, None, h)
+        grad_x *= grad_y
+        return grad_x
+
+    @staticmethod
+    def composed(ctx, x):
+        return x * (erf(x * math.sqrt(0.5)) + 1) * 0.5
+
+    @staticmethod
+    def gate(x):
+        """h, an array of its own."""
+        return backend.normal(x)
+
+    @staticmethod
+    def slope(x, y, h):
+        """dy/dx, an array of its own."""
         slope = x * x
         slope *= -0.5
         slope = array_module(x).exp(slope)
         slope *= x
         slope *= 1 / math.sqrt(2 * math.pi)  # x h'
         slope += h
-        slope *= grad_y
         return slope
 
-    @staticmethod
-    def composed(ctx, x):
-        return x * (erf(x * math.sqrt(0.5)) + 1) * 0.5
 
-
-class GeluTanh(Function):
+class GeluTanh(Gate, Function):
     r"""y = x h(x), with h = (1 + tanh u) / 2 and u = sqrt(2 / pi) (x + 0.044715 x^3).
 
     Derivative: (1 + tanh u) / 2 is the sigmoid of 2u, so h' = h (1 - h) 2 u', and
@@ -61,13 +90,7 @@ class GeluTanh(Function):
 
     @staticmethod
     def forward(ctx, x):
-        h = x * x
-        h *= _ROOT_2_OVER_PI * _CUBIC
-        h += _ROOT_2_OVER_PI
-        h *= x  # u; a product, because x**3 is 100 times slower
-        h = array_module(x).tanh(h)
-        h += 1
-        h *= 0.5
+        h = GeluTanh.gate(x)
         y = x * h
         ctx.save(x, y)
         ctx.save_intermediate(h)
@@ -77,22 +100,40 @@ class GeluTanh(Function):
     def backward(ctx, grad_y):
         x, y = ctx.saved
         (h,) = ctx.intermediate
-        slope = x * x
-        slope *= 6 * _ROOT_2_OVER_PI * _CUBIC
-        slope += 2 * _ROOT_2_OVER_PI  # 2 u'
-        slope *= y
-        slope *= 1 - h
-        slope += h
-        slope *= grad_y
-        return slope
+        grad_x = GeluTanh.slope(x, y, h)
+        grad_x *= grad_y
+        return grad_x
 
     @staticmethod
     def composed(ctx, x):
         u = (x * x * _CUBIC + 1) * x * _ROOT_2_OVER_PI
         return x * (tanh(u) + 1) * 0.5
 
+    @staticmethod
+    def gate(x):
+        """h, an array of its own."""
+        h = x * x
+        h *= _ROOT_2_OVER_PI * _CUBIC
+        h += _ROOT_2_OVER_PI
+        h *= x  # u; a product, because x**3 is 100 times slower
+        h = array_module(x).tanh(h)
+        h += 1
+        h *= 0.5
+        return h
 
-class Silu(Function):
+    @staticmethod
+    def slope(x, y, h):
+        """dy/dx, an array of its own."""
+        slope = x * x
+        slope *= 6 * _ROOT_2_OVER_PI * _CUBIC
+        slope += 2 * _ROOT_2_OVER_PI  # 2 u'
+        slope *= y
+        slope *= 1 - h
+        slope += h
+        return slope
+
+
+class Silu(Gate, Function):
     """y = x s(x), with s(x) = 1 / (1 + e^-x).
 
     Derivative: s' = s (1 - s), so dy/dx = s + x s (1 - s) = s + y (1 - s).
@@ -101,7 +142,7 @@ class Silu(Function):
 
     @staticmethod
     def forward(ctx, x):
-        s = Sigmoid.call(x)
+        s = Silu.gate(x)
         y = x * s
         ctx.save(x, y)
         ctx.save_intermediate(s)
@@ -109,17 +150,28 @@ class Silu(Function):
 
     @staticmethod
     def backward(ctx, grad_y):
-        _, y = ctx.saved
+        x, y = ctx.saved
         (s,) = ctx.intermediate
-        slope = 1 - s
-        slope *= y
-        slope += s
-        slope *= grad_y
-        return slope
+        grad_x = Silu.slope(x, y, s)
+        grad_x *= grad_y
+        return grad_x
 
     @staticmethod
     def composed(ctx, x):
         return x * sigmoid(x)
+
+    @staticmethod
+    def gate(x):
+        """s, an array of its own."""
+        return Sigmoid.call(x)
+
+    @staticmethod
+    def slope(x, y, s):
+        """dy/dx, an array of its own."""
+        slope = 1 - s
+        slope *= y
+        slope += s
+        return slope
 
 
 class Mish(Function):

@@ -219,6 +219,15 @@ FORMULAS = {
         "grad_value = p^T @ g, ds = p * (g @ value^T - sum(g * context)), "
         "grad_query = scale * ds @ key, grad_key = scale * ds^T @ query",
     ),
+    "feed_forward.FeedForward": (
+        "y = f(x @ weight1^T + bias1) @ weight2^T + bias2",
+        "grad_weight2 = grad_y^T @ h, du = (grad_y @ weight2) * f'(u), "
+        "grad_weight1 = du^T @ x, grad_x = du @ weight1",
+    ),
+    "feed_forward.FeedForwardInBlocks": (
+        "y = f(x @ weight1^T + bias1) @ weight2^T + bias2, one block of rows at a time",
+        "as FeedForward, one block of rows at a time",
+    ),
     "attention_tiled.TiledAttention": (
         "context = softmax(scale * query @ key^T + mask) @ value, tile by tile",
         "as Attention, one tile of p at a time",

@@ -2,12 +2,9 @@
 
 from ... import ops
 from ...errors import ArgumentError
+from ...nn import activation_function
 
 __all__ = ["activation"]
-
-
-def _gelu_tanh(x):
-    return ops.gelu(x, approximate="tanh")
 
 
 def _quick_gelu(x):
@@ -21,10 +18,10 @@ def _relu2(x):
 
 ACTIVATIONS = {
     "gelu": ops.gelu,
-    "gelu_fast": _gelu_tanh,
-    "gelu_new": _gelu_tanh,
+    "gelu_fast": activation_function("gelu_tanh"),
+    "gelu_new": activation_function("gelu_tanh"),
     "gelu_python": ops.gelu,
-    "gelu_pytorch_tanh": _gelu_tanh,
+    "gelu_pytorch_tanh": activation_function("gelu_tanh"),
     "leaky_relu": ops.leaky_relu,
     "linear": lambda x: x,
     "mish": ops.mish,

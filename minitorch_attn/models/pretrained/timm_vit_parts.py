@@ -76,8 +76,9 @@ class NormedFeedForward(nn.FeedForward):
 
     def forward(self, x):
         # x: (batch, token, embed) -> (batch, token, hidden) -> (batch, token, embed)
-        hidden = self.dropout(self.activation(self.linear1(x)))
-        return self.linear2(hidden if self.norm is None else self.norm(hidden))
+        if self.norm is None:
+            return super().forward(x)
+        return self.linear2(self.norm(self.dropout(self.activation(self.linear1(x)))))
 
 
 class ScaledBlock(nn.Module):
