@@ -55,17 +55,21 @@ def first_step(mine, library, rtol, texts):
         backward pass whose forward pass agrees).
     """
     level, inside, found = (mine, library), None, None
-    agreed, clean, forward = 0, True, False
+    agreed, clean, forward, until = 0, True, False, None
     while True:
         comparison = _Level(*level, rtol, found[0].inputs if found else ())
         pair = comparison.first()
         agreed += comparison.agreeing_before(pair)
         if pair is None:
+            until = comparison.until(None)
             break
         clean = clean and comparison.all_agree_before(pair)
+        given = pair[0].number in comparison.given
+        if not given and found is not None and pair[0].called is None:
+            break  # a layer was called with other values, and calls the student's function
         forward = forward or comparison.forward_agrees(pair[0])
-        found, names = pair, _names(pair[1], level[1])
-        if pair[0].number not in comparison.given:
+        found, names, until = pair, _names(pair[1], level[1]), comparison.until(pair[0])
+        if not given:
             break  # what is inside it is not to blame
         if pair[0].defined:
             inside = pair, names
@@ -74,9 +78,9 @@ def first_step(mine, library, rtol, texts):
         return None
     return {
         **_where(found[0], pair is None, texts, mine), **_what(found, names, rtol),
-        **_function(inside, rtol), "given": "same" if pair is None else "other",
-        "left": found[1].left, "before": agreed, "all_before": clean,
-        "until": comparison.until(found[0] if pair else None), "forward": forward,
+        **_function(found[0], inside, rtol), "given": "same" if pair is None else "other",
+        "left": found[1].left, "before": agreed, "all_before": clean, "until": until,
+        "forward": forward,
     }  # fmt: skip
 
 
@@ -276,17 +280,16 @@ def _what(pair, names, rtol):
     return found
 
 
-def _function(inside, rtol):
-    """The function to blame, and which of its results differ."""
-    if inside is None:
-        return {"in": "", "differ": [], "agree": []}
-    pair, names = inside
-    wrong = {names[position] for position, _ in _differences(*pair, rtol)}
-    every = list(dict.fromkeys(names))
-    return {
-        "in": pair[0].name, "differ": [name for name in every if name in wrong],
-        "agree": [name for name in every if name not in wrong],
-    }  # fmt: skip
+def _function(step, inside, rtol):
+    """The function with the lines to blame, and which of its results differ."""
+    name = step.name if inside and step is inside[0][0] else step.by
+    found = {"in": name, "differ": [], "agree": []}
+    if inside and inside[0][0].name == name:
+        pair, names = inside
+        wrong = {names[position] for position, _ in _differences(*pair, rtol)}
+        for result in dict.fromkeys(names):
+            found["differ" if result in wrong else "agree"].append(result)
+    return found
 
 
 def _text(value, right):

@@ -20,7 +20,7 @@ _DTYPES = (
     "bool", "float16", "float32", "float64",
     *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
 )  # fmt: skip
-_NAME, _PATH = re.compile(r"[\w.<>]{1,120}"), re.compile(r"[\w.]{0,200}")
+_NAME, _PATH = re.compile(r"[\w.<>]{1,120}"), re.compile(r"[\w.<>]{0,200}")
 _ONE_AT_A_TIME = threading.Lock()  # what draws random numbers draws from those of the process
 
 
@@ -52,6 +52,7 @@ class Step:
         self.name, self.module, self.takes = found["name"], found["path"], found["takes"]
         self.op = self.name
         self.defined, self.called, self.left = found["defined"], found["called"], found["left"]
+        self.by = found["by"]
         self.inputs, self.outputs, self.places = found["given"], found["made"], found["places"]
         self.children = []
 
@@ -136,7 +137,7 @@ def _step(number, item, numbers, files):
     if not isinstance(item, dict):
         raise BadSteps("a step is no table")
     item = dict(item)
-    for name, form in (("name", _NAME), ("path", _PATH)):
+    for name, form in (("name", _NAME), ("path", _PATH), ("by", _PATH)):
         if not isinstance(item.get(name), str) or not form.fullmatch(item[name]):
             raise BadSteps(f"{name} of a step")
     parent = item.get("parent")

@@ -47,11 +47,12 @@ class Steps:
     steps : list of dict
         In the order in which they start: name, path (of the module that is called, in the outermost
         one), takes (the names of the arguments), defined and called (file and line, each None
-        outside of these files), parent (the number of the step during which it ran, or None), left
-        (whether it returned nothing, so that what it made are its arguments afterwards), given and
-        made: lists of arrays, each as `at` and `count` in `numbers`, place (among several
-        results, or arguments), shape, dtype, every (how many entries apart a sample is) and key (a
-        number for the array, another one after it was returned again).
+        outside of these files), by (the function that calls it, or ""), parent (the number of the
+        step during which it ran, or None), left (whether it returned nothing, so that what it made
+        are its arguments afterwards), given and made: lists of arrays, each as `at` and `count` in
+        `numbers`, place (among several results, or arguments), shape, dtype, every (how many
+        entries apart a sample is) and key (a number for the array, another one after it was
+        returned again).
     numbers : list of ndarray
         The values, and of a sample four more: the least, the largest, their mean and deviation.
     """
@@ -130,13 +131,14 @@ class Steps:
             return
         arguments = _arguments(frame)
         path = self._module(arguments)
-        given = self._arrays(_placed(list(arguments.values())), GIVEN)
+        # A number that a function of the student is given is a value; elsewhere it is a setting.
+        given = self._arrays(_placed(list(arguments.values()), defined is not None), GIVEN)
         parent = self._open[-1][1] if self._open else None
         self._open.append((frame, len(self.steps)))
         self.steps.append({
             "name": _name(code, arguments, path), "path": path or "", "parent": parent,
             "takes": code.co_varnames[: code.co_argcount], "defined": defined, "called": called,
-            "given": given, "made": [], "left": False,
+            "by": _function(caller) if called else "", "given": given, "made": [], "left": False,
         })  # fmt: skip
 
     def _leave(self, frame, value):
@@ -206,6 +208,14 @@ def _name(code, arguments, path):
     if code.co_name == "__call__" and path is not None:
         return type(arguments["self"]).__name__
     return f"{cls.__name__}.{code.co_name}" if isinstance(cls, type) else code.co_qualname
+
+
+def _function(frame):
+    """The function that a frame belongs to, also where it is that of a lambda inside it."""
+    name = frame.f_code.co_qualname
+    while name.endswith(">"):
+        name = name.rpartition(".<locals>.")[0]
+    return name
 
 
 def _arguments(frame):

@@ -50,14 +50,14 @@ def _blame(step, name):
             lines = f"in lines {until} to {line}{inside}"
         elif until == line:
             lines = f"in line {line}{inside}"
-        return f"{name} is given other arrays than in the solution: what goes wrong is {lines}."
+        return f"{name} is given other values than in the solution: what goes wrong is {lines}."
     if not step["own"]:
         return (
-            f"{name} is given the right arrays, and returns another result than it does in the "
+            f"{name} is given the right values, and returns another result than it does in the "
             "solution: look at its other arguments."
         )
     what = f"leaves {step['what']} with other values" if step["left"] else "returns a wrong result"
-    text = f"{name} is given the right arrays, and {what}"
+    text = f"{name} is given the right values, and {what}"
     if until:
         text += f"; all that its lines call agrees, up to line {until}: what goes wrong is there or"
         text += " after it"
