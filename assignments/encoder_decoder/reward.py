@@ -4,65 +4,86 @@ import sys
 import time
 
 import numpy as np
+from training import beside, panel, run
 
 import minitorch_attn as mt
 
-LETTERS = "abcdefgh"
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
 PAD, START, END = 0, 1, 2
-STEPS, BATCH, LONGEST, RATE = 500, 48, 6, 3e-3
+STEPS, BATCH, LONGEST, RATE = 1200, 48, 9, 4e-3
+SHOWN = ("attention", "encoder", "token", "mask")
 
 
-def words(rng, count):
-    """Words of different lengths, and each of them backwards, as ids."""
-    source = np.full((count, LONGEST), PAD)
-    target = np.full((count, LONGEST + 2), PAD)
-    for row in range(count):
-        word = rng.integers(3, 3 + len(LETTERS), rng.integers(3, LONGEST + 1))
-        source[row, : len(word)] = word
-        target[row, : len(word) + 2] = [START, *word[::-1], END]
+def encoded(words):
+    """Words, and each of them backwards between start and end, as ids."""
+    source = np.full((len(words), LONGEST), PAD)
+    target = np.full((len(words), LONGEST + 2), PAD)
+    for row, word in enumerate(words):
+        ids = np.array([3 + LETTERS.index(letter) for letter in word])
+        source[row, : len(ids)] = ids
+        target[row, : len(ids) + 2] = [START, *ids[::-1], END]
     return mt.tensor(source), mt.tensor(target)
 
 
-def as_text(ids):
-    """The letters of some ids, up to the end."""
-    ids = [int(i) for i in ids]
-    ids = ids[: ids.index(END)] if END in ids else ids
-    return "".join(LETTERS[i - 3] for i in ids if i >= 3)
+def drawn(rng, count):
+    """Words of letters that follow each other by chance."""
+    return [
+        "".join(LETTERS[i] for i in rng.integers(0, len(LETTERS), rng.integers(3, LONGEST + 1)))
+        for _ in range(count)
+    ]
+
+
+def written(model, words):
+    """What the model writes for each word."""
+    found = mt.generation.translate(
+        model, encoded(words)[0], START, END, max_new_tokens=LONGEST + 1
+    ).tolist()
+    return ["".join(LETTERS[i - 3] for i in row[: (row + [END]).index(END)] if i > 2)
+            for row in found]  # fmt: skip
+
+
+def draw(model, word):
+    """Where the decoder looks while it writes: a row for each letter that it writes."""
+    source, target = encoded([word])
+    maps = mt.viz.attention_maps(model, source, target[:, :-1])
+    across = maps[-1].mean(axis=0)[: len(word), : len(word)]  # (written, read), of all heads
+    print(f"\nWhere it looks in {word!r} (across) for each letter that it writes (down):\n")
+    lines = panel(" " + " ".join(word), across)
+    beside(["", *word[::-1]], lines, gap=1)
 
 
 def main():
-    """Train, print the loss as it falls, and let the model write."""
+    """Train, show what it writes as it learns, and where it looks."""
     mt.manual_seed(0)
-    rng = np.random.default_rng(0)
+    rng, start = np.random.default_rng(0), time.perf_counter()
     model = mt.models.Transformer(
-        3 + len(LETTERS), embed_dim=32, num_heads=4, ff_dim=64, num_encoder_layers=1,
+        3 + len(LETTERS), embed_dim=48, num_heads=4, ff_dim=96, num_encoder_layers=1,
         num_decoder_layers=1, dropout=0.0, norm_first=True, pad_id=PAD,
     )  # fmt: skip
     optimiser = mt.optim.AdamW(model.parameters(), lr=RATE)
     loss_of = mt.nn.CrossEntropyLoss(ignore_index=PAD)
-    losses, start = [], time.perf_counter()
+    tests = drawn(np.random.default_rng(1), 200)
+    print("It is trained on letters in any order; these words it has never seen.\n")
+    print("step  loss  " + "".join(f"{word:<11}" for word in SHOWN) + f"right of {len(tests)}")
+    losses = []
     for step in range(1, STEPS + 1):
-        source, target = words(rng, BATCH)
+        optimiser.param_groups[0]["lr"] = RATE * min(step / 50, 1.05 - step / STEPS)
+        source, target = encoded(drawn(rng, BATCH))
         logits = model(source, target[:, :-1])  # (batch, target, vocabulary)
         loss = loss_of(logits.flatten(0, 1), target[:, 1:].flatten())
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
         losses.append(loss.item())
-        if step % 100 == 0:
-            recent = np.mean(losses[-50:])
-            print(f"step {step:>4}  loss {recent:5.2f}  {'#' * round(20 * recent)}", flush=True)
-    print(f"{time.perf_counter() - start:.0f} s. It writes:\n")
-    source, target = words(np.random.default_rng(1), 200)
-    found = mt.generation.translate(model, source, START, END, max_new_tokens=LONGEST + 1)
-    rows = zip(source.tolist(), found.tolist(), target.tolist(), strict=True)
-    pairs = [tuple(map(as_text, row)) for row in rows]
-    for word, wrote, _ in pairs[:6]:
-        print(f"    {word:<8} {wrote}")
-    right = sum(wrote == truth for _, wrote, truth in pairs)
-    print(f"\n{right} of {len(pairs)} new words are right")
-    return 0 if right > 100 else 1
+        if step in (1, 50) or step % 100 == 0:
+            pairs = zip(tests, written(model, tests), strict=True)
+            right = np.mean([word[::-1] == found for word, found in pairs])
+            cells = "".join(f"{word:<11}" for word in written(model, SHOWN))
+            print(f"{step:>4}  {np.mean(losses[-50:]):4.2f}  {cells}{right:4.0%}", flush=True)
+    print(f"\n{time.perf_counter() - start:.0f} s.")
+    draw(model, SHOWN[0])
+    return 0 if right > 0.8 else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(main))

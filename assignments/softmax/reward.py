@@ -2,7 +2,7 @@
 
 import sys
 
-from training import learn_to_write
+from training import learn_to_write, run
 
 if __name__ == "__main__":
-    sys.exit(learn_to_write())
+    sys.exit(run(learn_to_write))

@@ -1,8 +1,9 @@
 """Run the public checks of this assignment.
 
-    python check.py             all of them
-    python check.py backward    those whose names contain the word
-    python check.py --json      what a program can read
+    python check.py                     all of them
+    python check.py backward            those whose names contain the word
+    python check.py Softmax.backward    those of one function
+    python check.py --json              what a program can read
 
 The inputs and what is expected lie in the folder `public`. A grade is given by other inputs and
 more checks.
@@ -28,7 +29,7 @@ def main(words):
     as_json = "--json" in words
     words = [word for word in words if word != "--json"]
     table = json.loads((HERE / "public" / "checks.json").read_text(encoding="utf-8"))
-    chosen = [e for e in table if not words or any(word in e["name"] for word in words)]
+    chosen = [e for e in table if not words or any(is_of(e, word) for word in words)]
     if not chosen:
         print(f"no check has {' or '.join(words)} in its name", file=sys.stderr)
         return 2
@@ -39,6 +40,11 @@ def main(words):
     else:
         show(results)
     return 0 if all(result["status"] == "passed" for result in results) else 1
+
+
+def is_of(entry, word):
+    """Whether a word chooses a check: a part of its name, or its function."""
+    return word in entry["name"] or word == entry["of"]
 
 
 def outcome(entry):

@@ -1,47 +1,136 @@
-"""What the rewards train: small models, in about half a minute."""
+"""What the rewards share: a GPT that learns to write, pictures, and drawings in the terminal."""
 
-import math
+import json
+import re
+import sys
+import textwrap
 import time
+import traceback
+from pathlib import Path
 
 import numpy as np
 
 import minitorch_attn as mt
 
-CONTEXT, WRITING_STEPS, WARMUP, TOP_RATE = 64, 300, 30, 6e-3
+HERE = Path(__file__).resolve().parent
+CONTEXT, BATCH, TOP_RATE, WARMUP = 64, 12, 6e-3, 30
+SHADES = " .:-=+*#%@"
 
 
-def learn_to_write(**settings):
-    """Train a small GPT, print the loss as it falls, and let it write; 0 if it has learned."""
+def run(reward):
+    """Run a reward; where a function is still to be written, say which, and how to check it.
+
+    Returns
+    -------
+    int
+        What the reward returns, 0 if the model has learned; 1 if it could not run.
+    """
+    try:
+        return reward()
+    except mt.errors.NotYetWritten as error:
+        print("\n".join(missing(error)), file=sys.stderr)
+        return 1
+
+
+def missing(error):
+    """Two lines on a function without a body: where it is, and what to do."""
+    name = error.message.partition(":")[0]
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    path = Path(place.filename).resolve().relative_to(HERE)
+    function = f"{'.'.join(path.with_suffix('').parts)}:{name}"
+    where = f"{path.as_posix()}, line {place.lineno}"
+    table = json.loads((HERE / "public" / "checks.json").read_text(encoding="utf-8"))
+    checked = {entry["function"]: entry["of"] for entry in table}
+    if function in checked:
+        check = f"check it with: python check.py {checked[function]}"
+        return f"{name} is not written yet: {where}", check
+    return f"{name} is taken out of this library: {where}", "write what calls it without it"
+
+
+# Writing
+
+
+def prose():
+    """The running text in the help pages of Python: whole paragraphs, without tables and code."""
+    kept = []
+    for block in re.split(r"\n\s*\n", mt.data.default_text()):
+        line = " ".join(block.split())
+        plain = sum(c.isalpha() or c == " " for c in line)
+        if len(line) > 120 and plain > 0.93 * len(line) and line[0].isupper():
+            kept.append(re.sub(r"[^A-Za-z .,;:'\"()-]", "", line))
+    return "\n".join(kept)
+
+
+def learn_to_write(steps=1500, change=None, length=400, **settings):
+    """Train a small GPT, show what it writes as the loss falls; 0 if it has learned.
+
+    Parameters
+    ----------
+    steps : int
+    change : callable, optional
+        Changes the model before it is trained.
+    length : int
+        How many characters it writes at the end.
+    **settings
+        Of `GPT`.
+    """
     mt.manual_seed(1)
-    text = mt.data.default_text()  # the help topics of Python
+    text = prose()
     tokenizer = mt.data.CharTokenizer.from_text(text)
     ids = tokenizer.encode(text)
     model = mt.models.GPT(
         len(tokenizer), CONTEXT, embed_dim=64, num_heads=4, num_layers=2, **settings
     )
-    optimiser = mt.optim.AdamW(model.parameters(), lr=TOP_RATE, betas=(0.9, 0.95))
-    unsure = math.log(len(tokenizer))
-    print(f"{len(text):,} characters; a model that knows nothing has a loss of {unsure:.2f}")
+    if change is not None:
+        change(model)
+    known = mt.data.baselines(ids[:-10_000], ids[-10_000:], len(tokenizer))
+    print(f"{len(text):,} characters of Python's help pages, {steps:,} steps of {BATCH * CONTEXT}")
+    print(f"loss {known['uniform']:.2f}: guessing blindly; "
+          f"{known['bigram']:.2f}: knowing what often follows one character\n")  # fmt: skip
+    print("step  loss  it writes", flush=True)
     losses, start = [], time.perf_counter()
-    for step, (inputs, targets) in enumerate(mt.data.TextBatches(ids, 12, CONTEXT), 1):
-        optimiser.param_groups[0]["lr"] = TOP_RATE * min(step / WARMUP, 1.05 - step / WRITING_STEPS)
+    shown = {1, 20, 50, 100, *range(200, steps, 200), steps}
+    for loss in fit(model, ids, steps):
+        losses.append(loss)
+        if len(losses) in shown:
+            recent = np.mean(losses[-50:] if len(losses) > 50 else losses[-1:])
+            line = write(model, tokenizer, 62).replace("\n", " ")
+            print(f"{len(losses):>4}  {recent:4.2f}  {line}", flush=True)
+    print(f"\n{time.perf_counter() - start:.0f} s. More of it:\n")
+    print(textwrap.fill(write(model, tokenizer, length), 76, initial_indent="  ",
+                        subsequent_indent="  "))  # fmt: skip
+    return 0 if np.mean(losses[-50:]) < 0.5 * known["uniform"] else 1
+
+
+def fit(model, ids, steps, top_rate=TOP_RATE, steady=False):
+    """Train a GPT on a text; yields the loss of each step.
+
+    With `steady` the steps stay as large as they are after the first ones, and no gradient is
+    clipped.
+    """
+    optimiser = mt.optim.AdamW(model.parameters(), lr=top_rate, betas=(0.9, 0.95))
+    batches = mt.data.TextBatches(ids, BATCH, CONTEXT)
+    for step in range(1, steps + 1):
+        inputs, targets = next(batches)
+        end = 1.0 if steady else 1.05 - step / steps
+        optimiser.param_groups[0]["lr"] = top_rate * min(step / WARMUP, end)
         logits = model(inputs)  # (batch, token, vocabulary)
         loss = mt.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
         optimiser.zero_grad()
         loss.backward()
-        mt.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        if not steady:
+            mt.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()
-        losses.append(loss.item())
-        if step % 50 == 0:
-            recent = sum(losses[-50:]) / 50
-            bar = "#" * round(12 * recent)
-            print(f"step {step:>4}  loss {recent:5.2f}  {bar}", flush=True)
-        if step == WRITING_STEPS:
-            break
-    print(f"{time.perf_counter() - start:.0f} s. It writes:\n")
-    found = mt.generation.sample(model, tokenizer.encode("The "), 240, temperature=0.6)
-    print(tokenizer.decode(found))
-    return 0 if sum(losses[-50:]) / 50 < 0.7 * unsure else 1
+        yield loss.item()
+
+
+def write(model, tokenizer, count):
+    """What a model writes after "The "; the same dice for every call."""
+    ids = tokenizer.encode("The ")
+    return tokenizer.decode(mt.generation.sample(model, ids, count - len(ids), temperature=0.6))
+
+
+# Pictures
 
 
 def pictures():
@@ -60,17 +149,26 @@ def pictures():
         return images[:1200], labels[:1200], images[1200:], labels[1200:]
 
 
-def share_right(model, images, labels):
-    """The share of pictures whose label is the likeliest."""
+def answers(model, images):
+    """The likeliest label of each picture."""
     model.eval()
     with mt.no_grad():
         found = model(mt.tensor(images)).argmax(-1).numpy()
     model.train()
-    return (found == labels).mean()
+    return found
 
 
-def tell_pictures_apart(make_model, steps, rate):
-    """Train `make_model(classes)`, print its accuracy, and draw a picture; 0 if it has learned."""
+def tell_pictures_apart(make_model, steps, rate, look):
+    """Train `make_model(classes)`, print its accuracy, draw what it says; 0 if it has learned.
+
+    Parameters
+    ----------
+    make_model : callable
+    steps : int
+    rate : float
+    look : callable
+        `look(model, image)` draws something of one picture, (1, 1, 8, 8), at the end.
+    """
     mt.manual_seed(0)
     images, labels, test_images, test_labels = pictures()
     classes = int(labels.max()) + 1
@@ -78,7 +176,9 @@ def tell_pictures_apart(make_model, steps, rate):
     optimiser = mt.optim.AdamW(model.parameters(), lr=rate)
     rng, start, losses = np.random.default_rng(0), time.perf_counter(), []
     print(f"{len(images):,} pictures of {classes} kinds; guessing is right in {1 / classes:.0%}")
+    print(f"right: of {len(test_images)} others, which it is not trained on\n")
     for step in range(1, steps + 1):
+        optimiser.param_groups[0]["lr"] = rate * min(step / WARMUP, 1.05 - step / steps)
         chosen = rng.integers(0, len(images), 64)
         logits = model(mt.tensor(images[chosen]))  # (batch, classes)
         loss = mt.nn.functional.cross_entropy(logits, mt.tensor(labels[chosen]))
@@ -86,16 +186,40 @@ def tell_pictures_apart(make_model, steps, rate):
         loss.backward()
         optimiser.step()
         losses.append(loss.item())
-        if step % 40 == 0:
-            right = share_right(model, test_images, test_labels)
+        if step in (1, 10, 20, 40) or step % 80 == 0:
+            right = (answers(model, test_images) == test_labels).mean()
             bar = "#" * round(40 * right)
-            print(f"step {step:>4}  loss {np.mean(losses[-40:]):5.2f}  right {right:4.0%}  {bar}")
-    print(f"{time.perf_counter() - start:.0f} s. One that it has not seen:\n")
-    with mt.no_grad():
-        answer = model.eval()(mt.tensor(test_images[:1])).argmax(-1).item()
-    shades = " .:-=+*#%@"
-    picture = np.clip(test_images[0, 0], 0, 1)
-    for row in picture:
-        print("    " + "".join(2 * shades[int(9 * value)] for value in row))
-    print(f"\nit says {answer}, the label is {test_labels[0]}")
+            print(f"step {step:>4}  loss {np.mean(losses[-20:]):5.2f}  right {right:4.0%}  {bar}",
+                  flush=True)  # fmt: skip
+    print(f"\n{time.perf_counter() - start:.0f} s. Some that it has not seen, and what it says:\n")
+    found = answers(model, test_images)
+    beside(*(panel(f"{found[i]}", test_images[i, 0]) for i in range(4)))
+    wrong = np.flatnonzero(found != test_labels)[:4]
+    if len(wrong):
+        print("\nSome where it is wrong:\n")
+        beside(*(panel(f"{found[i]}, not {test_labels[i]}", test_images[i, 0]) for i in wrong))
+    print()
+    look(model, test_images[:1])
     return 0 if right > 0.8 else 1
+
+
+# Drawings
+
+
+def panel(title, values, top=None):
+    """A title and rows of shaded cells, two characters each; `top` gets the darkest shade."""
+    values = np.clip(np.asarray(values, dtype=float), 0, None)
+    scale = (top or values.max() or 1.0) / (len(SHADES) - 1)
+    rows = ["".join(2 * SHADES[min(int(v / scale + 0.5), 9)] for v in row) for row in values]
+    return [title, *(f"|{row}|" for row in rows)]
+
+
+def beside(*panels, gap=3):
+    """Print panels side by side."""
+    widths = [max(map(len, lines)) for lines in panels]
+    for row in range(max(map(len, panels))):
+        cells = [
+            (lines[row] if row < len(lines) else "").ljust(width)
+            for lines, width in zip(panels, widths, strict=True)
+        ]
+        print(("  " + (" " * gap).join(cells)).rstrip())

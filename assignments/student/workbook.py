@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import os
 import subprocess
 import sys
 import textwrap
@@ -45,8 +46,14 @@ def reward():
 
 
 def _run(*words):
-    done = subprocess.run([sys.executable, *words], cwd=HERE, text=True, capture_output=True)
-    print(done.stdout + done.stderr)
+    """Run a program and print its lines as they come."""
+    command = [sys.executable, "-u", *words]
+    with subprocess.Popen(
+        command, cwd=HERE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        encoding="utf-8", errors="replace", env={**os.environ, "PYTHONIOENCODING": "utf-8"},
+    ) as process:  # fmt: skip
+        for line in process.stdout:
+            print(line, end="", flush=True)
 
 
 def _find(tree, names):

@@ -75,6 +75,7 @@ def _write_public(assignment, folder, seed):
     """The public checks with their inputs and truths, as data."""
     folder.mkdir()
     entries = {entry.name: entry for entry in assignment.checks}
+    functions_of = {blank.name: str(blank.target) for blank in assignment.blanks}
     table = []
     for name, checks in assignment.checks_by_name(seed, hidden=False).items():
         parts = []
@@ -92,8 +93,8 @@ def _write_public(assignment, folder, seed):
             })  # fmt: skip
         entry = entries[name]
         table.append({
-            "name": name, "of": entry.of, "points": entry.points, "what": entry.what,
-            "parts": parts,
+            "name": name, "of": entry.of, "function": functions_of[entry.of],
+            "points": entry.points, "what": entry.what, "parts": parts,
         })  # fmt: skip
     text = json.dumps(table, indent=1, default=_plain)
     (folder / "checks.json").write_text(text + "\n", encoding="utf-8")
@@ -133,10 +134,15 @@ def readme(assignment, with_notebook=True):
     return _README.format(
         title=assignment.title, prose=assignment.prose.strip(), rows="\n".join(rows),
         points=assignment.points, hidden=hidden, files=files, public=public,
-        cells=assignment.name + (".ipynb" if with_notebook else ".py"),
+        cells=(_NOTEBOOK if with_notebook else _CELLS).format(name=assignment.name),
     )  # fmt: skip
 
 
+_NOTEBOOK = "or open `{name}.ipynb` in Jupyter: its cells write the functions into the files."
+_CELLS = (
+    "or work in `{name}.py`, in an editor that runs the cells between lines of `# %%`: each writes "
+    "its\nfunction into its file."
+)
 _README = """# {title}
 
 {prose}
@@ -159,7 +165,7 @@ Python 3.11 or newer with NumPy is all that is needed. In this folder:
     python check.py             # the public checks; a word chooses among them
     python reward.py            # a model that runs on what you wrote
 
-or open `{cells}`, whose cells write the functions into the files.
+{cells}
 
 {public}
 

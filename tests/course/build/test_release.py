@@ -1,19 +1,22 @@
 """Releases: what is in them, what is not, and what a student can do with them."""
 
+import ast
 import json
 import os
 import py_compile
 import shutil
 import subprocess
 import sys
+import textwrap
 import zipfile
 
 import pytest
 
 from minitorch_attn.course.build.assignment import package_root, read_assignment
+from minitorch_attn.course.build.blank import functions
 from minitorch_attn.course.build.leaks import leaks, telling_lines
 from minitorch_attn.course.build.package import solution_files, starter_files, write_package
-from minitorch_attn.course.build.release import write_release, write_zip
+from minitorch_attn.course.build.release import readme, write_release, write_zip
 from minitorch_attn.errors import ArgumentError
 
 FILE = "minitorch_attn/ops/softmax.py"
@@ -161,3 +164,54 @@ def test_an_archive_is_the_same_for_the_same_release(release, tmp_path):
     assert (tmp_path / "a.zip").read_bytes() == (tmp_path / "b.zip").read_bytes()
     with zipfile.ZipFile(tmp_path / "a.zip") as archive:
         assert f"release/{FILE}" in archive.namelist()
+
+
+def test_the_readme_names_what_there_is_to_open(made):
+    with_one, without = readme(made, True), readme(made, False)
+    assert "or open `small.ipynb` in Jupyter" in with_one and "small.py" not in with_one
+    assert "or work in `small.py`" in without and "ipynb" not in without
+    assert max(map(len, without.splitlines())) <= 100
+
+
+def executed(release, bodies):
+    """The texts that the release's notebook prints, with bodies in the place of what raises."""
+    nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
+    book = nbformat.read(release / "small.ipynb", as_version=4)
+    for cell in book.cells:
+        for name, body in bodies.items():
+            raising = f'    raise NotYetWritten("{name}")'
+            cell.source = cell.source.replace(raising, textwrap.indent(body, "    "))
+    client = nbclient.NotebookClient(
+        book, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(release)}}
+    )
+    client.execute()
+    outputs = [output for cell in book.cells for output in cell.get("outputs", ())]
+    assert all(output.output_type == "stream" for output in outputs), outputs
+    return "".join(output.text for output in outputs)
+
+
+@pytest.mark.slow
+def test_the_notebook_runs_from_top_to_bottom_as_it_is_and_solved(made, release):
+    pytest.importorskip("jupytext")
+    (release / "reward.py").write_text(
+        "import sys\nimport minitorch_attn as mt\nfrom training import run\n"
+        "sys.exit(run(lambda: print(mt.softmax(mt.zeros(2), 0).tolist())))\n"
+    )
+    text = executed(release, {})
+    assert "Softmax.backward is in minitorch_attn/ops/softmax.py" in text
+    assert "NotYetWritten: Softmax.forward: its body is yours to write." in text
+    assert "0 of 2 points" in text and "Traceback" not in text
+    assert text.endswith("check it with: python check.py Softmax.forward\n")
+    bodies = {target.name: body_of(solution_files(made)[FILE], target.name)
+              for target in (blank.target for blank in made.blanks)}  # fmt: skip
+    text = executed(release, bodies)
+    assert "2 of 2 points" in text and text.endswith("[0.5, 0.5]\n")
+
+
+def body_of(source, name):
+    """The body of a function below its docstring."""
+    node = functions(source)[name]
+    first = node.body[0]
+    lines = source.splitlines()
+    start = first.end_lineno if isinstance(getattr(first, "value", 0), ast.Constant) else None
+    return textwrap.dedent("\n".join(lines[start or first.lineno - 1 : node.end_lineno]))
