@@ -145,6 +145,14 @@ def test_far_from_0_and_not_a_number(device):
         np.testing.assert_array_equal(grad.numpy()[:2, 0], [0, 1])
 
 
+def test_relu_stops_even_an_infinite_gradient(device):
+    x = mt.tensor([[-1.0], [2.0]], device=device, requires_grad=True)
+    one = mt.ones(1, 1, device=device)
+    y = mt.feed_forward(x, one, None, one, None, "relu")
+    (grad,) = mt.autograd.grad(y, x, mt.full((2, 1), math.inf, device=device))
+    np.testing.assert_array_equal(grad.numpy(), [[0], [math.inf]])
+
+
 def test_without_a_graph_nothing_of_the_slope_is_computed(make, monkeypatch):
     tensors = inputs(make, 5)
     expected = mt.feed_forward(*tensors).numpy()
