@@ -73,6 +73,39 @@ def test_mine_reference_and_their_difference(visit, differing):
     assert f"Worst entry [{worst // 5}, {worst % 5}]: " in row.inner_text()
 
 
+@pytest.mark.parametrize("width", [400, 1280])
+def test_a_legend_says_what_the_colours_mean(visit, differing, width):
+    page, document = visit(differing.html, width=width), differing.document
+    row = page.get_by_role("region", name="output c")
+    legends = row.locator(".one-scale")
+    words = [legend.locator(".soft").inner_text() for legend in legends.all()]
+    assert words == ["mine and reference", "mine \u2212 reference"]
+    bounds = [
+        float(re.search(r"to ([\d.]+), by square root", legend.text_content())[1])
+        for legend in legends.all()
+    ]
+    step = document["mine"]["steps"][document["mine_step"]]
+    other = document["reference"]["steps"][document["reference_step"]]
+    a = document["mine"]["tensors"][step["outputs"][0]]["values"]
+    b = document["reference"]["tensors"][other["outputs"][0]]["values"]
+    worst = max(abs(x - y) for x, y in zip(a, b, strict=True))
+    assert bounds == pytest.approx([max(map(abs, [*a, *b])), worst], rel=1e-2)
+    for legend in legends.all():
+        colours = legend.locator("canvas").evaluate(
+            """(canvas) => {
+              const y = Math.round(canvas.height / 5);
+              const row = canvas.getContext("2d").getImageData(0, y, canvas.width, 1).data;
+              const at = (share) => 4 * Math.round(share * canvas.width);
+              return [0.15, 0.5, 0.85].map((share) => [...row.slice(at(share), at(share) + 3)])
+                .map(String);
+            }"""
+        )
+        assert len(set(colours)) == 3  # below, at and above 0
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    single = page.get_by_role("region", name="input b")
+    assert single.locator(".one-scale").count() == 0  # a number has no colour
+
+
 def test_keys_go_through_pairs_and_differences(visit, differing):
     page = visit(differing.html)
     first, pairs = pair_of(page), differing.document["pairs"]

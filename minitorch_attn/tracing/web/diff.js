@@ -230,6 +230,7 @@ function tensorRow(name, one, two) {
   const cards = [card(mine, one, "mine"), card(reference, two, "reference")];
   let sentence = `Not comparable entry by entry: ${shapeText(one.shape)} and ${shapeText(two.shape)}.`;
   let differs = true;
+  const legends = [["mine and reference", bound]];
   if (alike) {
     const difference = Float64Array.from(a, (value, i) =>
       Object.is(value, b[i]) || value === b[i] ? 0 : value - b[i],
@@ -241,13 +242,35 @@ function tensorRow(name, one, two) {
     differs = size(difference[worst]) > 0;
     sentence = differs ? worstSentence(one, a, b, worst) : "No entry differs.";
     cards.push(differenceCard(one, difference, Math.abs(difference[worst])));
+    if (differs) legends.push(["mine \u2212 reference", Math.abs(difference[worst])]);
   }
+  const drawn = isReal(one) && isReal(two) && a && a.length > 1 && bound > 0;
   return element(
     "section",
     { class: `sum ${differs ? "differs" : ""}`, "aria-label": name },
     element("h3", {}, name),
     element("p", {}, sentence),
+    drawn ? colours(legends) : null,
     element("div", { class: "cards" }, cards),
+  );
+}
+
+/** What the colours of the maps mean: [words, largest value] of each scale. */
+function colours(legends) {
+  return element(
+    "div",
+    { class: "scale" },
+    legends
+      .filter(([, bound]) => Number.isFinite(bound) && bound > 0)
+      .map(([words, bound]) =>
+        element(
+          "span",
+          { class: "one-scale" },
+          element("span", { class: "soft" }, words),
+          scaleLegend(bound),
+        ),
+      ),
+    element("span", { class: "soft" }, "small cells below 0 carry a ", element("b", {}, MINUS)),
   );
 }
 
