@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from . import DONE, FAILED
-from .console import console, table
+from .console import command, console, table
 
 __all__ = ["course"]
 
@@ -33,11 +33,11 @@ def list_(as_json):
     if as_json:
         click.echo(json.dumps([_fields(made) for made in known], indent=1))
         return
-    rows = [
-        (made.name, f"{made.points} points", f"{len(made.blanks)} functions", made.title)
-        for made in known
-    ]
+    rows = [(made.name, f"{made.points} points", made.title) for made in known]
     console().print(table(rows))
+    if known:
+        following = command("course", "release", known[0].name)
+        console().print(f"\none as its students get it: {following}")
 
 
 @course.command()

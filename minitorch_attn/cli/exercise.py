@@ -262,6 +262,8 @@ def hint(number, as_json):
         return
     out.print(f"exercise {item.number}: {item.title}\n", style="bold")
     show_hints(out, item, count)
+    following = "check" if desk.work.file(item).exists() else "start"
+    out.print(f"\nthen: {command('exercise', following, item.number)}")
     desk.warn()
 
 
@@ -301,6 +303,7 @@ def solution(number, as_json):
         return FAILED
     if as_json:
         fields = {"old": item.old, "new": item.new, "explanation": item.explanation}
+        fields["seen"] = [{"at": place, "what": what} for place, what in item.seen]
         click.echo(json.dumps({"name": item.name, "solved": True, **fields}, indent=1))
         return DONE
     show_solution(out, item)

@@ -84,8 +84,9 @@ def show_explanation(out, exercise):
     out.print(wrapped(" ".join(exercise.explanation.split()), out))
     if exercise.seen:
         out.print("\nIt, or its like, happened here:")
-        for place in exercise.seen:
+        for place, what in exercise.seen:
             out.print(f"  {place}")
+            out.print(textwrap.indent(wrapped(what, out, 4), "    "))
     if exercise.lesson:
         out.print(f"\nmore about it: {command('lesson', 'step', exercise.lesson)}")
 

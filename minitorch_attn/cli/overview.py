@@ -18,6 +18,7 @@ __all__ = ["overview"]
 _COMMANDS = [
     ("lesson list", "the lessons; lesson step NN goes through one"),
     ("exercise", "gradients with a mistake to find, or to be written"),
+    ("course list", "assignments for a class, with a grader"),
     ("tour", "train a small GPT in about a minute"),
     ("train --list", "the tasks that can be trained"),
     ("generate FOLDER", "write on from --prompt TEXT"),

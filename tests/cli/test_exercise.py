@@ -57,11 +57,12 @@ def test_hints_come_one_by_one_and_are_remembered(mta):
     for count in (1, 2, 3, 3):
         code, out, _ = mta("exercise", "hint", "1")
         assert code == 0 and out.count("hint ") == count
-        assert f"hint {count} of 3" in out
+        assert f"hint {count} of 3" in out and out.endswith("exercise start 01\n")
     fields = json.loads(mta("exercise", "hint", "1", "--json")[1])
     assert fields["hints"] == list(FIRST.hints) and fields["of"] == 3
     mta("exercise", "start", "1")
     assert "begun, 3 hints" in mta("exercise", "list")[1]
+    assert mta("exercise", "hint")[1].endswith("then: python -m minitorch_attn exercise check 01\n")
 
 
 def test_reset_keeps_what_was_there(mta, tmp_path):

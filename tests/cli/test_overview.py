@@ -45,7 +45,7 @@ def test_it_fits_into_eighty_columns_and_begins_with_the_tour(mta):
 def test_every_command_it_names_exists(mta):
     _, out, _ = mta()
     named = {line.split()[0] for line in out.splitlines() if line.startswith("  ")}
-    assert named >= {"lesson", "tour", "attn", "doctor"}
+    assert named >= {"lesson", "exercise", "course", "tour", "attn", "doctor"}
     for name in named:
         assert mta(name, "--help")[0] == 0, name
 

@@ -86,8 +86,10 @@ def test_the_format(exercise):
     assert JUDGES[exercise.judge].entry in names
     assert re.fullmatch(r"\d\d", exercise.lesson)
     assert exercise.old != exercise.new and exercise.old.endswith("\n")
-    assert all(re.match(r"https://github\.com/[\w.-]+/[\w.-]+/(issues|pull)/\d+$", place)
-               for place in exercise.seen)  # fmt: skip
+    assert exercise.seen
+    for place, what in exercise.seen:
+        assert re.match(r"https://github\.com/[\w.-]+/[\w.-]+/(issues|pull)/\d+$", place)
+        assert what.endswith(".") and 40 < len(what) < 200
 
 
 @EACH
@@ -128,3 +130,16 @@ def test_a_folder_without_exercises_is_named(tmp_path, monkeypatch):
     (tmp_path / "exercises.toml").write_text("exercise = 3")
     with pytest.raises(DataError, match="cannot be used"):
         exercises()
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("10_scores", "is missing"), ("12_scaled_query", "is there twice")],
+)
+def test_a_scale_is_told_from_a_size(name, said, outcomes):
+    """The root of the width of a head is no size of an axis, so that the report has one reading."""
+    text = " ".join(outcomes[name][0].report.split())
+    assert re.search(
+        rf"sqrt\(6\), where 6 is the size of axis 3 of \w+: .* 1/sqrt\(6\) {said}\.", text
+    )
+    assert "a mean" not in text and "twice: or" not in text

@@ -32,8 +32,8 @@ class Exercise:
         Three, the last one nearly the answer.
     explanation : str
         What was wrong and what hides it; for after success.
-    seen : tuple of str
-        Where the mistake was made in real code.
+    seen : tuple of (str, str)
+        Where the mistake, or one like it, was made in real code, and what happened there.
     old, new : str
         Lines of the original, and those that solve it.
     lesson : str, default ""
@@ -121,7 +121,7 @@ def exercises(folder=None):
     try:
         fields = tomllib.loads(file.read_text(encoding="utf-8"))
         return [_exercise(folder, entry) for entry in fields["exercise"]]
-    except (KeyError, TypeError, tomllib.TOMLDecodeError) as error:
+    except (KeyError, TypeError, ValueError) as error:  # of TOML too
         raise DataError(f"{file} cannot be used.", got=str(error)) from None
 
 
@@ -129,7 +129,7 @@ def _exercise(folder, entry):
     entry = dict(entry)
     path = folder / f"{entry.pop('file')}.py"
     entry["hints"] = tuple(entry["hints"])
-    entry["seen"] = tuple(entry.get("seen", ()))
+    entry["seen"] = tuple((place, what) for place, what in entry.get("seen", ()))
     entry["explanation"] = entry["explanation"].strip()
     return Exercise(path, **entry)
 

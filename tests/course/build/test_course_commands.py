@@ -30,6 +30,14 @@ def test_the_list(mta):
     assert [check["hidden"] for check in made["checks"]] == [False, True]
 
 
+def test_the_list_of_all_fits_into_eighty_columns(mta, monkeypatch):
+    monkeypatch.delenv("MTA_ASSIGNMENTS")
+    _, out, _ = mta("list")
+    lines = out.splitlines()
+    assert len(lines) == 10 and max(map(len, lines)) <= 80
+    assert lines[-1].endswith("course release attention")
+
+
 def test_a_release_is_a_folder_and_an_archive(mta, tmp_path):
     code, out, _ = mta("release", "small", "--out", tmp_path / "out")
     assert code == 0
