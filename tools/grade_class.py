@@ -47,7 +47,7 @@ def _timed(made, options):
     out = options.out / "marks"
     start, known = time.monotonic(), len(list((out / "state").glob("*.json")))
 
-    def report(document, done, total):
+    def report(document, done, total, how):
         if time.monotonic() - start > options.slice:
             raise KeyboardInterrupt
 

@@ -33,13 +33,17 @@ _FOLDER = click.Path(path_type=Path)
               help="Refuse to grade below this level; 3 is the safest.")  # fmt: skip
 @click.option("--sandbox", "level", metavar="N", type=click.IntRange(1, 3),
               help="Grade at this level.  [default: the best that works]")  # fmt: skip
+@click.option("--forget-others", is_flag=True,
+              help="Remove from DIR the results of who is not in SUBMISSIONS.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print results.json, and no progress.")
-def grade(name, submissions, out, jobs, required, level, as_json):
+def grade(name, submissions, out, jobs, required, level, forget_others, as_json):
     """Grade a class: one folder or archive for each student in SUBMISSIONS.
 
-    Started again with the same DIR, it goes on where it was stopped, and grades anew what has
-    changed. Ends with 0 done, 2 wrong usage, 3 the level of the sandbox is not to be had, 4 a
-    mistake of the grader itself (all reports are written all the same).
+    Started again with the same DIR, it goes on where it was stopped, keeps what it has found, and
+    grades anew what has changed, all if the assignment or the grader has. The reports list
+    everybody in DIR, in SUBMISSIONS or not. Ends with 0 done, 2 wrong usage, 3 the level of the
+    sandbox is not to be had, 4 a mistake of the grader itself, 130 stopped (in these two cases all
+    reports are written all the same).
     """
     from ..course.build.assignment import find_assignment
     from ..course.build.task import task_of
@@ -61,8 +65,9 @@ def grade(name, submissions, out, jobs, required, level, as_json):
         try:
             with _progress(as_json) as show:
                 outcome = grade_and_report(
-                    task, submissions, out, level=level, jobs=jobs, report=show
-                )
+                    task, submissions, out, level=level, jobs=jobs, report=show,
+                    forget=forget_others,
+                )  # fmt: skip
         except (ArgumentError, DataError) as error:
             click.echo(f"error: {error}", err=True)
             return USAGE
@@ -134,26 +139,26 @@ def _progress(silent):
         with progress.Progress(*columns, console=console(), transient=True) as bar:
             line = bar.add_task("grading", total=None)
 
-            def show(document, done, total):
-                bar.print(_line(document, done, total))
+            def show(document, done, total, how):
+                bar.print(_line(document, done, total, how))
                 bar.update(line, completed=done, total=total)
 
             yield show
     else:
-        yield lambda document, done, total: click.echo(_line(document, done, total))
+        yield lambda document, done, total, how: click.echo(_line(document, done, total, how))
 
 
-def _line(document, done, total):
+def _line(document, done, total, how):
     """One submission in one line."""
     from ..course.report.grades import number
 
-    score = f"{number(document['score'])}/{number(document['max_score'])}"
-    status = "" if document["status"] == "graded" else f"  {document['status']}"
+    said = "" if document["status"] == "graded" else f"  {document['status']}"
+    graded = document["status"] != "not graded"
+    score = f"{number(document['score']) if graded else '-'}/{number(document['max_score'])}"
     count = f"{done:{len(str(total))}}/{total}"
-    return (
-        f"{count}  {_name(document['submission']['name'])}  {score:>7}"
-        f" {document['seconds']:6.1f} s{status}"
-    )
+    time = "    kept" if how == "kept" else f"{document['seconds']:6.1f} s"
+    again = "  again" if how in ("changed", "others") else ""
+    return f"{count}  {_name(document['submission']['name'])}  {score:>7} {time}{again}{said}"
 
 
 def _name(text, width=32):
@@ -169,19 +174,38 @@ def _end(outcome, out, as_json):
     if outcome.results is not None and as_json:
         click.echo(json.dumps(outcome.results, indent=1))
     elif outcome.results is not None:
-        count, missing = len(outcome.results["submissions"]), len(outcome.results["not_graded"])
-        rest = f", {missing} not yet" if missing else ""
-        click.echo(f"{count} graded{rest}; results.json, grades.csv, junit.xml: {out}")
-        click.echo(f"for each student, results.json and feedback.html: {out / 'students'}")
+        click.echo("\n".join(_summary(outcome, out)))
     if outcome.failures:
         click.echo(f"error: the grader itself failed {len(outcome.failures)} times.", err=True)
         last = " ".join(outcome.failures[0].strip().splitlines()[-1:])
-        click.echo(f"  got       {last}\n  all       {out / 'grader-errors.txt'}", err=True)
+        click.echo(f"  got       {last}", err=True)
+        if (out / "grader-errors.txt").exists():
+            click.echo(f"  all       {out / 'grader-errors.txt'}", err=True)
         return OWN_FAULT
     if outcome.stopped:
         click.echo("stopped; the same command goes on from here.", err=True)
         return INTERRUPTED
     return DONE
+
+
+def _summary(outcome, out):
+    """What was graded, what is kept, and where the reports are."""
+    results, how = outcome.results, outcome.how
+    documents = results["submissions"]
+    graded = sum(document["status"] != "not graded" for document in documents)
+    missing = len(documents) - graded + len(results["not_graded"])
+    before = graded - how["new"] - how["changed"] - how["others"]
+    line = f"{graded} graded" + (f", {missing} not yet" if missing else "")
+    yield line + (f"; {before} of them before, and kept" if before > 0 else "")
+    if how["others"]:
+        yield f"{how['others']} again: the assignment or the grader has changed since"
+    outdated = sum(document["outdated"] for document in documents)
+    if outdated:
+        yield f"{outdated} outdated, by other checks: grade them again, with all submissions"
+    if outcome.forgotten:
+        yield f"{len(outcome.forgotten)} removed: not among the submissions"
+    yield f"results.json, grades.csv, junit.xml: {out}"
+    yield f"for each student, results.json and feedback.html: {out / 'students'}"
 
 
 @click.command()

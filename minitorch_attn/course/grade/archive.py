@@ -5,6 +5,10 @@ memory, regular files only and never more than the limit; whatever else a submis
 devices, paths that lead elsewhere, a million empty members, is passed over.
 """
 
+import bz2
+import gzip
+import io
+import lzma
 import os
 import stat
 import tarfile
@@ -13,10 +17,10 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
-__all__ = ["Submission", "read_submission", "submissions_in"]
+__all__ = ["Submission", "name_of", "read_submission", "submissions_in"]
 
 FILE_BYTES = 1 << 20  # a source file is a hundredth of it
-ARCHIVE_BYTES = 1 << 28  # what the members of a tar archive say they hold: it is read through
+ARCHIVE_BYTES = 1 << 26  # of an archive, and of a tar archive without its compression
 MEMBERS = 10_000
 _ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 
@@ -33,11 +37,14 @@ class Submission:
         The files that were asked for and found.
     problems : list of str
         What could not be read, for the student.
+    folder : str
+        Which folder or archive it was.
     """
 
     name: str
     files: dict = field(default_factory=dict)
     problems: list = field(default_factory=list)
+    folder: str = ""
 
     @property
     def digest(self):
@@ -64,7 +71,8 @@ def submissions_in(folder):
     for path in sorted(Path(folder).iterdir()):
         if path.name.startswith(".") or path.is_symlink():
             continue
-        if path.is_dir() or path.name.lower().endswith((*_ARCHIVES, ".py")):
+        # A pipe or a device has no end, and a name like any other.
+        if path.is_dir() or (path.is_file() and path.name.lower().endswith((*_ARCHIVES, ".py"))):
             found.append(path)
     return found
 
@@ -85,7 +93,7 @@ def read_submission(path, wanted):
     Submission
     """
     path = Path(path)
-    submission = Submission(_name_of(path))
+    submission = Submission(name_of(path), folder=_shown(path.name))
     try:
         with _opened(path) as source:
             members = source.members()
@@ -99,9 +107,24 @@ def read_submission(path, wanted):
     return submission
 
 
-def _name_of(path):
+def name_of(path):
+    """Whose a folder or archive is: what it is called, without its ending.
+
+    Parameters
+    ----------
+    path : Path
+
+    Returns
+    -------
+    str
+    """
     ends = [end for end in _ARCHIVES if path.name.lower().endswith(end)]
     name = path.name[: -len(max(ends, key=len))] if ends and path.is_file() else path.name
+    return _shown(name)
+
+
+def _shown(name):
+    """A name without halves of characters."""
     return name.encode(errors="replace").decode()
 
 
@@ -180,6 +203,8 @@ class _Folder(_Source):
 
 class _Zip(_Source):
     def __init__(self, path):
+        if path.stat().st_size > ARCHIVE_BYTES:
+            raise ValueError(f"more than {ARCHIVE_BYTES:,} bytes")
         self.file = zipfile.ZipFile(path)
 
     def __exit__(self, *exc_info):
@@ -204,21 +229,34 @@ def _is_plain(info):
 
 class _Tar(_Source):
     def __init__(self, path):
-        self.file = tarfile.open(path)
+        self.file = tarfile.open(fileobj=io.BytesIO(_uncompressed(path)), mode="r:")
         self.infos = {}
 
     def __exit__(self, *exc_info):
         self.file.close()
 
     def members(self):
-        total = 0
         for number, info in enumerate(self.file):
-            total += max(info.size, 0)
-            if number >= MEMBERS or total > ARCHIVE_BYTES:
-                raise ValueError(f"more than {MEMBERS:,} members, or {ARCHIVE_BYTES:,} bytes")
+            if number >= MEMBERS:
+                raise ValueError(f"more than {MEMBERS:,} members")
             if info.isreg():
                 self.infos[info.name] = info
         return list(self.infos)
 
     def read(self, name, limit):
         return self.file.extractfile(self.infos[name]).read(limit)
+
+
+_COMPRESSED = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
+
+
+def _uncompressed(path):
+    """The bytes of a tar archive. Its reader would take any number of them for one long name."""
+    with open(path, "rb") as file:
+        start = file.read(6)
+    opened = next((how for mark, how in _COMPRESSED.items() if start.startswith(mark)), open)
+    with opened(path, "rb") as file:
+        data = file.read(ARCHIVE_BYTES + 1)
+    if len(data) > ARCHIVE_BYTES:
+        raise ValueError(f"more than {ARCHIVE_BYTES:,} bytes")
+    return data

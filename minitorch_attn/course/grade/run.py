@@ -2,7 +2,7 @@
 
 The folder of results holds `run.json` (what is graded, and the seed of the inputs) and
 `state/NAME.json`, one document for each submission. Started again, a run goes on with the
-submissions whose document is missing or belongs to other files.
+submissions whose document is missing, or belongs to other files, other checks or another grader.
 """
 
 import json
@@ -10,6 +10,7 @@ import os
 import queue
 import re
 import sys
+import threading
 import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -26,10 +27,18 @@ from .archive import read_submission, submissions_in
 from .sandbox import Limits, Sandbox
 from .session import Session
 
-__all__ = ["grade_class", "grade_one", "slug"]
+__all__ = ["ChecksFailed", "Stopped", "grade_class", "grade_one", "slug"]
 
 VERSION = 1  # of the documents
 _PACKAGE = sys.modules[__name__.partition(".")[0]]
+
+
+class ChecksFailed(Exception):
+    """The checks of an assignment could not be made, so nobody can be graded."""
+
+
+class Stopped(Exception):
+    """The run ends before a submission is graded."""
 
 
 def grade_class(task, folder, out, *, level=None, jobs=1, limits=None, report=None):
@@ -48,7 +57,8 @@ def grade_class(task, folder, out, *, level=None, jobs=1, limits=None, report=No
         How many submissions are graded at once.
     limits : Limits, optional
     report : callable, optional
-        `report(document, done, total)` after each submission.
+        `report(document, done, total, how)` after each submission: "new", "kept" from an earlier
+        run, or graded again since the submission has "changed", or the checks are "others".
 
     Returns
     -------
@@ -59,6 +69,12 @@ def grade_class(task, folder, out, *, level=None, jobs=1, limits=None, report=No
     ------
     ArgumentError
         If that level does not work here, or nothing was handed in.
+    ChecksFailed
+        If `checks.py` raises an error.
+
+    Notes
+    -----
+    Whatever else is raised, Ctrl-C or a full disk: what was graded is kept.
     """
     level = Sandbox.best() if level is None else level
     why = Sandbox(level).works()
@@ -75,16 +91,22 @@ def grade_class(task, folder, out, *, level=None, jobs=1, limits=None, report=No
         )  # fmt: skip
     out = Path(out)
     (out / "state").mkdir(parents=True, exist_ok=True)
-    checks = task.checks(_seed(task, out))
+    checks = _checks(task, _seed(task, out))
     places = queue.SimpleQueue()
     for place in range(jobs):
         places.put(place)
-    documents = []
+    documents, stop = [], threading.Event()
 
     def work(path):
         place = places.get()
         try:
-            return _kept(task, checks, path, out, Sandbox(level, limits or Limits(), place))
+            if stop.is_set():
+                raise Stopped
+            sandbox = Sandbox(level, limits or Limits(), place)
+            return _kept(task, checks, path, out, sandbox, stop)
+        except BaseException:  # what is next would take up the place before anybody sees this
+            stop.set()
+            raise
         finally:
             places.put(place)
 
@@ -92,13 +114,25 @@ def grade_class(task, folder, out, *, level=None, jobs=1, limits=None, report=No
         futures = [pool.submit(work, path) for path in paths]
         try:
             for future in as_completed(futures):
-                documents.append(future.result())
+                document, how = future.result()
+                documents.append(document)
                 if report is not None:
-                    report(documents[-1], len(documents), len(paths))
-        except BaseException:  # Ctrl-C: what runs ends within its limits, what waits does not start
+                    report(document, len(documents), len(paths), how)
+        except BaseException:  # Ctrl-C, a full disk: what runs ends with the check at hand
+            stop.set()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     return sorted(documents, key=lambda document: document["submission"]["name"])
+
+
+def _checks(task, seed):
+    try:
+        return task.checks(seed)
+    except Exception as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [frame.lineno for frame in frames if Path(frame.filename).name == "checks.py"]
+        place = f"checks.py, line {lines[-1]}: " if lines else "checks.py: "
+        raise ChecksFailed(f"{place}{type(error).__name__}: {error}") from error
 
 
 def _seed(task, out):
@@ -132,27 +166,34 @@ def _seed(task, out):
     return seed
 
 
-def _kept(task, checks, path, out, sandbox):
-    """The document of a submission: the one that is kept, or else a new one."""
+def _kept(task, checks, path, out, sandbox, stop):
+    """The document of a submission, the one that is kept or else a new one; and which it is."""
     submission = read_submission(path, task.files)
     place = out / "state" / f"{slug(path.name)}.json"
-    known = _stored(place)
-    if known is not None and known["submission"]["digest"] == submission.digest:
-        return known
+    known, how = _stored(place), "new"
+    if known is not None:
+        if known["submission"]["digest"] != submission.digest:
+            how = "changed"
+        elif known["assignment"].get("digest") != task.digest:
+            how = "others"
+        else:
+            return known, "kept"
     try:
-        document = grade_one(task, checks, submission, sandbox)
+        document = grade_one(task, checks, submission, sandbox, stop)
+    except Stopped:
+        raise
     except Exception:  # a mistake of the grader costs no other submission its result
         document = _document(task, submission, sandbox, [], "", 0.0)
-        document["status"] = "grader error"
+        document["status"] = "not graded"
         document["detail"] = traceback.format_exc()
     _write(place, document)
-    return document
+    return document, how
 
 
 def _stored(place):
     try:
         document = json.loads(place.read_text(encoding="utf-8"))
-        usable = document["version"] == VERSION and document["status"] != "grader error"
+        usable = document["version"] == VERSION and document["status"] in ("graded", "not readable")
         return document if usable and "digest" in document["submission"] else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -163,7 +204,7 @@ def _write(path, content):
         file.write(json.dumps(content, indent=1, ensure_ascii=False).encode())
 
 
-def grade_one(task, checks, submission, sandbox):
+def grade_one(task, checks, submission, sandbox, stop=None):
     """Grade one submission.
 
     Parameters
@@ -173,15 +214,24 @@ def grade_one(task, checks, submission, sandbox):
         What `task.checks` returned.
     submission : Submission
     sandbox : Sandbox
+    stop : threading.Event, optional
+        Set where the run has to end.
 
     Returns
     -------
     dict
         Its document.
+
+    Raises
+    ------
+    Stopped
+        If `stop` was set before the last check.
     """
     start, lines = time.monotonic(), []
     with Session(sandbox, task.package_folder, submission.files, steps=True) as session:
         for entry, parts in checks:
+            if stop is not None and stop.is_set():
+                raise Stopped
             if submission.problems:
                 lines.append(_line(entry, "not run", "; ".join(submission.problems)))
                 continue
@@ -227,6 +277,7 @@ def _document(task, submission, sandbox, lines, output, seconds):
         "version": VERSION,
         "assignment": {
             "name": task.name, "title": task.title, "version": task.version, "points": task.points,
+            "digest": task.digest,
         },
         "grader": {
             "version": _PACKAGE.__version__, "sandbox": sandbox.level,
@@ -235,8 +286,8 @@ def _document(task, submission, sandbox, lines, output, seconds):
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
         },
         "submission": {
-            "name": submission.name, "digest": submission.digest, "files": files,
-            "problems": submission.problems,
+            "name": submission.name, "folder": submission.folder, "digest": submission.digest,
+            "files": files, "problems": submission.problems,
         },
         "status": "not readable" if submission.problems else "graded",
         "score": sum(line["points"] for line in lines),

@@ -105,7 +105,23 @@ class Sandbox:
     @staticmethod
     def best():
         """The highest level that works here."""
-        return next((level for level in (3, 2) if Sandbox(level).works() is None), 1)
+        return Sandbox.probe()[0]
+
+    @staticmethod
+    def probe():
+        """Try the levels.
+
+        Returns
+        -------
+        level : int
+            The highest that works here.
+        why : str or None
+            Why it is not 3.
+        """
+        why = Sandbox(3).works()
+        if why is None:
+            return 3, None
+        return (2 if Sandbox(2).works() is None else 1), why
 
     def __post_init__(self):
         if self.level not in (1, 2, 3):
@@ -197,7 +213,7 @@ class Sandbox:
 def _bubble(work, prefix, numpy_folders):
     """bubblewrap's part of the command line: what the process sees, and nothing more."""
     words = [
-        shutil.which("bwrap"), "--unshare-all", "--die-with-parent", "--new-session",
+        shutil.which("bwrap"), "--unshare-all", *_alone(), "--die-with-parent", "--new-session",
         "--cap-drop", "ALL", "--uid", str(FIRST), "--gid", str(FIRST),
         "--proc", "/proc", "--dev", "/dev",
         *_SMALL, "/dev/shm", "--remount-ro", "/dev",
@@ -223,6 +239,22 @@ def _bubble(work, prefix, numpy_folders):
         words += ["--setenv", name, value]
     # Else the root is a file system in memory, and as large as half of that.
     return [*words, "--remount-ro", "/", "--"]
+
+
+@lru_cache(maxsize=1)
+def _alone():
+    """Options that allow no further namespace within, where bubblewrap knows them.
+
+    In one of its own a process could mount file systems, which take memory without a limit.
+    """
+    words = [shutil.which("bwrap"), "--unshare-user", "--disable-userns"]
+    try:
+        done = subprocess.run(
+            [*words, "--ro-bind", "/", "/", "true"], capture_output=True, timeout=20, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ()
+    return tuple(words[1:]) if done.returncode == 0 else ()
 
 
 _SMALL = ("--size", str(16 << 20), "--tmpfs")

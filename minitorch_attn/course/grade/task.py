@@ -47,6 +47,8 @@ class Task:
     entries : list of Entry
     package_folder : path
         Holds the package that submissions complete: without solutions, and compiled.
+    digest : str
+        Changes with what decides over points: the manifest, the checks, the grader.
     """
 
     name: str
@@ -55,6 +57,7 @@ class Task:
     files: list
     entries: list
     package_folder: Path
+    digest: str = ""
 
     @property
     def points(self):

@@ -7,9 +7,7 @@ drawn by chance, so that graders that do not see each other's locks, in two cont
 hardly ever meet. A user who has a name or a process is somebody else's.
 """
 
-import fcntl
 import os
-import pwd
 import stat
 import tempfile
 import threading
@@ -59,6 +57,8 @@ def _take():
 
 def _known(user):
     """Whether a user has a name or a process."""
+    import pwd  # Unix only
+
     try:
         pwd.getpwuid(user)
     except KeyError:
@@ -76,6 +76,8 @@ def owner(path):
 
 def _locked(path):
     """A descriptor that holds the lock of a file; None if somebody else does."""
+    import fcntl  # Unix only
+
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

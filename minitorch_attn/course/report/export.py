@@ -46,7 +46,7 @@ def write_export(kind, results, folder, out=None):
         return _one(out or folder / "github" / "grade.yml", workflow(name, _version(results)))
     made = find_assignment(name)
     if kind == "nbgrader":
-        path = Path(out or folder / "nbgrader" / f"{name}.ipynb")
+        path = Path(out or folder / "nbgrader" / f"{name}-checks.ipynb")
         path.parent.mkdir(parents=True, exist_ok=True)
         write_json(path, nbgrader(made))
         return f"{path}: the public checks; put it into the folder of the release"

@@ -58,7 +58,7 @@ def _share(document):
 
 def _notes(document):
     said = [f"What you handed in: {problem}." for problem in document["submission"]["problems"]]
-    if document["status"] == "grader error":
+    if document["status"] == "not graded":
         said = ["The grader itself failed: this is no mark. Tell your instructor."]
     return "".join(f'<p class="note">{_safe(text)}</p>' for text in said)
 

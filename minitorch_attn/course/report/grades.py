@@ -21,23 +21,27 @@ def grades(results):
     Returns
     -------
     str
-        name, score, max, status, sandbox, digest, grader, and a column for each entry.
+        name, score, max, status, sandbox, folder (what it was among the submissions), digest,
+        grader, and a column for each entry. Who is not graded has no score.
     """
     entries = results["assignment"]["entries"]
     points = results["assignment"]["points"]
     text = io.StringIO()
     writer = csv.writer(text)
-    heads = ["name", "score", "max", "status", "sandbox", "digest", "grader"]
+    heads = ["name", "score", "max", "status", "sandbox", "folder", "digest", "grader"]
     writer.writerow(heads + [safe(entry["name"]) for entry in entries])
     for document in results["submissions"]:
         reached = {line["name"]: number(line["points"]) for line in document["checks"]}
+        graded, what = document["status"] != "not graded", document["submission"]
         writer.writerow([
-            safe(document["submission"]["name"]), number(document["score"]), number(points),
-            document["status"], document["grader"]["sandbox"], document["submission"]["digest"],
+            safe(what["name"]), number(document["score"]) if graded else "", number(points),
+            "outdated" if document.get("outdated") else document["status"],
+            document["grader"]["sandbox"], safe(what.get("folder", "")), what["digest"],
             document["grader"]["version"], *(reached.get(entry["name"], "") for entry in entries),
         ])  # fmt: skip
     for missing in results["not_graded"]:
-        row = [safe(missing["name"]), "", number(points), "not graded", "", "", ""]
+        row = [safe(missing["name"]), "", number(points), "not graded", ""]
+        row += [safe(missing.get("submission", "")), "", ""]
         writer.writerow(row + [""] * len(entries))
     return text.getvalue()
 

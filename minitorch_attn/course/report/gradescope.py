@@ -49,7 +49,7 @@ def gradescope(document):
 
 def _summary(document):
     lines = list(document["submission"]["problems"])
-    if document["status"] == "grader error":
+    if document["status"] == "not graded":
         lines = ["The grader itself failed: this is no mark. Tell your instructor."]
     level, version = document["grader"]["sandbox"], document["grader"]["version"]
     lines.append(f"Graded by minitorch_attn {version} at sandbox level {level}.")

@@ -8,8 +8,9 @@ __all__ = ["nbgrader"]
 def nbgrader(made):
     """A notebook in nbgrader's source form: a task for each function, then its checks.
 
-    The functions are written into the files of the package; the cells check those. nbgrader runs
-    them with its own security; hidden checks stay here.
+    The functions are written into the files of the package, the cells check those; so it lies in a
+    release beside the student's notebook, under another name. nbgrader runs them with its own
+    security; hidden checks stay here.
 
     Parameters
     ----------

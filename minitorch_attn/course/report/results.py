@@ -1,19 +1,20 @@
 """`results.json`: a class in one file, from which every other report is made."""
 
 import json
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
 from ...errors import DataError, MiniTorchError
-from ..grade.archive import submissions_in
+from ..grade.archive import name_of, submissions_in
 from ..grade.run import slug
 from .document import VERSION, checked, read_document, write_json
 
-__all__ = ["collect", "read_results", "statistics"]
+__all__ = ["collect", "forget_others", "read_results", "statistics"]
 
 
-def collect(task, folder, out):
-    """Put the documents of a class together.
+def collect(task, folder, out, why="not graded yet"):
+    """Put the documents of a class together: all that the folder of results holds.
 
     Parameters
     ----------
@@ -21,7 +22,10 @@ def collect(task, folder, out):
     folder : path
         The submissions: each of them is in the result, graded or not.
     out : path
-        The folder of results.
+        The folder of results. Who is not among the submissions any more stays in the result until
+        the document is removed there (`forget_others`).
+    why : str
+        What is said of those that are not graded.
 
     Returns
     -------
@@ -29,14 +33,17 @@ def collect(task, folder, out):
         The content of `results.json`, which is written, too.
     """
     out = Path(out)
+    paths = {slug(path.name): path for path in submissions_in(folder)}
     submissions, missing = [], []
-    for path in submissions_in(folder):
-        name = slug(path.name)
+    for name in sorted({*paths, *(path.stem for path in (out / "state").glob("*.json"))}):
         try:
             document = read_document(out / "state" / f"{name}.json")
-            submissions.append({"folder": name, **document})
+            same = document["assignment"].get("digest", "") == task.digest
+            submissions.append({"folder": name, **document, "outdated": not same})
         except MiniTorchError:
-            missing.append({"folder": name, "name": path.name.encode(errors="replace").decode()})
+            if name in paths:
+                missing.append(_missing(name, paths[name], why))
+    submissions.sort(key=lambda document: document["submission"]["name"])
     results = {
         "version": VERSION,
         "assignment": {
@@ -47,12 +54,42 @@ def collect(task, folder, out):
             ],
         },
         "written": datetime.now(UTC).isoformat(timespec="seconds"),
-        "complete": not missing,
+        "complete": not missing and all(d["status"] != "not graded" for d in submissions),
         "submissions": submissions,
         "not_graded": missing,
     }  # fmt: skip
     write_json(out / "results.json", results)
     return results
+
+
+def _missing(name, path, why):
+    shown = path.name.encode(errors="replace").decode()
+    return {"folder": name, "name": name_of(path), "submission": shown, "message": why}
+
+
+def forget_others(folder, out):
+    """Remove the results of those who are not among the submissions.
+
+    Parameters
+    ----------
+    folder : path
+        The submissions.
+    out : path
+        The folder of results.
+
+    Returns
+    -------
+    list of str
+        The folders of their reports, which are removed, too.
+    """
+    present = {slug(path.name) for path in submissions_in(folder)}
+    gone = [
+        path for path in sorted((Path(out) / "state").glob("*.json")) if path.stem not in present
+    ]
+    for path in gone:
+        path.unlink()
+        shutil.rmtree(Path(out) / "students" / path.stem, ignore_errors=True)
+    return [path.stem for path in gone]
 
 
 def read_results(folder):
@@ -104,7 +141,7 @@ def statistics(results):
     dict
         scores, mean, median, and entries: name, hidden, passed, of, reached.
     """
-    documents = [d for d in results["submissions"] if d["status"] != "grader error"]
+    documents = [d for d in results["submissions"] if d["status"] != "not graded"]
     scores = sorted(document["score"] for document in documents)
     middle = len(scores) // 2
     median = mean = None

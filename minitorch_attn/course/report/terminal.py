@@ -59,14 +59,19 @@ def failures(results):
     rows = []
     for document in results["submissions"]:
         odd = {c["status"] for c in document["checks"]} & {"timeout", "crashed", "misbehaved"}
-        if document["status"] != "graded":
-            said = (document["submission"]["problems"] or [document["status"]])[0]
+        if document.get("outdated"):
+            said = "graded with other checks, or by another grader"
+        elif document["status"] != "graded":
+            why = document.get("detail", "").strip().splitlines()[-1:]
+            said = (document["submission"]["problems"] or why or [document["status"]])[0]
         elif odd:
             said = ", ".join(sorted(odd))
         else:
             continue
         rows.append((_short(document["submission"]["name"], 24), _short(said, 50)))
-    rows += [(_short(missing["name"], 24), "not graded yet") for missing in results["not_graded"]]
+    for missing in results["not_graded"]:
+        said = missing.get("message", "not graded yet")
+        rows.append((_short(missing["name"], 24), _short(said, 50)))
     more = len(rows) - _ROWS
     return rows if more <= 0 else [*rows[:_ROWS], (f"and {more} more", "")]
 

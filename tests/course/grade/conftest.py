@@ -88,4 +88,4 @@ def level(request):
 
 @pytest.fixture
 def limits():
-    return Limits(memory_bytes=1 << 30, start_seconds=20.0, processor_seconds=30)
+    return Limits(memory_bytes=1 << 30, import_seconds=2.0, processor_seconds=30)

@@ -39,10 +39,10 @@ def test_a_class_is_graded(jobs, task, folder, tmp_path, limits):
     seen = []
     documents = grade_class(
         task, folder, tmp_path / "out", level=BEST, jobs=jobs, limits=limits,
-        report=lambda document, done, total: seen.append((done, total)),
+        report=lambda document, done, total, how: seen.append((done, total, how)),
     )  # fmt: skip
     assert scores(documents) == EXPECTED
-    assert seen == [(k, 4) for k in (1, 2, 3, 4)]
+    assert seen == [(k, 4, "new") for k in (1, 2, 3, 4)]
     assert all(document["grader"]["sandbox"] == BEST for document in documents)
     zoe = documents[-1]
     assert zoe["status"] == "not readable" and len(zoe["checks"]) == 2
@@ -56,11 +56,11 @@ def test_a_run_goes_on_where_it_stopped(task, folder, tmp_path, limits, monkeypa
     out = tmp_path / "out"
     graded, real = [], run.grade_one
 
-    def counting(task, checks, submission, sandbox):
+    def counting(task, checks, submission, *more):
         graded.append(submission.name)
         if len(graded) == 3:
             raise KeyboardInterrupt
-        return real(task, checks, submission, sandbox)
+        return real(task, checks, submission, *more)
 
     monkeypatch.setattr(run, "grade_one", counting)
     with pytest.raises(KeyboardInterrupt):
@@ -83,15 +83,15 @@ def test_a_changed_submission_is_graded_anew(task, folder, tmp_path, limits):
 def test_a_mistake_of_the_grader_is_written_down(task, folder, tmp_path, limits, monkeypatch):
     real = run.grade_one
 
-    def failing(task, checks, submission, sandbox):
+    def failing(task, checks, submission, *more):
         if submission.name == "ada":
             raise RuntimeError("out of paper")
-        return real(task, checks, submission, sandbox)
+        return real(task, checks, submission, *more)
 
     monkeypatch.setattr(run, "grade_one", failing)
     documents = grade_class(task, folder, tmp_path / "out", level=BEST, limits=limits)
     ada = next(d for d in documents if d["submission"]["name"] == "ada")
-    assert ada["status"] == "grader error" and "out of paper" in ada["detail"]
+    assert ada["status"] == "not graded" and "out of paper" in ada["detail"]
     assert scores(documents)["Bob Ünï"] == 2.0
     monkeypatch.undo()
     documents = grade_class(task, folder, tmp_path / "out", level=BEST, limits=limits)

@@ -25,7 +25,7 @@ def document(name, checks, status="graded", problems=(), **more):
             "time": "2026-11-21T10:00:00+00:00",
         },
         "submission": {
-            "name": name, "digest": "ab" * 32, "problems": list(problems),
+            "name": name, "folder": f"{name}.zip", "digest": "ab" * 32, "problems": list(problems),
             "files": [{"path": "minitorch_attn/work.py", "bytes": 12, "sha256": "cd" * 32}],
         },
         "status": status, "score": sum(c["points"] for c in checks), "max_score": 7.0,
@@ -60,7 +60,7 @@ def unread():
 
 
 def failed():
-    return document("Zoe", [], "grader error", detail="Traceback: out of paper")
+    return document("Zoe", [], "not graded", detail="Traceback: out of paper")
 
 
 @pytest.fixture
@@ -75,5 +75,6 @@ def results():
         "version": 1, "written": "2026-11-21T10:00:00+00:00", "complete": False,
         "assignment": {**made["assignment"], "entries": entries},
         "submissions": [{"folder": f"s{k}", **d} for k, d in enumerate(documents)],
-        "not_graded": [{"folder": "late", "name": "+Late"}],
+        "not_graded": [{"folder": "late", "name": "+Late", "submission": "+Late.zip",
+                        "message": "not graded yet"}],
     })  # fmt: skip

@@ -5,6 +5,7 @@ import doctest
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,10 +16,11 @@ import numpy as np
 import pytest
 
 from minitorch_attn.cli import main
-from minitorch_attn.course.build.assignment import find_assignment
+from minitorch_attn.course.build.assignment import assignments, find_assignment
 from minitorch_attn.course.build.package import solution_files, starter_files
 from minitorch_attn.course.build.release import write_release
 from minitorch_attn.course.report.autograder import write_autograder
+from minitorch_attn.course.report.export import write_export
 from minitorch_attn.course.report.nbgrader import nbgrader
 from minitorch_attn.course.report.otter import otter
 from minitorch_attn.errors import ArgumentError
@@ -115,6 +117,40 @@ def test_nbgrader_s_cells_have_its_metadata(made):
     assert len(set(names)) == len(names)
     public = sum(entry.points for entry in made.checks if not entry.hidden)
     assert sum(field.get("points", 0) for field in fields) == public
+
+
+# nbgrader/nbgraderformat/v3.json and v3.py
+FIELDS = {
+    "schema_version": int, "grade": bool, "locked": bool, "solution": bool, "task": bool,
+    "grade_id": str, "points": (int, float), "checksum": str, "cell_type": str,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [made.name for made in assignments()])
+def test_nbgrader_takes_the_cells_of_every_assignment(name):
+    found = nbgrader(find_assignment(name))
+    names = []
+    for cell in found["cells"]:
+        fields = cell["metadata"]["nbgrader"]
+        assert {"schema_version", "grade", "locked", "solution", "grade_id"} <= set(fields)
+        assert set(fields) <= set(FIELDS) and fields["schema_version"] == 3
+        assert all(isinstance(value, FIELDS[key]) for key, value in fields.items())
+        assert re.fullmatch(r"[a-zA-Z0-9_\-]+", fields["grade_id"]) and not fields["task"]
+        assert (fields.get("points", -1) >= 0) == fields["grade"]
+        if cell["cell_type"] == "markdown":  # grade and solution go together there
+            assert fields["grade"] == fields["solution"]
+        names.append(fields["grade_id"])
+    assert len(set(names)) == len(names)
+
+
+def test_no_export_overwrites_a_file_of_the_release(made, release, tmp_path):
+    """They are to be put into it: the student's notebook stays."""
+    results = {"assignment": {"name": NAME}, "submissions": []}
+    handed_out = {path.name for path in release.rglob("*") if path.is_file()} | {f"{NAME}.ipynb"}
+    for kind in ("nbgrader", "otter"):
+        write_export(kind, results, tmp_path)
+        written = {path.name for path in (tmp_path / kind).rglob("*") if path.is_file()}
+        assert written and not written & handed_out
 
 
 def test_the_notebook_is_valid(made):

@@ -78,10 +78,10 @@ def test_a_mistake_of_the_grader_leaves_all_reports(
 ):  # fmt: skip
     real = run.grade_one
 
-    def failing(task, checks, submission, sandbox):
+    def failing(task, checks, submission, *more):
         if submission.name == "bob":
             raise RuntimeError("out of paper")
-        return real(task, checks, submission, sandbox)
+        return real(task, checks, submission, *more)
 
     monkeypatch.setattr(run, "grade_one", failing)
     out = tmp_path / "out"
@@ -129,11 +129,11 @@ def test_a_full_disk_at_the_end_is_told(task, folder, tmp_path, monkeypatch):  #
 def test_ctrl_c_leaves_what_is_graded(task, folder, tmp_path, monkeypatch):  # noqa: F811
     real, seen = run.grade_one, []
 
-    def stopping(task, checks, submission, sandbox):
+    def stopping(task, checks, submission, *more):
         seen.append(submission.name)
         if len(seen) == 2:
             raise KeyboardInterrupt
-        return real(task, checks, submission, sandbox)
+        return real(task, checks, submission, *more)
 
     monkeypatch.setattr(run, "grade_one", stopping)
     out = tmp_path / "out"
