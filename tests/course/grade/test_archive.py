@@ -1,5 +1,6 @@
 """Folders and archives of unknown origin: what is asked for is found, all else passed over."""
 
+import gzip
 import io
 import os
 import tarfile
@@ -108,6 +109,19 @@ def test_bombs_are_refused(tmp_path, monkeypatch):
         info.size = 1 << 22
         file.addfile(info, io.BytesIO(bytes(info.size)))
     assert "bytes" in read_submission(tmp_path / "c.tgz", [WANT]).problems[0]
+    large.write_bytes(bytes(1 << 21))
+    assert "more than 1,048,576 bytes" in read_submission(large, [WANT]).problems[0]
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME])
+def test_a_name_without_end_is_refused_before_it_is_read(kind, tmp_path, monkeypatch):
+    monkeypatch.setattr(archive, "ARCHIVE_BYTES", 1 << 16)
+    info = tarfile.TarInfo("long")
+    info.type, info.size = kind, 1 << 40
+    with gzip.open(tmp_path / "a.tar.gz", "wb") as file:
+        file.write(info.tobuf(tarfile.GNU_FORMAT) + bytes(1 << 20))
+    found = read_submission(tmp_path / "a.tar.gz", [WANT])
+    assert "more than 65,536 bytes" in found.problems[0]
 
 
 @pytest.mark.parametrize("ending", [".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz"])
@@ -125,6 +139,9 @@ def test_the_submissions_of_a_class(tmp_path):
     (tmp_path / "notes.txt").write_text("")
     (tmp_path / ".hidden").mkdir()
     os.symlink("/", tmp_path / "root")
+    if hasattr(os, "mkfifo"):
+        for name in ("eve.zip", "eve.tar.gz", "eve.py"):
+            os.mkfifo(tmp_path / name)  # to read them is to wait
     assert [path.name for path in submissions_in(tmp_path)] == ["ada", "bob.ZIP"]
 
 
