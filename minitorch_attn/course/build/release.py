@@ -165,6 +165,11 @@ Python 3.11 or newer with NumPy is all that is needed. In this folder:
     python check.py             # the public checks; a word chooses among them
     python reward.py            # a model that runs on what you wrote
 
+Where a result is wrong, `with mt.trace() as t:` records each step of what runs in it, forward and
+backward, with its values: `print(t.table())` lists them, `t.save_html("trace.html")` writes a page
+to step through them, and `print(mt.trace_diff(t, another))` names the first step that differs
+between two versions of yours.
+
 {cells}
 
 {public}
