@@ -81,7 +81,7 @@ _FUSED = {
 
 
 def fused_name(activation):
-    """What `ops.feed_forward` calls an activation; None if it does not know it.
+    """What `ops.feed_forward` calls an activation; None if it does not know it or it has hooks.
 
     Examples
     --------
@@ -91,9 +91,11 @@ def fused_name(activation):
     kind = type(activation)
     if kind is FunctionType:
         return _FUSED.get(activation)
+    if kind not in (GELU, ReLU, SiLU) or (activation._hooks and activation._hooks.any()):
+        return None
     if kind is GELU:
         return "gelu" if activation.approximate == "none" else "gelu_tanh"
-    return {ReLU: "relu", SiLU: "silu"}.get(kind)
+    return "relu" if kind is ReLU else "silu"
 
 
 class ReLU(Module):

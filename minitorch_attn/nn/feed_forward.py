@@ -73,7 +73,7 @@ def two_layers(x, linear1, activation, dropout, linear2):
         name is None
         or (modes.watchers and modes.state.take_apart is not None)
         or not (_is_plain(linear1, Linear) and _is_plain(linear2, Linear))
-        or not (_is_plain(dropout, Dropout) and _has_no_hooks(activation))
+        or not _is_plain(dropout, Dropout)
         or (dropout.training and dropout.p > 0)
     ):
         return linear2(dropout(activation(linear1(x))))
@@ -82,12 +82,7 @@ def two_layers(x, linear1, activation, dropout, linear2):
 
 def _is_plain(module, kind):
     """Whether a module is of just this class and without hooks."""
-    return type(module) is kind and _has_no_hooks(module)
-
-
-def _has_no_hooks(function):
-    hooks = getattr(function, "_hooks", None)  # a function has none
-    return hooks is None or not any(vars(hooks).values())
+    return type(module) is kind and (module._hooks is None or not module._hooks.any())
 
 
 class GatedFeedForward(Module):

@@ -56,6 +56,10 @@ class Hooks:
         self.forward_pre, self.forward = {}, {}
         self.backward_pre, self.backward = {}, {}
 
+    def any(self):
+        """Whether there is one."""
+        return any(vars(self).values())
+
 
 def call_with_hooks(module, args, kwargs):
     """The forward of a module between its hooks.

@@ -225,19 +225,16 @@ def feed_forward_composed(input, weight1, bias1, weight2, bias2, activation="gel
 
 def _fit(x, weight1, bias1, weight2, bias2):
     """Whether all are tensors of one floating-point dtype whose sizes fit."""
-    given = [t for t in (x, weight1, bias1, weight2, bias2) if t is not None]
     try:
-        arrays = [t.array for t in given]
-    except AttributeError:
+        dtype, shape = x.array.dtype, x.array.shape
+        (hidden, width), (out, also_hidden) = weight1.array.shape, weight2.array.shape
+        return (
+            dtype.kind == "f"
+            and dtype == weight1.array.dtype == weight2.array.dtype
+            and shape[-1:] == (width,)
+            and hidden == also_hidden
+            and (bias1 is None or (bias1.array.dtype == dtype and bias1.array.shape == (hidden,)))
+            and (bias2 is None or (bias2.array.dtype == dtype and bias2.array.shape == (out,)))
+        )
+    except (AttributeError, ValueError):  # not a tensor, not a matrix
         return False
-    dtype = arrays[0].dtype
-    hidden, out = weight1.shape[:1], weight2.shape[:1]
-    return (
-        dtype.kind == "f"
-        and all(array.dtype == dtype for array in arrays)
-        and weight1.ndim == weight2.ndim == 2
-        and x.shape[-1:] == weight1.shape[1:]
-        and hidden == weight2.shape[1:]
-        and (bias1 is None or bias1.shape == hidden)
-        and (bias2 is None or bias2.shape == out)
-    )
