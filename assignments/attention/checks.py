@@ -98,6 +98,15 @@ def large(rng, mask=None, shared=False, **more):
     return x, rng.normal(size=x["query"].shape), keywords(0.125, **more)
 
 
+def many_keys(rng, masked=False, shared=False, **more):
+    """Long rows of scores: differences can be taken of many rows at once, not within a row."""
+    mask = rng.normal(size=(1, 3, 12_000)) if masked else None
+    x = inputs(rng, lead=(2, 2), queries=3, keys=12_000, mask=mask)
+    if shared:
+        x["key"], x["value"] = x["key"][:1], x["value"][:, :1]
+    return x, rng.normal(size=(2, 2, 3, 6)), keywords(0.5, **more)
+
+
 def graded(name, case, **options):
     arguments, grad, keywords = case
     return one(name, arguments, grad, keywords=keywords, **options)
@@ -112,6 +121,7 @@ def backward(rng):
         graded("scale 0.5", small(rng)),
         graded("scale 0.11", small(rng, 0.11)),
         graded("24 heads", large(rng)),
+        graded("many keys", many_keys(rng)),
     ]
 
 
@@ -121,6 +131,7 @@ def backward_masks(rng):
         case = inputs(rng, mask=mask), rng.normal(size=(2, 3, 5, 6)), keywords(is_causal=causal)
         made.append(graded(name, case))
     made.append(graded("24 heads", large(rng, mask=rng.normal(size=(12, 64, 64)))))
+    made.append(graded("many keys", many_keys(rng, masked=True)))
     return made
 
 
@@ -131,6 +142,7 @@ def backward_broadcast(rng):
         graded("key and value are shared", (x, grad, settings)),
         graded("key alone", small(rng), needs=["key"]),
         graded("24 heads", large(rng, shared=True)),
+        graded("many keys", many_keys(rng, shared=True)),
     ]
 
 
@@ -139,6 +151,7 @@ def backward_large(rng):
     narrow = {key: None if a is None else a.astype("float32") for key, a in x.items()}
     return [
         graded("causal", (x, grad, settings)),
+        graded("many keys", many_keys(rng)),
         graded("float32", (narrow, grad.astype("float32"), settings), rtol=2e-5),
     ]
 
@@ -146,7 +159,7 @@ def backward_large(rng):
 def dropout(rng):
     return [
         graded(f"with {name}", make(rng, dropout_p=0.3), seed=int(rng.integers(2**31)))
-        for name, make in {"3 heads": small, "24 heads": large}.items()
+        for name, make in {"3 heads": small, "24 heads": large, "many keys": many_keys}.items()
     ]
 
 

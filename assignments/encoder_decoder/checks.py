@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from minitorch_attn.course.build.checking import check, layer_check
+from minitorch_attn.course.build.checking import check, gradient_check, layer_check
 
 LAYERS = "minitorch_attn.models.encoder_decoder:"
 MODEL = "minitorch_attn.models.transformer:Transformer"
@@ -55,6 +55,18 @@ def encoder_layer(rng):
     return made
 
 
+def encoder_layer_gradients(rng):
+    made, tokens = [], int(rng.integers(4, 8))
+    for first in (False, True):
+        make, x = {**SIZES, "norm_first": first}, {"x": rng.normal(size=(2, tokens, 8))}
+        mask = {"mask": attend(rng, 2, 1, tokens, tokens)}
+        of = layer_check(
+            f"norm first: {first}", LAYERS + "EncoderLayer", make, x, rng, tensors=mask
+        )
+        made.append(gradient_check(of, rng))
+    return made
+
+
 def _decoder(name, rng, norm_first=False, memory=True, **masks):
     make, arguments = {**SIZES, "norm_first": norm_first}, {"x": rng.normal(size=(2, 5, 8))}
     if memory:
@@ -72,6 +84,10 @@ def decoder_layer_masks(rng):
         _decoder("the memory's mask", rng, memory_mask=attend(rng, 2, 1, 5, 7)),
         _decoder("no memory", rng, memory=False),
     ]
+
+
+def decoder_layer_gradients(rng):
+    return [gradient_check(_decoder("with a memory", rng, norm_first=True), rng)]
 
 
 def embedded(inputs, settings):
@@ -146,6 +162,11 @@ def teacher_forcing(rng):
         _model("padding", "forward", ids, rng),
         _model("a given mask", "forward", ids, rng, mask),
     ]
+
+
+def teacher_forcing_gradients(rng):
+    ids = {"source": source_ids(rng), "target": rng.integers(1, 11, (3, int(rng.integers(3, 7))))}
+    return [gradient_check(_model("padding", "forward", ids, rng), rng)]
 
 
 def decoding(rng):

@@ -2,11 +2,12 @@
 
 import numpy as np
 
-from minitorch_attn.course.build.checking import call_check, check, layer_check
+from minitorch_attn.course.build.checking import call_check, check, gradient_check, layer_check
 
 WINDOWS = "minitorch_attn.ops.windows:"
 ATTENTION = "minitorch_attn.models.window_attention:WindowAttention"
 BIAS = "minitorch_attn.models.window_attention:RelativePositionBias"
+BLOCK = "minitorch_attn.models.swin:Block"
 
 
 def plain_windows(x, size):
@@ -44,6 +45,16 @@ def merge(rng):
             call_check(name, WINDOWS + "window_merge", arguments, keywords, expected={"output": x})
         )
     return made
+
+
+def merge_gradients(rng):
+    size = rng.integers(2, 4, 2).tolist()
+    x = rng.normal(size=(2, 2 * size[0], 3 * size[1], 5))
+    windows = {"windows": plain_windows(x, size)}
+    keywords = {"window_size": size, "height": x.shape[1], "width": x.shape[2]}
+    there = call_check("there", WINDOWS + "window_partition", {"x": x}, {"window_size": size})
+    back = call_check("back", WINDOWS + "window_merge", windows, keywords)
+    return [gradient_check(there, rng), gradient_check(back, rng)]
 
 
 def _numbers(function, cases):
@@ -108,6 +119,13 @@ def window_attention(rng):
     ]
 
 
+def window_attention_gradients(rng):
+    attend = rng.random((3, 6, 6)) < 0.6
+    attend |= np.eye(6, dtype=bool)
+    windows = rng.normal(size=(int(rng.integers(2, 4)), 3, 6, 8))
+    return [gradient_check(_attended("a mask", rng, windows, {"mask": attend}), rng)]
+
+
 def two_windows(inputs, settings):
     """What a window gives, before and after all other windows have changed."""
     import minitorch_attn as mt
@@ -142,6 +160,11 @@ def merged(name, rng, shape):
 
 def merging(rng):
     return [merged("6 by 4", rng, (2, 6, 4, 5)), merged("2 by 8", rng, (1, 2, 8, 3))]
+
+
+def merging_gradients(rng):
+    height, width = (2 * rng.integers(1, 4, 2) + 1).tolist()
+    return [gradient_check(merged("odd", rng, (2, height, width, 3)), rng)]
 
 
 def merging_odd(rng):
@@ -201,3 +224,16 @@ def block_any(rng):
         _method("no shift", "attend", rng, (2, 4, 6, 4), shift=(0, 0)),
         _method("one axis", "attend", rng, (2, 4, 6, 4), shift=(0, 1)),
     ]
+
+
+def block_gradients(rng):
+    make = {
+        "embed_dim": 8, "num_heads": 2, "window_size": [2, 3], "shift_size": [1, 1],
+        "hidden_dim": 12,
+    }  # fmt: skip
+    made = []
+    for height, width in ((4, 6), (5, int(rng.integers(7, 9)))):
+        x = {"x": rng.normal(size=(2, height, width, 8))}
+        one = layer_check(f"{height} by {width}", BLOCK, make, x, rng, method="attend")
+        made.append(gradient_check(one, rng))
+    return made

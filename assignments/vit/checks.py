@@ -1,6 +1,6 @@
 """Checks of the ViT assignment: the truth is what the library computes, in float64."""
 
-from minitorch_attn.course.build.checking import call_check, check, layer_check
+from minitorch_attn.course.build.checking import call_check, check, gradient_check, layer_check
 
 PATCHES = "minitorch_attn.models.vit:PatchEmbedding"
 BLOCK = "minitorch_attn.models.vit:Block"
@@ -27,6 +27,13 @@ def patches_left_over(rng):
         layer_check("7 by 8", PATCHES, make, images(rng, (7, 8)), rng),
         layer_check("one channel", PATCHES, one, images(rng, channels=1), rng),
     ]
+
+
+def patches_gradients(rng):
+    size, patch = rng.integers(2, 4, 2).tolist(), rng.integers(2, 5, 2).tolist()
+    make = {"patch_size": patch, "in_channels": 2, "embed_dim": 5}
+    x = images(rng, [n * p for n, p in zip(size, patch, strict=True)], channels=2)
+    return [gradient_check(layer_check(f"patches of {patch}", PATCHES, make, x, rng), rng)]
 
 
 def the_grid(inputs, settings):
@@ -71,6 +78,15 @@ def embedding(rng):
             name = f"{positions}, {pooling}"
             more = {"positions": positions, "pooling": pooling}
             made.append(model_check(name, "embed", images(rng, (4, 6)), rng, **more))
+    return made
+
+
+def embedding_gradients(rng):
+    batch, made = int(rng.integers(2, 5)), []
+    for positions in ("1d", "2d"):
+        x = images(rng, (4, 6), batch)
+        one = model_check(f"{positions}, class", "embed", x, rng, positions=positions)
+        made.append(gradient_check(one, rng))
     return made
 
 
@@ -128,6 +144,12 @@ def block(rng):
     return [_block("in its order", rng), layer_check("the real one", BLOCK, make, x, rng)]
 
 
+def block_gradients(rng):
+    make = {"embed_dim": 8, "num_heads": 2, "mlp_dim": 12}
+    x = {"x": rng.normal(size=(int(rng.integers(2, 4)), int(rng.integers(4, 9)), 8))}
+    return [gradient_check(layer_check("the block", BLOCK, make, x, rng), rng)]
+
+
 def block_mask(rng):
     return [_block("a mask", rng, mask=rng.normal(size=(2, 3, 4)))]
 
@@ -173,6 +195,14 @@ def model(rng):
     return made
 
 
+def model_gradients(rng):
+    batch, made = int(rng.integers(2, 5)), []
+    for more in ({}, {"pooling": "mean"}):
+        one = model_check(f"{more}", "forward", images(rng, (4, 6), batch), rng, **more)
+        made.append(gradient_check(one, rng))
+    return made
+
+
 def _table(name, grid, embed_dim, **more):
     keywords = {"grid": grid, "embed_dim": embed_dim, "dtype": "float64", **more}
     return call_check(name, POSITIONS + "sincos_positions", {}, keywords)
@@ -203,6 +233,11 @@ def interpolation(rng):
         _interpolated("coarser", rng, [5, 4], [3, 2]),
         _interpolated("bilinear", rng, [2, 3], [5, 4], mode="bilinear"),
     ]
+
+
+def interpolation_gradients(rng):
+    old, new = rng.integers(2, 5, 2).tolist(), rng.integers(5, 8, 2).tolist()
+    return [gradient_check(_interpolated(f"{old} to {new}", rng, old, new), rng)]
 
 
 def wrong_table(inputs, settings):

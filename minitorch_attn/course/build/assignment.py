@@ -21,7 +21,7 @@ __all__ = [
 _KEYS = {
     "": (
         {"name", "title", "version", "files", "blank", "check"},
-        {"lesson", "group", "bug", "way", "allow"},
+        {"lesson", "group", "bug", "way", "allow", "engine"},
     ),
     "blank": ({"function", "points", "order"}, {"name"}),
     "group": ({"function", "why"}, {"body"}),
@@ -98,6 +98,9 @@ class Assignment:
         Mistakes, and ways round the work.
     allowed : tuple of str
         Lines of the solution that may stand in a release, since they say nothing.
+    engine : bool
+        Whether checks differentiate in the process of a submission. Without it that process has
+        no backward pass but the student's, so that none can be had from elsewhere.
     """
 
     folder: Path
@@ -112,6 +115,7 @@ class Assignment:
     ways: tuple
     lesson: str | None = None
     allowed: tuple = ()
+    engine: bool = False
     _module: list = field(default_factory=list, repr=False, compare=False)
 
     @property
@@ -344,7 +348,7 @@ class _Reader:
         return Assignment(
             folder, table["name"], table["title"], table["version"], tuple(table["files"]),
             tuple(blanks), tuple(groups), tuple(checks), tuple(bugs), tuple(ways),
-            table.get("lesson"), tuple(table.get("allow", ())),
+            table.get("lesson"), tuple(table.get("allow", ())), table.get("engine", False),
         )  # fmt: skip
 
     def compare(self, made):

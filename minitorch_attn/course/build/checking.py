@@ -7,7 +7,9 @@ import numpy as np
 from ..grade.judge import Check
 from . import drivers
 
-__all__ = ["call_check", "check", "layer_check", "operation_check", "parameters"]
+__all__ = [
+    "call_check", "check", "gradient_check", "layer_check", "operation_check", "parameters",
+]  # fmt: skip
 
 
 def check(name, driver, inputs, settings=None, *, wanted=None, expected=None, **options):
@@ -126,6 +128,42 @@ def layer_check(
         "keywords": keywords or {}, "tensors": list(tensors or {}),
     }  # fmt: skip
     return check(name, drivers.layer, inputs, settings, **options)
+
+
+def gradient_check(of, rng, needs=None):
+    """The gradients of what another check judges by its value, for a drawn dL/d(output).
+
+    Parameters
+    ----------
+    of : Check
+        From `layer_check` or `call_check`.
+    rng : numpy.random.Generator
+    needs : list of str, optional
+        The inputs and parameters, these as "parameter NAME"; by default all that have one, but
+        for round-off.
+
+    Returns
+    -------
+    Check
+    """
+    inputs = {**of.inputs, "grad": rng.normal(size=of.expected["output"].shape)}
+    floats = [key for key, array in of.inputs.items() if array.dtype.kind == "f"]
+    settings = {**of.settings, "needs": floats if needs is None else needs}
+    if needs is None:
+        settings["needs"] = [key for key in floats if _reached(inputs, settings, key)]
+    return check(
+        f"{of.name}, gradients", drivers.gradients, inputs, settings, rtol=1e-9,
+        limit_s=of.limit_s,
+    )  # fmt: skip
+
+
+def _reached(inputs, settings, key):
+    """Whether a gradient arrives at an input, and not the round-off of one that is zero."""
+    try:
+        (grad,) = drivers.gradients(inputs, {**settings, "needs": [key]}).values()
+    except ValueError:
+        return False
+    return bool(grad.size) and abs(grad).max() > 1e-8
 
 
 def parameters(layer, make, rng):

@@ -3,7 +3,7 @@
 Each takes arrays and settings and returns arrays. They hold no answer, and import what they need.
 """
 
-__all__ = ["call", "layer", "operation"]
+__all__ = ["call", "gradients", "layer", "operation"]
 
 
 def operation(inputs, settings):
@@ -92,3 +92,44 @@ def layer(inputs, settings):
         extra = {key: mt.tensor(inputs[key]) for key in settings.get("tensors", ())}
         result = getattr(made, settings["method"])(*arguments, **extra, **settings["keywords"])
     return {"output": np.asarray(result.numpy() if hasattr(result, "numpy") else result)}
+
+
+def gradients(inputs, settings):
+    """Gradients through a layer, or through a function of the package; the engine is the library's.
+
+    Settings: layer, make, method or function, arguments and keywords as of `layer` and `call`;
+    needs: the inputs and the parameters ("parameter NAME") whose gradients are wanted. The input
+    "grad" is dL/d(output).
+    """
+    from importlib import import_module
+
+    import numpy as np
+
+    mt = import_module("minitorch_attn")
+    leaves = {}
+    for key, array in inputs.items():
+        if key != "grad":
+            leaves[key] = mt.tensor(array, requires_grad=array.dtype.kind == "f")
+    if "layer" in settings:
+        module, name = settings["layer"].split(":")
+        made = getattr(import_module(module), name)(**settings["make"]).double().eval()
+        for path, parameter in made.named_parameters():
+            with mt.no_grad():
+                parameter.data = leaves[f"parameter {path}"].detach()
+            leaves[f"parameter {path}"] = parameter
+        function = getattr(made, settings["method"])
+    else:
+        module, name = settings["function"].split(":")
+        function = getattr(import_module(module), name)
+    arguments = [None if key is None else leaves[key] for key in settings["arguments"]]
+    extra = {key: leaves[key] for key in settings.get("tensors", ())}
+    result = function(*arguments, **extra, **settings["keywords"])
+    if not result.requires_grad:
+        raise ValueError("the result has no gradient: somewhere on the way it was cut off")
+    result.backward(mt.tensor(inputs["grad"]))
+    found = {}
+    for key in settings["needs"]:
+        if leaves[key].grad is None:
+            raise ValueError(f"no gradient arrives at {key}: somewhere on the way it is cut off")
+        found[f"grad_{key}"] = np.asarray(leaves[key].grad.numpy())
+    return found

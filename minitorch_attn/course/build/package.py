@@ -2,21 +2,23 @@
 
 import py_compile
 import shutil
+from functools import lru_cache
 from pathlib import Path
 
 from .assignment import package_root
-from .blank import Target, blank
+from .blank import Target, blank, functions
 
 __all__ = ["changed_files", "solution_files", "starter_files", "write_package"]
 
 # What only runs, records or draws, and what holds this program itself.
 NOT_RELEASED = ("course", "cli", "__main__.py")
-NOT_GRADED = (*NOT_RELEASED, "viz", "tracing", "profiling", "memory", "training", "data")
-# Nothing may differentiate for a submission.
-ENGINE = (
-    "minitorch_attn.autograd.engine:run_backward",
-    "minitorch_attn.autograd.numeric:slopes",
-)
+NOT_GRADED = (
+    *NOT_RELEASED, "viz", "tracing", "profiling", "memory", "training", "data", "models/pretrained",
+)  # fmt: skip
+# Nothing may differentiate for a submission: not by steps, nor, but where its process has an
+# engine, by the rules of any operation.
+STEPS = "minitorch_attn.autograd.numeric:slopes"
+ENGINE = "minitorch_attn.autograd.engine:run_backward"
 
 
 def write_package(assignment, folder, stripped=False):
@@ -33,11 +35,10 @@ def write_package(assignment, folder, stripped=False):
     """
     source = package_root() / "minitorch_attn"
     target = Path(folder) / "minitorch_attn"
-    top = NOT_GRADED if stripped else NOT_RELEASED
     changed = changed_files(assignment, stripped)
     for path in sorted(source.rglob("*")):
         relative = path.relative_to(source)
-        if relative.parts[0] in top or not path.is_file() or not _is_wanted(relative):
+        if not path.is_file() or not _is_wanted(relative, stripped):
             continue
         goal = target / relative
         goal.parent.mkdir(parents=True, exist_ok=True)
@@ -50,8 +51,11 @@ def write_package(assignment, folder, stripped=False):
             _compile(goal, name)
 
 
-def _is_wanted(relative):
+def _is_wanted(relative, stripped):
     """Python files and package data; nothing compiled, hidden or half-written."""
+    left_out = NOT_GRADED if stripped else NOT_RELEASED
+    if any(relative.is_relative_to(part) for part in left_out):
+        return False
     odd = any(part == "__pycache__" or part.startswith(".") for part in relative.parts)
     return not odd and relative.suffix not in (".pyc", ".tmp", ".orig")
 
@@ -83,7 +87,7 @@ def changed_files(assignment, stripped=False):
         bodies.setdefault(part.target.module, {})[part.target.name] = None
     for part in assignment.groups:
         bodies.setdefault(part.target.module, {})[part.target.name] = part.body
-    for target in map(Target.parse, ENGINE if stripped else ()):
+    for target in _differentiating(assignment.engine) if stripped else ():
         bodies.setdefault(target.module, {}).setdefault(target.name, None)
     texts = {}
     for module, wanted in bodies.items():
@@ -91,6 +95,23 @@ def changed_files(assignment, stripped=False):
         text = (package_root() / path).read_text(encoding="utf-8")
         texts[path] = blank(text, module, wanted)
     return texts
+
+
+@lru_cache(maxsize=2)
+def _differentiating(engine):
+    """Whatever derives something in the package; with an engine, what does without it."""
+    found = [Target.parse(text) for text in ((STEPS,) if engine else (STEPS, ENGINE))]
+    if engine:
+        return tuple(found)
+    root = package_root()
+    for path in sorted((root / "minitorch_attn").rglob("*.py")):
+        name = path.relative_to(root)
+        if not _is_wanted(name.relative_to("minitorch_attn"), stripped=True):
+            continue
+        module = ".".join(name.with_suffix("").parts)
+        known = functions(path.read_text(encoding="utf-8"))
+        found += [Target(module, text) for text in known if text.endswith(".backward")]
+    return tuple(found)
 
 
 def starter_files(assignment):

@@ -1,9 +1,12 @@
 """Checks made from the library: what is sent, what counts, and where the truth is from."""
 
 import numpy as np
+import pytest
 
+from minitorch_attn.course.build import drivers
 from minitorch_attn.course.build.checking import (
     call_check,
+    gradient_check,
     layer_check,
     operation_check,
     parameters,
@@ -73,3 +76,34 @@ def test_several_results_and_masks():
     assert [array.tolist() for array in made.expected.values()] == [[0, 1, 2], [3, 4, 5]]
     made = call_check("a", "minitorch_attn.nn.masks:causal", {}, {"n": 2})
     assert made.expected["output"].tolist() == [[True, False], [True, True]]
+
+
+def test_gradients_are_those_of_finite_differences_and_none_is_round_off():
+    rng = np.random.default_rng(1)
+    block = "minitorch_attn.models.vit:Block"
+    make, x = {"embed_dim": 4, "num_heads": 2, "mlp_dim": 6}, rng.normal(size=(2, 3, 4))
+    value = layer_check("a", block, make, {"x": x}, rng)
+    made = gradient_check(value, rng)
+    # A bias of the keys moves all scores of a row alike.
+    assert "grad_parameter attention.k_proj.bias" not in made.expected
+    assert "grad_parameter attention.q_proj.bias" in made.expected
+    assert judge(made, answered(made)).passed
+    step = 1e-6 * rng.normal(size=x.shape)
+    up, down = (
+        drivers.layer({**value.inputs, "x": x + s}, value.settings)["output"] for s in (step, -step)
+    )
+    change = ((up - down) * made.inputs["grad"]).sum() / 2
+    assert np.isclose(change, (made.expected["grad_x"] * step).sum(), rtol=1e-6)
+
+
+def test_what_was_cut_off_is_said():
+    rng = np.random.default_rng(1)
+    table = {"table": rng.normal(size=(6, 5))}
+    keywords = {"old_grid": [2, 3], "new_grid": [3, 4]}
+    function = "minitorch_attn.models.vit_positions:interpolate_positions"
+    made = gradient_check(call_check("a", function, table, keywords), rng)
+    assert list(made.expected) == ["grad_table"]
+    made.settings["function"] = "minitorch_attn.ops.creation:zeros_like"
+    made.settings["keywords"] = {}
+    with pytest.raises(ValueError, match="the result has no gradient"):
+        answered(made)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import zipfile
+from dataclasses import replace
 
 import pytest
 
@@ -54,7 +55,17 @@ def test_the_stripped_package_has_no_engine_and_is_compiled(made, tmp_path):
     assert not list(package.glob("ops/__pycache__/softmax.*.pyc"))  # the student's
     program = "import minitorch_attn as mt; mt.tensor([1.0], requires_grad=True).exp().backward()"
     done = run(tmp_path, "-c", program)
-    assert "run_backward: its body is yours to write." in done.stderr
+    assert "Tensor.backward: its body is yours to write." in done.stderr
+    assert 'raise NotYetWritten("MatMul.backward")' in (package / "ops/matmul.py").read_text()
+    assert not (package / "models/pretrained").exists()
+
+
+def test_the_stripped_package_has_an_engine_where_checks_differentiate(made, tmp_path):
+    write_package(replace(made, engine=True), tmp_path, stripped=True)
+    program = "import minitorch_attn as mt; mt.tensor([1.0], requires_grad=True).exp().backward()"
+    assert run(tmp_path, "-c", program).returncode == 0
+    text = (tmp_path / "minitorch_attn/autograd/numeric.py").read_text()
+    assert 'raise NotYetWritten("slopes")' in text  # no student needs differences
 
 
 def test_the_public_checks_run_on_the_starter_and_on_the_solution(made, release):
@@ -87,6 +98,7 @@ def test_hidden_checks_are_not_in_a_release(release):
 def test_the_cells_of_the_notebook_write_into_the_package(made, release):
     program = (release / "small.py").read_text()
     assert program.count("@into(") == 2
+    assert program.count('check("Softmax.forward")\n') == program.count("check()\n") == 1
     body = "    ctx.save(x)\n    return x  # mine\n"
     (release / "cell.py").write_text(
         'from workbook import into\n\n\n@into("minitorch_attn.ops.softmax:Softmax.forward")\n'
