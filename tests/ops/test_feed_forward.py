@@ -223,5 +223,22 @@ def test_what_does_not_fit_is_said_as_of_a_linear_layer(make, device):
         mt.feed_forward(x, weight1, bias1, weight2, bias1)
     with pytest.raises(DTypeError, match="linear"):
         mt.feed_forward(x.float(), weight1, bias1, weight2, bias2)
+    with pytest.raises(ShapeError, match="linear"):
+        mt.feed_forward(x, weight1, bias1, weight1, None)
+    with pytest.raises(DTypeError, match="linear"):
+        mt.feed_forward(x.float(), weight1, None, weight2, None)
+    with pytest.raises(DTypeError, match="linear"):
+        mt.feed_forward(x, weight1, None, weight2.float(), None)
+    with pytest.raises(DTypeError, match="linear"):
+        mt.feed_forward(x, weight1, bias1.float(), weight2, bias2)
+    with pytest.raises(DTypeError, match="linear"):
+        mt.feed_forward(x, weight1, bias1, weight2, bias2.float())
     with pytest.raises(ArgumentError, match="gelu_tanh, relu"):
         mt.feed_forward(x, weight1, bias1, weight2, bias2, activation="step")
+
+
+def test_a_single_output_without_an_axis(make):
+    x, weight1, bias1, weight2, _ = inputs(make, 5)
+    y = mt.feed_forward(x, weight1, bias1, weight2[0], None)
+    whole = mt.feed_forward(x, weight1, bias1, weight2, None)
+    np.testing.assert_allclose(y.numpy(), whole.numpy()[:, 0], rtol=1e-13, atol=1e-14)
