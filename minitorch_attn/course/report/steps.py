@@ -33,7 +33,7 @@ def step_words(step):
             f"Of what {_plain(step['in'])} returns, {_listed(step['differ'])} {verb}, "
             f"{_listed(step['agree'])} {right}."
         )
-    if step["before"]:
+    if step["before"] > step["forward"]:  # the forward pass alone was told
         one = step["before"] == 1
         steps = f"{step['before']} step{'s' * (not one)} before it agree{'s' * one}."
         words.append(f"The {steps}" if step["all_before"] else steps)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from minitorch_attn.course.build.assignment import assignments
+from minitorch_attn.course.build.blank import replace_body
 from minitorch_attn.course.build.package import solution_files, write_package
 from minitorch_attn.course.build.verify import with_bug
 from minitorch_attn.course.grade.first_step import first_step
@@ -133,6 +134,45 @@ def test_another_way_to_the_same_result_is_not_blamed(assignment):
     files[path] = other.replace("softmax_in_place(scores, -1)", "softmax_in_place(scores, -2)")
     step = dict(found.verdicts(files, ["forward"]))["forward"].first_step
     assert "softmax_in_place(scores, -2)" in step["text"] and step["given"] == "same"
+
+
+FORWARD = """
+import numpy as np
+s = query @ np.swapaxes(key, -1, -2) * scale
+e = np.exp(s - s.max(-1, keepdims=True))
+p = e / e.sum(-1, keepdims=True)
+ctx.save(value, key, query)
+ctx.save_intermediate(p)
+return p @ value
+"""
+BACKWARD = """
+import numpy as np
+value, key, query = ctx.saved
+(p,) = ctx.intermediate
+grad_value = np.swapaxes(p, -1, -2) @ grad_context
+grad_p = grad_context @ np.swapaxes(value, -1, -2)
+grad_s = ctx.settings["scale"] * p * (grad_p - (grad_p * p).sum(-1, keepdims=True))
+return grad_s @ key, np.swapaxes(grad_s, -1, -2) @ query, grad_value, None
+"""
+
+
+def test_work_in_plain_numpy_is_one_step_forward_and_one_backward(assignment):
+    found = assignment("attention")
+    path = "minitorch_attn/ops/attention.py"
+
+    def steps(forward, backward):
+        files = solution_files(found.made)
+        files[path] = replace_body(files[path], "Attention.forward", forward)
+        files[path] = replace_body(files[path], "Attention.backward", backward)
+        found_steps = dict(found.verdicts(files, ["forward", "backward"]))
+        return [found_steps[name].first_step for name in ("forward", "backward")]
+
+    assert steps(FORWARD, BACKWARD) == [None, None]
+    none, wrong = steps(FORWARD, BACKWARD.replace("sum(-1", "sum(-2"))
+    assert none is None and wrong["forward"] and wrong["name"] == "Attention.backward"
+    assert wrong["differ"] == ["grad_query", "grad_key"] and wrong["agree"] == ["grad_value"]
+    first, second = steps(FORWARD.replace(" * scale", ""), BACKWARD.replace("sum(-1", "sum(-2"))
+    assert first["name"] == second["name"] == "Attention.forward" and not second["forward"]
 
 
 def test_mistakes_without_a_number_are_told(assignment):

@@ -46,7 +46,7 @@ def test_a_step_that_makes_the_difference():
     text = words(given="same", name="Layout.reshape", path="blocks.0", all_before=False)
     assert "reshape (blocks.0) is given the right values, and returns another result" in text
     assert "look at its other arguments" in text and " 10 steps before it agree." in text
-    own = words(given="same", own=True, name="Attention.backward", before=1)
+    own = words(given="same", own=True, name="Attention.backward", before=1, forward=False)
     assert "Attention.backward is given the right values, and returns a wrong result;" in own
     assert "up to line 87: what goes wrong is there or after it." in own
     assert own.endswith("The 1 step before it agrees.")
