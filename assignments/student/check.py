@@ -1,7 +1,7 @@
 """Run the public checks of this assignment.
 
     python check.py                     all of them
-    python check.py backward            those whose names contain the word
+    python check.py backward            that of this name, or those that have the word in theirs
     python check.py Softmax.backward    those of one function
     python check.py --json              what a program can read
 
@@ -29,7 +29,7 @@ def main(words):
     as_json = "--json" in words
     words = [word for word in words if word != "--json"]
     table = json.loads((HERE / "public" / "checks.json").read_text(encoding="utf-8"))
-    chosen = [e for e in table if not words or any(is_of(e, word) for word in words)]
+    chosen = [e for e in table if not words or any(e in named(table, word) for word in words)]
     if not chosen:
         print(f"no check has {' or '.join(words)} in its name", file=sys.stderr)
         return 2
@@ -42,9 +42,15 @@ def main(words):
     return 0 if all(result["status"] == "passed" for result in results) else 1
 
 
-def is_of(entry, word):
-    """Whether a word chooses a check: a part of its name, or its function."""
-    return word in entry["name"] or word == entry["of"]
+def named(table, word):
+    """The checks that a word chooses: of this function, of this name, or with it in their names."""
+    for chosen in (
+        [entry for entry in table if entry["of"] == word],
+        [entry for entry in table if entry["name"] == word],
+    ):
+        if chosen:
+            return chosen
+    return [entry for entry in table if word in entry["name"]]
 
 
 def outcome(entry):

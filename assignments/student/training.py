@@ -26,7 +26,10 @@ def run(reward):
         What the reward returns, 0 if the model has learned; 1 if it could not run.
     """
     try:
-        return reward()
+        code = reward()
+        if code:
+            print("\nIt has not learned it. Does `python check.py` find everything right?")
+        return code
     except mt.errors.NotYetWritten as error:
         print("\n".join(missing(error)), file=sys.stderr)
         return 1

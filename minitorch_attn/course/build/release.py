@@ -192,7 +192,7 @@ def percent(assignment):
         _markdown(f"# {assignment.title}\n\n{assignment.prose.strip()}"),
         _markdown(
             "Each cell below writes one function into its file of the package. Run the cell of "
-            "a function after each change, then `check()`."
+            "a function after each change, then the check below it."
         ),
         "# %%\nfrom workbook import check, into, reward\n",
     ]
@@ -201,9 +201,8 @@ def percent(assignment):
         cells.append(_markdown(f"## {blank.order}. {target.name} ({blank.points} points)"))
         body = _function_text(starters[target.path], target.name)
         cells.append(f'# %%\n@into("{target}")\n{body}\n')
-        words = [entry.name for entry in assignment.checks if entry.of == blank.name]
-        public = [e.name for e in assignment.checks if e.name in words and not e.hidden]
-        cells.append("# %%\n" + f"check({', '.join(map(repr, public))})\n")
+        public = any(e.of == blank.name and not e.hidden for e in assignment.checks)
+        cells.append(f'# %%\ncheck("{blank.name}")\n' if public else "# %%\ncheck()\n")
     cells.append(_markdown("## The reward\n\nA model that runs on what you wrote."))
     cells.append("# %%\nreward()\n")
     return "\n".join(cells)

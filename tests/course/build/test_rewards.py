@@ -1,5 +1,6 @@
 """The rewards: what a student sees before the work is done, and what all of them share."""
 
+import json
 import os
 import re
 import subprocess
@@ -57,12 +58,22 @@ def test_other_errors_keep_their_traceback_and_results_their_code(release):
     assert done.returncode == 1 and "ZeroDivisionError" in done.stderr
     for code in (0, 1):
         (release / "reward.py").write_text(program.format(code))
-        assert run(release, "reward.py").returncode == code
+        done = run(release, "reward.py")
+        assert done.returncode == code and ("It has not learned it." in done.stdout) is bool(code)
 
 
 def test_a_function_names_its_checks(release):
     done = run(release, "check.py", "Softmax.forward")
     assert done.stdout.startswith("forward") and "of 2 points" in done.stdout
+    table = json.loads((release / "public" / "checks.json").read_text())
+    names = ("forward", "log forward", "forward, large")
+    more = [{**table[0], "name": name, "of": of} for name, of in zip(names, "aab", strict=True)]
+    (release / "public" / "checks.json").write_text(json.dumps(more))
+    for word, wanted in (
+        ("forward", names[:1]), ("log", names[1:2]), ("a", names[:2]), ("ward", names)
+    ):  # fmt: skip
+        found = json.loads(run(release, "check.py", word, "--json").stdout)
+        assert tuple(entry["name"] for entry in found) == wanted
     done = run(release, "check.py", "Softmax.nothing")
     assert done.returncode == 2 and "no check has" in done.stderr
 

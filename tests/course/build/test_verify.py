@@ -73,3 +73,13 @@ def test_the_solution_earns_everything_and_the_starter_nothing(made, tmp_path):
     assert prover.candidate("solution", solution_files(made), set()).found == ""
     everything = {entry.name for entry in made.checks}
     assert prover.candidate("starter", starter_files(made), everything).found == ""
+
+
+def test_a_reward_is_timed_by_the_processor(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(proving, "REWARD_SECONDS", 1)
+    prover = proving._Prover(read_assignment(folder), tmp_path / "room", 1, 1)
+    busy = "import time\nwhile time.process_time() < 1.5:\n    pass\n"
+    for program, words in (("import time\ntime.sleep(1.5)\n", ""), (busy, "more than 1")):
+        (tmp_path / "reward.py").write_text(program)
+        proof = prover.script("the reward", tmp_path, "reward.py", 0, "")
+        assert words in proof.found and proof.holds is not bool(words)
