@@ -301,12 +301,14 @@ def _document(task, submission, sandbox, lines, output, seconds):
 def slug(name):
     """A file name for anybody's name: short, plain, and different for different names.
 
+    With less of the digest somebody could search for a name that takes another one's place.
+
     Examples
     --------
     >>> slug("Ada Lovelace")
-    'Ada-Lovelace-76740216'
+    'Ada-Lovelace-767402161715'
     >>> slug("../../etc/passwd")
-    'etc-passwd-3754d6cb'
+    'etc-passwd-3754d6cb3a38'
     """
     plain = re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")[:40] or "submission"
-    return f"{plain}-{sha256(name.encode(errors='surrogatepass')).hexdigest()[:8]}"
+    return f"{plain}-{sha256(name.encode(errors='surrogatepass')).hexdigest()[:12]}"

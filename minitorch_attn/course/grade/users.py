@@ -67,10 +67,14 @@ def _known(user):
 
 
 def owner(path):
-    """Whose a file is; None if it is gone."""
+    """Whose a process is, by its folder in /proc; None if it has ended.
+
+    One that has ended stays there until its parent takes note, where that never does for good.
+    """
     try:
-        return path.stat().st_uid
-    except OSError:
+        ended = (path / "stat").read_text(errors="replace").rpartition(")")[2].split()[0] == "Z"
+        return None if ended else path.stat().st_uid
+    except (OSError, IndexError):
         return None
 
 

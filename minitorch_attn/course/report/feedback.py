@@ -15,7 +15,7 @@ _WORDS = {
 }  # fmt: skip
 LEVELS = {
     3: "in a closed room: no network, no files but its own",
-    2: "as another user, with limits",
+    2: "as another user in a closed folder, with limits",
     1: "in a process of its own: this protects against accidents only",
 }
 

@@ -130,3 +130,13 @@ def test_a_fork_bomb_in_another_grader_costs_nothing(level, task, limits):
         other.wait()
         reader.join()
     assert len(bombs) > 1
+
+
+def test_a_process_that_has_ended_is_nobody_s():
+    held = subprocess.Popen(["true"])
+    os.waitid(os.P_PID, held.pid, os.WEXITED | os.WNOWAIT)  # its parent takes no note of it
+    try:
+        assert Path(f"/proc/{held.pid}").exists()
+        assert users.owner(Path(f"/proc/{held.pid}")) is None
+    finally:
+        held.wait()
