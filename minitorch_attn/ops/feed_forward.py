@@ -15,7 +15,7 @@ from .selection import keep_where
 __all__ = ["feed_forward", "feed_forward_composed"]
 
 ACTIVATIONS = {"gelu": Gelu, "gelu_tanh": GeluTanh, "relu": Relu, "silu": Silu}
-KEPT = 2**21  # numbers of a hidden layer up to which it is kept rather than computed again
+KEPT, FROM_ROWS = 2**21, 4096  # a hidden layer of more numbers and so many rows is not kept
 ROWS = 512  # of a block: its hidden layer stays in the caches, its products are still large
 
 
@@ -204,8 +204,9 @@ def feed_forward(input, weight1, bias1, weight2, bias2, activation="gelu"):
     inputs = input, weight1, bias1, weight2, bias2
     if not _fit(*inputs):
         return feed_forward_composed(*inputs, activation)  # which says what does not fit
-    numbers = prod(input.shape[:-1]) * weight1.shape[0]  # of the hidden layer
-    function = FeedForward if numbers <= KEPT else FeedForwardInBlocks
+    rows = prod(input.shape[:-1])
+    large = rows >= FROM_ROWS and rows * weight1.shape[0] > KEPT
+    function = FeedForwardInBlocks if large else FeedForward
     return function.apply(*inputs, activation=activation)
 
 

@@ -25,6 +25,7 @@ module = sys.modules["minitorch_attn.ops.feed_forward"]  # mt.ops.feed_forward i
 def sizes(request, monkeypatch):
     """Up to how many numbers a hidden layer is kept, and the rows of a block."""
     monkeypatch.setattr(module, "KEPT", request.param[0])
+    monkeypatch.setattr(module, "FROM_ROWS", 0)
     monkeypatch.setattr(module, "ROWS", request.param[1])
     return request.param
 
@@ -175,7 +176,16 @@ def test_a_checkpoint_changes_no_bit(make):
 
 def test_which_sizes_are_computed_in_blocks(make, monkeypatch):
     monkeypatch.setattr(module, "KEPT", 5 * HIDDEN)
-    for rows, name in ((5, "FeedForward"), (6, "FeedForwardInBlocks")):
+    monkeypatch.setattr(module, "FROM_ROWS", 7)
+    for rows, name in ((5, "FeedForward"), (6, "FeedForward"), (7, "FeedForwardInBlocks")):
+        with mt.autograd.trace() as steps:
+            mt.feed_forward(*inputs(make, rows))
+        assert [step.op for step in steps] == [name]
+
+
+def test_a_few_rows_are_kept_however_wide(make, monkeypatch):
+    monkeypatch.setattr(module, "KEPT", 8 * HIDDEN)
+    for rows, name in ((8, "FeedForward"), (9, "FeedForwardInBlocks")):
         with mt.autograd.trace() as steps:
             mt.feed_forward(*inputs(make, rows))
         assert [step.op for step in steps] == [name]
