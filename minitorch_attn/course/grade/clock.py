@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["PATIENCE", "Clock", "Watched", "watched"]
+__all__ = ["PATIENCE", "Clock", "Watched", "children", "state", "watched"]
 
 PATIENCE = 10  # times the limit of a check: how long a machine may take that is overloaded
 _INTERVAL = 0.05  # seconds between two looks at the process
@@ -53,8 +53,8 @@ def watched(root):
     Watched
     """
     worker = root
-    while children := _children(worker):
-        worker = children[0]
+    while below := children(worker):
+        worker = below[0]
     return Watched(root, worker, _tasks(root))
 
 
@@ -114,8 +114,8 @@ class Clock:
         found = _stat(process.worker)
         if found is None:
             return 0.0, False
-        state, used = found
-        return used, state in _READY and _tasks(process.root) == process.tasks
+        letter, used = found
+        return used, letter in _READY and _tasks(process.root) == process.tasks
 
 
 def _stat(pid):
@@ -128,8 +128,32 @@ def _stat(pid):
     return fields[0], sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
-def _children(pid):
-    """The processes that the threads of a process have started."""
+def state(pid):
+    """The letter of what a process does, "Z" for one that is dead; None if it is gone.
+
+    Parameters
+    ----------
+    pid : int
+
+    Returns
+    -------
+    str or None
+    """
+    found = _stat(pid)
+    return None if found is None else found[0]
+
+
+def children(pid):
+    """The processes that the threads of a process have started.
+
+    Parameters
+    ----------
+    pid : int
+
+    Returns
+    -------
+    list of int
+    """
     found = []
     for task in _threads(pid):
         try:
@@ -141,7 +165,7 @@ def _children(pid):
 
 def _tasks(pid):
     """How many threads a process and all below it have."""
-    return len(_threads(pid)) + sum(map(_tasks, _children(pid)))
+    return len(_threads(pid)) + sum(map(_tasks, children(pid)))
 
 
 def _threads(pid):

@@ -26,9 +26,9 @@ import numpy as np
 
 from ...errors import ArgumentError
 from . import closed_root
-from .clock import Clock, watched
+from .clock import Clock, children, state, watched
 from .protocol import ProtocolError, read_message, write_message
-from .users import FIRST, owner, user_of
+from .users import FIRST, user_in, user_of
 
 __all__ = ["Limits", "Sandbox", "Worker", "WorkerFailed"]
 
@@ -484,14 +484,30 @@ class Worker:
         shutil.rmtree(self.room, ignore_errors=True)
 
     def _kill(self):
+        self._kill_namespace()
         try:
             os.killpg(self.process.pid, signal.SIGKILL)
         except (ProcessLookupError, PermissionError):
             pass
         self.process.kill()
         self.process.wait()
-        if self.sandbox.user and self.sandbox.level < 3:
+        if self.sandbox.user:
             _kill_user(self.sandbox.user)
+
+    def _kill_namespace(self):
+        """End the first process of a namespace, so all in it; what waits for that ends by itself.
+
+        In another order it would be left to process 1, which in a container may wait for nobody:
+        the dead count as processes of their user, too.
+        """
+        if self._watched is None or self._watched.worker == self.process.pid:
+            return
+        try:
+            for child in children(self.process.pid):
+                os.kill(child, signal.SIGKILL)
+            self.process.wait(timeout=2)
+        except (ProcessLookupError, subprocess.TimeoutExpired):
+            pass
 
     def __enter__(self):
         return self
@@ -570,14 +586,25 @@ def _give(room, user):
 
 
 def _kill_user(user):
-    """End every process of a user: a child may have left the group of its parent."""
+    """End every process of a user: a child may have left the group of its parent.
+
+    What was left to this process, since it is the first of a container, is waited for.
+    """
     for _ in range(100):
-        found = [path for path in Path("/proc").glob("[0-9]*") if owner(path) == user]
-        if not found:
+        found = [path for path in Path("/proc").glob("[0-9]*") if user_in(path) == user]
+        left = [path for path in found if _end(int(path.name))]
+        if not left:
             return
-        for path in found:
-            try:
-                os.kill(int(path.name), signal.SIGKILL)
-            except (ProcessLookupError, PermissionError):
-                pass
         time.sleep(0.01)
+
+
+def _end(pid):
+    """End a process and wait for it; whether there is more to do."""
+    try:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:  # somebody else waits for it
+        return state(pid) not in ("Z", None)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True

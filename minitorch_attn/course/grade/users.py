@@ -16,7 +16,7 @@ from random import SystemRandom
 
 from ...errors import DataError
 
-__all__ = ["FIRST", "owner", "user_of"]
+__all__ = ["FIRST", "owner", "user_in", "user_of"]
 
 FIRST, COUNT = 61184, 4096  # systemd lends them to services, in the same way
 _PLACES = ("/run/lock", "/run", "/var/lock")
@@ -76,6 +76,26 @@ def owner(path):
         return None if ended else path.stat().st_uid
     except (OSError, IndexError):
         return None
+
+
+def user_in(path):
+    """Whose a process is, dead or alive: the dead count, too, until somebody waits for them.
+
+    Parameters
+    ----------
+    path : Path
+        Its folder in /proc.
+
+    Returns
+    -------
+    int or None
+        None if it is gone.
+    """
+    try:
+        text = (path / "status").read_text("ascii", "replace")
+    except OSError:
+        return None
+    return next((int(line.split()[1]) for line in text.splitlines() if line[:4] == "Uid:"), None)
 
 
 def _locked(path):

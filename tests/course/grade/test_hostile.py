@@ -259,7 +259,7 @@ def test_earns_nothing(name, task, level, limits):
     assert [line["status"] for line in document["checks"]] != ["passed"] * 2
     assert all(line["message"] for line in document["checks"])  # it always says why
     assert len(document["output"]) <= 10_000
-    assert time.monotonic() - start < 100
+    assert time.monotonic() - start < 300
 
 
 @pytest.mark.parametrize("name", FORWARD)
