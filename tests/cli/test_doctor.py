@@ -3,13 +3,12 @@
 import json
 import shutil
 import sys
-import tempfile
 import types
-from pathlib import Path
 
 import pytest
 
 from minitorch_attn.course import doctor
+from minitorch_attn.course.grade import sandbox
 from minitorch_attn.course.grade.sandbox import Sandbox
 
 
@@ -81,7 +80,7 @@ def test_the_threads_of_the_blas(monkeypatch):
 def test_the_sandbox_is_probed_not_guessed(monkeypatch):
     works = Sandbox(3).works() is None
     assert doctor.sandbox().text.startswith("level 3") == works
-    place = Path(tempfile.mkdtemp())  # where another user can get to
+    place = sandbox._new_room(user=sandbox.FIRST)  # where another user can get to
     place.chmod(0o755)
     refuses = place / "bwrap"
     refuses.write_text("#!/bin/sh\necho 'No permissions to create new namespace' >&2\nexit 1\n")

@@ -473,13 +473,14 @@ class Worker:
         return f"exit status {code}"
 
     def close(self):
-        """End the process and whatever it has started, and keep what it printed."""
+        """End the process and whatever it has started, and keep what it printed until then."""
+        printed = os.fstat(self._printed.fileno()).st_size  # `unshare` reports how it is ended
         for descriptor in (self._writing, self._reading):
             os.close(descriptor)
         if self.process is not None:
             self._kill()
         self._printed.seek(0)
-        self.output = self._printed.read(OUTPUT_BYTES).decode(errors="replace")
+        self.output = self._printed.read(min(printed, OUTPUT_BYTES)).decode(errors="replace")
         self._printed.close()
         shutil.rmtree(self.room, ignore_errors=True)
 

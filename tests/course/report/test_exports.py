@@ -143,9 +143,11 @@ def test_nbgrader_takes_the_cells_of_every_assignment(name):
     assert len(set(names)) == len(names)
 
 
-def test_no_export_overwrites_a_file_of_the_release(made, release, tmp_path):
+def test_no_export_overwrites_a_file_of_the_release(made, tmp_path):
     """They are to be put into it: the student's notebook stays."""
     results = {"assignment": {"name": NAME}, "submissions": []}
+    release = tmp_path / "release"
+    write_release(made, release)
     handed_out = {path.name for path in release.rglob("*") if path.is_file()} | {f"{NAME}.ipynb"}
     for kind in ("nbgrader", "otter"):
         write_export(kind, results, tmp_path)
