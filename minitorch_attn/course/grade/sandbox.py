@@ -247,14 +247,8 @@ def _alone():
 
     In one of its own a process could mount file systems, which take memory without a limit.
     """
-    words = [shutil.which("bwrap"), "--unshare-user", "--disable-userns"]
-    try:
-        done = subprocess.run(
-            [*words, "--ro-bind", "/", "/", "true"], capture_output=True, timeout=20, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ()
-    return tuple(words[1:]) if done.returncode == 0 else ()
+    words = ("--unshare-user", "--disable-userns")
+    return words if _starts([shutil.which("bwrap"), *words, "--ro-bind", "/", "/"]) else ()
 
 
 _SMALL = ("--size", str(16 << 20), "--tmpfs")
@@ -271,13 +265,18 @@ def _become(user):
 @lru_cache(maxsize=1)
 def _apart():
     """The program that takes the network and the other processes away, where that is allowed."""
-    words = [shutil.which("unshare") or "unshare", "--net", "--ipc", "--pid", "--fork",
-             "--kill-child", "--"]  # fmt: skip
+    words = (shutil.which("unshare") or "unshare", "--net", "--ipc", "--pid", "--fork",
+             "--kill-child", "--")  # fmt: skip
+    return words if _starts(words) else ()
+
+
+def _starts(words):
+    """Whether a program starts another one with these options here."""
     try:
         done = subprocess.run([*words, "true"], capture_output=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):
-        return ()
-    return tuple(words) if done.returncode == 0 else ()
+        return False
+    return done.returncode == 0
 
 
 def _environment(home):
