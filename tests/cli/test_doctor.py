@@ -8,8 +8,9 @@ import types
 import pytest
 
 from minitorch_attn.course import doctor
-from minitorch_attn.course.grade import sandbox
+from minitorch_attn.course.grade.rooms import new_room
 from minitorch_attn.course.grade.sandbox import Sandbox
+from minitorch_attn.course.grade.users import FIRST
 
 
 def test_a_table_with_an_exit_code(mta):
@@ -80,7 +81,7 @@ def test_the_threads_of_the_blas(monkeypatch):
 def test_the_sandbox_is_probed_not_guessed(monkeypatch):
     works = Sandbox(3).works() is None
     assert doctor.sandbox().text.startswith("level 3") == works
-    place = sandbox._new_room(user=sandbox.FIRST)  # where another user can get to
+    place = new_room(user=FIRST)  # where another user can get to
     place.chmod(0o755)
     refuses = place / "bwrap"
     refuses.write_text("#!/bin/sh\necho 'No permissions to create new namespace' >&2\nexit 1\n")

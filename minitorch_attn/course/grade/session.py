@@ -8,7 +8,7 @@ import numpy as np
 from .first_step import first_step
 from .gradients import gradient_report
 from .judge import Verdict, judge
-from .sandbox import WorkerFailed
+from .process import Worker, WorkerFailed
 from .step_list import library_steps, read_steps
 from .steps import MOST_BYTES
 
@@ -114,7 +114,7 @@ class Session:
         if self._useless is not None:
             return Verdict(self._useless.kind, f"not asked for: {self._useless}, twice")
         if self._worker is None:
-            self._worker = self.sandbox.start(self.package_folder, self.files)
+            self._worker = Worker(self.sandbox, self.package_folder, self.files)
             self._worker.start()
             self._import()
         answer, arrays = self._worker.ask(

@@ -12,10 +12,12 @@ import pytest
 from course.grade.conftest import FILE, RIGHT
 
 from minitorch_attn.course.grade import clock as clock_module
-from minitorch_attn.course.grade import sandbox
 from minitorch_attn.course.grade.judge import Check
-from minitorch_attn.course.grade.sandbox import Sandbox, Worker
+from minitorch_attn.course.grade.process import Worker
+from minitorch_attn.course.grade.rooms import new_room
+from minitorch_attn.course.grade.sandbox import Sandbox
 from minitorch_attn.course.grade.session import Session
+from minitorch_attn.course.grade.users import FIRST
 
 LIMIT = 1.0
 
@@ -123,7 +125,7 @@ def test_what_got_no_time_is_asked_once_more(task, limits, monkeypatch):
     code = doing(
         "if not os.path.exists(FLAG):", "    open(FLAG, 'w').close()", "    time.sleep(99)"
     )
-    place = sandbox._new_room(user=sandbox.FIRST)
+    place = new_room(user=FIRST)
     place.chmod(0o777)  # for any user to write in
     flag = str(place / "flag")
     verdict, seconds = asked(task, 1, limits, f"FLAG = {flag!r}\n".encode() + code)

@@ -7,7 +7,8 @@ import pytest
 from course.grade.conftest import FILE, RIGHT
 
 from minitorch_attn.course.grade.judge import Check
-from minitorch_attn.course.grade.sandbox import Limits, Sandbox, Worker
+from minitorch_attn.course.grade.process import Worker
+from minitorch_attn.course.grade.sandbox import Limits, Sandbox
 from minitorch_attn.course.grade.session import Session
 
 COUNT = 6
