@@ -2,12 +2,13 @@
 
 import contextlib
 import errno
+import json
 import os
 import stat
 
 from .errors import CheckpointError
 
-__all__ = ["TEMPORARY_SUFFIX", "atomic_file", "read_error", "write_error"]
+__all__ = ["TEMPORARY_SUFFIX", "atomic_file", "read_error", "write_error", "write_json"]
 
 TEMPORARY_SUFFIX = ".tmp"
 
@@ -104,6 +105,27 @@ def atomic_file(path):
         _sync_folder(folder)
     except OSError as error:
         raise write_error(path, error) from error
+
+
+def write_json(path, content):
+    """Write JSON whole or not at all, with a line for each entry.
+
+    Parameters
+    ----------
+    path : str or path
+    content : dict
+        Of what JSON knows: NaN and infinities are none of that.
+
+    Raises
+    ------
+    CheckpointError
+        If the operating system refuses; the old file is unchanged.
+    ValueError, TypeError
+        If the content cannot be written as JSON; the old file is unchanged.
+    """
+    text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
+    with atomic_file(path) as file:
+        file.write(text.encode("utf-8", "replace") + b"\n")  # half a character becomes "?"
 
 
 def _sync_folder(folder):

@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from ...errors import ArgumentError, DataError
-from ...files import atomic_file
+from ...files import write_json
 from .archive import read_submission, submissions_in
 from .sandbox import Limits, Sandbox
 from .session import Session
@@ -162,7 +162,7 @@ def _seed(task, out):
         "version": VERSION, "assignment": task.name, "assignment_version": task.version,
         "seed": f"{seed:032x}", "started": started,
     }  # fmt: skip
-    _write(path, run)
+    write_json(path, run)
     return seed
 
 
@@ -186,7 +186,7 @@ def _kept(task, checks, path, out, sandbox, stop):
         document = _document(task, submission, sandbox, [], "", 0.0)
         document["status"] = "not graded"
         document["detail"] = traceback.format_exc()
-    _write(place, document)
+    write_json(place, document)
     return document, how
 
 
@@ -197,11 +197,6 @@ def _stored(place):
         return document if usable and "digest" in document["submission"] else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
-
-
-def _write(path, content):
-    with atomic_file(path) as file:
-        file.write(json.dumps(content, indent=1, ensure_ascii=False).encode())
 
 
 def grade_one(task, checks, submission, sandbox, stop=None):

@@ -4,9 +4,8 @@ import json
 from pathlib import Path
 
 from ...errors import DataError
-from ...files import atomic_file
 
-__all__ = ["VERSION", "checked", "hidden_part", "read_document", "write_json"]
+__all__ = ["VERSION", "checked", "hidden_part", "read_document"]
 
 VERSION = 1
 _STATUSES = (
@@ -123,16 +122,3 @@ def hidden_part(line):
         return line
     nothing = dict.fromkeys(("gradcheck", "first_difference", "first_step"))
     return {**line, "message": "", **nothing}
-
-
-def write_json(path, content):
-    """Write JSON whole or not at all, with a line for each entry.
-
-    Parameters
-    ----------
-    path : path
-    content : dict
-    """
-    text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
-    with atomic_file(path) as file:
-        file.write(text.encode("utf-8", "replace") + b"\n")

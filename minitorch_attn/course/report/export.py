@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from ...errors import ArgumentError
+from ...files import write_json
 from ..build.assignment import find_assignment
-from .document import write_json
 from .github import workflow
 from .grades import grades
 from .junit import junit

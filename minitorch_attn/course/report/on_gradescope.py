@@ -9,12 +9,12 @@ import tempfile
 import traceback
 from pathlib import Path
 
+from ...files import write_json
 from ..build.assignment import find_assignment
 from ..build.task import task_of
 from ..grade.archive import read_submission
 from ..grade.run import grade_one
 from ..grade.sandbox import Sandbox
-from .document import write_json
 from .gradescope import gradescope
 
 __all__ = ["main"]

@@ -6,9 +6,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ...errors import DataError, MiniTorchError
+from ...files import write_json
 from ..grade.archive import name_of, submissions_in
 from ..grade.run import slug
-from .document import VERSION, checked, read_document, write_json
+from .document import VERSION, checked, read_document
 
 __all__ = ["collect", "forget_others", "read_results", "statistics"]
 

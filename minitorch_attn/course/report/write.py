@@ -3,8 +3,7 @@
 import traceback
 from pathlib import Path
 
-from ...files import atomic_file
-from .document import write_json
+from ...files import atomic_file, write_json
 from .feedback import feedback
 from .grades import grades
 from .gradescope import gradescope

@@ -5,14 +5,10 @@ import json
 import pytest
 from course.report.conftest import SECRET, bad, good
 
-from minitorch_attn.course.report.document import (
-    checked,
-    hidden_part,
-    read_document,
-    write_json,
-)
+from minitorch_attn.course.report.document import checked, hidden_part, read_document
 from minitorch_attn.course.report.results import read_results, statistics
 from minitorch_attn.errors import DataError
+from minitorch_attn.files import write_json
 
 
 def test_a_document_comes_back_as_it_was_written(tmp_path):

@@ -235,7 +235,7 @@ def test_a_mistake_with_one_submission_gives_it_no_mark(
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_full_disk_half_way(jobs, task, folder, tmp_path, monkeypatch):  # noqa: F811
-    real, out, written = run._write, tmp_path / "out", []
+    real, out, written = run.write_json, tmp_path / "out", []
 
     def full(path, content):
         if path.parent.name == "state":
@@ -244,7 +244,7 @@ def test_a_full_disk_half_way(jobs, task, folder, tmp_path, monkeypatch):  # noq
             written.append(path)
         real(path, content)
 
-    monkeypatch.setattr(run, "_write", full)
+    monkeypatch.setattr(run, "write_json", full)
     outcome = grade(task, folder, out, jobs=jobs)
     assert len(outcome.failures) == 1 and "No space left" in outcome.failures[0]
     assert len(scores(out)) == 1 and len(read_results(out)["not_graded"]) == 2
@@ -259,7 +259,7 @@ def test_a_disk_on_which_nothing_can_be_written(mta, folder, tmp_path, monkeypat
     def full(*arguments):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(run, "_write", full)
+    monkeypatch.setattr(run, "write_json", full)
     for name in ("write_class", "write_student", "write_text", "collect"):
         monkeypatch.setattr(f"minitorch_attn.course.report.grading.{name}", full)
     code, _, warned = marks(mta, folder, tmp_path / "out")
