@@ -4,6 +4,7 @@ from types import FunctionType
 
 from .. import ops
 from ..errors import ArgumentError
+from ..ops.feed_forward import ACTIVATIONS
 from . import functional
 from .module import Module
 
@@ -31,7 +32,18 @@ __all__ = [
     "activation_function",
 ]
 
-_NAMES = ("relu", "gelu", "silu", "tanh", "sigmoid", "elu", "mish", "softplus", "leaky_relu")
+
+def _gelu_tanh(input):
+    return functional.gelu(input, approximate="tanh")
+
+
+_FUNCTIONS = {
+    "relu": functional.relu, "gelu": functional.gelu, "silu": functional.silu,
+    "swish": functional.silu, "tanh": functional.tanh, "sigmoid": functional.sigmoid,
+    "elu": functional.elu, "mish": functional.mish, "softplus": functional.softplus,
+    "leaky_relu": functional.leaky_relu, "gelu_tanh": _gelu_tanh, "gelu_new": _gelu_tanh,
+}  # fmt: skip
+_FUSED = {_FUNCTIONS[name]: name for name in ACTIVATIONS} | {ops.relu: "relu", ops.silu: "silu"}
 
 
 def activation_function(activation):
@@ -54,30 +66,14 @@ def activation_function(activation):
     """
     if callable(activation):
         return activation
-    if activation in ("gelu_tanh", "gelu_new"):
-        return _gelu_tanh
-    name = "silu" if activation == "swish" else activation
-    if name not in _NAMES:
+    try:
+        return _FUNCTIONS[activation]
+    except (KeyError, TypeError):  # a list is no key
         raise ArgumentError(
             "there is no activation of that name.",
             got=repr(activation),
-            expected="a function, or one of " + ", ".join([*_NAMES, "gelu_tanh"]),
-        )
-    return getattr(functional, name)
-
-
-def _gelu_tanh(input):
-    return functional.gelu(input, approximate="tanh")
-
-
-_FUSED = {
-    functional.gelu: "gelu",
-    _gelu_tanh: "gelu_tanh",
-    functional.relu: "relu",
-    ops.relu: "relu",
-    functional.silu: "silu",
-    ops.silu: "silu",
-}
+            expected="a function, or one of " + ", ".join(_FUNCTIONS),
+        ) from None
 
 
 def fused_name(activation):

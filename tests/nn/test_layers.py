@@ -203,12 +203,16 @@ def test_activations_in_place(make, kind):
 
 def test_activation_by_name(make):
     x = make(5, 6)
-    same = [("swish", nn.SiLU()), ("gelu_tanh", nn.GELU("tanh")), ("relu", nn.ReLU())]
+    same = [("swish", nn.SiLU()), ("silu", nn.SiLU()), ("relu", nn.ReLU()), ("gelu", nn.GELU())]
+    same += [("gelu_tanh", nn.GELU("tanh")), ("gelu_new", nn.GELU("tanh")), ("elu", nn.ELU())]
+    same += [("tanh", nn.Tanh()), ("sigmoid", nn.Sigmoid()), ("mish", nn.Mish())]
+    same += [("softplus", nn.Softplus()), ("leaky_relu", nn.LeakyReLU())]
     for name, layer in same:
         np.testing.assert_array_equal(host(nn.activation_function(name)(x)), host(layer(x)))
     assert nn.activation_function(abs) is abs
-    with pytest.raises(ArgumentError, match="one of relu, gelu"):
-        nn.activation_function("geloo")
+    for unknown in ("geloo", ["relu"], None):
+        with pytest.raises(ArgumentError, match="one of relu, gelu"):
+            nn.activation_function(unknown)
 
 
 def test_feed_forward(make, device):
