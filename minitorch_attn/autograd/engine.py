@@ -6,7 +6,7 @@ share. Nothing recurses, so the length of a chain is limited by memory alone.
 """
 
 import weakref
-from heapq import heappop, heappush
+from heapq import heappop, heappush, heappushpop
 from itertools import count
 
 from .. import backend
@@ -60,8 +60,10 @@ def run_backward(roots, grads, *, targets=None, retain_graph=False, create_graph
         for tracer in state.tracers:
             tracer.start_backward(roots, grads)
     with enable_grad() if create_graph else no_grad():
-        while waiting:
-            node = heappop(waiting)[1]  # the youngest
+        latest = None  # the node reached last waits beside the heap: in a chain it is the next
+        while waiting or latest is not None:
+            node = (heappop(waiting) if latest is None else heappushpop(waiting, latest))[1]
+            latest = None  # `node` is the youngest
             grad = grads_of.pop(node)
             if path is not None and node not in path:
                 continue
@@ -97,7 +99,9 @@ def run_backward(roots, grads, *, targets=None, retain_graph=False, create_graph
                     add(edge, result)
                 elif source not in grads_of:  # the first to arrive, and often the only one
                     grads_of[source] = result
-                    heappush(waiting, (-source.number, source))
+                    if latest is not None:
+                        heappush(waiting, latest)
+                    latest = (-source.number, source)
                 elif edge in owned:
                     grads_of[source] += result
                 else:

@@ -146,19 +146,19 @@ class Context:
         """Drop the saved arrays after a backward pass."""
         self.freed = True
         self._clock = -1
-        self._saved = self._sources = self._counters = self._constant = ()
+        self._saved = self._constant = ()
         self._intermediate = None
 
     def _remember_saved(self, arrays, inputs, raw, outputs):
         """Find each saved array among inputs and outputs, and the version counter of its tensor."""
         sources, counters, count = [], [], len(arrays)
         for source, saved in enumerate(self._saved):
-            if source < count and arrays[source] is saved:  # most operations save in order
+            if source < count and saved is arrays[source]:  # most operations save in order
                 tensor = inputs[source]
-            elif saved is None:
-                source = tensor = None
             elif saved is raw:
                 source, tensor = count, outputs
+            elif saved is None:
+                source = tensor = None
             else:
                 source, tensor = self._origin_of(saved, arrays, inputs, raw, outputs)
             sources.append(source)
