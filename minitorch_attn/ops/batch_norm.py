@@ -10,6 +10,7 @@ import math
 from ..autograd.function import Function
 from ..backend import array_module, check_same_device
 from ..errors import ArgumentError, DTypeError, ShapeError
+from .operands import not_tensors
 from .shape import Reshape
 
 __all__ = ["batch_norm", "group_norm", "instance_norm"]
@@ -275,30 +276,38 @@ def _too_few(where, input, expected):
 
 def _check(where, input, **parameters):
     """Refuse other than floating-point numbers, and parameters that do not fit the channels."""
-    if input.ndim < 2:
+    try:
+        ndim, dtype = input.ndim, input.dtype
+    except AttributeError as error:
+        raise not_tensors(error, where, input=input) from None
+    if ndim < 2:
         raise ShapeError(
             f"{where}: input has too few axes.",
             got=f"input {input.shape}",
             expected="(batch, channel, *space)",
         )
-    if input.dtype.kind != "f":
+    if dtype.kind != "f":
         raise DTypeError(
             f"{where}: defined for floating-point tensors.",
-            got=f"{input.dtype}",
+            got=f"{dtype}",
             hint=f"{where}(input.float(), ...)",
         )
     for name, parameter in parameters.items():
         if parameter is None:
             continue
-        if parameter.shape != input.shape[1:2]:
+        try:
+            fits = parameter.shape == input.shape[1:2]
+        except AttributeError as error:
+            raise not_tensors(error, where, **{name: parameter}) from None
+        if not fits:
             raise ShapeError(
                 f"{where}: {name} has not one number per channel.",
                 got=f"{name} {parameter.shape} for input {input.shape}",
                 expected=f"{input.shape[1:2]}",
             )
-        if parameter.dtype != input.dtype:
+        if parameter.dtype != dtype:
             raise DTypeError(
                 f"{where}: {name} and input have different dtypes.",
-                got=f"{name} {parameter.dtype} and input {input.dtype}",
+                got=f"{name} {parameter.dtype} and input {dtype}",
                 hint=f"{name}.to(input.dtype), or the module's .to(dtype)",
             )

@@ -7,6 +7,7 @@ from ..autograd.function import Function
 from ..backend import array_module
 from ..errors import ShapeError
 from .axes import sizes_of
+from .operands import as_operand, not_tensors
 
 __all__ = ["broadcast_tensors", "broadcast_to", "expand", "expand_as"]
 
@@ -66,7 +67,10 @@ def expand(input, size):
             [2, 2, 2]])
     """
     size = sizes_of(size, "expand")
-    lead = len(size) - input.ndim
+    try:
+        lead = len(size) - input.ndim
+    except AttributeError as error:
+        raise not_tensors(error, "expand", input=input) from None
     shape = tuple([
         input.shape[i - lead] if n == -1 and i >= lead else n for i, n in enumerate(size)
     ])  # fmt: skip
@@ -90,7 +94,7 @@ def expand_as(input, other):
     >>> expand_as(mt.tensor([1, 2]), mt.zeros(3, 2)).shape
     (3, 2)
     """
-    return expand(input, other.shape)
+    return expand(input, as_operand(other, "expand_as", "other").shape)
 
 
 def broadcast_tensors(*tensors):
@@ -104,5 +108,10 @@ def broadcast_tensors(*tensors):
     """
     if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)):
         tensors = tensors[0]
-    shape = broadcast_shapes(*[x.shape for x in tensors], where="broadcast_tensors")
+    try:
+        shapes = [x.shape for x in tensors]
+    except AttributeError as error:
+        named = {f"tensors[{i}]": x for i, x in enumerate(tensors)}
+        raise not_tensors(error, "broadcast_tensors", **named) from None
+    shape = broadcast_shapes(*shapes, where="broadcast_tensors")
     return tuple([expand(x, shape) for x in tensors])

@@ -1,6 +1,7 @@
 """The arguments of convolutions: checked, and turned into one number per axis."""
 
 from ..errors import ArgumentError, DTypeError, ShapeError
+from .operands import not_tensors
 from .spatial import each_axis
 
 __all__ = ["conv_geometry", "transposed_geometry"]
@@ -126,7 +127,11 @@ def _pairs(where, kernel, stride, padding, dilation):
 
 
 def _check_weight(where, count, x, weight, groups):
-    if weight.ndim != count + 2 or min(weight.shape[2:]) < 1:
+    try:
+        kernels = weight.ndim == count + 2 and min(weight.shape[2:]) > 0
+    except AttributeError as error:
+        raise not_tensors(error, where, weight=weight) from None
+    if not kernels:
         raise ShapeError(
             f"{where}: weight is not a set of kernels.",
             got=f"weight {weight.shape}",
@@ -145,7 +150,11 @@ def _check_weight(where, count, x, weight, groups):
 def _check_bias(where, bias, weight, out):
     if bias is None:
         return
-    if bias.shape != (out,):
+    try:
+        fits = bias.shape == (out,)
+    except AttributeError as error:
+        raise not_tensors(error, where, bias=bias) from None
+    if not fits:
         raise ShapeError(
             f"{where}: bias has another size than the output.",
             got=f"bias {bias.shape}",

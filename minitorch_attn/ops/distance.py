@@ -7,6 +7,7 @@ from .comparison import eq
 from .elementwise import abs as magnitude
 from .elementwise import mul, sub
 from .extreme import amax
+from .operands import as_operand
 from .power import pow as power
 from .power import sqrt
 from .reduce import sum as sum_over
@@ -43,6 +44,7 @@ def cdist(x1, x2, p=2.0, compute_mode="use_mm_for_euclid_dist_if_necessary"):
     tensor([[5.],
             [4.]])
     """
+    x1, x2 = as_operand(x1, "cdist", "x1"), as_operand(x2, "cdist", "x2")
     if x1.ndim < 2 or x2.ndim < 2 or x1.shape[-1] != x2.shape[-1]:
         raise ShapeError(
             "cdist(x1, x2): the rows differ in length.",

@@ -4,6 +4,7 @@ from ..autograd import inplace as in_place
 from ..autograd.function import Function
 from ..backend import array_module, keep_mask
 from ..errors import ArgumentError, DTypeError
+from .operands import not_tensors
 
 __all__ = ["drop_path", "dropout"]
 
@@ -122,7 +123,11 @@ def _check(x, p, where, name):
         raise ArgumentError(
             f"{where}: {name} is a probability.", got=f"{name}={p}", expected="from 0 to 1"
         )
-    if x.dtype.kind != "f":
+    try:
+        real = x.dtype.kind == "f"
+    except AttributeError as error:
+        raise not_tensors(error, where, input=x) from None
+    if not real:
         raise DTypeError(
             f"{where}: defined for floating-point tensors.", got=f"{x.dtype}", hint="x.float()"
         )

@@ -4,6 +4,7 @@ from ..errors import ArgumentError, ShapeError
 from ..tensor import Tensor
 from .elementwise import mul
 from .matmul import matmul
+from .operands import not_tensors
 from .reduce import sum as sum_over
 from .shape import Permute, Reshape
 from .triangle import diagonal
@@ -80,7 +81,11 @@ def _parse(equation, operands):
             f"einsum({equation!r}): one term is needed for each operand.",
             got=f"{len(terms)} terms and {len(operands)} operands",
         )
-    labelled = [_labels(t, x.ndim, equation) for t, x in zip(terms, operands, strict=True)]
+    try:
+        labelled = [_labels(t, x.ndim, equation) for t, x in zip(terms, operands, strict=True)]
+    except AttributeError as error:
+        named = {f"operands[{i}]": x for i, x in enumerate(operands)}
+        raise not_tensors(error, f"einsum({equation!r})", **named) from None
     dots = max([_dots(labels) for labels in labelled], key=len)
     if arrow:
         before, has_dots, after = right.partition("...")

@@ -6,6 +6,7 @@ from ..autograd.function import Function
 from ..backend import array_module, scatter_add
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..tensor import wrap
+from .operands import as_operand, not_tensors
 from .range_check import check_range
 
 __all__ = ["embedding", "one_hot"]
@@ -141,14 +142,18 @@ def embedding(
             [1., 2.],
             [3., 4.]])
     """
-    if weight.ndim != 2:
+    try:
+        ids, is_table = input.array, weight.ndim == 2
+    except AttributeError as error:
+        raise not_tensors(error, "embedding", input=input, weight=weight) from None
+    if not is_table:
         raise ShapeError(
             "embedding(input, weight): weight is a table.",
             got=f"weight {weight.shape}",
             expected="(rows, embed)",
         )
     rows = weight.shape[0]
-    check_range(input.array, rows, where="embedding", name="input")
+    check_range(ids, rows, where="embedding", name="input")
     if padding_idx is not None:
         if not -rows <= padding_idx < rows:
             raise ArgumentError(
@@ -198,6 +203,7 @@ def one_hot(tensor, num_classes=-1):
     tensor([[1, 0, 0],
             [0, 0, 1]])
     """
+    tensor = as_operand(tensor, "one_hot", "tensor")
     classes = tensor.array
     if classes.dtype.kind not in "iu":
         raise DTypeError("one_hot: integers are needed.", got=f"{tensor.dtype}")

@@ -15,6 +15,7 @@ from ..errors import ShapeError
 from ..tensor import Tensor, wrap
 from .cast import cast
 from .indexing import select_parts
+from .operands import as_operand
 
 __all__ = ["getitem", "index_assign", "index_put", "setitem"]
 
@@ -325,6 +326,7 @@ def index_put(input, indices, values, accumulate=False):
     >>> index_put(mt.zeros(3), where, mt.tensor([1.0, 2.0, 3.0]), accumulate=True)
     tensor([1., 0., 5.])
     """
+    input = as_operand(input, "index_put")
     entries = tuple([slice(None) if i is None else _at_least_a_row(i) for i in indices])
     selection = select_parts(input, entries)
     values = _as_value(input, values)

@@ -8,6 +8,7 @@ from ..errors import ArgumentError, ShapeError
 from ..tensor import Tensor
 from .axes import axis_of, sizes_of
 from .cast import cast
+from .operands import as_operand
 from .promotion import result_type
 from .shape import at_least_1d, reshape
 
@@ -104,15 +105,25 @@ class Unbind(Function):
         return Stack.call(*grad_ys, dim=ctx.dim)
 
 
+def _listed(tensors, where):
+    try:
+        return list(tensors)
+    except TypeError:
+        raise ArgumentError(
+            f"{where}: tensors is no sequence.", got=f"{tensors!r:.60}", hint=f"{where}([x, y])"
+        ) from None
+
+
 def _joined(tensors, where):
     """The tensors as a list, brought to one dtype."""
-    tensors = list(tensors)
+    tensors = _listed(tensors, where)
     if not tensors:
         raise ArgumentError(f"{where}: there is nothing to join.", got="an empty sequence")
     if isinstance(tensors[0], Tensor):
         first = tensors[0].array.dtype
         if all(isinstance(x, Tensor) and x.array.dtype == first for x in tensors):
             return tensors
+    tensors = [as_operand(x, where, f"tensors[{i}]") for i, x in enumerate(tensors)]
     dtype = result_type(*tensors)
     return [cast(x, dtype) for x in tensors]
 
@@ -283,11 +294,12 @@ def unbind(input, dim=0):
     return Unbind.apply(input, dim=axis_of(dim, input.ndim, "unbind"))
 
 
-def _series(tensors):
-    """`f(a, b)` and `f([a, b])` mean the same."""
+def _series(tensors, where):
+    """`f(a, b)` and `f([a, b])` mean the same: all of them, and whether they may be several."""
+    several = len(tensors) > 1
     if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)):
-        return list(tensors[0]), True
-    return list(tensors), len(tensors) > 1
+        tensors, several = tensors[0], True
+    return [as_operand(x, where, f"tensors[{i}]") for i, x in enumerate(tensors)], several
 
 
 def atleast_1d(*tensors):
@@ -299,7 +311,7 @@ def atleast_1d(*tensors):
     >>> atleast_1d(mt.tensor(3))
     tensor([3])
     """
-    tensors, several = _series(tensors)
+    tensors, several = _series(tensors, "atleast_1d")
     made = tuple([at_least_1d(x) for x in tensors])
     return made if several else made[0]
 
@@ -313,7 +325,7 @@ def atleast_2d(*tensors):
     >>> atleast_2d(mt.tensor([3, 4]))
     tensor([[3, 4]])
     """
-    tensors, several = _series(tensors)
+    tensors, several = _series(tensors, "atleast_2d")
     made = tuple([x if x.ndim > 1 else reshape(x, (1, x.array.size)) for x in tensors])
     return made if several else made[0]
 
@@ -327,7 +339,7 @@ def hstack(tensors):
     >>> hstack([mt.tensor([1, 2]), mt.tensor([3])])
     tensor([1, 2, 3])
     """
-    tensors = atleast_1d(list(tensors))
+    tensors = atleast_1d(_listed(tensors, "hstack"))
     return cat(tensors, 0 if tensors[0].ndim == 1 else 1)
 
 
@@ -341,7 +353,7 @@ def vstack(tensors):
     tensor([[1, 2],
             [3, 4]])
     """
-    return cat(atleast_2d(list(tensors)), 0)
+    return cat(atleast_2d(_listed(tensors, "vstack")), 0)
 
 
 def hsplit(input, indices_or_sections):

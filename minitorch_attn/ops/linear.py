@@ -8,6 +8,7 @@ from ..errors import ShapeError
 from .broadcast import BroadcastTo, expand
 from .elementwise import add, mul
 from .matmul import MatMul, bmm, matmul, mm, mv, rows_of, same_dtype
+from .operands import not_tensors
 
 __all__ = ["addmm", "addmv", "baddbmm", "linear"]
 
@@ -84,7 +85,10 @@ def linear(input, weight, bias=None):
     >>> linear(mt.ones(1, 2), mt.tensor([[1.0, 2.0], [3.0, 4.0]]), mt.tensor([10.0, 20.0]))
     tensor([[13., 27.]])
     """
-    x_shape, w_shape = input.shape, weight.shape
+    try:
+        x_shape, w_shape = input.shape, weight.shape
+    except AttributeError as error:
+        raise not_tensors(error, "linear", input=input, weight=weight) from None
     if not x_shape or not 1 <= len(w_shape) <= 2 or x_shape[-1] != w_shape[-1]:
         raise ShapeError(
             "linear(input, weight, bias): the sizes do not fit.",
@@ -147,10 +151,14 @@ def baddbmm(input, batch1, batch2, *, beta=1, alpha=1):
 
 
 def _added(where, input, product, beta, alpha):
-    if broadcast_shapes(input.shape, product.shape, where=where) != product.shape:
+    try:
+        shape = input.shape
+    except AttributeError as error:
+        raise not_tensors(error, where, input=input) from None
+    if broadcast_shapes(shape, product.shape, where=where) != product.shape:
         raise ShapeError(
             f"{where}: input does not broadcast to the product.",
-            got=f"input {input.shape} and a product of shape {product.shape}",
+            got=f"input {shape} and a product of shape {product.shape}",
         )
     if alpha != 1:
         product = mul(product, alpha)

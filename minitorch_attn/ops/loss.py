@@ -9,6 +9,7 @@ from ..backend.rows import row_max, row_sum
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..tensor import Tensor, wrap
 from .cast import cast
+from .operands import not_tensors
 from .range_check import check_range
 from .softmax import log_softmax
 
@@ -305,7 +306,11 @@ def _check_logits(input, target, weight, where):
             expected="(class,), (batch, class) or (batch, class, ...)",
         )
     classes = input.shape[0 if input.ndim == 1 else 1]
-    if weight is not None and weight.shape != (classes,):
+    try:
+        fits = weight is None or weight.shape == (classes,)
+    except AttributeError as error:
+        raise not_tensors(error, where, weight=weight) from None
+    if not fits:
         raise ShapeError(
             f"{where}: weight holds one number per class.",
             got=f"weight {weight.shape} for {classes} classes",

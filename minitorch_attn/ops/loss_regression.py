@@ -13,6 +13,7 @@ from .activation import hardtanh
 from .broadcast import broadcast_tensors
 from .exponential import Log
 from .loss import reduction_of
+from .operands import as_operand
 from .selection import Maximum, where
 from .sigmoid import logsigmoid
 
@@ -308,6 +309,8 @@ def cosine_similarity(x1, x2, dim=1, eps=1e-8):
     >>> cosine_similarity(mt.tensor([3.0, 4.0]), mt.tensor([5.0, 0.0]), dim=0)
     tensor(0.6)
     """
+    x1 = as_operand(x1, "cosine_similarity", "x1")
+    x2 = as_operand(x2, "cosine_similarity", "x2")
     if x1.shape != x2.shape:  # else a length would leave out the copies of an element
         x1, x2 = broadcast_tensors(x1, x2)
     # The bound goes under the root, whose derivative is infinite at 0.

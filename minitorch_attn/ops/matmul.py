@@ -6,6 +6,7 @@ from ..autograd.function import Function
 from ..errors import DTypeError, ShapeError
 from .axes import axes_of
 from .elementwise import mul
+from .operands import as_operand
 from .shape import Reshape, permute, reshape
 
 __all__ = ["bmm", "dot", "inner", "matmul", "mm", "mv", "outer", "tensordot", "vdot"]
@@ -64,7 +65,7 @@ def same_dtype(a, b, where, names):
         raise DTypeError(
             f"{where}({', '.join(names)}): {name} is not a tensor.",
             got=f"{type(x).__name__}",
-            hint="`*` multiplies by a number",
+            hint="mt.tensor(...) makes a tensor of it; `*` multiplies by a number",
         ) from None
     if not same:
         raise DTypeError(
@@ -263,6 +264,7 @@ def outer(input, vec2):
     tensor([[ 1, 10],
             [ 2, 20]])
     """
+    input, vec2 = as_operand(input, "outer"), as_operand(vec2, "outer", "vec2")
     if input.ndim != 1 or vec2.ndim != 1:
         raise ShapeError(
             "outer(input, vec2): two vectors are needed.",

@@ -7,7 +7,7 @@ from ..tensor import Tensor, wrap
 from .cast import cast
 from .promotion import default_float, promote
 
-__all__ = ["as_operand", "binary", "explained", "floating", "number"]
+__all__ = ["as_operand", "binary", "explained", "floating", "not_tensors", "number"]
 
 
 def binary(function, name, input, other):
@@ -99,6 +99,30 @@ def as_operand(input, name, argument="input"):
     if backend.is_array(input):
         return wrap(backend.as_array(input))
     raise _no_operand(name, argument, input, "not a tensor")
+
+
+def not_tensors(error, name, **arguments):
+    """The error of a function of tensors in terms of its arguments, or as it was.
+
+    For `except AttributeError` around the first look at them, so that nothing is checked where
+    all is well.
+
+    Parameters
+    ----------
+    error : Exception
+    name : str
+        The public function.
+    **arguments
+        What has to be tensors; the first that is none is named.
+
+    Returns
+    -------
+    Exception
+    """
+    for argument, value in arguments.items():
+        if not isinstance(value, Tensor):
+            return _no_operand(name, argument, value, "not a tensor")
+    return error
 
 
 def number(value, name, argument):

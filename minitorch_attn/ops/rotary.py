@@ -3,6 +3,7 @@
 from ..autograd.function import Function
 from ..backend import array_module
 from ..errors import ShapeError
+from .operands import not_tensors
 
 __all__ = ["apply_rotary"]
 
@@ -78,17 +79,21 @@ def apply_rotary(input, cos, sin, *, interleaved=False):
     >>> apply_rotary(mt.tensor([[2.0, 3.0]]), cos, sin)
     tensor([[-3.,  2.]])
     """
-    if input.ndim < 2 or input.shape[-1] % 2:
+    try:
+        ndim, cos_shape, sin_shape = input.ndim, cos.shape, sin.shape
+    except AttributeError as error:
+        raise not_tensors(error, "apply_rotary", input=input, cos=cos, sin=sin) from None
+    if ndim < 2 or input.shape[-1] % 2:
         raise ShapeError(
             "apply_rotary(input, cos, sin): the features do not form pairs.",
             got=f"input {input.shape}",
             expected="(..., token, head_dim) with an even head_dim",
         )
     half = (*input.shape[:-1], input.shape[-1] // 2)
-    if cos.shape != sin.shape or not _stretches_to(cos.shape, half):
+    if cos_shape != sin_shape or not _stretches_to(cos_shape, half):
         raise ShapeError(
             "apply_rotary(input, cos, sin): there is not one angle for each pair.",
-            got=f"input {input.shape}, cos {cos.shape}, sin {sin.shape}",
+            got=f"input {input.shape}, cos {cos_shape}, sin {sin_shape}",
             expected=f"cos and sin of one shape that broadcasts to {half}",
             hint="rotary_table(num_positions, head_dim) makes both",
         )

@@ -10,6 +10,7 @@ from .axes import axis_of
 from .broadcast import BroadcastTo
 from .cast import clone
 from .index import LookUp, Slice
+from .operands import not_tensors
 from .range_check import check_range
 from .shape import Reshape, at_least_1d, ravel
 
@@ -160,8 +161,12 @@ def gather(input, dim, index):
     tensor([[1, 1],
             [4, 3]])
     """
-    axis_of(dim, input.ndim, "gather")
-    if index.array.size == 0:  # PyTorch lets an empty index have any number of axes
+    try:
+        axis_of(dim, input.ndim, "gather")
+        nothing = index.array.size == 0
+    except AttributeError as error:
+        raise not_tensors(error, "gather", input=input, index=index) from None
+    if nothing:  # PyTorch lets an empty index have any number of axes
         return LookUp.apply(ravel(input), index, axes=(0,))
     dim = _checked_axis(input, dim, index, "gather")
     result = Gather.apply(at_least_1d(input), at_least_1d(index), dim=dim)
@@ -218,8 +223,12 @@ def scatter(input, dim, index, src=None, *, value=None, reduce=None):
             "scatter: src (or value) is needed, and reduce is None or 'add'.",
             got=f"src={src!r} and reduce={reduce!r}",
         )
-    axis_of(dim, input.ndim, "scatter")
-    if index.array.size == 0:
+    try:
+        axis_of(dim, input.ndim, "scatter")
+        nothing = index.array.size == 0
+    except AttributeError as error:
+        raise not_tensors(error, "scatter", input=input, index=index) from None
+    if nothing:
         return clone(input)
     dim = _checked_axis(input, dim, index, "scatter")
     src = _source(input, index, src, "scatter")
@@ -259,10 +268,14 @@ def take_along_dim(input, indices, dim=None):
     >>> take_along_dim(x, mt.tensor([[1, 2, 0]]), dim=1)
     tensor([[10., 20., 30.]])
     """
-    if dim is None:
-        input, indices, dim = ravel(input), ravel(indices), 0
-    dim = axis_of(dim, input.ndim, "take_along_dim")
-    if input.ndim != indices.ndim or input.ndim == 0:
+    try:
+        if dim is None:
+            input, indices, dim = ravel(input), ravel(indices), 0
+        dim = axis_of(dim, input.ndim, "take_along_dim")
+        fit = input.ndim == indices.ndim > 0
+    except AttributeError as error:
+        raise not_tensors(error, "take_along_dim", input=input, indices=indices) from None
+    if not fit:
         raise ShapeError(
             "take_along_dim(input, indices): the numbers of axes differ, or are 0.",
             got=f"input {input.shape} and indices {indices.shape}",

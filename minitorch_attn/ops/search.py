@@ -5,6 +5,7 @@ from ..errors import DTypeError, ShapeError
 from ..tensor import Tensor, wrap
 from .broadcast import broadcast_tensors
 from .creation import tensor_like
+from .operands import as_operand
 from .shape import at_least_1d
 
 __all__ = ["argwhere", "bucketize", "masked_select", "nonzero", "searchsorted"]
@@ -19,6 +20,8 @@ def masked_select(input, mask):
     >>> masked_select(mt.tensor([1, 2, 3]), mt.tensor([True, False, True]))
     tensor([1, 3])
     """
+    input = as_operand(input, "masked_select")
+    mask = as_operand(mask, "masked_select", "mask")
     if mask.dtype.kind != "b":
         raise DTypeError(
             "masked_select: the mask holds booleans.",
@@ -43,7 +46,7 @@ def nonzero(input, *, as_tuple=False):
     tensor([[0, 1],
             [1, 0]])
     """
-    array = input.array
+    array = as_operand(input, "nonzero").array
     xp = array_module(array)
     if array.ndim == 0:
         (found,) = array.reshape(1).nonzero()
@@ -74,6 +77,7 @@ def searchsorted(sorted_sequence, input, *, out_int32=False, right=False):
     >>> searchsorted(mt.tensor([1, 3, 5]), mt.tensor([3, 4]))
     tensor([1, 2])
     """
+    sorted_sequence = as_operand(sorted_sequence, "searchsorted", "sorted_sequence")
     if sorted_sequence.ndim != 1:
         raise ShapeError(
             "searchsorted: the boundaries are one sorted vector.", got=f"{sorted_sequence.shape}"

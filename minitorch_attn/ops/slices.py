@@ -7,6 +7,7 @@ from .axes import axis_of
 from .cast import cast
 from .elementwise import mul
 from .index import AddAt, Assign, LookUp
+from .operands import not_tensors
 from .range_check import check_range
 from .selection import masked_fill
 from .shape import Reshape, at_least_1d
@@ -16,8 +17,11 @@ __all__ = ["index_add", "index_copy", "index_fill", "index_select"]
 
 def _slices(input, dim, index, where):
     """The axis and a checked 1-d index of slices along it."""
-    dim = axis_of(dim, input.ndim, where)
-    if index.ndim > 1:
+    try:
+        dim, rank = axis_of(dim, input.ndim, where), index.ndim
+    except AttributeError as error:
+        raise not_tensors(error, where, input=input, index=index) from None
+    if rank > 1:
         raise ShapeError(
             f"{where}: index has more than one axis.", got=f"index {index.shape}", expected="(n,)"
         )
@@ -97,7 +101,11 @@ def _slices_of(input, dim, index, source, where):
     """`source` in the shape of the slices that it goes to."""
     count = index.shape[0]
     expected = (input.shape[:dim] + (count,) + input.shape[dim + 1 :]) if input.ndim else (count,)
-    if source.ndim == 0 and input.ndim <= 1:
+    try:
+        lone = source.ndim == 0 and input.ndim <= 1
+    except AttributeError as error:
+        raise not_tensors(error, where, source=source) from None
+    if lone:
         source = Reshape.apply(source, shape=(1,))
     if source.shape != expected:
         raise ShapeError(

@@ -12,7 +12,7 @@ from ..tensor import Tensor
 from .axes import axes_of, axis_of
 from .cast import cast
 from .exponential import Exp
-from .promotion import to_float
+from .operands import as_operand, floating, not_tensors
 from .shape import reshape
 
 __all__ = ["log_softmax", "logsumexp", "masked_softmax", "softmax", "softmin"]
@@ -188,7 +188,7 @@ def softmax(input, dim=None, dtype=None):
 
 def softmin(input, dim=None, dtype=None):
     """`softmax(-input)`: the smallest score gets the largest weight."""
-    return softmax(-input, dim, dtype)
+    return softmax(-as_operand(input, "softmin"), dim, dtype)
 
 
 def log_softmax(input, dim=None, dtype=None):
@@ -239,13 +239,14 @@ def masked_softmax(input, mask=None, dim=-1):
     tensor([[0.5, 0.5],
             [0. , 0. ]])
     """
+    input = _real(input, "masked_softmax")
     mask = getattr(mask, "attend", mask)
     if mask is not None:
         _check_mask(mask, input.shape)
     if input.ndim == 0:
         return reshape(masked_softmax(reshape(input, (1,)), mask, dim), ())
     axis = axis_of(dim, input.ndim, "masked_softmax")
-    return MaskedSoftmax.apply(_real(input, "masked_softmax"), mask, axis=axis)
+    return MaskedSoftmax.apply(input, mask, axis=axis)
 
 
 def _check_mask(mask, shape):
@@ -267,7 +268,7 @@ def _check_mask(mask, shape):
 
 def _along_one_axis(function, name, input, dim, dtype):
     if dtype is not None:
-        input = cast(input, dtype)
+        input = cast(as_operand(input, name), dtype)
     input = _real(input, name)
     if dim is None:
         dim = 0 if input.ndim in (0, 1, 3) else 1
@@ -279,7 +280,11 @@ def _along_one_axis(function, name, input, dim, dtype):
 
 
 def _real(input, name):
-    if input.dtype.kind != "f":
+    try:
+        real = input.dtype.kind == "f"
+    except AttributeError as error:
+        raise not_tensors(error, name, input=input) from None
+    if not real:
         raise DTypeError(
             f"{name}: defined for floating-point tensors.",
             got=f"{input.dtype}",
@@ -309,7 +314,7 @@ def logsumexp(input, dim, keepdim=False):
     >>> logsumexp(mt.tensor([1000.0, 1000.0]), dim=0).item() - 1000
     0.693...
     """
-    input = to_float(input)
+    input = floating(input, "logsumexp")
     axes = axes_of(dim, input.ndim, "logsumexp") or tuple(range(input.ndim))
     if input.ndim == 0:
         return logsumexp(reshape(input, (1,)), 0)

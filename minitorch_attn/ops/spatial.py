@@ -3,6 +3,7 @@
 from ..backend import array_module
 from ..errors import ArgumentError, ShapeError
 from .axes import sizes_of
+from .operands import not_tensors
 from .shape import Reshape
 
 __all__ = ["batched", "crop", "each_axis", "enlarge", "shifts", "unbatched", "windows"]
@@ -53,9 +54,13 @@ def batched(input, count, where):
     where : str
         The function, for the message.
     """
-    if input.ndim == count + 2:
+    try:
+        ndim = input.ndim
+    except AttributeError as error:
+        raise not_tensors(error, where, input=input) from None
+    if ndim == count + 2:
         return input
-    if input.ndim == count + 1:
+    if ndim == count + 1:
         return Reshape.apply(input, shape=(1, *input.shape))
     space = ", ".join(("depth", "height", "width")[3 - count :])
     raise ShapeError(
