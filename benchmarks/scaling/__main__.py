@@ -28,7 +28,8 @@ def main(words=None):
     curves = []
     for curve in CURVES:
         sizes = curve.sizes[:2] if args.quick else curve.sizes
-        points = list(measured(curve, sizes, 0.0 if args.quick else args.seconds))
+        timing = {"seconds": 0.0, "least": 1} if args.quick else {"seconds": args.seconds}
+        points = list(measured(curve, sizes, **timing))
         curves.append({"what": curve.what, "label": curve.label, "points": points, **fits(points)})
         print(table([curves[-1]]), flush=True)
     results = {"machine": machine.describe(), "curves": curves, "sums": sums()}
@@ -41,11 +42,11 @@ def main(words=None):
         print(f"stored in {RESULTS}; tables made in benchmarks/README.md")
 
 
-def measured(curve, sizes, seconds):
-    """The points of a curve, one after the other."""
+def measured(curve, sizes, **timing):
+    """The points of a curve, one after the other; timing as of `cost_of`."""
     with attention_in(curve.attention):
         for size in sizes:
-            yield {"size": size, **cost_of(curve.step(size), seconds)}
+            yield {"size": size, **cost_of(curve.step(size), **timing)}
 
 
 def fits(points):

@@ -2,7 +2,6 @@
 
 import gc
 import math
-import statistics
 import time
 import tracemalloc
 
@@ -11,14 +10,19 @@ import numpy as np
 __all__ = ["cost_of", "fitted_exponent"]
 
 
-def cost_of(step, seconds=0.3):
-    """Median time of a step and the most memory that it holds at once.
+def cost_of(step, seconds=0.3, least=3):
+    """Time of the fastest step and the most memory that a step holds at once.
+
+    Other programs, on this machine or on the one that it is a part of, only make a step longer:
+    the fastest of several is the least disturbed.
 
     Parameters
     ----------
     step : callable
     seconds : float
-        For about how long it is timed, once at least.
+        For about how long it is timed.
+    least : int
+        How often at least.
 
     Returns
     -------
@@ -33,11 +37,11 @@ def cost_of(step, seconds=0.3):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     times, end = [], time.perf_counter() + seconds
-    while not times or time.perf_counter() < end:
+    while len(times) < least or time.perf_counter() < end:
         start = time.perf_counter()
         step()
         times.append(time.perf_counter() - start)
-    return {"seconds": statistics.median(times), "bytes": peak}
+    return {"seconds": min(times), "bytes": peak}
 
 
 def fitted_exponent(sizes, costs):

@@ -7,6 +7,7 @@ import pytest
 
 import minitorch_attn as mt
 from benchmarks.scaling.__main__ import fits, measured
+from benchmarks.scaling import cost
 from benchmarks.scaling.cost import cost_of, fitted_exponent
 from benchmarks.scaling.curves import CURVES, Curve, attention_in, gpt_step
 from benchmarks.scaling.pictures import draw
@@ -25,6 +26,18 @@ def test_memory_of_a_step_is_what_it_holds_at_once():
     found = cost_of(step, seconds=0)
     assert 2 << 20 <= found["bytes"] < (2 << 20) + (1 << 18)
     assert found["seconds"] > 0
+
+
+def test_the_time_is_that_of_the_step_nobody_disturbed():
+    clock, lasts = [0.0], iter([5, 5, 3, 1, 2])  # seconds: two steps untimed, then three
+
+    def step():
+        clock[0] += next(lasts)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cost.time, "perf_counter", lambda: clock[0])
+        assert cost_of(step, seconds=0)["seconds"] == 1
+    assert next(lasts, None) is None
 
 
 @pytest.mark.parametrize("power", [0.5, 1, 2, 4])
@@ -52,7 +65,7 @@ def test_attention_is_chosen_and_put_back():
 def test_memory_of_full_attention_grows_with_the_square_and_of_tiles_does_not():
     def exponent(kind):
         curve = Curve("", "", (), lambda n: gpt_step(context=n, batch=1, width=8, layers=1), kind)
-        return fits(list(measured(curve, (1024, 2048), 0)))["bytes_exponent"]
+        return fits(list(measured(curve, (1024, 2048), seconds=0, least=1)))["bytes_exponent"]
 
     assert exponent("full") > 1.8
     assert exponent("tiled") < 1.2
