@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import minitorch_attn as mt
-from benchmarks.scaling.__main__ import fits, measured
 from benchmarks.scaling import cost
+from benchmarks.scaling.__main__ import fits, measured
 from benchmarks.scaling.cost import cost_of, fitted_exponent
 from benchmarks.scaling.curves import CURVES, Curve, attention_in, gpt_step
 from benchmarks.scaling.pictures import draw
