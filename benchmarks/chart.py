@@ -5,6 +5,7 @@ from minitorch_attn.viz.style import COLOURS, new_figure, save_figure
 __all__ = ["draw"]
 
 ENGINES = ("minitorch_attn", "minitorch_attn_unsplit", "torch_compile", "jax")
+TOP = 2.5  # of the axes; a bar that goes on beyond it has its value written beside it
 
 
 def draw(results, path):
@@ -21,7 +22,8 @@ def draw(results, path):
     panels = figure.subplots(1, 2)
     _bars(panels[0], workloads, "ratio", "step time / PyTorch eager's")
     _bars(panels[1], workloads, "memory_ratio", "peak memory / PyTorch eager's")
-    panels[0].legend(frameon=False, fontsize="small")
+    labelled = panels[0].get_legend_handles_labels()
+    figure.legend(*labelled, loc="outside lower center", ncols=4, frameon=False, fontsize="small")
     machine = results["machine"]
     figure.suptitle(
         f"{machine['cpu']}, {machine['cores']} cores, BLAS with {machine['blas_kernels']} kernels,"
@@ -46,10 +48,13 @@ def _bars(axes, workloads, quantity, label):
         places = [place + (number - (len(ENGINES) - 1) / 2) * width for place, _ in rows]
         values = [row[quantity] for _, row in rows]
         axes.bar(places, values, width, color=colour, label=engine)
+        for place, value in zip(places, values, strict=True):
+            if value > TOP:
+                axes.text(place - width, TOP, f"{value:.1f}", ha="right", va="top", size="small")
         if quantity == "ratio":
             ranges = [row["ratio_range"] for _, row in rows]
             axes.vlines(places, *zip(*ranges, strict=True), color="0.3", linewidth=1)
     axes.axhline(1, color="0.45", linewidth=1, linestyle=(0, (4, 3)))
     axes.set_xticks(range(len(workloads)), [w["workload"].upper() for w in workloads])
-    axes.set(ylabel=label, ylim=(0, None))
+    axes.set(ylabel=label, ylim=(0, TOP))
     axes.spines[["top", "right"]].set_visible(False)

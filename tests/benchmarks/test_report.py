@@ -6,6 +6,7 @@ import pytest
 
 from benchmarks import __main__ as command
 from benchmarks import chart, table
+from minitorch_attn.viz.style import new_figure
 
 
 @pytest.fixture
@@ -57,6 +58,15 @@ def test_only_what_stands_between_the_marks_is_replaced(tmp_path):
 def test_the_picture_is_written(results, tmp_path):
     chart.draw(results, tmp_path / "chart.png")
     assert (tmp_path / "chart.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_bar_beyond_the_top_has_its_value_beside_it():
+    rows = [{"engine": "minitorch_attn", "ratio": 0.75, "ratio_range": (0.5, 1.0)}]
+    rows.append({"engine": "jax", "ratio": 6.13, "ratio_range": (6.0, 7.0)})
+    axes = new_figure(4, 3).subplots()
+    chart._bars(axes, [{"workload": "w1", "engines": rows}], "ratio", "time")
+    assert [text.get_text() for text in axes.texts] == ["6.1"]
+    assert axes.get_ylim() == (0, chart.TOP)
 
 
 def test_stored_results_are_kept_if_measured_under_the_same_conditions(results, tmp_path):
