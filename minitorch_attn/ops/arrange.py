@@ -6,6 +6,7 @@ from ..errors import ArgumentError, ShapeError
 from ..tensor import Tensor, wrap
 from .axes import axes_of, axis_of, sizes_of
 from .broadcast import BroadcastTo
+from .given import as_operand
 from .index import LookUp, Slice
 from .shape import Reshape, flatten, ravel, unsqueeze
 
@@ -80,6 +81,7 @@ def flip(input, dims):
     tensor([[2, 1],
             [4, 3]])
     """
+    input = as_operand(input, "flip")
     dims = axes_of(dims, input.ndim, "flip", "dims")
     return Flip.apply(input, dims=dims if input.ndim else ())
 
@@ -113,7 +115,7 @@ def flipud(input):
 
 
 def _needs_axes(input, count, where):
-    if input.ndim < count:
+    if as_operand(input, where).ndim < count:
         raise ShapeError(
             f"{where}: too few axes.", got=f"shape {input.shape}", expected=f"{count} or more"
         )
@@ -129,6 +131,7 @@ def rot90(input, k=1, dims=(0, 1)):
     tensor([[2, 4],
             [1, 3]])
     """
+    input = as_operand(input, "rot90")
     first, second = axes_of(dims, input.ndim, "rot90", "dims")
     k %= 4
     if k == 2:
@@ -154,6 +157,7 @@ def roll(input, shifts, dims=None):
     >>> roll(mt.tensor([1, 2, 3, 4]), 1)
     tensor([4, 1, 2, 3])
     """
+    input = as_operand(input, "roll")
     shifts = sizes_of(shifts, "roll", "shifts")
     if dims is None or dims == ():
         if len(shifts) != 1:
@@ -185,6 +189,7 @@ def repeat(input, sizes):
     tensor([[1, 2, 1, 2],
             [1, 2, 1, 2]])
     """
+    input = as_operand(input, "repeat")
     sizes = sizes_of(sizes, "repeat", "sizes")
     if len(sizes) < input.ndim:
         raise ShapeError(
@@ -210,6 +215,7 @@ def tile(input, dims):
     tensor([[1, 2, 1, 2],
             [3, 4, 3, 4]])
     """
+    input = as_operand(input, "tile")
     dims = sizes_of(dims, "tile", "dims")
     return repeat(input, (1,) * (input.ndim - len(dims)) + dims)
 
@@ -234,6 +240,7 @@ def repeat_interleave(input, repeats=None, dim=None, *, output_size=None):
     >>> repeat_interleave(mt.tensor([5, 6]), 2), repeat_interleave(mt.tensor([1, 2]))
     (tensor([5, 5, 6, 6]), tensor([0, 1, 1]))
     """
+    input = as_operand(input, "repeat_interleave")
     if repeats is None:
         return wrap(_counted(input.array, input.array))
     if dim is None:
@@ -276,6 +283,7 @@ def narrow(input, dim, start, length):
     >>> narrow(mt.arange(5), 0, 1, 3)
     tensor([1, 2, 3])
     """
+    input = as_operand(input, "narrow")
     if input.ndim == 0:
         raise ShapeError("narrow: a 0-d tensor has no axis to be narrowed.", got="shape ()")
     dim = axis_of(dim, input.ndim, "narrow")
@@ -298,6 +306,7 @@ def select(input, dim, index):
     >>> select(mt.tensor([[1, 2], [3, 4]]), 1, 0)
     tensor([1, 3])
     """
+    input = as_operand(input, "select")
     if input.ndim == 0:
         raise ShapeError("select: a 0-d tensor has no axis to select from.", got="shape ()")
     dim = axis_of(dim, input.ndim, "select")
@@ -326,6 +335,7 @@ def meshgrid(*tensors, indexing="ij"):
         tensors = tensors[0]
     if indexing not in ("ij", "xy"):
         raise ArgumentError("meshgrid: indexing is 'ij' or 'xy'.", got=repr(indexing))
+    tensors = [as_operand(x, "meshgrid", f"tensors[{i}]") for i, x in enumerate(tensors)]
     if any(x.ndim > 1 for x in tensors):
         raise ShapeError(
             "meshgrid: every tensor is one axis.", got=" and ".join(str(x.shape) for x in tensors)

@@ -5,6 +5,7 @@ from ..autograd.function import Function
 from ..backend import as_device, as_dtype, device_of, to_device
 from ..errors import ArgumentError
 from ..tensor import Tensor
+from .given import as_operand, not_tensors
 
 __all__ = ["alias", "cast", "clone", "to"]
 
@@ -92,16 +93,22 @@ def cast(input, dtype):
     tensor([1., 2.], dtype=float64)
     """
     dtype = as_dtype(dtype)
-    return input if input.dtype == dtype else Cast.apply(input, dtype=dtype)
+    try:
+        same = input.dtype == dtype
+    except AttributeError as error:
+        raise not_tensors(error, "cast", input=input) from None
+    return input if same else Cast.apply(input, dtype=dtype)
 
 
 def clone(input):
     """A copy of `input` that is part of the graph."""
+    input = as_operand(input, "clone")
     return Clone.apply(input)
 
 
 def alias(input):
     """A view of all of `input`: the same values as a node of its own."""
+    input = as_operand(input, "alias")
     return Alias.apply(input)
 
 
@@ -126,6 +133,7 @@ def to(input, *args, dtype=None, device=None, copy=False, non_blocking=False):
     >>> to(mt.tensor([1.5]), mt.float64).dtype
     dtype('float64')
     """
+    input = as_operand(input, "to")
     for argument in args:
         if isinstance(argument, Tensor):
             dtype, device = argument.dtype, argument.device

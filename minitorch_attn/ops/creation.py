@@ -13,6 +13,7 @@ from ..backend import (
 )
 from ..errors import ArgumentError, DTypeError
 from ..tensor import Tensor, wrap
+from .given import as_operand
 
 __all__ = [
     "arange", "as_tensor", "copy_of", "empty", "empty_like", "eye", "from_numpy", "full",
@@ -87,6 +88,7 @@ def full(size, fill_value, *, dtype=None, device=None, requires_grad=False):
 
 def zeros_like(input, *, dtype=None, device=None, requires_grad=False):
     """Zeros of the shape, dtype and device of `input`."""
+    input = as_operand(input, "zeros_like")
     return zeros(
         input.shape, dtype=dtype or input.dtype, device=device or input.device,
         requires_grad=requires_grad,
@@ -95,6 +97,7 @@ def zeros_like(input, *, dtype=None, device=None, requires_grad=False):
 
 def ones_like(input, *, dtype=None, device=None, requires_grad=False):
     """Ones of the shape, dtype and device of `input`."""
+    input = as_operand(input, "ones_like")
     return ones(
         input.shape, dtype=dtype or input.dtype, device=device or input.device,
         requires_grad=requires_grad,
@@ -103,6 +106,7 @@ def ones_like(input, *, dtype=None, device=None, requires_grad=False):
 
 def empty_like(input, *, dtype=None, device=None, requires_grad=False):
     """Arbitrary contents in the shape, dtype and device of `input`."""
+    input = as_operand(input, "empty_like")
     return empty(
         input.shape, dtype=dtype or input.dtype, device=device or input.device,
         requires_grad=requires_grad,
@@ -111,6 +115,7 @@ def empty_like(input, *, dtype=None, device=None, requires_grad=False):
 
 def full_like(input, fill_value, *, dtype=None, device=None, requires_grad=False):
     """`fill_value` in the shape, dtype and device of `input`."""
+    input = as_operand(input, "full_like")
     return full(
         input.shape, fill_value, dtype=dtype or input.dtype, device=device or input.device,
         requires_grad=requires_grad,
@@ -162,11 +167,13 @@ def randn(*size, dtype=None, device=None, requires_grad=False):
 
 def rand_like(input, *, dtype=None):
     """Uniform random numbers in the shape, dtype and device of `input`."""
+    input = as_operand(input, "rand_like")
     return rand(input.shape, dtype=dtype or input.dtype, device=input.device)
 
 
 def randn_like(input, *, dtype=None):
     """Standard normal random numbers in the shape, dtype and device of `input`."""
+    input = as_operand(input, "randn_like")
     return randn(input.shape, dtype=dtype or input.dtype, device=input.device)
 
 
@@ -204,6 +211,7 @@ def tensor_like(data, other):
 
 def copy_of(target, source):
     """`source` in the shape, dtype and device of `target`: what `copy_` writes."""
+    target = as_operand(target, "copy_of", "target")
     if not isinstance(source, Tensor):
         source = tensor_like(source, target)
     return source.to(device=target.device, dtype=target.dtype).expand(*target.shape)

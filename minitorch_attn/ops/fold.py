@@ -5,6 +5,7 @@ import math
 from ..autograd.function import Function
 from ..backend import array_module
 from ..errors import ShapeError
+from .given import as_operand
 from .shape import Reshape
 from .spatial import batched, crop, each_axis, enlarge, shifts, unbatched, windows
 
@@ -140,6 +141,7 @@ def fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):
              [2., 4., 2.],
              [1., 2., 1.]]])
     """
+    input = as_operand(input, "fold")
     if input.ndim not in (2, 3):
         raise ShapeError(
             "fold: input has the wrong number of axes.",

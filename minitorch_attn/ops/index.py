@@ -14,8 +14,8 @@ from ..backend import array_module, new_array, scatter_add
 from ..errors import ShapeError
 from ..tensor import Tensor, wrap
 from .cast import cast
+from .given import as_operand, not_tensors
 from .indexing import select_parts
-from .operands import as_operand
 
 __all__ = ["getitem", "index_assign", "index_put", "setitem"]
 
@@ -210,7 +210,10 @@ def getitem(input, index):
     (tensor([6, 5, 4]), tensor([[1, 3],
             [4, 6]]), tensor([5, 6]))
     """
-    selection = select_parts(input, index)
+    try:
+        selection = select_parts(input, index)
+    except AttributeError as error:
+        raise not_tensors(error, "getitem", input=input) from None
     basic, axes, indices, distinct = selection
     if not indices:
         return Slice.apply(input, index=basic)
@@ -237,6 +240,7 @@ def setitem(target, index, value):
     tensor([[0., 1., 0.],
             [0., 2., 0.]])
     """
+    target = as_operand(target, "setitem", "target")
     selection = select_parts(target, index)
     value = _as_value(target, value)
     if is_tracked(target, (value,)):
@@ -259,6 +263,7 @@ def index_assign(input, index, value):
     >>> index_assign(mt.zeros(3), slice(1, None), mt.tensor([1.0, 2.0]))
     tensor([0., 1., 2.])
     """
+    input = as_operand(input, "index_assign")
     return _assign(input, select_parts(input, index), _as_value(input, value))
 
 

@@ -11,6 +11,7 @@ from functools import lru_cache
 from ..backend import array_module
 from ..errors import ArgumentError, DTypeError, ShapeError
 from .axes import sizes_of
+from .given import as_operand
 from .pool import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
 from .taps import Taps, tap_sum
 
@@ -179,6 +180,7 @@ def interpolate(
     >>> interpolate(x, 4, mode="linear"), interpolate(x, scale_factor=1.5)
     (tensor([[[0., 1., 3., 4.]]]), tensor([[[0., 0., 4.]]]))
     """
+    input = as_operand(input, "interpolate")
     align_corners = _check(input, size, scale_factor, mode, align_corners, antialias)
     count = input.ndim - 2
     sizes, steps = _output_sizes(input, size, scale_factor, count)

@@ -211,6 +211,7 @@ def split(tensor, split_size_or_sections, dim=0):
     >>> [x.shape for x in split(mt.zeros(5, 2), 2)]
     [(2, 2), (2, 2), (1, 2)]
     """
+    tensor = as_operand(tensor, "split", "tensor")
     if tensor.ndim == 0:
         raise ShapeError("split: a 0-d tensor has no axis to be split.", got="shape ()")
     dim = axis_of(dim, tensor.ndim, "split")
@@ -240,6 +241,7 @@ def chunk(input, chunks, dim=0):
     >>> [x.shape for x in chunk(mt.zeros(5, 2), 3)]
     [(2, 2), (2, 2), (1, 2)]
     """
+    input = as_operand(input, "chunk")
     if chunks < 1:
         raise ArgumentError("chunk: there has to be at least one chunk.", got=f"chunks={chunks}")
     if input.ndim == 0:
@@ -262,6 +264,7 @@ def tensor_split(input, indices_or_sections, dim=0):
     >>> [len(x) for x in tensor_split(mt.arange(7), (1, 5))]
     [1, 4, 2]
     """
+    input = as_operand(input, "tensor_split")
     if input.ndim == 0:
         raise ShapeError("tensor_split: a 0-d tensor has no axis to be split.", got="shape ()")
     dim = axis_of(dim, input.ndim, "tensor_split")
@@ -289,6 +292,7 @@ def unbind(input, dim=0):
     >>> unbind(mt.tensor([[1, 2], [3, 4]]), 1)
     (tensor([1, 3]), tensor([2, 4]))
     """
+    input = as_operand(input, "unbind")
     if input.ndim == 0:
         raise ShapeError("unbind: a 0-d tensor has no axis to be taken apart.", got="shape ()")
     return Unbind.apply(input, dim=axis_of(dim, input.ndim, "unbind"))
@@ -365,6 +369,7 @@ def hsplit(input, indices_or_sections):
     >>> [x.shape for x in hsplit(mt.zeros(2, 4), 2)]
     [(2, 2), (2, 2)]
     """
+    input = as_operand(input, "hsplit")
     return _even_split(input, indices_or_sections, 0 if input.ndim == 1 else 1, 1, "hsplit")
 
 
@@ -377,6 +382,7 @@ def vsplit(input, indices_or_sections):
     >>> [x.shape for x in vsplit(mt.zeros(3, 2), (1,))]
     [(1, 2), (2, 2)]
     """
+    input = as_operand(input, "vsplit")
     return _even_split(input, indices_or_sections, 0, 2, "vsplit")
 
 

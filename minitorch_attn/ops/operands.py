@@ -3,8 +3,9 @@
 from .. import backend
 from ..autograd.broadcasting import broadcast_shapes
 from ..errors import DTypeError, MiniTorchError
-from ..tensor import Tensor, wrap
+from ..tensor import Tensor
 from .cast import cast
+from .given import as_operand, no_operand, not_tensors
 from .promotion import default_float, promote
 
 __all__ = ["as_operand", "binary", "explained", "floating", "not_tensors", "number"]
@@ -51,7 +52,7 @@ def explained(error, name, **operands):
         if isinstance(value, Tensor) or backend.is_array(value):
             arrays[key] = value
         elif not isinstance(value, (int, float)):
-            return _no_operand(name, key, value)
+            return no_operand(name, key, value)
     if isinstance(error, MiniTorchError):
         return error
     try:
@@ -65,14 +66,6 @@ def explained(error, name, **operands):
             hint="x.float() or x.to(mt.int64) first",
         )
     return error
-
-
-def _no_operand(name, argument, value, verdict="neither a tensor nor a number"):
-    return DTypeError(
-        f"{name}: {argument} is {verdict}.",
-        got=f"{value!r:.60} of type {type(value).__name__}",
-        hint="mt.tensor(...) makes a tensor of a number, a list or an array",
-    )
 
 
 def floating(input, name):
@@ -90,39 +83,6 @@ def floating(input, name):
     except AttributeError:
         input = as_operand(input, name)
     return input if input.array.dtype.kind == "f" else cast(input, default_float)
-
-
-def as_operand(input, name, argument="input"):
-    """`input` if it is a Tensor; a raw array counts as a constant one, anything else raises."""
-    if isinstance(input, Tensor):
-        return input
-    if backend.is_array(input):
-        return wrap(backend.as_array(input))
-    raise _no_operand(name, argument, input, "not a tensor")
-
-
-def not_tensors(error, name, **arguments):
-    """The error of a function of tensors in terms of its arguments, or as it was.
-
-    For `except AttributeError` around the first look at them, so that nothing is checked where
-    all is well.
-
-    Parameters
-    ----------
-    error : Exception
-    name : str
-        The public function.
-    **arguments
-        What has to be tensors; the first that is none is named.
-
-    Returns
-    -------
-    Exception
-    """
-    for argument, value in arguments.items():
-        if not isinstance(value, Tensor):
-            return _no_operand(name, argument, value, "not a tensor")
-    return error
 
 
 def number(value, name, argument):
@@ -146,4 +106,4 @@ def number(value, name, argument):
         value = value.item()
     if isinstance(value, (int, float)):
         return value
-    raise _no_operand(name, argument, value, "not a number")
+    raise no_operand(name, argument, value, "not a number")

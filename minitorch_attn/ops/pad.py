@@ -5,6 +5,7 @@ from ..backend import array_module
 from ..errors import ArgumentError, ShapeError
 from ..tensor import wrap
 from .axes import sizes_of
+from .given import as_operand
 from .index import LookUp
 
 __all__ = ["pad"]
@@ -61,6 +62,7 @@ def pad(input, pad, mode="constant", value=None):
     >>> pad(x, (1, 2)), pad(x, (-1, 1), value=9), pad(x, (2, 2), mode="reflect")
     (tensor([0, 1, 2, 3, 0, 0]), tensor([2, 3, 9]), tensor([3, 2, 1, 2, 3, 2, 1]))
     """
+    input = as_operand(input, "pad")
     amounts = _amounts(input, sizes_of(pad, "pad", "pad"))
     if mode == "constant":
         return Pad.apply(input, amounts=amounts, value=0 if value is None else value)

@@ -1,6 +1,7 @@
 """Channels traded for resolution: pixel_shuffle and its inverse."""
 
 from ..errors import ArgumentError, ShapeError
+from .given import as_operand
 from .shape import permute, reshape
 
 __all__ = ["pixel_shuffle", "pixel_unshuffle"]
@@ -80,7 +81,7 @@ def pixel_unshuffle(input, downscale_factor):
 
 
 def _factor(where, input, name, factor):
-    if input.ndim < 3:
+    if as_operand(input, where).ndim < 3:
         raise ShapeError(
             f"{where}: input has too few axes.",
             got=f"input {input.shape}",

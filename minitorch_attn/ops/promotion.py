@@ -13,7 +13,7 @@ from ..errors import DTypeError
 from ..tensor import Tensor, wrap
 from .cast import cast
 
-__all__ = ["default_float", "promote", "result_type", "promote_types", "to_float", "wrapped"]
+__all__ = ["default_float", "promote", "result_type", "promote_types", "wrapped"]
 
 default_float = as_dtype("float32")
 _BOOL, _INT64 = as_dtype("bool"), as_dtype("int64")
@@ -141,8 +141,3 @@ def wrapped(value, dtype):
     modulus = 1 << 8 * dtype.itemsize
     value %= modulus
     return value - modulus if dtype.kind == "i" and value >= modulus // 2 else value
-
-
-def to_float(x):
-    """Integer and boolean tensors as the default float: what exp, sqrt and mean start with."""
-    return x if x.array.dtype.kind == "f" else cast(x, default_float)

@@ -1,8 +1,10 @@
 """Where something is: masks, elements that are not zero, places in a sorted row."""
 
+from numbers import Number
+
 from ..backend import array_module, as_array
 from ..errors import DTypeError, ShapeError
-from ..tensor import Tensor, wrap
+from ..tensor import wrap
 from .broadcast import broadcast_tensors
 from .creation import tensor_like
 from .operands import as_operand
@@ -83,7 +85,10 @@ def searchsorted(sorted_sequence, input, *, out_int32=False, right=False):
             "searchsorted: the boundaries are one sorted vector.", got=f"{sorted_sequence.shape}"
         )
     xp = array_module(sorted_sequence.array)
-    values = input if isinstance(input, Tensor) else tensor_like(input, sorted_sequence)
+    if isinstance(input, Number):
+        values = tensor_like(input, sorted_sequence)
+    else:
+        values = as_operand(input, "searchsorted")
     side = "right" if right else "left"
     found = xp.searchsorted(sorted_sequence.array, values.array, side=side)
     return wrap(as_array(found)).to("int32" if out_int32 else "int64")

@@ -7,6 +7,7 @@ from ..backend import shares_memory
 from ..errors import ArgumentError, ShapeError
 from ..tensor import wrap
 from .axes import axes_of, axis_of, sizes_of
+from .given import as_operand, not_tensors
 
 __all__ = [
     "flatten", "movedim", "moveaxis", "permute", "ravel", "reshape", "squeeze", "swapaxes",
@@ -106,7 +107,10 @@ def reshape(input, shape):
 def _full_shape(input, shape, where):
     """`shape` with -1 replaced, checked against the number of elements."""
     shape = sizes_of(shape, where, "shape")
-    count = input.array.size
+    try:
+        count = input.array.size
+    except AttributeError as error:
+        raise not_tensors(error, where, input=input) from None
     if math.prod(shape) == count and min(shape, default=0) >= 0:
         return shape
     known = math.prod([n for n in shape if n != -1])
@@ -167,6 +171,7 @@ def _strides(tensor):
 
 
 def _reinterpreted(input, dtype):
+    input = as_operand(input, "view")
     other = wrap(input.array.view(dtype))
     other._version = input._version
     return other
@@ -182,7 +187,8 @@ def view_as(input, other):
     tensor([[0, 1],
             [2, 3]])
     """
-    return view(input, other.shape)
+    input = as_operand(input, "view_as")
+    return view(input, as_operand(other, "view_as", "other").shape)
 
 
 def permute(input, dims):
@@ -200,8 +206,12 @@ def permute(input, dims):
     >>> permute(mt.zeros(2, 3, 5), (2, 0, -2)).shape
     (5, 2, 3)
     """
-    dims = axes_of(tuple(dims), input.ndim, "permute", "dims")
-    if len(dims) != input.ndim:
+    try:
+        ndim = input.ndim
+    except AttributeError as error:
+        raise not_tensors(error, "permute", input=input) from None
+    dims = axes_of(tuple(dims), ndim, "permute", "dims")
+    if len(dims) != ndim:
         raise ArgumentError(
             "permute(input, dims): dims has to name every axis once.",
             got=f"dims={dims} for input {input.shape}",
@@ -218,8 +228,12 @@ def transpose(input, dim0, dim1):
     >>> transpose(mt.zeros(2, 3, 5), 0, -1).shape
     (5, 3, 2)
     """
-    dim0 = axis_of(dim0, input.ndim, "transpose", "dim0")
-    dim1 = axis_of(dim1, input.ndim, "transpose", "dim1")
+    try:
+        ndim = input.ndim
+    except AttributeError as error:
+        raise not_tensors(error, "transpose", input=input) from None
+    dim0 = axis_of(dim0, ndim, "transpose", "dim0")
+    dim1 = axis_of(dim1, ndim, "transpose", "dim1")
     if dim0 == dim1:
         return Reshape.apply(input, shape=input.shape)
     return Transpose.apply(input, dim0=dim0, dim1=dim1)
@@ -238,6 +252,7 @@ def t(input):
     tensor([[1, 3],
             [2, 4]])
     """
+    input = as_operand(input, "t")
     if input.ndim > 2:
         raise ShapeError(
             "t(input): only a matrix has one transpose.",
@@ -263,6 +278,7 @@ def movedim(input, source, destination):
     >>> movedim(mt.zeros(2, 3, 5), 0, -1).shape
     (3, 5, 2)
     """
+    input = as_operand(input, "movedim")
     source = axes_of(source, input.ndim, "movedim", "source")
     destination = axes_of(destination, input.ndim, "movedim", "destination")
     if len(source) != len(destination):
@@ -296,6 +312,7 @@ def squeeze(input, dim=None):
     >>> squeeze(mt.zeros(1, 3, 1)).shape, squeeze(mt.zeros(1, 3, 1), (0, 1)).shape
     ((3,), (3, 1))
     """
+    input = as_operand(input, "squeeze")
     dims = range(input.ndim) if dim is None else axes_of(dim, input.ndim, "squeeze")
     shape = [n for i, n in enumerate(input.shape) if n != 1 or i not in dims]
     return Reshape.apply(input, shape=tuple(shape))
@@ -315,6 +332,7 @@ def unsqueeze(input, dim):
     >>> unsqueeze(mt.zeros(2, 3), 1).shape
     (2, 1, 3)
     """
+    input = as_operand(input, "unsqueeze")
     dim = axis_of(dim, input.ndim + 1, "unsqueeze")
     return Reshape.apply(input, shape=(*input.shape[:dim], 1, *input.shape[dim:]))
 
@@ -328,6 +346,7 @@ def flatten(input, start_dim=0, end_dim=-1):
     >>> flatten(mt.zeros(2, 3, 5), 1).shape
     (2, 15)
     """
+    input = as_operand(input, "flatten")
     start = axis_of(start_dim, input.ndim, "flatten", "start_dim")
     end = axis_of(end_dim, input.ndim, "flatten", "end_dim")
     if start > end:
@@ -352,6 +371,7 @@ def ravel(input):
     >>> ravel(mt.tensor([[1, 2], [3, 4]]))
     tensor([1, 2, 3, 4])
     """
+    input = as_operand(input, "ravel")
     return reshape(input, (-1,)) if input.array.size else reshape(input, (0,))
 
 
@@ -364,6 +384,7 @@ def unflatten(input, dim, sizes):
     >>> unflatten(mt.zeros(2, 15), 1, (3, -1)).shape
     (2, 3, 5)
     """
+    input = as_operand(input, "unflatten")
     dim = axis_of(dim, input.ndim, "unflatten")
     sizes = sizes_of(sizes, "unflatten", "sizes")
     size = input.shape[dim]

@@ -4,6 +4,7 @@ from ..autograd.function import Function
 from ..backend import array_module
 from ..errors import ArgumentError
 from .axes import axis_of
+from .given import as_operand
 from .index import Slice
 from .shape import Reshape
 
@@ -71,6 +72,7 @@ def sliding_windows(input, dimension, size, step):
     tensor([[0, 1, 2],
             [2, 3, 4]])
     """
+    input = as_operand(input, "unfold")
     dim = axis_of(dimension, input.ndim, "unfold", "dimension")
     length = input.shape[dim] if input.ndim else 1
     if not 0 <= size <= length or step < 1:

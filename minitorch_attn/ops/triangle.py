@@ -5,6 +5,7 @@ from ..backend import array_module, as_device, module_for
 from ..errors import ArgumentError, ShapeError
 from ..tensor import wrap
 from .axes import axis_of
+from .given import as_operand
 from .reduce import sum as sum_over
 
 __all__ = [
@@ -84,7 +85,7 @@ class DiagonalPlace(Function):
 
 
 def _check_matrix(input, where):
-    if input.ndim < 2:
+    if as_operand(input, where).ndim < 2:
         raise ShapeError(
             f"{where}(input): input has to hold matrices.",
             got=f"input {input.shape}",
@@ -143,6 +144,7 @@ def diagonal(input, offset=0, dim1=0, dim2=1):
     >>> diagonal(mt.tensor([[1, 2], [3, 4]])), diagonal(mt.tensor([[1, 2], [3, 4]]), 1)
     (tensor([1, 4]), tensor([2]))
     """
+    input = as_operand(input, "diagonal")
     dim1, dim2 = _two_axes(dim1, dim2, input.ndim, "diagonal")
     return Diagonal.apply(input, offset=int(offset), dim1=dim1, dim2=dim2)
 
@@ -167,6 +169,7 @@ def diag_embed(input, offset=0, dim1=-2, dim2=-1):
     tensor([[1, 0],
             [0, 2]])
     """
+    input = as_operand(input, "diag_embed")
     if input.ndim == 0:
         raise ShapeError("diag_embed: a 0-d tensor has no axis to lay on a diagonal.", got="()")
     dim1, dim2 = _two_axes(dim1, dim2, input.ndim + 1, "diag_embed")
@@ -187,6 +190,7 @@ def diag(input, diagonal=0):
     (tensor([2]), tensor([[1, 0],
             [0, 2]]))
     """
+    input = as_operand(input, "diag")
     if input.ndim == 1:
         return diag_embed(input, diagonal)
     if input.ndim != 2:
@@ -203,6 +207,7 @@ def trace(input):
     >>> trace(mt.tensor([[1, 2], [3, 4]]))
     tensor(5)
     """
+    input = as_operand(input, "trace")
     if input.ndim != 2:
         raise ShapeError("trace: a matrix is needed.", got=f"input {input.shape}")
     return sum_over(diagonal(input))

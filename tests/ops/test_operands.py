@@ -100,7 +100,7 @@ def test_sequences_with_what_is_not_a_tensor(wrong):
     for function in (ops.cat, ops.stack, ops.hstack, ops.vstack):
         with pytest.raises(DTypeError, match=r"tensors\[1\] is not a tensor"):
             function([x(2), wrong, x(2)])
-    for function in (ops.broadcast_tensors, ops.atleast_1d, ops.atleast_2d):
+    for function in (ops.broadcast_tensors, ops.atleast_1d, ops.atleast_2d, ops.meshgrid):
         with pytest.raises(DTypeError, match=r"tensors\[1\] is not a tensor"):
             function(x(2), wrong)
     with pytest.raises(DTypeError, match=r"operands\[1\] is not a tensor"):
