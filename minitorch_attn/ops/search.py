@@ -6,8 +6,10 @@ from ..backend import array_module, as_array
 from ..errors import DTypeError, ShapeError
 from ..tensor import wrap
 from .broadcast import broadcast_tensors
+from .cast import cast
 from .creation import tensor_like
-from .operands import as_operand
+from .operands import as_operand, number
+from .promotion import result_type
 from .shape import at_least_1d
 
 __all__ = ["argwhere", "bucketize", "masked_select", "nonzero", "searchsorted"]
@@ -86,6 +88,8 @@ def searchsorted(sorted_sequence, input, *, out_int32=False, right=False):
         )
     xp = array_module(sorted_sequence.array)
     if isinstance(input, Number):
+        input = number(input, "searchsorted", "input")
+        sorted_sequence = cast(sorted_sequence, result_type(sorted_sequence, input))
         values = tensor_like(input, sorted_sequence)
     else:
         values = as_operand(input, "searchsorted")

@@ -55,3 +55,10 @@ def test_errors_say_what_was_seen(make):
         mt.masked_select(make(2), make(3) > 0)
     with pytest.raises(ShapeError, match="one sorted vector"):
         mt.searchsorted(make(2, 3), make(2))
+
+
+def test_a_fraction_among_integers_is_not_cut_off(device):
+    borders = mt.tensor([1, 2, 3], device=device)
+    assert mt.searchsorted(borders, 1.5).item() == mt.bucketize(1.5, borders).item() == 1
+    assert mt.searchsorted(borders, 2).item() == 1
+    assert mt.searchsorted(borders.double() / 10, 0.1).item() == 0  # not rounded to float32
