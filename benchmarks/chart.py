@@ -35,17 +35,11 @@ def draw(results, path):
 
 def _bars(axes, workloads, quantity, label):
     """A group of bars for each workload, with the range over rounds where there is one."""
-    width = 0.8 / len(ENGINES)
-    for number, (engine, colour) in enumerate(zip(ENGINES, COLOURS, strict=False)):
-        rows = [
-            (place, row)
-            for place, found in enumerate(workloads)
-            for row in found["engines"]
-            if row["engine"] == engine
-        ]
-        if not rows:
-            continue
-        places = [place + (number - (len(ENGINES) - 1) / 2) * width for place, _ in rows]
+    found = _rows_by_engine(workloads)
+    width = 0.8 / len(found)
+    for number, (engine, rows) in enumerate(found.items()):
+        colour = COLOURS[ENGINES.index(engine)]
+        places = [place + (number - (len(found) - 1) / 2) * width for place, _ in rows]
         values = [row[quantity] for _, row in rows]
         axes.bar(places, values, width, color=colour, label=engine)
         for place, value in zip(places, values, strict=True):
@@ -58,3 +52,13 @@ def _bars(axes, workloads, quantity, label):
     axes.set_xticks(range(len(workloads)), [w["workload"].upper() for w in workloads])
     axes.set(ylabel=label, ylim=(0, TOP))
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def _rows_by_engine(workloads):
+    """(place of the workload, row) of each engine that was measured at all."""
+    found = {engine: [] for engine in ENGINES}
+    for place, workload in enumerate(workloads):
+        for row in workload["engines"]:
+            if row["engine"] in found:
+                found[row["engine"]].append((place, row))
+    return {engine: rows for engine, rows in found.items() if rows}

@@ -67,6 +67,8 @@ def test_a_bar_beyond_the_top_has_its_value_beside_it():
     chart._bars(axes, [{"workload": "w1", "engines": rows}], "ratio", "time")
     assert [text.get_text() for text in axes.texts] == ["6.1"]
     assert axes.get_ylim() == (0, chart.TOP)
+    ours, other = [bar.get_x() for bar in axes.patches]
+    assert ours == pytest.approx(-0.4) and other == pytest.approx(0)  # no place for others
 
 
 def test_stored_results_are_kept_if_measured_under_the_same_conditions(results, tmp_path):
