@@ -7,7 +7,8 @@ from ..backend import array_module
 from ..backend.select import where as choose
 from ..errors import ArgumentError
 from .exponential import Exp
-from .operands import as_operand, floating, number
+from .given import as_operand
+from .operands import floating, number
 from .selection import Where, drop_where
 
 __all__ = [

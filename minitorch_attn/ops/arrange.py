@@ -6,7 +6,7 @@ from ..errors import ArgumentError, ShapeError
 from ..tensor import Tensor, wrap
 from .axes import axes_of, axis_of, sizes_of
 from .broadcast import BroadcastTo
-from .given import as_operand
+from .given import as_operand, as_operands
 from .index import LookUp, Slice
 from .shape import Reshape, flatten, ravel, unsqueeze
 
@@ -335,7 +335,7 @@ def meshgrid(*tensors, indexing="ij"):
         tensors = tensors[0]
     if indexing not in ("ij", "xy"):
         raise ArgumentError("meshgrid: indexing is 'ij' or 'xy'.", got=repr(indexing))
-    tensors = [as_operand(x, "meshgrid", f"tensors[{i}]") for i, x in enumerate(tensors)]
+    tensors = as_operands(tensors, "meshgrid")
     if any(x.ndim > 1 for x in tensors):
         raise ShapeError(
             "meshgrid: every tensor is one axis.", got=" and ".join(str(x.shape) for x in tensors)

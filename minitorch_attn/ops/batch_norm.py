@@ -10,7 +10,7 @@ import math
 from ..autograd.function import Function
 from ..backend import array_module, check_same_device
 from ..errors import ArgumentError, DTypeError, ShapeError
-from .operands import not_tensors
+from .given import not_tensors
 from .shape import Reshape
 
 __all__ = ["batch_norm", "group_norm", "instance_norm"]

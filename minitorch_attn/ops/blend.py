@@ -7,7 +7,8 @@ from ..errors import DTypeError
 from ..tensor import Tensor
 from .cast import cast
 from .elementwise import add, div, mul
-from .operands import as_operand, explained, number
+from .given import as_operand
+from .operands import explained, number
 from .promotion import result_type
 
 __all__ = ["addcdiv", "addcmul", "lerp"]

@@ -7,7 +7,7 @@ from ..autograd.function import Function
 from ..backend import array_module
 from ..errors import ShapeError
 from .axes import sizes_of
-from .operands import as_operand, not_tensors
+from .given import as_operand, as_operands, not_tensors
 
 __all__ = ["broadcast_tensors", "broadcast_to", "expand", "expand_as"]
 
@@ -108,10 +108,6 @@ def broadcast_tensors(*tensors):
     """
     if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)):
         tensors = tensors[0]
-    try:
-        shapes = [x.shape for x in tensors]
-    except AttributeError as error:
-        named = {f"tensors[{i}]": x for i, x in enumerate(tensors)}
-        raise not_tensors(error, "broadcast_tensors", **named) from None
-    shape = broadcast_shapes(*shapes, where="broadcast_tensors")
+    tensors = as_operands(tensors, "broadcast_tensors")
+    shape = broadcast_shapes(*[x.shape for x in tensors], where="broadcast_tensors")
     return tuple([expand(x, shape) for x in tensors])

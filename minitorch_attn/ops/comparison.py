@@ -8,7 +8,8 @@ import builtins
 from ..backend import array_module, as_array
 from ..errors import ArgumentError, DTypeError
 from ..tensor import Tensor, wrap
-from .operands import as_operand, explained
+from .given import as_operand
+from .operands import explained
 from .promotion import promote
 
 __all__ = [

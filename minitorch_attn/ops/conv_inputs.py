@@ -1,7 +1,7 @@
 """The arguments of convolutions: checked, and turned into one number per axis."""
 
 from ..errors import ArgumentError, DTypeError, ShapeError
-from .operands import not_tensors
+from .given import not_tensors
 from .spatial import each_axis
 
 __all__ = ["conv_geometry", "transposed_geometry"]

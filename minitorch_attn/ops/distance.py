@@ -7,7 +7,7 @@ from .comparison import eq
 from .elementwise import abs as magnitude
 from .elementwise import mul, sub
 from .extreme import amax
-from .operands import as_operand
+from .given import as_operand
 from .power import pow as power
 from .power import sqrt
 from .reduce import sum as sum_over

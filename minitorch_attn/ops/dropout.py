@@ -4,7 +4,7 @@ from ..autograd import inplace as in_place
 from ..autograd.function import Function
 from ..backend import array_module, keep_mask
 from ..errors import ArgumentError, DTypeError
-from .operands import not_tensors
+from .given import not_tensors
 
 __all__ = ["drop_path", "dropout"]
 

@@ -3,8 +3,8 @@
 from ..errors import ArgumentError, ShapeError
 from ..tensor import Tensor
 from .elementwise import mul
+from .given import not_tensors
 from .matmul import matmul
-from .operands import not_tensors
 from .reduce import sum as sum_over
 from .shape import Permute, Reshape
 from .triangle import diagonal

@@ -6,7 +6,8 @@ from ..backend import array_module
 from ..errors import ArgumentError, DTypeError
 from ..tensor import Tensor
 from .cast import cast
-from .operands import as_operand, explained
+from .given import as_operand
+from .operands import explained
 from .promotion import default_float, promote
 from .rounding import Sign, floor_divide, trunc_divide
 

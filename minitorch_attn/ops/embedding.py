@@ -6,7 +6,7 @@ from ..autograd.function import Function
 from ..backend import array_module, scatter_add
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..tensor import wrap
-from .operands import as_operand, not_tensors
+from .given import as_operand, not_tensors
 from .range_check import check_range
 
 __all__ = ["embedding", "one_hot"]

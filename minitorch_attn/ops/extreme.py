@@ -8,7 +8,7 @@ from ..backend import array_module, as_array
 from ..errors import ShapeError
 from ..tensor import Tensor, wrap
 from .axes import axis_of
-from .operands import as_operand
+from .given import as_operand
 from .reduce import reduced_axes, spread
 from .selection import maximum, minimum
 

@@ -7,7 +7,8 @@ from ..autograd.function import Function
 from ..backend import array_module
 from ..errors import ArgumentError, ShapeError
 from .axes import axis_of
-from .operands import as_operand, floating
+from .given import as_operand
+from .operands import floating
 from .selection import Where, drop_where
 from .sigmoid import Sigmoid, Softplus, Tanh, sigmoid, tanh
 from .trigonometric import erf

@@ -4,7 +4,7 @@ from .. import backend
 from ..errors import DTypeError
 from ..tensor import Tensor, wrap
 
-__all__ = ["as_operand", "no_operand", "not_tensors"]
+__all__ = ["as_operand", "as_operands", "no_operand", "not_tensors"]
 
 
 def as_operand(input, name, argument="input"):
@@ -21,6 +21,11 @@ def as_operand(input, name, argument="input"):
     if backend.is_array(input):
         return wrap(backend.as_array(input))
     raise no_operand(name, argument, input, "not a tensor")
+
+
+def as_operands(tensors, name):
+    """Each of a sequence `tensors` as by `as_operand`, in a list."""
+    return [as_operand(x, name, f"tensors[{i}]") for i, x in enumerate(tensors)]
 
 
 def not_tensors(error, name, **arguments):

@@ -8,7 +8,7 @@ from ..errors import ArgumentError, ShapeError
 from ..tensor import Tensor
 from .axes import axis_of, sizes_of
 from .cast import cast
-from .operands import as_operand
+from .given import as_operand, as_operands
 from .promotion import result_type
 from .shape import at_least_1d, reshape
 
@@ -123,7 +123,7 @@ def _joined(tensors, where):
         first = tensors[0].array.dtype
         if all(isinstance(x, Tensor) and x.array.dtype == first for x in tensors):
             return tensors
-    tensors = [as_operand(x, where, f"tensors[{i}]") for i, x in enumerate(tensors)]
+    tensors = as_operands(tensors, where)
     dtype = result_type(*tensors)
     return [cast(x, dtype) for x in tensors]
 
@@ -303,7 +303,7 @@ def _series(tensors, where):
     several = len(tensors) > 1
     if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)):
         tensors, several = tensors[0], True
-    return [as_operand(x, where, f"tensors[{i}]") for i, x in enumerate(tensors)], several
+    return as_operands(tensors, where), several
 
 
 def atleast_1d(*tensors):

@@ -7,8 +7,8 @@ from ..backend.rows import column_sum
 from ..errors import ShapeError
 from .broadcast import BroadcastTo, expand
 from .elementwise import add, mul
+from .given import not_tensors
 from .matmul import MatMul, bmm, matmul, mm, mv, rows_of, same_dtype
-from .operands import not_tensors
 
 __all__ = ["addmm", "addmv", "baddbmm", "linear"]
 

@@ -9,7 +9,7 @@ from ..backend.rows import row_max, row_sum
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..tensor import Tensor, wrap
 from .cast import cast
-from .operands import not_tensors
+from .given import not_tensors
 from .range_check import check_range
 from .softmax import log_softmax
 

@@ -12,8 +12,8 @@ from ..tensor import Tensor
 from .activation import hardtanh
 from .broadcast import broadcast_tensors
 from .exponential import Log
+from .given import as_operand
 from .loss import reduction_of
-from .operands import as_operand
 from .selection import Maximum, where
 from .sigmoid import logsigmoid
 

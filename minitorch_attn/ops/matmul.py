@@ -6,7 +6,7 @@ from ..autograd.function import Function
 from ..errors import DTypeError, ShapeError
 from .axes import axes_of
 from .elementwise import mul
-from .operands import as_operand
+from .given import as_operand
 from .shape import Reshape, permute, reshape
 
 __all__ = ["bmm", "dot", "inner", "matmul", "mm", "mv", "outer", "tensordot", "vdot"]

@@ -8,7 +8,7 @@ from ..backend.rows import column_sum, row_dot, row_sum
 from ..errors import DTypeError, ShapeError
 from .axes import sizes_of
 from .cast import cast
-from .operands import not_tensors
+from .given import not_tensors
 
 __all__ = ["layer_norm", "rms_norm"]
 
@@ -241,11 +241,10 @@ def rms_norm(input, normalized_shape, weight=None, eps=None):
 def _check(input, normalized_shape, where, **parameters):
     """How many axes make a row, after checking that the shapes fit."""
     shape = sizes_of(normalized_shape, where, "normalized_shape")
-    given = {name: value for name, value in parameters.items() if value is not None}
     try:
-        array, sizes = input.array, {name: value.array.shape for name, value in given.items()}
+        array = input.array
     except AttributeError as error:
-        raise not_tensors(error, where, input=input, **given) from None
+        raise not_tensors(error, where, input=input) from None
     if array.dtype.kind != "f":
         raise DTypeError(
             f"{where}: defined for floating-point tensors.",
@@ -258,11 +257,15 @@ def _check(input, normalized_shape, where, **parameters):
             got=f"input {input.shape} and normalized_shape {shape}",
             expected="normalized_shape = the sizes of the last axes of the input, at least one",
         )
-    for name, size in sizes.items():
-        if size != shape:
+    for name, parameter in parameters.items():
+        try:
+            fits = parameter is None or parameter.array.shape == shape
+        except AttributeError as error:
+            raise not_tensors(error, where, **{name: parameter}) from None
+        if not fits:
             raise ShapeError(
                 f"{where}: {name} does not have the shape normalized_shape.",
-                got=f"{name} {size}",
+                got=f"{name} {parameter.shape}",
                 expected=f"{shape}",
             )
     return len(shape)

@@ -5,10 +5,10 @@ from ..autograd.broadcasting import broadcast_shapes
 from ..errors import DTypeError, MiniTorchError
 from ..tensor import Tensor
 from .cast import cast
-from .given import as_operand, no_operand, not_tensors
+from .given import as_operand, no_operand
 from .promotion import default_float, promote
 
-__all__ = ["as_operand", "binary", "explained", "floating", "not_tensors", "number"]
+__all__ = ["binary", "explained", "floating", "number"]
 
 
 def binary(function, name, input, other):

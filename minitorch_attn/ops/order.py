@@ -9,7 +9,7 @@ from ..errors import DTypeError, IndexRangeError
 from ..tensor import wrap
 from .axes import axis_of
 from .extreme import TieShare, pick, refuse_empty
-from .operands import as_operand
+from .given import as_operand
 
 __all__ = ["argsort", "median", "sort", "topk"]
 

@@ -9,7 +9,8 @@ from ..errors import ArgumentError
 from ..tensor import Tensor
 from .cast import cast
 from .exponential import Log
-from .operands import as_operand, explained, floating, number
+from .given import as_operand
+from .operands import explained, floating, number
 from .promotion import promote, result_type
 from .rounding import Zero
 from .selection import Where

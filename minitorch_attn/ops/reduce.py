@@ -9,7 +9,7 @@ from ..tensor import wrap
 from .axes import axes_of, axis_of
 from .broadcast import BroadcastTo
 from .cast import cast
-from .operands import as_operand
+from .given import as_operand
 from .scan import Cumprod, Shift
 
 __all__ = ["all", "any", "mean", "prod", "sum"]

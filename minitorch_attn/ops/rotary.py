@@ -3,7 +3,7 @@
 from ..autograd.function import Function
 from ..backend import array_module
 from ..errors import ShapeError
-from .operands import not_tensors
+from .given import not_tensors
 
 __all__ = ["apply_rotary"]
 

@@ -8,7 +8,8 @@ from ..autograd.broadcasting import sum_to_shape
 from ..autograd.function import Function
 from ..backend import array_module
 from ..errors import ArgumentError
-from .operands import as_operand, binary, explained
+from .given import as_operand
+from .operands import binary, explained
 from .promotion import promote
 
 __all__ = ["ceil", "floor", "floor_divide", "remainder", "round", "sign", "trunc"]

@@ -4,7 +4,7 @@ from ..autograd.function import Function
 from ..backend import array_module
 from .axes import axis_of
 from .cast import cast
-from .operands import as_operand
+from .given import as_operand
 
 __all__ = ["cumprod", "cumsum"]
 

@@ -9,8 +9,8 @@ from ..tensor import Tensor
 from .axes import axis_of
 from .broadcast import BroadcastTo
 from .cast import clone
+from .given import not_tensors
 from .index import LookUp, Slice
-from .operands import not_tensors
 from .range_check import check_range
 from .shape import Reshape, at_least_1d, ravel
 

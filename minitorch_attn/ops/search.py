@@ -8,7 +8,8 @@ from ..tensor import wrap
 from .broadcast import broadcast_tensors
 from .cast import cast
 from .creation import tensor_like
-from .operands import as_operand, number
+from .given import as_operand
+from .operands import number
 from .promotion import result_type
 from .shape import at_least_1d
 

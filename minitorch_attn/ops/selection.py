@@ -9,7 +9,8 @@ from ..backend.select import where as choose
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..tensor import Tensor, wrap
 from .cast import cast
-from .operands import as_operand, binary, explained, number
+from .given import as_operand
+from .operands import binary, explained, number
 from .promotion import promote, result_type, wrapped
 
 __all__ = ["clamp", "masked_fill", "maximum", "minimum", "where"]

@@ -9,7 +9,8 @@ from ..backend import array_module
 from ..backend.quiet import overflow_is_fine
 from ..backend.select import where as choose
 from ..errors import DTypeError
-from .operands import as_operand, explained, floating, number
+from .given import as_operand
+from .operands import explained, floating, number
 from .promotion import promote
 from .selection import Where
 

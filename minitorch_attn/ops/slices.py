@@ -6,8 +6,8 @@ from ..tensor import wrap
 from .axes import axis_of
 from .cast import cast
 from .elementwise import mul
+from .given import not_tensors
 from .index import AddAt, Assign, LookUp
-from .operands import not_tensors
 from .range_check import check_range
 from .selection import masked_fill
 from .shape import Reshape, at_least_1d

@@ -12,7 +12,8 @@ from ..tensor import Tensor
 from .axes import axes_of, axis_of
 from .cast import cast
 from .exponential import Exp
-from .operands import as_operand, floating, not_tensors
+from .given import as_operand, not_tensors
+from .operands import floating
 from .shape import reshape
 
 __all__ = ["log_softmax", "logsumexp", "masked_softmax", "softmax", "softmin"]

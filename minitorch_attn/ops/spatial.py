@@ -3,7 +3,7 @@
 from ..backend import array_module
 from ..errors import ArgumentError, ShapeError
 from .axes import sizes_of
-from .operands import not_tensors
+from .given import not_tensors
 from .shape import Reshape
 
 __all__ = ["batched", "crop", "each_axis", "enlarge", "shifts", "unbatched", "windows"]

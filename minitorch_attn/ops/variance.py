@@ -5,7 +5,8 @@ import builtins
 from ..autograd.function import Function
 from ..backend import array_module
 from ..errors import ArgumentError
-from .operands import as_operand, number
+from .given import as_operand
+from .operands import number
 from .reduce import count_over, mean, reduced_axes, require_floating, spread
 from .selection import Where, drop_where
 

@@ -10,7 +10,8 @@ from .cast import cast
 from .comparison import ne
 from .elementwise import abs
 from .extreme import amax, amin, refuse_empty
-from .operands import as_operand, number
+from .given import as_operand
+from .operands import number
 from .power import PowerOfNumber
 from .reduce import reduced_axes, require_floating, spread, sum
 from .rounding import Sign, Zero

@@ -7,7 +7,7 @@ import pytest
 import minitorch_attn as mt
 from minitorch_attn import ops
 from minitorch_attn.errors import ArgumentError, DTypeError, MiniTorchError
-from minitorch_attn.ops.operands import not_tensors
+from minitorch_attn.ops.given import not_tensors
 
 
 def x(*shape):
