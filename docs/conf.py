@@ -10,7 +10,7 @@ DOCS = Path(__file__).resolve().parent
 sys.path[:0] = [str(DOCS), str(DOCS.parent)]
 matplotlib.use("Agg")
 
-from sitebuilder import mathml  # noqa: E402
+from sitebuilder import mathml, source_links  # noqa: E402
 
 import minitorch_attn  # noqa: E402
 
@@ -102,12 +102,14 @@ html_theme_options = {
 ELSEWHERE = {
     r"\]\(\.\./README\.md[^)]*\)": "](index.md)",
     r"\]\(\.\./benchmarks/README\.md": "](benchmarks.md",
+    r"\]\(\.\./lessons/README\.md[^)]*\)": "](lessons/index.rst)",
 }
 
 
 def _links_to_pages(app, docname, source):
     for file, page in ELSEWHERE.items():
         source[0] = re.sub(file, page, source[0])
+    source[0] = source_links.as_roles(source[0])
 
 
 def setup(app):

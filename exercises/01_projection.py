@@ -4,8 +4,8 @@ Three matrix products turn the tokens h into queries, keys and values:
 
     q = h W_q,   k = h W_k,   v = h W_v
 
-`Project` computes the three at once. `forward` is right, and so are three of the four gradients.
-Read the gradcheck report, find the one mistake below and mend it.
+`Project` computes all three. `forward` is correct, and so are three of the four gradients. Read
+the gradcheck report, then find and fix the one mistake below.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ from minitorch_attn.autograd import Function, gradcheck_report
 
 
 class Project(Function):
-    """q, k and v from one input."""
+    """Computes q, k and v from one input."""
 
     @staticmethod
     def forward(ctx, h, w_q, w_k, w_v):
@@ -35,7 +35,7 @@ class Project(Function):
 
 
 def project(h, w_q, w_k, w_v):
-    """The queries, keys and values of all tokens."""
+    """Compute the queries, keys and values of all tokens."""
     return Project.apply(h, w_q, w_k, w_v)
 
 

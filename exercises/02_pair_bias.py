@@ -1,12 +1,12 @@
 """A bias for each pair of positions.
 
-A learned number for each head, query and key is added to the scores before the softmax. All
-items of a batch share it:
+A learned bias for each head, query and key is added to the scores before the softmax. All items
+in a batch share it:
 
     y[n, h, i, j] = scores[n, h, i, j] + bias[h, i, j]
 
-With one item per batch the bias is learned well. With more it is learned from too little. Read
-the gradcheck report, find the one mistake and mend it.
+With one item per batch the bias is learned well. With more items its gradient is wrong. Read the
+gradcheck report, then find and fix the one mistake.
 """
 
 import minitorch_attn as mt
@@ -14,7 +14,7 @@ from minitorch_attn.autograd import Function, gradcheck_report
 
 
 class PairBias(Function):
-    """One bias, added to the scores of every item."""
+    """Adds one bias to the scores of every item in the batch."""
 
     @staticmethod
     def forward(ctx, scores, bias):
@@ -29,7 +29,7 @@ class PairBias(Function):
 
 
 def add_bias(scores, bias):
-    """The scores with the bias of their pair of positions."""
+    """Add the bias for each pair of positions to the scores."""
     return PairBias.apply(scores, bias)
 
 

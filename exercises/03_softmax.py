@@ -2,8 +2,8 @@
 
     y_i = exp(x_i) / sum_j exp(x_j)
 
-The derivative of y_i by x_i is y_i (1 - y_i), as for the logistic function, and the code below
-uses it. Yet the gradients are wrong. Read the gradcheck report, find the one mistake and mend it.
+The derivative dy_i/dx_i is y_i (1 - y_i), as for the logistic function, and the code below uses
+it. Yet the gradients are wrong. Read the gradcheck report, then find and fix the one mistake.
 """
 
 import numpy as np
@@ -29,7 +29,7 @@ class Softmax(Function):
 
 
 def softmax(x):
-    """The softmax along the last axis of x."""
+    """Compute the softmax along the last axis of x."""
     return Softmax.apply(x)
 
 

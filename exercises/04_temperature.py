@@ -1,11 +1,11 @@
 """Softmax with a temperature.
 
-A model that writes text divides its scores by a temperature t: below 1 the likely words become
-likelier.
+A language model divides its scores by a temperature t. If t is less than 1, likely words become
+even more likely.
 
     y_i = exp(x_i / t) / sum_j exp(x_j / t)
 
-Here t = 0.5. Read the gradcheck report, find the one mistake and mend it.
+Here t = 0.5. Read the gradcheck report, then find and fix the one mistake.
 """
 
 import numpy as np
@@ -33,7 +33,7 @@ class SharpSoftmax(Function):
 
 
 def sharp_softmax(x):
-    """The softmax at temperature 0.5, along the last axis."""
+    """Softmax with temperature 0.5 along the last axis."""
     return SharpSoftmax.apply(x, temperature=0.5)
 
 

@@ -1,8 +1,8 @@
 """Softmax over the queries.
 
 In slot attention the queries compete for each key: the weights of one key sum to 1 over the
-queries, which is axis 1 of scores of the shape (batch, query, key). `Softmax` works along any
-axis. Read the gradcheck report, find the one mistake and mend it.
+queries, which are axis 1 of the scores of shape (batch, query, key). `Softmax` must work along
+any axis. Read the gradcheck report, then find and fix the one mistake.
 """
 
 import numpy as np
@@ -30,7 +30,7 @@ class Softmax(Function):
 
 
 def compete(scores):
-    """The weights of each key, which sum to 1 over the queries."""
+    """Compute the weights of each key, which sum to 1 over the queries."""
     return Softmax.apply(scores, axis=1)
 
 

@@ -1,9 +1,9 @@
-"""A feed-forward block with its residual.
+"""A feed-forward block with a residual connection.
 
     y = x + tanh(x W_1) W_2
 
-The input x reaches y by two paths: straight, and through the two layers. Read the gradcheck
-report, find the one mistake and mend it.
+The input x reaches y by two paths: directly, and through the two layers. Read the gradcheck
+report, then find and fix the one mistake.
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ from minitorch_attn.autograd import Function, gradcheck_report
 
 
 class FeedForward(Function):
-    """Two layers and a residual connection."""
+    """Two linear layers with tanh between them, and a residual connection."""
 
     @staticmethod
     def forward(ctx, x, w_1, w_2):
@@ -35,7 +35,7 @@ class FeedForward(Function):
 
 
 def feed_forward(x, w_1, w_2):
-    """x + tanh(x W_1) W_2."""
+    """Compute x + tanh(x W_1) W_2."""
     return FeedForward.apply(x, w_1, w_2)
 
 

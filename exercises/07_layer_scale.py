@@ -1,11 +1,11 @@
 """A branch with a learned gain.
 
-Deep vision transformers give each branch a gain g, one number per channel, which begins near 0:
+Deep vision transformers give each branch a gain g, one number per channel, initialized near 0:
 
     y = x + g * (x W)
 
-Stacked ten times, the first layers of such a model hardly learn. Read the gradcheck report, find
-the one mistake and mend it.
+With ten such layers and the code below, the first layers hardly learn. Read the gradcheck report,
+then find and fix the one mistake.
 """
 
 import minitorch_attn as mt
@@ -13,7 +13,7 @@ from minitorch_attn.autograd import Function, gradcheck_report
 
 
 class ScaledBranch(Function):
-    """A linear layer with a gain, and a residual connection."""
+    """Linear layer with a gain and a residual connection."""
 
     @staticmethod
     def forward(ctx, x, weight, gain):
@@ -32,7 +32,7 @@ class ScaledBranch(Function):
 
 
 def scaled_branch(x, weight, gain):
-    """x + gain * (x W)."""
+    """Compute x + gain * (x W)."""
     return ScaledBranch.apply(x, weight, gain)
 
 

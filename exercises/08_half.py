@@ -2,8 +2,8 @@
 
     y = x + 0.5 tanh(x W)
 
-`Add` and `Half` are operations of their own, and each looks right. The gradient of W is right,
-that of x is not. Read the gradcheck report, find the one mistake and mend it.
+`Add` and `Half` are two separate operations, and each looks correct. The gradient of W is correct,
+but the gradient of x is wrong. Read the gradcheck report, then find and fix the one mistake.
 """
 
 import minitorch_attn as mt
@@ -36,7 +36,7 @@ class Half(Function):
 
 
 def block(x, weight):
-    """x + 0.5 tanh(x W)."""
+    """Compute x + 0.5 tanh(x W)."""
     return Add.apply(x, Half.apply(mt.tanh(x @ weight)))
 
 

@@ -4,8 +4,8 @@ The last step of attention is a matrix product:
 
     context = P V
 
-with P the weights, one row per query, and V the values, one row per key. Read the gradcheck
-report, find the one mistake and mend it.
+P contains the weights, one row per query, and V the values, one row per key. Read the gradcheck
+report, then find and fix the one mistake.
 """
 
 import minitorch_attn as mt
@@ -13,7 +13,7 @@ from minitorch_attn.autograd import Function, gradcheck_report
 
 
 class Mix(Function):
-    """The values, mixed by the weights."""
+    """Weighted sum of the values for each query."""
 
     @staticmethod
     def forward(ctx, weights, value):
@@ -30,7 +30,7 @@ class Mix(Function):
 
 
 def attention(query, key, value):
-    """Self-attention: as many queries as keys."""
+    """Self-attention, with equal numbers of queries and keys."""
     scores = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
     return Mix.apply(scores.softmax(-1), value)
 

@@ -1,9 +1,9 @@
-"""Scores.
+"""Attention scores.
 
     S = Q K^T / sqrt(d)
 
-with d the width of a head. A model with this operation trains, though with steps that are larger
-than asked for in some of its weights. Read the gradcheck report, find the one mistake and mend it.
+Here d is the width of a head. A model with this operation trains, but for some weights the steps
+are too large. Read the gradcheck report, then find and fix the one mistake.
 """
 
 import minitorch_attn as mt
@@ -11,7 +11,7 @@ from minitorch_attn.autograd import Function, gradcheck_report
 
 
 class Scores(Function):
-    """How well each query fits each key."""
+    """Scaled dot product of each query with each key."""
 
     @staticmethod
     def forward(ctx, query, key):

@@ -1,11 +1,11 @@
-"""Heads side by side.
+"""Merging the heads.
 
-After attention the results of the heads are put side by side, token by token:
+After attention, the outputs of the heads are concatenated for each token:
 
     (batch, heads, token, head_dim) -> (batch, token, heads * head_dim)
 
-With one head all gradients are right. Read the gradcheck report, find the one mistake and mend
-it.
+With a single head all gradients are correct. Read the gradcheck report, then find and fix the one
+mistake.
 """
 
 import minitorch_attn as mt
@@ -13,7 +13,7 @@ from minitorch_attn.autograd import Function, gradcheck_report
 
 
 class MergeHeads(Function):
-    """The heads of a token in one row."""
+    """Concatenate the heads of each token."""
 
     @staticmethod
     def forward(ctx, x):

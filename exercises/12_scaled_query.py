@@ -2,9 +2,9 @@
 
     P = softmax(Q K^T / sqrt(d)),   Y = P V
 
-`backward` computes P anew and goes back through it line by line. To save time it scales the
-queries, which are few, instead of the scores. Read the gradcheck report, find the one mistake and
-mend it.
+`backward` recomputes P and differentiates the forward pass line by line. To save time it scales
+the queries, which have fewer entries, instead of the scores. Read the gradcheck report, then find
+and fix the one mistake.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ from minitorch_attn.autograd import Function, gradcheck_report
 
 
 def softmax(x):
-    """Of an array, along its last axis."""
+    """Softmax of an array along its last axis."""
     exp_x = np.exp(x - x.max(axis=-1, keepdims=True))
     return exp_x / exp_x.sum(axis=-1, keepdims=True)
 
@@ -38,7 +38,7 @@ class Attention(Function):
         grad_value = weights.swapaxes(-1, -2) @ grad_y
         grad_weights = grad_y @ value.swapaxes(-1, -2)
         shared = (grad_weights * weights).sum(axis=-1, keepdims=True)
-        grad_scores = weights * (grad_weights - shared) / root  # for Q K^T without the root
+        grad_scores = weights * (grad_weights - shared) / root  # for Q K^T without the square root
         grad_query = grad_scores @ key
         grad_key = grad_scores.swapaxes(-1, -2) @ scaled
         return grad_query, grad_key, grad_value

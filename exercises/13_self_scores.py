@@ -1,9 +1,9 @@
-"""Scores of a text with itself.
+"""Self-attention scores.
 
     S = Q K^T / sqrt(d)
 
-In self-attention there are as many queries as keys, so S is square. No shape is wrong anywhere
-below. Read the gradcheck report, find the one mistake and mend it.
+In self-attention the numbers of queries and keys are equal, so S is square. All shapes below are
+correct. Read the gradcheck report, then find and fix the one mistake.
 """
 
 import minitorch_attn as mt
@@ -11,7 +11,7 @@ from minitorch_attn.autograd import Function, gradcheck_report
 
 
 class Scores(Function):
-    """How well each query fits each key."""
+    """Scaled dot product of each query with each key."""
 
     @staticmethod
     def forward(ctx, query, key):
@@ -29,7 +29,7 @@ class Scores(Function):
 
 
 def attention(query, key, value):
-    """Self-attention: as many queries as keys."""
+    """Self-attention, with equal numbers of queries and keys."""
     return Scores.apply(query, key).softmax(-1) @ value
 
 

@@ -1,9 +1,9 @@
-"""Attention in one operation, once more.
+"""Attention in one operation, part two.
 
     P = softmax(Q K^T / sqrt(d)),   Y = P V
 
-Each line of `backward` is a formula that you can look up, and every shape fits. Read the gradcheck
-report, find the one mistake and mend it.
+Each line of `backward` is a formula that you can look up, and every shape matches. Read the
+gradcheck report, then find and fix the one mistake.
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ from minitorch_attn.autograd import Function, gradcheck_report
 
 
 def softmax(x):
-    """Of an array, along its last axis."""
+    """Softmax of an array along its last axis."""
     exp_x = np.exp(x - x.max(axis=-1, keepdims=True))
     return exp_x / exp_x.sum(axis=-1, keepdims=True)
 
@@ -41,7 +41,7 @@ class Attention(Function):
 
 
 def attention(query, key, value):
-    """Self-attention: as many queries as keys."""
+    """Self-attention, with equal numbers of queries and keys."""
     return Attention.apply(query, key, value)
 
 

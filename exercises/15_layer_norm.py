@@ -2,9 +2,9 @@
 
     u = (x - mean(x)) / sqrt(var(x) + eps),   y = gamma u + beta
 
-with mean and variance over the channels of one token. In a model that has just been made, all
-gradients are right. After some training those of x are not. Read the gradcheck report, find the
-one mistake and mend it.
+Mean and variance are taken over the channels of one token. In a newly initialized model all
+gradients are correct. After some training the gradient of x is wrong. Read the gradcheck report,
+then find and fix the one mistake.
 """
 
 import minitorch_attn as mt
@@ -14,22 +14,22 @@ EPS = 1e-5
 
 
 class LayerNorm(Function):
-    """Each token with mean 0 and variance 1, then a gain and an offset per channel."""
+    """Normalizes each token to mean 0 and variance 1, then applies a gain and an offset."""
 
     @staticmethod
     def forward(ctx, x, gamma, beta):
         # x: (batch, token, channel)   gamma and beta: (channel,)
         ctx.save(x, gamma)
-        centred = x - x.mean(axis=-1, keepdims=True)
-        inverse = ((centred**2).mean(axis=-1, keepdims=True) + EPS) ** -0.5
-        return gamma * centred * inverse + beta
+        centered = x - x.mean(axis=-1, keepdims=True)
+        inverse = ((centered**2).mean(axis=-1, keepdims=True) + EPS) ** -0.5
+        return gamma * centered * inverse + beta
 
     @staticmethod
     def backward(ctx, grad_y):
         x, gamma = ctx.saved
-        centred = x - x.mean(axis=-1, keepdims=True)
-        inverse = ((centred**2).mean(axis=-1, keepdims=True) + EPS) ** -0.5
-        unit = centred * inverse
+        centered = x - x.mean(axis=-1, keepdims=True)
+        inverse = ((centered**2).mean(axis=-1, keepdims=True) + EPS) ** -0.5
+        unit = centered * inverse
         grad_gamma = (grad_y * unit).sum(axis=(0, 1))
         grad_beta = grad_y.sum(axis=(0, 1))
         grad_unit = grad_y
@@ -40,7 +40,7 @@ class LayerNorm(Function):
 
 
 def layer_norm(x, gamma, beta):
-    """x normalised along its last axis."""
+    """Layer norm of x along its last axis."""
     return LayerNorm.apply(x, gamma, beta)
 
 

@@ -1,10 +1,10 @@
 """Padding.
 
-Sentences of a batch have different lengths, and `mask` is True where a key is a word and False
-where it is padding. Words are weighted as if there were no padding; padding gets the weight 0.
+The sentences of a batch have different lengths: `mask` is True where a key is a word, and False
+where it is padding. Padding must get weight 0, and must not change the weights of the words.
 
-The mistake may be in `forward` or in `backward`. Read the gradcheck report and the rest of the
-check, find it and mend it.
+The mistake is either in `forward` or in `backward`. Read the gradcheck report and the other
+results of the check, then find and fix it.
 """
 
 import numpy as np
@@ -32,7 +32,7 @@ class MaskedSoftmax(Function):
 
 
 def masked_softmax(scores, mask):
-    """The weights of the keys, 0 for padding."""
+    """Compute the weights of the keys, with weight 0 for padding."""
     return MaskedSoftmax.apply(scores, mask)
 
 

@@ -1,8 +1,8 @@
-"""The future is masked.
+"""The causal mask.
 
-A model that writes text must not see what comes next: query i may attend to the keys 0 to i.
-`mask` is True where it may. The forward pass below is right: blocked weights are exactly 0. Read
-the gradcheck report, find the one mistake and mend it.
+A language model must not see what comes next: query i may attend only to the keys 0 to i, where
+`mask` is True. The forward pass below is correct: blocked weights are exactly 0. Read the
+gradcheck report, then find and fix the one mistake.
 """
 
 import numpy as np
@@ -34,7 +34,7 @@ class CausalSoftmax(Function):
 
 
 def causal_softmax(scores, mask):
-    """The weights of the keys, 0 for those that the mask blocks."""
+    """Compute the weights of the keys, with weight 0 for blocked keys."""
     return CausalSoftmax.apply(scores, mask)
 
 

@@ -1,11 +1,11 @@
-"""Relative positions.
+"""Relative position bias.
 
-Swin learns one bias per head for each distance of a query from a key, not for each pair:
+Swin learns one bias per head for each distance between query and key, not for each pair:
 
     bias[h, i, j] = table[index[i, j], h]
 
 A window of t tokens has 2 t - 1 distances, and index[i, j] = j - i + t - 1. Read the gradcheck
-report, find the one mistake and mend it.
+report, then find and fix the one mistake.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ from minitorch_attn.autograd import Function, gradcheck_report
 
 
 class LookUp(Function):
-    """The row of a table for each pair of positions."""
+    """Looks up a row of a table for each pair of positions."""
 
     @staticmethod
     def forward(ctx, table, index):
@@ -33,7 +33,7 @@ class LookUp(Function):
 
 
 def position_bias(table, index):
-    """(heads, query, key): the bias of each pair."""
+    """Return the bias of each pair, of shape (heads, query, key)."""
     return LookUp.apply(table, index)
 
 

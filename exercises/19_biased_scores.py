@@ -2,8 +2,8 @@
 
     y[n, h, i, j] = scores[n, h, i, j] + table[index[i, j], h]
 
-for query i and key j, with index[i, j] = j - i + t - 1: a key to the left of the query has
-another bias than one to the right. Read the gradcheck report, find the one mistake and mend it.
+for query i and key j, with index[i, j] = j - i + t - 1. Keys to the left and to the right of the
+query have different biases. Read the gradcheck report, then find and fix the one mistake.
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ from minitorch_attn.autograd import Function, gradcheck_report
 
 
 class BiasedScores(Function):
-    """Scores plus the bias of the distance."""
+    """Add the bias of each distance to the scores."""
 
     @staticmethod
     def forward(ctx, scores, table, index):
@@ -31,7 +31,7 @@ class BiasedScores(Function):
 
 
 def biased_scores(scores, table, index):
-    """The scores with the bias of each distance."""
+    """Add the bias of each distance to the scores."""
     return BiasedScores.apply(scores, table, index)
 
 

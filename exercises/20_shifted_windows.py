@@ -1,9 +1,9 @@
 """Shifted windows.
 
 Every second layer of Swin rolls its tokens by half a window, attends within windows of 5 tokens,
-and rolls back, so that neighbours on both sides of a border meet. (The mask of the seam is left
-out here.) Without a shift all gradients are right. Read the gradcheck report, find the one mistake
-and mend it.
+and rolls back. So tokens on both sides of a window border can attend to each other. (The mask for
+tokens that wrap around is omitted here.) With shift 0 all gradients are correct. Read the
+gradcheck report, then find and fix the one mistake.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ WINDOW, SHIFT = 5, 2
 
 
 class Roll(Function):
-    """y[:, i] = x[:, i - by]; what leaves at one end comes in at the other."""
+    """y[:, i] = x[:, i - by], with indices that wrap around."""
 
     @staticmethod
     def forward(ctx, x, *, by):
@@ -29,7 +29,7 @@ class Roll(Function):
 
 
 def shifted_attention(x, weight):
-    """x, plus attention within shifted windows."""
+    """Compute x plus attention within shifted windows."""
     batch, tokens, width = x.shape
     rolled = Roll.apply(x @ weight, by=-SHIFT)
     windows = rolled.reshape(batch, tokens // WINDOW, WINDOW, width)

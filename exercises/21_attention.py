@@ -1,10 +1,10 @@
-"""Attention, as it is written on the board.
+"""Attention, written out.
 
     scores = Q K^T / sqrt(d),   weights = softmax(scores),   context = weights V
 
-From here on the gradient check is green and the model is still wrong: every backward below is the
-derivative of its forward, but the forward is not attention. The check therefore goes on with
-properties that attention has. Read which one fails, find the one mistake and mend it.
+From here on the gradient check passes, but the model is still wrong: every backward is the
+derivative of its forward, but the forward does not compute attention. The check therefore also
+tests properties of attention. Read which one fails, then find and fix the one mistake.
 """
 
 import minitorch_attn as mt
@@ -12,12 +12,12 @@ from minitorch_attn.autograd import gradcheck_report
 
 
 def scores_of(query, key):
-    """How well each query fits each key: (batch, heads, query, key)."""
+    """Return scaled dot products of queries and keys, of shape (batch, heads, query, key)."""
     return query @ key.transpose(-1, -2)
 
 
 def attention(query, key, value):
-    """The context, the scores and the weights."""
+    """Return context, scores and weights."""
     # query: (batch, heads, query, d)   key and value: (batch, heads, key, d)
     scores = scores_of(query, key)
     weights = scores.softmax(-1)

@@ -1,9 +1,9 @@
-"""Attention with its scale.
+"""The scale of attention.
 
     scores = Q K^T / sqrt(d),   weights = softmax(scores),   context = weights V
 
-The scale is computed once, and the scores use it. Yet each query attends to hardly more than one
-key. The gradient check is green. Read which property fails, find the one mistake and mend it.
+The scale is computed once, and the scores use it. Yet each query attends to little more than one
+key. The gradient check passes. Read which property fails, then find and fix the one mistake.
 """
 
 import minitorch_attn as mt
@@ -11,7 +11,7 @@ from minitorch_attn.autograd import gradcheck_report
 
 
 def attention(query, key, value):
-    """The context, the scores and the weights."""
+    """Return context, scores and weights."""
     # query: (batch, heads, query, d)   key and value: (batch, heads, key, d)
     scale = query.shape[-1] ** -0.5
     scores = query @ key.transpose(-1, -2) / scale

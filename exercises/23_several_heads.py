@@ -1,8 +1,8 @@
 """Several heads.
 
-The channels of a token are cut into heads, each head attends by itself, and the results are put
-side by side. With one head the code below is right. The gradient check is green for any number.
-Read which property fails, find the one mistake and mend it.
+The channels of a token are split into heads, each head attends separately, and the outputs are
+concatenated. With one head the code below is correct. The gradient check passes for any number of
+heads. Read which property fails, then find and fix the one mistake.
 """
 
 import minitorch_attn as mt
@@ -24,7 +24,7 @@ def merge(x):
 
 
 def attention(query, key, value):
-    """The context, the scores and the weights."""
+    """Return context, scores and weights."""
     # all inputs: (batch, token, width)
     batch, tokens, width = query.shape
     query, key, value = split(query), split(key), split(value)

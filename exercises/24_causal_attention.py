@@ -2,8 +2,8 @@
 
     scores = Q K^T / sqrt(d)   where key j <= query i, and -inf elsewhere
 
-Every blocked weight is exactly 0, and the gradient check is green. Yet a model that is trained with
-the code below can use the future. Read which properties fail, find the one mistake and mend it.
+Every blocked weight is exactly 0, and the gradient check passes. Yet a model trained with the code
+below can use later tokens. Read which properties fail, then find and fix the one mistake.
 """
 
 import minitorch_attn as mt
@@ -11,7 +11,7 @@ from minitorch_attn.autograd import gradcheck_report
 
 
 def attention(query, key, value):
-    """The context, the scores and the weights."""
+    """Return context, scores and weights."""
     # all inputs: (batch, heads, token, d)
     tokens, d = query.shape[-2:]
     future = mt.ones(tokens, tokens, dtype=query.dtype).triu(1) > 0  # (query, key)

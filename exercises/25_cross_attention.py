@@ -1,9 +1,9 @@
-"""Attention to another text.
+"""Cross-attention.
 
-The queries of a decoder come from the translation, keys and values from the sentence to
-translate: the two have different lengths. The code below was tried on one text with itself, where
-it even trains: there, exchanging the two only renames two weight matrices. The gradient check is
-green. Read which property fails, find the one mistake and mend it.
+The queries of a decoder come from the translation. The keys and values come from the sentence to
+translate. The two have different lengths. The code below was tried only on self-attention, where it
+even trains, because the mistake only swaps the names of two weight matrices. The gradient check
+passes. Read which property fails, then find and fix the one mistake.
 """
 
 import minitorch_attn as mt
@@ -11,7 +11,7 @@ from minitorch_attn.autograd import gradcheck_report
 
 
 def attention(query, key, value):
-    """The context, the scores and the weights."""
+    """Return context, scores and weights."""
     # query: (batch, heads, query, d)   key and value: (batch, heads, key, d)
     scores = key @ query.transpose(-1, -2) / query.shape[-1] ** 0.5
     weights = scores.softmax(-1)

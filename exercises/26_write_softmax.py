@@ -1,14 +1,14 @@
-"""Write it: softmax.
+"""Write the backward of softmax.
 
     y_i = exp(x_i) / sum_j exp(x_j)
 
-The algebra, with g = dL/dy:
+The derivation, with g = dL/dy:
 
     dy_i/dx_j = y_i ((i = j) - y_j)
     dL/dx_j   = sum_i g_i dy_i/dx_j
               = y_j (g_j - sum_i g_i y_i)
 
-Write `backward`: one line, no loop, and no matrix of all dy_i/dx_j.
+Write `backward` in one line, without a loop and without the matrix of all dy_i/dx_j.
 """
 
 import numpy as np
@@ -34,7 +34,7 @@ class Softmax(Function):
 
 
 def softmax(x):
-    """The softmax along the last axis of x."""
+    """Compute the softmax along the last axis of x."""
     return Softmax.apply(x)
 
 

@@ -1,13 +1,13 @@
-"""Write it: GELU.
+"""Write the backward of GELU.
 
     y = x (1 + tanh(u)) / 2   with   u = c (x + 0.044715 x^3)   and   c = sqrt(2 / pi)
 
-The algebra:
+The derivation:
 
     dy/dx = (1 + tanh(u)) / 2  +  x (1 - tanh(u)^2) / 2 * du/dx
     du/dx = c (1 + 3 * 0.044715 x^2)
 
-Write `backward`, in terms of the saved input.
+Write `backward` as a function of the saved input.
 """
 
 import numpy as np
@@ -19,7 +19,7 @@ C = (2 / np.pi) ** 0.5
 
 
 class Gelu(Function):
-    """GELU with tanh, as in GPT-2."""
+    """GELU in its tanh approximation, as in GPT-2."""
 
     @staticmethod
     def forward(ctx, x):
@@ -34,7 +34,7 @@ class Gelu(Function):
 
 
 def gelu(x):
-    """GELU of every entry."""
+    """Apply GELU to every entry."""
     return Gelu.apply(x)
 
 

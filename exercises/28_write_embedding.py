@@ -1,13 +1,13 @@
-"""Write it: embedding.
+"""Write the backward of embedding.
 
     y[n, t] = table[ids[n, t]]
 
-The algebra, with g = dL/dy: row k of the table is copied to every place with the id k, so it
-receives the sum of their gradients:
+The derivation, with g = dL/dy: the forward pass copies row k of the table to every position with
+id k. So the gradient of the row is the sum of the gradients at these positions:
 
     dL/dtable[k] = sum over all (n, t) with ids[n, t] = k of g[n, t]
 
-An id may occur many times, or not at all. Write `backward`; the ids have no gradient.
+An id can occur many times, or not at all. Write `backward`. The ids do not have a gradient.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ from minitorch_attn.autograd import Function, gradcheck_report
 
 
 class Embedding(Function):
-    """A row of the table for each id."""
+    """Look up a row of the table for each id."""
 
     @staticmethod
     def forward(ctx, table, ids):
@@ -32,7 +32,7 @@ class Embedding(Function):
 
 
 def embedding(table, ids):
-    """The rows of the table that the ids name."""
+    """Return the row of the table for each id."""
     return Embedding.apply(table, ids)
 
 

@@ -1,12 +1,12 @@
-"""Write it: cross-entropy.
+"""Write the backward of cross-entropy.
 
     L = -1/N sum_n log p[n, label_n]   with   p = softmax(logits) along the classes
 
-The algebra: log p[n, c] = z[n, c] - log sum_k exp(z[n, k]), so
+The derivation: log p[n, c] = z[n, c] - log sum_k exp(z[n, k]), so
 
     dL/dz[n, c] = (p[n, c] - (c = label_n)) / N
 
-times the gradient of L, which is a number. Write `backward`; the labels have no gradient.
+times the gradient of L, a scalar. Write `backward`. The labels do not have a gradient.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ from minitorch_attn.autograd import Function, gradcheck_report
 
 
 class CrossEntropy(Function):
-    """The mean of -log p(label)."""
+    """Mean of -log p(label)."""
 
     @staticmethod
     def forward(ctx, logits, labels):
@@ -35,7 +35,7 @@ class CrossEntropy(Function):
 
 
 def cross_entropy(logits, labels):
-    """The mean loss of all rows."""
+    """Compute the mean loss over all rows."""
     return CrossEntropy.apply(logits, labels)
 
 

@@ -1,14 +1,14 @@
-"""Write it: layer norm.
+"""Write the backward of layer norm.
 
     u = (x - mean(x)) r,   r = (var(x) + eps)^(-1/2),   y = gamma u + beta
 
-The algebra, with g = dL/dy, h = gamma g, and means over the channels of one token:
+The derivation, with g = dL/dy, h = gamma g, and means over the channels of one token:
 
     dL/dbeta  = sum of g       over all tokens
     dL/dgamma = sum of g u     over all tokens
     dL/dx     = r (h - mean(h) - u mean(h u))
 
-The two means are there because mean(x) and var(x) depend on x, too. Write `backward`.
+The two means appear because mean(x) and var(x) depend on x, too. Write `backward`.
 """
 
 import minitorch_attn as mt
@@ -18,15 +18,15 @@ EPS = 1e-5
 
 
 class LayerNorm(Function):
-    """Each token with mean 0 and variance 1, then a gain and an offset per channel."""
+    """Normalizes each token to mean 0 and variance 1, then applies a gain and an offset."""
 
     @staticmethod
     def forward(ctx, x, gamma, beta):
         # x: (batch, token, channel)   gamma and beta: (channel,)
         ctx.save(x, gamma)
-        centred = x - x.mean(axis=-1, keepdims=True)
-        r = ((centred**2).mean(axis=-1, keepdims=True) + EPS) ** -0.5
-        return gamma * centred * r + beta
+        centered = x - x.mean(axis=-1, keepdims=True)
+        r = ((centered**2).mean(axis=-1, keepdims=True) + EPS) ** -0.5
+        return gamma * centered * r + beta
 
     @staticmethod
     def backward(ctx, grad_y):
@@ -35,7 +35,7 @@ class LayerNorm(Function):
 
 
 def layer_norm(x, gamma, beta):
-    """x normalised along its last axis."""
+    """Layer norm of x along its last axis."""
     return LayerNorm.apply(x, gamma, beta)
 
 

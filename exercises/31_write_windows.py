@@ -1,12 +1,12 @@
-"""Write it: windows.
+"""Write the backward of window partition.
 
-Swin cuts an image into windows of 2 rows and 3 columns:
+Swin splits an image into windows, here of 2 rows and 3 columns:
 
     (batch, height, width, channel) -> (batch * windows, 2, 3, channel)
 
-The windows of an image follow each other row by row. The algebra: every entry of y is one entry of
-x, so the gradient goes back to where its entry came from. Undo the three steps of `forward` in
-reverse order. Mind that height and width are not the same.
+The windows of an image are ordered row by row. The derivation: every entry of y is one entry of x,
+so each gradient entry moves back to the position of that entry. Undo the three steps of `forward`
+in reverse order. Height and width can differ.
 """
 
 import minitorch_attn as mt
@@ -16,7 +16,7 @@ ROWS, COLUMNS = 2, 3
 
 
 class Windows(Function):
-    """An image cut into windows."""
+    """Split images into windows."""
 
     @staticmethod
     def forward(ctx, x):
@@ -32,7 +32,7 @@ class Windows(Function):
 
 
 def windows(x):
-    """The windows of a batch of images."""
+    """Split a batch of images into windows."""
     return Windows.apply(x)
 
 

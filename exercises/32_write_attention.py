@@ -1,8 +1,8 @@
-"""Write it: attention.
+"""Write the backward of attention.
 
     S = Q K^T / sqrt(d),   P = softmax(S),   Y = P V
 
-The algebra, with G = dL/dY, from the output backwards:
+The derivation, with G = dL/dY, from the output backward:
 
     dV = P^T G
     dP = G V^T
@@ -10,7 +10,7 @@ The algebra, with G = dL/dY, from the output backwards:
     dQ = dS K / sqrt(d)
     dK = dS^T Q / sqrt(d)
 
-Write `backward`. P is not saved: compute it anew.
+Write `backward`. P is not saved: recompute it.
 """
 
 import numpy as np
@@ -20,7 +20,7 @@ from minitorch_attn.autograd import Function, gradcheck_report
 
 
 def softmax(x):
-    """Of an array, along its last axis."""
+    """Softmax of an array along its last axis."""
     exp_x = np.exp(x - x.max(axis=-1, keepdims=True))
     return exp_x / exp_x.sum(axis=-1, keepdims=True)
 

@@ -1,11 +1,11 @@
-"""Write it: attention block by block.
+"""Write the backward of blockwise attention.
 
-`forward` sees the keys in blocks and keeps, for each query, the largest score so far, the sum of
-the exponentials and the mix of the values: no row of P is ever whole. It saves Y and, per query,
+`forward` reads the keys in blocks. For each query it keeps the largest score so far, the sum of the
+exponentials and the weighted sum of the values, but not a row of P. It saves Y and, per query,
 
     l = log sum_j exp(S_j),   so that any block of P is   exp(S - l)
 
-The algebra, with G = dL/dY:
+The derivation, with G = dL/dY:
 
     D  = sum of G * Y along d                   (= sum of dP * P along the keys)
     for each block of keys:  P = exp(S - l),  dS = P * (G V^T - D)
@@ -53,7 +53,7 @@ class OnlineAttention(Function):
 
 
 def attention(query, key, value):
-    """Attention, three keys at a time."""
+    """Attention over blocks of three keys."""
     return OnlineAttention.apply(query, key, value)
 
 

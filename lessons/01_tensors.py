@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Tensors, strides, broadcasting
 #
-# When does an operation copy numbers, and when does it only look at the same numbers differently?
-# And what is the gradient of a number that was used several times?
+# Which operations copy numbers, and which only read the same numbers in another order? And what is
+# the gradient of a number that is used several times?
 #
 # *Know before:* NumPy arrays and their shapes.
 
@@ -16,11 +16,12 @@ from minitorch_attn.viz.style import COLOURS, new_figure
 mt.manual_seed(0)
 
 # %% [markdown]
-# ## A tensor is a row of numbers and a rule for walking through it
+# ## A tensor is a line of numbers and a rule for reading it
 #
-# Memory has no rows and columns: it is one long line. A tensor adds a **shape**, an **offset**
-# (where it begins) and one **stride** for each axis: how far to step in memory when the index on
-# that axis grows by one. The element at index $(i, j)$ lies at
+# Memory does not have rows and columns. It is one long line of cells. A tensor adds a **shape**, an
+# **offset** (the position of its first element) and one **stride** for each axis. A stride is the
+# step in memory when the index on that axis increases by one. The element at index $(i, j)$ is at
+# position
 #
 # $$\mathrm{offset} + i \cdot \mathrm{stride}_0 + j \cdot \mathrm{stride}_1 .$$
 
@@ -30,12 +31,12 @@ memory = x.numpy().ravel()  # the same twelve numbers as one line
 
 
 def strides(tensor):
-    """In elements; NumPy counts bytes."""
+    """Return the strides in elements; NumPy counts them in bytes."""
     return tuple(step // tensor.dtype.itemsize for step in tensor.numpy().strides)
 
 
 def row_major(shape):
-    """By hand: the stride of an axis is the product of the sizes to its right."""
+    """Compute strides by hand: each is the product of the sizes to the right of its axis."""
     return tuple(int(np.prod(shape[axis + 1 :])) for axis in range(len(shape)))
 
 
@@ -48,9 +49,9 @@ assert all(memory[i * 4 + j] == x[i, j].item() for i in range(3) for j in range(
 # %% [markdown]
 # ## Views: the same memory, another rule
 #
-# A transpose exchanges two strides. A slice changes the offset or multiplies a stride. Repeating
-# along an axis needs no memory at all: its stride is **0**. An operation must copy only when no
-# offset and no strides can describe its result.
+# A transpose swaps two strides. A slice changes the offset or multiplies a stride. Repeating along
+# an axis needs no extra memory, because the stride of that axis is **0**. An operation must copy
+# only if its result cannot be described by an offset and strides.
 
 # %%
 results = {
@@ -75,15 +76,15 @@ for name, result in results.items():
 assert strides(x.T) == (1, 4) and strides(x[:1].expand(5, 4)) == (0, 1)
 
 # %% [markdown]
-# Why must `x.T.reshape(12)` copy? It wants the memory cells 0, 4, 8, 1, 5, 9, ... in this order:
-# the steps are +4, +4, -7, +4, ... and one axis has only one stride. (PyTorch's `view` refuses
-# here and its `reshape` copies; `contiguous` copies and returns the memory in row-major order.)
+# Why must `x.T.reshape(12)` copy? It needs the memory cells 0, 4, 8, 1, 5, 9, ... in this order.
+# The steps between them are +4, +4, -7, +4, ..., but an axis has only one stride. (PyTorch's `view`
+# raises an error here and its `reshape` copies. `contiguous` copies into row-major order.)
 
 # %%
 order = x.T.reshape(12).numpy().astype(int)
 steps = np.diff(order)
-print("cells in the order wanted:", order)
-print("steps between them:       ", steps)
+print("cells in the required order:", order)
+print("steps between them:         ", steps)
 assert len(set(steps.tolist())) > 1  # no single stride
 with fails(mt.errors.ShapeError):
     x.T.view(12)
@@ -102,10 +103,10 @@ for axes, (title, view) in zip(grid, panels.items(), strict=True):
         axes.text(j, i, int(cell), ha="center", va="center", color=ink, fontsize=11)
     axes.set(xticks=[], yticks=[])
     axes.set_title(title.replace("  ", "\n"), fontsize=10)
-show(figure, "four walks through one memory; a number and its colour name a memory cell")
+show(figure, "four ways to read one memory; a number and its color identify a memory cell")
 
 # %% [markdown]
-# A view is not a snapshot. Writing through it changes every tensor that shares the memory.
+# A view is not a snapshot. Writing through a view changes every tensor that shares its memory.
 
 # %%
 column = x.T[0]  # a view of a view: the first column of x
@@ -120,12 +121,12 @@ x[2, 0] = 8.0
 # ## Broadcasting: strides of 0, chosen for you
 #
 # Write the shapes under each other, **aligned at the right**. On each axis the sizes must be equal,
-# or one of them is 1 or missing; that one is repeated, with stride 0.
+# unless one of them is 1 or missing. The tensor with that size is repeated, with stride 0.
 
 
 # %%
 def broadcast(a, b):
-    """The rule in four lines."""
+    """Return the shape of a + b, or None if the shapes do not match."""
     width = max(len(a), len(b))
     a, b = (1,) * (width - len(a)) + a, (1,) * (width - len(b)) + b
     if any(m != n and 1 not in (m, n) for m, n in zip(a, b, strict=True)):
@@ -135,7 +136,7 @@ def broadcast(a, b):
 
 pairs = [((3, 4), (4,)), ((3, 4), (3, 1)), ((5, 1), (1, 3)), ((5, 1), (5,)), ((3, 4), (3,))]
 for a, b in pairs:
-    print(f"{a!s:7} + {b!s:7} -> {broadcast(a, b) or 'refused'}")
+    print(f"{a!s:7} + {b!s:7} -> {broadcast(a, b) or 'error'}")
     if broadcast(a, b):
         assert (mt.zeros(a) + mt.zeros(b)).shape == broadcast(a, b)
 
@@ -145,13 +146,13 @@ with fails(mt.errors.ShapeError):
 # %% [markdown]
 # ## Backward: what was repeated is summed
 #
-# $y_{ij} = x_{ij} + b_j$ uses each $b_j$ in every row $i$. A small change of $b_j$ changes all of
-# them, so with $g = \partial L / \partial y$
+# $y_{ij} = x_{ij} + b_j$ uses each $b_j$ in every row $i$. A small change of $b_j$ changes the
+# whole column $j$ of $y$, so with $g = \partial L / \partial y$
 #
 # $$\frac{\partial L}{\partial b_j} = \sum_i g_{ij}\,\frac{\partial y_{ij}}{\partial b_j}
 # = \sum_i g_{ij} .$$
 #
-# The gradient has the shape of $b$: summed over exactly the axes that were repeated.
+# The gradient has the shape of $b$ because it is summed over exactly the axes that were repeated.
 
 # %%
 x = mt.randn(3, 4, dtype=mt.float64, requires_grad=True)
@@ -167,9 +168,9 @@ for shape in [(4,), (3, 1), (1, 1), ()]:
     assert b.grad.shape == shape and np.allclose(b.grad.numpy(), by_hand)
 
 # %% [markdown]
-# An operation of one's own has to undo the broadcasting itself. If it forgets, the library refuses
-# a gradient of the wrong shape by name, and never repairs it. Taking one row, `grad_y[0]`, has the
-# right shape and the wrong values: only a comparison with finite differences sees that.
+# A custom operation has to undo the broadcasting itself. If it forgets, the library raises an error
+# that names the wrong shape. The library never repairs the gradient. Taking one row, `grad_y[0]`,
+# gives the correct shape but wrong values, which only a comparison with finite differences detects.
 
 
 # %%
@@ -200,14 +201,15 @@ assert [item.ok for item in report.items] == [True, False]
 # %% [markdown]
 # ## What goes wrong without it
 #
-# The rule never asks what an axis means. Predictions of shape $(n, 1)$ minus targets of shape
-# $(n,)$ are legal and give $(n, n)$: **every prediction is compared with every target**. Nothing
-# crashes, the loss goes down, and the best such a fit can do is the mean of all targets.
+# The broadcasting rule does not know what an axis means. Predictions of shape $(n, 1)$ minus
+# targets of shape $(n,)$ are legal and give $(n, n)$: **every prediction is compared with every
+# target**. Nothing crashes, and the loss decreases. The best such fit is a constant, the mean of
+# all targets.
 
 
 # %%
 def fit(target):
-    """Least squares y = slope * x + bias by gradient descent; returns both and the last loss."""
+    """Fit y = slope * x + bias by gradient descent; return slope, bias, last loss, error shape."""
     inputs = mt.linspace(-1, 1, 20).reshape(20, 1)
     slope, bias = mt.zeros(1, requires_grad=True), mt.zeros(1, requires_grad=True)
     for _ in range(300):
@@ -228,9 +230,9 @@ for name, target in [("target (20, 1)", truth.reshape(20, 1)), ("target (20,)", 
     slope, bias, loss, shape = fit(target)
     fits.append((name, slope, bias))
     print(f"{name:15} error {shape!s:9} slope {slope:5.2f}  bias {bias:5.2f}  loss {loss:.4f}")
-    right = abs(slope - 2) < 1e-2
-    assert abs(bias - 1) < 1e-2 and right == (name == "target (20, 1)")
-assert abs(slope) < 1e-3 and loss > 1  # the broken fit: a flat line through the mean
+    correct = abs(slope - 2) < 1e-2
+    assert abs(bias - 1) < 1e-2 and correct == (name == "target (20, 1)")
+assert abs(slope) < 1e-3 and loss > 1  # the broken fit is a flat line through the mean
 
 # %%
 figure = new_figure(7, 3.4)
@@ -242,45 +244,48 @@ for (name, slope, bias), colour, style in zip(fits, COLOURS, ["-", "--"], strict
 axes.set(xlabel="input", ylabel="prediction")
 axes.spines[["top", "right"]].set_visible(False)
 axes.legend(frameon=False)
-show(figure, "a shape that broadcasts by accident: the fit is the mean of the targets")
+show(figure, "the target's shape broadcasts by accident: the fit is the mean of the targets")
 
 # %% [markdown]
 # ## Where it lives
 
 # %%
+from minitorch_attn.ops.reshape import Transpose
+
 where(
     mt.autograd.sum_to_shape,
     mt.autograd.broadcast_shapes,
-    mt.ops.elementwise.Add,
-    mt.ops.shape.Transpose,
+    mt.ops.arithmetic.Add,
+    Transpose,
     mt.Tensor,
 )
 
 # %% [markdown]
 # ## Exercise
 #
-# Write `unbroadcast(grad, shape)` with NumPy alone: it sums `grad` to `shape` over the axes that
-# broadcasting repeated. For each pair of `pairs` that is not refused draw a random `grad` of the
-# broadcast shape; your result is to equal `mt.autograd.sum_to_shape(grad, shape)` for both shapes
-# of the pair. Then replace `grad_y[0]` in `OneRowAdd` by your function (in `backward` the shape of
-# `b` is `ctx.shapes[1]`): `gradcheck_report` has to find both gradients right, for `b` of shapes
-# `(4,)`, `(3, 1)` and `(1, 1)`.
+# Using only NumPy, write a function `unbroadcast(grad, shape)` that sums `grad` to `shape` over the
+# axes that broadcasting repeated. For each pair in `pairs` that can be added, draw a random `grad`
+# of the broadcast shape. Your result must equal `mt.autograd.sum_to_shape(grad, shape)` for both
+# shapes of the pair. Then use your function instead of `grad_y[0]` in `OneRowAdd` (in `backward`
+# the shape of `b` is `ctx.shapes[1]`). `gradcheck_report` must now accept both gradients, for `b`
+# of shapes `(4,)`, `(3, 1)` and `(1, 1)`.
 #
 # ## Three questions
 #
-# 1. `x.T` and `x.reshape(2, 6)` hold the same twelve numbers. Which of the two, read row by row,
-#    walks straight through memory, and how do its strides show it?
-# 2. `b` of shape `(3, 1)` is added to `x` of shape `(3, 4)`. How many numbers are added up for each
+# 1. `x.T` and `x.reshape(2, 6)` hold the same twelve numbers. If you read them row by row, which of
+#    the two visits the memory cells in order, and how do its strides show this?
+# 2. `b` of shape `(3, 1)` is added to `x` of shape `(3, 4)`. How many numbers are summed for each
 #    entry of its gradient, and along which axis?
-# 3. The fit with the target of shape `(20,)` reaches a bias of 1. Why is just this parameter right?
+# 3. The fit with the target of shape `(20,)` reaches a bias of 1. Why is this parameter correct
+#    when the slope is not?
 
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. `x.reshape(2, 6)`: its strides are (6, 1), which is the product of the sizes to the right, so
-#    reading row by row goes from cell 0 to cell 11. `x.T` has strides (1, 4): along a row it
-#    jumps by 4.
-# 2. Four, along axis 1: the printed line for `b (3, 1)` says "repeated along axes (1,)", and that
+# 1. `x.reshape(2, 6)`. Its strides are (6, 1), the products of the sizes to the right, so reading
+#    it row by row visits cells 0 to 11 in order. `x.T` has strides (1, 4), so each step along a row
+#    moves by 4 cells.
+# 2. Four, along axis 1. The printed line for `b (3, 1)` says "repeated along axes (1,)", and that
 #    axis has size 4.
-# 3. Every prediction is compared with all 20 targets, so the best constant is their mean, which is
-#    1, the true bias, because the inputs are centred at 0. The slope it finds is 0.
+# 3. Every prediction is compared with all 20 targets, so the best constant is their mean. The mean
+#    is 1, the true bias, because the inputs are centered at 0. The slope that the fit finds is 0.

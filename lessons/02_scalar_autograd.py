@@ -1,8 +1,8 @@
 # %% [markdown]
 # # A scalar autograd in 90 lines, and why it is not enough
 #
-# How little code does automatic differentiation need? And why is a library for arrays not the same
-# code in a loop?
+# How little code does automatic differentiation need? And why can an array library not simply run
+# the same code in a loop?
 #
 # *Know before:* the chain rule for functions of several variables.
 
@@ -25,16 +25,17 @@ random.seed(0)
 # %% [markdown]
 # ## A number that remembers where it came from
 #
-# Each operation makes a new `Value` and notes, for each number it was made from, one **slope**: how
-# much the result changes when that number changes. For $c = a \cdot b$ the slopes are
-# $\partial c/\partial a = b$ and $\partial c/\partial b = a$: plain numbers, known at once.
+# Each operation makes a new `Value`. For each of its inputs it stores one **slope**: how much the
+# result changes when that input changes. For $c = a \cdot b$ the slopes are
+# $\partial c/\partial a = b$ and $\partial c/\partial b = a$. Both are plain numbers that are known
+# as soon as $c$ is computed.
 
 
 # %%
 class Value:
     def __init__(self, data, edges=()):
         self.data = data
-        self.edges = edges  # pairs (the Value it was made from, the slope towards it)
+        self.edges = edges  # pairs (input Value, slope with respect to it)
         self.grad = 0.0
 
     def __add__(self, other):
@@ -56,7 +57,7 @@ class Value:
         y = math.tanh(self.data)
         return Value(y, ((self, 1.0 - y * y),))
 
-    # The rest is made of these five.
+    # The other operations are built from these five.
 
     def __neg__(self):
         return self * -1.0
@@ -80,14 +81,13 @@ def as_value(x):
 # $$\frac{\partial L}{\partial a} = \sum_{c \text{ made from } a}
 # \frac{\partial L}{\partial c}\,\frac{\partial c}{\partial a} .$$
 #
-# A number may send its gradient on only when everything made from it has added its share. So we
-# put the graph into an order in which every `Value` stands behind those it was made from, and walk
-# it from the end.
+# A number may pass on its gradient only after every result computed from it has added its
+# contribution. So we sort every `Value` after its inputs and process the graph from the end.
 
 
 # %%
 def in_order(end):
-    """Every Value that `end` depends on, each behind those it was made from."""
+    """Return every Value that `end` depends on, each after its inputs."""
     order, seen, stack = [], set(), [(end, False)]
     while stack:
         value, inputs_done = stack.pop()
@@ -118,12 +118,12 @@ assert (a.grad, b.grad) == (-2.0 + 2 * 3.0, 3.0)
 # %% [markdown]
 # ## A network on top, and training
 #
-# Exclusive or is the smallest task that no straight line solves.
+# Exclusive or (XOR) is the smallest task that a straight line cannot solve.
 
 
 # %%
 class Network:
-    """One hidden layer of tanh, one output."""
+    """A network with one hidden tanh layer and one output."""
 
     def __init__(self, inputs, hidden):
         def draw(n):
@@ -158,12 +158,12 @@ def train_step(network, examples, rate):
 
 
 # %% [markdown]
-# That is all of it. Counted in code, without empty lines:
+# That is all of the code. The next cell counts its lines, without empty lines.
 
 
 # %%
 def code_lines(thing):
-    """Of a function, or of a class: its head and its methods."""
+    """Count the lines of a function, or of a class with its head and its methods."""
     is_class = inspect.isclass(thing)
     functions = set(filter(inspect.isfunction, vars(thing).values())) if is_class else {thing}
     lines = [line for function in functions for line in inspect.getsourcelines(function)[0]]
@@ -183,14 +183,14 @@ network = Network(inputs=2, hidden=4)
 losses = [train_step(network, examples, rate=0.1) for _ in range(200)]
 print(f"{len(network.parameters())} parameters, loss {losses[0]:.3f} -> {losses[-1]:.5f}")
 for x, y in examples:
-    print(f"  {x[0]:+.0f} xor {x[1]:+.0f}: {network(x).data:+.3f}, wanted {y:+.0f}")
+    print(f"  {x[0]:+.0f} xor {x[1]:+.0f}: {network(x).data:+.3f}, target {y:+.0f}")
     assert abs(network(x).data - y) < 0.1
 
 # %% [markdown]
-# Is it right? The library, on arrays, gives the same gradients for the same weights.
+# Are the gradients correct? For the same weights, the library computes the same gradients.
 
 # %%
-train_step(network, examples, rate=0.0)  # leaves the gradients in place
+train_step(network, examples, rate=0.0)  # computes the gradients, changes no weight
 mine = [p.grad for p in network.parameters()]
 
 hidden = mt.tensor(np.array([[p.data for p in row] for row in network.hidden]), requires_grad=True)
@@ -199,20 +199,20 @@ x = mt.tensor(np.array([[*x, 1.0] for x, _ in examples]))  # (example 4, input 3
 y = mt.tensor(np.array([y for _, y in examples]))
 states = mt.tanh(x @ hidden.T)  # (example 4, input 3) @ (input 3, hidden 4)
 ((states @ out[:-1] + out[-1] - y) ** 2).mean().backward()
-theirs = np.concatenate([hidden.grad.numpy().ravel(), out.grad.numpy()])
-print(f"largest difference of {len(mine)} gradients: {np.abs(mine - theirs).max():.1e}")
-assert np.allclose(mine, theirs, rtol=1e-9, atol=1e-12)
+library = np.concatenate([hidden.grad.numpy().ravel(), out.grad.numpy()])
+print(f"largest difference of {len(mine)} gradients: {np.abs(mine - library).max():.1e}")
+assert np.allclose(mine, library, rtol=1e-9, atol=1e-12)
 
 # %% [markdown]
 # ## Why it is not enough, measured
 #
-# The product of two $n \times n$ matrices is $n^3$ multiplications and as many additions. Here each
-# of them is a Python object.
+# The product of two $n \times n$ matrices takes $n^3$ multiplications and about as many additions.
+# In our code each of these operations creates a Python object.
 
 
 # %%
 def scalar_product(n):
-    """Forward and backward of sum(A B); the number of Values that made."""
+    """Run forward and backward of sum(A B); return the number of operations."""
     A = [[Value(random.random()) for _ in range(n)] for _ in range(n)]
     B = [[Value(random.random()) for _ in range(n)] for _ in range(n)]
     total = Value(0.0)
@@ -231,7 +231,7 @@ def array_product(n):
 
 
 def speed(product, n, repeats):
-    """Operations of the product per second of both passes together; the best of some runs."""
+    """Return the product's operations per second in both passes, the best of several runs."""
     best = math.inf
     for _ in range(repeats):
         start = time.perf_counter()
@@ -245,11 +245,12 @@ arrays = {n: speed(array_product, n, 10) for n in (1, 16, 64, 256)}
 print(f"scalars,   16 x 16:  {scalar:15,.0f} operations per second")
 for n, rate in arrays.items():
     print(f"arrays,  {n:3} x {n:3}:  {rate:15,.0f}   {rate / scalar:12,.2f} times the scalars")
-assert arrays[256] > 300 * scalar  # the array pays its overhead once
-assert arrays[1] < scalar  # and it does pay one: on single numbers the scalars win
+assert arrays[256] > 300 * scalar  # an array operation pays its overhead once
+assert arrays[1] < scalar  # because of this overhead, scalars are faster on single numbers
 
 # %% [markdown]
-# Memory: an object with a slope for each input, where an array needs four bytes.
+# The next cell compares memory. A `Value` is a Python object with a slope for each input, while an
+# array needs four bytes per number.
 
 # %%
 tracemalloc.start()
@@ -264,9 +265,9 @@ print(f"{per_operation:.0f} bytes for each multiplication; a float32 takes 4")
 assert per_operation > 100
 
 # %% [markdown]
-# What that means for a small GPT: 0.8 million weights, each used once for each token of a batch of
-# 12 x 64 characters, with one multiplication and one addition. The speeds above include the
-# backward pass.
+# What does this mean for a small GPT? It has 0.8 million weights. Each one is used once for each
+# token of a batch of 12 x 64 characters, with one multiplication and one addition. The speeds above
+# include the backward pass.
 
 # %%
 operations = 2 * 814_720 * 12 * 64
@@ -287,14 +288,14 @@ axes.set_xticks(sizes, sizes)
 axes.minorticks_off()
 axes.spines[["top", "right"]].set_visible(False)
 axes.legend(frameon=False)
-show(figure, "the overhead of an operation is paid once per array, or once per number")
+show(figure, "arrays pay the overhead of an operation once per array, scalars once per number")
 
 # %% [markdown]
 # There is a deeper reason as well. A scalar operation has one slope for each input, and we stored
-# it. An array operation with $m$ inputs and $n$ outputs has $m \cdot n$ slopes: for the product
-# of two $256 \times 256$ matrices that would be $256^4$ numbers for each factor. Nobody stores
-# them. An array library keeps a **function** that turns $\partial L/\partial C$ into
-# $\partial L/\partial A$ directly: the next lesson.
+# it. An array operation with $m$ inputs and $n$ outputs has $m \cdot n$ slopes. For the product of
+# two $256 \times 256$ matrices that would be $256^4$ numbers for each factor, too many to store. An
+# array library instead keeps a **function** that turns $\partial L/\partial C$ into
+# $\partial L/\partial A$ directly. This is the subject of the next lesson.
 
 # %%
 slopes = 256**4
@@ -304,8 +305,8 @@ print(f"dL/dA = dL/dC @ B.T needs only B: {256**2:,} numbers")
 # %% [markdown]
 # ## What goes wrong without it
 #
-# Two things look as if they could be simpler. First: the `+=` of `backward`. With `=` the last path
-# wins and the others are lost, and only for numbers that are used more than once.
+# Two parts of the code look as if they could be simpler. The first is the `+=` in `backward`. With
+# `=` the last path overwrites the others. This affects only numbers that are used more than once.
 
 
 # %%
@@ -327,11 +328,11 @@ for walk in (backward, backward_overwriting):
     a, b, loss = example()
     walk(loss)
     print(f"{walk.__name__:21} d/da {a.grad:5.1f}   d/db {b.grad:5.1f}")
-assert b.grad == 3.0 and a.grad != 4.0  # b is used once and stays right
+assert b.grad == 3.0 and a.grad != 4.0  # b is used once, so its gradient is still correct
 
 # %% [markdown]
-# Second: the stack in `in_order`. A function that calls itself is shorter, and ends at Python's
-# limit of nested calls. Unrolled over time, a recurrent network is such a chain.
+# The second is the stack in `in_order`. A recursive function is shorter, but it fails at Python's
+# limit on nested calls. A recurrent network unrolled over time has such a long chain of operations.
 
 
 # %%
@@ -347,7 +348,7 @@ def in_order_recursive(value, order, seen):
 chain = Value(1.0)
 for _ in range(pick(20_000, 5_000)):
     chain = chain + 0.001
-print(f"a chain of {len(in_order(chain)):,} values in order, with a stack of our own")
+print(f"a chain of {len(in_order(chain)):,} values sorted, with an explicit stack")
 print(f"Python's limit: {sys.getrecursionlimit():,} nested calls")
 with fails(RecursionError):
     in_order_recursive(chain, [], set())
@@ -363,26 +364,26 @@ where(mt.autograd.Function, mt.autograd.engine.run_backward, mt.Tensor.backward)
 #
 # Add `log` and `max(self, other)` to `Value`, and write `softmax(values)` from them, subtracting
 # the largest value first. For `values` 1, 2, 3 compute `loss = -log(softmax(values)[0])` and its
-# gradients. They are to equal those of
+# gradients. The loss and the gradients must equal those of
 # `mt.nn.functional.cross_entropy(mt.tensor([[1.0, 2.0, 3.0]]), mt.tensor([0]))` to six digits, and
-# to add up to zero. (Why must they? Add the same number to all three values.)
+# the gradients must sum to zero. (Why? Add the same number to all three values.)
 #
 # ## Three questions
 #
-# 1. With `=` instead of `+=` the gradient of `b` is right and that of `a` is wrong. What would a
-#    test have to contain to notice?
+# 1. With `=` instead of `+=` the gradient of `b` is correct and that of `a` is wrong. What must a
+#    test contain to notice this?
 # 2. On a 1 x 1 matrix the array library is slower than our few lines. What does it spend its time
 #    on, and why does that not matter at 256 x 256?
 # 3. Halving the bytes of a `Value` would not make the small GPT trainable on a laptop. Which
-#    printed number says so?
+#    printed number shows this?
 
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. A number that is used at least twice: `b` is used once, and its printed gradient is the same
-#    under both. Residual connections and shared weights are such numbers.
-# 2. On what it does once for each operation: making the tensor, checking shapes, noting the graph.
-#    At 256 x 256 one operation stands for $2 \cdot 256^3$ multiplications and additions, which
-#    NumPy makes in one call: the last row of the table.
-# 3. The gigabytes of one training step: half of them is still far more than a laptop has. The
-#    hours say the same about time.
+# 1. A number that is used at least twice. `b` is used once, so its printed gradient is the same in
+#    both versions. Residual connections and shared weights use a number twice.
+# 2. On the work it does once for each operation: creating the tensor, checking shapes, recording
+#    the graph. At 256 x 256 one operation stands for $2 \cdot 256^3$ multiplications and additions,
+#    which NumPy does in one call. The last row of the table shows the effect.
+# 3. The gigabytes needed for one training step. Half of that is still far more than a laptop has.
+#    The printed hours lead to the same conclusion for time.

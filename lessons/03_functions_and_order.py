@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Function, context, topological order
 #
-# What must an operation on arrays know and remember so that its gradient can be computed later?
-# And in which order do the gradients have to travel?
+# What must an operation on arrays remember so that its gradient can be computed later? And in which
+# order must the gradients be computed?
 #
 # *Know before:* lesson 2 (slopes along the edges of a graph), broadcasting (lesson 1).
 
@@ -16,18 +16,20 @@ from minitorch_attn.viz.style import COLOURS, new_figure
 mt.manual_seed(0)
 
 # %% [markdown]
-# ## A Function: forward, and under it its derivative
+# ## A Function: forward, and below it the derivative
 #
-# A scalar operation stores one slope per input. An operation on arrays stores a *function*:
-# `backward` is given $g = \partial L/\partial y$, of the shape of the output, and returns
-# $\partial L/\partial x$, of the shape of the input. The matrix of all slopes is never built.
+# A scalar operation stores one slope per input. An operation on arrays stores a *function*. Its
+# `backward` receives $g = \partial L/\partial y$, which has the shape of the output, and returns
+# $\partial L/\partial x$, which has the shape of the input. It never builds the matrix of all
+# slopes.
 #
-# `ctx`, the **context**, belongs to one application. Forward puts into it what backward will need.
+# `ctx`, the **context**, belongs to one application of the Function. Forward stores in it what
+# backward will need.
 
 
 # %%
 class Tanh(mt.autograd.Function):
-    """y = tanh x, dy/dx = 1 - y^2: the output is enough."""
+    """y = tanh x with dy/dx = 1 - y^2, so saving the output is enough."""
 
     @staticmethod
     def forward(ctx, x):
@@ -42,7 +44,7 @@ class Tanh(mt.autograd.Function):
 
 
 class Multiply(mt.autograd.Function):
-    """y = a b, dy/da = b and dy/db = a: each gradient needs the other input."""
+    """y = a b with dy/da = b and dy/db = a, so each gradient needs the other input."""
 
     @staticmethod
     def forward(ctx, a, b):
@@ -57,7 +59,7 @@ class Multiply(mt.autograd.Function):
 
 # %% [markdown]
 # `apply` runs forward on the arrays inside the tensors and records the context as a node of the
-# graph. A gradient check compares backward with differences of forward (lesson 4).
+# graph. A gradient check compares backward with finite differences of forward (lesson 4).
 
 # %%
 x, w = (mt.randn(5, dtype=mt.float64, requires_grad=True) for _ in range(2))
@@ -69,7 +71,7 @@ print("Multiply", mt.autograd.gradcheck(Multiply.apply, (x, w)))
 #
 # $$h = x\,w, \qquad a = \tanh h, \qquad z = h\,a, \qquad L = \sum_i (h_i + z_i)$$
 #
-# Note that $h$ is used **three times**: by the tanh, by the product, by the sum.
+# Note that $h$ is used **three times**: by the tanh, by the product and by the sum.
 
 # %%
 h = Multiply.apply(x, w)  # (5,)
@@ -83,34 +85,34 @@ names |= {t.grad_fn: name for name, t in dict(h=h, a=a, z=z, s=s, L=loss).items(
 
 
 def nodes_from(end):
-    """Every node that `end` depends on, in the order of a breadth-first search."""
+    """Return every node that `end` depends on, in breadth-first order."""
     found = [end]
     for node in found:
         found += [e[0] for e in node.edges if e is not None and e[0] not in found]
     return found
 
 
-print("node  operation  made from  remembers")
+print("node  operation  inputs     saves")
 for node in sorted(nodes_from(loss.grad_fn), key=lambda node: node.number):
     if node.edges:
         sources = ", ".join(names[edge[0]] for edge in node.edges)
         kept = [array.shape for array in node.saved]
         print(f"{names[node]:5} {node.function.__name__:10} {sources:10} {kept or 'nothing'}")
     else:
-        print(f"{names[node]:5} a leaf: its gradient comes to rest here")
+        print(f"{names[node]:5} a leaf: its gradient is stored in .grad")
 
 # %% [markdown]
 # ## The backward pass in a dozen lines
 #
-# It starts with $\partial L/\partial L = 1$ and takes the nodes one after the other. The order is a
-# parameter, so that we can get it wrong. The right one is **topological, from the end**: a node
-# comes after everything that was made from it. Nodes are numbered when they are made, inputs before
-# outputs, so "youngest first" is such an order, for free.
+# It starts with $\partial L/\partial L = 1$ and processes the nodes one after the other. The order
+# is a parameter, so that we can choose a wrong one. The correct order is **topological, from the
+# end**: a node comes after everything that was computed from it. Nodes are numbered when they are
+# created, inputs before outputs, so "newest first" is a correct order that needs no sorting.
 
 
 # %%
 def backward(end, order):
-    """dL/d(node) for every node, taking the nodes in `order`."""
+    """Return dL/d(node) for every node, processing the nodes in `order`."""
     grads = {end: np.ones(())}
     for node in order:
         if not node.edges:  # a leaf
@@ -139,7 +141,7 @@ POSITIONS |= {"s": (4, 1), "L": (5, 1)}
 
 
 def draw_graph(axes, order, title):
-    """The graph with the turn of each node, counted from 1."""
+    """Draw the graph with the position of each node in the order, counted from 1."""
     turn = {names[node]: number for number, node in enumerate(order, 1)}
     for node in order:
         for edge in node.edges:
@@ -160,35 +162,36 @@ breadth_first = nodes_from(loss.grad_fn)
 figure = new_figure(7, 5)
 upper, lower = figure.subplots(2, 1)
 draw_graph(upper, youngest_first, "youngest first: h waits for s, z and a")
-draw_graph(lower, breadth_first, "breadth first: h has its turn when only s has sent its share")
-show(figure, "arrows: forward. Gradients go against them; h gets three shares, from s, z and a")
+draw_graph(lower, breadth_first, "breadth first: h is processed when only s has sent its share")
+show(figure, "arrows point forward, gradients go backward; h gets three shares, from s, z and a")
 
 # %% [markdown]
 # ## What goes wrong without it
 #
-# **A wrong order gives a wrong gradient, silently.** Breadth first, starting at $L$, reaches $h$ at
-# once through $s$. It sends on what it has; what arrives later is never sent on.
+# **A wrong order gives a wrong gradient, without an error.** A breadth-first search from $L$
+# reaches $h$ through $s$ very early. At that moment $h$ passes on the gradient that it has so far.
+# Contributions that arrive later are never passed on.
 
 # %%
 wrong = backward(loss.grad_fn, breadth_first)
 node_x = x._edge[0]
 print("order        ", " ".join(names[node] for node in breadth_first))
 print("breadth first", wrong[node_x].round(4))
-print("right        ", grads[node_x].round(4))
+print("correct      ", grads[node_x].round(4))
 print("w            ", w.detach().numpy().round(4))
 assert np.allclose(wrong[node_x], w.detach().numpy())  # only dL/ds * ds/dh * dh/dx = 1 * 1 * w
 assert not np.allclose(wrong[node_x], grads[node_x], atol=0.01)
-assert np.allclose(wrong[h.grad_fn], grads[h.grad_fn])  # h has all shares in the end: too late
+assert np.allclose(wrong[h.grad_fn], grads[h.grad_fn])  # in the end h is complete: too late
 
 # %% [markdown]
-# **Or it costs too much.** One could send every share on by itself, as soon as it arrives. The sum
-# comes out right, but a node works once for each *path* from the end, not once. Each residual
-# block $x + \tanh x$ doubles the paths.
+# **Or the correct gradient costs too much.** Each node could pass on every contribution separately,
+# as soon as it arrives. The sum is correct, but the backward of a node now runs once for each
+# *path* from the end. Each residual block $x + \tanh x$ doubles the number of paths.
 
 
 # %%
 def backward_by_paths(node, grad, grads):
-    """The same gradients, one path after the other; returns the number of backward calls."""
+    """Compute the same gradients path by path; return the number of backward calls."""
     grads[node] = grads.get(node, 0.0) + grad
     if not node.edges:
         return 0
@@ -214,7 +217,7 @@ print("blocks  calls in order  calls by paths")
 for row in zip(blocks, calls_in_order, calls_by_paths, strict=True):
     print("{:6} {:15} {:15,}".format(*row))
 assert calls_in_order[-1] == 2 * blocks[-1] + 1
-assert calls_by_paths[-1] == 2 ** (blocks[-1] + 1) - 1  # doubles with each block, and one more
+assert calls_by_paths[-1] == 2 ** (blocks[-1] + 1) - 1  # each block doubles the count and adds one
 
 # %%
 figure = new_figure(7, 3.2)
@@ -227,9 +230,9 @@ axes.legend(frameon=False)
 show(figure, "both give the same gradient; the order makes the cost linear")
 
 # %% [markdown]
-# **Why a context, and not the Function itself?** Because the same Function is applied many times.
-# Here the class remembers only its latest application, and the gradient of the earlier one is
-# computed with the wrong numbers.
+# **Why store arrays in a context, and not in the Function itself?** Because the same Function is
+# applied many times. The class below remembers only its latest application, so the gradient of an
+# earlier one is computed with the wrong numbers.
 
 
 # %%
@@ -253,26 +256,25 @@ for function in (Tanh, ForgetfulTanh):
     assert once and twice == (function is Tanh)
 
 # %% [markdown]
-# ## What the context guards
+# ## What the context protects against
 #
-# Remembered arrays are not copied: the context and your tensor hold the same memory. So two things
-# have to be refused: changing such a memory before it is used, and using it after it was dropped.
+# Saved arrays are not copied: the context and your tensor share memory. So two things must raise an
+# error: changing this memory before backward uses it, and using a saved array after it was freed.
 
 # %%
 y = Tanh.apply(x)
-y *= 2.0  # in place: writes over the y that backward needs
+y *= 2.0  # overwrites, in place, the y that backward needs
 with fails(mt.errors.GraphError):
     y.sum().backward()
 
 y = Tanh.apply(x).sum()
-y.backward()  # the saved arrays are dropped here, to free memory
+y.backward()  # the saved arrays are freed here
 with fails(mt.errors.GraphError):
     y.backward()
 
 # %% [markdown]
-# The lines of `Tanh.backward` contain only operators, so they also run on tensors. Recording them
-# gives a graph of the backward pass, and the derivative of the derivative:
-# $\tanh'' = -2 y (1 - y^2)$.
+# `Tanh.backward` uses only operators, so it also runs on tensors. Recording it gives a graph of the
+# backward pass. Differentiating that graph gives the second derivative, $\tanh'' = -2 y (1 - y^2)$.
 
 # %%
 y = Tanh.apply(x)
@@ -290,18 +292,18 @@ where(
     mt.autograd.Function.apply,
     mt.autograd.Context,
     mt.autograd.engine.run_backward,
-    mt.ops.elementwise.Mul,
+    mt.ops.arithmetic.Mul,
 )
 
 # %% [markdown]
 # ## Exercise
 #
 # Write `Silu`, $y = x\,\sigma(x)$ with $\sigma(x) = 1/(1 + e^{-x})$, as a Function that saves only
-# `x`. It is done when `mt.autograd.gradcheck(Silu.apply, (x,))` is true and the output equals
-# `mt.nn.functional.silu(x)`. Then save `x` and `y` and use $\sigma + y(1 - \sigma)$: what does that
-# cost, and what does it spare?
+# `x`. You are done when `mt.autograd.gradcheck(Silu.apply, (x,))` is true and the output equals
+# `mt.nn.functional.silu(x)`. Then save both `x` and `y` and compute the derivative as
+# $\sigma + y(1 - \sigma)$. What does that cost, and what does it save?
 #
-# Then practise:
+# Then practice:
 #
 # ```sh
 # mta exercise start 01
@@ -310,19 +312,20 @@ where(
 #
 # ## Three questions
 #
-# 1. In the breadth-first pass the gradient at $h$ itself is right at the end, and the gradient at
+# 1. In the breadth-first pass the gradient at $h$ itself is correct at the end, and the gradient at
 #    $x$ is wrong. How can that be?
-# 2. How many calls of backward would 20 residual blocks take, in order and by paths?
+# 2. How many backward calls would 20 residual blocks need, in topological order and path by path?
 # 3. `ForgetfulTanh` passes the check when it is applied once. Which property of a real network does
 #    the second check have that the first one lacks?
 
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. $h$ had its turn, and sent its gradient to $x$ and $w$, when only the share of $s$ had arrived.
-#    The shares of $z$ and $a$ were added to $h$ later, and never sent on. The printed wrong
-#    gradient is just $w$: the share through $s$ alone.
-# 2. In order 41: two for each block and one for the sum. By paths the count doubles with each
-#    block, and one is added: $2^{21} - 1$ for 20 blocks, two million.
-# 3. The same operation is used at two places, so two sets of remembered arrays have to live side by
-#    side. A network applies the same tanh, softmax or matmul many times.
+# 1. $h$ was processed, and passed its gradient to $x$ and $w$, when only the contribution from $s$
+#    had arrived. The contributions from $z$ and $a$ were added to $h$ later and never passed on.
+#    The printed wrong gradient is just $w$, the contribution through $s$ alone.
+# 2. In topological order there are 41 calls, two for each block and one for the sum. If each path
+#    is followed separately, a block doubles the number of calls and adds one, which gives
+#    $2^{21} - 1$ for 20 blocks, about two million.
+# 3. The same operation is used in two places, so two sets of saved arrays must exist at the same
+#    time. A network applies the same tanh, softmax or matmul many times.

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Gradient checking
 #
-# How can one know that a hand-written backward is right, without trusting another library? And
-# which mistakes can such a check never see?
+# How do you know that a hand-written backward is correct without trusting another library? And
+# which mistakes can such a check never find?
 #
 # *Know before:* Function and context (lesson 3), the sum over broadcast axes (lesson 1).
 
@@ -16,21 +16,22 @@ from minitorch_attn.viz.style import COLOURS, new_figure
 mt.manual_seed(0)
 
 # %% [markdown]
-# ## The idea: nudge an input and look
+# ## The idea: change an input a little and compare
 #
-# The derivative is a limit; at a small step $h$ the **central difference** is close to it:
+# The derivative is a limit. For a small step $h$ the **central difference** is close to it:
 #
 # $$f'(x) \approx \frac{f(x + h) - f(x - h)}{2h},
 # \qquad \text{error} \approx \frac{h^2}{6} |f'''| + \frac{u\,|f|}{h} .$$
 #
-# The first error is what the step cuts off: smaller steps are better. The second is rounding: the
-# two values agree in most of their digits, and the difference keeps what is left ($u$ is the
-# rounding of one number): smaller steps are worse. So there is a best step between.
+# The first term is the truncation error, which shrinks with the step. The second is the rounding
+# error, which grows as the step shrinks: the two values of $f$ agree in most of their digits, and
+# the difference keeps only the rest ($u$ is the relative rounding error of one number). So the best
+# step is in between.
 
 
 # %%
 def slope_error(f, exact, x, h, dtype, sided="central"):
-    """Relative error of a difference quotient, all arithmetic in `dtype`."""
+    """Return the relative error of a difference quotient, with all arithmetic in `dtype`."""
     x, h = dtype(x), dtype(h)
     if sided == "central":
         found = (f(x + h) - f(x - h)) / (2 * h)
@@ -59,15 +60,16 @@ for h, *row in zip(steps, *curves.values(), strict=True):
 # %% [markdown]
 # ## A checker for tensors
 #
-# A layer has many inputs and many outputs. Contract the outputs with a fixed random tensor $c$, the
-# **cotangent**, to get one number $L = \sum_i c_i y_i$, and compare $\partial L/\partial x$ from
-# backward with differences of $L$, entry by entry. The error of a whole tensor is
-# $\lVert g - n \rVert / \lVert n \rVert$, with $g$ from backward and $n$ from differences.
+# A layer has many inputs and many outputs. Multiply the outputs by a fixed random tensor $c$, the
+# **cotangent**, and sum. This gives one number, $L = \sum_i c_i y_i$. Then compare
+# $\partial L/\partial x$ from backward with finite differences of $L$, entry by entry. The error of
+# a whole tensor is $\lVert g - n \rVert / \lVert n \rVert$, where $g$ comes from backward and $n$
+# from finite differences.
 
 
 # %%
 def numeric_gradient(fn, inputs, which, cotangent, h):
-    """Central differences of sum(cotangent * fn(*inputs)) for one of the inputs."""
+    """Return central differences of sum(cotangent * fn(*inputs)) for one of the inputs."""
     entries = inputs[which].numpy().reshape(-1)  # shares memory with the tensor
     found = np.empty_like(entries)
     for i, start in enumerate(entries.copy()):
@@ -81,7 +83,7 @@ def numeric_gradient(fn, inputs, which, cotangent, h):
 
 
 def check(fn, inputs, h=1e-5, plain_sum=False):
-    """The relative error of the gradient of each input."""
+    """Return the relative error of the gradient for each input."""
     y = fn(*inputs)
     drawn = np.random.default_rng(0).normal(size=y.shape).astype(y.dtype)
     cotangent = np.ones_like(drawn) if plain_sum else drawn
@@ -96,7 +98,7 @@ def check(fn, inputs, h=1e-5, plain_sum=False):
 
 
 # %% [markdown]
-# The library's attention, query, key and value of shape (batch 2, token 5, dim 4), at many steps:
+# We check the library's attention with inputs of shape (batch 2, token 5, dim 4) and many steps:
 
 # %%
 drawn = np.random.default_rng(1).normal(size=(3, 2, 5, 4))  # query, key, value
@@ -117,7 +119,7 @@ for h, double, single in zip(block_steps, block_64, block_32, strict=True):
 best_64, best_32 = block_steps[np.argmin(block_64)], block_steps[np.argmin(block_32)]
 print(f"best step {best_64:.0e} in float64, {best_32:.0e} in float32")
 assert 1e-6 <= best_64 <= 1e-4 and min(block_64) < 1e-8
-assert 1e-3 <= best_32 <= 1e-1 and min(block_32) > 1e-6  # the same code, which is right
+assert 1e-3 <= best_32 <= 1e-1 and min(block_32) > 1e-6  # although the code is correct
 
 # %%
 figure = new_figure(8, 3.6)
@@ -133,17 +135,17 @@ right.set(title="attention", xlabel="step h")
 for axes in (left, right):
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=9)
-show(figure, "right branches: what the step cuts off; left branches: rounding")
+show(figure, "right side of each curve: truncation error; left side: rounding error")
 
 # %% [markdown]
-# So: **float64, central, a step of 1e-5, ok below 1e-6.** In float32 the same code cannot pass,
-# at any step. Train in float32, check in float64.
+# The result is a rule: **use float64, central differences and a step of 1e-5, and accept an error
+# below 1e-6.** In float32 the code cannot pass. Train in float32; check in float64.
 #
 # ## A block with switches for mistakes
 #
-# Attention with a bias on its queries and a gain on its output; the tokens are rolled by one place
-# before and back behind it, as Swin does. Each mistake is one that people make. Two of them are in
-# the *forward*, and the backward fits them.
+# The block is attention with a bias on its queries and a gain on its output. It rolls the tokens by
+# one place before the attention and back after it, as Swin does. Each switch plants a mistake that
+# people really make. Two of these mistakes are in the *forward*, and the backward matches it.
 
 
 # %%
@@ -198,10 +200,10 @@ def block_with(bug):
 
 
 # %% [markdown]
-# ## Every mistake under every set-up
+# ## Every mistake with every setup
 #
-# The careful set-up is the one above: float64, a batch of 2, a random cotangent, a random gain. The
-# others are careless in one respect each.
+# The careful setup is the one above: float64, a batch of 2, a random cotangent, a random gain. Each
+# of the other setups is careless in one respect.
 
 # %%
 BUGS = ["none", "bias of item 0 only", "roll not undone", "gain forgotten"]
@@ -240,15 +242,15 @@ axes.set_yticks(range(len(BUGS)), BUGS)
 axes.xaxis.tick_top()
 axes.tick_params(length=0)
 axes.spines[:].set_visible(False)
-show(figure, "rows: mistakes; columns: how it was checked. Three careless ways hide a mistake each")
+show(figure, "rows: mistakes; columns: setups. Three careless setups hide one mistake each")
 
 # %% [markdown]
 # ## What goes wrong without it
 #
-# Read the columns. **A batch of 1** hides that the sum over the batch is missing: there is nothing
-# to sum. **A plain sum** as the loss gives every output the gradient 1, and ones look the same
-# rolled and not rolled. **A gain of 1**, as every layer norm starts with, hides that the gain was
-# forgotten. In **float32** everything fails, also what is right.
+# Read the columns. **A batch of 1** hides the missing sum over the batch, because there is nothing
+# to sum. **A plain sum** as the loss gives every output the gradient 1, and a tensor of ones does
+# not change when it is rolled. **A gain of 1**, the initial value in every layer norm, hides that
+# the gain was forgotten. In **float32** everything fails, even the correct code.
 
 # %%
 verdicts = dict(zip(BUGS, passes.tolist(), strict=True))
@@ -257,11 +259,11 @@ assert verdicts["bias of item 0 only"] == [False, True, False, False, False]
 assert verdicts["roll not undone"] == [False, False, True, False, False]
 assert verdicts["gain forgotten"] == [False, False, False, True, False]
 for bug in BUGS[4:]:
-    assert verdicts[bug] == verdicts["none"]  # a wrong forward with a backward that fits it
+    assert verdicts[bug] == verdicts["none"]  # a wrong forward with a matching backward
 
 # %% [markdown]
-# An extreme case of the plain sum: the rows of a softmax sum to 1 whatever the scores are. So the
-# slope of the sum is 0 everywhere, and a backward that always returns zeros is right.
+# Here is an extreme case of the plain sum. The rows of a softmax sum to 1 for any scores, so the
+# slope of the sum is 0 everywhere. A backward that always returns zeros then passes.
 
 
 # %%
@@ -282,19 +284,19 @@ for plain_sum in (True, False):
     with mt.no_grad():
         slopes = numeric_gradient(ZeroSoftmax.apply, [scores], 0, cotangent, 1e-5)
     name = "plain sum" if plain_sum else "random cotangent"
-    print(f"{name:17} largest slope found {abs(slopes).max():.0e}, backward says 0")
+    print(f"{name:17} largest slope {abs(slopes).max():.0e}, backward returns 0")
     assert (abs(slopes).max() < 1e-9) == plain_sum
 
 # %% [markdown]
-# ## What no gradient check can see
+# ## What no gradient check can find
 #
-# The last two rows pass wherever the right code passes. The check asks whether backward is the
-# derivative of forward, not whether forward is attention. That takes **properties**, and one small
-# case **worked out by hand**:
+# The last two rows pass wherever the correct code passes. The check asks whether backward is the
+# derivative of forward, not whether forward is attention. To test that you need **properties**, and
+# one small case **worked out by hand**:
 #
-# * Weights that sum to 1 leave a constant value as it is.
-# * One query (2, 0, 0, 0), keys (log 3, 0, 0, 0) and 0: the scores are
-#   $2 \log 3/\sqrt 4 = \log 3$ and $0$, the weights $3/4$ and $1/4$.
+# * Weights that sum to 1 do not change a constant value.
+# * For the query (2, 0, 0, 0) and the keys (log 3, 0, 0, 0) and 0, the scores are
+#   $2 \log 3/\sqrt 4 = \log 3$ and $0$, so the weights are $3/4$ and $1/4$.
 
 # %%
 zero, one = mt.zeros(4, dtype=mt.float64), mt.ones(4, dtype=mt.float64)
@@ -308,15 +310,15 @@ for bug in BUGS:
     key = mt.tensor([[[np.log(3.0), 0, 0, 0], [0, 0, 0, 0]]], dtype=mt.float64)
     value = mt.tensor([[[1.0, 0, 0, 0], [0, 0, 0, 0]]], dtype=mt.float64)
     weight = fn(x, zero, key, value, one)[0, 0, 0].item()
-    print(f"{bug:30} a constant stays: {stays!s:5}   first weight {weight:.3f} (by hand 0.750)")
+    print(f"{bug:30} keeps a constant: {stays!s:5}   first weight {weight:.3f} (by hand 0.750)")
     assert stays == (bug != "forward: softmax over queries")
     assert np.isclose(weight, 0.75) == (not bug.startswith("forward"))
 
 # %% [markdown]
 # ## The library's checker
 #
-# It does the same, with the careful set-up built in, and goes on: which input, which entry, and a
-# guess at what is missing.
+# The library's checker does the same and uses the careful setup. It also reports which input and
+# which entry are wrong, and suggests what may be missing.
 
 # %%
 x = mt.randn(2, 5, 4, dtype=mt.float64, requires_grad=True)
@@ -339,33 +341,33 @@ assert [item.ok for item in report.items] == [True, False]
 # %%
 where(
     mt.autograd.gradcheck,
-    mt.autograd.numeric.slopes,
-    mt.autograd.presets.attention_case,
-    mt.ops.attention.Attention.backward,
+    mt.gradcheck.numeric.slopes,
+    mt.gradcheck.presets.attention_case,
+    mt.ops.attention.fused.Attention.backward,
 )
 
 # %% [markdown]
 # ## Exercise
 #
-# Plant a mistake of your own in `Block.backward` (for example: `mean` left out; `swap` left out
-# before `@ query`; `grad_query` and `grad_key` exchanged) and add it to `BUGS`. First write down
-# which of the five columns will find it, then run the table. It is done when you can explain each
-# of the five cells of your new row.
+# Plant another mistake in `Block.backward` (for example: `mean` left out; `swap` left out before
+# `@ query`; `grad_query` and `grad_key` swapped) and add it to `BUGS`. First write down which of
+# the five columns will detect it, then run the table. You are done when you can explain each of the
+# five cells of your new row.
 #
 # ## Three questions
 #
-# 1. A student checks in float32 with a step of 1e-5, sees an error of 4e-2, and searches backward
-#    for a mistake for hours. Which two printed numbers would have spared her that?
+# 1. A student checks in float32 with a step of 1e-5, sees an error of 4e-2, and spends hours
+#    looking for a mistake in backward. Which two printed numbers would have saved her that time?
 # 2. Why does a smaller step than 1e-5 make the float64 check worse?
-# 3. "The gradient check is green, so my attention is right." Which rows of the table refute this,
+# 3. "The gradient check is green, so my attention is correct." Which rows of the table refute this,
 #    and what found the mistakes in the end?
 
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. The row `none` of the table: the code without a mistake fails in the column float32. And the
-#    row 1e-05 of the attention table: float64 agrees to ten digits there, float32 to one.
-# 2. The two values of the function agree in ever more digits, and their difference keeps only what
-#    rounding left: the left branch of the curves rises as the step shrinks.
-# 3. "forward: no scale" and "forward: softmax over queries" pass in every column that the right
-#    code passes. A constant that does not stay, and a weight worked out by hand, found them.
+# 1. One is in the row `none` of the table: the correct code fails in the column float32. The other
+#    is in the row 1e-05 of the attention table: float64 agrees to ten digits, float32 to one.
+# 2. The two values of the function agree in more and more digits, so their difference consists
+#    mostly of rounding errors. In the figure, the curves rise toward smaller steps.
+# 3. "forward: no scale" and "forward: softmax over queries" pass in every column in which the
+#    correct code passes. The constant that changed, and the weight worked out by hand, found them.

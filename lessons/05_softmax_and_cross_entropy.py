@@ -20,8 +20,9 @@ mt.manual_seed(0)
 #
 # $$p_i = \frac{e^{x_i}}{\sum_j e^{x_j}}$$
 #
-# The exponential makes every weight positive, the sum makes them add up to 1. Only **differences**
-# of scores count: adding $c$ to all scores multiplies the numerator and the denominator by $e^c$.
+# The exponential makes every weight positive, and dividing by the sum makes the weights add up
+# to 1. Only **differences** of scores matter: adding $c$ to all scores multiplies the numerator
+# and the denominator by $e^c$.
 
 
 # %%
@@ -45,9 +46,9 @@ assert np.allclose(softmax_naive(scores), softmax_naive(scores + 10))
 # %% [markdown]
 # ## Overflow
 #
-# The exponential leaves the range of float32 at a score of 88.7, that of float16 at 11.1. Then
-# $\infty / \infty$ is NaN. Subtracting the largest score changes nothing on paper and everything in
-# the machine: no exponent is above 0, and the sum is at least 1.
+# In float32 the exponential overflows above a score of 88.7, in float16 above 11.1. Then
+# $\infty / \infty$ is NaN. Subtracting the largest score does not change the result, but it
+# prevents the overflow, because no exponent is above 0 and the sum is at least 1.
 
 # %%
 for dtype in (np.float16, np.float32):
@@ -69,12 +70,13 @@ with np.errstate(over="ignore", invalid="ignore"):
 # $$\frac{\partial p_i}{\partial x_j} = p_i\,(\delta_{ij} - p_j),
 # \qquad J = \mathrm{diag}(p) - p\,p^\top .$$
 #
-# With $g = \partial L/\partial p$ the gradient is $J g$, and $J$ need not be built:
+# With $g = \partial L/\partial p$ the gradient is $J g$, but we do not need to build $J$:
 #
 # $$\frac{\partial L}{\partial x_j} = \sum_i g_i\,p_i(\delta_{ij} - p_j)
 # = p_j\Big(g_j - \sum_i p_i g_i\Big).$$
 #
-# In words: what counts is how much better than the $p$-weighted average an entry would have been.
+# In words, an entry's gradient is its weight times the difference between its $g_j$ and the
+# $p$-weighted mean of all $g_i$.
 
 # %%
 x = mt.tensor([[1.0, 2.0, 3.0, 0.5]], dtype=mt.float64, requires_grad=True)  # (row 1, class 4)
@@ -91,17 +93,17 @@ print("J g      ", by_matrix.round(4))
 print("formula  ", by_formula.round(4))
 print("library  ", x.grad.numpy()[0].round(4))
 assert np.allclose(by_matrix, by_formula) and np.allclose(by_formula, x.grad.numpy()[0])
-assert np.allclose(jacobian.sum(axis=0), 0)  # adding the same to all scores changes nothing
+assert np.allclose(jacobian.sum(axis=0), 0)  # adding one number to all scores changes nothing
 print(f"a row of 1024 weights: J has {1024**2:,} entries, p has {1024:,}")
 
 # %% [markdown]
-# ## Cross-entropy: the surprise at the right answer
+# ## Cross-entropy: the surprise at the correct class
 #
 # $$L = -\log p_t = -x_t + \log \sum_j e^{x_j}$$
 #
-# for the label $t$. If all $C$ classes get the same score the loss is $\log C$; a fresh classifier
-# should start there. The right-hand side needs no $p$ at all: it is minus the **log-softmax**,
-# $x_i - \log\sum_j e^{x_j}$, with the largest score taken out of the sum as before.
+# for the label $t$. If all $C$ classes get the same score, the loss is $\log C$. An untrained
+# classifier should start near this value. The right-hand side does not need $p$ at all: it is minus
+# the **log-softmax**, $x_i - \log\sum_j e^{x_j}$, computed after subtracting the largest score.
 
 
 # %%
@@ -111,7 +113,7 @@ def log_softmax(x):
 
 
 def cross_entropy(logits, labels):
-    """Mean of -log p(label) over the rows."""
+    """Return the mean of -log p(label) over the rows."""
     return -log_softmax(logits)[np.arange(len(labels)), labels].mean()
 
 
@@ -119,18 +121,18 @@ logits, labels = np.zeros((4, 10)), np.array([3, 1, 4, 1])
 loss = cross_entropy(logits, labels)
 print(f"equal scores for 10 classes: loss {loss:.4f}, log 10 = {np.log(10):.4f}")
 logits = np.random.default_rng(0).normal(size=(4, 10))
-theirs = mt.nn.functional.cross_entropy(mt.tensor(logits), mt.tensor(labels)).item()
-print(f"random scores: by hand {cross_entropy(logits, labels):.6f}, library {theirs:.6f}")
-assert np.isclose(cross_entropy(logits, labels), theirs)
+library = mt.nn.functional.cross_entropy(mt.tensor(logits), mt.tensor(labels)).item()
+print(f"random scores: by hand {cross_entropy(logits, labels):.6f}, library {library:.6f}")
+assert np.isclose(cross_entropy(logits, labels), library)
 
 # %% [markdown]
-# Its gradient is short because the two logarithms undo the two divisions:
+# Its gradient is short because the derivative of the logarithm cancels the division by the sum:
 #
 # $$\frac{\partial L}{\partial x_i} = -\delta_{it} + \frac{e^{x_i}}{\sum_j e^{x_j}}
 # = p_i - [i = t].$$
 #
-# The same follows by the chain: $\partial L/\partial p_i = -[i = t]/p_t$ put into the backward of
-# softmax. The $1/p_t$ cancels, on paper. In the machine it need not (below).
+# The chain rule gives the same: put $\partial L/\partial p_i = -[i = t]/p_t$ into the backward of
+# softmax, and $1/p_t$ cancels. This is true on paper, but not always in floating point (see below).
 
 # %%
 logits = mt.tensor([[2.0, 1.0, -1.0, 0.0]], dtype=mt.float64, requires_grad=True)
@@ -157,22 +159,22 @@ left.bar(classes + 0.2, onehot, 0.4, color="0.75", label="onehot")
 colours = [COLOURS[1] if v < 0 else COLOURS[0] for v in p - onehot]
 right.bar(classes, p - onehot, 0.5, color=colours)
 right.axhline(0, color="0.3", linewidth=0.8)
-left.set(title="what the model says, what is right", xlabel="class", xticks=classes)
+left.set(title="prediction and label", xlabel="class", xticks=classes)
 right.set(title="gradient of the scores: p - onehot", xlabel="class", xticks=classes)
 for axes in (left, right):
     axes.spines[["top", "right"]].set_visible(False)
 left.legend(frameon=False)
-show(figure, "a descent step raises the score of class 1 and lowers all others, by their p")
+show(figure, "a descent step raises the score of class 1 and lowers the others in proportion to p")
 
 # %% [markdown]
 # ## What goes wrong without it
 #
-# **A logarithm of a softmax, in two steps.** In float32 a weight of $e^{-120}$ is 0. Its
-# logarithm is $-\infty$, and in the gradient $-1/p_t = -\infty$ meets $p_t = 0$: NaN. One such row
-# makes the mean loss infinite and every weight of the model NaN.
+# **Softmax first, then the logarithm.** In float32 a weight of $e^{-120}$ is 0. Its logarithm is
+# $-\infty$, and in the gradient $-1/p_t = -\infty$ is multiplied by $p_t = 0$, which gives NaN. One
+# such row makes the mean loss infinite, and the next step turns every weight of the model into NaN.
 
 # %%
-logits = mt.tensor([[0.0, 120.0]], requires_grad=True)  # confident, and the label is 0
+logits = mt.tensor([[0.0, 120.0]], requires_grad=True)  # sure of class 1, but the label is 0
 fused = mt.nn.functional.cross_entropy(logits, mt.tensor([0]))
 fused.backward()
 good = logits.grad.numpy()[0].copy()
@@ -188,10 +190,10 @@ assert fused.item() == 120.0 and np.allclose(good, [-1, 1])
 assert np.isinf(two_steps.item()) and np.isnan(bad).any()
 
 # %% [markdown]
-# **Softmax twice.** `cross_entropy` takes *scores*. Giving it probabilities is legal, the loss
-# goes down, and accuracy may even look fine. But probabilities lie between 0 and 1, so their
-# largest difference is 1: even for a perfect answer the loss cannot go below
-# $\log(e + C - 1) - 1$, and for a label with a low score the gradient is as good as 0.
+# **Softmax twice.** `cross_entropy` expects *scores*. Giving it probabilities raises no error, the
+# loss goes down, and accuracy may even look fine. But probabilities are between 0 and 1, so their
+# largest difference is 1. Even for a perfect prediction the loss cannot go below
+# $\log(e + C - 1) - 1$, and for a label with a low score the gradient is almost 0.
 
 # %%
 classes = 10
@@ -214,31 +216,31 @@ assert row[0] < 1e-6 and row[2] >= floor - 1e-9 and np.isclose(row[2], floor, at
 
 # %% [markdown]
 # **Squared error on the probabilities.** Its gradient passes through $J$, and $J$ is almost 0 when
-# the model is sure, rightly or **wrongly**. Cross-entropy has a slope of 1 there: the more wrong,
-# the harder it pulls. Remember this for attention, whose weights are a softmax *inside* a network:
-# nothing cancels $J$ there, and a softmax that is sure stops learning (lesson 9).
+# the model is sure, correctly or **wrongly**. Cross-entropy has a slope of 1 where the model is
+# sure and wrong, so it corrects the model. Remember this for attention, whose weights are a softmax
+# *inside* a network: nothing cancels $J$ there, and a confident softmax stops learning (lesson 9).
 
 # %%
-margins = np.linspace(-12, 12, 97)  # score of the right class minus that of the only other one
-p = 1 / (1 + np.exp(-margins))  # p of the right class
+margins = np.linspace(-12, 12, 97)  # score of the correct class minus that of the only other one
+p = 1 / (1 + np.exp(-margins))  # probability of the correct class
 slope_ce = abs(p - 1)
-slope_mse = abs(2 * (p - 1) * p * (1 - p))  # of (1 - p)^2: the chain through p (1 - p)
+slope_mse = abs(2 * (p - 1) * p * (1 - p))  # slope of (1 - p)^2, with the factor p (1 - p)
 figure = new_figure(7, 3.4)
 axes = figure.add_subplot()
 axes.plot(margins, slope_ce, color=COLOURS[0], label="cross-entropy")
 axes.plot(margins, slope_mse, "--", color=COLOURS[1], label="squared error on probabilities")
-axes.set(xlabel="score of the right class minus the other", ylabel="size of the gradient")
+axes.set(xlabel="score of the correct class minus the other", ylabel="size of the gradient")
 axes.annotate("sure and wrong", (-11.5, 0.06), fontsize=9, color="0.3")
-axes.annotate("sure and right", (7.3, 0.06), fontsize=9, color="0.3")
+axes.annotate("sure and correct", (6.7, 0.06), fontsize=9, color="0.3")
 axes.spines[["top", "right"]].set_visible(False)
 axes.legend(frameon=False)
-show(figure, "sure and wrong: cross-entropy pulls with 1, squared error hardly at all")
+show(figure, "sure and wrong: the gradient of cross-entropy is 1, that of squared error almost 0")
 print(f"at a margin of -12: cross-entropy {slope_ce[0]:.6f}, squared error {slope_mse[0]:.1e}")
 assert slope_ce[0] > 0.99 and slope_mse[0] < 1e-4
 
 # %% [markdown]
-# **The wrong axis.** For scores of shape (batch, class) the softmax runs along the classes. Along
-# the batch it also gives numbers between 0 and 1. Look at the sums of the rows.
+# **The wrong axis.** For scores of shape (batch, class) the softmax runs over the classes. A
+# softmax over the batch also gives numbers between 0 and 1. Look at the row sums.
 
 # %%
 scores = mt.randn(3, 5)
@@ -251,7 +253,7 @@ for dim in (-1, 0):
 # ## Where it lives
 
 # %%
-from minitorch_attn.ops.loss import CrossEntropy
+from minitorch_attn.ops.cross_entropy import CrossEntropy
 from minitorch_attn.ops.softmax import LogSoftmax, Softmax
 
 where(
@@ -265,13 +267,13 @@ where(
 # ## Exercise
 #
 # Write `CrossEntropy` as a Function (lesson 3): `forward(ctx, logits, labels)` returns the mean
-# loss, `backward` returns `(gradient, None)`. It is done when
-# `mt.autograd.gradcheck(lambda x: CrossEntropy.apply(x, labels), logits)` is true for four rows of
-# ten classes in float64, and when logits of 1000 give a finite loss. (Do not forget the mean: a
-# batch of one row would not notice.) Then give a label a share of $1 - e$ and spread $e$ over all
-# classes; `cross_entropy(..., label_smoothing=e)` has to agree.
+# loss, `backward` returns `(gradient, None)`. You are done when `mt.autograd.gradcheck(lambda x:
+# CrossEntropy.apply(x, labels), logits)` is true for four rows of ten classes in float64, and when
+# logits of 1000 give a finite loss. (Do not forget the mean. A test with one row would not detect
+# this mistake.) Then use soft labels: give the label the weight $1 - e$ and spread $e$ evenly over
+# all classes. The result must agree with `cross_entropy(..., label_smoothing=e)`.
 #
-# Then practise:
+# Then practice:
 #
 # ```sh
 # mta exercise start 03
@@ -285,18 +287,18 @@ where(
 #
 # 1. Why can subtracting the maximum not cause a harmful *underflow* in softmax, while it can in
 #    `log(softmax(x))`?
-# 2. A classifier of 10 classes reaches an accuracy of 95 %, and its loss never falls below 1.46.
+# 2. A classifier for 10 classes reaches an accuracy of 95 %, and its loss never falls below 1.46.
 #    What do you look for?
 # 3. The entries of $p - \mathrm{onehot}$ add up to 0, and so do the columns of $J$. Which property
-#    of softmax is behind both?
+#    of softmax explains both?
 
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. In softmax an entry far below the maximum becomes 0, which is its value to within rounding. The
-#    logarithm of that 0 is $-\infty$ instead of the score difference: in the printed example the
+# 1. In softmax an entry far below the maximum becomes 0, which is correct up to rounding. The
+#    logarithm of that 0 is $-\infty$ instead of the score difference. In the printed example the
 #    loss is inf where it should be 120.
-# 2. A softmax before `cross_entropy`: with 10 classes the printed floor of the loss on
+# 2. A softmax before `cross_entropy`. For 10 classes, the printed lower limit of the loss on
 #    probabilities is 1.46.
 # 3. Adding the same number to all scores changes nothing (first table), so the slope in the
-#    direction (1, 1, ..., 1) is 0, and that slope is the sum.
+#    direction (1, 1, ..., 1) is 0. This slope is the sum of the entries.

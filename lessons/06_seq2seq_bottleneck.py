@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Sequence to sequence with an RNN: the bottleneck
 #
-# A recurrent encoder reads a sequence and hands the decoder one vector. How long may the sequence
-# be until one vector is not enough, and what would the decoder need instead?
+# A recurrent encoder reads a sequence and passes one vector to the decoder. Up to which length is
+# one vector enough, and what would the decoder need instead?
 #
 # *Know before:* cross-entropy (lesson 5); that a recurrent network carries a state from token to
 # token.
@@ -18,15 +18,16 @@ from minitorch_attn.viz.style import COLOURS, new_figure
 # %% [markdown]
 # ## The task: write the digits in reverse
 #
-# Nothing has to be understood, everything has to be remembered. While training, the decoder is
-# given the right previous digit (teacher forcing), at first a start token.
+# The model does not have to understand anything, but it has to remember everything. In training,
+# the decoder is given the correct previous digit (teacher forcing), and a start token at the first
+# step.
 
 # %%
 START, LENGTHS = 10, list(range(2, 13))
 
 
 def batch(rng, length, size=64):
-    """Sources, what the decoder is given, what it is to write: (size, length) each."""
+    """Return sources, decoder inputs and targets, each of shape (size, length)."""
     source = rng.integers(0, 10, (size, length))
     target = source[:, ::-1].copy()
     given = np.concatenate([np.full((size, 1), START), target[:, :-1]], axis=1)
@@ -41,8 +42,10 @@ for name, ids in zip(["source", "given", "target"], parts, strict=True):
 # ## Encoder and decoder
 #
 # The encoder is a recurrence, $h_t = f(x_t, h_{t-1})$. Its last state is the **context** $c$. The
-# decoder starts from it and is given it at every step: $s_t = g(y_{t-1}, s_{t-1}, c)$. For $f$ and
-# $g$ we take gated recurrent units. One step, with $\sigma$ the sigmoid:
+# decoder starts from $c$ and also receives it at every step: $s_t = g(y_{t-1}, s_{t-1}, c)$. (Deck
+# COMP541, "Sequence to Sequence with RNNs", shows the same model; the decks are listed in
+# `docs/decks.md`.) For $f$ and $g$ we use gated recurrent units. One step computes the following,
+# where $\sigma$ is the sigmoid:
 #
 # $$r = \sigma(W_r x + U_r h), \quad z = \sigma(W_z x + U_z h), \quad
 # \tilde h = \tanh(W_h x + r \odot U_h h), \quad h' = (1 - z) \odot \tilde h + z \odot h .$$
@@ -68,10 +71,10 @@ print("last state of nn.GRU     ", layer(x)[0][0, -1].numpy().round(4))
 assert np.allclose(h.numpy(), layer(x)[0][:, -1].numpy(), atol=1e-6)
 
 # %% [markdown]
-# The class has one switch. With `own_context` it is given, at step $t$, the encoder's state at the
-# very digit that it has to write: $c_t = h_{n+1-t}$ in place of one $c$ for all steps. That is
-# cheating: for this task we know which digit it is. It shows what a context of its own for each
-# step would be worth. Finding it without cheating is lesson 7.
+# The class has one switch. With `own_context`, step $t$ receives the encoder's state at the digit
+# that it has to write: $c_t = h_{n+1-t}$, instead of one $c$ for all steps. That is cheating,
+# because in this task we know which digit is needed. It shows how much a separate context for each
+# step would help. Lesson 7 finds this context without cheating.
 
 
 # %%
@@ -87,7 +90,7 @@ class Seq2Seq(nn.Module):
 
     def forward(self, source, given):
         states, last = self.encoder(self.embed(source))  # (batch, token, hidden)
-        c = last[0]  # (batch, hidden): all that is left of the source
+        c = last[0]  # (batch, hidden): all that the decoder gets from the source
         if self.own_context:
             context = states.flip(1)  # step t: the state at digit n + 1 - t
         else:
@@ -115,7 +118,7 @@ def train(hidden, own_context, steps, rate=5e-3):
 
 
 def right_digits(model, length, size=400):
-    """(size, length): whether each digit is right, on sources not trained on."""
+    """Return a (size, length) array, True where a digit of a new source is written correctly."""
     source, given, target = batch(np.random.default_rng(1), length, size)
     with mt.no_grad():
         return (model(source, given).argmax(-1) == target).numpy()
@@ -131,7 +134,7 @@ models = {
 accuracy = {
     name: [right_digits(model, n).mean() for n in LENGTHS] for name, model in models.items()
 }
-print("digits right, by the length of the source")
+print("correct digits, by the length of the source")
 print(f"{'':18}" + "".join(f"{n:6}" for n in LENGTHS))
 for name, row in accuracy.items():
     print(f"{name:18}" + "".join(f"{100 * share:5.0f}%" for share in row))
@@ -144,44 +147,45 @@ for (name, row), mark, colour in zip(accuracy.items(), "os^", colours, strict=Tr
     axes.plot(LENGTHS, row, mark + "-", color=colour, label=name, ms=5)
 axes.axhline(0.1, color="0.5", linestyle=":", linewidth=1)
 axes.text(LENGTHS[0], 0.12, "guessing", color="0.35", fontsize=9)
-axes.set(xlabel="digits in the source", ylabel="digits right", ylim=(0, 1.05))
+axes.set(xlabel="digits in the source", ylabel="correct digits", ylim=(0, 1.05))
 axes.spines[["top", "right"]].set_visible(False)
 axes.legend(frameon=False, loc="center left")
-show(figure, "one vector for everything: longer sources lose more, a wider vector only later")
+show(figure, "with one vector accuracy falls with the length; a wider vector only delays the fall")
 
 # %% [markdown]
-# The claim, asserted: with one vector accuracy falls with length; a wider vector moves the fall;
-# a context of its own for each step removes it, at the small width.
+# The assertions state the claim. With one vector, accuracy falls with length. A wider vector delays
+# the fall. A separate context for each step removes it, even at the small width.
 
 # %%
 narrow, wide, own = (np.array(row) for row in accuracy.values())
 assert narrow[0] > 0.95 and narrow[-1] < 0.7
 assert narrow[-1] + 0.1 < wide[-1] < 0.95
 assert own.min() > 0.97
-assert (np.diff(narrow) < 0.02).all()  # it only goes down
+assert (np.diff(narrow) < 0.02).all()  # accuracy only decreases
 
 # %% [markdown]
 # ## What goes wrong without it
 #
-# A share of digits hides how bad this is. For a translation the whole sentence counts.
+# The share of correct digits hides how bad this is, because a translation must be correct as a
+# whole.
 
 # %%
-print("12 digits           digits right   whole sequences right")
+print("12 digits         correct digits   correct sequences")
 whole = []
 for name, model in models.items():
     right = right_digits(model, 12)
     whole.append(right.all(axis=1).mean())
-    print(f"{name:18} {100 * right.mean():12.0f}% {100 * whole[-1]:22.1f}%")
+    print(f"{name:18} {100 * right.mean():12.0f}% {100 * whole[-1]:18.1f}%")
 assert whole[0] < 0.05 and whole[2] > 0.8
 
 # %% [markdown]
-# What is lost? Exchange one digit of the source for another and see how far $c$ moves. A digit that
-# does not move $c$ cannot be written by any decoder.
+# What is lost? Replace one digit of the source by another and see how far $c$ moves. If a digit
+# does not move $c$, no decoder can write it.
 
 
 # %%
 def change_of_context(model, position, length=12, size=400):
-    """Mean distance between c and the c of the source with another digit at `position`."""
+    """Return how far c moves on average if the digit at `position` is replaced."""
     source = np.random.default_rng(2).integers(0, 10, (size, length))
     other = source.copy()
     other[:, position] = (other[:, position] + np.random.default_rng(3).integers(1, 10, size)) % 10
@@ -195,10 +199,10 @@ moves = np.array([change_of_context(model, position) for position in range(12)])
 right = right_digits(model, 12).mean(axis=0)[::-1]  # by the place of the digit in the source
 print("place in the source " + "".join(f"{p + 1:6}" for p in range(12)))
 print("change of c         " + "".join(f"{m:6.2f}" for m in moves))
-print("written rightly     " + "".join(f"{100 * r:5.0f}%" for r in right))
+print("correctly written   " + "".join(f"{100 * r:5.0f}%" for r in right))
 assert moves[-3:].mean() > 2 * moves[:3].mean()
 assert right[-3:].mean() > right[:3].mean() + 0.3
-assert moves.argmax() == right.argmax() == 11  # the last one read is the best kept
+assert moves.argmax() == right.argmax() == 11  # the last digit read is remembered best
 
 # %%
 figure = new_figure(7, 3.6)
@@ -207,24 +211,24 @@ upper.bar(range(1, 13), moves, color=COLOURS[0])
 upper.set(ylabel="change of c")
 lower.bar(range(1, 13), right, color=COLOURS[1])
 lower.axhline(0.1, color="0.3", linestyle=":", linewidth=1)
-lower.set(ylabel="digit right", xlabel="place of the digit in the source", xticks=range(1, 13))
+lower.set(ylabel="correct", xlabel="place of the digit in the source", xticks=range(1, 13))
 for axes in (upper, lower):
     axes.spines[["top", "right"]].set_visible(False)
-show(figure, "the first digits read have hardly left a trace in the last state (dotted: guessing)")
+show(figure, "the digits read first hardly change the last state (dotted: guessing)")
 
 # %% [markdown]
-# Is it a lack of room? Count bits. The numbers in $c$ could hold the source many times over. What
-# a network of this size does not learn is to pack twelve digits into a state and to unpack them
-# again, when every step of the recurrence writes over the same sixteen numbers.
+# Is the vector too small? Count the bits. The numbers in $c$ could store the source many times
+# over. But every step of the recurrence overwrites the same sixteen numbers, and a network of this
+# size does not learn to pack twelve digits into them and to unpack them again.
 
 # %%
-needed, there = 12 * np.log2(10), 16 * 32
-print(f"12 digits are {needed:.0f} bits; 16 float32 are {there} bits")
-assert there > 10 * needed
+needed, available = 12 * np.log2(10), 16 * 32
+print(f"12 digits are {needed:.0f} bits; 16 float32 are {available} bits")
+assert available > 10 * needed
 
 # %% [markdown]
-# So the remedy is not a wider vector, but **not having to pass through one**: keep all states of
-# the encoder, and let the decoder choose among them at every step.
+# So the remedy is not a wider vector. The remedy is **not having to pass everything through one
+# vector**: keep all states of the encoder, and let the decoder choose among them at every step.
 #
 # ## Where it lives
 
@@ -234,28 +238,28 @@ where(nn.GRU, mt.ops.gru.GruSequence, nn.AttentionSeq2Seq)
 # %% [markdown]
 # ## Exercise
 #
-# In this task the digit read last is also the first to be written. Which of the two makes it the
-# best kept? Copying separates them: change the task (`target = source.copy()`; own context:
-# `states` instead of `states.flip(1)`), predict the table by place, then train and print it. It is
-# done when you can say which digits a narrow state keeps. (Sutskever et al. 2014 fed their source
-# sentences in reverse, which turns copying into reversing. Compare your share at length 12 with
-# the one above: what did they gain?)
+# In this task the digit that is read last is also written first. Which of the two explains why it
+# is remembered best? Copying separates them: change the task (`target = source.copy()`; own
+# context: `states` instead of `states.flip(1)`), predict the accuracy at each place, then train and
+# print the table. You are done when you can say which digits a narrow state keeps. (Sutskever et
+# al. 2014 reversed their source sentences, which turns copying into reversing. Compare your
+# accuracy at length 12 with the one above: what did they gain?)
 #
 # ## Three questions
 #
-# 1. Which digit of a source of twelve does the narrow model write most often rightly, and why is it
+# 1. Which digit of a source of twelve does the narrow model write correctly most often, and why
 #    that one?
-# 2. The model with a context of its own has the same 16 numbers per state as the narrow one. Why
-#    is it enough for it?
-# 3. A colleague says: "The vector is too small, take 64." What do the printed tables answer?
+# 2. The model with a separate context for each step has the same 16 numbers per state as the narrow
+#    one. Why is that enough?
+# 3. A colleague says: "The vector is too small, take 64." How do the printed tables answer this?
 
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. The last one: the change of $c$ is largest there. Two reasons come together: nothing was read
-#    afterwards that could write over it, and it is the first to be written, before the decoder's
-#    own steps can. (The exercise separates the two.)
+# 1. The last one. The change of $c$ is largest there. The model remembers this digit best for two
+#    reasons: nothing is read afterwards that could overwrite it, and it is written first, before
+#    the decoder's own steps can overwrite it. (The exercise separates the two.)
 # 2. Each state has to hold one digit, the one just read, for its own step, instead of all twelve at
-#    once. The row is near 100 % for every length.
-# 3. It helps, and only moves the fall: with 64 numbers accuracy drops as well, just at longer
-#    sources. And room is not what is lacking: the bits of 16 numbers would do.
+#    once. Its row of the table is near 100 % for every length.
+# 3. A wider vector helps, but it only delays the fall: with 64 numbers accuracy also drops, but for
+#    longer sources. Nor is storage the problem, because 16 numbers have enough bits.

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Additive attention: the alignment picture
 #
-# The decoder shall choose, at every step, which states of the encoder to look at. How can a choice
-# be learned by gradient descent, and can one see what was chosen?
+# At each step, the decoder must choose which encoder states to look at. How can a choice be learned
+# by gradient descent, and can you see what was chosen?
 #
 # *Know before:* softmax (lesson 5), the bottleneck of one vector (lesson 6).
 
@@ -17,20 +17,22 @@ from minitorch_attn.viz.style import new_figure
 # %% [markdown]
 # ## A soft choice, in three lines
 #
-# A hard choice has no slope. So take all states $h_i$, each with a weight, and learn the weights
-# (Bahdanau et al. 2014; $s_{t-1}$ is the state of the decoder before it writes digit $t$):
+# A hard choice does not have a useful derivative. So take all states $h_i$, each with a weight, and
+# learn the weights (Bahdanau et al. 2014, arXiv:1409.0473; deck COMP541, "Sequence to Sequence with
+# RNNs + Attention"; the decks are listed in `docs/decks.md`). Here $s_{t-1}$ is the state of the
+# decoder before it writes digit $t$:
 #
 # $$e_{t,i} = v^\top \tanh(W s_{t-1} + U h_i), \qquad
 # a_{t,i} = \frac{\exp e_{t,i}}{\sum_k \exp e_{t,k}}, \qquad
 # c_t = \sum_i a_{t,i}\, h_i .$$
 #
-# The score is a small network with one hidden layer that sees both vectors. They are **added**
-# inside it, hence the name.
+# The score is a small network with one hidden layer that takes both vectors. It **adds** them,
+# hence the name.
 
 
 # %%
 def additive_attention(s, h, W, U, v, nonlinear=mt.tanh):
-    """s (batch, hidden), h (batch, source, features) -> context, weights."""
+    """Return context and weights for s (batch, hidden) and h (batch, source, features)."""
     summed = (s @ W.T).unsqueeze(1) + h @ U.T  # (batch, 1, hidden) + (batch, source, hidden)
     scores = nonlinear(summed) @ v  # (batch, source, hidden) @ (hidden,) -> (batch, source)
     weights = mt.softmax(scores, -1)
@@ -44,18 +46,19 @@ layer = nn.AdditiveAttention(query_dim=4, key_dim=6, hidden_dim=3)
 context, weights = additive_attention(
     s, h, layer.W_q.weight, layer.W_k.weight, layer.v.weight.reshape(-1)
 )
-theirs, their_weights = layer(s.unsqueeze(1), h, h)
+library_context, library_weights = layer(s.unsqueeze(1), h, h)
 print("weights of five states", weights[0].detach().numpy().round(3), " sum", weights.sum().item())
-print("by nn.AdditiveAttention", their_weights[0, 0].detach().numpy().round(3))
-assert np.allclose(context.detach().numpy(), theirs[:, 0].detach().numpy(), atol=1e-6)
+print("by nn.AdditiveAttention", library_weights[0, 0].detach().numpy().round(3))
+assert np.allclose(context.detach().numpy(), library_context[:, 0].detach().numpy(), atol=1e-6)
 
 # %% [markdown]
 # ## The model
 #
-# The task of lesson 6: write digits in reverse. The encoder reads in both directions, so that $h_i$
-# knows what stands around digit $i$. The decoder: attend with the old state, then
-# $s_t = g(y_{t-1}, s_{t-1}, c_t)$. The next digit is read from $c_t$ alone, so what a step looks at
-# is what it writes. (Two switches are for later: `out_sees_state` and `nonlinear`.)
+# The task is the same as in lesson 6, writing digits in reverse. The encoder reads in both
+# directions, so that $h_i$ contains the neighborhood of digit $i$. The decoder attends with its
+# previous state, then computes $s_t = g(y_{t-1}, s_{t-1}, c_t)$. The next digit is computed from
+# $c_t$ alone, so each step writes what it looks at. (The two switches `out_sees_state` and
+# `nonlinear` are used later.)
 
 
 # %%
@@ -94,7 +97,7 @@ START, LONGEST = 10, 10
 
 
 def batch(rng, length, size=64):
-    """Sources, what the decoder is given, what it is to write: (size, length) each."""
+    """Return sources, decoder inputs and targets, each of shape (size, length)."""
     source = rng.integers(0, 10, (size, length))
     target = source[:, ::-1].copy()
     given = np.concatenate([np.full((size, 1), START), target[:, :-1]], axis=1)
@@ -118,7 +121,7 @@ def train(steps, rate=0.01, **settings):
 
 
 def test(model, length, size=200):
-    """Share of right digits, and the weights (target, source), averaged over the sources."""
+    """Return the share of correct digits and the mean weights (target, source)."""
     source, given, target = batch(np.random.default_rng(1), length, size)
     with mt.no_grad():
         scores, weights = model(source, given)
@@ -129,36 +132,37 @@ def test(model, length, size=200):
 # %% [markdown]
 # ## Training it, and looking
 #
-# Nobody tells the model where to look: the only signal is the loss of the digits. If it has
-# understood the task, digit $t$ of the target looks at digit $n + 1 - t$ of the source: the weights
-# lie on the **anti-diagonal**.
+# Nobody tells the model where to look: the only training signal is the loss on the digits. Once the
+# model has learned the task, digit $t$ of the target looks at digit $n + 1 - t$ of the source, so
+# the large weights are on the **anti-diagonal**.
 
 # %%
 model = train(pick(600, 350))
 
 
 def on_antidiagonal(weights):
-    """The weight on the anti-diagonal, and how many rows have their largest weight there."""
+    """Return the mean anti-diagonal weight and the share of rows with their maximum there."""
     flipped = weights[:, ::-1]
     hits = flipped.argmax(axis=1) == np.arange(len(weights))
     return np.trace(flipped) / len(weights), hits.mean()
 
 
-print("length  digits right  weight on the anti-diagonal  rows with their largest weight there")
+print("length  correct digits  weight on anti-diagonal  rows with their largest weight there")
 for length in (2, 4, 6, 8, 10, 16):
     right, weights = test(model, length)
     weight, hits = on_antidiagonal(weights)
-    note = "  never trained on" if length > LONGEST else ""
-    print(f"{length:6} {100 * right:12.0f}% {weight:27.2f} {100 * hits:24.0f}%{note}")
+    note = "  not in the training data" if length > LONGEST else ""
+    print(f"{length:6} {100 * right:14.0f}% {weight:24.2f} {100 * hits:24.0f}%{note}")
     if length <= LONGEST:
         assert right > 0.9 and weight > 0.5 and hits > 0.8
     else:
         assert right < 0.85
 
 # %% [markdown]
-# Two things to read from the table. The fall of lesson 6 is gone: the longest sources the model was
-# trained on are written about as well as the shortest. And attention is no magic: where to look is
-# computed by the recurrent states, and for a length never trained on they often get it wrong.
+# The table shows two things. The drop in accuracy from lesson 6 is gone: the longest sources of the
+# training data are written about as well as the shortest. But attention does not solve everything:
+# the recurrent states determine where to look, and for a length unseen in training they are often
+# wrong.
 
 # %%
 maps = []
@@ -177,13 +181,14 @@ show(
 # %% [markdown]
 # ## What goes wrong without it
 #
-# **Without the tanh.** The formula is then linear, and linear is not simpler but blind:
+# **Without the tanh.** The score is then linear, and the decoder loses its influence:
 #
 # $$e_{t,i} = v^\top W s_{t-1} + v^\top U h_i .$$
 #
-# The first term is the same for all $i$, and a softmax does not see what is added to all scores.
-# The weights do not depend on the decoder at all: **every step looks at the same places**. And as
-# the digit is read from $c_t$, every step writes the same digit, at best the most frequent one.
+# The first term is the same for all $i$, and a softmax does not change when the same number is
+# added to all scores. The weights no longer depend on the decoder, so **every step looks at the
+# same places**. The digit is computed from $c_t$, so every step writes the same digit, at best the
+# most frequent one.
 
 # %%
 linear = train(pick(200, 100), nonlinear=lambda x: x)
@@ -195,14 +200,14 @@ print("without tanh, weights of the first step", rows[0, 0].numpy().round(3))
 print("                           of the last ", rows[0, -1].numpy().round(3))
 digits = ("".join(map(str, ids[0].tolist())) for ids in (source, scores.argmax(-1)))
 print("read {}  wrote {}".format(*digits))
-print(f"digits right at length {LONGEST}: {100 * right_linear:.0f}%")
+print(f"correct digits at length {LONGEST}: {100 * right_linear:.0f}%")
 assert np.allclose(rows[0, 0].numpy(), rows[0, -1].numpy(), atol=1e-6)
 assert len(set(scores[0].argmax(-1).tolist())) == 1  # one digit, ten times
 assert right_linear < 0.4 < test(model, LONGEST)[0]
 
 # %% [markdown]
-# **Reading too much into the picture.** Let the output see $[s_t; c_t]$, as in the paper. The
-# model is as good, and its picture is another: most of the weight lies **beside** the
+# **Reading too much into the picture.** Now let the output see $[s_t; c_t]$, as in the paper. The
+# model is just as good, but its picture is different: most of the weight is **beside** the
 # anti-diagonal, much of it on the digit that was just written.
 
 # %%
@@ -211,18 +216,18 @@ weights_ahead = test(ahead, LONGEST)[1]
 weights = test(model, LONGEST)[1]
 for name, net, rows in (("c_t", model, weights), ("s_t and c_t", ahead, weights_ahead)):
     right, weight = test(net, LONGEST)[0], on_antidiagonal(rows)[0]
-    print(f"output sees {name:12} digits right {right:4.0%}   on the anti-diagonal {weight:.2f}")
+    print(f"output sees {name:12} correct digits {right:4.0%}   on the anti-diagonal {weight:.2f}")
 assert right > 0.85 and weight < 0.5
 
 # %% [markdown]
-# Is what is written made of all that is looked at? Test it: exchange digit 5 of the source,
-# **patch** one state $h_j$ of the old source by that of the new one, and see how often the digit
-# written for place 5 changes.
+# Does everything with a large weight affect the output? Test it: change digit 5 of the source,
+# **patch** one state $h_j$ (replace it by that of the changed source), and count how often the
+# digit written for place 5 changes.
 
 
 # %%
 def share_changed(model, place=5, size=300):
-    """For each j: how often patching h_j changes the digit written for `place`."""
+    """Return, for each j, how often patching h_j changes the digit written for `place`."""
     source, given, _ = batch(np.random.default_rng(4), LONGEST, size)
     other = source.clone()
     other[:, place - 1] = (other[:, place - 1] + 3) % 10
@@ -243,14 +248,14 @@ for name, net, rows in (("c_t", model, weights), ("s_t and c_t", ahead, weights_
     shares, looks = share_changed(net), rows[LONGEST - 5]
     print(f"output sees {name:12} mean weight   " + "".join(f"{w:5.2f}" for w in looks))
     print(f"{'':24} changed by patch" + "".join(f"{share:5.0%}" for share in shares)[1:])
-    assert shares.argmax() == 4  # place 5 decides, in both
+    assert shares.argmax() == 4  # place 5 decides in both models
 assert looks[4] < 0.5 < shares[4]
 
 # %% [markdown]
-# In both models place 5 decides what is written. In the second its weight is not even a half, and
-# often not even the largest. (Train with another seed: the picture changes, the row of the patches
-# hardly.) The weights say truly what was averaged. A large weight is not yet a large
-# influence: that depends on what the model does with the average.
+# In both models place 5 decides what is written. In the second model its weight is less than a
+# half, and often not even the largest. (If you train with another seed, the picture changes, but
+# the row of patch results hardly does.) The weights correctly show what was averaged. But a large
+# weight does not imply a large influence: that depends on what the model does with the average.
 
 # %%
 figure = new_figure(8, 3.3)
@@ -278,26 +283,27 @@ where(nn.AdditiveAttention, nn.AdditiveAttention.attend, nn.AttentionSeq2Seq, nn
 # ## Exercise
 #
 # Replace the score by a product, $e_{t,i} = (W s_{t-1})^\top (U h_i)$, with the same $W$ and $U$
-# and without $v$ and tanh. (A product needs no tanh to depend on the decoder: why?) Train with the
-# same settings. It is done when `on_antidiagonal` reports all rows at length 10. Then count: how
+# and without $v$ and tanh. (A product depends on the decoder without a tanh. Why?) Train with the
+# same settings. You are done when `on_antidiagonal` reports all rows at length 10. Then count: how
 # many multiplications does each of the two scores cost for a source of $n$ and a target of $m$
 # digits, once `h @ U.T` is computed?
 #
 # ## Three questions
 #
-# 1. Why do the weights of the variant without tanh not depend on the step, although
-#    $W s_{t-1}$ does?
+# 1. Why do the weights of the variant without tanh not depend on the step, although $W s_{t-1}$
+#    does?
 # 2. Someone shows an alignment picture with most of its weight beside the diagonal and concludes
-#    that the model writes the wrong digits. What does this lesson have to say?
-# 3. Which printed row shows that attention removes the bottleneck of one vector and still does not
-#    make the model work for any length?
+#    that the model writes the wrong digits. What does this lesson say about that?
+# 3. Which printed row shows that attention removes the bottleneck of one vector, but does not make
+#    the model work for every length?
 
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. It adds the same number to the scores of all places, and adding the same number to all scores
-#    leaves a softmax unchanged. The printed weights of the first and the last step agree.
-# 2. The model whose output sees $s_t$ has such a picture and writes nearly all digits rightly.
-#    Patching shows that the right place decides, with less than half of the weight. The picture
-#    alone shows no mistake.
-# 3. The rows up to length 10 stay near 100 %; the row of length 16, never trained on, falls.
+# 1. This term adds the same number to the scores of all places, which leaves the softmax unchanged.
+#    The printed weights of the first and the last step agree.
+# 2. The model whose output sees $s_t$ has such a picture and writes nearly all digits correctly.
+#    Patching shows that the correct place determines the digit, although it has less than half of
+#    the weight. The picture alone does not show a mistake.
+# 3. The rows up to length 10 stay near 100 %. The row of length 16, which was not in the training
+#    data, falls.

@@ -1,10 +1,11 @@
 # %% [markdown]
 # # Query, key, value: a worked example, number by number
 #
-# A lecture shows attention on the words "Hi how are you": a grid of scores, divided, put through a
-# softmax, masked. Which of its numbers follow from the formula, and which do not?
+# A lecture shows attention on the words "Hi how are you". It scales a grid of scores, applies a
+# softmax and masks the result. Which of its numbers follow from the formula, and which do not?
 #
-# *Know before:* softmax (lesson 5), attention as a weighted mean (lesson 7).
+# *Know before:* softmax (lesson 5), attention as a weighted mean (lesson 7). The lecture is the
+# deck GRID, "Self attention details" and "Look ahead Mask"; `docs/decks.md` lists the decks.
 
 # %%
 import numpy as np
@@ -25,14 +26,14 @@ def softmax(x, axis=-1):
 # %% [markdown]
 # ## A soft dictionary
 #
-# A dictionary compares a **query** with its **keys** and returns the **value** of the one that is
-# equal. Attention compares by a dot product and returns the mean of all values, weighted by how
-# well their keys fit. Sharpen the comparison and the dictionary comes back.
+# A dictionary compares a **query** with its **keys** and returns the **value** of the matching key.
+# Attention compares by a dot product and returns the mean of all values, weighted by how well their
+# keys match. If you sharpen the comparison, attention becomes a dictionary.
 
 # %%
-keys = np.eye(3)  # (key 3, features 3): three keys that have nothing in common
+keys = np.eye(3)  # (key 3, features 3): three orthogonal keys
 values = np.array([[10.0], [20.0], [90.0]])  # (key 3, features 1)
-query = np.array([[0.0, 1.0, 0.0]])  # (query 1, features 3): the second key
+query = np.array([[0.0, 1.0, 0.0]])  # (query 1, features 3): equal to the second key
 for sharpness in (0, 1, 3, 10, 30):
     weights = softmax(sharpness * query @ keys.T)  # (query 1, key 3)
     result = (weights @ values).item()
@@ -40,11 +41,12 @@ for sharpness in (0, 1, 3, 10, 30):
 assert abs(result - 20) < 1e-9
 
 # %% [markdown]
-# ## Where the three come from, and which way the formula runs
+# ## Where the three come from, and two conventions
 #
-# All three are computed from the words by matrices that are learned. One deck writes
-# $Q = W^Q X$ and then $\mathrm{softmax}(QK^\top/\sqrt{d_k})\,V$. The two belong to different
-# conventions. In the first the words are the **columns** of $X$, in the second they are the rows.
+# Queries, keys and values are computed from the words by learned matrices. The deck GRID ("Self
+# attention details") writes $Q = W^Q X$ and then $\mathrm{softmax}(QK^\top/\sqrt{d_k})\,V$. These
+# two formulas belong to different conventions. In the first, the words are the **columns** of $X$.
+# In the second, they are the rows.
 
 # %%
 rng = np.random.default_rng(0)
@@ -61,23 +63,24 @@ assert (Q @ K.T).shape == (d_k, d_k) and np.allclose(Q.T @ K, rows_Q @ rows_K.T)
 # %% [markdown]
 # ## The grid of scores
 #
-# From the deck; row: who asks, column: who is asked.
+# This is the deck's grid. Each row belongs to a query, each column to a key.
 
 # %%
 GRID = np.array([[98, 27, 10, 12], [27, 89, 31, 67], [10, 31, 91, 54], [12, 67, 54, 92.0]])
 print("symmetric:", bool((GRID == GRID.T).all()))
-print("with W_Q and W_K of its own, as above, symmetric:", np.allclose(Q.T @ K, (Q.T @ K).T))
+print("with separate W_Q and W_K, as above,   symmetric:", np.allclose(Q.T @ K, (Q.T @ K).T))
 print("with W_K = W_Q,                        symmetric:", np.allclose(Q.T @ Q, (Q.T @ Q).T))
 assert (GRID == GRID.T).all() and not np.allclose(Q.T @ K, (Q.T @ K).T)
 
 # %% [markdown]
-# First find: **the grid is symmetric.** "Hi" asks "you" as much as "you" asks "Hi". Two learned
-# matrices would hardly do that; it is the grid of $W^K = W^Q$. An unlucky example: it hides which
-# axis is the query's, so a softmax along the wrong axis gives the same numbers, transposed.
+# First finding: **the grid is symmetric.** The score of "Hi" for "you" equals that of "you" for
+# "Hi". Two separately learned matrices would hardly produce such a grid, but $W^K = W^Q$ does. So
+# it is an unfortunate example: it hides which axis belongs to the query, and a softmax along the
+# wrong axis gives the same numbers, transposed.
 #
-# It helps us, though. A symmetric grid without negative eigenvalues is $Q Q^\top$ for some $Q$, so
-# we can find vectors that give exactly these scores, and compute everything that follows. (We fill
-# them up with zeros to $d_k = 64$, the size of a head in the paper.)
+# But the symmetry helps us. A symmetric grid without negative eigenvalues is $Q Q^\top$ for some
+# $Q$, so we can find vectors that give exactly these scores, and compute everything that follows.
+# (We pad them with zeros to $d_k = 64$, the size of a head in the paper.)
 
 # %%
 eigenvalues, vectors = np.linalg.eigh(GRID)
@@ -88,9 +91,9 @@ K = Q
 assert eigenvalues.min() > 0 and np.allclose(Q @ K.T, GRID)
 
 # %% [markdown]
-# ## Divided by the square root of $d_k$, and through the softmax
+# ## Divide by the square root of $d_k$, then apply the softmax
 #
-# The deck does not say what $d_k$ is, and its grid of scaled scores is empty. With $d_k = 64$:
+# The deck does not give $d_k$, and its grid of scaled scores is empty. With $d_k = 64$:
 
 # %%
 DECK_WEIGHTS = np.array(
@@ -102,14 +105,14 @@ print(f"{'':6}{'scaled scores':34}{'softmax':28}the deck's softmax")
 for word, *rows in zip(WORDS, scaled, weights, DECK_WEIGHTS, strict=True):
     print(f"{word:6}{rows[0]!s:34}{rows[1]!s:28}{rows[2]}")
 
-V = mt.tensor(np.eye(4))  # values that only say who they are: the context shows the weights
+V = mt.tensor(np.eye(4))  # one-hot values: the context then equals the weights
 context = mt.nn.functional.scaled_dot_product_attention(mt.tensor(Q), mt.tensor(K), V)
 assert np.allclose(context.numpy(), weights)  # the library agrees with the steps
 
 # %% [markdown]
-# The deck's table is far softer. Is it another $d_k$? A softmax keeps the **order**: of two scores
-# in a row the larger one has the larger weight, whatever it is divided by. Look for pairs where the
-# deck has it the other way round.
+# The weights in the deck are much more even. Is this due to a different $d_k$? A softmax keeps the
+# **order**: in each row the larger score has the larger weight, whatever the scores are divided by.
+# So look for pairs in the deck where the order is reversed.
 
 # %%
 violations = []
@@ -125,8 +128,8 @@ for i, word in enumerate(WORDS):
 assert violations == [("how", "you", "are"), ("are", "you", "how")]
 
 # %% [markdown]
-# Second find: **two rows contradict the scores above them**, for every $d_k$. Below, for each row:
-# the range of $d_k$ for which all four weights round to the deck's.
+# Second finding: **two rows contradict the scores above them**, for every $d_k$. The next cell
+# prints, for each row, the range of $d_k$ for which all four weights round to the deck's.
 
 # %%
 roots = np.linspace(1, 400, 40_000)  # sqrt(d_k), up to d_k = 160,000
@@ -156,52 +159,53 @@ for axes, i in ((left, 0), (right, 1)):
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), **legend)
     axes.spines[["top", "right"]].set_visible(False)
 left.set_ylabel("weight")
-show(figure, "curves never cross, so no divisor gives the deck's weights (diamonds) of row how")
+show(figure, "the curves never cross, so no divisor gives the deck's weights (diamonds) in row how")
 
 # %% [markdown]
 # ## The look-ahead mask
 #
-# The deck goes on with a decoder that may not look ahead: a mask of 0 and $-\infty$ is added to its
-# "scaled scores", and a second softmax gives the result. Look at these "scaled scores": they are
-# the **weights** of the table above, the output of the first softmax. (Its rows are now called
-# `<start> I am fine`; the numbers are still those of "Hi how are you".)
+# The deck continues with a decoder that may not look ahead ("Look ahead Mask"): it adds a mask of 0
+# and $-\infty$ to its "scaled scores" and applies a second softmax. Look at these "scaled scores":
+# they are the **weights** of the table above, the output of the first softmax. (The rows are now
+# labeled `<start> I am fine`, but the numbers are still those of "Hi how are you".)
 
 # %%
 DECK_RESULT = [[1], [0.37, 0.62], [0.26, 0.31, 0.43], [0.21, 0.26, 0.26, 0.26]]
 mask = np.triu(np.full((4, 4), -np.inf), 1)  # -inf above the diagonal, 0 elsewhere
 twice = softmax(DECK_WEIGHTS + mask)
-print("deck          recomputed   rounded   cut off   the deck has")
+print("deck          recomputed   rounded  truncated  the deck has")
 verdicts = []
 for i, row in enumerate(DECK_RESULT):
     for deck, ours in zip(row, twice[i], strict=False):
         cut, rounded = np.floor(ours * 100) / 100, round(ours, 2)
-        verdict = "rounded" if deck == rounded else "cut off"
+        verdict = "rounded" if deck == rounded else "truncated"
         verdicts.append(verdict)
         same = "" if cut != rounded else "  (both)"
         print(f"{deck:4.2f} {ours:19.4f} {rounded:9.2f} {cut:9.2f}   {verdict}{same}")
         assert deck in (cut, rounded)
     print(f"      the deck's row sums to {sum(row):.2f}")
-assert verdicts.count("cut off") == 2
+assert verdicts.count("truncated") == 2
 
 # %% [markdown]
-# So these numbers do follow, from the wrong input. Two of them are cut off where the others are
-# rounded (0.37 and 0.31; rounded they are 0.38 and 0.32), so that the second row sums to 0.99.
+# So these numbers follow from the formula, but the formula was applied to the wrong input. Two of
+# them are truncated where the others are rounded (0.37 and 0.31; rounded they are 0.38 and 0.32),
+# so the second row sums to 0.99.
 #
 # ## What goes wrong without it
 #
-# Third find: **a softmax of a softmax**. Weights lie between 0 and 1, so the largest difference the
-# second softmax can see is 1. With $n$ keys no weight can exceed
+# Third finding: **the deck takes a softmax of a softmax**. Weights are between 0 and 1, so the
+# largest difference in the second softmax is 1. With $n$ keys no weight can exceed
 #
 # $$\frac{e^1}{e^1 + (n - 1)\,e^0} = \frac{e}{e + n - 1},$$
 #
-# however strongly the query prefers its key. Attention cannot point any more.
+# however strongly the query prefers its key. Attention can no longer select one key.
 
 # %%
 print("keys   largest weight possible   scores of 50 and 0: once   twice")
 for keys_count in (2, 4, 10, 100, 1000):
     limit = np.e / (np.e + keys_count - 1)
     sharp = np.zeros(keys_count)
-    sharp[0] = 50.0  # as clear a preference as one can have
+    sharp[0] = 50.0  # a very clear preference
     once, again = softmax(sharp).max(), softmax(softmax(sharp)).max()
     print(f"{keys_count:4} {limit:25.3f} {once:26.3f} {again:7.3f}")
     assert once > 0.999 and again <= limit + 1e-9
@@ -209,9 +213,10 @@ for keys_count in (2, 4, 10, 100, 1000):
     assert softmax(random_rows).max() <= limit + 1e-9
 
 # %% [markdown]
-# ## The example put right
+# ## The corrected example
 #
-# Scores, divided, masked, **one** softmax, then the values. Same grid, $d_k = 64$.
+# Now we divide the scores, mask them, apply **one** softmax and then average the values. The grid
+# is the same, with $d_k = 64$.
 
 # %%
 right = softmax(scaled + mask)
@@ -246,11 +251,11 @@ for axes, (title, (grid, top)) in zip(panels, grids.items(), strict=True):
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     axes.set_title(title, fontsize=10)
-show(figure, "first column: scores; then the formula above, the deck below (row: who asks)")
+show(figure, "left: scores; middle and right: formula above, deck below (rows are queries)")
 
 # %% [markdown]
-# Last, the **values**. The weights say how much of whom, the values say what. Keys and values
-# belong to the same words and need not resemble each other.
+# Finally, the **values**. The weights say how much each word contributes, the values say what it
+# contributes. Keys and values belong to the same words but need not be similar.
 
 # %%
 V = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]])  # (word 4, features 2)
@@ -258,30 +263,30 @@ context = right @ V  # (query 4, key 4) @ (key 4, features 2)
 for i, word in enumerate(WORDS):
     terms = " + ".join(f"{right[i, j]:.3f} v({WORDS[j]})" for j in range(i + 1))
     print(f"{word:4} = {terms} = {context[i]}")
-assert (np.abs(context).sum(axis=1) <= 1 + 1e-9).all()  # never outside the values' hull
+assert (np.abs(context).sum(axis=1) <= 1 + 1e-9).all()  # inside the convex hull of the values
 
 # %% [markdown]
 # ## Where it lives
 
 # %%
-np.set_printoptions(precision=8, suppress=False)  # as NumPy has it
+np.set_printoptions(precision=8, suppress=False)  # NumPy's default
 where(
     mt.nn.functional.scaled_dot_product_attention,
-    mt.ops.attention_definition.attention_definition,
-    mt.ops.attention.Attention,
+    mt.ops.attention.definition.attention_definition,
+    mt.ops.attention.fused.Attention,
     mt.nn.MultiheadAttention,
 )
 
 # %% [markdown]
 # ## Exercise
 #
-# Give the example matrices of its own: draw $W^Q$, $W^K$ and $W^V$ (64 x 64, entries of variance
-# 1/64) and four word vectors of 64 standard normal numbers, compute scores, scaled scores, weights
-# and contexts step by step, in the convention of rows. It is done when your contexts equal
+# Repeat the example with three separate matrices: draw $W^Q$, $W^K$ and $W^V$ (64 x 64, entries of
+# variance 1/64) and four word vectors of 64 standard normal numbers. Compute scores, scaled scores,
+# weights and contexts step by step, with words as rows. You are done when your contexts equal
 # `mt.nn.functional.scaled_dot_product_attention(...)` to six digits, your grid is not symmetric,
-# and a softmax along the wrong axis gives other contexts (for the deck's grid: what does it give?).
+# and a softmax along the wrong axis gives other contexts. (What does it give for the deck's grid?)
 #
-# Then practise:
+# Then practice:
 #
 # ```sh
 # mta exercise start 09
@@ -292,18 +297,17 @@ where(
 #
 # ## Three questions
 #
-# 1. In the row "how" the deck gives "are" more weight than "you". Why is no choice of $d_k$ able to
-#    do that?
-# 2. With a second softmax over 100 keys, how much of its value can the best key contribute at
-#    most? And over 4 keys?
+# 1. In the row "how" the deck gives "are" more weight than "you". Why can no $d_k$ give this
+#    result?
+# 2. With a second softmax over 100 keys, how large can the largest weight be? And over 4 keys?
 # 3. In the masked result, the row "Hi" is 1, 0, 0, 0 both in the deck and in the corrected version.
 #    Why does this row hide the mistake?
 
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. The score of "you" is 67, that of "are" 31. Dividing both by the same positive number keeps
+# 1. The score of "you" is 67, that of "are" is 31. Dividing both by the same positive number keeps
 #    their order, and so does the softmax. In the figure the curves never cross.
-# 2. The printed limits: 0.027 for 100 keys, 0.475 for 4.
-# 3. After the mask one key is left, and a softmax of one number is 1, whatever the number is, and
-#    however often it is applied.
+# 2. The printed limits are 0.027 for 100 keys and 0.475 for 4.
+# 3. Only one key is left after masking. The softmax of a single number is always 1, however often
+#    it is applied.

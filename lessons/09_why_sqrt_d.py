@@ -2,7 +2,7 @@
 # # Why divide by sqrt(d)
 #
 # Attention divides its scores by the square root of the width of queries and keys. What happens
-# without, and why the root and not $d$ itself?
+# without this division, and why do we divide by the square root and not by $d$ itself?
 #
 # *Know before:* softmax and its backward (lesson 5), query, key, value (lesson 8).
 
@@ -20,9 +20,9 @@ KEYS = 32
 # %% [markdown]
 # ## A sum of $d$ terms
 #
-# Let the entries of a query $q$ and a key $k$ be independent, with mean 0 and variance 1. (A fresh
-# network is built to keep them so.) The score is a sum of $d$ products, each with mean 0 and
-# variance $1 \cdot 1 = 1$, and variances of independent terms add up:
+# Let the entries of a query $q$ and a key $k$ be independent, with mean 0 and variance 1. (Networks
+# are initialized so that this holds before training.) The score is a sum of $d$ products, each with
+# mean 0 and variance $1 \cdot 1 = 1$, and variances of independent terms add up:
 #
 # $$s = \sum_{i=1}^{d} q_i k_i, \qquad \mathrm{Var}(s) = d, \qquad
 # \mathrm{Var}\Big(\frac{s}{\sqrt d}\Big) = 1 .$$
@@ -38,12 +38,13 @@ for d in widths:
     assert abs(row[2] - 1) < 0.2 and abs(row[0] / row[1] - 1) < 0.2
 
 # %% [markdown]
-# ## What a softmax makes of large scores
+# ## What a softmax does with large scores
 #
-# The larger the scores, the more the softmax is like a maximum. Three measures of a row of weights
-# $p$ over 32 keys: the largest weight; the **number of keys that count**, $e^H$ with the entropy
-# $H = -\sum p \log p$ (32 if all weights are equal, 1 if one has all); and the size of the slopes,
-# $\lVert J \rVert$ with $J = \mathrm{diag}(p) - pp^\top$.
+# The larger the scores, the closer the softmax is to a maximum. We use three measures of a row of
+# weights $p$ over 32 keys. The first is the largest weight. The second is the **effective number of
+# keys**, $e^H$ with the entropy $H = -\sum p \log p$ (32 if all weights are equal, 1 if one key has
+# all the weight). The third is the size of the slopes, $\lVert J \rVert$ with
+# $J = \mathrm{diag}(p) - pp^\top$.
 
 
 # %%
@@ -53,7 +54,7 @@ def softmax(x):
 
 
 def measures(p):
-    """Means of largest weight and of the keys that count; the median size of the slopes."""
+    """Return mean largest weight, mean effective number of keys and median slope size."""
     entropy = -(p * np.log(p + 1e-300)).sum(axis=-1)
     # |diag(p) - p p^T|^2 = sum p^2 - 2 sum p^3 + (sum p^2)^2, without building the matrix
     squares = (p**2).sum(axis=-1)
@@ -63,7 +64,7 @@ def measures(p):
 
 DIVISORS = {"1": lambda d: 1.0, "sqrt(d)": lambda d: d**0.5, "d": lambda d: float(d)}
 table = {name: [] for name in DIVISORS}
-print("          largest weight          keys that count         size of the slopes")
+print("          largest weight          effective keys          size of the slopes")
 print("   d  " + "".join(f"{head:>8}" for head in ["/1", "/sqrt d", "/d"] * 3))
 for d in widths:
     q, k = rng.normal(size=(2000, d)), rng.normal(size=(KEYS, d))
@@ -75,7 +76,7 @@ for d in widths:
 unscaled, rooted, by_d = (np.array(table[name]) for name in DIVISORS)
 assert unscaled[-1, 0] > 0.9 and unscaled[-1, 2] < 1e-3  # saturated
 assert rooted[:, 2].max() / rooted[:, 2].min() < 1.3  # the same at every width
-assert by_d[-1, 1] > 31  # uniform, whatever the query says
+assert by_d[-1, 1] > 31  # uniform for every query
 
 # %%
 figure = new_figure(8, 3.5)
@@ -84,32 +85,33 @@ styles = zip("so^", (COLOURS[1], COLOURS[0], COLOURS[2]), strict=True)
 for (name, rows), (mark, colour) in zip(table.items(), styles, strict=True):
     left.semilogx(widths, [row[1] for row in rows], mark + "-", color=colour, label=f"/ {name}")
     right.loglog(widths, [max(row[2], 1e-9) for row in rows], mark + "-", color=colour)
-left.set(title=f"keys that count, of {KEYS}", xlabel="width d", ylim=(0, 34))
+left.set(title=f"effective number of keys, of {KEYS}", xlabel="width d", ylim=(0, 34))
 right.set(title="size of the slopes of the softmax", xlabel="width d")
 for axes in (left, right):
     axes.set_xticks(widths, widths)
     axes.minorticks_off()
     axes.spines[["top", "right"]].set_visible(False)
 left.legend(frameon=False, title="scores divided by", loc="center right", bbox_to_anchor=(1, 0.42))
-show(figure, "only the root gives the same softmax at every width")
+show(figure, "only the square root gives the same softmax at every width")
 
 # %% [markdown]
-# Read it from left to right. **Undivided**, one key takes all as $d$ grows, and it is a random one:
-# nothing has been learned yet. The slopes vanish. **Divided by $d$**, all keys count alike and the
-# query has no say. **Divided by the root**, the softmax is the same at 4 and at 1024: neither
-# choosing nor indifferent.
+# Read the curves from left to right. **Without a divisor**, one key takes all the weight as $d$
+# grows, and it is a random key, because nothing has been learned yet. The slopes vanish. **Divided
+# by $d$**, all keys get the same weight and the query has no influence. **Divided by the square
+# root**, the softmax behaves the same for $d = 4$ and $d = 1024$. It is neither one-hot nor
+# uniform.
 #
-# ## The slopes are what a query learns by
+# ## A query learns through these slopes
 #
-# The gradient of a query passes through $J$: $\partial L/\partial q =
-# \frac{1}{\text{divisor}} K^\top J\, \partial L/\partial p$. Where $J$ is 0, nothing comes through.
+# The gradient of a query passes through $J$: $\partial L/\partial q = \frac{1}{\text{divisor}}
+# K^\top J\, \partial L/\partial p$. Where $J$ is 0, the gradient is 0.
 
 # %%
 d = 1024
 q, k = mt.randn(1000, d, dtype=mt.float64), mt.randn(KEYS, d, dtype=mt.float64)
 v, cotangent = mt.randn(KEYS, 8, dtype=mt.float64), mt.randn(1000, 8, dtype=mt.float64)
 spreads = {}
-print(f"|dL/dq| of 1000 queries, d = {d}: a tenth is below, half, nine tenths")
+print(f"|dL/dq| of 1000 queries, d = {d}: the 10 %, 50 % and 90 % quantiles")
 for name, divisor in DIVISORS.items():
     q = q.detach().requires_grad_()
     context = mt.softmax(q @ k.T / divisor(d), -1) @ v  # (query, key) @ (key, 8) -> (query, 8)
@@ -120,19 +122,19 @@ for name, divisor in DIVISORS.items():
 assert spreads["1"] > 1e6 and spreads["sqrt(d)"] < 10
 
 # %% [markdown]
-# Undivided, the gradient is a lottery: some queries get a huge one, many get none, and no learning
-# rate suits both.
+# Without a divisor, some queries get a huge gradient and many get almost none, so no single
+# learning rate suits all of them.
 #
 # ## What goes wrong without it
 #
-# 64 queries, each a vector of its own, shall find 64 given places among 32 fixed keys; only the
-# queries are trained, by gradient descent on the squared error of the weights. To be fair to every
-# divisor, each is trained with several learning rates, and the best result counts.
+# In this task, each of 64 queries must find one given key among 32 fixed keys. Only the queries are
+# trained, each one separately, by gradient descent on the squared error of the weights. To be fair
+# to every divisor, we train each with several learning rates and count the best result.
 
 
 # %%
 def found(d, divisor, rate, optimizer=mt.optim.SGD, steps=200, queries=64):
-    """For each query: whether its target has the largest weight after training."""
+    """Return True for each query whose target has the largest weight after training."""
     draw = np.random.default_rng(1)
     keys = mt.tensor(draw.normal(size=(KEYS, d)), dtype=mt.float32)
     query = mt.tensor(draw.normal(size=(queries, d)), dtype=mt.float32, requires_grad=True)
@@ -158,11 +160,11 @@ for d in pick([16, 64, 256], [16, 256]):
         shares[d, name] = max(row)
         print(f"{d:4}  {name:10}  " + "".join(f"{s:7.0%}" for s in row) + f"{max(row):8.0%}")
 assert shares[256, "sqrt(d)"] > 0.95 and shares[256, "1"] < 0.2
-assert shares[16, "1"] > 0.5  # at a small width it still works: the trouble grows with d
+assert shares[16, "1"] > 0.5  # the problem grows with d: a small width still works
 
 # %% [markdown]
-# Adam divides each step by the size of the gradient. Does that not help? Not where the gradient is
-# smaller than the number `eps` that Adam adds to that size, and not with slopes of 0.
+# Adam divides each step by the size of the gradient. Does that help? It does not help where the
+# gradient is smaller than `eps`, the number that Adam adds to that size, or where the slopes are 0.
 
 # %%
 adam = {}
@@ -173,27 +175,27 @@ for name, divisor in DIVISORS.items():
 assert adam["1"] < 0.3 and adam["sqrt(d)"] > 0.95
 
 # %% [markdown]
-# Dividing by $d$ is not fatal here: the gradients are small, not zero, and a larger learning rate
-# makes up for it. But that rate depends on $d$, and a fresh model starts blind. The root needs no
-# such care.
+# Dividing by $d$ does not fail here: the gradients are small, not zero, and a larger learning rate
+# compensates for that. But this rate depends on $d$, and an untrained model looks at all keys
+# equally. Dividing by the square root avoids both problems.
 #
-# ## What the root does not do
+# ## What the square root does not do
 #
-# It does not keep attention from being sharp. The argument holds for queries and keys that have
-# nothing to do with each other. A query that has **found** its key, $q = k$, has the score
-# $\lVert k \rVert^2 / \sqrt d \approx \sqrt d$. So the scale sets where learning starts, not where
-# it may end.
+# It does not prevent sharp attention. The argument holds for queries and keys that are independent
+# of each other. A query that has **found** its key, $q = k$, has the score
+# $\lVert k \rVert^2 / \sqrt d \approx \sqrt d$. So the scale determines where learning starts, not
+# where it ends.
 
 # %%
 for d in (16, 64, 256):
     k = rng.normal(size=(KEYS, d))
     weights = softmax(k[:1] @ k.T / np.sqrt(d))[0]  # the query is key 0
-    print(f"d {d:3}: score of the own key {k[0] @ k[0] / d**0.5:5.1f}, its weight {weights[0]:.3f}")
+    print(f"d {d:3}: score of its own key {k[0] @ k[0] / d**0.5:5.1f}, weight {weights[0]:.3f}")
 assert weights[0] > 0.999
 
 # %% [markdown]
-# And the width that counts is that of the vectors in the product: with several heads the width of
-# **one head**. A model of width 512 with 8 heads divides by $\sqrt{64}$.
+# The width in the formula is that of the vectors in the dot product. With several heads it is the
+# width of **one head**: a model of width 512 with 8 heads divides by $\sqrt{64}$.
 
 # %%
 q, k = rng.normal(size=(2, 2000, 8, 64))  # (query, head, head width): 8 * 64 = 512
@@ -208,8 +210,8 @@ assert abs((scores / 64**0.5).std() - 1) < 0.05
 # %%
 where(
     mt.nn.functional.scaled_dot_product_attention,
-    mt.ops.attention_definition.attention_definition,
-    mt.ops.attention_inputs.prepared,
+    mt.ops.attention.definition.attention_definition,
+    mt.ops.attention.arguments.prepared,
     mt.nn.MultiheadAttention,
 )
 
@@ -218,12 +220,12 @@ where(
 #
 # In real attention a query is computed: $q = W^Q x$, and all queries share $W^Q$. Replace the free
 # queries of `found` by `x @ W`, with fixed random `x` of shape (64, 32) and a trained `W` of shape
-# (32, d) with entries of variance 1/32. Predict whether sharing rescues the undivided variant at
-# $d = 256$, then print its row and that of the root, with rates from 0.001 to 100. It is done when
-# you can explain both rows by the spread of the gradients above: what becomes of a `W` whose
-# gradient is the sum over 64 queries, a few of them huge and most of them as good as 0?
+# (32, d) with entries of variance 1/32. Predict whether sharing helps the variant without a divisor
+# at $d = 256$. Then print its row and the row for the square root, with rates from 0.001 to 100.
+# You are done when you can explain both rows by the spread of the gradients above: what happens to
+# a `W` whose gradient is the sum over 64 queries, if a few of them are huge and most are almost 0?
 #
-# Then practise:
+# Then practice:
 #
 # ```sh
 # mta exercise start 10
@@ -234,19 +236,20 @@ where(
 #
 # ## Three questions
 #
-# 1. At $d = 1024$ without the divisor the largest weight is close to 1. Why is that bad, if a
+# 1. At $d = 1024$ without the divisor the largest weight is close to 1. Why is that bad, although a
 #    trained head may well have such weights?
-# 2. Why does dividing by $d$ make every fresh model look at all keys alike?
-# 3. The task at $d = 16$ mostly works without the divisor. Which two columns of the table of the
-#    softmax explain that?
+# 2. Why does dividing by $d$ make every untrained model look at all keys equally?
+# 3. The task at $d = 16$ mostly works without the divisor. Which two columns of the softmax table
+#    explain that?
 
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. It is a random key that has it: nothing was learned. And the slopes are as good as 0, so the
-#    choice cannot be corrected. A trained head has chosen, with slopes, on the way.
+# 1. A random key has this weight, because nothing has been learned yet. The slopes are almost 0, so
+#    training cannot correct the choice. A trained head learned its choice while the slopes were
+#    larger.
 # 2. The scores then have the standard deviation $1/\sqrt d$ (last column of the first table), which
-#    goes to 0: all scores are nearly equal, and the number of keys that count is nearly 32.
-# 3. The columns /1 of "keys that count" and of "size of the slopes": at 16 several keys count even
-#    undivided, and the median size of the slopes is no smaller than with the root; at 256 both are
-#    down.
+#    goes to 0. All scores are nearly equal, and the effective number of keys is nearly 32.
+# 3. The columns /1 under "effective keys" and "size of the slopes". At $d = 16$ several keys have
+#    weight even without a divisor, and the median size of the slopes is no smaller than with the
+#    square root. At $d = 256$ both have collapsed.

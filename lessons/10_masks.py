@@ -1,8 +1,9 @@
 # %% [markdown]
-# # Masks: look-ahead, padding, and rows with nothing left
+# # Masks: look-ahead, padding, and fully masked rows
 #
-# Some keys must not be seen: the future, and padding. How are they taken out so that really nothing
-# of them comes through, and why is multiplying by a mask of $-\infty$, as one deck says, wrong?
+# Queries must not see some keys, namely future tokens and padding. How do you remove them so that
+# no information about them gets through? And why is it wrong to multiply by a mask of $-\infty$, as
+# a lecture suggests?
 #
 # *Know before:* softmax (lesson 5), query, key, value (lesson 8).
 
@@ -26,36 +27,39 @@ def softmax(x):
 
 
 # %% [markdown]
-# ## Take it out before the softmax
+# ## Remove keys before the softmax
 #
-# A key gets no weight if its score is $-\infty$: $e^{-\infty} = 0$, and the others share the 1
-# among themselves. So the mask is **added** to the scores: 0 where the query may look, $-\infty$
-# where it may not. For a decoder that is a triangle.
+# A key gets no weight if its score is $-\infty$, because $e^{-\infty} = 0$. The other keys share
+# the total weight of 1. So the mask is **added** to the scores. It is 0 where the query may look
+# and $-\infty$ where it may not. For a decoder the mask is a triangle. The weights printed below
+# for equal scores are those of the deck KROL, "Masked Multi-Head attention" (`docs/decks.md` lists
+# the decks).
 
 # %%
 n = 8
 look_ahead = np.triu(np.full((n, n), -INF), 1)  # row: query, column: key; -inf above the diagonal
 print("the mask of four tokens", look_ahead[:4, :4], sep="\n")
 weights = softmax(np.zeros((n, n)) + look_ahead)
-print("weights for equal scores (the table of one of the decks)", weights, sep="\n")
+print("weights for equal scores", weights, sep="\n")
 assert np.allclose(weights, np.tril(np.ones((n, n))) / np.arange(1, n + 1)[:, None])
 
 # %% [markdown]
-# ## Is it really a mask? Two tests that can fail
+# ## Does the mask work? Two tests that can fail
 #
-# A picture of zeros proves little. Change the last token: **no earlier output may move**, not even
-# in its last digit. And no earlier output may have a gradient with respect to it.
+# A picture of zeros proves little. Change the last token: **no earlier output may change**, not
+# even in its last digit. And the gradient of every earlier output with respect to that token must
+# be 0.
 
 
 # %%
 def attention(x, mask):
-    """Self-attention with query = key = value = x, step by step; x (token, dim)."""
+    """Compute self-attention step by step, with query = key = value = x (token, dim)."""
     scores = x @ x.T / x.shape[-1] ** 0.5 + mask  # (query, key)
     return mt.softmax(scores, -1) @ x
 
 
 def leak(run, x):
-    """How far the outputs before the last one move when the last token changes."""
+    """Return how far the outputs before the last one move when the last token changes."""
     changed = x.clone()
     changed[-1] = 5.0
     return (run(x) - run(changed))[:-1].abs().max().item()
@@ -80,15 +84,15 @@ for name, run in (
 # %% [markdown]
 # ## Padding
 #
-# Sentences of a batch have different lengths; the short ones are filled up. The filled places are
-# keys that no query may see. The test: a padded sentence gives **the same as alone**.
+# Sentences in a batch differ in length, so short ones are padded. No query may see the padded keys.
+# The test is that a padded sentence must give **the same result as the sentence alone**.
 #
-# The mask is needed for each sentence: it has shape (batch, 1, key) and is repeated for all
-# queries. Rows of queries that are padding themselves are computed and thrown away.
+# Each sentence needs its own mask. The masks have shape (batch, 1, key) and are repeated for all
+# queries. Rows whose query is padding are computed and ignored.
 
 # %%
 lengths = [3, 5]
-batch = mt.randn(2, 5, 8, dtype=mt.float64)  # (sentence, token, dim); the first one has 2 to spare
+batch = mt.randn(2, 5, 8, dtype=mt.float64)  # (sentence, token, dim); sentence 0 has 2 padded
 attend = mt.arange(5) < mt.tensor(lengths).reshape(2, 1)  # True where there is a token
 print(attend)
 bias = mt.tensor(np.where(attend.numpy(), 0.0, -INF)[:, None, :])  # (2, 1, 5)
@@ -102,10 +106,10 @@ print(f"padded and alone differ by {gap:.1e} with the mask, by {gap_without:.2f}
 assert gap < 1e-12 and gap_without > 0.1
 
 # %% [markdown]
-# **Which way round is True?** PyTorch has both: in `key_padding_mask` True means *blocked* (this is
-# what a deck warns of), in the boolean `attn_mask` of `scaled_dot_product_attention` True means
-# *may attend*. Taking one for the other gives no error: here attention to the padding alone. The
-# library's `Mask` says it by name and needs no convention.
+# **What does True mean?** PyTorch has both conventions. In `key_padding_mask` True means *blocked*
+# (the deck FLOW, "PADDING", warns of this). In the boolean `attn_mask` of
+# `scaled_dot_product_attention` True means *may attend*. Confusing the two raises no error: here
+# all attention would go to the padding. The library's `Mask` names the meaning instead.
 
 # %%
 sdpa = mt.nn.functional.scaled_dot_product_attention
@@ -130,15 +134,16 @@ figure = mt.viz.masks_figure(
         "both": mt.masks.causal(5) & mt.masks.padding([3], max_len=5),
     },
     labels=["I", "am", "fine", "_", "_"],
-    title="Who may look at whom",
+    title="Which key each query may see",
 )
-show(figure, "look-ahead blocks by place, padding by sentence; a key must pass both")
+show(figure, "look-ahead blocks by position, padding by sentence; a key must pass both")
 
 # %% [markdown]
 # ## What goes wrong without it
 #
-# **1. Multiplying instead of adding.** One deck makes a triangle of $-\infty$ and says to
-# *multiply* the scores with it, element by element. Look at every case a number can be in:
+# **1. Multiplying instead of adding.** The deck FLOW ("MASKING") makes a triangle of $-\infty$ and
+# says to *multiply* the scores by it, element by element. The next cell shows this for a positive
+# score, a score of 0 and a negative one:
 
 # %%
 score = np.array([3.0, 0.0, -2.0])
@@ -146,23 +151,23 @@ with np.errstate(invalid="ignore"):
     print("score            ", score)
     print("score + -inf     ", score + -INF)
     print("score * -inf     ", score * -INF)
-    print("score * 0        ", abs(score * 0.0), "  (what may be seen, where the mask is 0)")
+    print("score * 0        ", abs(score * 0.0), "  (an allowed key, where the mask is 0)")
     assert np.array_equal(score * -INF, [-INF, np.nan, INF], equal_nan=True)
 
 # %% [markdown]
-# * A positive score becomes $-\infty$: masked, as intended.
-# * A **negative** score becomes $+\infty$: the key that must not be seen wins, and
-#   $\infty - \infty$ in the softmax makes the row NaN.
+# * A positive score becomes $-\infty$, so its key is masked, as intended.
+# * A **negative** score becomes $+\infty$: the forbidden key wins, and $\infty - \infty$ in the
+#   softmax makes the row NaN.
 # * A score of 0 becomes NaN.
-# * And where looking is allowed, a factor of 0 wipes out all scores. (So it would have to be 1.)
+# * For allowed keys, a factor of 0 sets all scores to 0. (So the factor must be 1 there.)
 #
-# While all scores are positive nothing of this shows. Real scores have both signs.
+# As long as all scores are positive, none of this is visible. Real scores have both signs.
 
 # %%
 scores = np.array([[0.9, 0.4, 0.3], [0.2, 0.8, 0.5], [0.1, 0.6, 0.7]])
 signed = np.array([[0.9, -0.4, 0.3], [0.2, 0.8, -0.5], [0.1, 0.6, 0.7]])
 triangle = np.triu(np.full((3, 3), -INF), 1)
-factors = np.where(triangle == 0, 1.0, -INF)  # the deck's triangle, with 1 where one may look
+factors = np.where(triangle == 0, 1.0, -INF)  # the deck's triangle, with 1 for allowed keys
 for name, grid in (("all scores positive", scores), ("both signs", signed)):
     added, multiplied = softmax(grid + triangle), softmax(grid * factors)
     print(f"{name}: added, multiplied")
@@ -173,8 +178,8 @@ for name, grid in (("all scores positive", scores), ("both signs", signed)):
 assert np.isnan(multiplied[:2]).all() and np.isfinite(multiplied[2]).all()
 
 # %% [markdown]
-# NaN is the lucky case: one notices. A large finite number in place of $-\infty$ gives no NaN, and
-# attention goes **to the future**, with a weight of 1.
+# NaN is the lucky case, because you notice it. A large finite number in place of $-\infty$ gives no
+# NaN, but attention goes **to the future**, with a weight of 1.
 
 # %%
 finite = np.where(triangle == 0, 1.0, -1e9)
@@ -184,7 +189,7 @@ assert quiet[0, 1] == 1.0 and quiet[1, 2] == 1.0  # exactly the masked keys with
 
 # %%
 panels = {
-    "added -inf: right": softmax(signed + triangle),
+    "added -inf: correct": softmax(signed + triangle),
     "times -inf": multiplied,
     "times -1e9": quiet,
     "zeroed after softmax": np.tril(softmax(signed)),
@@ -200,11 +205,11 @@ for axes, (title, rows) in zip(figure.subplots(1, 4), panels.items(), strict=Tru
     axes.plot([0.5, 0.5, 1.5, 1.5, 2.5], [-0.5, 0.5, 0.5, 1.5, 1.5], color="#D55E00", linewidth=2)
     axes.set(xticks=[], yticks=[])
     axes.set_title(title, fontsize=10)
-show(figure, "weights for one grid of scores; above the red line lies the future")
+show(figure, "weights for one grid of scores; the future is above the red line")
 
 # %% [markdown]
-# **2. Masking after the softmax.** Setting weights to 0 afterwards leaves rows that sum to less
-# than 1. Worse: the denominator has seen the masked scores, so the future still comes through.
+# **2. Masking after the softmax.** Setting weights to 0 after the softmax leaves rows that sum to
+# less than 1. Worse, the denominator contains the masked scores, so the future affects the result.
 
 
 # %%
@@ -220,8 +225,8 @@ print(f"earlier outputs move by {moved:.3f}, their gradient is {slope:.3f}")
 assert rows.sum(axis=1)[0] < 0.9 and moved > 0.01 and slope > 0.01
 
 # %% [markdown]
-# Dividing the rows by their sums again? That repairs both, until a masked score is so large that
-# nothing is left to divide by.
+# Can you repair this by dividing each row by its sum? Yes, unless a masked score is so large that
+# the sum of the remaining weights is 0.
 
 # %%
 keep = np.array([1.0, 1.0, 0.0])
@@ -234,9 +239,9 @@ for row in ([0.2, 0.8, 3.0], [0.2, 0.8, 1000.0]):
     assert np.allclose(repaired, before) == (row[2] < 1000)
 
 # %% [markdown]
-# **3. A row with nothing left.** A query whose keys are all masked has no answer: padding on the
-# left together with look-ahead makes such rows, and so does an empty sentence. Three ways to treat
-# it, for a query and three keys that are all masked:
+# **3. A row without any key left.** If all keys of a query are masked, the softmax is undefined.
+# Left padding combined with a look-ahead mask produces such rows, and so does an empty sentence.
+# Here are three ways to treat a query whose three keys are all masked:
 
 # %%
 scores = mt.tensor([[1.0, 2.0, -1.0]], dtype=mt.float64, requires_grad=True)
@@ -257,17 +262,17 @@ for name, way in ways.items():
     print(f"{name:15} weights {results[name]!s:22} gradient {scores.grad.numpy()[0]}")
     assert np.isnan(scores.grad.numpy()).all() == (name == "scores + -inf")
 assert np.isnan(results["scores + -inf"]).all()
-assert np.allclose(results["set to -1e9"], 1 / 3)  # attends to all that it must not see
+assert np.allclose(results["set to -1e9"], 1 / 3)  # attends to everything it must not see
 assert (results["masked_softmax"] == 0).all()
 
 # %% [markdown]
-# $-\infty$ is honest and poisonous: throwing the row away later does not help, because
-# $0 \cdot \mathrm{NaN}$ is NaN. $-10^9$ is quiet and wrong: the row is the plain mean of everything
-# that is forbidden. Zero weights, with a zero gradient, are what the library's attention gives.
-# (`softmax` itself gives NaN, as PyTorch's does.)
+# Adding $-\infty$ shows the problem, but the NaN spreads: ignoring the row later does not help,
+# because $0 \cdot \mathrm{NaN}$ is NaN. Using $-10^9$ hides the problem and gives a wrong result,
+# the mean of all forbidden values. The library's attention returns weights of zero, with a zero
+# gradient. (`softmax` itself gives NaN, as PyTorch's does.)
 
 # %%
-thrown_away = mt.tensor([[1.0], [0.0]], dtype=mt.float64)  # keep row 0, throw away row 1
+kept_rows = mt.tensor([[1.0], [0.0]], dtype=mt.float64)  # keep row 0, ignore row 1
 allowed = mt.tensor([[True, True, False], [False, False, False]])
 for name in ("softmax of -inf", "masked_softmax"):
     scores = mt.randn(2, 3, dtype=mt.float64, requires_grad=True)
@@ -276,15 +281,15 @@ for name in ("softmax of -inf", "masked_softmax"):
             weights = mt.ops.masked_softmax(scores, allowed)
         else:
             weights = mt.softmax(scores + mt.tensor(np.where(allowed.numpy(), 0, -INF)), -1)
-        loss = (weights * thrown_away * mt.tensor([[1.0, 2.0, 3.0]], dtype=mt.float64)).sum()
+        loss = (weights * kept_rows * mt.tensor([[1.0, 2.0, 3.0]], dtype=mt.float64)).sum()
         loss.backward()
     poisoned = np.isnan(scores.grad.numpy()).any()
     print(f"{name:16} loss {loss.item():6.3f}   NaN in the gradient: {poisoned}")
     assert np.isnan(loss.item()) == (name == "softmax of -inf")
 
 # %% [markdown]
-# **4. How negative is negative enough?** $-10^9$ is no number of float16: it becomes $-\infty$. And
-# some codes take $-100$, which is enough only while scores stay small.
+# **4. How negative is negative enough?** $-10^9$ is out of range for float16 and becomes $-\infty$.
+# Some code uses $-100$, which is enough only while scores stay small.
 
 # %%
 with np.errstate(over="ignore"):
@@ -301,26 +306,27 @@ for fill in (-100.0, -1e9):
 # ## Where it lives
 
 # %%
-np.set_printoptions(precision=8, suppress=False)  # as NumPy has it
+np.set_printoptions(precision=8, suppress=False)  # NumPy's default
 where(
     mt.masks.Mask,
     mt.masks.causal,
     mt.masks.padding,
     mt.masks.from_key_padding,
     mt.ops.masked_softmax,
-    mt.ops.attention_inputs.causal_bias,
+    mt.ops.attention.mask.causal_bias,
 )
 
 # %% [markdown]
 # ## Exercise
 #
 # Build the mask for a batch of two sentences that are padded on the **left** (lengths 3 and 5 of 5
-# places) and decoded from left to right. Which rows have nothing left? Compute attention with
-# `mt.ops.masked_softmax`, and with a softmax over scores filled with `-1e9`. It is done when the
-# rows of real tokens equal the sentence alone in both, when the rows without anything left are 0 in
-# the first, and when you can say what they are in the second, and who could be harmed by it.
+# places) and decoded from left to right. Which rows have no key left? Compute attention with
+# `mt.ops.masked_softmax`, and with a softmax over scores filled with `-1e9`. You are done when the
+# rows of real tokens equal those of the sentence alone in both cases, when the rows without a key
+# are 0 in the first case, and when you can say what they are in the second and what this could
+# damage.
 #
-# Then practise:
+# Then practice:
 #
 # ```sh
 # mta exercise start 16
@@ -331,22 +337,22 @@ where(
 # ## Three questions
 #
 # 1. A model trains with look-ahead masking by multiplication with a triangle of 1 and -1e9. The
-#    loss falls far below that of a correct model, no NaN appears, and what it writes afterwards is
+#    loss falls far below that of a correct model, no NaN appears, but the trained model writes
 #    nonsense. What happens?
 # 2. Masking the weights after the softmax and dividing each row by its sum again: is that correct?
 #    (Compare with what the softmax does with $-\infty$.)
-# 3. Of the three treatments of a row with nothing left, one stops the training at once and one is
-#    never noticed. Which, and by which printed numbers?
+# 3. One of the three treatments of a row without any key left stops the training at once, and one
+#    is never noticed. Which ones, and which printed numbers show it?
 
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. A masked key with a negative score gets a score of $+10^9$ times its size and with it all the
-#    weight (the printed 1s above the diagonal). While training the model reads the answer from the
-#    future; when it writes there is no future to read.
-# 2. On paper yes: the common denominator cancels, and what is left are the exponentials of the
-#    allowed scores over their sum, as with $-\infty$; the first printed row agrees. In the machine
-#    the second row is 0 / 0: the masked score of 1000 has taken all the weight before it was
-#    removed.
-# 3. Adding $-\infty$ gives NaN weights and a NaN gradient: the loss is NaN in the next step.
-#    Setting to $-10^9$ gives 0.333 three times, with no sign of trouble.
+# 1. A masked key with a negative score ends up with $+10^9$ times its absolute value, so it takes
+#    all the weight (the printed 1s above the diagonal). In training the model reads the answer from
+#    the future. When it writes, that future does not exist yet.
+# 2. On paper, yes. The common denominator cancels, which leaves the exponentials of the allowed
+#    scores divided by their sum, as with $-\infty$. The first printed row confirms this. In
+#    floating point the second row is 0 / 0, because the masked score of 1000 took all the weight
+#    before it was removed.
+# 3. Adding $-\infty$ gives NaN weights and a NaN gradient, so the loss is NaN in the next step.
+#    Setting the scores to $-10^9$ gives 0.333 three times, without any warning.

@@ -1,8 +1,8 @@
 # %% [markdown]
-# # Several heads
+# # Multi-head attention: several heads
 #
-# A softmax row is one weighted mean. What does a token do that needs to know two things at once,
-# from two different places? And how do eight heads come out of one matrix without costing more?
+# A softmax row is one weighted mean. What if a token needs to know two things at once, from two
+# different places? And how can one matrix produce eight heads at no extra cost?
 #
 # *Know before:* query, key, value (lesson 8), the scale (lesson 9), masks (lesson 10).
 
@@ -18,11 +18,11 @@ from minitorch_attn.viz.style import COLOURS, new_figure
 mt.manual_seed(0)
 
 # %% [markdown]
-# ## One mean forgets who stood where
+# ## One mean loses which token was where
 #
-# A token wants to know what stands one place and what stands three places before it. Its single
-# row of weights is $(\tfrac12, \tfrac12)$ on these two. We exchange the two values: the context
-# does not change, so nothing behind it can tell the two cases apart.
+# A token needs the token one place before and the token three places before. Its single row of
+# weights is $(\tfrac12, \tfrac12)$ on these two. If we swap the two values, the context does not
+# change, so no later layer can tell the two cases apart.
 
 # %%
 red, blue = mt.tensor([1.0, 0.0]), mt.tensor([0.0, 1.0])
@@ -48,12 +48,13 @@ assert not (red_first == blue_first).all()
 # ## Splitting: reshape, then transpose
 #
 # The vectors of width $d$ are not copied. They are cut into $h$ pieces of width $d/h$, and each
-# piece has its own scores and its own softmax:
+# piece has its own scores and its own softmax (deck COMP541, "Learning Multi-Head Attention";
+# `docs/decks.md` lists the decks):
 #
 # $$\mathrm{MultiHead}(X) = \mathrm{Concat}(\mathrm{head}_1, \dots, \mathrm{head}_h)\,W^O,
 # \qquad \mathrm{head}_i = \mathrm{Attention}(XW^Q_i, XW^K_i, XW^V_i).$$
 #
-# Below, number 21 is feature 1 of token 2. Every head must see every token.
+# In the example below, number 21 is feature 1 of token 2. Every head must see every token.
 
 
 # %%
@@ -78,9 +79,9 @@ assert (split(x, 2)[0, 0] == x[0, :, :3]).all()  # head 0: all tokens, the first
 # %% [markdown]
 # ## What heads cost
 #
-# The four matrices are as large as before, whatever $h$ is: $4(d^2 + d)$ numbers. The scores
-# take $2T^2d$ operations, $2T^2 d/h$ for each of $h$ heads. What does grow with $h$ is the
-# number of attention weights, $hT^2$.
+# The four matrices have the same size for every $h$: $4(d^2 + d)$ numbers. The scores take
+# $2T^2 d/h$ operations for each of the $h$ heads, so $2T^2d$ in total. Only the number of attention
+# weights grows with $h$: it is $hT^2$.
 
 # %%
 d, tokens = 64, 128
@@ -94,8 +95,8 @@ for heads in (1, 2, 4, 8, 16):
     assert parameters == 4 * (d * d + d)
 
 # %% [markdown]
-# The scores' scale is $1/\sqrt{d/h}$, not $1/\sqrt{d}$: a head's query has only $d/h$ features.
-# The smallest complete code, and the library's layer with the same matrices:
+# The scale of the scores is $1/\sqrt{d/h}$, not $1/\sqrt{d}$: the query of a head has only $d/h$
+# features. We compare a minimal implementation with the library's layer on the same matrices:
 
 
 # %%
@@ -112,15 +113,16 @@ def several_heads(attention, x):
 
 attention, x = mt.nn.Attention(d, 4), mt.randn(2, 10, d)
 difference = (several_heads(attention, x) - attention(x)).abs().max().item()
-print(f"largest difference to nn.Attention: {difference:.1e}")
+print(f"largest difference from nn.Attention: {difference:.1e}")
 assert difference < 1e-5
 
 # %% [markdown]
 # ## Two heads learn to look at two places
 #
-# The task: at every position, name the token one place before **and** the token three places
-# before. The model is one attention layer and a linear map for each answer; no feed-forward
-# network and no residual path can help. One head and two heads have equally many parameters.
+# The task is to name, at every position, the token one place before **and** the token three places
+# before. The model is one attention layer and a linear map for each answer. It has no feed-forward
+# network and no residual path that could help. It has the same number of parameters with one head
+# as with two.
 
 # %%
 LETTERS, LENGTH, WIDTH, BACK = 16, 12, 32, (1, 3)
@@ -177,8 +179,8 @@ assert right[2].min() > 0.95
 assert right[1].min() < 0.5 < right[1].max()
 
 # %% [markdown]
-# Where did they look? For each head, the weight on the token so and so many places back, mean
-# over 500 texts and over the positions that have all of these.
+# Where did the heads look? For each head we print the weight on the token a given number of places
+# back, averaged over 500 texts and over all positions where these places exist.
 
 # %%
 maps = {}
@@ -200,14 +202,14 @@ looks_at = {max(range(5), key=lambda back: weight_back(weights, back)) for weigh
 print("the two heads look", sorted(looks_at), "places back")
 assert looks_at == set(BACK)  # they attend differently, each to one of the two
 assert min(weight_back(maps[1][0], back) for back in BACK) > 0.2  # one head: both at once
-known, other = (BACK[i] for i in np.argsort(-right[1]))  # the answer that it gets right, and not
+known, other = (BACK[i] for i in np.argsort(-right[1]))  # the correct answer, the other one
 assert weight_back(maps[1][0], known) > weight_back(maps[1][0], other)
 
 # %% [markdown]
-# One head found a trick: it gives one of the two places a little more weight. The letter that is
-# largest in the mean is then the one of that place, and that answer is right. The other letter is
-# in the mean, too, but a linear map is mostly wrong about the second largest. Two rows of weights
-# need no trick.
+# One head found a trick: it gives one of the two places a little more weight. The letter with the
+# largest share in the mean is then the one from that place, so this answer is correct. The other
+# letter is in the mean too, but a linear map is mostly wrong about the second largest. With two
+# rows of weights no trick is needed.
 
 # %%
 figure = new_figure(9.5, 3.1)
@@ -221,22 +223,22 @@ panels[0].set_ylabel("position that looks")
 figure.colorbar(image, ax=panels, shrink=0.8, label="weight")
 show(
     figure,
-    "One head spreads over both places; two heads take one each. The mean of the two heads "
-    "looks like the one head: who draws only the mean of all heads does not see the difference.",
+    "One head spreads over both places; two heads take one place each. The mean of the two heads "
+    "looks like the one head: a picture of the mean over all heads hides the difference.",
 )
 
 # %% [markdown]
 # ## What goes wrong without it
 #
-# `reshape` alone also gives the shape (batch, heads, token, width / heads), so no error is raised
-# when the `transpose` is forgotten. But a reshape keeps the numbers in order: token 0 fills the
-# first rows of head 0, and the second half of the text lands in head 1.
+# `reshape` alone also gives the shape (batch, heads, token, width / heads), so forgetting the
+# `transpose` raises no error. But a reshape keeps the numbers in order: token 0 fills the first
+# rows of head 0, and the second half of the text ends up in head 1.
 
 
 # %%
 def wrong_split(x, heads):
     batch, tokens, width = x.shape
-    return x.reshape(batch, heads, tokens, width // heads)  # the right shape, the wrong numbers
+    return x.reshape(batch, heads, tokens, width // heads)  # correct shape, wrong numbers
 
 
 def wrong_merge(x):
@@ -248,20 +250,20 @@ x = (10 * mt.arange(4).unsqueeze(1) + mt.arange(6)).unsqueeze(0)
 print("head 0 of the wrong split\n", wrong_split(x, 2)[0, 0].numpy())
 assert wrong_split(x, 2).shape == split(x, 2).shape
 assert not (wrong_split(x, 2) == split(x, 2)).all()
-assert (wrong_merge(wrong_split(x, 2)) == x).all()  # the round trip does not notice either
+assert (wrong_merge(wrong_split(x, 2)) == x).all()  # the round trip does not detect it
 
 # %% [markdown]
-# What follows from that is measured with the gradient: output $t$ depends on input $s$ exactly
-# if $\partial\, \mathrm{output}_t / \partial\, \mathrm{input}_s$ is not 0. The attention is causal,
-# so it must be 0 for all $s > t$.
+# The gradient shows the consequence: output $t$ depends on input $s$ exactly if $\partial\,
+# \mathrm{output}_t / \partial\, \mathrm{input}_s$ is not 0. The attention is causal, so this
+# derivative must be 0 for all $s > t$.
 
 
 # %%
 def depends(split, merge, tokens=8, heads=2, width=8):
-    """(output token, input token): does the output change with the input?"""
+    """Return (output token, input token), True where the output changes with the input."""
     mt.manual_seed(0)
     x = mt.randn(1, tokens, width, requires_grad=True)
-    pieces = split(x, heads)  # query, key and value, to keep it short
+    pieces = split(x, heads)  # the same pieces serve as query, key and value
     scores = pieces @ pieces.transpose(-2, -1) / math.sqrt(width // heads)
     later = ~mt.masks.causal(tokens).attend  # (token, token)
     context = scores.masked_fill(later, -math.inf).softmax(-1) @ pieces
@@ -274,7 +276,7 @@ def depends(split, merge, tokens=8, heads=2, width=8):
 
 
 ways = {
-    "right": depends(split, merge),
+    "correct": depends(split, merge),
     "split wrong": depends(wrong_split, merge),
     "split and merge wrong": depends(wrong_split, wrong_merge),
 }
@@ -284,9 +286,9 @@ for name, found in ways.items():
     past = found[np.tril_indices(8)].all()
     print(f"{name:<24} {future!s:<17} {past}")
 
-assert (ways["right"] == np.tril(np.ones((8, 8), bool))).all()
-assert np.triu(ways["split wrong"], 1).any()  # it reads what it has to predict
-assert not ways["split and merge wrong"][4:, :4].any()  # the text falls into two halves
+assert (ways["correct"] == np.tril(np.ones((8, 8), bool))).all()
+assert np.triu(ways["split wrong"], 1).any()  # the model reads what it must predict
+assert not ways["split and merge wrong"][4:, :4].any()  # the two halves are separate
 
 # %%
 figure = new_figure(9, 3.9)
@@ -297,17 +299,17 @@ for panel, (name, found) in zip(panels, ways.items(), strict=True):
     for t, s in zip(*np.nonzero(np.triu(found, 1)), strict=True):
         panel.text(s, t, "!", ha="center", va="center", color="white", fontweight="bold")
     panel.set(title=name, xlabel="input token")
-    panel.title.set_color(COLOURS[0] if name == "right" else COLOURS[1])
+    panel.title.set_color(COLOURS[0] if name == "correct" else COLOURS[1])
 panels[0].set_ylabel("output token")
 show(
     figure,
-    "Which input each output of a causal attention depends on. Left: the triangle that it should "
-    "be. Middle: dark cells with ! are in the future. Right: tokens 4 to 7 know nothing of 0 to 3.",
+    "Which inputs each output of a causal attention depends on. Left: the triangle, as it should "
+    "be. Middle: cells with ! are in the future. Right: tokens 4 to 7 do not depend on 0 to 3.",
 )
 
 # %% [markdown]
-# Both mistakes run, train, and lower the loss; the middle one even lowers it further than it
-# should. A test of what depends on what finds them in a second.
+# Code with either mistake runs, trains and lowers the loss. The middle variant even lowers it
+# further than is possible without cheating. A test of the dependencies finds both in a second.
 #
 # ## Where it lives
 
@@ -318,12 +320,12 @@ where(mt.ops.scaled_dot_product_attention, mt.viz.attention_figure)
 # %% [markdown]
 # ## Exercise
 #
-# Set `BACK = (1, 3, 5)` and `WIDTH = 48`, and train with 1, 2, 3 and 4 heads. When it is done:
-# accuracy over 0.95 with three heads, below that with one; each of the three places has a head
-# that puts most of its weight there (`weight_back`, with `range(6)` places and `t` from 6 on).
-# What does the fourth head look at?
+# Set `BACK = (1, 3, 5)` and `WIDTH = 48`, and train with 1, 2, 3 and 4 heads. You are done when
+# accuracy is over 0.95 with three heads and below that with one, and when each of the three places
+# has a head that puts most of its weight there (`weight_back`, with `range(6)` places and `t` from
+# 6 on). What does the fourth head look at?
 #
-# Then practise:
+# Then practice:
 #
 # ```sh
 # mta exercise start 11
@@ -333,20 +335,21 @@ where(mt.ops.scaled_dot_product_attention, mt.viz.attention_figure)
 # ## Three questions
 #
 # 1. One head of width 64 or eight heads of width 8: which layer has more parameters, and which
-#    number in the table does grow with the heads?
-# 2. The single head is nearly always right about one of its two answers, and mostly wrong about
-#    the other. What do its weights say about how it does that?
-# 3. A colleague's split of the heads has the right shape, and merging gives the input back. Why is
-#    this no proof, and how do you find the mistake?
+#    number in the table grows with the number of heads?
+# 2. The single head is nearly always correct about one of its two answers, and mostly wrong about
+#    the other. How do its weights explain that?
+# 3. A colleague's split of the heads has the correct shape, and merging gives the input back. Why
+#    does this prove nothing, and how do you find the mistake?
 
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. Neither: all rows of the table have the same number of parameters and of operations for the
-#    scores. The attention weights grow: each head has its own map of 128 x 128.
-# 2. The table of places shows weight on both one and three places back, a little more on one of
-#    them. The mean contains both letters, as the printed mean of red and blue does; only the small
-#    difference tells which stood where, and it serves one answer only.
-# 3. The assertion above shows that the wrong split and the wrong merge undo each other. Take the
-#    gradient of each output with respect to each input: the wrong ways see the future, or do not
-#    see all of the past.
+# 1. Neither: all rows of the table have the same number of parameters and of operations to compute
+#    the scores. Only the number of attention weights grows, because each head has its own 128 x 128
+#    map.
+# 2. The table of places shows weight on both one and three places back, with a little more on one
+#    of them. The mean contains both letters, as the printed mean of red and blue does. Only the
+#    small difference tells which letter was where, and it helps with only one answer.
+# 3. The assertion above shows that the wrong split and the wrong merge cancel each other. To find
+#    the mistake, take the gradient of each output with respect to each input: the wrong versions
+#    see the future, or do not see all of the past.

@@ -1,8 +1,8 @@
 # %% [markdown]
-# # Positions
+# # Positions: sinusoidal, learned, relative, rotary
 #
-# Attention weighs values by scores, and a sum does not care in which order its terms stand. How
-# does a Transformer know that "dog bites man" is not "man bites dog"?
+# Attention weighs values by scores, and a sum does not depend on the order of its terms. How does a
+# Transformer know that "dog bites man" is not "man bites dog"?
 #
 # *Know before:* query, key, value (lesson 8), several heads (lesson 11).
 
@@ -19,10 +19,10 @@ from minitorch_attn.viz.style import COLOURS, new_figure
 mt.manual_seed(0)
 
 # %% [markdown]
-# ## None: attention works on sets
+# ## No positions: attention works on sets
 #
-# Permute the tokens, and the outputs are the same vectors in the permuted order. This is
-# permutation equivariance: $f(Px) = P f(x)$. A word's output tells nothing about its place.
+# If you permute the tokens, the outputs are the same vectors in the permuted order. This is
+# permutation equivariance: $f(Px) = P f(x)$. The output of a word says nothing about its position.
 
 # %%
 words = "dog bites man".split()
@@ -41,20 +41,20 @@ with mt.no_grad():
     output, permuted = attention(x, is_causal=True), attention(x[:, order], is_causal=True)
 broken = (permuted - output[:, order]).abs().max().item()
 print(f"the same with a causal mask: {broken:.1e}")
-assert broken > 1e-3  # the mask itself is information about the order
+assert broken > 1e-3  # the mask itself contains information about the order
 
 # %% [markdown]
-# The last line matters: a decoder without positions is not blind, since token $t$ sees exactly
-# $t + 1$ tokens. An encoder without positions is.
+# The last line matters: a decoder without positions still has some information about the order,
+# since token $t$ sees exactly $t + 1$ tokens. An encoder without positions has none.
 #
 # ## Sinusoidal: a shift is a rotation
 #
-# The table of the first Transformer is added to the tokens:
+# The first Transformer adds this table to the tokens:
 #
 # $$PE_{p,2i} = \sin(p f_i), \quad PE_{p,2i+1} = \cos(p f_i), \quad f_i = 10000^{-2i/d}.$$
 #
-# Each pair of features is the hand of a clock; fast hands first. To go $k$ places further, turn
-# every hand by $k f_i$. The matrix that does this is the same for all positions $p$.
+# Each pair of features is like the hand of a clock; the fast hands come first. To move $k$ places
+# further, turn every hand by $k f_i$. The matrix that does this is the same for all positions $p$.
 
 # %%
 d, places, k = 16, 60, 5
@@ -79,13 +79,13 @@ assert np.allclose(products[0, 5], products[50, 55])  # depends on the distance 
 # %%
 show(
     mt.viz.sinusoidal_figure(60, 32),
-    "Left: the table. Middle: fast and slow clock hands. Right: the scalar product of two "
+    "Left: the table. Middle: fast and slow clock hands. Right: the dot product of two "
     "positions is the same along each diagonal.",
 )
 
 # %% [markdown]
-# But the scores are not $PE_p \cdot PE_q$. Token and position are added, and then multiplied by
-# $W^Q$ and $W^K$. The score of two equal tokens at distance 5 now depends on where they are:
+# But the scores are not $PE_p \cdot PE_q$. The token and its position are added and then multiplied
+# by $W^Q$ and $W^K$. The score of two equal tokens at distance 5 now depends on where they are:
 
 # %%
 query_map, key_map = mt.randn(d, d, dtype="float64"), mt.randn(d, d, dtype="float64")
@@ -96,28 +96,30 @@ print("scores at distance 5, from p = 0, 10, 50:", *(f"{score:.2f}" for score in
 assert max(at_distance) - min(at_distance) > 0.1
 
 # %% [markdown]
-# ## Learned: a row for each position, and no more
+# ## Learned: one row for each position
 #
-# BERT, GPT-2 and ViT learn the table. Beyond its last row there is nothing to look up.
+# BERT, GPT-2 and ViT learn the table. (Deck FLOW, "LEARNABLE POSITIONAL EMBEDDING", has this form
+# and the 2-D form below; `docs/decks.md` lists the decks.) Positions after the last row are out of
+# range.
 
 # %%
 learned = mt.nn.LearnedPositionalEmbedding(max_len=16, embed_dim=8)
 with fails(IndexRangeError):
     learned(mt.zeros(1, 17, 8))
-print("sinusoidal goes on:", mt.nn.sinusoidal_positions(17, 8)[16, :4])
+print("sinusoidal continues:", mt.nn.sinusoidal_positions(17, 8)[16, :4])
 
 # %% [markdown]
 # ## 2-D: half a vector for the row, half for the column
 #
-# Patches of an image have two coordinates. With a table for rows and one for columns, two
-# neighbours in a column share half of their vector. The scalar product is a sum: how alike the
-# rows are, plus how alike the columns are.
+# Image patches have two coordinates. With one table for rows and one for columns, two patches in
+# the same column share half of their vector. The dot product is the similarity of the rows plus the
+# similarity of the columns.
 
 # %%
 height, width, d2 = 3, 5, 8
 grid = mt.nn.LearnedPositionalEmbedding2d(height, width, d2, std=1.0)
 full = grid.table().reshape(height, width, d2)  # (row, column, features)
-print("numbers:", sum(p.numel() for p in grid.parameters()), "instead of", height * width * d2)
+print("parameters:", sum(p.numel() for p in grid.parameters()), "instead of", height * width * d2)
 assert (full[0, 2, : d2 // 2] == full[0, 4, : d2 // 2]).all()  # same row: same first half
 assert (full[0, 2, d2 // 2 :] == full[2, 2, d2 // 2 :]).all()  # same column: same second half
 rows, columns = grid.row_weight, grid.column_weight
@@ -130,8 +132,8 @@ assert abs(product - sum(parts)) < 1e-5
 # ## Relative: a number for each distance, added to the scores
 #
 # Nothing is added to the tokens. The score of query $i$ and key $j$ gets $b_{j-i}$, a learned
-# number for the distance (T5; Swin has one for each distance in two dimensions). Far distances
-# share the number of the farthest.
+# number for their distance (T5; Swin has one for each distance in two dimensions). All distances
+# beyond a maximum share the number of that maximum.
 
 
 # %%
@@ -153,16 +155,17 @@ print("b[j - i] for 5 tokens, clipped at 2: the same along each diagonal")
 print(bias(5).detach().numpy())
 
 # %% [markdown]
-# ## Rotary: turn query and key, and the difference of the angles remains
+# ## Rotary: rotate query and key, and only the difference of the angles remains
 #
-# The clock hands again, but now they turn the query and the key themselves, pair by pair: the
-# query at place $m$ by $m f_i$, the key at place $n$ by $n f_i$. A scalar product only sees the
-# difference of two angles, $(m - n) f_i$. This is exact, whatever $W^Q$ and $W^K$ are.
+# We use the clock hands again, but now we rotate the query and the key themselves, pair by pair:
+# the query at place $m$ by the angle $m f_i$, and the key at place $n$ by $n f_i$. The dot product
+# depends only on the difference of the two angles, $(m - n) f_i$. This is exact for all $W^Q$ and
+# $W^K$.
 
 
 # %%
 def rotate(x, interleaved=True):
-    """x: (token, d), the token's place is its row."""
+    """Rotate x of shape (token, d); the row index is the token's position."""
     half = x.shape[-1] // 2
     frequencies = 10000.0 ** (-mt.arange(half, dtype="float64") / half)
     angles = mt.arange(x.shape[0], dtype="float64").unsqueeze(1) * frequencies  # (token, d / 2)
@@ -182,11 +185,11 @@ library = mt.nn.RotaryEmbedding(d, interleaved=True)(query.unsqueeze(0))[0]
 assert (rotate(query) - library).abs().max() < 1e-9
 lengths = rotate(query).norm(dim=-1)
 print(f"length of the query at place 0 and 59: {lengths[0].item():.6f} {lengths[59].item():.6f}")
-assert (lengths - lengths[0]).abs().max() < 1e-9  # turning changes no length
+assert (lengths - lengths[0]).abs().max() < 1e-9  # rotation does not change lengths
 
 # %% [markdown]
-# Which features form a pair is a convention: neighbours (the paper), or $i$ with $i + d/2$
-# (published Llama weights). Either works. Query and key in different conventions do not:
+# Which features form a pair is a convention. The paper pairs neighbors; the published Llama weights
+# pair $i$ with $i + d/2$. Either works, but only if query and key use the same one:
 
 # %%
 mixed = rotate(query) @ rotate(key, interleaved=False).T
@@ -195,10 +198,11 @@ print("two conventions mixed, distance 5:", *(f"{score:.3f}" for score in at_dis
 assert max(at_distance) - min(at_distance) > 0.1
 
 # %% [markdown]
-# ## A race: learn at 16 tokens, read 48
+# ## Comparison: learn at 16 tokens, read 48
 #
-# The task: at each position, name the token **two places before**. One attention layer without a
-# mask, one linear map. All models train on texts of 16 random letters; then they read 48.
+# The task is to name, at each position, the token **two places before**. The model is one attention
+# layer without a mask and one linear map. All models train on texts of 16 random letters and are
+# then tested on texts of 48.
 
 # %%
 LETTERS, SHORT, LONG, WIDTH = 8, 16, 48, 32
@@ -213,7 +217,7 @@ class Reader(mt.nn.Module):
         self.answer = mt.nn.Linear(WIDTH, LETTERS)
         if kind == "sinusoidal":
             self.places = mt.nn.SinusoidalPositionalEncoding(WIDTH)
-        elif kind == "learned":  # a table for 48, of which training sees 16 rows
+        elif kind == "learned":  # a table of 48 rows, of which training uses 16
             self.places = mt.nn.LearnedPositionalEmbedding(LONG, WIDTH, std=0.3)
         elif kind == "relative":
             self.places = RelativeBias(8)
@@ -233,7 +237,7 @@ class Reader(mt.nn.Module):
 
 def examples(count, length, generator):
     ids = mt.tensor(generator.integers(LETTERS, size=(count, length)))
-    return ids, ids[:, :-2]  # what two places before stands
+    return ids, ids[:, :-2]  # the letter two places before
 
 
 def train(kind, steps):
@@ -252,7 +256,7 @@ def train(kind, steps):
 
 # %%
 models, short, long = {}, {}, {}
-print(f"share of right letters   {SHORT} tokens   {LONG} tokens")
+print(f"correct letters          {SHORT} tokens   {LONG} tokens")
 for kind in ("none", "sinusoidal", "learned", "relative", "rotary"):
     model = models[kind] = train(kind, pick(300, 250))
     for length, result in ((SHORT, short), (LONG, long)):
@@ -264,9 +268,9 @@ for kind in ("none", "sinusoidal", "learned", "relative", "rotary"):
 print(f"guessing              {100 / LETTERS:11.1f} %{100 / LETTERS:10.1f} %")
 
 # %% [markdown]
-# Relative and rotary positions carry over to three times the length, because all they know is
-# distances, and those are the same. Absolute ones were learned for 16 places. ("None" is better
-# than guessing: it can see which letter is the most frequent one in the text.)
+# Relative and rotary positions work at three times the length, because they use only distances, and
+# the distances are the same. Absolute positions were learned for 16 places. (The model without
+# positions is better than guessing, because it can see which letter is the most frequent one.)
 
 # %%
 assert min(short[kind] for kind in ("sinusoidal", "learned", "relative", "rotary")) > 0.95
@@ -284,20 +288,20 @@ for panel, (kind, model) in zip(panels, models.items(), strict=True):
     image = panel.imshow(found[0][1].numpy()[0, 0], cmap="Blues", vmin=0, vmax=1)
     panel.plot([-0.5, 15.5, 15.5], [15.5, 15.5, -0.5], color=COLOURS[1], linewidth=1)
     panel.set_title(kind, fontsize=11)
-    panel.set(xlabel="looked at", xticks=(0, 15, 39), yticks=(0, 15, 39))
-panels[0].set_ylabel("who looks")
+    panel.set(xlabel="key", xticks=(0, 15, 39), yticks=(0, 15, 39))
+panels[0].set_ylabel("query")
 figure.colorbar(image, ax=panels, shrink=0.7, label="weight")
 show(
     figure,
-    "Attention to 40 tokens; the orange square is the length that was trained. Relative and rotary "
-    "go on along their diagonal outside it; sinusoidal and learned lose it; none never had one. "
-    "Relative is pale: its other keys keep some weight, and the more there are, the more.",
+    "Attention to 40 tokens; the orange square is the trained length. Relative and rotary continue "
+    "along their diagonal outside it; sinusoidal and learned lose it; none never had one. The map "
+    "of relative is pale: many other keys keep a little weight.",
 )
 
 # %% [markdown]
 # ## What goes wrong without it
 #
-# Without positions the task is impossible for this layer, by the equivariance shown at the
+# Without positions this layer cannot solve the task, because of the equivariance shown at the
 # beginning: two equal letters in one text get the same output, wherever they are.
 
 # %%
@@ -324,11 +328,11 @@ where(mt.nn.RotaryEmbedding, mt.ops.apply_rotary, mt.models.rotary.rotary_freque
 # %% [markdown]
 # ## Exercise
 #
-# Give `Reader` a sixth kind, "causal": no positions, but `is_causal=True`. Train it as the others
-# are. When it is done you can say how much a mask alone is worth: it must beat "none" at 16 tokens
-# or not, and you have the accuracy at each place (`right.float().mean(0)`) to say where.
+# Give `Reader` a sixth kind, "causal": no positions, but `is_causal=True`. Train it like the
+# others. You are done when you can say how much a mask alone helps: whether it beats "none" at 16
+# tokens, and at which places (the accuracy at each place is `right.float().mean(0)`).
 #
-# Then practise:
+# Then practice:
 #
 # ```sh
 # mta exercise start 02
@@ -338,18 +342,18 @@ where(mt.nn.RotaryEmbedding, mt.ops.apply_rotary, mt.models.rotary.rotary_freque
 #
 # 1. With the causal mask, the permutation test at the beginning fails. What does the mask tell a
 #    token that it could not know otherwise?
-# 2. The scalar product of two sinusoidal rows depends on their distance only. Why does the model
-#    with sinusoids still lose accuracy at 48 tokens?
+# 2. The dot product of two sinusoidal rows depends only on their distance. Why does the model with
+#    sinusoids still lose accuracy at 48 tokens?
 # 3. The model with learned positions had a table of 48 rows and raised no error on 48 tokens. Why
 #    is it wrong there?
 
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. How many tokens stand before it: the first token sees one, the second sees two. So the outputs
-#    change with the order, as the printed difference shows.
-# 2. The score is made from token plus position, multiplied by two matrices: the printed scores at
-#    distance 5 differ between p = 0, 10 and 50. The matrices were fitted to 16 places; the figure
-#    shows the diagonal breaking off outside the orange square.
-# 3. Rows 16 to 47 got no gradient: they still hold their random first values. The figure shows
-#    attention without a pattern there, the table the accuracy.
+# 1. It tells the token how many tokens come before it: the first token sees one, the second sees
+#    two. So the outputs change with the order, as the printed difference shows.
+# 2. The score is computed from token plus position, multiplied by two matrices: the printed scores
+#    at distance 5 differ between p = 0, 10 and 50. The matrices were fitted to 16 places. In the
+#    figure the diagonal breaks off outside the orange square.
+# 3. Rows 16 to 47 received no gradient, so they still hold their random initial values. The figure
+#    shows attention without a pattern for these rows, and the table shows the resulting accuracy.

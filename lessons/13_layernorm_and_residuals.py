@@ -1,10 +1,10 @@
 # %% [markdown]
 # # LayerNorm, residuals, pre-norm and post-norm
 #
-# Around every sub-layer of a Transformer stand a sum and a norm: "Add & Norm". What does each of
-# them do, does their order matter, and where does the small number eps belong?
+# Every sub-layer of a Transformer is surrounded by a sum and a norm: "Add & Norm". What does each
+# of them do, does their order matter, and where does the small number eps belong?
 #
-# *Know before:* the parts of a Transformer block by name; the backward pass (lessons 2 and 3).
+# *Know before:* the names of the parts of a Transformer block; the backward pass (lessons 2 and 3).
 
 # %%
 import math
@@ -20,7 +20,7 @@ mt.manual_seed(0)
 # %% [markdown]
 # ## LayerNorm, step by step
 #
-# Each token is normalised by itself, over its features:
+# Each token is normalized separately, over its features:
 #
 # $$y = \frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}} \cdot w + b, \qquad
 # \mu = \frac1d \sum_i x_i, \quad \sigma^2 = \frac1d \sum_i (x_i - \mu)^2.$$
@@ -40,15 +40,16 @@ y = layer_norm(x, weight, bias)
 print("y, a row for each token\n", y.numpy())
 assert (y - mt.nn.LayerNorm(4)(x)).abs().max() < 1e-6
 assert (y[0] - y[1]).abs().max() < 1e-4  # ten times the token: the same result
-assert (y[2] == 0).all()  # a constant token has nothing but its mean
+assert (y[2] == 0).all()  # a constant token equals its mean
 
 changed = x.clone()
 changed[1] = -7.0
-assert (layer_norm(changed, weight, bias)[0] == y[0]).all()  # tokens do not see each other
+assert (layer_norm(changed, weight, bias)[0] == y[0]).all()  # tokens do not affect each other
 
 # %% [markdown]
-# "Mean 0 and variance 1" holds before $w$ and $b$, which are learned, and only where the variance
-# is much larger than eps:
+# "Mean 0 and variance 1" (deck KROL, "Residual pathways and layer normalization"; `docs/decks.md`
+# lists the decks) holds before the learned $w$ and $b$ are applied, and only where the variance is
+# much larger than eps:
 
 # %%
 print("std of x    variance of y")
@@ -62,8 +63,9 @@ assert variance < 0.2
 # %% [markdown]
 # ## eps inside the root, or outside
 #
-# One lecture deck computes `(x - mean) / (std + eps)`: eps stands outside the root, and its `std`
-# divides by $d - 1$. For tokens of ordinary size both formulas agree to the third digit.
+# The deck COMP541, "Encoder-Decoder Sublayers (3)", computes `(x - mean) / (std + eps)`. Here eps
+# is outside the square root, and `std` divides by $d - 1$. For tokens of typical size both formulas
+# agree to the third digit.
 
 
 # %%
@@ -79,12 +81,12 @@ token = mt.randn(1, 512, dtype="float64")
 ratio = (eps_outside(token) / eps_inside(token))[0, 0].item()
 print(f"ordinary token, d = 512: outside / inside = {ratio:.4f}")
 print(f"d = 4 instead: sqrt(3/4)               = {math.sqrt(3 / 4):.4f}")
-assert abs(ratio - math.sqrt(511 / 512)) < 1e-5  # what is left is d - 1 instead of d
+assert abs(ratio - math.sqrt(511 / 512)) < 1e-5  # the rest comes from d - 1 instead of d
 
 # %% [markdown]
-# They part for tokens that are nearly constant, such as the embedding of padding. The root of the
-# variance has no finite derivative at 0. The largest gradient of $y \cdot g$ for a token of
-# standard deviation $s$:
+# They differ for tokens that are nearly constant, such as the embedding of padding. The square root
+# has no finite derivative at 0. The next cell prints the largest gradient of $y \cdot g$ for a
+# token with standard deviation $s$:
 
 # %%
 direction = mt.randn(1, 512, dtype="float64")
@@ -124,9 +126,9 @@ show(
 )
 
 # %% [markdown]
-# ## The path around
+# ## The residual path
 #
-# A sub-layer $f$ (attention, or feed-forward) can be wrapped in three ways:
+# A sub-layer $f$ (attention or feed-forward) can be wrapped in three ways:
 #
 # | way | formula | where |
 # | --- | --- | --- |
@@ -183,7 +185,7 @@ class Model(mt.nn.Module):
 
 
 # %% [markdown]
-# The task of this lesson: name the letter to the left, at every token.
+# The task in this lesson is to name, for every token, the letter to its left.
 
 
 # %%
@@ -200,10 +202,10 @@ def loss_of(model, ids, wanted, keep=None):
 # %% [markdown]
 # ## Before training: gradients and tokens over the depth
 #
-# Two measurements on models that have learned nothing yet. The gradient of the loss with respect
-# to a matrix of each block (the second one of its feed-forward network) says how far a first
-# step moves this block. The mean cosine between the tokens of a text says how well the block can
-# still tell them apart: 1 means that all are the same vector.
+# We make two measurements on untrained models. The first is the gradient of the loss with respect
+# to one matrix in each block (the second one of its feed-forward network). It shows how far a first
+# step would move this block. The second is the mean cosine between the tokens of a text. It shows
+# how well the block can still tell them apart: 1 means that all tokens are the same vector.
 
 
 # %%
@@ -254,15 +256,16 @@ for axes in (left, right):
     axes.spines[["top", "right"]].set_visible(False)
 show(
     figure,
-    "Left: post-norm moves its last blocks most, pre-norm its first ones. Right: attention "
-    "averages tokens; without residuals they are equal after a few blocks, with post-norm after "
-    "many.",
+    "Left: post-norm has its largest gradients in the last blocks, pre-norm in the first. Right: "
+    "attention averages tokens; without residuals they become equal after a few blocks, with "
+    "post-norm after many.",
 )
 
 # %% [markdown]
-# Why post-norm moves its last blocks most: with pre-norm, $x$ is a sum of ever more terms, and the
-# last norm divides everything by the size of that sum, so each block counts less, the deeper the
-# model. With post-norm the last block stands alone before the head, however deep the model is.
+# Why does post-norm have its largest gradients in the last blocks? With pre-norm, $x$ is a sum of
+# more and more terms, and the last norm divides everything by the size of that sum. So in a deeper
+# model each block contributes less. With post-norm the last block is directly before the head at
+# every depth.
 
 # %%
 print("depth of the model               ", *(f"{depth:6}" for depth in (2, 8, 32)))
@@ -274,9 +277,10 @@ assert last["pre-norm"][-1] < 0.75 * last["pre-norm"][0]
 assert last["post-norm"][-1] > last["post-norm"][0]
 
 # %% [markdown]
-# ## Training: what warm-up is for
+# ## Training: why warm-up is needed
 #
-# Eight blocks, Adam, learning rate 0.003. "Warm-up" raises the rate from 0 over 100 steps.
+# We train eight-block models with Adam at a learning rate of 0.003. Warm-up raises the rate from 0
+# over 100 steps.
 
 
 # %%
@@ -317,7 +321,7 @@ axes.text(0.42, 2.12, "guessing", transform=axes.get_yaxis_transform(), color="0
 axes.set(xlabel="step", ylabel="cross-entropy", ylim=(0, 2.6))
 axes.legend(frameon=False, loc="center", bbox_to_anchor=(0.45, 0.4))
 axes.spines[["top", "right"]].set_visible(False)
-show(figure, "Post-norm without warm-up hardly leaves the line of guessing; with it, it learns.")
+show(figure, "Post-norm without warm-up hardly improves on guessing; with warm-up it learns.")
 
 final = {name: np.mean(losses[-10:]) for name, losses in runs.items()}
 assert final["pre-norm"] < 0.1
@@ -327,8 +331,8 @@ assert final["post-norm, warm-up"] < 0.5
 # %% [markdown]
 # ## What goes wrong without it
 #
-# No residual at all: what a block does not copy is lost for all later ones, and the tokens are
-# equal after a few blocks. No gradient can teach the head to tell equal vectors apart.
+# Without any residual path, whatever a block does not copy is lost for all later blocks, and the
+# tokens become equal after a few blocks. No gradient teaches the head to tell equal vectors apart.
 
 # %%
 alone = train("no residual", 100, pick(360, 80))
@@ -346,12 +350,13 @@ where(mt.models.encoder_decoder.Residual, mt.models.gpt.Block, mt.models.bert.En
 # %% [markdown]
 # ## Exercise
 #
-# T5 and Llama use RMSNorm: no mean is subtracted, there is no bias. Write `rms_norm(x, weight,
-# eps)` from `mean(x**2)`, and replace both norms of `Block` by `mt.nn.RMSNorm`. When it is done:
-# your function agrees with `mt.nn.RMSNorm(4)` on the first `x` of this lesson to 1e-6,
-# `mt.autograd.gradcheck` accepts it for float64 inputs, and pre-norm still ends below 0.1.
+# T5 and Llama use RMSNorm, which does not subtract the mean and does not have a bias. Write
+# `rms_norm(x, weight, eps)` from `mean(x**2)`, and replace both norms of `Block` by
+# `mt.nn.RMSNorm`. You are done when your function agrees with `mt.nn.RMSNorm(4)` on the first `x`
+# of this lesson to 1e-6, `mt.autograd.gradcheck` accepts it for float64 inputs, and pre-norm still
+# ends below 0.1.
 #
-# Then practise:
+# Then practice:
 #
 # ```sh
 # mta exercise start 07
@@ -361,21 +366,22 @@ where(mt.models.encoder_decoder.Residual, mt.models.gpt.Block, mt.models.bert.En
 #
 # ## Three questions
 #
-# 1. A token is multiplied by 1000, another by 0.000001. What does LayerNorm make of each, and why
+# 1. One token is multiplied by 1000, another by 0.000001. What does LayerNorm do with each, and why
 #    is the second answer different?
-# 2. Someone moves eps out of the root, and training is as good as before for a day. Then a batch
-#    with an all-constant token arrives. What happens?
-# 3. Post-norm without warm-up fails; with warm-up, the same model learns. Which measurement before
-#    training says that its first steps should be small, and that it matters more in deep models?
+# 2. Someone moves eps out of the square root, and for a day training is as good as before. Then a
+#    batch with a constant token arrives. What happens?
+# 3. Post-norm without warm-up fails, and the same model learns with warm-up. Which measurement
+#    before training says that its first steps should be small, and that this matters more in deep
+#    models?
 
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. The first is as if nothing had happened, like the two rows of the first print that differ by a
-#    factor of ten. The second has a variance far below eps, so eps decides: the table of variances
-#    shows that the result is then much smaller than 1.
-# 2. The gradient of that token explodes: see the two printed gradients of a constant token, and
-#    the table, where "outside" grows without stopping at 1/sqrt(eps).
+# 1. The first does not change the result, like the two rows of the first output that differ by a
+#    factor of ten. The second has a variance far below eps, so eps dominates: the table of
+#    variances shows that the result is then much smaller than 1.
+# 2. The gradient of that token explodes. See the two printed gradients of a constant token, and the
+#    table, where "outside" grows far beyond 1/sqrt(eps).
 # 3. The gradient of the last blocks is several times that of pre-norm (left panel), and the last
-#    table says that pre-norm's shrinks with depth while post-norm's does not. Warm-up makes the
-#    first steps small until the blocks have found their sizes.
+#    table shows that it shrinks with depth for pre-norm but not for post-norm. Warm-up keeps the
+#    first steps small until the blocks have adapted.

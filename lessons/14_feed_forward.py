@@ -1,11 +1,11 @@
 # %% [markdown]
 # # The feed-forward block and what it costs
 #
-# Every block of a Transformer is attention and then a small network of two layers, 512 -> 2048 ->
-# 512 in the first one. All pictures show the attention. What is the other half for, and which of
-# the two is the expensive one?
+# Every block of a Transformer consists of attention and a small network of two layers, with the
+# widths 512 -> 2048 -> 512 in the first Transformer. Diagrams usually focus on the attention. What
+# does the other half do, and which of the two costs more?
 #
-# *Know before:* attention in several heads (lesson 11), matrix products and their cost.
+# *Know before:* attention with several heads (lesson 11), matrix products and their cost.
 
 # %%
 import numpy as np
@@ -17,12 +17,13 @@ from minitorch_attn.viz.style import COLOURS, new_figure
 mt.manual_seed(0)
 
 # %% [markdown]
-# ## The same small network at every token
+# ## The same small network for every token
 #
 # $$\mathrm{FFN}(x) = W_2\, f(W_1 x + b_1) + b_2, \qquad f = \mathrm{ReLU} \text{ or GELU},$$
 #
-# applied to each token by itself. Attention moves information between tokens; this network works
-# on what has arrived at one.
+# applied to each token separately. Attention moves information between tokens. This network
+# processes what has arrived at one token. (Deck COMP541, "Encoder-Decoder Sublayers (2)", and deck
+# KROL, "Feed forward = Old friend: MLP"; `docs/decks.md` lists the decks.)
 
 
 # %%
@@ -46,14 +47,14 @@ assert (together - network(x)).abs().max() < 1e-6
 changed = x.clone()
 changed[0] = 100.0
 same = (network(changed)[1:] == network(x)[1:]).all().item()
-print("token 0 changes; all others are left as they were:", same)
+print("token 0 changes; all other outputs stay the same:", same)
 assert same
 
 # %% [markdown]
 # ## Two thirds of the parameters
 #
-# Attention has four matrices of $d \times d$. The network has two of $4d \times d$: twice as many.
-# With the biases, $4d^2 + 4d$ against $8d^2 + 5d$.
+# Attention has four matrices of $d \times d$. The network has two of $4d \times d$, which is twice
+# as many numbers. With biases, attention has $4d^2 + 4d$ parameters and the network $8d^2 + 5d$.
 
 # %%
 print("model            d   attention  feed-forward   share of the block")
@@ -74,9 +75,9 @@ with mt.nn.init.skip_init():  # sizes only: values are left undefined
         assert abs(share - 2 / 3) < 0.001
 
 # %% [markdown]
-# ## Floating-point operations: it depends on the length
+# ## Floating-point operations depend on the length
 #
-# For $T$ tokens, two operations for each multiply-add:
+# For $T$ tokens, counting two operations for each multiply-add:
 #
 # | part | operations |
 # | --- | --- |
@@ -85,7 +86,7 @@ with mt.nn.init.skip_init():  # sizes only: values are left undefined
 # | attention, scores and weighted sum | $4\,T^2 d$ |
 #
 # Attention as a whole overtakes the network where $8d^2 + 4Td = 16d^2$, at $T = 2d$. We let the
-# library count an encoder block of BERT's size (`Summary` listens to a forward pass) and compare.
+# library count an encoder block of BERT's size (`Summary` observes a forward pass) and compare.
 
 # %%
 d, heads = 768, 12
@@ -96,7 +97,7 @@ shares = {"feed-forward": [], "attention's matrices": [], "scores and sums": []}
 print("tokens   feed-forward   attention's matrices   scores and sums")
 for T in lengths:
     parts = (16 * T * d * d, 8 * T * d * d, 4 * T * T * d)
-    if T <= 1024:  # the formulas are exact; longer texts are left to them
+    if T <= 1024:  # the formulas are exact, so longer texts need no check
         counted = {row.name: row.flops for row in mt.nn.Summary(block, (1, T, d)).rows}
         assert counted["feed_forward"] == parts[0]
         assert counted["attention"] == parts[1] + parts[2]
@@ -104,8 +105,8 @@ for T in lengths:
         share.append(100 * part / sum(parts))
     print(f"{T:6}" + "".join(f"{share[-1]:15.1f} %" for share in shares.values()))
 
-assert shares["feed-forward"][0] > 60  # short texts: the network is most of the work
-assert shares["feed-forward"][-1] < 25  # long texts: the scores are
+assert shares["feed-forward"][0] > 60  # for short texts the network dominates
+assert shares["feed-forward"][-1] < 25  # for long texts the scores dominate
 at = lengths.index(1024)
 assert shares["scores and sums"][at] < shares["feed-forward"][at]
 
@@ -123,15 +124,15 @@ axes.set(xlabel="tokens T", ylabel="share of the operations, %", ylim=(0, 100))
 axes.margins(x=0)
 show(
     figure,
-    "Operations of a block 768 wide. Up to T = 2 d (dashed) the feed-forward network takes more "
-    "than all of the attention; the part that grows with the square of T wins in the end.",
+    "Operations of a block of width 768. Up to T = 2 d (dashed) the feed-forward network takes "
+    "more than attention as a whole; for long texts the scores, quadratic in T, take over.",
 )
 
 # %% [markdown]
 # ## What goes wrong without it
 #
-# First the non-linearity. Two linear maps without anything between them are one linear map: all
-# the extra width buys nothing.
+# First, we remove the nonlinearity. Two linear maps without a nonlinearity between them are
+# equivalent to one linear map, so the extra width gains nothing.
 
 # %%
 d = 16
@@ -144,9 +145,10 @@ print(f"difference of the results: {difference:.1e}")
 assert difference < 1e-10
 
 # %% [markdown]
-# Then the network as a whole. A token's vector holds two numbers $a$ and $b$ between -1 and 1.
-# The question is whether they have the same sign: $ab > 0$. No linear map can tell (it is XOR).
-# We train a block with a ReLU network, one with a linear network, and one with attention alone.
+# Second, we remove the whole network. The vector of a token holds two numbers, $a$ and $b$, between
+# -1 and 1. Do they have the same sign, $ab > 0$? A linear map cannot answer this question (it is
+# XOR). We train a block with a ReLU network, one with a linear network, and one with attention
+# alone.
 
 
 # %%
@@ -191,22 +193,22 @@ def train(kind, tokens, steps):
 # %%
 alone, among = {}, {}
 models = {}
-print("feed-forward    a token alone    among three others")
+print("feed-forward  single token    with three others")
 for kind in ("ReLU", "linear", "none"):
     models[kind], alone[kind] = train(kind, 1, pick(500, 300))
     among[kind] = train(kind, 4, pick(500, 300))[1]
-    print(f"{kind:<12}{100 * alone[kind]:15.1f} %{100 * among[kind]:18.1f} %")
+    print(f"{kind:<12}{100 * alone[kind]:12.1f} %{100 * among[kind]:18.1f} %")
 
 assert alone["ReLU"] > 0.93
 assert alone["linear"] < 0.6
 assert alone["none"] < 0.6
 assert among["ReLU"] > max(among["linear"], among["none"])
-assert among["none"] > alone["none"] + 0.1  # attention alone computes a little, among others
+assert among["none"] > alone["none"] + 0.1  # with other tokens, attention alone computes a little
 
 # %% [markdown]
-# For a token alone the softmax of its single score is 1, and attention is a linear map: the model
-# can only guess. Among other tokens attention is not quite linear, since the weights change with
-# the content; a model can misuse that to compute a little. It is a poor computer.
+# For a single token the softmax of its only score is 1, so attention is a linear map and the model
+# can only guess. With other tokens attention is not quite linear, since the weights change with the
+# content. A model can use that to compute a little, but not much.
 
 # %%
 steps = np.linspace(-1, 1, 41, dtype=np.float32)
@@ -223,11 +225,11 @@ for panel, (kind, model) in zip(panels, models.items(), strict=True):
     panel.axvline(0, color="black", linewidth=0.8)
     panel.set(title=f"feed-forward: {kind}", xlabel="a", xticks=(-1, 0, 1), yticks=(-1, 0, 1))
 panels[0].set_ylabel("b")
-figure.colorbar(image, ax=panels, shrink=0.8, label="says: same sign")
+figure.colorbar(image, ax=panels, shrink=0.8, label="predicted: same sign")
 show(
     figure,
-    "What a block says about every (a, b) of a token alone. Only the one with a non-linear network "
-    "finds the four quadrants; the others answer one half everywhere.",
+    "Prediction of each block for every (a, b) of a single token. Only the one with a non-linear "
+    "network finds the four quadrants; the others answer one half everywhere.",
 )
 
 # %% [markdown]
@@ -240,13 +242,14 @@ where(mt.models.gpt.Block.forward, mt.ops.relu, mt.ops.gelu)
 # %% [markdown]
 # ## Exercise
 #
-# Llama's network is gated: three matrices, $W_{down}(f(W_{gate}x) \cdot W_{up}x)$, with a hidden
-# width of $\tfrac{8}{3} d$. Replace the network of `Block` by `mt.nn.GatedFeedForward(width)`. When
-# it is done: its parameters are within 5 percent of `mt.nn.FeedForward(width, bias=False)` for
-# `width = 768`, and a token alone is answered rightly in more than 90 percent. Then set its
-# activation to `lambda x: x`. Why does it still work, when a linear network did not?
+# Llama's network is gated. It computes $W_{down}(f(W_{gate}x) \cdot W_{up}x)$ with three matrices
+# and a hidden width of $\tfrac{8}{3} d$. Replace the network of `Block` by
+# `mt.nn.GatedFeedForward(width)`. You are done when its number of parameters is within 5 percent of
+# that of `mt.nn.FeedForward(width, bias=False)` for `width = 768`, and when more than 90 percent of
+# single tokens are answered correctly. Then set its activation to `lambda x: x`. Why does it still
+# work, when a linear network did not?
 #
-# Then practise:
+# Then practice:
 #
 # ```sh
 # mta exercise start 06
@@ -255,18 +258,20 @@ where(mt.models.gpt.Block.forward, mt.ops.relu, mt.ops.gelu)
 #
 # ## Three questions
 #
-# 1. A model 768 wide reads texts of 512 tokens. Someone makes its attention twice as fast. By how
-#    much does the time of a block fall at most?
+# 1. A model of width 768 reads texts of 512 tokens. Someone makes its attention twice as fast. By
+#    how much can the time for a block decrease at most?
 # 2. How does the network let a token know something about another token?
-# 3. Attention alone is right in half of the cases on a token alone, and in more among three others.
-#    Where does the difference come from?
+# 3. For a single token, attention alone is correct in half of the cases. With three other tokens it
+#    is correct more often. Where does the difference come from?
 
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
 # 1. The table's row for 512 tokens gives the shares of attention's matrices and of scores and sums.
-#    Half of their sum is what can be saved; most of the block is the feed-forward network.
-# 2. Not at all: the first prints show that tokens one by one give the same, and that a change of
-#    token 0 leaves the others alone. Only attention moves anything between tokens.
-# 3. From the softmax. Alone there is one score and its weight is 1, so everything is linear. Among
-#    others the weights depend on the content, and that is a non-linearity.
+#    At most half of their sum can be saved. Most of the block is the feed-forward network.
+# 2. It does not. The first outputs show that processing tokens one by one gives the same result,
+#    and that a change of token 0 does not affect the others. Only attention moves information
+#    between tokens.
+# 3. It comes from the softmax. With a single token there is one score and its weight is 1, so
+#    everything is linear. With other tokens the weights depend on the content, which makes the
+#    result nonlinear.

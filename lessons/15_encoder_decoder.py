@@ -1,8 +1,8 @@
 # %% [markdown]
-# # The encoder-decoder, trained
+# # Training an encoder-decoder
 #
-# An encoder reads a text, a decoder writes another. Which layer of the decoder listens to which
-# layer of the encoder? And how does anything get across?
+# An encoder reads one text, and a decoder writes another. Which layer of the decoder reads which
+# layer of the encoder? And how does information get from one to the other?
 #
 # *Know before:* masks (lesson 10), positions (lesson 12), residuals and norms (lesson 13).
 
@@ -20,8 +20,8 @@ mt.manual_seed(0)
 # %% [markdown]
 # ## The task, and the model
 #
-# Read a date in one of two forms, write it as a computer wants it, character by character. The
-# days that we test on are in no training example. The encoder has three layers, the decoder two.
+# Read a date in one of two formats and write it in ISO format, character by character. The days in
+# the test set do not occur in any training example. The encoder has three layers, the decoder two.
 
 # %%
 tokenizer = PairTokenizer(characters_of_dates())
@@ -48,8 +48,9 @@ print(f"{sum(p.numel() for p in model.parameters()):,} parameters")
 # ## Cross-attention is not layer by layer
 #
 # Pictures of two towers with arrows between them suggest that decoder layer 1 reads encoder layer
-# 1, and so on. In the Transformer the encoder runs to its end first. Its **last** output, the
-# memory, is read by **every** layer of the decoder:
+# 1, and so on. (Deck COMP541, "Misconceptions about Transformers (2)", shows such a picture and the
+# correct one; `docs/decks.md` lists the decks.) In the Transformer the whole encoder runs first.
+# **Every** layer of the decoder reads the encoder's **last** output, the memory:
 #
 # ```
 # memory = encoder(source)                   # (batch, source, d), once
@@ -59,8 +60,8 @@ print(f"{sum(p.numel() for p in model.parameters()):,} parameters")
 #     x = x + feed_forward(norm(x))
 # ```
 #
-# We do not believe a picture, we listen. A hook on each cross-attention keeps what it was given; a
-# hook on each encoder layer keeps what it returned.
+# Do not trust a picture. Measure instead. A hook on each cross-attention stores its inputs. A hook
+# on each encoder layer stores its output.
 
 # %%
 sources, targets = (
@@ -83,20 +84,20 @@ encoder_outputs = [output for _, output in found]
 print("source", sources.shape, "  target", targets.shape, "  memory", memory.shape)
 for i, (queries, given) in enumerate(received, 1):
     print(f"decoder layer {i} got queries {queries.shape} and memory {given.shape}:", end=" ")
-    print("the very same tensor as the encoder's output:", given is memory)
+    print("the same tensor as the encoder's output:", given is memory)
 assert all(given is memory for _, given in received)
 
 last = model.encoder.norm(encoder_outputs[-1])
 for i, output in enumerate(encoder_outputs, 1):
     distance = (model.encoder.norm(output) - memory).abs().max().item()
-    print(f"memory and the normalised output of encoder layer {i} differ by {distance:.2g}")
+    print(f"memory and the normalized output of encoder layer {i} differ by {distance:.2g}")
 assert (last - memory).abs().max() == 0
 assert (model.encoder.norm(encoder_outputs[0]) - memory).abs().max() > 0.1
 
 # %% [markdown]
-# Layer by layer would not even be possible here: there are three encoder layers and two decoder
-# layers. What each decoder layer has of its own are the matrices $W^K, W^V$ that it applies to the
-# memory, and its queries.
+# Layer by layer is not even possible here, because there are three encoder layers and two decoder
+# layers. Each decoder layer has its own queries, and its own matrices $W^K, W^V$ that it applies to
+# the memory.
 
 # %%
 first, second = (layer.cross_attention for layer in model.decoder.layers)
@@ -111,9 +112,9 @@ assert query.shape[1] == targets.shape[1] != key.shape[1] == sources.shape[1]
 # %% [markdown]
 # ## Training: teacher forcing
 #
-# The decoder is given the right answer so far, one place to the right: it starts with START, and
-# has to say the first character; it is given the first, and has to say the second. All positions
-# are trained at once, because the causal mask hides what comes.
+# The decoder receives the correct answer shifted by one place to the right. It starts with START
+# and must predict the first character. It receives the first and must predict the second, and so
+# on. All positions are trained at once, because the causal mask hides the later characters.
 
 
 # %%
@@ -128,7 +129,7 @@ def shown(ids):
 
 
 print("decoder reads ", shown(decoder_input(targets)[0]))
-print("has to write  ", shown(targets[0]))
+print("must write    ", shown(targets[0]))
 
 # %%
 steps, warmup, top = pick(400, 280), 60, 4e-3
@@ -150,8 +151,8 @@ for step in range(1, steps + 1):
         print(f"{step:4}{loss.item():8.3f}")
 
 # %% [markdown]
-# Writing is different from training: the decoder is given its own characters. `translate` reads
-# the source once, and writes until END.
+# Writing is different from training, because the decoder receives the characters that it wrote
+# itself. `translate` encodes the source once and writes characters until END.
 
 
 # %%
@@ -165,15 +166,16 @@ given, wanted = zip(*test_pairs, strict=True)
 written = write(given)
 exact = np.mean([a == b for a, b in zip(written, wanted, strict=True)])
 for source, answer, target in list(zip(given, written, wanted, strict=True))[:3]:
-    print(f"{source:>30} -> {answer}  {'right' if answer == target else 'wrong'}")
+    print(f"{source:>30} -> {answer}  {'correct' if answer == target else 'wrong'}")
 print(f"{100 * exact:.1f} % of {len(given)} new dates are written without a mistake")
 assert exact > 0.6
 
 # %% [markdown]
-# ## Who looks where
+# ## Which characters it looks at
 #
-# The weights of the last decoder layer, mean over its heads, while it writes. To say the year it
-# looks at the end of the source, to say the month at the month's name.
+# The next figure shows the weights of the last decoder layer while it writes, averaged over its
+# heads. To write the year it looks at the end of the source. To write the month it looks at the
+# month's name.
 
 
 # %%
@@ -188,15 +190,15 @@ def cross_weights(source, target):
 maps = [(cross_weights(*pair), *map(list, pair)) for pair in test_pairs[:3]]
 show(
     mt.viz.cross_attention_figure(maps, "Cross-attention of the last decoder layer"),
-    "Downwards what is written, to the right what is read. A row is made before its character is "
-    "written: the row of the first digit of the year looks at the year.",
+    "Vertical: what is written; horizontal: what is read. A row is computed before its character "
+    "is written: the row of the first digit of the year looks at the year.",
 )
 
 # %% [markdown]
-# ## Everything goes through the memory
+# ## All information goes through the memory
 #
-# The decoder never sees the source. We give it the memory of another date, with nothing else
-# changed, and it writes the other date.
+# The decoder never sees the source. We give the decoder the memory of another date and change
+# nothing else. It writes the other date.
 
 # %%
 pair = [test_pairs[0], test_pairs[2]]  # two dates in the same form
@@ -226,11 +228,11 @@ assert other == own[::-1]
 # %% [markdown]
 # ## What goes wrong without it
 #
-# Three ways to break the bridge, on the trained model:
+# Here are three ways to break the connection in the trained model:
 #
-# * **No memory**: zeros. The decoder still writes something that looks like a date.
-# * **Layer by layer**: decoder layer $i$ is given the output of encoder layer $i$.
-# * **No padding mask**: a short date in a batch with a long one attends to the filling.
+# * **No memory**: the decoder receives zeros. It still writes something that looks like a date.
+# * **Layer by layer**: decoder layer $i$ receives the output of encoder layer $i$.
+# * **No padding mask**: a short date in a batch with a long one attends to the padding.
 
 
 # %%
@@ -258,10 +260,10 @@ broken = {
     "no padding mask": write_from(unmasked, None),
 }
 share = {"as trained": exact}
-print(f"as trained       {100 * exact:5.1f} % right, for example {written[0]} ({given[0]})")
+print(f"as trained       {100 * exact:5.1f} % correct, for example {written[0]} ({given[0]})")
 for name, texts in broken.items():
     share[name] = np.mean([a == b for a, b in zip(texts, wanted, strict=True)])
-    print(f"{name:<16} {100 * share[name]:5.1f} % right, for example {texts[0]}")
+    print(f"{name:<16} {100 * share[name]:5.1f} % correct, for example {texts[0]}")
 
 assert share["no memory"] < 0.05
 assert len(set(broken["no memory"])) == 1  # the same answer for every source
@@ -269,9 +271,9 @@ assert share["layer by layer"] < exact
 assert share["no padding mask"] < exact
 
 # %% [markdown]
-# The first mistake ruins everything; the other two only cost some of the answers. Residual paths
-# make the outputs of the encoder's layers similar enough for much to go on working, which is why
-# such mistakes live long. Compare tensors, as above, not only results.
+# The first mistake ruins everything. The other two only cost some of the answers: residual paths
+# make the outputs of the encoder's layers so similar that much still works. That is why such
+# mistakes stay unnoticed for a long time. Compare tensors, as above, and not only results.
 
 # %% [markdown]
 # ## Where it lives
@@ -284,12 +286,12 @@ where(mt.data.pairs.PairTokenizer, mt.viz.cross_attention_figure)
 # %% [markdown]
 # ## Exercise
 #
-# Let the decoder be one layer deep and the encoder three, then the other way round, with the same
-# number of steps. When it is done you have two numbers (share of exact answers), the time of
-# `write(given)` for each (`time.perf_counter`), and can say which tower to make deep if many texts
-# have to be written quickly. Why does the encoder's depth cost so little while writing?
+# Give the decoder one layer and the encoder three, then the other way round, with the same number
+# of steps. For each, measure the share of exact answers and the time of `write(given)`
+# (`time.perf_counter`). You are done when you can say which of the two to make deep if many texts
+# must be written quickly. Why does the encoder's depth cost so little while writing?
 #
-# Then practise:
+# Then practice:
 #
 # ```sh
 # mta exercise start 25
@@ -298,18 +300,19 @@ where(mt.data.pairs.PairTokenizer, mt.viz.cross_attention_figure)
 # ## Three questions
 #
 # 1. The encoder has three layers, the decoder two. Which encoder layer does decoder layer 1 read?
-#    How was that shown?
-# 2. The source has another length than the target. Which axis of the cross-attention's scores
+#    How did the lesson show that?
+# 2. The source and the target have different lengths. Which axis of the cross-attention's scores
 #    belongs to which, and where do queries, keys and values come from?
-# 3. Without memory the decoder still writes digits and dashes. What has it learned on its own, and
-#    what not?
+# 3. Without memory the decoder still writes digits and dashes. What can it learn without the
+#    encoder, and what can it not learn?
 
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. The last one, as decoder layer 2 does: both were given the very same tensor, which is the
-#    normalised output of encoder layer 3 (difference 0), not that of layer 1 or 2.
-# 2. Scores are (heads, target, source). Queries come from the decoder and are as many as target
-#    tokens, keys and values from the memory and are as many as source tokens.
-# 3. The form, from the causal self-attention: digits, and dashes among them. It writes the
-#    same answer for every source, since nothing else tells it which day is meant.
+# 1. The last one, like decoder layer 2. Both received the same tensor, which is the normalized
+#    output of encoder layer 3 (difference 0), not that of layer 1 or 2.
+# 2. The scores have shape (heads, target, source). Queries come from the decoder, one per target
+#    token. Keys and values come from the memory, one per source token.
+# 3. It can learn the format, digits with dashes between them, through the causal self-attention. It
+#    cannot learn the day: it writes the same answer for every source, since only the memory tells
+#    it which day is meant.

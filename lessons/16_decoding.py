@@ -1,8 +1,9 @@
 # %% [markdown]
 # # Greedy, beam search, sampling, and the KV cache
 #
-# A language model gives a distribution over the next token. How does that become a text, which
-# way is best for what, and why does writing token 1000 not mean reading 999 tokens again?
+# A language model gives a distribution over the next token. How do you turn it into text, and which
+# method suits which task? Why can it generate token 1000 without processing the first 999 tokens
+# again?
 #
 # *Know before:* log-probabilities (lesson 5), masks (lesson 10), the encoder-decoder (lesson 15).
 
@@ -21,10 +22,10 @@ from minitorch_attn.viz.style import COLOURS, new_figure
 mt.manual_seed(0)
 
 # %% [markdown]
-# ## Greedy is short-sighted
+# ## Greedy search is short-sighted
 #
-# The probability of a text is a product, $p(y_1)\,p(y_2 \mid y_1) \cdots$. Greedy takes the
-# likeliest token at each step. In this small language a good first step leads into a bad place:
+# The probability of a text is a product, $p(y_1)\,p(y_2 \mid y_1) \cdots$. Greedy search takes the
+# most likely token at each step. Here, only unlikely words follow the most likely first word:
 
 # %%
 LANGUAGE = {
@@ -52,7 +53,7 @@ def beam_search(length, beams):
     for _ in range(length):
         longer = [[*text, word] for text in kept for word in LANGUAGE[text[-1]]]
         longer.sort(key=lambda text: -probability(text[1:]))
-        kept = longer[:beams]  # the best few beginnings; all others are forgotten
+        kept = longer[:beams]  # keep only the most likely prefixes
     return kept[0][1:]
 
 
@@ -70,9 +71,10 @@ assert beam_search(2, 2) == best
 assert probability(greedy(2)) < probability(best)
 
 # %% [markdown]
-# Beam search looks a little further, and may still miss the best text: with enough beams to keep
-# everything it would be an exhaustive search. On a Transformer it is the same, with sums of
-# log-probabilities. We write it for a small GPT with random weights, and compare with the library.
+# Beam search looks a little further ahead, but it may still miss the best text. With enough beams
+# to keep all texts, it is an exhaustive search. For a Transformer it works in the same way, but
+# with sums of log-probabilities. We implement it for a small GPT with random weights and compare
+# the results with the library's.
 
 # %%
 size = {"vocab_size": 20, "n_positions": 32, "n_embd": 32, "n_layer": 2, "n_head": 2}
@@ -81,7 +83,7 @@ for parameter in small.parameters():
     parameter.data = parameter.data * 5.0  # so that the distributions are not nearly uniform
 
 
-def log_probabilities(ids):  # (beam, token) -> (beam, vocabulary), of the next token
+def log_probabilities(ids):  # (beam, token) -> (beam, vocabulary), for the next token
     with mt.no_grad():
         return small(mt.tensor(ids)).logits[:, -1].log_softmax(-1).numpy()
 
@@ -110,11 +112,13 @@ assert max(scores.values()) > scores[1]
 # %% [markdown]
 # ## Sampling
 #
-# Instead of the likeliest token, draw one. Three knobs reshape the distribution first:
+# Instead of taking the most likely token, draw one at random. Three settings change the
+# distribution first:
 #
-# * temperature $\tau$: $\mathrm{softmax}(z / \tau)$; below 1 sharper, above 1 flatter,
-# * top-k: only the $k$ likeliest,
-# * top-p: only the smallest set of tokens that has probability $p$ together.
+# * temperature $\tau$ divides the logits: $\mathrm{softmax}(z / \tau)$ is sharper for $\tau < 1$
+#   and flatter for $\tau > 1$,
+# * top-k keeps only the $k$ most likely tokens,
+# * top-p keeps only the smallest set of tokens whose probabilities sum to at least $p$.
 
 
 # %%
@@ -129,7 +133,7 @@ def top_k(p, k):
 
 def top_p(p, share):
     order = np.argsort(-p)
-    before = np.cumsum(p[order]) - p[order]  # what the likelier ones have together
+    before = np.cumsum(p[order]) - p[order]  # total probability of the more likely tokens
     kept = np.zeros_like(p)
     kept[order[before < share]] = p[order[before < share]]
     return kept / kept.sum()
@@ -137,7 +141,7 @@ def top_p(p, share):
 
 p = np.array([0.4, 0.25, 0.15, 0.1, 0.06, 0.04])
 ways = {
-    "as it is": p,
+    "unchanged": p,
     "temperature 0.5": temperature(p, 0.5),
     "temperature 2": temperature(p, 2.0),
     "top-k, k = 2": top_k(p, 2),
@@ -146,18 +150,18 @@ ways = {
 for name, q in ways.items():
     entropy = -sum(x * math.log(x) for x in q if x > 0)
     print(f"{name:<17}", *(f"{x:5.2f}" for x in q), f"  entropy {entropy:.2f}")
-assert (temperature(p, 1e-2).round(6) == np.eye(6)[0]).all()  # temperature to 0: greedy
-assert (ways["top-p, p = 0.75"] > 0).sum() == 3  # 0.40 + 0.25 is not yet 0.75
+assert (temperature(p, 1e-2).round(6) == np.eye(6)[0]).all()  # close to greedy
+assert (ways["top-p, p = 0.75"] > 0).sum() == 3  # 0.40 + 0.25 < 0.75
 
 drawn = np.bincount(np.random.default_rng(0).choice(6, size=20_000, p=p), minlength=6) / 20_000
 print("20,000 draws     ", *(f"{x:5.2f}" for x in drawn))
 assert np.abs(drawn - p).max() < 0.015
 
 # %% [markdown]
-# ## The likeliest text is a dull text
+# ## The most likely text is a dull text
 #
-# A model that only counts: which character follows which five, in Python's help topics. We let it
-# write 300 characters in three ways.
+# This model only counts which character follows each sequence of five characters in Python's help
+# topics. We let it generate 300 characters in three ways.
 
 # %%
 CONTEXT = 5
@@ -205,9 +209,9 @@ real = np.array([p[f.index(text[3000 + i + CONTEXT])] for i, (f, p) in enumerate
 print(f"300 characters of the text itself: log p = {np.log(real).mean():.2f} per character")
 
 greedy_text, greedy_chances = results["greedy"]
-assert different(greedy_text) < 0.5  # it runs in circles
+assert different(greedy_text) < 0.5  # the text repeats itself
 assert different(results["sampled"][0]) > 0.9
-assert np.log(greedy_chances).mean() > np.log(real).mean()  # likelier than what people wrote
+assert np.log(greedy_chances).mean() > np.log(real).mean()  # more likely than human text
 
 # %%
 figure = new_figure(8, 4.2)
@@ -221,17 +225,17 @@ for axes, colour, (name, chances) in zip(panels, COLOURS, rows, strict=False):
 panels[1].set_xlabel("character")
 show(
     figure,
-    "How likely each character was (mean of 5). Greedy writing draws the same curve again and "
-    "again: it runs in a circle. What people write does not repeat, and dares unlikely letters. "
-    "So: beam search where there is one right answer (translation), sampling where there are many.",
+    "How likely each character was (mean of 5). The greedy text repeats the same curve again and "
+    "again. Human text does not repeat itself and contains unlikely letters. So use beam search if "
+    "there is one correct answer (translation), and sampling if there are many.",
 )
 
 # %% [markdown]
 # ## The KV cache
 #
-# To write token $t+1$ a decoder needs the keys and values of all tokens before, in every layer.
-# Behind a causal mask these do not depend on anything later, so they never change: compute them
-# once, and keep them. Only the new token asks a query.
+# To generate token $t+1$, a decoder needs the keys and values of all earlier tokens, in every
+# layer. With a causal mask these do not depend on later tokens, so they never change. The decoder
+# computes them once and keeps them. Only the new token needs a query.
 
 # %%
 model = mt.models.GPT(vocab_size=50, context_length=512, embed_dim=64, num_heads=4, num_layers=3)
@@ -241,7 +245,7 @@ with mt.no_grad():
     at_once = model(ids)  # (1, 40, vocabulary)
     cache, one_by_one = mt.nn.KVCache(), []
     for t in range(40):
-        one_by_one.append(model(ids[:, t : t + 1], cache=cache))  # one token in
+        one_by_one.append(model(ids[:, t : t + 1], cache=cache))  # one token at a time
     one_by_one = mt.cat(one_by_one, 1)
 difference = (at_once - one_by_one).abs().max().item()
 key, value = cache[0]
@@ -259,11 +263,11 @@ with mt.no_grad():
 for layer in range(3):
     close = (cache[layer][0][:, :, :39] - other[layer][0][:, :, :39]).abs().max().item()
     assert close < 1e-5
-print("another last token: keys of the 39 before it are the same in every layer")
+print("with another last token, the keys of the 39 before it are the same in every layer")
 
 # %% [markdown]
-# What it saves: without a cache, step $t$ reads $t$ tokens. We count the operations of one step,
-# and take the time of a few.
+# How much does this save? Without a cache, step $t$ processes $t$ tokens. We count the operations
+# of single steps and measure how long each step takes.
 
 # %%
 lengths = pick((32, 64, 128, 256, 480), (32, 128, 480))
@@ -300,7 +304,7 @@ assert ratio > lengths[-1] / 2
 assert operations["with"][-1] < 3 * operations["with"][0]
 
 # %% [markdown]
-# The price is memory: two vectors of width $d$ for each token and layer.
+# The cache costs memory: it stores two vectors of width $d$ for each token and layer.
 
 # %%
 print("model          layers      d   cache for 1,024 tokens")
@@ -311,8 +315,8 @@ for name, layers, d in (("GPT-2", 12, 768), ("GPT-2 XL", 48, 1600)):
 # %% [markdown]
 # ## What goes wrong without it
 #
-# Two mistakes with caches that raise no error. The new token must be told **where** it stands: it
-# is alone in the input, but not at position 0.
+# Here are two mistakes with caches that do not raise an error. First, the model must be told the
+# new token's **position**. The token is alone in the input, but it is not at position 0.
 
 # %%
 ids = mt.tensor(np.random.default_rng(0).integers(50, size=(1, 40)))
@@ -326,14 +330,14 @@ print(f"position forgotten: logits differ by {(wrong - right).abs().max().item()
 assert (wrong - right).abs().max() > 0.05
 
 # %% [markdown]
-# And the keys must not depend on later tokens. In an encoder they do, from the second layer on:
-# a cache of an encoder's keys is out of date with every new token.
+# Second, the keys must not depend on later tokens. In an encoder they do, from the second layer on.
+# Each new token therefore makes a cache of the encoder's keys out of date.
 
 # %%
 layer = mt.models.encoder_decoder.EncoderLayer(64, 4, 128, dropout=0.0).eval()
 x = mt.randn(1, 40, 64)
 with mt.no_grad():
-    before, after = layer(x[:, :39]), layer(x)[:, :39]  # what layer 2 would make its keys of
+    before, after = layer(x[:, :39]), layer(x)[:, :39]  # layer 2 computes its keys from these
 change = (before - after).abs().max().item()
 print(f"encoder: one more token changes the outputs of the 39 before it by {change:.3f}")
 assert change > 1e-3
@@ -343,31 +347,39 @@ assert change > 1e-3
 
 # %%
 where(mt.generation.generate, mt.generation.translate)
-where(mt.generation.greedy.search, mt.generation.beam.BeamSearch, mt.generation.sampling.draw)
+where(
+    mt.generation.greedy_and_sampling.search,
+    mt.generation.beam.BeamSearch,
+    mt.generation.sampling.draw,
+)
 where(mt.generation.TemperatureLogitsWarper, mt.generation.TopPLogitsWarper)
 where(mt.nn.KVCache, mt.nn.StaticKVCache, mt.nn.Attention.forward)
 
 # %% [markdown]
 # ## Exercise
 #
-# Beam search on the counting model: write `beams_of` for it (keep `beams` pairs of text and sum of
-# log-probabilities, starting from "The f"). When it is done: with 1 beam it writes the greedy text,
-# with 20 beams its log p per character is not lower, and `different` tells whether the likelier
-# text is a better one.
+# Write a `beams_of` for the counting model: keep `beams` pairs of a text and its sum of
+# log-probabilities, starting from "The f". It is done when it returns the greedy text with 1 beam
+# and when its log p per character with 20 beams is not lower. Is the more likely text better,
+# according to `different`?
 #
 # ## Three questions
 #
-# 1. In the small language greedy finds a text of p = 0.20. Which decision was wrong, and could
-#    greedy have known?
-# 2. Greedy text is likelier per character than the text that people wrote. Why is that no praise?
-# 3. Why may the keys of token 5 be kept for the whole text in a decoder, and not in an encoder?
+# 1. In the small language, greedy search finds a text with p = 0.20. Which decision was wrong, and
+#    could greedy search have known?
+# 2. Greedy text is more likely per character than the text that people wrote. Why is that not a
+#    sign of quality?
+# 3. Why can a decoder, unlike an encoder, keep the keys of token 5 for the whole text?
 
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. "nice" instead of "dog". It is the likelier first word, 0.5 against 0.4; what follows "dog" is
-#    only seen one step later, when greedy has forgotten it. Two beams still have it.
-# 2. It repeats itself: the share of different pieces is far below that of the sampled text, and the
-#    upper panel of the figure repeats its curve. Being likely is easy for who says the same again.
-# 3. The causal mask: the printed comparison says that another last token changes no key before it.
-#    In the encoder one more token changes the outputs of all others, of which keys are made.
+# 1. Choosing "nice" instead of "dog" was wrong. "nice" is the more likely first word (0.5 against
+#    0.4). Greedy search sees the words after "dog" only one step later, when it has already dropped
+#    "dog". Beam search with two beams still has it.
+# 2. Greedy text repeats itself: it has far fewer different pieces than the sampled text, and the
+#    curve in the figure's upper panel repeats, too. Repetition is an easy way to reach a high
+#    probability.
+# 3. The causal mask makes this possible: the printed comparison shows that changing the last token
+#    does not change any earlier key. In the encoder, one more token changes the outputs of all
+#    others, and the next layer computes its keys from these outputs.

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # GPT: predict the next token
 #
-# One stack of decoder blocks, one task: say what comes next. How do you get training examples from
-# plain text, how do you know that the loss is good, and when is it too good?
+# GPT is one stack of decoder blocks that learns one task: predicting the next token. How do you get
+# training examples from plain text, how do you know that the loss is good, and when is it too good?
 #
 # *Know before:* causal masks (lesson 10), blocks (lessons 13 and 14), sampling (lesson 16).
 
@@ -20,15 +20,15 @@ mt.manual_seed(0)
 # %% [markdown]
 # ## The targets are the inputs, shifted by one
 #
-# A window of $T + 1$ characters gives $T$ examples: each position is asked for the character after
-# it. The target is not made by hand, it is the same text one place further.
+# A window of $T + 1$ characters gives $T$ examples: each position must predict the character after
+# it. Nobody has to label the targets: they are the same text, shifted by one position.
 
 # %%
-text = mt.data.default_text()  # the help topics of Python
+text = mt.data.default_text()  # Python's help topics
 tokenizer = mt.data.CharTokenizer.from_text(text)
 training, validation = mt.data.split_text(text, 64)
 training_ids, validation_ids = tokenizer.encode(training), tokenizer.encode(validation)
-print(f"{len(text):,} characters, {len(tokenizer)} different; the last tenth is held out")
+print(f"{len(text):,} characters, {len(tokenizer)} different; the last tenth is the validation set")
 
 window = training_ids[1000:1009]
 inputs, targets = window[:-1], window[1:]
@@ -41,8 +41,8 @@ for t in range(4):
 assert (inputs[1:] == targets[:-1]).all()
 
 # %% [markdown]
-# All $T$ examples are computed in one pass. That is only fair because of the causal mask: the
-# answer at position $t$ must not change when a later character does.
+# All $T$ examples are computed in one pass. This is valid only because of the causal mask: the
+# prediction at position $t$ must not change when a later character changes.
 
 # %%
 CONTEXT = 64
@@ -67,9 +67,10 @@ assert (difference[5:] > 1e-4).all()
 # %% [markdown]
 # ## What a loss means
 #
-# The loss is the mean of $-\log p(\text{next})$. Before training it should be that of guessing,
-# $\log V$; a first loss that is far from it is a bug. Counting gives the marks to beat: how often
-# each character occurs (unigram), and how often after the one before (bigram).
+# The loss is the mean of $-\log p(\text{next})$. Before training, it should be close to $\log V$,
+# the loss of uniform guessing. A first loss far from this value points to a bug. Counting gives two
+# baselines: the unigram model knows how often each character occurs, and the bigram model knows how
+# often it occurs after the previous one.
 
 
 # %%
@@ -96,7 +97,7 @@ steps, warmup, top = pick(600, 330), 30, 6e-3
 
 
 def train(model, steps, shift=1):
-    """shift=1: the next character is the target. shift=0: the character itself."""
+    """shift=1: the target is the next character; shift=0: it is the input itself."""
     optimizer = mt.optim.AdamW(model.parameters(), lr=top, betas=(0.9, 0.95))
     losses = []
     for step, (inputs, targets) in enumerate(mt.data.TextBatches(training_ids, 12, CONTEXT), 1):
@@ -119,7 +120,7 @@ assert last < baselines["bigram"]
 # %% [markdown]
 # ## Writing
 #
-# Take the logits of the last position, draw a character, append it, and go on.
+# Take the logits of the last position, draw a character, append it, and repeat.
 
 
 # %%
@@ -138,11 +139,13 @@ for temperature in (0.2, 0.7, 1.5):
     print(f"temperature {temperature}: {write(model, 'The ', 90, temperature)!r}")
 
 # %% [markdown]
-# ## The scaling table
+# ## The parameter table
 #
 # A block has $12d^2 + 13d$ parameters: $4d^2 + 4d$ in attention, $8d^2 + 5d$ in the feed-forward
-# network, $4d$ in two norms. To these come the embeddings of $V$ tokens and $C$ positions and the
-# last norm. The output matrix is that of the embeddings, and is not counted twice.
+# network, and $4d$ in two norms. The embeddings of $V$ tokens and $C$ positions and the last norm
+# are added to this. The output layer reuses the embedding matrix, so it is not counted twice. The
+# quoted numbers come from the deck GRID, "GPT - Variants" (`docs/decks.md` lists the decks), and
+# also appear in the first papers.
 
 
 # %%
@@ -151,7 +154,7 @@ def parameters(layers, d, vocabulary=50257, context=1024, last_norm=True):
     return blocks + (vocabulary + context) * d + 2 * d * last_norm
 
 
-published = {  # layers, d, what lecture decks and the first papers say, in millions
+published = {  # layers, d, millions of parameters quoted in the deck GRID
     "GPT-2 small": (12, 768, 117),
     "GPT-2 medium": (24, 1024, 345),
     "GPT-2 large": (36, 1280, 762),
@@ -162,7 +165,7 @@ for name, (layers, d, quoted) in published.items():
     count = parameters(layers, d)
     rough = 12 * layers * d * d
     print(f"{name:<15}{layers:6}{d:6}{count:17,}{rough / 1e6:9.0f} M{quoted:12} M")
-    assert count > 1.005 * quoted * 1e6  # the quoted numbers are all too small
+    assert count > 1.005 * quoted * 1e6  # all quoted numbers are too small
 
 gpt1 = parameters(12, 768, vocabulary=40478, context=512, last_norm=False)
 gpt3 = parameters(96, 12288, context=2048)
@@ -171,7 +174,7 @@ print(f"{'GPT-3 175B':<15}{96:6}{12288:6}{gpt3:17,}")
 assert round(gpt1 / 1e6) == 117  # the "117 M" of GPT-2 small is the size of the first GPT
 assert round(gpt3 / 1e9) == 175
 
-with mt.nn.init.skip_init():  # sizes only
+with mt.nn.init.skip_init():  # only the sizes matter
     for make, layers, d in ((mt.models.gpt2, 12, 768), (mt.models.gpt2_medium, 24, 1024)):
         assert sum(p.numel() for p in make().parameters()) == parameters(layers, d)
 embedding = 100 * 50257 * 768 / parameters(12, 768)
@@ -181,9 +184,9 @@ print(f"{100 * 50257 * 12288 / gpt3:.1f} % of GPT-3")
 # %% [markdown]
 # ## What goes wrong without it
 #
-# We forget the shift: the target is the input itself. Everything runs, and the loss falls to nearly
-# 0 in a few steps. The causal mask lets a position see itself, so there is nothing to learn but to
-# repeat.
+# Suppose we forget the shift, so that the target is the input itself. Everything runs, and the loss
+# falls to nearly 0 in a few steps. The causal mask lets a position see itself, so the model only
+# has to learn to copy.
 
 # %%
 cheat = make_gpt()
@@ -209,8 +212,8 @@ axes.legend(frameon=False, loc="center right", bbox_to_anchor=(1, 0.2))
 axes.spines[["top", "right"]].set_visible(False)
 show(
     figure,
-    "An honest loss passes the marks of counting one after the other, ever slower. The one that "
-    "drops to 0 at once is a leak: it is better than any model of English text can be.",
+    "A valid loss passes the baselines of counting one after the other, more and more slowly. The "
+    "one that drops to 0 at once shows a leak: no model of English text can be that good.",
 )
 
 # %% [markdown]
@@ -224,27 +227,28 @@ where(mt.nn.functional.cross_entropy, mt.generation.generate)
 # %% [markdown]
 # ## Exercise
 #
-# Where is the model unsure? Compute the loss at each of the 64 positions (`reduction="none"`, then
-# the mean over the windows of `mt.data.windows`). When it is done: the mean of your 64 numbers is
-# `validation_loss(model)`, position 0, which sees one character, is no better than the bigram
-# baseline, and the mean of positions 32 to 63 is below it. From which position on does more
-# context stop to help this model?
+# At which positions is the model uncertain? Compute the loss at each of the 64 positions
+# (`reduction="none"`, then the mean over the windows of `mt.data.windows`). Your result is correct
+# if the mean of the 64 losses is `validation_loss(model)`, if the loss at position 0, which sees
+# one character, is not below the bigram baseline, and if the mean over positions 32 to 63 is below
+# it. From which position on does more context no longer help this model?
 #
 # ## Three questions
 #
-# 1. A window of 65 characters: how many examples does it give, and which line of the output shows
-#    that none of them sees its own answer?
+# 1. How many examples does a window of 65 characters give, and which line of the output shows that
+#    none of them sees its own answer?
 # 2. A fellow student reports a loss of 0.05 nats per character after 80 steps. What do you ask
 #    first, and which two observations would settle it?
-# 3. The decks say that GPT-2 small has 117 million parameters. What do you get, and where may the
-#    number come from?
+# 3. The deck GRID ("GPT - Variants") says that GPT-2 small has 117 million parameters. How many do
+#    you count, and where may the quoted number come from?
 
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. 64, one for each position but the last. After a change of character 5 the logits at positions 0
-#    to 4 are the same, so position 4, which has to say character 5, did not see it.
-# 2. Whether the targets are shifted. Let it write: a model of its own input repeats one letter. And
-#    measure the loss on the next character: here it is far worse than counting.
+# 1. It gives 64 examples, one for each position but the last. Changing character 5 does not change
+#    the logits at positions 0 to 4, so position 4, which must predict character 5, does not see it.
+# 2. First ask whether the targets are shifted. Then let the model generate text: a model that
+#    learned to copy its input repeats one letter. Also measure the loss on the next character: here
+#    it is far worse than that of the counting baselines.
 # 3. The formula and the library both give the number in the table, 124 million. 117 million is the
 #    size of the first GPT, with its smaller vocabulary and context, computed below the table.

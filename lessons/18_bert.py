@@ -1,11 +1,11 @@
 # %% [markdown]
-# # BERT: masks as a task
+# # BERT: predict hidden words
 #
-# A decoder may not look ahead, because there stands the answer. BERT looks in both directions. What
-# is left to predict, why are some words hidden in three different ways, and where does the loss
-# count?
+# A decoder must not look ahead, because it would see the answer. BERT looks in both directions.
+# What is left to predict, why does it hide words in three ways, and which positions contribute to
+# the loss?
 #
-# *Know before:* masks of attention (lesson 10), next-token prediction (lesson 17).
+# *Know before:* attention masks (lesson 10), next-token prediction (lesson 17).
 
 # %%
 import numpy as np
@@ -18,10 +18,11 @@ from minitorch_attn.viz.style import COLOURS, new_figure
 mt.manual_seed(0)
 
 # %% [markdown]
-# ## A language small enough to know by heart
+# ## A language small enough to know completely
 #
-# Sentences like "two dogs bark in the yard": number and animal fix the verb, the animal fixes the
-# place. The first word can be any of three of the right number. So we know what can be known.
+# The sentences are like "two dogs bark in the yard". The number and the animal determine the verb,
+# and the animal determines the place. The first word can be any of the three words that match the
+# number. So we know exactly what a model can predict.
 
 # %%
 ONE, MANY = ("a", "one", "this"), ("two", "many", "these")
@@ -62,9 +63,9 @@ print(len(WORDS), "different words")
 # %% [markdown]
 # ## Hiding words: 15 percent, in three ways
 #
-# Of the chosen words 80 % become `[MASK]`, 10 % another word, 10 % stay as they are. The label is
-# the word that stood there; everywhere else it is -100, which cross-entropy leaves out
-# (`ignore_index`). `[CLS]` and `[SEP]` are never chosen.
+# BERT chooses 15 % of the words at random: 80 % of them become `[MASK]`, 10 % become another word,
+# and 10 % stay unchanged. The label is the original word. Everywhere else the label is -100, which
+# cross-entropy ignores (`ignore_index`). `[CLS]` and `[SEP]` are never chosen.
 
 
 # %%
@@ -103,8 +104,8 @@ assert not chosen[~words].any()
 # %% [markdown]
 # ## Training
 #
-# An encoder of two layers, and a head that says which word stands at each place. The first loss is
-# above $\log V$, the loss of guessing.
+# The model is an encoder of two layers, with a head that predicts the word at each position. The
+# first loss is above $\log V$, the loss of guessing.
 
 
 # %%
@@ -114,14 +115,14 @@ def make_bert():
         len(WORDS), embed_dim=32, num_heads=2, num_layers=2, max_positions=8, dropout=0.0
     )
     model = mt.models.BERTMaskedLM(bert)
-    for parameter in model.parameters():  # BERT's own first values suit wide models
+    for parameter in model.parameters():  # BERT's initialization suits wide models
         if parameter.ndim > 1:
             mt.nn.init.xavier_uniform_(parameter)
     return model
 
 
 def train(ways=(0.8, 0.1, 0.1), share=0.15, mask=None, count="hidden"):
-    """count: the loss counts at "hidden" places, or at "all"."""
+    """count: which positions contribute to the loss, "hidden" or "all"."""
     model, generator, losses = make_bert(), np.random.default_rng(0), []
     steps = pick(500, 280)
     optimizer = mt.optim.Adam(model.parameters(), lr=8e-3)
@@ -173,8 +174,8 @@ assert plural > 0.9
 # %% [markdown]
 # ## Both directions
 #
-# The first word is decided by what comes **after** it. The same model, with the causal mask of a
-# GPT in all layers, and with the share of right words at each place (each word alone hidden):
+# The first word is determined by what comes **after** it. Now we train the same model with the
+# causal mask of a GPT in all layers. We hide one word at a time and print each position's accuracy:
 
 # %%
 causal = mt.masks.causal(8)
@@ -199,9 +200,9 @@ print("hidden word    ", *(f"{name:>8}" for name in names))
 for name, shares in (("both directions", both), ("left only", one)):
     print(f"{name:<15}", *(f"{100 * share:6.0f} %" for share in shares))
 assert both[1:].min() > 0.95
-assert both[0] > 0.25  # one of three of the right number
-assert one[0] < 0.3  # one of six
-assert one[1] < 0.4  # the animal, before anything is known about it
+assert both[0] > 0.25  # one of three that match the number
+assert one[0] < 0.3  # one of six on average
+assert one[1] < 0.4  # the animal cannot be known yet
 
 # %%
 figure = new_figure(8, 3.6)
@@ -218,16 +219,16 @@ axes.legend(frameon=False, loc="upper left", ncols=2)
 axes.spines[["top", "right"]].set_visible(False)
 show(
     figure,
-    "Who reads from the left only has to guess number and animal, which stand first. But for "
-    "chance nothing does better than one of three at the first word: the sentence says no more.",
+    "Reading from the left only, the model must guess number and animal, the first two words. "
+    "At the first word no model can beat one of three on average: nothing else determines it.",
 )
 
 # %% [markdown]
 # ## Why not 100 percent [MASK]
 #
-# In later use no word is `[MASK]`. A model that only ever had to answer at `[MASK]` has no reason
-# to know what stands at the other places. We put one wrong word into each sentence, without
-# marking it, and ask what should stand there.
+# After pre-training, the input no longer contains `[MASK]`. A model that only ever had to answer at
+# `[MASK]` has no reason to know which word belongs at the other positions. We put one wrong word
+# into each sentence, without marking it, and ask which word should be there.
 
 # %%
 only_masks, _ = train(ways=(1.0, 0.0, 0.0))
@@ -249,19 +250,19 @@ def repaired(model):
     return (found == ids)[rows, place][wrong].mean(), same
 
 
-print("                wrong word repaired   right words confirmed")
+print("                wrong word repaired   correct words confirmed")
 shares = {"80 / 10 / 10": repaired(model), "100 / 0 / 0": repaired(only_masks)}
 for name, (fixed, same) in shares.items():
-    print(f"{name:<16}{100 * fixed:17.1f} %{100 * same:21.1f} %")
+    print(f"{name:<16}{100 * fixed:17.1f} %{100 * same:23.1f} %")
 assert shares["80 / 10 / 10"][0] > shares["100 / 0 / 0"][0]
 
 # %% [markdown]
 # ## What goes wrong without it
 #
-# Two ways to lose the task. **Nothing hidden**: the loss counts at all places and every word can be
-# seen. The model reads in both directions, so the answer to each question stands in the question.
-# **Loss everywhere**: words are hidden, but the loss counts at all places; the many easy ones make
-# it look good.
+# Here are two mistakes that make the task too easy. **Nothing hidden**: the loss includes all
+# positions and every word is visible. The model reads in both directions, so each question contains
+# its own answer. **Loss everywhere**: words are hidden, but the loss includes all positions. The
+# many visible words make it small.
 
 # %%
 nothing, nothing_losses = train(share=0.0, count="all")
@@ -269,7 +270,7 @@ everywhere, everywhere_losses = train(count="all")
 
 
 def hidden_right(model):
-    return right_at_each_place(model)[1:].mean()  # the words that can be known
+    return right_at_each_place(model)[1:].mean()  # only words that can be known
 
 
 rows = {
@@ -277,17 +278,16 @@ rows = {
     "loss everywhere": (everywhere, everywhere_losses),
     "nothing hidden": (nothing, nothing_losses),
 }
-print("                   loss at the end   hidden words right")
+print("                   loss at the end   hidden words correct")
 for name, (trained, history) in rows.items():
-    print(f"{name:<18}{np.mean(history[-50:]):13.3f}{100 * hidden_right(trained):19.1f} %")
+    print(f"{name:<18}{np.mean(history[-50:]):13.3f}{100 * hidden_right(trained):21.1f} %")
 assert np.mean(nothing_losses[-50:]) < 0.05 < np.mean(losses[-50:])
 assert hidden_right(nothing) < 0.8 < 0.95 < hidden_right(model)
 assert np.mean(everywhere_losses[-50:]) < 0.5 * np.mean(losses[-50:])
 
 # %% [markdown]
-# The smallest loss belongs to the model that has learned least. And a loss that counts everywhere
-# looks several times better than BERT's without anything being better. A loss can only be compared
-# with the loss of the same task.
+# The model with the smallest loss has learned the least. The loss over all positions looks several
+# times better than BERT's, but the model is not better. Compare losses only on the same task.
 #
 # ## Where it lives
 
@@ -298,28 +298,29 @@ where(masked_stream.hide_words)
 # %% [markdown]
 # ## Exercise
 #
-# Find the wrong word without having seen one marked: write `suspect(words)` that hides each word
-# of a sentence in turn and returns the place whose word the model finds least likely. When it is
-# done: in 200 sentences with one word exchanged (not the first; `repaired` shows how to make them)
-# it names the place in more than 90 percent. Then give it "two dogs purr in the house": which word
-# does it blame, and why is that reasonable?
+# Find a wrong word that is not marked: write `suspect(words)`, which hides each word of a sentence
+# in turn and returns the position of the word that the model finds least likely. Your function is
+# done when it finds the replaced word in more than 90 percent of 200 sentences (replace one word in
+# each, but not the first; `repaired` shows how). Then give it "two dogs purr in the house": which
+# word does it report, and why is that reasonable?
 #
 # ## Three questions
 #
-# 1. "[MASK] birds sing": why can the causal model not know what the other one knows, and what is
-#    the best that either can reach at this place?
-# 2. Somebody trains with nothing hidden, and the loss is a hundred times smaller than yours. Which
-#    column do you show them?
-# 3. 10 % of the chosen words are shown as they are. Why is it a task at all to "predict" a word
-#    that can be seen?
+# 1. "[MASK] birds sing": why can the causal model not know what the bidirectional one knows, and
+#    what is the best accuracy that either model can reach at this position?
+# 2. Somebody trains without hiding words and gets a loss a hundred times smaller than yours. Which
+#    column of the table do you show them?
+# 3. 10 % of the chosen words stay unchanged. Why can the model learn from "predicting" a visible
+#    word?
 
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. What decides number stands to the right, and the causal mask hides it: the table shows less
-#    than one in three for it. The best is one of three, since three words of each number are
-#    equally likely.
-# 2. "hidden words right": the model has learned to copy, and fails where a word is missing.
-# 3. The model does not know which words are shown as they are and which were exchanged: at every
-#    place it has to weigh the word against its surroundings. That is what the repair of wrong
-#    words measures.
+# 1. The words that determine the number are to the right, and the causal mask hides them: the table
+#    shows an accuracy of less than one third for this model. The best possible accuracy is one
+#    third, since three words for each number are equally likely.
+# 2. Show them "hidden words correct": their model has learned to copy and fails where a word is
+#    missing.
+# 3. The model does not know which words are unchanged and which were replaced. It has to check the
+#    word at every position against its context. The experiment with wrong words measures exactly
+#    that.

@@ -1,11 +1,13 @@
 # %% [markdown]
 # # T5: everything is text
 #
-# Classify, translate, count: other models have a head for each. T5 has one encoder-decoder, one
-# vocabulary and one loss; what is to be done stands in the text. How does such a model learn from
-# plain text, how does it know which task is meant, and where are its positions?
+# Other models have a separate head for each task, such as classification or counting. T5 has one
+# encoder-decoder, one vocabulary and one loss, and the text itself says what to do. How does such a
+# model learn from plain text, know which task is meant, and represent positions?
 #
-# *Know before:* the encoder-decoder (lesson 15), BERT's masks (lesson 18), relative positions (12).
+# *Know before:* the encoder-decoder (lesson 15), BERT's masks (lesson 18), relative positions
+# (lesson 12). The decks TAPASWI ("Enc-Dec T5") and COMP541 ("Pre-training in NLP") show T5;
+# `docs/decks.md` lists the decks.
 
 # %%
 import numpy as np
@@ -21,14 +23,14 @@ mt.manual_seed(0)
 # %% [markdown]
 # ## Spans and sentinels
 #
-# Pre-training hides **spans** of words. Each span becomes one token, a sentinel, and the target
-# lists what stood behind each sentinel. The input gets shorter, not longer, and does not tell how
-# many words are missing.
+# Pre-training hides **spans** of words. Each span is replaced by one token, a sentinel. The target
+# lists the words that each sentinel replaces. The input gets shorter, and it hides how many words
+# are missing.
 
 
 # %%
 def corrupt(words, spans):
-    """spans: (start, end) of what is hidden, in order."""
+    """Hide the given spans, sorted pairs (start, end)."""
     source, target, at = [], [], 0
     for number, (start, end) in enumerate(spans):
         sentinel = f"<{number}>"
@@ -48,19 +50,20 @@ def restore(source, target):
     return [word for token in source for word in hidden.get(token, [token])]
 
 
-words = "the small dog of my neighbour barks at every car that passes".split()
+words = "the small dog of my neighbor barks at every car that passes".split()
 source, target = corrupt(words, [(1, 3), (7, 10)])
 print("text  ", " ".join(words))
 print("source", " ".join(source))
 print("target", " ".join(target))
 bert = [word if i not in (1, 2, 7, 8, 9) else "[MASK]" for i, word in enumerate(words)]
 print("BERT  ", " ".join(bert))
-assert restore(source, target) == words  # nothing is lost
+assert restore(source, target) == words  # the text can be restored
 assert len(source) < len(words) == len(bert)
 
 # %% [markdown]
-# T5 hides 15 percent, in spans of 3 tokens on average. How long a text fills an encoder of 512
-# tokens, and how long is its target? With $n$ tokens, $0.15n$ are hidden in $0.05n$ spans:
+# T5 hides 15 percent of the tokens, in spans of 3 tokens on average. How long is a text that fills
+# an encoder input of 512 tokens, and how long is its target? With $n$ tokens, $0.15n$ are hidden in
+# $0.05n$ spans:
 
 # %%
 for n in (128, 568):
@@ -73,9 +76,9 @@ assert (encoder, decoder) == (512, 114)  # the lengths that the published model 
 # %% [markdown]
 # ## Every task is text
 #
-# Four tasks on three letters, told apart by the first word. Two answer with a text, one with "yes"
-# or "no" (a classification), one with a number. There is no head for any of them: the classes are
-# words of the vocabulary.
+# Here are four tasks on three letters. The first word names the task. Two tasks have a text as
+# their answer, one has "yes" or "no" (a classification), and one has a number. None of them needs a
+# separate head: the classes are words of the vocabulary.
 
 # %%
 LETTERS = "abcdef"
@@ -97,7 +100,7 @@ def example(generator, task=None):
 
 
 def batch(examples, prefix=True):
-    """ids of sources (batch, 5) and labels (batch, 4), with -100 behind the end of an answer."""
+    """Source ids (batch, 5) and labels (batch, 4), with -100 after the end of an answer."""
     sources, labels = [], np.full((len(examples), 4), -100)
     for row, (source, answer) in zip(labels, examples, strict=True):
         ids = [ID[word] for word in source]
@@ -142,8 +145,8 @@ def train(prefix=True):
 
 
 # %% [markdown]
-# Writing an answer: the encoder reads once, the decoder starts from `<pad>` and appends its
-# likeliest token.
+# To generate an answer, the encoder runs once. The decoder starts from `<pad>` and repeatedly
+# appends its most likely token.
 
 
 # %%
@@ -173,12 +176,12 @@ def right(model, prefix=True):
 
 model, losses = train()
 shares = right(model)
-print(f"one model, loss {np.mean(losses[:5]):.2f} -> {np.mean(losses[-20:]):.3f}; right answers:")
+print(f"one model, loss {np.mean(losses[:5]):.2f} -> {np.mean(losses[-20:]):.3f}; correct answers:")
 print("  ".join(f"{task} {100 * share:.0f} %" for task, share in shares.items()))
 assert min(shares.values()) > 0.8
 
 # %% [markdown]
-# The same letters, four prefixes. Nothing else tells the model what to do:
+# We give the model the same letters with four prefixes. Nothing else tells it what to do:
 
 # %%
 letters = "a c a".split()
@@ -190,21 +193,22 @@ assert len({tuple(answer) for answer in found}) == 4
 # %% [markdown]
 # ## Positions: buckets of distances
 #
-# T5 adds nothing to the tokens. Each head has a small table of numbers, one for each bucket of
-# distances, added to the scores of all layers. Near distances have a bucket of their own; farther
-# ones share buckets that grow with the logarithm; beyond 128 all are in the last.
+# T5 does not add positions to the tokens. Each head has a small table with one number for each
+# bucket of distances. This number is added to the scores in all layers. Each short distance has its
+# own bucket. Longer distances share buckets whose width grows logarithmically. All distances of at
+# least 128 are in the last bucket.
 
 # %%
-distances = mt.arange(-150, 151)  # position of the key minus that of the query
+distances = mt.arange(-150, 151)  # key position minus query position
 encoder = relative_position_bucket(distances)
 decoder = relative_position_bucket(distances, bidirectional=False)
 for d in (-150, -128, -127, -20, -8, -7, -1, 0, 1, 20):
     i = d + 150
     print(f"distance {d:5}: bucket {encoder[i].item():3} (encoder) {decoder[i].item():3} (decoder)")
-assert set(range(32)) - set(encoder.tolist()) == {16}  # "0 places after the query" is never used
+assert set(range(32)) - set(encoder.tolist()) == {16}  # bucket 16, "+0", is unused
 assert set(decoder.tolist()) == set(range(32))
-assert [encoder[150 - d].item() for d in range(8)] == list(range(8))  # one each
-assert encoder[150 - 128].item() == encoder[0].item()  # 128 and 150 places back: the same
+assert [encoder[150 - d].item() for d in range(8)] == list(range(8))  # one bucket each
+assert encoder[150 - 128].item() == encoder[0].item()  # same bucket at -128 and -150
 assert (decoder[151:] == 0).all()  # a decoder's key is never after its query
 
 # %%
@@ -213,30 +217,30 @@ axes = figure.add_subplot()
 axes.plot(distances.numpy(), encoder.numpy(), ".", color=COLOURS[0], markersize=4, label="encoder")
 axes.plot(distances.numpy(), decoder.numpy(), "x", color=COLOURS[1], markersize=3, label="decoder")
 axes.axvline(0, color="0.6", linewidth=1)
-axes.set(xlabel="distance: place of the key - place of the query", ylabel="bucket")
+axes.set(xlabel="distance: position of the key - position of the query", ylabel="bucket")
 axes.legend(frameon=False)
 axes.spines[["top", "right"]].set_visible(False)
 show(
     figure,
-    "Steps are one wide near 0 and grow outwards. The encoder has 16 buckets for each side, the "
-    "decoder all 32 for the past.",
+    "Buckets are one wide near 0 and get wider with the distance. The encoder has 16 buckets for "
+    "each direction, the decoder all 32 for the past.",
 )
 
 # %%
 bias = model.encoder.position_bias(6, 6)  # (1, heads, query, key)
 long = model.encoder.position_bias(300, 300)
 print("bias of head 0\n", bias[0, 0].detach().numpy().round(2))
-assert (bias[0, 0, 1, 3] == bias[0, 0, 3, 5]).item()  # the same distance, the same number
+assert (bias[0, 0, 1, 3] == bias[0, 0, 3, 5]).item()  # the distances are equal
 assert (long[:, :, :6, :6] == bias).all()  # a text of 300 needs no new parameters
 numbers = sum(t.position_bias.embedding.weight.numel() for t in (model.encoder, model.decoder))
-print(f"{numbers} numbers for all positions, of {sum(p.numel() for p in model.parameters()):,}")
+print(f"{numbers} parameters for all positions, of {sum(p.numel() for p in model.parameters()):,}")
 
 # %% [markdown]
 # ## No division by sqrt(d)
 #
-# T5's scores are not scaled. This is no mistake: its query matrices start smaller by
-# $1/\sqrt{d_{head}}$. With ordinary first values and no scale, scores grow with the head
-# (lesson 9).
+# T5's scores are not scaled. This is not a mistake: T5 initializes its query matrices with values
+# smaller by the factor $1/\sqrt{d_{head}}$. With the usual initialization and no scaling, the
+# scores would grow with the head's width (lesson 9).
 
 # %%
 d, head = 256, 64
@@ -244,25 +248,23 @@ x = mt.randn(200, d)
 key_matrix = mt.randn(d, head) * d**-0.5
 print("scores without a scale, standard deviation:")
 spread = {}
-for name, std in (("T5's first values", (d * head) ** -0.5), ("ordinary ones", d**-0.5)):
+for name, std in (("T5's initialization", (d * head) ** -0.5), ("the usual one", d**-0.5)):
     scores = (x @ (mt.randn(d, head) * std)) @ (x @ key_matrix).T
     spread[name] = scores.std().item()
-    print(f"  {name:<18}{spread[name]:5.2f}")
-assert 0.7 < spread["T5's first values"] < 1.4
-assert spread["ordinary ones"] > 5
+    print(f"  {name:<20}{spread[name]:5.2f}")
+assert 0.7 < spread["T5's initialization"] < 1.4
+assert spread["the usual one"] > 5
 
 # %% [markdown]
 # ## What goes wrong without it
 #
-# Without the prefix the same source has four right answers. The model is trained on the same
-# examples, as long, with an empty first word.
+# Without the prefix, the same source has four correct answers. We train the model on the same
+# examples for the same number of steps, with an empty first word.
 
 # %%
 lost, lost_losses = train(prefix=False)
 lost_shares = right(lost, prefix=False)
-print(
-    f"loss {np.mean(lost_losses[-20:]):.3f} instead of {np.mean(losses[-20:]):.3f}; right answers:"
-)
+print(f"loss {np.mean(lost_losses[-20:]):.3f} instead of {np.mean(losses[-20:]):.3f}; correct:")
 print("  ".join(f"{task} {100 * share:.0f} %" for task, share in lost_shares.items()))
 assert sum(lost_shares.values()) / 4 < 0.5 < min(shares.values())
 assert np.mean(lost_losses[-20:]) > 5 * np.mean(losses[-20:])
@@ -278,25 +280,27 @@ where(TextTasks, mt.nn.RMSNorm, mt.generation.generate)
 # %% [markdown]
 # ## Exercise
 #
-# Add a fifth task, "undo:", in the manner of pre-training: its source is three letters of
-# the alphabet in order ("b c d"), with one of them replaced by the word "<0>", its answer "<0>" and
-# the letter. (Extend `VOCABULARY`; `example` needs a case.) When it is done: over
-# 95 percent of the new task are right, and the other four are no worse than before.
+# Add a fifth task, "undo:", that works like pre-training. Its source is three consecutive letters
+# of the alphabet ("b c d"), with one of them replaced by the word "<0>". Its answer is "<0>" and
+# the letter. (Extend `VOCABULARY` and handle the new task in `example`.) It is done when over 95
+# percent of the new task's answers are correct and the other four tasks are not worse than before.
 #
 # ## Three questions
 #
-# 1. In the example five words are hidden. How many tokens does each model read, and which of the
-#    two knows how many words are missing?
+# 1. In the first example, five words are hidden. How many tokens do T5 and BERT read, and which of
+#    the two knows how many words are missing?
 # 2. "yes" is a class in one task. Where is the classifier?
-# 3. The model was trained on sources of 5 tokens. Why can it be given 300, and what does it not
-#    know about two keys that are 130 and 150 places before the query?
+# 3. The model was trained on sources of 5 tokens. Why can it read 300, and what does it not know
+#    about two keys that are 130 and 150 places before the query?
 
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. The printed source has two sentinels for the five words, so it is three shorter than the text;
-#    BERT's is as long as the text, and its five [MASK] tell the number.
-# 2. Nowhere: "yes" is a word of the vocabulary, written by the same decoder with the same loss as
-#    every letter. Only the prefix makes it an answer.
-# 3. Positions are numbers for distances, and the assertion shows that a table for 300 tokens begins
-#    as that for 6. Distances of 128 and more are all in one bucket: it cannot tell the two apart.
+# 1. T5's source has two sentinels in place of the five words, so it is three tokens shorter than
+#    the text. BERT's input is as long as the text, and its five [MASK] tokens show how many words
+#    are missing.
+# 2. The model does not have one: "yes" is a word of the vocabulary, generated by the same decoder
+#    and trained with the same loss as every letter. Only the prefix makes it an answer.
+# 3. T5's positions are biases for distances, and the assertion shows that the bias for 300 tokens
+#    begins with the bias for 6. All distances of at least 128 share one bucket, so the model does
+#    not know which key is farther away.

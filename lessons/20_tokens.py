@@ -1,10 +1,11 @@
 # %% [markdown]
 # # Tokens: characters, byte pairs, patches
 #
-# A Transformer reads a sequence of numbers. Who decides what one number stands for, what does the
-# choice cost, and how can an image be such a sequence?
+# A Transformer reads a sequence of tokens. What does one token stand for, what does that choice
+# cost, and how can an image be such a sequence?
 #
-# *Know before:* embeddings, the cost of attention (lesson 14).
+# *Know before:* embeddings, the cost of attention (lesson 14). The decks KROL ("Tokens") and
+# COMP541 ("Tokenizing the input data") introduce tokens; `docs/decks.md` lists the decks.
 
 # %%
 import os
@@ -22,12 +23,12 @@ from minitorch_attn.viz.style import COLOURS, new_figure
 mt.manual_seed(0)
 
 # %% [markdown]
-# ## Three ways to cut a text
+# ## Three ways to split a text
 #
-# One token for each character, for each byte, or for each word:
+# A token can be a character, a byte or a word:
 
 # %%
-text = mt.data.default_text()  # the help topics of Python
+text = mt.data.default_text()  # Python's help topics
 sample = "naïve tokens: 3 × 7"
 characters = mt.data.CharTokenizer.from_text(text + sample)
 print("characters", list(sample), len(sample))
@@ -38,8 +39,8 @@ assert bytes(list(sample.encode())).decode() == sample
 assert len(sample.encode()) == len(sample) + 2  # ï and × are two bytes each
 
 # %% [markdown]
-# Characters and words have the same trouble: what was not in the training text has no number.
-# Bytes do not: there are 256 of them, and every text is made of them.
+# Characters and words have the same problem: whatever does not occur in the training text does not
+# have an id. Bytes avoid it: every text consists of bytes, and there are 256 of them.
 
 # %%
 known = mt.data.CharTokenizer.from_text("only these letters")
@@ -52,8 +53,9 @@ print("bytes:", list(b"zebra"))
 # %% [markdown]
 # ## Byte-pair encoding, by hand
 #
-# Between bytes and words lies BPE: begin with single letters, and join the most frequent pair of
-# neighbours into a new token, again and again. Five words, with how often each occurs:
+# Byte-pair encoding (BPE) is a compromise between bytes and words. It starts with single letters
+# and repeatedly joins the most frequent pair of neighbors into a new token. Take four words and
+# their counts:
 
 # %%
 COUNTS = {"low": 5, "lower": 2, "newest": 6, "widest": 3}
@@ -81,7 +83,7 @@ cut = {word: list(word) for word in COUNTS}
 merges = []
 for step in range(1, 7):
     found = pairs_of(cut)
-    # of equally frequent pairs the last one in the alphabet, so that the result is one and the same
+    # break ties by taking the alphabetically last pair, so that the result is unique
     pair = max(found, key=lambda pair: (found[pair], pair))
     merges.append(pair)
     cut = {word: join(tokens, pair) for word, tokens in cut.items()}
@@ -98,8 +100,8 @@ print("library:", [token.decode() for token in tokens[256:]])
 assert [token.decode() for token in tokens[256:]] == [a + b for a, b in merges]
 
 # %% [markdown]
-# A new word is cut by the same merges, **in the order in which they were learned**. Parts of known
-# words are found again in unknown ones:
+# A new word is split by the same merges, **in the order in which they were learned**. Unknown words
+# often contain parts of known ones:
 
 
 # %%
@@ -112,14 +114,14 @@ def encode(word, merges):
 
 for word in ("lowest", "newer", "zoo"):
     print(f"{word:<8}{'·'.join(encode(word, merges))}")
-assert encode("lowest", merges) == ["low", "est"]  # "lowest" was never seen
+assert encode("lowest", merges) == ["low", "est"]  # "lowest" is not a training word
 assert "".join(encode("zoo", merges)) == "zoo"
 
 # %% [markdown]
-# ## What a vocabulary buys
+# ## What a larger vocabulary gains
 #
-# We learn merges from the first part of the help topics, and look at the rest. A larger vocabulary
-# makes texts shorter, so attention cheaper; its embeddings get larger.
+# We learn merges from the first part of the help topics, and test on the rest. A larger vocabulary
+# makes texts shorter, and therefore attention cheaper. But it needs more embeddings.
 
 # %%
 cutting = pick(200_000, 60_000)
@@ -135,7 +137,7 @@ print("vocabulary   tokens   characters per token   scores of attention   embedd
 lengths = {}
 for size, tokenizer in tokenizers.items():
     ids = tokenizer.encode(unseen)
-    assert tokenizer.decode(ids) == unseen  # nothing is lost
+    assert tokenizer.decode(ids) == unseen  # decoding restores the text
     lengths[size] = len(ids)
     relative = (len(ids) / lengths[256]) ** 2
     each = len(unseen) / len(ids)
@@ -163,15 +165,16 @@ for axes in (left, right):
     axes.spines[["top", "right"]].set_visible(False)
 show(
     figure,
-    "Left: each doubling of the vocabulary buys less. Right: a few tokens are very frequent, most "
-    "are rare; a rare token's embedding is hardly ever trained.",
+    "Left: each doubling of the vocabulary gains less. Right: a few tokens are very frequent, most "
+    "are rare; the embedding of a rare token is hardly ever trained.",
 )
 
 # %% [markdown]
 # ## Losses of different tokens cannot be compared
 #
-# A loss "per token" depends on what a token is. The fair unit is per character (or byte): the sum
-# over the text divided by its characters. A model that knows only how often each token occurs:
+# A loss "per token" depends on what a token is. The loss per character (or byte) is a fair measure:
+# the sum over the text divided by its number of characters. We compute both for a model that knows
+# only how often each token occurs:
 
 # %%
 print("vocabulary   nats per token   nats per character")
@@ -181,19 +184,19 @@ for size, tokenizer in tokenizers.items():
     total = -np.log(seen / seen.sum())[tokenizer.encode(unseen)].sum()
     per_token[size], per_character[size] = total / lengths[size], total / len(unseen)
     print(f"{size:10,}{per_token[size]:17.2f}{per_character[size]:21.2f}")
-assert per_token[4096] > per_token[256]  # looks worse
-assert per_character[4096] < per_character[256]  # is better
+assert per_token[4096] > per_token[256]  # it looks worse
+assert per_character[4096] < per_character[256]  # but it is better
 
 # %% [markdown]
-# ## Patches: an image is a text, too
+# ## Patches: an image as a sequence of tokens
 #
-# A vision transformer cuts the image into squares. Each patch, its pixels in a row, is a "word"; a
-# matrix turns it into a vector, where a text looks one up.
+# A vision transformer cuts the image into squares. Each patch, flattened to one row of pixels, is a
+# "word". A text model looks up a word's vector in a table. Here a matrix computes the vector.
 
 
 # %%
 def patches_of(image, side):
-    """(channel, height, width) -> (patch, channel * side * side), row after row."""
+    """(channel, height, width) -> (patch, channel * side * side), row by row."""
     channels, height, width = image.shape
     x = image.reshape(channels, height // side, side, width // side, side)
     x = x.permute(1, 3, 0, 2, 4)  # (row, column, channel, side, side)
@@ -208,7 +211,7 @@ assert (patches[15].reshape(3, 16, 16) == image[:, 16:32, 16:32]).all()  # row 1
 
 matrix = mt.randn(10, 768) * 768**-0.5
 by_matrix = patches @ matrix.T  # (patch, 10)
-by_convolution = mt.nn.functional.conv2d(  # a kernel as large as the patch, a stride as large, too
+by_convolution = mt.nn.functional.conv2d(  # kernel size and stride equal the patch size
     image.unsqueeze(0), matrix.reshape(10, 3, 16, 16), stride=16
 )
 by_convolution = by_convolution[0].flatten(1).T  # (10, 14, 14) -> (patch, 10)
@@ -226,8 +229,8 @@ assert ratio == 16**4
 # %% [markdown]
 # ## What goes wrong without it
 #
-# Three mistakes that raise no error. **Merges in the wrong order**: the same merges give other
-# tokens, which the model has never seen in this place.
+# Here are three mistakes that do not raise an error. **Merges in the wrong order**: the same merges
+# give different tokens, which the model has never seen in this context.
 
 # %%
 right_ids = encode("lowest", merges)
@@ -239,7 +242,7 @@ print("newest:", "·".join(encode("newest", merges)), "  merges backwards:", "·
 assert backwards != encode("newest", merges)
 
 # %% [markdown]
-# **Cutting bytes where no character ends**: half a character is no text.
+# **Cutting bytes in the middle of a character**: half a character is not valid text.
 
 # %%
 data = "naïve".encode()
@@ -248,8 +251,8 @@ with fails(UnicodeDecodeError):
     data[:3].decode()
 
 # %% [markdown]
-# **A reshape instead of patches**: without the `permute` (lesson 11 again) the shape is right, and
-# each "patch" is a strip of pixels torn out of rows that do not belong together.
+# **A reshape instead of patches**: without the `permute` (as in lesson 11) the shape is correct,
+# but each "patch" is a strip of pixels that do not form a square.
 
 # %%
 wrong = image.reshape(196, 768)
@@ -258,18 +261,18 @@ columns = mt.arange(224).reshape(1, 1, 224).expand(3, 224, 224)
 
 
 def extent(tokens):
-    """The largest distance of two pixels within a token, over all tokens."""
+    """The largest distance between two pixels of the same token, over all tokens."""
     return (tokens.amax(1) - tokens.amin(1)).max().item()
 
 
 extents = {}
-print("way       rows of pixels apart   columns apart")
+print("way          largest row distance   largest column distance")
 for name, cut_up in (
     ("patches", lambda x: patches_of(x, 16)),
     ("reshape", lambda x: x.reshape(196, 768)),
 ):
     extents[name] = extent(cut_up(rows)), extent(cut_up(columns))
-    print(f"{name:<10}{extents[name][0]:20}{extents[name][1]:16}")
+    print(f"{name:<10}{extents[name][0]:23}{extents[name][1]:26}")
 assert wrong.shape == patches.shape
 assert extents == {"patches": (15, 15), "reshape": (223, 223)}
 
@@ -284,11 +287,11 @@ where(mt.models.VisionTransformer)
 # %% [markdown]
 # ## Exercise
 #
-# Learn a seventh and an eighth merge by hand, on paper, from the last line that was printed; then
-# let the loop run to 8. When it is done: your two merges are the loop's, and those of
-# `learn_merges(..., 264)`. Which word have they made one token?
+# Find a seventh and an eighth merge by hand, on paper, from the last printed line. Then let the
+# loop run to 8. Your merges are correct if the loop and `learn_merges(..., 264)` find the same two.
+# Which word do they turn into one token?
 #
-# Then practise:
+# Then practice:
 #
 # ```sh
 # mta exercise start 28
@@ -296,17 +299,19 @@ where(mt.models.VisionTransformer)
 #
 # ## Three questions
 #
-# 1. "lowest" was in no training word. Why is it cut into two tokens and not into six letters?
-# 2. Model A reports 3.5 nats per token with 256 tokens, model B 4.5 with 4,096. Which is better?
-# 3. Why does no one make a token of each pixel of a 224 x 224 image?
+# 1. "lowest" is not a training word. Why is it split into two tokens instead of six letters?
+# 2. Model A has a vocabulary of 256 tokens and a loss of 3.5 nats per token. Model B has a
+#    vocabulary of 4,096 and a loss of 4.5. Which is better?
+# 3. Why does nobody use each pixel of a 224 x 224 image as a token?
 
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. Its parts were frequent in other words: "low" in low and lower, "est" in newest and widest. The
-#    list of merges contains both, so they are joined here, too.
-# 2. Not by these numbers alone. Divide by the characters per token of the first table: a token of A
-#    is one character, one of B is more than two, so B has the smaller loss per character, although
-#    it has the larger one per token, as in the last table of losses.
-# 3. The last column of the table of patches: attention has a score for each pair of tokens, and
-#    pixels give 65,536 times as many as patches of 16 x 16.
+# 1. Its parts were frequent in other words: "low" occurs in low and lower, "est" in newest and
+#    widest. The merges build both parts, so "lowest" is split into them.
+# 2. These two losses do not answer the question. Divide each by the characters per token in the
+#    first table: a token of A is about one character, and a token of B is more than two. So B has
+#    the smaller loss per character, although it has the larger one per token, as in the last table
+#    of losses.
+# 3. The last column of the patch table shows the cost: attention has a score for each pair of
+#    tokens, and pixels give 65,536 times as many scores as patches of 16 x 16.

@@ -1,10 +1,12 @@
 # %% [markdown]
 # # ViT: an image is 16 x 16 words
 #
-# A Transformer reads a sequence of vectors. How does an image become one, what is left to do for
-# the Transformer itself, and what does it cost in parameters and operations?
+# A Transformer reads a sequence of vectors. How does an image become such a sequence, what changes
+# in the Transformer itself, and how many parameters and operations does the model need?
 #
 # *Know before:* several heads (lesson 11), LayerNorm and residuals (lesson 13), tokens (lesson 20).
+# Several lectures show this model, for example the deck GRID ("ViT – Vision Transformers") and
+# COMP541 ("Idea #4: Standard Transformer on Patches"); `docs/decks.md` lists the decks.
 #
 # The digits come with scikit-learn: `python -m pip install scikit-learn`.
 
@@ -14,7 +16,7 @@ import numpy as np
 
 import minitorch_attn as mt
 from minitorch_attn.course.lesson import pick, show, where
-from minitorch_attn.nn.summary import Summary  # what `mt.summary` prints, as numbers
+from minitorch_attn.nn.summary import Summary  # the numbers `mt.summary` prints
 
 F = mt.nn.functional
 mt.manual_seed(0)
@@ -22,8 +24,8 @@ mt.manual_seed(0)
 # %% [markdown]
 # ## Cut the image into patches
 #
-# The picture of the papers: a 224 x 224 image in three colours, patches of 16 x 16 pixels. Nothing
-# but indices is needed. Every patch is flattened to one row of numbers: channel, row, column.
+# We use the papers' example: a 224 x 224 image in three colors, with patches of 16 x 16 pixels.
+# Indexing is all you need. Flatten every patch to one row of numbers by channel, row and column.
 
 # %%
 patch = 16
@@ -42,10 +44,10 @@ print(f"numbers in the image {image.numel():,}, numbers in the words {words.nume
 assert words.shape == (196, 768)
 
 # %% [markdown]
-# No pixel is lost and none appears twice: this is only another order. (That 768 is also the width
-# of ViT-Base is a coincidence of 3 x 16 x 16; the projection below may have any width.)
+# No pixel is lost and none appears twice: this only changes the order. (768 = 3 x 16 x 16 is also
+# the width of ViT-Base. That is a coincidence: the projection below may have any width.)
 #
-# The same on a digit of 8 x 8 pixels, with patches of 2 x 2: a sentence of 16 words.
+# Now we cut a digit of 8 x 8 pixels into patches of 2 x 2. This gives a sentence of 16 words.
 
 # %%
 images, labels, test_images, test_labels = mt.data.digits_split()
@@ -64,18 +66,21 @@ for number in range(16):
     left.text(*place, number + 1, color="#D55E00", ha="center", va="center", weight="bold")
 left.set_title("image and grid", fontsize=10)
 right = figure.add_subfigure(grid[1])
-right.suptitle("the same image as a sequence: what the Transformer gets", fontsize=10)
+right.suptitle("the same image as a sequence: the Transformer's input", fontsize=10)
 for number, (axes, piece) in enumerate(zip(right.subplots(1, 16), pieces, strict=True)):
     axes.imshow(piece, cmap="gray_r", vmin=0, vmax=1)
     axes.set(xticks=[], yticks=[], xlabel=str(number + 1))
-show(figure, "A 0 and its 16 patches in reading order. Nothing in it says who is above whom.")
+show(
+    figure,
+    "A 0 and its 16 patches in reading order. The sequence does not show what is above what.",
+)
 
 # %% [markdown]
 # ## Three names for one matrix product
 #
-# Each word is projected to the width $D$ of the model with one matrix $E$ for all words:
-# $z_n = E\,x_n + b$. Papers call it a *linear projection*, code writes a *convolution* whose stride
-# is its kernel, and `unfold` followed by a `Linear` does it too. They are one computation.
+# One matrix $E$ projects each word to the model's width $D$: $z_n = E\,x_n + b$. Papers call it a
+# *linear projection*. Code often writes it as a *convolution* whose stride equals its kernel size,
+# or as `unfold` followed by a `Linear`. All of them are the same computation.
 
 # %%
 width = 64
@@ -99,19 +104,19 @@ for name, tokens in (("unfold + linear", by_linear), ("convolution", by_convolut
 # %% [markdown]
 # ## The rest is the encoder of the text models
 #
-# In the four lines of the paper (arXiv:2010.11929, Eq. 1 to 4), with pre-norm blocks:
+# The paper describes the model, with pre-norm blocks, in four lines (arXiv:2010.11929, Eq. 1 to 4):
 #
 # $$z_0 = [x_{class};\ x_1 E;\ \dots;\ x_N E] + E_{pos}$$
 # $$z'_l = MSA(LN(z_{l-1})) + z_{l-1}, \qquad z_l = MLP(LN(z'_l)) + z'_l, \qquad y = LN(z_L)^0$$
 #
-# Here they are on the parameters of a small library model, from elementary steps.
+# The next cell computes them in elementary steps with the parameters of a small library model.
 
 # %%
 model = mt.models.VisionTransformer(
     image_size=8, patch_size=2, num_classes=10, embed_dim=32, num_layers=2, num_heads=4,
     mlp_dim=64, in_channels=1,
 )  # fmt: skip
-mt.nn.init.normal_(model.head.weight, std=0.1)  # it starts at zero, which would hide mistakes
+mt.nn.init.normal_(model.head.weight, std=0.1)  # its default is zero, which would hide mistakes
 
 
 def norm(x, layer):
@@ -136,18 +141,18 @@ def vit(image, model):
     for block in model.blocks:
         x = x + self_attention(norm(x, block.norm1), block.attention)  # Eq. 2
         x = x + block.feed_forward(norm(x, block.norm2))  # Eq. 3
-    return model.head(norm(x, model.norm)[0])  # Eq. 4: only token 0 is read
+    return model.head(norm(x, model.norm)[0])  # Eq. 4: only token 0 is used
 
 
 example = mt.tensor(digit).unsqueeze(0)  # (channel, row, column)
-mine, theirs = vit(example, model), model(example.unsqueeze(0))[0]
-print("logits of the lines above ", mine[:4].detach().numpy().round(4), "...")
-print("logits of the library     ", theirs[:4].detach().numpy().round(4), "...")
-assert (mine - theirs).abs().max().item() < 1e-5
+mine, library = vit(example, model), model(example.unsqueeze(0))[0]
+print("logits by these steps     ", mine[:4].detach().numpy().round(4), "...")
+print("logits of the library     ", library[:4].detach().numpy().round(4), "...")
+assert (mine - library).abs().max().item() < 1e-5
 
 # %% [markdown]
-# Nothing in `self_attention` or in a block knows about rows, columns or pixels. All that is
-# particular to images happens in two places: the cut into words, and the position added to each.
+# Nothing in `self_attention` or in a block depends on rows, columns or pixels. Only two steps are
+# specific to images: cutting them into words, and adding a position to each word.
 #
 # ## Does it learn?
 
@@ -170,20 +175,20 @@ with mt.no_grad():
 accuracy = (answers == test_labels).mean()
 parameters = sum(p.numel() for p in model.parameters())
 print(f"{steps} steps of 64 digits, {parameters:,} parameters")
-print(f"test digits read rightly: {100 * accuracy:.1f} % (guessing: 10 %)")
+print(f"test digits read correctly: {100 * accuracy:.1f} % (guessing: 10 %)")
 assert accuracy > 0.8
 
 # %% [markdown]
-# ## What it costs: the sizes
+# ## Parameters and operations of the published sizes
 #
-# Count for a layer of width $D$ with a feed-forward width of $4D$ and $N$ tokens:
+# A layer of width $D$ with a feed-forward width of $4D$ and $N$ tokens needs:
 #
-# * parameters: $4D^2$ for query, key, value and output, $8D^2$ for the feed-forward part, and
-#   $13D$ for biases and norms;
+# * parameters: $4D^2$ for query, key, value and output, $8D^2$ for the feed-forward part, and $13D$
+#   for biases and norms;
 # * multiply-adds: $12ND^2$ for these matrices, and $2N^2D$ for scores and weighted sum.
 #
-# One multiply-add is *two* floating-point operations. Papers that print 17.6 for ViT-B/16 count
-# one, tables that print 35.1 count two.
+# One multiply-add is *two* floating-point operations. Papers that report 17.6 G for ViT-B/16 count
+# it as one operation; tables that report 35.1 G count it as two.
 
 # %%
 SIZES = {  # name: (D, layers, patch)
@@ -205,7 +210,7 @@ def count(width, layers, patch, size=224):
 print("        width layers tokens  parameters  GFLOPs  library: parameters  GFLOPs")
 for name, (width, layers, patch) in SIZES.items():
     parameters, flops, _ = count(width, layers, patch)
-    with mt.nn.init.skip_init():  # sizes only, no numbers are drawn
+    with mt.nn.init.skip_init():  # sizes only: values are left undefined
         full = mt.models.vit_sizes.vision_transformer(name, num_classes=0)
         found = Summary(full, (1, 3, 224, 224))  # a dry run
     tokens = (224 // patch) ** 2 + 1
@@ -217,9 +222,11 @@ for name, (width, layers, patch) in SIZES.items():
 print(f"B/16 in multiply-adds: {count(768, 12, 16)[1] / 2e9:.1f} G")
 
 # %% [markdown]
-# Both counts agree to the last digit, without a head. Compare with the tables of the lectures:
-# B/16 has its 86 M and 35.1 GFLOPs. B/32 has *more* parameters than B/16 (a larger $E$) and a
-# quarter of the cost (a quarter of the tokens). For ViT-Large one table says 303 M, another 307 M:
+# Our counts and the library's, both without a head, agree exactly. Compare with the tables of the
+# lectures. In the deck TAPASWI ("ViT sizes") B/16 has the same 86 M and 35.1 GFLOPs. B/32 has
+# *more* parameters than B/16, because its $E$ is larger, and about a quarter of the cost, because
+# it has a quarter of the tokens. For ViT-Large, TAPASWI gives 303 M and the deck GRID ("ViT – in
+# Numbers") 307 M:
 
 # %%
 with mt.nn.init.skip_init():
@@ -230,12 +237,12 @@ print(f"ViT-L/32 with 1000 classes {millions:.1f} M")
 assert round(millions) == 307 and round(count(1024, 24, 16)[0] / 1e6) == 303
 
 # %% [markdown]
-# A number of parameters means little without the patch size and the head.
+# The number of parameters means little unless you also know the patch size and the head.
 #
-# ## Where does the square begin to hurt?
+# ## When does the quadratic part dominate?
 #
-# "Attention is quadratic" is true of the $2N^2D$ alone. It equals the $12ND^2$ of the matrices only
-# at $N = 6D$ tokens.
+# "Attention is quadratic" is true only for the term $2N^2D$. It equals the term $12ND^2$ only at
+# $N = 6D$.
 
 # %%
 sides = (224, 384, 512, 1024, 2048)
@@ -246,7 +253,7 @@ for side in sides:
     totals.append(flops / 1e9)
     tokens = (side // 16) ** 2 + 1
     print(f"B/16 at {side:4} px: {tokens:6,} tokens {flops / 1e9:9.1f} GFLOPs", end="")
-    print(f"   of these for scores {100 * shares[-1]:4.1f} %")
+    print(f"   share of the scores {100 * shares[-1]:4.1f} %")
 assert shares[0] < 0.05 and shares[-1] > 0.5
 growth = totals[1] / totals[0]
 print(f"224 -> 384 px: {(384 / 224) ** 2:.2f} times the pixels, {growth:.2f} times the operations")
@@ -263,16 +270,16 @@ axes.invert_yaxis()
 axes.set(xlabel="share of the operations of ViT-B/16, %", xlim=(0, 100))
 axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False)
 axes.spines[["top", "right"]].set_visible(False)
-show(figure, "At 224 px almost all work is in the matrices; above 1024 px the scores take over.")
+show(figure, "At 224 px almost all work is in the matrices; above 1024 px the scores dominate.")
 
 # %% [markdown]
 # ## What goes wrong without it
 #
-# "196 x 768 is the shape I need, so I reshape." The shape is right, and every line after it runs.
+# "196 x 768 is the shape I need, so I reshape." The shape is correct, and every later line runs.
 
 # %%
 reshaped = image.reshape(196, 768)
-print("shape of the cut words     ", words.shape)
+print("shape of the patches       ", words.shape)
 print("shape of the reshaped image", reshaped.shape)
 place = mt.arange(3 * 224 * 224).reshape(3, 224, 224)  # each pixel's own number
 
@@ -284,13 +291,13 @@ def extent(numbers):
     return "channels {}, rows {}, columns {}".format(*spans)
 
 
-print("word 1 cut     :", extent(place[:, :16, :16].numpy().ravel()))
+print("word 1 as patch:", extent(place[:, :16, :16].numpy().ravel()))
 print("word 1 reshaped:", extent(place.reshape(196, 768)[0].numpy()))
 
 # %% [markdown]
-# The reshaped word is a strip of a little more than three rows of the red channel alone. A test
-# that does not look at pixels finds it as well: move the image by one patch to the right, and
-# every word must move by one place in its row of the grid, unchanged.
+# The reshaped word is a strip of a little more than three rows, from the red channel only. You can
+# also find the mistake without looking at pixels: move the image by one patch to the right. Every
+# word must move by one position in its row of the grid and stay unchanged.
 
 
 # %%
@@ -306,13 +313,13 @@ def cut(image):
 
 right_way, wrong_way = moved_words(cut), moved_words(lambda image: image.reshape(196, 768))
 print("largest change in a word when the image moves by one patch:")
-print(f"  cut {right_way:.3f}, reshaped {wrong_way:.3f}")
+print(f"  patches {right_way:.3f}, reshaped {wrong_way:.3f}")
 assert right_way == 0
-assert wrong_way > 0.5  # the reshaped words are other words
+assert wrong_way > 0.5  # the reshaped words are different words
 
 # %% [markdown]
-# A network trained on such strips still learns something, which is why this mistake survives; but
-# weights trained on patches give nonsense on strips.
+# A network trained on such strips still learns something, which is why this mistake can stay
+# unnoticed. But weights trained on patches give nonsense on strips.
 
 # %%
 strips = 2 * mt.tensor(test_images).reshape(-1, 16, 4) - 1  # 4 pixels of one row each
@@ -322,7 +329,7 @@ with mt.no_grad():
     x = model.positions(model.with_prefix(x))
     wrong = model.head(model.pool(model.encode(x))).argmax(1).numpy()
 wrong_accuracy = (wrong == test_labels).mean()
-print("test digits read rightly by the trained model:")
+print("test digits read correctly by the trained model:")
 print(f"  from patches of 2 x 2 {100 * accuracy:5.1f} %")
 print(f"  from strips of 1 x 4  {100 * wrong_accuracy:5.1f} %")
 assert wrong_accuracy < accuracy - 0.3
@@ -340,28 +347,29 @@ where(
 # ## Exercise
 #
 # Write `overlapping(image, patch, stride)` that cuts patches with a stride smaller than the patch,
-# by two loops, and projects them with `kernel`. It is right when it equals
+# with two loops, and projects them with `kernel`. It is correct when it equals
 # `F.conv2d(batch, kernel, bias, stride=stride)` to `1e-5`, for example with stride 8. How many
-# words does a 224 x 224 image have then, and what are the GFLOPs of ViT-B with that many tokens?
-# (Change `words` in `count`; at stride 16 it must still print the table above.)
+# words does a 224 x 224 image have at stride 8, and how many GFLOPs does ViT-B need for that many
+# tokens? (Change `words` in `count`; at stride 16 it must still print the table above.)
 #
 # ## Three questions
 #
 # 1. A ViT with patches of 32 has more parameters than the same one with patches of 16. Why, and why
-#    is it cheaper all the same?
-# 2. A colleague wants to speed up ViT-B/16 at 224 px by making the score products free. By how much
+#    is it cheaper anyway?
+# 2. A colleague wants to speed up ViT-B/16 at 224 px by making the score products free. How much
 #    can that help at most? At which image size would you try it?
-# 3. `image.reshape(196, 768)` has the right shape. Name two things that were printed here and show
-#    that it is wrong.
+# 3. `image.reshape(196, 768)` has the correct shape. Name two printed results that show that it is
+#    wrong.
 
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. The matrix $E$ has $3p^2$ inputs, four times as many for $p = 32$; the table prints 87 against
-#    86 million. But there are 50 tokens and not 197, and the operations go with the tokens: 8.8
-#    against 35.1 GFLOPs.
-# 2. By the share of the scores, which was printed as less than 5 % at 224 px. At 2048 px they are
-#    more than half of all operations.
-# 3. Its first word covers rows 0 to 3, all columns and one channel only, and not 16 x 16 pixels in
-#    three channels; and when the image moves by one patch, the words change (cut words do not at
-#    all). The trained model also reads far fewer digits rightly from strips.
+# 1. The matrix $E$ has $3p^2$ inputs, four times as many for $p = 32$: the table shows 87 instead
+#    of 86 million parameters. But there are only 50 tokens instead of 197, and the operations are
+#    nearly proportional to the number of tokens: 8.8 instead of 35.1 GFLOPs.
+# 2. It can save at most the operations of the score products, which are less than 5 % of the total
+#    at 224 px. At 2048 px they are more than half of all operations, so it would be worth trying
+#    there.
+# 3. First, its first word covers rows 0 to 3 and all columns of one channel, instead of 16 x 16
+#    pixels in three channels. Second, its words change when the image moves by one patch, while
+#    correct patches do not change at all. The trained model also reads fewer digits from strips.

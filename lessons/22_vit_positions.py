@@ -1,8 +1,8 @@
 # %% [markdown]
-# # Position embeddings of ViT, ablated
+# # Position embeddings in ViT: an ablation
 #
-# The blocks of a ViT treat their tokens as a bag. Where does the knowledge come from that one patch
-# lies above another, how much is it worth, and what happens to it when the image changes its size?
+# The blocks of a ViT treat their tokens as a set. How does the model know that one patch is above
+# another, how much does this information help, and what happens to it when the image size changes?
 #
 # *Know before:* positions (lesson 12), ViT (lesson 21).
 #
@@ -23,19 +23,21 @@ images, test_images = 2 * images - 1, 2 * test_images - 1  # (image, 1, 8, 8), f
 print(f"{len(labels)} digits to train on, {len(test_labels)} to test, cut into 4 x 4 patches")
 
 # %% [markdown]
-# ## The four ways of the paper
+# ## The four variants of the paper
 #
-# Appendix D.4 of arXiv:2010.11929 compares four ways. For a grid of 4 x 4 patches and width $D$:
+# Appendix D.4 of arXiv:2010.11929 compares four variants (quoted in the deck TAPASWI, "D.4
+# Positional Embedding"; `docs/decks.md` lists the decks). For a grid of 4 x 4 patches and width
+# $D$:
 #
-# | way | what is learned | where it enters |
+# | variant | what is learned | where it is used |
 # | --- | --- | --- |
 # | none | nothing | nowhere |
-# | 1-D | one vector of $D$ for each patch | added to the token |
+# | 1-D | one vector of length $D$ for each patch | added to the token |
 # | 2-D | $D/2$ numbers for each row and $D/2$ for each column, side by side | added to the token |
 # | relative | one vector $r_{j-i}$ for each distance in reading order | in the scores |
 #
-# The first three are additions. The relative one changes the score of query $i$ and key $j$ to
-# $q_i \cdot (k_j + r_{j-i})$. By loops, against the library's:
+# The 1-D and 2-D variants add vectors to the tokens. The relative variant changes the score of
+# query $i$ and key $j$ to $q_i \cdot (k_j + r_{j-i})$. Loops give the same scores as the library:
 
 # %%
 mt.manual_seed(0)
@@ -55,10 +57,10 @@ print(f"loops and library differ by {difference:.0e}")
 assert difference < 1e-6
 
 # %% [markdown]
-# ## Without positions: exactly a bag
+# ## Without positions: exactly a set
 #
-# The claim is not "it gets worse". It is: shuffle the patches of any image, and the answer does not
-# change *at all*.
+# The claim is not that the model "gets worse". The claim is stronger: if you shuffle the patches of
+# any image, the prediction does not change *at all*.
 
 
 # %%
@@ -68,12 +70,12 @@ def model_with(positions, seed=0):
         image_size=8, patch_size=2, num_classes=10, embed_dim=32, num_layers=2, num_heads=4,
         mlp_dim=64, in_channels=1, positions=positions,
     )  # fmt: skip
-    mt.nn.init.normal_(model.head.weight, std=0.1)  # it starts at zero
+    mt.nn.init.normal_(model.head.weight, std=0.1)  # its default is zero
     return model
 
 
 def shuffled(images, order):
-    """The images with their 16 patches in another order."""
+    """Reorder the 16 patches of each image."""
     parts = images.reshape(-1, 4, 2, 4, 2).swapaxes(2, 3).reshape(-1, 16, 2, 2)[:, order]
     return parts.reshape(-1, 4, 4, 2, 2).swapaxes(2, 3).reshape(-1, 1, 8, 8)
 
@@ -101,13 +103,14 @@ for column, digit in enumerate((0, 4, 7)):
         axis.imshow(picture[i, 0], cmap="gray_r", vmin=-1, vmax=1)
         axis.set(xticks=[], yticks=[])
         axis.set_title(f"{name} {digit}", fontsize=10)
-show(figure, "To a ViT without positions the two pictures of each pair are the same input.")
+show(figure, "For a ViT without positions the two pictures of each pair are the same input.")
 
 # %% [markdown]
 # ## Train all four
 #
-# The same seed, data and steps. The 1-D model is trained with a second seed as well: a difference
-# between two ways means something only when it is larger than that between two seeds.
+# All four use the same seed, data and steps. We train the 1-D model with a second seed as well: a
+# difference between two variants means something only if it is larger than the difference between
+# two seeds.
 
 # %%
 steps, batch, rate = pick(300, 200), pick(64, 32), 4e-3
@@ -137,7 +140,7 @@ def trained(positions, seed=0):
 runs = [("none", 0), ("1d", 0), ("1d", 1), ("2d", 0), ("relative", 0)]
 models = {run: trained(*run) for run in runs}
 results = {run: accuracy(model) for run, model in models.items()}
-print(f"{steps} steps of {batch} digits; test digits read rightly:")
+print(f"{steps} steps of {batch} digits; test digits read correctly:")
 for (positions, seed), result in results.items():
     print(f"  {positions:9} seed {seed}   {result:5.1f} %")
 others = [result for (positions, _), result in results.items() if positions != "none"]
@@ -151,22 +154,23 @@ colours = ["#999999" if positions == "none" else "#0072B2" for positions, _ in r
 bars = axis.barh(names, results.values(), color=colours)
 axis.bar_label(bars, fmt="%.1f", padding=3)
 axis.invert_yaxis()
-axis.set(xlabel="test digits read rightly, %", xlim=(0, 105))
+axis.set(xlabel="test digits read correctly, %", xlim=(0, 105))
 axis.spines[["top", "right"]].set_visible(False)
 show(
     figure,
-    "To have no positions costs much; which ones they are matters less.",
+    "Without positions the model reads fewer digits; the kind of positions matters less.",
 )
 
 # %% [markdown]
-# Most digits are recognised from the bag alone: which strokes occur is a strong hint. The paper
-# finds the same on its scale: a clear loss without positions, and little between the others. In a
-# run as short as this one the relative way, which starts with the weakest signal, is still behind.
+# The set of patches alone is enough to recognize most digits, because the strokes that occur are a
+# strong hint. The paper finds the same on its scale: accuracy drops clearly without positions and
+# differs little between the other variants. In a run as short as this one the relative variant,
+# which starts with the weakest signal, is still behind.
 #
-# ## Is 1-D blind to the second dimension?
+# ## Does 1-D ignore the second dimension?
 #
-# No. A learned table is one free vector for each patch: a *name* of the place, not a number on a
-# line. Number the places in any other order, and the model is the same one.
+# No. A learned table is one free vector for each patch: a *label* of the position, not a number on
+# a line. The model does not change if you number the positions in another order.
 
 # %%
 learned = models["1d", 0]
@@ -181,8 +185,9 @@ print(f"places renamed: largest change of a logit {(before - after).abs().max().
 assert (before - after).abs().max().item() < 1e-4
 
 # %% [markdown]
-# The *relative* way does depend on the reading order. It sees one number $j - i$, and that number
-# is the same for neighbours within a row and for the end of a row and the start of the next:
+# The *relative* variant does depend on the reading order. It sees only the number $j - i$. That
+# number is the same for two neighbors in a row and for the end of one row and the start of the
+# next:
 
 
 # %%
@@ -199,17 +204,17 @@ for i, j in ((5, 6), (7, 8), (5, 9)):
 assert place(6)[0] == place(5)[0] and place(8)[0] != place(7)[0]
 
 # %% [markdown]
-# That is why Swin counts rows and columns apart (lesson 25).
+# That is why Swin uses separate offsets for rows and columns (lesson 25).
 #
 # ## What the tables look like
 #
-# For each patch (a panel at its place), the cosine similarity of its position to that of every
-# other patch, as in Figure 7 of the paper.
+# Each panel belongs to one patch. It shows the cosine similarity between this patch's position
+# vector and that of every other patch, as in Figure 7 of the paper.
 
 # %%
 show(
     mt.viz.position_similarity_figure(table[1:], (4, 4), "1-D positions, learned"),
-    "1-D: a place is like itself (yellow) and unlike others; rows and columns do not stand out.",
+    "1-D: a position is similar only to itself (yellow); rows and columns do not stand out.",
 )
 two = models["2d", 0].positions
 half = two.row_weight.shape[1]
@@ -218,11 +223,11 @@ columns = two.column_weight.detach().reshape(1, 4, half).expand(4, 4, half)
 both = mt.cat([rows, columns], -1).reshape(16, 2 * half)
 show(
     mt.viz.position_similarity_figure(both, (4, 4), "2-D positions, learned"),
-    "2-D: crosses. Patches of one row share half of the vector, and so do those of one column.",
+    "2-D: crosses. Patches in one row share half of the vector, and so do those in one column.",
 )
 
 # %% [markdown]
-# Careful with such pictures: is the cross learned? Ask an untrained table.
+# Be careful with such pictures. To see whether the cross is learned, look at an untrained table.
 
 
 # %%
@@ -233,13 +238,13 @@ def similarity(table):
 
 line = np.arange(16) // 4, np.arange(16) % 4
 same_row, same_column = (a[:, None] == a[None, :] for a in line)
-crossing = same_row ^ same_column  # in one line, but not the same patch
+crossing = same_row ^ same_column  # same row or column, but not the same patch
 apart = ~same_row & ~same_column
 generator = np.random.default_rng(0)
 free = generator.normal(size=(16, 32))
 by_rows, by_columns = generator.normal(size=(4, 16)), generator.normal(size=(4, 16))
 halves = np.concatenate([by_rows[line[0]], by_columns[line[1]]], 1)
-print("mean similarity of patches  in one line   in none")
+print("mean similarity of patches  same line   other lines")
 found = {}
 for name, values in (
     ("1-D untrained", free), ("2-D untrained", halves),
@@ -247,21 +252,20 @@ for name, values in (
 ):  # fmt: skip
     alike = similarity(values)
     found[name] = alike[crossing].mean(), alike[apart].mean()
-    print(f"  {name:24} {found[name][0]:10.2f} {found[name][1]:10.2f}")
+    print(f"  {name:24} {found[name][0]:10.2f} {found[name][1]:13.2f}")
 assert found["2-D untrained"][0] > found["2-D untrained"][1] + 0.3
 assert abs(found["1-D untrained"][0] - found["1-D untrained"][1]) < 0.1
 
 # %% [markdown]
-# The cross of the 2-D table is there before the first step: it is the construction, not an insight
-# of the network. The 1-D table starts without any pattern, so what *it* shows was learned: on a
-# grid of 4 x 4 and with 1437 images, little more than to tell places apart. The smooth
-# neighbourhoods of the paper's picture come with finer grids and millions of images.
+# The cross in the 2-D table exists before the first step: it comes from the construction, and the
+# network did not discover it. The 1-D table starts without any pattern, so its pattern was learned.
+# With a grid of 4 x 4 and 1437 images, the model learned little more than to tell positions apart.
+# The smooth neighborhoods in the paper's figure require finer grids and millions of images.
 #
-# ## Larger images: interpolate the table as a picture
+# ## Larger images: interpolate the table like an image
 #
-# An image of 12 x 12 pixels has 6 x 6 patches, but the table has 16 rows. The positions are laid
-# out as a 4 x 4 picture with $D$ channels and enlarged like one. (The class token has no place in
-# it.)
+# An image of 12 x 12 pixels has 6 x 6 patches, but the table has 16 rows. So treat the positions as
+# a 4 x 4 image with $D$ channels and enlarge it. (The class token is not part of this image.)
 
 # %%
 larger = F.interpolate(mt.tensor(test_images), size=(12, 12), mode="bicubic").numpy()
@@ -269,7 +273,7 @@ patches, first = table[1:], table[:1]
 
 
 def with_positions(rows):
-    """The trained model with another table, for 12 x 12 pixels."""
+    """Accuracy at 12 x 12 pixels of the trained model with `rows` as its position table."""
     model = model_with("1d")
     model.load_state_dict(learned.state_dict())
     model.resize(12)
@@ -283,32 +287,32 @@ as_picture = as_picture.flatten(2)[0].transpose(0, 1)  # (36, embed)
 assert (as_picture - interpolate_positions(patches, (4, 4), (6, 6))).abs().max().item() < 1e-6
 
 resized = with_positions(as_picture)
-print("12 x 12 digits read by the model that was trained on 8 x 8:")
-print(f"  the table enlarged as a picture             {resized:5.1f} %")
+print("12 x 12 digits read correctly by the model that was trained on 8 x 8:")
+print(f"  the table enlarged like an image            {resized:5.1f} %")
 
 # %% [markdown]
-# The patches themselves show other things now (a smaller piece of the digit each), so some loss is
-# no surprise. In practice one trains on for a while at the new size.
+# Each patch now contains a smaller piece of the digit, so the model is expected to be less
+# accurate. In practice you continue training for a while at the new size.
 #
 # ## What goes wrong without it
 #
-# Two mistakes that run without an error: to enlarge the table along the *sequence* of patches, and
-# to start the positions anew.
+# Two mistakes do not raise an error: enlarging the table along the *sequence* of patches and
+# resetting the positions.
 
 # %%
 as_sequence = F.interpolate(patches.transpose(0, 1).unsqueeze(0), size=36, mode="linear")
-along, anew = with_positions(as_sequence[0].transpose(0, 1)), with_positions(mt.zeros(36, 32))
+along, reset = with_positions(as_sequence[0].transpose(0, 1)), with_positions(mt.zeros(36, 32))
 print(f"  the table stretched along the sequence      {along:5.1f} %")
-print(f"  no positions                                {anew:5.1f} %")
-assert resized > along + 10 and resized > anew + 10
+print(f"  positions reset to zero                     {reset:5.1f} %")
+assert resized > along + 10 and resized > reset + 10
 
 # %%
-# Which of the 4 x 4 places does each of the 6 x 6 new places read?
+# Which of the 4 x 4 positions does each of the 6 x 6 new patches read?
 rows, columns = np.divmod(np.arange(36), 6)
 right = np.stack([(rows + 0.5) * 4 / 6 - 0.5, (columns + 0.5) * 4 / 6 - 0.5])
-along_the_line = ((np.arange(36) + 0.5) * 16 / 36 - 0.5).clip(0)  # a place among the 16
+along_the_line = ((np.arange(36) + 0.5) * 16 / 36 - 0.5).clip(0)  # an index into the 16
 wrong = np.stack([along_the_line // 4, along_the_line % 4])
-ways = {"enlarged as a picture": right, "stretched along the sequence": wrong}
+ways = {"enlarged like an image": right, "stretched along the sequence": wrong}
 figure, axes = plt.subplots(1, 2, figsize=(7.5, 3.4), layout="constrained", sharey=True)
 for axis, (name, (y, x)) in zip(axes, ways.items(), strict=True):
     axis.scatter(*np.meshgrid(range(4), range(4)), s=380, color="#cfe6f5")
@@ -320,12 +324,12 @@ for axis, (name, (y, x)) in zip(axes, ways.items(), strict=True):
 axes[0].set(ylabel="row of the old grid", yticks=range(4))
 show(
     figure,
-    "Where new patches read the old grid (discs). The number is the row in the new grid.",
+    "Where new patches read the old grid (disks). The number is the row in the new grid.",
 )
 
 # %% [markdown]
-# Along the sequence a row of six new patches uses up less than three of the four old ones. The
-# second row begins in the middle of the old first row, and the rows no longer lie below each other.
+# Along the sequence, a row of six new patches covers less than three of the four old ones. The
+# second row begins in the middle of the old first row, so the rows are no longer aligned.
 #
 # ## Where it lives
 
@@ -340,14 +344,15 @@ where(
 #
 # Give the model the fixed sines and cosines of `sincos_positions((4, 4), 32)` (in
 # `minitorch_attn.models.vit_positions`) with a row of zeros for the class token: set
-# `model.positions.weight` to a `Parameter` with `requires_grad=False`, then train as above. It
-# should read more digits than the model without positions, by more than five points, and the table
-# must be the same before and after training. Is the similarity picture smooth? Why must it be?
+# `model.positions.weight` to a `Parameter` with `requires_grad=False`, then train as above. Its
+# accuracy should exceed that of the model without positions by more than five percentage points,
+# and the table must be the same before and after training. Why must the similarity picture be
+# smooth?
 #
 # ## Three questions
 #
 # 1. A ViT without positions still reads most digits. What exactly can it not do, and which printed
-#    number says so?
+#    number shows this?
 # 2. A friend shows the crosses of a trained 2-D table as proof that the network discovered rows and
 #    columns. What do you answer?
 # 3. To use a model at 12 x 12 pixels, its table of 16 positions was stretched to 36 by linear
@@ -357,9 +362,10 @@ where(
 # ## Answers
 #
 # 1. It cannot tell an image from the same patches in another order: the largest change of a logit
-#    under shuffling is round-off, while with positions it is thousands of times larger.
-# 2. That an untrained 2-D table has them too: the table of mean similarities shows a far higher one
-#    for patches in one line than for others, because these share half of their vector.
-# 3. The new patches take positions from wrong places: the last figure shows that the rows of the
-#    new image no longer lie below each other in the old grid. The accuracy printed for it is far
-#    below that of the table enlarged as a picture.
+#    after shuffling is round-off, while with positions it is thousands of times larger.
+# 2. An untrained 2-D table has them too. The table of mean similarities shows a much higher value
+#    for patches in the same row or column than for other patches, as they share half of their
+#    vector.
+# 3. The new patches get positions from the wrong parts of the table: the last figure shows that the
+#    rows of the new image are no longer aligned in the old grid. The printed accuracy is far below
+#    that with the table enlarged like an image.

@@ -1,10 +1,11 @@
 # %% [markdown]
 # # What [CLS] looks at
 #
-# The class token collects what the image is about, and its attention can be drawn as a map over the
-# image. Does such a map say anything true, and how would one find out?
+# The class token collects information about the whole image, and you can draw its attention as a
+# map over the image. Does such a map say anything true, and how can you test it?
 #
-# *Know before:* ViT (lesson 21) and its positions (lesson 22).
+# *Know before:* ViT (lesson 21) and its positions (lesson 22). The deck TAPASWI ("Dino, some
+# beautiful properties!") shows such maps; `docs/decks.md` lists the decks.
 #
 # The digits come with scikit-learn: `python -m pip install scikit-learn`.
 
@@ -20,15 +21,16 @@ F = mt.nn.functional
 digits, labels, test_digits, test_labels = mt.data.digits_split()
 
 # %% [markdown]
-# ## A task in which looking matters
+# ## A task that depends on where the model looks
 #
-# A digit of 8 x 8 pixels is put at a random place of a grey, noisy picture of 16 x 16. Patches of
-# 4 x 4 make a grid of 4 x 4 words. We know where the digit is; the model is told only which one.
+# We put a digit of 8 x 8 pixels at a random position in a gray, noisy picture of 16 x 16 pixels.
+# Patches of 4 x 4 pixels form a grid of 4 x 4 words. We know where the digit is. During training,
+# the model is told only which digit it is.
 
 
 # %%
 def pictures_of(digits, generator):
-    """Pictures (image, 1, 16, 16) and the same with the ink alone."""
+    """Pictures (image, 1, 16, 16), with and without noise."""
     noise = 0.2 * generator.random((len(digits), 1, 16, 16), dtype=np.float32)
     ink = np.zeros_like(noise)
     corners = 2 * generator.integers(0, 5, (len(digits), 2))
@@ -43,7 +45,7 @@ def patches(pictures):
 
 
 def joined(patches):
-    """`patches` backwards"""
+    """Join patches into pictures: the inverse of `patches`."""
     return patches.reshape(-1, 4, 4, 4, 4).swapaxes(2, 3).reshape(-1, 1, 16, 16)
 
 
@@ -80,23 +82,24 @@ def accuracy(pictures):
 
 
 whole = accuracy(test_pictures)
-print(f"{steps} steps: {whole:.1f} % of the test pictures read rightly (guessing: 10 %)")
+print(f"{steps} steps: {whole:.1f} % of the test pictures read correctly (guessing: 10 %)")
 
 # %% [markdown]
 # ## Two maps
 #
-# Every layer has attention weights of shape (heads, query, key). The row of query 0 says what the
-# class token takes from each token.
+# Every layer has attention weights of shape (heads, query, key). The row of query 0 contains the
+# class token's weights for all tokens.
 #
-# * **Last layer**: that row, averaged over the heads.
-# * **Rollout** (Abnar and Zuidema 2020): after the first layer a token is no longer its patch
-#   alone. Count half of each layer as the residual path, $A_l = \frac12 I + \frac12 \bar W_l$, and
-#   follow all paths: $R = A_L \cdots A_2 A_1$. Row 0 of $R$ is the map over the *input* patches.
+# * **Last layer**: average that row over the heads.
+# * **Rollout** (Abnar and Zuidema 2020): after the first layer a token no longer contains only its
+#   own patch. So take half of each layer as the residual path,
+#   $A_l = \frac12 I + \frac12 \bar W_l$, and follow all paths: $R = A_L \cdots A_2 A_1$. Row 0 of
+#   $R$ is the map over the *input* patches.
 
 
 # %%
 def weights_of(model, pictures):
-    """The weights of each layer: a list of arrays (image, heads, query, key)."""
+    """Each layer's attention weights, as a list of arrays (image, heads, query, key)."""
     found = []
     watch = mt.nn.watch_attention(model, lambda layer, weights: found.append(weights.numpy()))
     with watch, mt.no_grad():
@@ -130,10 +133,10 @@ shown = int(np.flatnonzero((test_labels == 3) & (has_ink.sum(1) < 6))[0])
 figure = mt.viz.class_attention_figure(
     test_pictures[shown], [layer[shown] for layer in weights], (4, 4), "Where [CLS] looks: a 3"
 )
-show(figure, "Four heads of the last layer, and rollout through both layers. Bright: much weight.")
+show(figure, "Four heads of the last layer, and rollout through both layers. Bright: large weight.")
 
 # %% [markdown]
-# Pictures persuade too easily. Ask for numbers: which share of the map lies on patches with ink?
+# Pictures are too convincing. So measure which share of the map's weight is on patches with ink.
 
 # %%
 maps = {"rollout": rollout(weights), "last layer": last_layer(weights)}
@@ -147,18 +150,18 @@ assert share["rollout"] > 100 * has_ink.mean() + 20
 # %% [markdown]
 # ## Erase what it looks at
 #
-# The claim of a map is causal: *these patches decide*. So take them away. Erase the $k$ patches
-# with the largest values (fresh noise in their place) and read again. If the map is right, the
-# reading breaks down sooner than when other patches are erased. Controls:
+# The claim of a map is causal: *these patches decide*. So remove them. Erase the $k$ patches with
+# the largest values (replace them with noise) and classify again. If the map is correct, accuracy
+# falls faster than when you erase other patches. The controls are:
 #
-# * any patches, at random;
+# * random patches among all 16;
 # * random patches *among those with ink*: does the map know more than where the ink is?
-# * the patches with the *least* weight: their loss should not matter.
+# * the patches with the *least* weight: losing them should not matter.
 
 
 # %%
 def erased(order, count):
-    """The pictures without the first `count` patches in the order of each picture."""
+    """The pictures with the first `count` patches of each picture's order replaced with noise."""
     parts, generator = patches(test_pictures).copy(), np.random.default_rng(2)
     for i in range(len(parts)):
         parts[i, order[i, :count]] = 0.2 * generator.random((count, 4, 4))
@@ -166,7 +169,7 @@ def erased(order, count):
 
 
 def curve(values):
-    order = np.argsort(-values, axis=1)  # the largest first
+    order = np.argsort(-values, axis=1)  # largest first
     return [accuracy(erased(order, count)) for count in counts]
 
 
@@ -176,7 +179,7 @@ orders = {
     "rollout": maps["rollout"], "last layer": maps["last layer"],
     "random, with ink": chance + has_ink, "random": chance, "least by rollout": -maps["rollout"],
 }  # fmt: skip
-print("test pictures read rightly, %, when patches are erased:")
+print("test pictures read correctly, %, when patches are erased:")
 print(" " * 18 + "".join(f"{count:7}" for count in counts))
 curves = {}
 for name, values in orders.items():
@@ -204,23 +207,23 @@ def draw(curves):
         colour, style = looks[name]
         axis.plot(counts, values, style, color=colour, label=name)
     axis.axhline(10, color="0.6", linewidth=1)
-    axis.set(xlabel="patches erased, of 16", ylabel="read rightly, %", ylim=(0, 100))
+    axis.set(xlabel="patches erased, of 16", ylabel="read correctly, %", ylim=(0, 100))
     axis.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5), title="erased first")
     axis.spines[["top", "right"]].set_visible(False)
     return figure
 
 
-show(draw(curves), "The lower the curve, the better the order finds the patches that decide.")
+show(draw(curves), "The lower the curve, the better the order finds the deciding patches.")
 
 # %% [markdown]
-# Rollout passes. The raw map of the last layer does no better than random patches with ink: at that
-# depth the token at place $j$ has already mixed with others, so a large weight on it is not a look
-# at patch $j$.
+# Rollout passes the test. The raw map of the last layer does no better than random patches with
+# ink. At that depth the token at position $j$ already contains information from other patches, so a
+# large weight on it does not mean that the model looks at patch $j$.
 #
 # ## What goes wrong without it
 #
-# Without what? Without training. A network with random weights has attention too; its rows sum to 1
-# and it can be drawn just as well. Only the check tells the maps apart.
+# What if you leave out the training? A network with random weights has attention maps, too: their
+# rows sum to 1, and you can draw them just as well. Only the erasing test tells the maps apart.
 
 # %%
 untrained = weights_of(new_model(7), test_pictures)
@@ -229,7 +232,7 @@ curves["untrained model"] = curve(random_map)
 on_ink = 100 * (random_map * has_ink).sum() / random_map.sum()
 print("a row sums to", untrained[0][0, 0, 0].sum().round(5))
 print(f"share on ink: {on_ink:.0f} % (trained {share['rollout']:.0f} %)")
-print(f"two patches erased: read rightly {curves['untrained model'][two]:.1f} %", end="")
+print(f"two patches erased: read correctly {curves['untrained model'][two]:.1f} %", end="")
 print(f" by this map, {curves['rollout'][two]:.1f} % by that of the trained model")
 assert curves["untrained model"][two] > curves["rollout"][two] + 15
 
@@ -246,13 +249,14 @@ for axis, values, name in zip(axes[1:], stretched, ("trained", "random weights")
     axis.set_title(f"rollout, {name}", fontsize=10)
 for axis in axes:
     axis.set(xticks=[], yticks=[])
-show(figure, "Each map on a scale of its own, as is often done: both look like something.")
-show(draw(curves), "The map of random weights (grey crosses) finds little more than chance does.")
+show(figure, "Each map has its own color scale, as is often done: both look meaningful.")
+show(draw(curves), "The map of random weights (gray crosses) is little better than chance.")
 
 # %% [markdown]
-# Two more cautions. A map shows where the class token takes values *from*, and not what it does
-# with them: it is not an explanation of the answer. And a map that merely follows the ink would
-# have passed "it looks at the digit"; that is why the control among patches with ink is needed.
+# Keep two more cautions in mind. First, a map shows where the class token takes values *from*, but
+# not what it does with them, so it does not explain the prediction. Second, a map that merely
+# follows the ink would pass a test of whether the model looks at the digit. That is why you need
+# the control with random patches among those with ink.
 #
 # ## Where it lives
 
@@ -263,27 +267,27 @@ where(mt.nn.watch_attention, mt.viz.attention_rollout, mt.viz.class_attention_fi
 # ## Exercise
 #
 # Weigh the last layer's map with the values: replace the weight of token $j$ by weight times the
-# length of its value vector (`v_proj` of `model.blocks[-1].attention`, on the normed tokens). Draw
-# its curve beside the others. The check is the same as above: it is a better map than the plain
-# last layer if, with two patches erased, fewer pictures are read rightly. It is done when your
-# table has the row and says whether that is so; it need not be.
+# length of its value vector (`v_proj` of `model.blocks[-1].attention`, on the normalized tokens).
+# Draw its curve with the others. Use the same test as above: the map is better than the plain last
+# layer if fewer pictures are read correctly with two patches erased. The exercise is done when your
+# table has a row for this map and shows whether it is better; it may not be.
 #
 # ## Three questions
 #
-# 1. Two maps look equally convincing. Which experiment decides between them, and what was its
+# 1. Two maps look equally convincing. Which experiment shows which one is better, and what was its
 #    result for the trained and the untrained model?
 # 2. Why is "random patches" alone too easy a control here?
 # 3. Why can rollout be a better map of the input than the last layer, although the head reads the
-#    class token after the last layer only?
+#    class token only after the last layer?
 
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. Erase the patches that a map ranks first and read again. With two patches gone the trained
-#    model's rollout order costs far more right answers than the order of the untrained one; both
-#    numbers are printed side by side.
-# 2. Most patches carry no ink (the first line printed says how few do), so random patches are
-#    mostly empty and any map that finds ink beats them. The control among patches with ink is
-#    harder: with two patches erased its number lies between those of rollout and of any patches.
-# 3. In the last layer a token holds a mixture of patches. Rollout follows the mixing of all layers
-#    back to the input: more of its weight is on ink, and its curve falls faster.
+# 1. Erase the patches that a map ranks first and classify again. With two patches erased, the
+#    trained model's rollout order lowers the accuracy far more than the untrained model's order.
+#    Both numbers are printed side by side.
+# 2. Most patches contain no ink (see the first printed line), so random patches are mostly empty
+#    and any map that finds ink beats them. The control among patches with ink is harder: with two
+#    patches erased, its accuracy is between those of rollout and of random patches.
+# 3. In the last layer each token contains a mixture of patches. Rollout follows the mixing in all
+#    layers back to the input: more of its weight is on ink, and its curve falls faster.

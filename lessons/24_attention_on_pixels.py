@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Attention on pixels
 #
-# Why cut an image into patches at all: why not let every pixel attend to every pixel? The memory
-# sum says why. A second way out is *local* attention, each pixel with its neighbourhood. How is
-# that built, and where does it go wrong?
+# Why cut an image into patches at all, instead of letting every pixel attend to every pixel? A
+# memory calculation gives the answer. A second solution is *local* attention: each pixel attends
+# only to its neighborhood. How do you implement it, and where does it go wrong?
 #
 # *Know before:* query, key, value (lesson 8), masks (lesson 10), ViT (lesson 21).
 
@@ -19,16 +19,17 @@ F = mt.nn.functional
 mt.manual_seed(0)
 
 # %% [markdown]
-# ## The memory sum
+# ## The memory calculation
 #
-# An image of $R \times R$ pixels has $R^2$ tokens, and one attention matrix has $R^2 \times R^2 =
-# R^4$ entries of 4 bytes. The lectures' model has 48 layers with 16 heads each, and training keeps
-# the weights of all of them for the backward pass.
+# An image of $R \times R$ pixels has $R^2$ tokens, and one attention matrix has
+# $R^2 \times R^2 = R^4$ entries of 4 bytes. The model in the deck COMP541, "Idea #3: Standard
+# Transformer on Pixels" (`docs/decks.md` lists the decks), has 48 layers with 16 heads each, and
+# training keeps the weights of all of them for the backward pass.
 
 
 # %%
 def size(entries):
-    """4 bytes for each, in the unit that fits."""
+    """Memory for entries of 4 bytes each, in a suitable unit."""
     value = 4 * entries
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
         if value < 1024:
@@ -44,18 +45,19 @@ for name, tokens in (
     ("pixel, R = 224", 224**2), ("16 x 16, R = 224", 14**2), ("14 x 14, R = 224", 16**2),
 ):  # fmt: skip
     print(f"{name:17} {tokens:8,} {size(tokens**2):>12} {size(matrices * tokens**2):>23}")
-assert matrices * 128**4 * 4 == 768 * 2**30  # the 768 GB of the lectures
+assert matrices * 128**4 * 4 == 768 * 2**30  # the 768 GB of the deck
 assert 14**4 == 38_416 and size(14**4) == "150.1 KiB" and size(matrices * 14**4) == "112.5 MiB"
-assert 224**4 == 16**4 * 14**4 and 16**4 == 65_536  # by how much patches of 16 divide a matrix
+assert 224**4 == 16**4 * 14**4 and 16**4 == 65_536  # ratio of pixels to patches
 assert 1.010 < (197 / 196) ** 2 < 1.011  # with the class token
 assert size(16**4) == "256 KiB" and size(matrices * 16**4) == "192 MiB"
 
 # %% [markdown]
-# These are the numbers of the lectures: 768 GB for 128 x 128 pixels, 112 MB for patches of 16.
-# (With the class token it is 197 and not 196 tokens, one percent more.) Patches of $p \times p$
-# divide the tokens by $p^2$ and the matrix by $p^4$: 65,536 for $p = 16$.
+# These numbers agree with the COMP541 deck: 768 GB for 128 x 128 pixels, and 112 MB for patches of
+# 16 ("Vision Transformer (ViT)"). With the class token there are 197 tokens instead of 196, and the
+# memory grows by one percent. Patches of $p \times p$ divide the number of tokens by $p^2$ and the
+# size of the matrix by $p^4$, which is 65,536 for $p = 16$.
 #
-# Is $R^4$ true of running code? Measure it for one head without a graph.
+# Does running code really need memory proportional to $R^4$? We measure one head without a graph.
 
 
 # %%
@@ -66,7 +68,7 @@ def full_attention(query, key, value):
 
 
 def peak(function, *inputs):
-    with mt.no_grad(), mt.memory.trace() as memory:
+    with mt.no_grad(), mt.memory.track() as memory:
         function(*inputs)
     return memory.peak
 
@@ -84,14 +86,15 @@ assert 12 < growth < 16.5
 # %% [markdown]
 # ## Local attention
 #
-# Let the pixel in the middle ask (query), and only the $k \times k$ pixels around it answer (keys
-# and values). Like a convolution it slides over the image; unlike one, its weights are not learned
-# numbers but come from the content. `unfold` collects the neighbourhood of every pixel.
+# In local attention each pixel is a query, and only the $k \times k$ pixels around it are its keys
+# and values (deck COMP541, "Idea #2: Replace Convolution with Local Attention"). Like a
+# convolution, it slides over the image. Unlike a convolution, it computes its weights from the
+# content instead of learning them as parameters. `unfold` collects the neighborhood of every pixel.
 
 
 # %%
-def neighbourhoods(x, k):
-    """(channel, row, column) -> (pixel, k * k, channel), with zeros outside of the image."""
+def neighborhoods(x, k):
+    """(channel, row, column) -> (pixel, k * k, channel), with zeros outside the image."""
     channels = x.shape[0]
     columns = F.unfold(x.unsqueeze(0), k, padding=k // 2)[0]  # (channel * k * k, pixel)
     return columns.reshape(channels, k * k, -1).permute(2, 1, 0)
@@ -101,23 +104,23 @@ def local_attention(query, key, value, k, masked=True):
     # query, key, value: (channel, row, column)
     channels, height, width = query.shape
     q = query.reshape(channels, -1).transpose(0, 1).unsqueeze(1)  # (pixel, 1, channel)
-    keys, values = neighbourhoods(key, k), neighbourhoods(value, k)  # (pixel, k * k, channel)
+    keys, values = neighborhoods(key, k), neighborhoods(value, k)  # (pixel, k * k, channel)
     scores = (q * keys).sum(-1) / channels**0.5  # (pixel, k * k)
-    if masked:  # what lies outside of the image is nobody
-        inside = neighbourhoods(mt.ones(1, height, width), k)[..., 0] > 0
+    if masked:  # positions outside the image are not keys
+        inside = neighborhoods(mt.ones(1, height, width), k)[..., 0] > 0
         scores = mt.where(inside, scores, float("-inf"))
     weights = mt.softmax(scores, -1).unsqueeze(-1)  # (pixel, k * k, 1)
     return (weights * values).sum(1).transpose(0, 1).reshape(channels, height, width)
 
 
 # %% [markdown]
-# It must equal full attention under a mask that allows the neighbourhood. That is a test one can
-# trust, as the full one has no geometry in it but the mask.
+# Its result must equal full attention with a mask that allows only the neighborhood. You can trust
+# this test, because full attention contains no geometry except the mask.
 
 
 # %%
 def near(height, width, k):
-    """bool (pixel, pixel): True where the two are at most k // 2 rows and columns apart."""
+    """bool (pixel, pixel): True where both distances (rows, columns) are at most k // 2."""
     row, column = np.divmod(np.arange(height * width), width)
     apart = [np.abs(a[:, None] - a[None, :]) <= k // 2 for a in (row, column)]
     return apart[0] & apart[1]
@@ -136,14 +139,14 @@ for k in (1, 3, 5):
     print(f"k = {k}: largest difference from masked full attention {same.max().item():.1e}")
     assert same.max().item() < 1e-5
 assert (local_attention(query, key, value, 1) - value).abs().max().item() < 1e-6
-print("k = 1 gives the values back: a pixel that sees only itself")
+print("k = 1 returns the values: each pixel sees only itself")
 
 # %% [markdown]
 # ## What it saves, and what it costs
 #
-# $k^2 R^2$ scores and not $R^4$: linear in the pixels. But `unfold` copies every key and value
-# $k^2$ times, which is why this is slow on real machines, and why Swin uses windows that do not
-# overlap (lesson 25).
+# The $k^2 R^2$ scores, instead of $R^4$, are linear in the number of pixels. But `unfold` copies
+# every key and value $k^2$ times. That is why it is slow on real machines, and why Swin uses
+# windows that do not overlap (lesson 25).
 
 # %%
 k, local_peaks = 7, []
@@ -179,16 +182,16 @@ axis.legend(frameon=False, fontsize=9)
 axis.spines[["top", "right"]].set_visible(False)
 show(
     figure,
-    "Pixels with pixels leave the machine below 128 px. Patches move the curve, not its slope.",
+    "Full attention on pixels exceeds the memory below 128 px. Patches only shift the curve.",
 )
 
 # %% [markdown]
-# Note the slope: patches make the numbers small, but the curve is as steep as that of the pixels.
+# Note the slopes: patches need less memory, but their curve is as steep as that for pixels.
 #
 # ## How far does local attention see?
 #
-# One layer of $k = 5$ sees two pixels in each direction. What several layers see is found by asking
-# the gradient: which input pixels does the middle output depend on?
+# One layer of $k = 5$ sees two pixels in each direction. The gradient shows what several layers
+# see: on which input pixels does the output in the middle depend?
 
 
 # %%
@@ -213,9 +216,9 @@ print(
 # %% [markdown]
 # ## What goes wrong without it
 #
-# Without the mask at the border. The zeros that `unfold` puts outside of the image look harmless:
-# they are harmless in a convolution. In attention a key of zeros gets the score 0, and $e^0 = 1$ is
-# a weight like any other: the pixels at the border give part of their attention to nothing.
+# Suppose we leave out the mask at the border. The zeros that `unfold` puts outside the image look
+# harmless, and in a convolution they are. In attention, a key of zeros gets the score 0, and
+# $e^0 = 1$ is a weight like any other: border pixels give part of their attention to padding.
 
 # %%
 right = local_attention(query, key, value, 5)
@@ -227,7 +230,7 @@ print("values of 1 must give 1. Without the mask, row by row:")
 sums = local_attention(query, key, ones, 5, masked=False)[0]
 for row in sums.numpy():
     print("  ", *[f"{value:.2f}" for value in row])
-assert error[2:-2, 2:-2].max().item() < 1e-6  # an inner pixel has no neighbour outside
+assert error[2:-2, 2:-2].max().item() < 1e-6  # all neighbors are inside
 assert error[0].min().item() > 0.01 and sums[0, 0].item() < 0.8
 
 # %%
@@ -241,38 +244,39 @@ for axis, values, title, limits in zip(
     axis.set(xticks=[], yticks=[])
     axis.set_title(title, fontsize=10)
 show(
-    figure, "Only pixels near the border are wrong: a look at the middle of an image finds nothing."
+    figure, "Only pixels near the border are wrong: a test in the middle of an image finds nothing."
 )
 
 # %% [markdown]
 # ## Where it lives
 
 # %%
-where(F.unfold, F.scaled_dot_product_attention, window_partition, mt.memory.trace)
+where(F.unfold, F.scaled_dot_product_attention, window_partition, mt.memory.track)
 
 # %% [markdown]
 # ## Exercise
 #
-# Give `local_attention` a learned bias for each of the $k^2$ places of the neighbourhood, added to
-# the scores, as Ramachandran et al. 2019 do with relative positions. Show two things: with query
-# and key zero it is a convolution whose weights are the softmax of the bias (compare inner pixels
-# with `F.conv2d` to `1e-6`), and rolling the image rolls the inner result.
+# Add to the scores in `local_attention` a learned bias for each of the neighborhood's $k^2$
+# positions, as Ramachandran et al. 2019 do with relative positions. Show two things: if query and
+# key are zero, it is a convolution whose weights are the softmax of the bias (compare inner pixels
+# with `F.conv2d` to `1e-6`), and rolling the image rolls the result for inner pixels.
 #
 # ## Three questions
 #
-# 1. Going from 16 x 16 to 8 x 8 patches at 224 px: by which factor does one attention matrix grow?
-# 2. Zero padding is right for a convolution. Why is it wrong for attention, and which printed
+# 1. Going from 16 x 16 to 8 x 8 patches at 224 px: by what factor does one attention matrix grow?
+# 2. Zero padding is correct for a convolution. Why is it wrong for attention, and which printed
 #    numbers show where?
-# 3. Local attention of 5 x 5 is cheap. What does it need many of, by the printed numbers, and why
-#    do windows or patches need fewer?
+# 3. Local attention of 5 x 5 is cheap. But to connect distant pixels, a model needs many of
+#    something. What is it, and why do models with windows or patches need fewer?
 
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. The tokens grow by 4 and the matrix by 16: the matrix goes with $1/p^4$, as the sum says.
-# 2. A weight of a convolution times zero adds nothing, but a zero key has the score 0 and takes
-#    weight from the others: the printed sums are 1 inside and less than 1 at the border, least of
-#    all in a corner.
-# 3. Layers: each adds only 4 pixels across (5, 9, 13), so crossing an image takes more than a
-#    hundred. A patch makes each token 16 pixels wide, and in a window or a whole image every token
-#    reaches every other in one layer.
+# 1. The number of tokens grows by a factor of 4 and the matrix by a factor of 16: its size is
+#    proportional to $1/p^4$, as in the memory calculation.
+# 2. In a convolution, a weight times zero adds nothing, but in attention a zero key has the score 0
+#    and takes weight from the other keys. The printed sums are 1 inside and less than 1 near the
+#    border, with the minimum in a corner.
+# 3. It needs many layers: each adds only 4 pixels to the width (5, 9, 13), so crossing an image
+#    takes more than a hundred layers. A patch makes each token 16 pixels wide, and in a window or
+#    with full attention every token reaches every other one in a single layer.

@@ -1,10 +1,13 @@
 # %% [markdown]
 # # Swin: windows, the shift, the mask, the relative bias
 #
-# Attention within small windows costs little, but then nothing can cross a border. How do shifted
-# windows repair that, why does the shift need a mask, and how does a token know where it is?
+# Attention within small windows costs little, but then no information can cross a window border.
+# How do shifted windows solve this problem, why does the shift need a mask, and how are positions
+# represented?
 #
-# *Know before:* masks (lesson 10), ViT (lesson 21) and its positions (lesson 22).
+# *Know before:* masks (lesson 10), ViT (lesson 21) and its positions (lesson 22). The deck COMP541
+# shows Swin ("Swin Transformer: Window Attention", "Shifted Window Attention"); `docs/decks.md`
+# lists the decks.
 
 # %%
 import matplotlib.pyplot as plt
@@ -19,8 +22,8 @@ mt.manual_seed(0)
 # %% [markdown]
 # ## Windows: from $H^2W^2$ to $M^2HW$
 #
-# A map of $H \times W$ tokens is cut into windows of $M \times M$. Two reshapes and one transpose
-# do it; here on a map whose entries are their own places.
+# We cut a map of $H \times W$ tokens into windows of $M \times M$. This takes two reshapes and one
+# transpose. In this example, each entry of the map is its own position.
 
 
 # %%
@@ -38,16 +41,16 @@ def merge(windows, m, height, width):
 
 places = mt.arange(64).reshape(8, 8, 1)
 windows = partition(places, 4)
-print("windows", windows.shape, "  the first one holds the places")
+print("windows", windows.shape, "  the first one holds the positions")
 print(windows[0, :, 0].reshape(4, 4).numpy())
 assert (merge(windows, 4, 8, 8) == places).all()
 
 # %% [markdown]
-# Each window has its own small attention matrix of $M^2 \times M^2$; there are $HW / M^2$ windows,
-# so all together hold $M^2 HW$ scores: linear in the image for a fixed $M$. The lectures' case is
-# the first stage of Swin, 56 x 56 tokens and $M = 7$. Operations as in Eq. 1 and 2 of
-# arXiv:2103.14030: $4hwC^2$ for the projections, then $2(hw)^2C$ for full attention or $2M^2hwC$ in
-# windows.
+# Each window has its own small attention matrix of $M^2 \times M^2$. There are $HW / M^2$ windows,
+# so together they have $M^2 HW$ scores: linear in the size of the image for a fixed $M$. The deck's
+# example is Swin's first stage, which has 56 x 56 tokens and $M = 7$. The operations follow Eq. 1
+# and 2 of arXiv:2103.14030: $4hwC^2$ for the projections, plus $2(hw)^2C$ for full attention or
+# $2M^2hwC$ for attention in windows.
 
 # %%
 print("  tokens   scores: full   in windows   multiply-adds, C = 96: full   in windows")
@@ -63,36 +66,36 @@ assert partition(mt.zeros(56, 56, 1), 7).shape == (64, 49, 1)
 # %% [markdown]
 # ## The shift
 #
-# Nothing crosses a border between windows, however many blocks follow. So every other block moves
-# the windows by $s = M/2$. Instead of cutting windows of several sizes, the map is *rolled* by $s$
-# up and to the left, and what falls off comes round at the other side.
+# Without a shift, nothing crosses a border between windows, however many blocks follow. So every
+# other block moves the windows by $s = M/2$. Instead of cutting windows of several sizes, Swin
+# *rolls* the map by $s$ up and to the left. Tokens that leave on one side come back on the other.
 
 # %%
 rolled = mt.roll(places, [-2, -2], [0, 1])
 print("rolled by -2: row 0 is", rolled[0, :, 0].numpy(), "  row 6 is", rolled[6, :, 0].numpy())
-assert rolled[0, 0, 0].item() == 2 * 8 + 2  # what was at row 2, column 2 comes to the corner
+assert rolled[0, 0, 0].item() == 2 * 8 + 2  # the token from row 2, column 2 is now in the corner
 show(
     mt.viz.windows_figure(8, 8, 4, 2, "A map of 8 x 8, windows of 4 x 4, shift 2"),
-    "The last windows hold tokens from opposite borders. Regions tell them apart; so do the masks.",
+    "The last windows hold tokens from opposite borders. Regions separate them, and so do masks.",
 )
 
 # %% [markdown]
-# In the lower right window four regions meet that are no neighbours in the image. Region ids say
-# who belongs together: along each axis 0 for what lies before the last window, 1 for what is in it
-# and was there before, 2 for what was brought round.
+# The lower right window contains four regions that are not neighbors in the image. Region ids show
+# which tokens belong together. Along each axis the id is 0 before the last window, 1 for tokens in
+# the last window that did not wrap around, and 2 for tokens that did.
 
 
 # %%
 def region_ids(size, m, s):
     axis = np.zeros(size, dtype=int)
     axis[size - m :] += 1  # the last window
-    axis[size - s :] += 1  # brought round by the roll
+    axis[size - s :] += 1  # tokens that wrapped around
     return 3 * axis[:, None] + axis[None, :]  # (row, column)
 
 
 def window_mask(size, m, s):
     ids = partition(mt.tensor(region_ids(size, m, s)[..., None]), m)[..., 0].numpy()
-    return ids[:, :, None] == ids[:, None, :]  # (window, query, key): one region, may attend
+    return ids[:, :, None] == ids[:, None, :]  # (window, query, key): True within a region
 
 
 print(region_ids(8, 4, 2))
@@ -104,10 +107,10 @@ assert (mask == library).all()
 # %% [markdown]
 # ## The relative bias
 #
-# Within a window the scores get a bias that depends on the offset of query and key only:
+# Within a window the scores get a bias that depends only on the offset between query and key:
 # $A = \mathrm{softmax}(QK^T/\sqrt d + B)V$ with $B_{ij} = \mathrm{table}[\Delta y, \Delta x]$.
-# Offsets run from $-(M-1)$ to $M-1$ along each axis, so $M^4$ pairs share $(2M-1)^2$ numbers for
-# each head.
+# Offsets range from $-(M-1)$ to $M-1$ along each axis, so each head's $M^4$ pairs share $(2M-1)^2$
+# numbers.
 
 
 # %%
@@ -120,29 +123,29 @@ def bias_index(m):
 
 for m in (2, 4, 7):
     index = bias_index(m)
-    print(f"M = {m}: {index.size:5} pairs read {len(np.unique(index)):4} numbers")
+    print(f"M = {m}: {index.size:5} pairs use {len(np.unique(index)):4} numbers")
     assert len(np.unique(index)) == (2 * m - 1) ** 2
     assert (index == mt.ops.windows.relative_position_index((m, m)).numpy()).all()
 show(
     mt.viz.relative_index_figure(3, "Relative positions of a window of 3 x 3"),
-    "Equal numbers on the diagonals: pairs with one offset read one entry of the table.",
+    "Equal numbers on the diagonals: pairs with the same offset use the same table entry.",
 )
 
 # %% [markdown]
-# A common slip is to compute the index with $2M$ or $M$ in place of $2M - 1$. With $M$, different
-# offsets fall on one number:
+# A common mistake is to multiply the row offset by $2M$ or $M$ instead of $2M - 1$. With $M$,
+# different offsets get the same index:
 
 # %%
 row, column = np.divmod(np.arange(16), 4)
-slip = (row[:, None] - row + 3) * 4 + (column[:, None] - column + 3)
-print(f"M = 4, rows multiplied by M: {len(np.unique(slip))} different numbers for 49 offsets")
-assert len(np.unique(slip)) < 49
+mistaken = (row[:, None] - row + 3) * 4 + (column[:, None] - column + 3)
+print(f"M = 4, rows multiplied by M: {len(np.unique(mistaken))} different numbers for 49 offsets")
+assert len(np.unique(mistaken)) < 49
 
 # %% [markdown]
-# ## All of it together
+# ## All steps together
 #
-# Partition, scores, bias, mask, softmax, merge, roll back: with the weights of the library's block,
-# and equal to it.
+# We roll, partition, compute scores, add the bias, mask, apply softmax, merge and roll back. With
+# the weights of the library's block, the result equals the block's.
 
 
 # %%
@@ -162,12 +165,12 @@ def attend(x, block, m=4, s=2, masked=True, roll=-1):
         scores = mt.where(mask, scores, float("-inf"))
     context = (mt.softmax(scores, -1) @ value).transpose(1, 2).flatten(2)
     x = merge(layer.out_proj(context), m, height, width)
-    return mt.roll(x, [-roll * s, -roll * s], [0, 1])  # and back
+    return mt.roll(x, [-roll * s, -roll * s], [0, 1])  # roll back
 
 
 def new_block(shift):
     block = Block(12, 2, (4, 4), (shift, shift), 24)
-    for parameter in block.parameters():  # larger than at the start, so that mistakes show
+    for parameter in block.parameters():  # large values make mistakes visible
         if parameter.ndim == 2:
             mt.nn.init.normal_(parameter, std=0.3)
     return block
@@ -175,23 +178,23 @@ def new_block(shift):
 
 block = new_block(2)
 x = mt.randn(8, 8, 12)
-mine, theirs = attend(x, block), block.attend(x.unsqueeze(0))[0]
-print(f"largest difference from the library {(mine - theirs).abs().max().item():.1e}")
-assert (mine - theirs).abs().max().item() < 1e-5
+mine, library = attend(x, block), block.attend(x.unsqueeze(0))[0]
+print(f"largest difference from the library {(mine - library).abs().max().item():.1e}")
+assert (mine - library).abs().max().item() < 1e-5
 
 # %% [markdown]
-# ## Who hears whom?
+# ## Which tokens affect which?
 #
-# Change one token and see which outputs change: after two blocks without a shift, and after one
-# without and one with. A map of 12 x 12 has 3 x 3 windows.
+# Change one token and see which outputs change after two blocks without a shift, and after one
+# block without and one with a shift. A map of 12 x 12 has 3 x 3 windows.
 
 
 # %%
 def influence(blocks, at, size=12):
-    """How much each token of the result moves when the token at `at` is changed."""
+    """How much each output token changes when the token at `at` changes."""
     x = mt.randn(1, size, size, 12, dtype=mt.float64)
     changed = x.numpy().copy()
-    changed[0, at[0], at[1], 0] += 1  # not all channels: LayerNorm would take it away
+    changed[0, at[0], at[1], 0] += 1  # not all channels: LayerNorm would remove the change
     with mt.no_grad():
         outputs = []
         for start in (x, mt.tensor(changed)):
@@ -205,11 +208,11 @@ at = (5, 6)
 plain = influence([new_block(0), new_block(0)], at)
 shifted = influence([new_block(0), new_block(2)], at)
 twice = influence([new_block(0), new_block(2)] * 2, at)
-heard = {name: int((m > 1e-12).sum()) for name, m in
+reached = {name: int((m > 1e-12).sum()) for name, m in
          (("W W", plain), ("W SW", shifted), ("W SW W SW", twice))}  # fmt: skip
-for name, count in heard.items():
-    print(f"{name:10} the change of one token is heard by {count:3} of 144")
-assert heard["W W"] == 16 and heard["W SW"] == 64 and heard["W SW W SW"] == 144
+for name, count in reached.items():
+    print(f"{name:10} the change of one token reaches {count:3} of 144 tokens")
+assert reached["W W"] == 16 and reached["W SW"] == 64 and reached["W SW W SW"] == 144
 
 # %%
 figure, axes = plt.subplots(1, 3, figsize=(8, 3), layout="constrained")
@@ -222,13 +225,13 @@ for axis, reach, title in zip(axes, (plain, shifted, twice), titles, strict=True
         axis.axvline(edge, color="black", linewidth=1)
     axis.set(xticks=[], yticks=[])
     axis.set_title(title, fontsize=10)
-show(figure, "Blue: tokens that hear of a change at the cross. Lines: the windows without shift.")
+show(figure, "Blue: tokens that a change at the cross reaches. Lines: the windows without shift.")
 
 # %% [markdown]
 # ## What goes wrong without it
 #
-# **Without the mask** the code runs, and tokens at one border attend to the opposite border. Change
-# the lower right corner of an 8 x 8 map and look at the upper left one.
+# **Without the mask** the code runs, but tokens at one border attend to the opposite border. Change
+# the lower right corner of an 8 x 8 map and look at the upper left corner.
 
 # %%
 changed = x.numpy().copy()
@@ -251,17 +254,17 @@ cases = {
 for name, (far, near) in cases.items():
     print(f"  {name:20} {far:12.1e} {near:18.1e}")
 assert cases["masked, rolled by -2"][0] == 0 and cases["masked, rolled by -2"][1] > 1e-3
-assert cases["no mask"][0] > 1e-3  # opposite corners of the image leak into each other
+assert cases["no mask"][0] > 1e-3  # information leaks between opposite corners
 
 # %% [markdown]
-# **The direction of the roll** matters as the mask was made for one of them. Rolled by $+s$, what
-# is brought round lies in the *first* rows, but the mask still looks for it in the last ones: real
-# neighbours are kept apart, and strangers are let together.
+# **The direction of the roll** matters, because the mask was made for one direction. After a roll
+# by $+s$, the tokens from the other side are in the *first* rows, but the mask still expects them
+# in the last ones. The mask then separates real neighbors and lets distant tokens attend.
 
 
 # %%
-def true_neighbours(roll):
-    """Of the pairs that the mask lets attend, how many lie within one window's reach?"""
+def mask_mistakes(roll):
+    """The number of distant pairs that may attend, and of near pairs that may not."""
     row, column = np.divmod(mt.roll(places, [roll * 2] * 2, [0, 1]).numpy(), 8)
     row, column = (partition(mt.tensor(a), 4)[..., 0].numpy() for a in (row, column))
     near = (abs(row[:, :, None] - row[:, None]) < 4) & (
@@ -271,17 +274,17 @@ def true_neighbours(roll):
 
 
 for roll in (-1, 1):
-    strangers, parted = true_neighbours(roll)
+    distant, separated = mask_mistakes(roll)
     print(
-        f"rolled by {2 * roll:+}: {strangers:4} pairs of strangers may attend, "
-        f"{parted:4} pairs of neighbours may not"
+        f"rolled by {2 * roll:+}: {distant:4} distant pairs may attend, "
+        f"{separated:4} pairs of neighbors may not"
     )
-assert true_neighbours(-1) == (0, 0)
-assert true_neighbours(1)[0] > 0 and true_neighbours(1)[1] > 0
+assert mask_mistakes(-1) == (0, 0)
+assert mask_mistakes(1)[0] > 0 and mask_mistakes(1)[1] > 0
 
 # %% [markdown]
-# Shapes, and even the gradient check, are right in all of these cases. Only a test that knows the
-# geometry finds them.
+# In all of these cases the shapes are correct, and even the gradient check passes. Only a test that
+# takes the geometry into account finds the mistakes.
 #
 # ## Where it lives
 
@@ -297,12 +300,12 @@ where(
 # %% [markdown]
 # ## Exercise
 #
-# Swin without rolling: write `padded_attend(x, block)` that pads the map by `m - s` at the top and
-# left and by `s` at the bottom and right, cuts windows, masks what is padding, and cuts the padding
-# off again. It is right when it equals `attend(x, block)` to `1e-5` on the 8 x 8 map. How many
-# windows does it need where the roll needs 4?
+# Implement Swin without rolling: write `padded_attend(x, block)`, which pads the map by `m - s` at
+# the top and left and by `s` at the bottom and right, cuts it into windows, masks the padding, and
+# removes the padding again. It is correct if it agrees with `attend(x, block)` to `1e-5` on the
+# 8 x 8 map. How many windows does it need, compared with 4 for the roll?
 #
-# Then practise:
+# Then practice:
 #
 # ```sh
 # mta exercise start 18
@@ -313,19 +316,20 @@ where(
 #
 # ## Three questions
 #
-# 1. A map of 56 x 56 tokens becomes one of 112 x 112. By which factor do the scores grow with full
-#    attention, and with windows of 7?
-# 2. After a plain and a shifted block, more tokens than the 16 of one window hear of a change. Why
-#    not all 144, and what does the third picture say about depth?
-# 3. Without the mask all tests of shape pass. What was changed, and where was it heard, that shows
-#    the mistake?
+# 1. A map of 56 x 56 tokens becomes one of 112 x 112. By what factor does the number of scores grow
+#    with full attention, and with windows of 7 x 7?
+# 2. After a plain and a shifted block, a change reaches more tokens than the 16 of one window. Why
+#    does it not reach all 144, and what does the third picture show about depth?
+# 3. Without the mask, all shape tests pass. Which token did we change, and which output showed the
+#    mistake?
 
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. Full attention: by 16, as the table shows (the square of the number of tokens, which grows by
-#    4). Windows: by 4.
-# 2. The shifted windows join only windows that touch the first one, and reach half a window into
-#    them: 64 tokens hear. A second pair of blocks carries the change to the whole map of 12 x 12.
-# 3. The token at (7, 7) was changed, and the output at the opposite corner (0, 0) moved; with the
-#    mask the change there is exactly 0.
+# 1. With full attention it grows by a factor of 16, as the table shows: it is the square of the
+#    number of tokens, which grows by a factor of 4. With windows it grows by a factor of 4.
+# 2. The shifted windows connect the first window only with windows that touch it, and reach half a
+#    window into them, which makes 64 tokens. A second pair of blocks carries the change to the
+#    whole map of 12 x 12.
+# 3. The token at (7, 7) was changed, and the output at the opposite corner (0, 0) changed. With the
+#    mask, the change there is exactly 0.

@@ -1,8 +1,8 @@
 # %% [markdown]
-# # Swin V2: what has to change for it to grow
+# # Swin V2: what has to change for larger models
 #
-# Three small changes turn Swin into Swin V2: where the norm stands, how a score is made, and where
-# the position bias comes from. Which failure does each of them cure, and can it be seen in numbers?
+# Three small changes turn Swin into Swin V2: where the norm is applied, how scores are computed,
+# and where the position bias comes from. Which failure does each one fix, and can you measure it?
 #
 # *Know before:* the scale (lesson 9), pre- and post-norm (lesson 13), Swin (lesson 25).
 
@@ -23,12 +23,12 @@ mt.manual_seed(0)
 # %% [markdown]
 # ## 1. Activations that grow with depth
 #
-# Swin (V1) is pre-norm: $x \leftarrow x + f(LN(x))$. Nothing bounds what $f$ adds, and training
-# makes the weights of $f$ grow. V2 moves the norm behind $f$: $x \leftarrow x + LN(f(x))$. Each
-# branch then adds a vector of a fixed length, whatever its weights.
+# Swin (V1) is pre-norm: $x \leftarrow x + f(LN(x))$. Nothing bounds the output of $f$, and training
+# makes the weights of $f$ grow. V2 moves the norm after $f$: $x \leftarrow x + LN(f(x))$. Each
+# branch then adds a vector of fixed length, whatever its weights are.
 #
-# Here is a deep stack of blocks of each kind. Every matrix is drawn with variance $g^2$/inputs,
-# where the gain $g$ stands for how far training has enlarged the weights.
+# We build a deep stack of each kind of block. Every matrix is drawn with variance $g^2$/inputs. The
+# gain $g$ represents how much training has enlarged the weights.
 
 # %%
 depth, width = pick(24, 16), 32
@@ -43,13 +43,13 @@ def stack(block_class, gain):
             if isinstance(module, mt.nn.Linear):
                 mt.nn.init.normal_(module.weight, std=gain / math.sqrt(module.weight.shape[1]))
             if isinstance(module, mt.nn.LayerNorm):
-                mt.nn.init.ones_(module.weight)  # V2 starts them at 0: each block is the identity
+                mt.nn.init.ones_(module.weight)  # V2 starts at 0 (identity blocks)
         blocks.append(block)
     return blocks
 
 
 def amplitudes(blocks):
-    """Standard deviation of the map before the first and after every block."""
+    """The map's standard deviation before the first block and after each block."""
     mt.manual_seed(2)
     x = mt.randn(2, 8, 8, width)
     found = [x.std().item()]
@@ -61,14 +61,14 @@ def amplitudes(blocks):
 
 
 growth = {}
-print(f"standard deviation after {depth} blocks (it is 1 at the start)")
+print(f"standard deviation after {depth} blocks (it starts at 1)")
 print("gain      V1 pre-norm    V2 res-post-norm")
 for gain in (1, 2, 4):
     for name, block_class in (("V1", Block), ("V2", PostNormBlock)):
         growth[name, gain] = amplitudes(stack(block_class, gain))
     print(f"{gain:4} {growth['V1', gain][-1]:16.1f} {growth['V2', gain][-1]:19.1f}")
 assert growth["V1", 4][-1] > 8 * growth["V1", 1][-1]  # grows with the weights
-assert abs(growth["V2", 4][-1] / growth["V2", 1][-1] - 1) < 0.3  # does not
+assert abs(growth["V2", 4][-1] / growth["V2", 1][-1] - 1) < 0.3  # independent of the weights
 
 # %%
 figure, axis = plt.subplots(figsize=(7, 3.4), layout="constrained")
@@ -81,12 +81,12 @@ axis.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
 axis.spines[["top", "right"]].set_visible(False)
 show(
     figure,
-    "Pre-norm (orange): higher with larger weights. Res-post-norm (blue): one curve for all.",
+    "Pre-norm (orange): higher with larger weights. Res-post-norm (blue): the same for all gains.",
 )
 
 # %% [markdown]
 # In V2 each block has two branches that add a vector of variance 1, so the variance grows by about
-# 2 per block and no faster: $\sqrt{1 + 2L}$.
+# 2 per block and no faster. The standard deviation after $L$ blocks is about $\sqrt{1 + 2L}$.
 
 # %%
 bound = math.sqrt(1 + 2 * depth)
@@ -99,9 +99,9 @@ assert 0.6 * bound < growth["V2", 4][-1] < 1.5 * bound
 # %% [markdown]
 # ## 2. Scores that grow: cosine attention
 #
-# A dot product grows with the lengths of query and key. Large activations make large scores,
-# softmax saturates, a few pairs take everything. V2 uses the *angle*:
-# $s_{ij} = \cos(q_i, k_j)/\tau + B_{ij}$, with a learned $\tau$ per head, kept at 0.01 or more.
+# A dot product grows with the lengths of query and key. Large activations produce large scores, the
+# softmax saturates, and a few pairs get all the weight. V2 uses the *angle*:
+# $s_{ij} = \cos(q_i, k_j)/\tau + B_{ij}$, with a learned $\tau$ of at least 0.01 per head.
 
 # %%
 query, key = mt.randn(16, 8), mt.randn(16, 8)
@@ -117,7 +117,7 @@ def cosine_weights(query, key):
     return mt.softmax(query @ key.transpose(0, 1) / tau, -1)
 
 
-print("activations times    mean of the largest weight: dot product    cosine")
+print("activation factor    mean of the largest weight: dot product    cosine")
 peaks = {}
 for factor in (1, 3, 10, 30):
     pair = query * factor, key * factor
@@ -129,8 +129,8 @@ assert peaks[30][0] > 0.99 and peaks[1][0] < 0.5
 assert abs(peaks[30][1] - peaks[1][1]) < 1e-4
 
 # %% [markdown]
-# Note what is lost as well: cosines lie between -1 and 1, so *without* a temperature the weights
-# could hardly differ. With 16 keys the largest weight would be at most:
+# Cosine attention has a disadvantage, too: cosines are between -1 and 1, so *without* a temperature
+# the weights could hardly differ. The next cell computes the largest possible weight for 16 keys:
 
 # %%
 most = math.e / (math.e + 15 * math.exp(-1))
@@ -139,21 +139,21 @@ print(f"tau = 1: {most:.3f} (one key at cosine 1, 15 at -1);  tau = 0.1: {cooles
 assert most < 0.34 and coolest > 0.999
 
 # %% [markdown]
-# ## 3. Windows of another size: a bias that is computed
+# ## 3. Windows of another size: a computed bias
 #
-# V1 learns one number per offset. A window of 16 has offsets up to 15, and the table trained at 8
-# ends at 7. V2 learns a small *function* of the offset, so that every offset has a value:
-# $B(\Delta y, \Delta x) = 16\,\sigma(MLP(\widehat{\Delta y}, \widehat{\Delta x}))$, from
-# coordinates on a log scale, $\widehat{\Delta} = sign(\Delta)\,\log_2(1 + |\Delta|)$ up to a
-# constant.
+# V1 learns one number per offset. A window of 16 x 16 has offsets up to 15, but a table trained
+# with windows of 8 x 8 ends at 7. V2 learns a small *function* of the offset, so that every offset
+# has a value: $B(\Delta y, \Delta x) = 16\,\sigma(MLP(\widehat{\Delta y}, \widehat{\Delta x}))$.
+# Its inputs are coordinates on a log scale, $\widehat{\Delta} = sign(\Delta)\,\log_2(1 + |\Delta|)$
+# up to a constant.
 #
-# Why the logarithm? Ask how far one must extrapolate, in parts of the range that was trained:
+# To see why V2 uses the logarithm, compute how far the function must extrapolate:
 
 # %%
 linear = (15 - 7) / 7
 logarithmic = (math.log2(1 + 15) - math.log2(1 + 7)) / math.log2(1 + 7)
 print(
-    f"windows of 8 -> 16 go beyond what was trained by {linear:.2f} of the range"
+    f"windows of 8 -> 16 exceed the trained range by {linear:.2f} of it"
     f" with linear offsets, {logarithmic:.2f} with log offsets"
 )
 assert round(linear, 2) == 1.14 and round(logarithmic, 2) == 0.33
@@ -169,26 +169,26 @@ assert np.abs(spaced - expected).max() < 1e-6
 print("bias for a window of 8 x 8:", bias().shape)
 
 # %% [markdown]
-# (As in the authors' code the largest trained offset is first scaled to 8, and the result divided
-# by $\log_2 8$.)
+# (As in the authors' code, the largest trained offset is first scaled to 8, and the result is
+# divided by $\log_2 8$.)
 #
 # ## Transfer to a larger window
 #
-# Let a bias that falls off with the distance in *tokens* stand for what a model has learned at
-# windows of 8. The function is fitted to it; the table is it. Then both go to windows of 16: the
-# function by computing, the table by bicubic interpolation, as V1 does it.
+# As an example of a learned bias in windows of 8 we use one that decreases with the distance in
+# *tokens*. We fit the function to it; the table stores it exactly. Then we use both with windows of
+# 16: we evaluate the function there, and enlarge the table by bicubic interpolation, as V1 does.
 
 
 # %%
 def truth(size):
-    """A bias from 0 to 16 for every offset of a window: larger for nearer tokens."""
+    """A bias from 0 to 16 for each offset in a window, larger for nearer tokens."""
     offsets = np.arange(-size + 1, size)
     distance = np.hypot(offsets[:, None], offsets[None, :])
     return 16 / (1 + np.exp(0.6 * (distance - 4)))
 
 
 def of_function(bias):
-    """The values of the network for all offsets, (2M - 1, 2M - 1)."""
+    """The network's values for all offsets, as an array (2M - 1, 2M - 1)."""
     table = bias.linear2(F.relu(bias.linear1(bias.coordinates())))
     side = 2 * bias.window_size[0] - 1
     return (16 * mt.sigmoid(table))[:, 0].reshape(side, side)
@@ -207,7 +207,7 @@ print(f"fitted at windows of 8: mean error {loss.item() ** 0.5:.2f} (the bias go
 
 
 def at_16(pretrained):
-    """The fitted network in windows of 16, its offsets measured in windows of `pretrained`."""
+    """The fitted network's bias in windows of 16; offsets refer to windows of `pretrained`."""
     larger = ContinuousPositionBias((16, 16), 1, (pretrained, pretrained), hidden_dim=128)
     larger.load_state_dict(learned.state_dict())
     with mt.no_grad():
@@ -225,9 +225,9 @@ assert errors["computed, log-spaced"] < errors["table, interpolated"] / 2
 # %% [markdown]
 # ## What goes wrong without it
 #
-# The network alone does not do it: it must be told which window it was trained with
-# (`pretrained_window_size`). Without that, offsets are measured in the *new* window, and the
-# neighbour at distance 2 gets what belongs to distance 1.
+# The network alone is not enough: it must know the size of the window it was trained with
+# (`pretrained_window_size`). Without this size, offsets are measured relative to the *new* window,
+# and a neighbor at distance 2 gets the bias learned for distance 1.
 
 # %%
 candidates["computed, size forgotten"] = at_16(0)
@@ -245,7 +245,7 @@ styles = {
     "computed, log-spaced": ("#0072B2", "-"), "table, interpolated": ("#D55E00", "--"),
     "computed, size forgotten": ("#CC79A7", ":"),
 }  # fmt: skip
-axis.plot(truth(16)[15, 15:], "o", color="black", markersize=4, label="what was learned")
+axis.plot(truth(16)[15, 15:], "o", color="black", markersize=4, label="learned bias")
 for name, (colour, style) in styles.items():
     axis.plot(candidates[name][15, 15:], style, color=colour, label=name, linewidth=2)
 axis.axvspan(7, 15, color="0.93", zorder=0)
@@ -253,11 +253,12 @@ axis.text(7.2, 15, "never trained", fontsize=9)
 axis.set(xlabel="offset along a row, in tokens", ylabel="bias in windows of 16", xlim=(0, 15))
 axis.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
 axis.spines[["top", "right"]].set_visible(False)
-show(figure, "The computed bias stays with the dots; the stretched ones reach twice as far.")
+show(figure, "The computed bias follows the dots; the stretched ones extend twice as far.")
 
 # %% [markdown]
-# (Whether distances in tokens or in windows should keep their meaning depends on what was changed.
-# Here the images were enlarged in pixels and the patches kept their size, so tokens it is.)
+# (Should a distance be measured in tokens or relative to the window? That depends on what changed.
+# Here the images have more pixels and the patches keep their size, so distances in tokens keep
+# their meaning.)
 #
 # ## Where it lives
 
@@ -273,27 +274,28 @@ where(
 # ## Exercise
 #
 # Repeat the transfer with *linear* coordinates: subclass `ContinuousPositionBias` and give it a
-# `coordinates` that returns offsets divided by the trained size minus one, without the logarithm.
-# Train it in the same way. It is done when its error at windows of 8 is as small as that of the
-# original, and you have compared the errors at 16 over several seeds. Does the shorter way beyond
-# the trained range win here? Look at the values at offset 15, where this bias has run out to 0 as a
-# sigmoid does by itself, and say for which kind of bias the logarithm would matter more.
+# `coordinates` method that returns the offsets divided by the trained size minus one, without the
+# logarithm. Train it in the same way. It is done when its error in windows of 8 is as small as the
+# original's and you have compared the errors in windows of 16 over several seeds. Is the shorter
+# extrapolation better here? Look at the values at offset 15, where this bias is nearly 0, a value
+# that a sigmoid approaches by itself. For which kind of bias would the logarithm matter more?
 #
 # ## Three questions
 #
-# 1. Why does the curve of V2 not depend on the gain of the weights?
-# 2. With activations 30 times as large, what becomes of attention by dot products, and why does
-#    cosine attention not notice?
+# 1. Why does V2's curve not depend on the gain of the weights?
+# 2. How do activations that are 30 times as large change dot-product attention, and why do they not
+#    change cosine attention?
 # 3. A model trained with windows of 8 is used with windows of 16 and `pretrained_window_size` is
-#    forgotten. Which bias does a neighbour at distance 2 get?
+#    forgotten. Which bias does a neighbor at distance 2 get?
 
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. The norm stands behind the branch, so what is added has variance 1 whatever the weights; two
-#    such branches per block give about $\sqrt{1 + 2L}$, which was printed beside the measured
-#    values.
-# 2. It becomes nearly one-hot: the mean of the largest weight was printed as more than 0.99. A
-#    cosine divides by both lengths, so a factor cancels.
-# 3. About that of distance 1: in the last table the row "size forgotten" has at offsets 2, 4 and 8
-#    nearly what the row "log-spaced" has at 1, 2 and 4: twice as far everywhere.
+# 1. The norm comes after the branch, so the added vector has variance 1 for all weights. Two such
+#    branches per block give a standard deviation of about $\sqrt{1 + 2L}$, which is printed next to
+#    the measured values.
+# 2. Dot-product attention becomes nearly one-hot: the printed mean of the largest weight is more
+#    than 0.99. A cosine divides by both lengths, so the factor cancels.
+# 3. It gets about the bias of distance 1. In the last table, the values in row "size forgotten" at
+#    offsets 2, 4 and 8 are close to those in row "log-spaced" at 1, 2 and 4: it is stretched by a
+#    factor of 2.

@@ -1,11 +1,12 @@
 # %% [markdown]
-# # MAE: hide three quarters of an image and paint them
+# # MAE: hide three quarters of an image and reconstruct them
 #
 # A masked autoencoder learns from images without labels: it sees a quarter of the patches and
-# predicts the rest. How are patches hidden and put back in order, why does the loss count hidden
-# patches only, and is what it paints better than a good guess?
+# predicts the rest. How are patches hidden and put back in order, why does the loss include only
+# hidden patches, and is the reconstruction better than a good guess?
 #
-# *Know before:* BERT (lesson 18), ViT (lesson 21).
+# *Know before:* BERT (lesson 18), ViT (lesson 21). The deck FLOW ("SELF-SUPERVISION. MASKED
+# AUTOENCODER") introduces MAE; `docs/decks.md` lists the decks.
 #
 # The digits come with scikit-learn: `python -m pip install scikit-learn`.
 
@@ -14,18 +15,18 @@ import numpy as np
 
 import minitorch_attn as mt
 from minitorch_attn.course.lesson import pick, show, where
-from minitorch_attn.data.painting import painting_baselines
+from minitorch_attn.data.inpainting import painting_baselines
 from minitorch_attn.models.mae import MaskedAutoencoder, patchify, random_masking
 
 digits, _, test_digits, test_labels = mt.data.digits_split()
 print(f"{len(digits)} digits of 8 x 8 pixels to learn from, {len(test_digits)} to test")
 
 # %% [markdown]
-# ## Hide at random, and remember the way back
+# ## Hide at random, and remember how to undo it
 #
-# Give each patch a random number, sort, keep the first quarter. `order` says which patch comes
+# Give each patch a random number, sort, and keep the first quarter. `order` says which patch comes
 # first, second, ... after the shuffle. `restore`, the argsort of the argsort, says where each patch
-# has gone, and so leads back. With 6 patches of which 2 are kept:
+# went, so it undoes the shuffle. Here is an example with 6 patches, 2 of which are kept:
 
 # %%
 noise = np.array([0.7, 0.1, 0.9, 0.3, 0.8, 0.5])
@@ -37,7 +38,7 @@ print("patch          ", *names)
 print("random number  ", *noise)
 print("shuffled       ", *shuffled, "  kept:", *shuffled[:2])
 print("restore        ", *restore)
-filled = np.append(shuffled[:2], ["-"] * 4)  # the kept ones, then a mask token for each gap
+filled = np.append(shuffled[:2], ["-"] * 4)  # kept patches, then one mask token per gap
 print("kept, then gaps", *filled)
 print("back in order  ", *filled[restore])
 assert (shuffled[restore] == names).all()
@@ -48,9 +49,10 @@ assert (kept.numpy()[0] == order[:2]).all() and (where_to.numpy()[0] == restore)
 # %% [markdown]
 # ## The model
 #
-# A digit has 4 x 4 patches of 2 x 2 pixels; 12 of 16 are hidden. The encoder is a ViT that gets the
-# class token and the 4 visible patches, and nothing in place of the others: that is what makes MAE
-# cheap. The decoder is small and gets all 16 places, with one learned *mask token* in each gap.
+# A digit has 4 x 4 patches of 2 x 2 pixels, and 12 of 16 are hidden. The encoder is a ViT that gets
+# only the class token and the 4 visible patches. Nothing replaces the hidden patches: that is why
+# MAE is cheap. The decoder is small and gets all 16 positions, with one learned *mask token* in
+# each gap.
 
 
 # %%
@@ -64,18 +66,18 @@ def new_model(seed=0):
 
 
 def scaled(pixels):
-    """Pixels from 0 to 1 as numbers from -1 to 3, so that strokes are not small."""
+    """Map pixels from [0, 1] to [-1, 3], so that strokes have large values."""
     return mt.tensor(4 * pixels - 1)
 
 
 def forward(model, images, noise):
-    """Predictions for all patches, and which were hidden: the library's forward pass in steps."""
+    """The library's forward pass, step by step: predictions, and a mask of hidden patches."""
     batch = len(images)
     rows = mt.arange(batch).unsqueeze(1)
     encoder, decoder = model.encoder, model.decoder
     tokens = encoder.patch_embedding(images)  # (batch, 16, 48)
     table = encoder.positions.weight  # (1 + 16, 48): the class token first
-    tokens = tokens + table[1:]  # before hiding: a patch must keep its place
+    tokens = tokens + table[1:]  # before hiding: a patch must keep its position
     order = noise.argsort(dim=1)
     restore = order.argsort(dim=1)
     visible = tokens[rows, order[:, :4]]  # (batch, 4, 48)
@@ -92,14 +94,14 @@ def forward(model, images, noise):
 model = new_model()
 images, noise = scaled(test_digits[:5]), mt.rand(5, 16)
 mine, hidden = forward(model, images, noise)
-theirs, same_hidden = model(images, noise)
-print(f"steps and library differ by {(mine - theirs).abs().max().item():.1e}")
+library, same_hidden = model(images, noise)
+print(f"steps and library differ by {(mine - library).abs().max().item():.1e}")
 print(f"hidden patches of each image: {hidden.sum(1).numpy()} of 16")
-assert (mine - theirs).abs().max().item() < 1e-5 and (hidden == same_hidden).all()
+assert (mine - library).abs().max().item() < 1e-5 and (hidden == same_hidden).all()
 
 # %% [markdown]
-# What is saved, with multiply-adds $12ND^2 + 2N^2D$ per block of the encoder (lesson 21), at the
-# size of ViT-B with 196 patches:
+# How much does this save? The encoder needs $12ND^2 + 2N^2D$ multiply-adds per block (lesson 21).
+# For ViT-B with 196 patches, this gives:
 
 
 # %%
@@ -107,18 +109,18 @@ def work(tokens, width=768):
     return 12 * tokens * width**2 + 2 * tokens**2 * width
 
 
-print(f"50 tokens in place of 197: {100 * work(50) / work(197):.0f} % of the work of the encoder")
+print(f"50 tokens in place of 197: {100 * work(50) / work(197):.0f} % of the encoder's operations")
 assert work(50) / work(197) < 0.26
 
 # %% [markdown]
-# ## What to compare with
+# ## Baselines
 #
-# An error by itself says nothing. Two guesses without a network, for the same hidden pixels:
+# An error alone says nothing. Here are two guesses without a network, for the same hidden pixels:
 #
 # * the **mean** of the training images at that pixel;
 # * the **best linear** guess from the visible pixels: the conditional mean under a normal
-#   distribution with the mean and covariance of the training images. It is solved anew for each
-#   test image, as each has other pixels hidden.
+#   distribution with the mean and covariance of the training images. It is solved separately for
+#   each test image, because each has different hidden pixels.
 
 # %%
 test_noise = mt.tensor(np.random.default_rng(5).random((len(test_digits), 16), dtype="float32"))
@@ -140,19 +142,19 @@ for name in ("mean image", "best linear"):
 # %% [markdown]
 # ## Train
 #
-# The loss is the squared error of the *hidden* patches alone. `counted` chooses which patches
-# count, as we shall need the other choice too.
+# The loss is the squared error of the *hidden* patches alone. The argument `counted` selects the
+# patches that the loss includes, because we need the other choice later.
 
 
 # %%
 def patch_errors(model, pixels, noise):
-    """Mean squared error of each patch in units of pixels from 0 to 1, and which were hidden."""
+    """Each patch's squared error for pixels from 0 to 1, and a mask of hidden patches."""
     predicted, hidden = forward(model, scaled(pixels), noise)
     return ((predicted - patchify(scaled(pixels), 2)) ** 2).mean(-1) / 16, hidden
 
 
 def errors_of(model):
-    """Error of the hidden and of the visible patches of the test digits."""
+    """Mean squared errors of hidden and of visible patches in the test digits."""
     with mt.no_grad():
         error, hidden = patch_errors(model, test_digits, test_noise)
     error, hidden = error.numpy(), hidden.numpy()
@@ -179,22 +181,22 @@ def train(counted, steps, rate=5e-3):
 steps = pick(1800, 500)
 model = train("hidden", steps)
 error, _ = errors_of(model)
-print(f"{steps} steps of 64 images; error of hidden pixels, and in parts of the mean image's:")
+print(f"{steps} steps of 64 images; error of hidden pixels, and relative to the mean image:")
 found = {**guesses, "masked autoencoder": error}
 for name in ("mean image", "masked autoencoder", "best linear"):
     print(f"  {name:20} {found[name]:.4f} {100 * found[name] / guesses['mean image']:6.1f} %")
 assert error < 0.98 * guesses["mean image"]
 
 # %% [markdown]
-# It beats the mean image: it has learned to use what it sees. The best linear guess is a harder
-# mark: it is solved exactly for every image, and on images as small as these hardly anything better
-# is possible. How near the model comes to it is a matter of steps: compare the two numbers. Who
-# looks at painted pictures alone does not even ask.
+# It beats the mean image, so it has learned to use what it sees. The best linear guess is a harder
+# baseline: it is solved exactly for every image, and on images as small as these hardly anything
+# better is possible. How close the model comes to it depends on the number of steps: compare the
+# two numbers. Looking only at reconstructed pictures, you would not notice the difference.
 
 
 # %%
-def painted(model, images):
-    """The images with the hidden patches as the model paints them, and where they are."""
+def reconstructed(model, images):
+    """The model's predictions as images, and a mask of hidden pixels."""
     with mt.no_grad():
         predicted, hidden = forward(model, scaled(images), test_noise[: len(images)])
     pixels = (predicted.numpy() + 1) / 4  # (image, 16, 4)
@@ -204,21 +206,21 @@ def painted(model, images):
 
 count = 10
 originals = test_digits[:count, 0]
-paint, gaps = painted(model, test_digits[:count])
+paint, gaps = reconstructed(model, test_digits[:count])
 show(
     mt.viz.image_rows_figure(
         [np.where(gaps, np.nan, originals), np.where(gaps, paint, originals), originals],
-        ["it sees", "it paints", "original"],
+        ["input", "reconstruction", "original"],
         "Test digits, three quarters hidden",
     ),  # fmt: skip
-    "Four visible patches of 16, what the model paints around them, and the original.",
+    "Four visible patches of 16, the model's reconstruction of the others, and the original.",
 )
 
 # %% [markdown]
 # ## What goes wrong without it
 #
-# **The loss on the visible patches.** "An autoencoder reproduces its input." So count the patches
-# that it sees. Training then looks wonderful:
+# **The loss on the visible patches.** An autoencoder reproduces its input, so it is tempting to
+# compute the loss on the visible patches only. Training then looks very successful:
 
 # %%
 copyist = train("visible", pick(400, 150))
@@ -228,33 +230,33 @@ print(f"  loss on visible patches {of_visible:15.5f} {of_hidden:16.4f}")
 print(f"  loss on hidden patches  {errors_of(model)[1]:15.5f} {error:16.4f}")
 print(f"  the mean image                          {guesses['mean image']:16.4f}")
 assert of_visible < 0.005  # its own loss is tiny
-assert of_hidden > 2 * guesses["mean image"]  # and it has learned nothing about images
+assert of_hidden > 2 * guesses["mean image"]  # but it has learned nothing about images
 
 # %%
-copied, _ = painted(copyist, test_digits[:count])
+copied, _ = reconstructed(copyist, test_digits[:count])
 show(
     mt.viz.image_rows_figure(
         [np.where(gaps, np.nan, originals), paint, copied],
-        ["it sees", "loss: hidden", "loss: visible"],
+        ["input", "loss: hidden", "loss: visible"],
         "All patches as predicted",
     ),  # fmt: skip
-    "Lower row: the visible patches are copied; all else is one pattern, whatever the image.",
+    "Lower row: the visible patches are copied; the rest is the same pattern for every image.",
 )
 
 # %% [markdown]
-# Copying needs no idea of what an image is, and what the decoder makes of a mask token was never
-# judged. (The middle row has the opposite flaw at the visible places: nobody asked for those, and
-# they are known anyway.)
+# Copying does not require knowledge of images, and the loss never included the decoder's output for
+# a mask token. (The middle row has the opposite flaw: its loss did not include the visible patches,
+# which are known anyway.)
 #
-# **The order not restored.** Leave out `[rows, restore]`, and the first four places get the visible
-# patches wherever they came from. No shape changes.
+# **The wrong order.** Without `[rows, restore]`, the visible patches are put at the first four
+# positions, wherever they came from. All shapes stay the same.
 
 
 # %%
 def without_restore(model, images, noise):
     order = noise.argsort(dim=1)
     predicted, hidden = forward(model, images, noise)
-    return predicted[mt.arange(len(images)).unsqueeze(1), order], hidden  # patches as shuffled
+    return predicted[mt.arange(len(images)).unsqueeze(1), order], hidden  # in shuffled order
 
 
 with mt.no_grad():
@@ -279,24 +281,25 @@ where(
 # ## Exercise
 #
 # Hide a quarter, a half and three quarters (`mask_ratio`; the numbers 4 and 12 in `forward` change
-# with it). For each, compare the model with the mean image and the best linear guess of the same
-# hidden pixels. It is done when you can say at which ratio the visible neighbours of a hidden patch
-# give most of the answer away, and have a table of three rows that shows it.
+# with it). For each ratio, compare the model with the mean image and the best linear guess for the
+# same hidden pixels. The exercise is done when you have a table of three rows and can say at which
+# ratio a hidden patch's visible neighbors reveal most about it.
 #
 # ## Three questions
 #
-# 1. With the random numbers 0.4, 0.2, 0.6, 0.1 and two patches kept: which patches are visible, and
-#    what is `restore`?
+# 1. Four patches get the random numbers 0.4, 0.2, 0.6 and 0.1, and two patches are kept. Which
+#    patches are visible, and what is `restore`?
 # 2. A run reports a reconstruction loss far below all others. Which second number would you ask for
-#    before believing in it?
+#    before you believe it?
 # 3. Why are positions added before patches are hidden?
 
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. The order is 3, 1, 0, 2 (counted from 0), so patches 3 and 1 are visible, and `restore` is
-#    2, 1, 3, 0: patch 0 has gone to place 2, and so on, as in the table with letters.
-# 2. The error of *hidden* patches, beside that of the mean image. The copyist printed above has a
-#    tiny error where it can see and a much larger one than the mean image where it cannot.
-# 3. The encoder gets a bag of 4 patches. Without its position, added while its place was known,
-#    nobody could tell where a visible patch belongs; see the comment in `forward`.
+# 1. The order is 3, 1, 0, 2 (counted from 0), so patches 3 and 1 are visible, and `restore` is 2,
+#    1, 3, 0: patch 0 is now at position 2, and so on, as in the table with letters.
+# 2. Ask for the error on *hidden* patches, and compare it with the mean image's error. The copying
+#    model above has a tiny error on the visible patches, but its error on the hidden ones is much
+#    larger than the mean image's.
+# 3. The encoder gets a set of 4 patches. If their positions were not added before hiding, the model
+#    could not tell where a visible patch belongs. See the comment in `forward`.

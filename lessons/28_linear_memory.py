@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Attention in linear memory
 #
-# The scores of $N$ tokens are $N^2$ numbers, but the result has only $N$ rows. Can the result be
-# computed, to the last digit, without ever holding the scores?
+# The scores of $N$ tokens are $N^2$ numbers, but the result has only $N$ rows. Can you compute the
+# result exactly without ever storing all scores?
 #
 # *Know before:* softmax (lesson 5), query, key, value (lesson 8).
 
@@ -22,17 +22,17 @@ mt.manual_seed(0)
 # ## The difficulty: softmax needs the whole row
 #
 # Row $i$ of the result is $o_i = \sum_j e^{s_{ij} - m_i} v_j \,/\, \sum_j e^{s_{ij} - m_i}$ with
-# $m_i = \max_j s_{ij}$. The maximum keeps $e^{s}$ from overflowing, and it is known only after the
-# last key. So it seems that one must keep the row and pass over it twice.
+# $m_i = \max_j s_{ij}$. Subtracting the maximum prevents $e^{s}$ from overflowing, but you know the
+# maximum only after the last key. So it seems necessary to store the row and read it twice.
 #
-# One pass is enough when the sums can be *corrected*. Say the keys seen so far gave a maximum $m$,
-# a sum $l$ and a weighted sum of values $o$, all under $m$. The next keys bring a larger maximum
-# $m'$. Under $m'$ every old term would have been $e^{s - m'} = e^{s - m}\,e^{m - m'}$, so
+# But one pass is enough if the sums can be *corrected*. Suppose the keys so far gave a maximum $m$,
+# a sum $l$ and a weighted sum of values $o$, both computed with $m$. The next keys have a larger
+# maximum $m'$. With $m'$ every old term would have been $e^{s - m'} = e^{s - m}\,e^{m - m'}$, so
 #
 # $$l' = e^{m - m'}\, l + \sum_{j\ new} e^{s_j - m'}, \qquad
 #   o' = e^{m - m'}\, o + \sum_{j\ new} e^{s_j - m'} v_j .$$
 #
-# First for one query, and one key at a time, with numbers to follow.
+# Here is an example with numbers for one query, which reads one key at a time.
 
 # %%
 scores = [1.0, 3.0, 2.0, 5.0]
@@ -53,12 +53,14 @@ print(f"softmax of the whole row, times values: {weights @ values:30.4f}")
 assert abs(o / total - weights @ values) < 1e-12
 
 # %% [markdown]
-# The last column is at every moment the exact attention over the keys seen *so far*. The rescaling
-# is 1 where the maximum stays (third row), and small where a much larger score arrives (fourth).
+# At every step the last column is the exact attention over the keys seen *so far*. The rescaling
+# factor is 1 where the maximum does not change (third row), and small where a much larger score
+# arrives (fourth row).
 #
 # ## The same in tiles
 #
-# One key at a time wastes a fast machine: take a block of keys at a time, for all queries.
+# Processing one key at a time does not use a fast machine well. So process blocks of keys for all
+# queries.
 
 
 # %%
@@ -70,7 +72,7 @@ def online_attention(query, key, value, block=128):
     o = mt.zeros(len(query), value.shape[-1], dtype=query.dtype)
     for start in range(0, len(key), block):
         k, v = key[start : start + block], value[start : start + block]
-        s = query @ k.transpose(0, 1) * scale  # (query, block): all that is ever held
+        s = query @ k.transpose(0, 1) * scale  # (query, block): the only scores in memory
         new_top = mt.maximum(top, s.max(-1, keepdim=True).values)
         p = (s - new_top).exp()
         rescale = (top - new_top).exp()
@@ -98,8 +100,8 @@ for dtype in (mt.float64, mt.float32):
         assert difference < (1e-12 if dtype == mt.float64 else 1e-4)
 
 # %% [markdown]
-# The size of the blocks does not matter; only the order of additions differs. This is not an
-# approximation. Does it also survive scores at which $e^{s}$ alone overflows?
+# The block size changes only the order of additions. This is not an approximation. Does it also
+# work for scores for which $e^{s}$ overflows?
 
 # %%
 huge = 40 * query
@@ -115,14 +117,14 @@ assert (safe - full_attention(huge, key, value)).abs().max().item() < 1e-10
 # %% [markdown]
 # ## Memory, measured
 #
-# `mt.memory.trace` records what tensors hold, moment by moment. Twice the tokens: four times the
-# memory, or twice?
+# `mt.memory.track` records the memory of all tensors over time. Do twice as many tokens need four
+# times the memory, or twice?
 
 
 # %%
 def peak(function, tokens):
     x = [mt.randn(tokens, 64) for _ in range(3)]
-    with mt.no_grad(), mt.memory.trace() as memory:
+    with mt.no_grad(), mt.memory.track() as memory:
         function(*x)
     return memory.peak / 2**20
 
@@ -150,21 +152,22 @@ axis.text(sizes[2], 0.5 * peaks[online_attention][2], "  blocks: slope 1", color
 axis.set(xlabel="tokens", ylabel="peak, MiB", xticks=sizes, xticklabels=sizes)
 axis.spines[["top", "right"]].set_visible(False)
 axis.minorticks_off()
-show(figure, "Peak memory of one head in the forward pass; both axes double at every step.")
+show(figure, "Peak memory of one head in the forward pass; both axes are logarithmic.")
 
 # %% [markdown]
 # ## And the backward pass?
 #
-# If the weights were kept for it, all would be in vain. They need not be: from the one number
-# $L_i = m_i + \log l_i$ per row, any tile of weights can be had again, $p_{ij} = e^{s_{ij} - L_i}$.
-# The library's op does that: it computes the tiles a second time and never stores them. (What an op
-# needs only while it runs, here one tile of 256 x 512 scores or 0.5 MiB, is not in the trace.)
+# If the backward pass needed the stored weights, blocks would not save memory in training. But it
+# does not need them. The number $L_i = m_i + \log l_i$ of each row is enough to recompute any tile
+# of weights, $p_{ij} = e^{s_{ij} - L_i}$. The library's operation does that: it computes the tiles
+# a second time and never stores them. (The measured memory does not include temporary memory inside
+# an operation, here one tile of 256 x 512 scores or 0.5 MiB.)
 
 
 # %%
 def peak_of_training(attention, tokens):
     x = [mt.randn(1, 1, tokens, 64, requires_grad=True) for _ in range(3)]
-    with mt.memory.trace() as memory:
+    with mt.memory.track() as memory:
         attention(*x).sum().backward()
     return memory.peak / 2**20, [tensor.grad for tensor in x]
 
@@ -189,7 +192,7 @@ assert tiled < plain / 5 and max(differences) < 1e-4
 # %% [markdown]
 # ## What goes wrong without it
 #
-# The one line that people forget is the rescaling of the accumulator: $l$ is corrected, $o$ is not.
+# The most common mistake is forgetting to rescale the accumulator: $l$ is corrected, $o$ is not.
 
 
 # %%
@@ -215,38 +218,38 @@ ones = mt.ones(256, 1, dtype=mt.float64)
 print("                          error      sum of weights, smallest and largest")
 errors = {}
 for name, function, block in (
-    ("right, blocks of 64", online_attention, 64),
+    ("correct, blocks of 64", online_attention, 64),
     ("forgetful, one block", forgetful_attention, 256),
     ("forgetful, blocks of 64", forgetful_attention, 64),
 ):
     errors[name] = (function(query, key, value, block) - expected).abs().max().item()
-    sums = function(query, key, ones, block)  # values of 1 give the sum of the weights
+    sums = function(query, key, ones, block)  # with values of 1: the weights' sums
     print(f"{name:24}  {errors[name]:.1e}   {sums.min().item():.3f} to {sums.max().item():.3f}")
-assert errors["right, blocks of 64"] < 1e-12
-assert errors["forgetful, one block"] < 1e-12  # a test with few keys does not see it
+assert errors["correct, blocks of 64"] < 1e-12
+assert errors["forgetful, one block"] < 1e-12  # one block hides the mistake
 assert errors["forgetful, blocks of 64"] > 1e-2
 
 # %% [markdown]
-# Two things to note. With few keys, all in one block, the mistake is invisible: test with several
-# blocks. And there is a cheap test that needs no reference: values of 1 must give exactly 1.
+# Note two things. With few keys, all in one block, the mistake is invisible: test with several
+# blocks. You can also test cheaply without a reference: if all values are 1, all results must be 1.
 #
 # ## Where it lives
 
 # %%
-from minitorch_attn.ops.attention_tiled import TiledAttention, tiles_pay
+from minitorch_attn.ops.attention.tiled import TiledAttention, tiles_pay
 
-where(TiledAttention, TiledAttention.forward, TiledAttention.backward, tiles_pay, mt.memory.trace)
+where(TiledAttention, TiledAttention.forward, TiledAttention.backward, tiles_pay, mt.memory.track)
 
 # %% [markdown]
 # ## Exercise
 #
 # Add `is_causal=True` to `online_attention`: query $i$ sees keys up to $i$. Mask the scores of a
-# block with `-inf` and skip blocks that lie entirely in the future. For blocks of 1, 37 and 128
+# block with `-inf` and skip blocks that are entirely in the future. For blocks of 1, 37 and 128
 # keys, it must equal `F.scaled_dot_product_attention(..., is_causal=True)` to `1e-12` in float64.
-# Then go through the blocks from the last to the first: a row that has seen nothing yet gives NaN.
+# Then process the blocks from the last to the first: a row that has not seen any key yet gives NaN.
 # Which expression becomes `-inf - (-inf)`, and what should it be?
 #
-# Then practise:
+# Then practice:
 #
 # ```sh
 # mta exercise start 33
@@ -256,17 +259,17 @@ where(TiledAttention, TiledAttention.forward, TiledAttention.backward, tiles_pay
 #
 # 1. In the table with four keys, why is the old sum multiplied by 1 in the third row and by a small
 #    number in the fourth?
-# 2. Is attention in blocks an approximation? Which printed numbers decide it?
+# 2. Is attention in blocks an approximation? Which printed numbers answer this question?
 # 3. A forgetful version passes its test with 256 keys in one block. Which two tests printed above
 #    would have found the mistake?
 
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. The third score, 2, is below the maximum 3, so nothing changes for the old terms. The fourth,
-#    5, raises the maximum by 2, and all old terms were too large by $e^2$: they are multiplied by
-#    $e^{-2}$, which is printed as 0.1353.
-# 2. No. The difference from full attention is round-off, less than 1e-12 in float64, for every size
-#    of block, one key at a time included.
-# 3. The same comparison with blocks of 64 keys (the error is no round-off), and values of 1, for
-#    which the result must be 1 in every row and was not.
+# 1. The third score, 2, is below the maximum 3, so the old terms do not change. The fourth score,
+#    5, raises the maximum by 2, and all old terms are too large by a factor of $e^2$. They are
+#    multiplied by $e^{-2}$, which is printed as 0.1353.
+# 2. No. The difference from full attention is round-off, less than 1e-12 in float64, for every
+#    block size, including one key at a time.
+# 3. The first is the same comparison with blocks of 64 keys, where the error is much larger than
+#    round-off. The second uses values of 1, for which every result must be 1, but some were not.

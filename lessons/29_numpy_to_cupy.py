@@ -1,12 +1,12 @@
 # %% [markdown]
 # # From NumPy to CuPy
 #
-# CuPy has NumPy's functions for arrays that live on a GPU. So does NumPy code run there as it is?
-# What breaks, what becomes slow without breaking, and how can one find out on a machine without a
+# CuPy provides NumPy's functions for arrays in a GPU's memory. Does NumPy code run there unchanged?
+# What breaks, what becomes slow without an error, and how can you find out on a machine without a
 # GPU?
 #
-# *Know before:* query, key, value (lesson 8). This lesson needs no GPU; where there is one, it is
-# used too.
+# *Know before:* query, key, value (lesson 8). This lesson does not need a GPU, but uses one if
+# available.
 
 # %%
 import math
@@ -21,12 +21,13 @@ from minitorch_attn.backend.sync import StrictError
 from minitorch_attn.course.lesson import fails, pick, show, where
 
 # %% [markdown]
-# ## Where can we run?
+# ## Which devices are available?
 #
 # * `cpu`: NumPy.
 # * `cuda`: CuPy, if it is installed and finds a GPU.
-# * `strict`: NumPy dressed up as a GPU. It computes on the CPU but refuses what CuPy refuses, and
-#   also what CuPy does silently at a price. Code that runs on it has a good chance on a GPU.
+# * `strict`: NumPy that behaves like a GPU. It computes on the CPU, but it raises an error for
+#   everything that CuPy does not allow, and also for operations that CuPy allows at a hidden cost.
+#   Code that runs on this device will probably run on a GPU.
 
 # %%
 devices = ["cpu", "strict"] + ["cuda"] * mt.cuda.is_available()
@@ -38,9 +39,9 @@ if "cuda" not in devices:
         print("no GPU here:", str(error).splitlines()[0])
 
 # %% [markdown]
-# ## One code
+# ## One code for all devices
 #
-# The trick is small: ask the array for its module, and never write `np.` for a computation.
+# The trick is simple: get the module from the array, and never write `np.` for a computation.
 
 
 # %%
@@ -55,9 +56,9 @@ generator = np.random.default_rng(0)
 on_host = [generator.normal(size=(6, 4)).astype("float32") for _ in range(3)]
 results = {}
 for name in devices:
-    arrays = [from_host(x, as_device(name)) for x in on_host]  # the one transfer to the device
+    arrays = [from_host(x, as_device(name)) for x in on_host]  # the only transfer to the device
     result = attention(*arrays)
-    results[name] = to_host(result)  # the one transfer back
+    results[name] = to_host(result)  # the only transfer back
     print(
         f"{name:7} {type(result).__name__:14} {result.dtype}  first row {results[name][0].round(4)}"
     )
@@ -67,8 +68,8 @@ for name in devices:
 # %% [markdown]
 # ## What goes wrong without it
 #
-# The same function with `np.` in it is right on the CPU. On a device it stops: NumPy would have to
-# look into memory that is not its own.
+# The same function with `np.` is correct on the CPU. It fails on a GPU, whose memory NumPy cannot
+# read.
 
 
 # %%
@@ -84,7 +85,8 @@ with fails(StrictError):
     numpy_only(*arrays)
 
 # %% [markdown]
-# Five more lines that every NumPy program has. Each is fine on the CPU; none may reach a GPU.
+# Here are five more lines that appear in NumPy programs. Each of them works on the CPU, but none of
+# them should be used with arrays on a GPU.
 
 # %%
 x, host = arrays[0], on_host[0]
@@ -95,22 +97,22 @@ mistakes = {
     "x[0] = [1, 2, 3, 4]": lambda: x.__setitem__(0, [1, 2, 3, 4]),
     "np.concatenate([x, x])": lambda: np.concatenate([x, x]),
 }
-refused = 0
+errors = 0
 for code, run in mistakes.items():
     try:
         run()
         print(f"{code:24} runs")
     except StrictError as error:
-        refused += 1
+        errors += 1
         print(f"{code:24} {str(error).splitlines()[0]}")
-assert refused == len(mistakes)
+assert errors == len(mistakes)
 
 # %% [markdown]
-# ## float64 sneaks in
+# ## An accidental float64
 #
-# `x / np.sqrt(4)` deserves a closer look: it is wrong on the CPU too, without a word. `np.sqrt(4)`
-# is not a Python number but a NumPy scalar of type float64, and since NumPy 2 such a scalar decides
-# the type of the result.
+# `x / np.sqrt(4)` deserves a closer look: it is a mistake on the CPU, too, although it does not
+# raise an error. `np.sqrt(4)` is not a Python number but a NumPy scalar of type float64, and since
+# NumPy 2 such a scalar determines the type of the result.
 
 # %%
 for code, scale in (("math.sqrt(64)", math.sqrt(64)), ("np.sqrt(64)", np.sqrt(64))):
@@ -126,9 +128,9 @@ for code, value in sources.items():
 assert sources["mt.zeros(3)"].dtype == np.dtype("float32")
 
 # %% [markdown]
-# From there it spreads: whatever touches a float64 array becomes one. The results look *better*, so
-# no test of accuracy complains; memory doubles, and a GPU for graphics or inference computes
-# float64 many times slower than float32. A test of `dtype` costs one line.
+# From there, float64 spreads: an operation with a float64 array returns a float64 array. The
+# results become *more* accurate, so no accuracy test fails. But memory doubles, and many GPUs
+# compute float64 many times slower than float32. Testing the `dtype` takes one line.
 
 
 # %%
@@ -146,8 +148,7 @@ print(
 assert dirty.nbytes == 2 * clean.nbytes and (clean == dirty).all()
 
 # %% [markdown]
-# A `Tensor` of this library follows PyTorch's rules, by which a NumPy scalar is a number like any
-# other:
+# This library's `Tensor` follows PyTorch's rules, which treat a NumPy scalar like a Python number:
 
 # %%
 for name in devices:
@@ -158,14 +159,14 @@ for name in devices:
 # %% [markdown]
 # ## Slow without an error: waiting
 #
-# A GPU works while Python goes on; calls only queue up work. But `x.item()`, `float(x)`, `if x >
-# 0`, `print(x)` need the number *now*: the host waits until everything before is done. One such
-# line in the loop, and the queue is always empty. The strict device counts them.
+# A GPU works while Python continues: calls only queue work. But `x.item()`, `float(x)`, `if x > 0`
+# and `print(x)` need the number *now*, so the host waits until all earlier work is done. If the
+# loop contains one such line, the queue never fills up. The strict device counts these waits.
 
 
 # %%
 def train(device, steps=12, look_every=1):
-    """Learn a matrix; look at the loss now and then. Returns the losses and how often it waited."""
+    """Learn a matrix; return the losses read every few steps and the number of waits."""
     mt.manual_seed(0)
     x = mt.randn(64, 8).to(device)
     target = (mt.randn(64, 8) + 1).to(device)
@@ -178,15 +179,15 @@ def train(device, steps=12, look_every=1):
         loss.backward()
         optimizer.step()
         if step % look_every == 0:
-            losses.append(loss.item())  # here the host waits
+            losses.append(loss.item())  # the host waits here
     return losses, backend.sync_count() - waits
 
 
 counts = {}
 for every in (1, 4, 12):
     losses, counts[every] = train("strict", look_every=every)
-    print(f"loss read every {every:2} steps: waits of the host in 12 steps: {counts[every]:2}")
-assert counts[1] == 12 and counts[12] == 1  # and not once for anything else
+    print(f"loss read every {every:2} steps: the host waits {counts[every]:2} times in 12 steps")
+assert counts[1] == 12 and counts[12] == 1  # no other line waits
 
 # %%
 figure, axis = plt.subplots(figsize=(8, 2.3), layout="constrained")
@@ -205,27 +206,28 @@ for row, (name, wait) in enumerate((("every step", 1), ("every 4th step", 4))):
     )
 axis.set_yticks((0, 1), ("read every step", "read every 4th"))
 axis.invert_yaxis()
-axis.set(
-    xlabel="time, in units of one step on the device (a sketch, times made up)", xlim=(0, None)
-)
+axis.set(xlabel="time, in units of one step on the device (invented times)", xlim=(0, None))
 axis.spines[["top", "right"]].set_visible(False)
-show(figure, "Blue: the device works. Orange: the host waits for a number. White: nobody works.")
+show(
+    figure,
+    "Blue: the device works. Orange: the host waits for a number. White: idle device.",
+)
 
 # %% [markdown]
-# `forbid_sync` turns a hidden wait into an error at its line:
+# `forbid_sync` turns a hidden wait into an error at the line that waits:
 
 # %%
 losses = mt.tensor([0.5, 0.25], device="strict")
 with fails(StrictError), forbid_sync():
-    total = losses.sum()  # fine: stays on the device
-    if total.item() > 0:  # waits
+    total = losses.sum()  # this stays on the device
+    if total.item() > 0:  # this waits
         pass
 
 # %% [markdown]
 # ## A whole model, unchanged
 #
-# The library is written in this way throughout, so a device is one word. The losses of the loop
-# above agree on every device that there is:
+# The whole library is written in this way, so one argument selects the device. The losses of the
+# training loop above agree on every available device:
 
 # %%
 runs = {name: train(name)[0] for name in devices}
@@ -237,9 +239,8 @@ mt.nn.MultiheadAttention(8, 2).to("strict")
 print("transfers to move one attention layer:", backend.transfer_count() - before)
 
 # %% [markdown]
-# What the strict device cannot find: wrong results of CuPy's own functions, the other order of
-# additions on a GPU (the last digits differ), and anything about speed. For these there is no way
-# round a GPU.
+# The strict device cannot find everything. You need a GPU to find wrong results of CuPy's own
+# functions, round-off differences due to another order of additions, and anything about speed.
 #
 # ## Where it lives
 
@@ -256,8 +257,8 @@ where(
 # %% [markdown]
 # ## Exercise
 #
-# Here is a layer norm as NumPy people write it. Make it run on all `devices`, with equal results to
-# `1e-6`, float32 in and out, and not one wait under `forbid_sync()`:
+# Here is a layer norm as it is often written in NumPy. Make it run on all `devices` with results
+# that agree to `1e-6`, float32 input and output, and without any wait under `forbid_sync()`:
 #
 # ```python
 # def layer_norm(x, eps=1e-5):
@@ -270,19 +271,19 @@ where(
 #
 # ## Three questions
 #
-# 1. `numpy_only` gives the right result on the CPU. Why does it fail on the strict device, and what
-#    is the change of one line?
+# 1. `numpy_only` gives the correct result on the CPU. Why does it fail on the strict device, and
+#    which line do you change?
 # 2. A training run needs twice the memory after a colleague replaced `math.sqrt` by `np.sqrt`. The
 #    losses are the same. What happened?
-# 3. Reading the loss at every step is one line and no computation. What does it cost, and which
-#    number printed above counts it?
+# 3. Reading the loss at every step takes one line and does not compute anything. What does it cost,
+#    and which number printed above measures this cost?
 
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. `np.exp` is NumPy's and cannot read an array of a device; the error says so. It has to be
-#    `xp.exp`, with `xp = array_module(query)`.
-# 2. `np.sqrt(64)` is a float64 scalar, which makes float32 scores float64: the dtypes are printed,
-#    and so are the MiB, twice as many, with equal values.
-# 3. The host waits until the device is done, and the device then waits for new work: 12 waits in 12
-#    steps, against 1 when the loss is read once in 12 steps; the sketch shows the gaps.
+# 1. `np.exp` belongs to NumPy and cannot read an array on the device, as the error says. Change
+#    this line to use `xp.exp`, with `xp = array_module(query)`.
+# 2. `np.sqrt(64)` is a float64 scalar, which turns float32 scores into float64. The printed dtypes
+#    show this, and so does the memory, which is twice as large for equal values.
+# 3. The host waits until the device is done, and the device then waits for new work. The host waits
+#    12 times in 12 steps, but only once if the loss is read every 12 steps. See the sketch.

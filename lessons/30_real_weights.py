@@ -2,10 +2,10 @@
 # # Reading real weights
 #
 # A downloaded model is a folder with a few JSON files and one file of numbers. What exactly is in
-# it, and how does one know that it was read rightly, when every mistake still gives finite logits?
+# it, and how do you know that you read it correctly, when most mistakes still give finite logits?
 #
 # *Know before:* GPT (lesson 17). No download is needed: the lesson trains a small GPT-2 and writes
-# its folder in the layout that Hugging Face's transformers uses.
+# its folder in the layout of Hugging Face's transformers.
 
 # %%
 import json
@@ -22,11 +22,11 @@ from minitorch_attn.models.pretrained import GPT2LMHeadModel
 mt.manual_seed(0)
 
 # %% [markdown]
-# ## A model that knows something
+# ## A trained model
 #
-# A model with random weights gives nearly the same nonsense however it is read. So let it learn a
-# task first: go on counting in steps, such as 3 5 7 9 ..., modulo 16. The first two numbers are
-# free, all others follow.
+# A model with random weights gives nearly the same nonsense however you read it. So we first train
+# it on a task: continue a sequence of numbers with a constant step, such as 3 5 7 9 ..., modulo 16.
+# The first two numbers are random, and they determine all others.
 
 
 # %%
@@ -43,7 +43,7 @@ for name, parameter in model.named_parameters():
     if parameter.ndim == 2:
         mt.nn.init.normal_(parameter, std=0.15)  # small models need larger weights than 0.02
     elif name.endswith("bias"):
-        mt.nn.init.normal_(parameter, std=0.05)  # so that a forgotten bias shows
+        mt.nn.init.normal_(parameter, std=0.05)  # so that a forgotten bias is noticed
 optimizer = mt.optim.AdamW(model.parameters(), lr=5e-3)
 generator = np.random.default_rng(0)
 for _ in range(pick(250, 150)):
@@ -84,14 +84,14 @@ for field in ("architectures", "n_embd", "n_layer", "n_head", "activation_functi
 # %% [markdown]
 # ## safetensors, opened by hand
 #
-# The format is simple on purpose: 8 bytes with the length of a header, a header in JSON, and then
-# nothing but numbers. No program is stored in it, unlike in a pickle.
+# The format is deliberately simple: it has 8 bytes with the header's length, then a JSON header,
+# and then only numbers. Unlike a pickle, it cannot contain a program.
 
 
 # %%
 def read_safetensors(path):
     data = path.read_bytes()
-    (length,) = struct.unpack("<Q", data[:8])  # 64 bits, little-endian
+    (length,) = struct.unpack("<Q", data[:8])  # 64-bit little-endian
     header = json.loads(data[8 : 8 + length])
     header.pop("__metadata__", None)
     numbers, tensors = data[8 + length :], {}
@@ -109,12 +109,12 @@ for name, array in tensors.items():
 print(f"{len(tensors)} tensors, {sum(array.size for array in tensors.values()):,} numbers")
 
 # %% [markdown]
-# Three things to notice before using them:
+# Note three things before you use them:
 #
 # 1. **Transposed.** GPT-2's layers are `Conv1D`: weights of shape (in, out), used as `x @ w`. A
 #    `Linear`, as in BERT, stores (out, in), used as `x @ w.T`.
 # 2. **Fused.** `c_attn` holds query, key and value side by side: 96 = 3 x 32 columns.
-# 3. **Tied.** There is no `lm_head.weight`: the logits use the token embeddings `wte` once more.
+# 3. **Tied.** There is no `lm_head.weight`: the logits use the token embeddings `wte` again.
 
 # %%
 prefix = "transformer."
@@ -124,13 +124,13 @@ assert not any("lm_head" in name for name in tensors)
 # %% [markdown]
 # ## The whole model in NumPy
 #
-# The test of a reader is the model: rebuild it from nothing but the file.
+# The best way to test that you read a file correctly is to rebuild the model from the file alone.
 
 
 # %%
 def norm(x, t, name):
-    centred = x - x.mean(-1, keepdims=True)
-    scaled = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5)
+    centered = x - x.mean(-1, keepdims=True)
+    scaled = centered / np.sqrt((centered**2).mean(-1, keepdims=True) + 1e-5)
     return scaled * t[name + ".weight"] + t[name + ".bias"]
 
 
@@ -143,7 +143,7 @@ def gelu(x):  # "gelu_new": with tanh
 
 
 def in_thirds(qkv):
-    """(batch, token, 96) -> query, key, value: first all of the query, then the key, ..."""
+    """Split (batch, token, 96) into query, key and value, each in 32 consecutive columns."""
     return np.split(qkv, 3, axis=-1)
 
 
@@ -178,7 +178,7 @@ assert difference == 0
 # %% [markdown]
 # ## What goes wrong without it
 #
-# Some mistakes announce themselves. `c_attn` is not square, so its transpose does not fit:
+# Some mistakes raise an error. `c_attn` is not square, so its transpose does not fit:
 
 # %%
 transposed = {**bare, "h.0.attn.c_attn.weight": bare["h.0.attn.c_attn.weight"].T}
@@ -186,13 +186,14 @@ with fails(ValueError):
     gpt2(test, transposed)
 
 # %% [markdown]
-# Others do not. `attn.c_proj` is square. The thirds of `c_attn` could also be read head by head, as
-# other families store them. The activation has two formulas of one name. All give finite logits:
+# Other mistakes do not. `attn.c_proj` is square, so its transpose fits. The columns of `c_attn`
+# could also be read head by head, as other model families store them. And two formulas share the
+# name GELU. All of these mistakes give finite logits:
 
 
 # %%
 def by_head(qkv):
-    """Wrong for GPT-2: query, key and value of head 1, then those of head 2, ..."""
+    """Wrong for GPT-2: columns hold query, key, value of head 1, then those of head 2, ..."""
     parts = qkv.reshape(*qkv.shape[:2], 4, 3, 8)  # (batch, token, head, three, head_dim)
     return [parts[:, :, :, i].reshape(*qkv.shape[:2], 32) for i in range(3)]
 
@@ -210,7 +211,7 @@ square = {
     name: array.T if name.endswith("attn.c_proj.weight") else array for name, array in bare.items()
 }
 readings = {
-    "right": gpt2(test, bare),
+    "correct": gpt2(test, bare),
     "attn.c_proj transposed": gpt2(test, square),
     "c_attn read head by head": gpt2(test, bare, split=by_head),
     "query and key swapped": gpt2(test, bare, split=swapped),
@@ -224,17 +225,18 @@ for name, result in readings.items():
     print(f"{name:26} {finite:6} {errors[name]:26.1e} {losses[name]:7.3f}")
 wrong = ["attn.c_proj transposed", "c_attn read head by head", "query and key swapped"]
 for name in wrong:
-    assert np.isfinite(readings[name]).all() and losses[name] > losses["right"] + 0.3
+    assert np.isfinite(readings[name]).all() and losses[name] > losses["correct"] + 0.3
 assert 1e-4 < errors["GELU with erf for tanh"] < 0.1
 
 # %% [markdown]
-# The last line is the treacherous one: the loss hardly moves, so no test by loss or by eye finds
-# it. Only the comparison of logits with the original does. That is why the library holds every
-# family against recorded results of the peer, down to round-off, and not against its loss.
+# The last line is the most dangerous one: the loss hardly changes, so you cannot find the mistake
+# by looking at the loss or at samples. Only a comparison of logits with the original finds it. That
+# is why the library's tests compare every model family with recorded logits from Hugging Face's
+# transformers, to within round-off, and do not rely on the loss.
 
 # %%
 figure, axes = plt.subplots(1, 3, figsize=(8.5, 2.7), layout="constrained", sharey=True)
-shown = ("right", "GELU with erf for tanh", "attn.c_proj transposed")
+shown = ("correct", "GELU with erf for tanh", "attn.c_proj transposed")
 low, high = expected.min(), expected.max()
 for axis, name in zip(axes, shown, strict=True):
     axis.plot([low, high], [low, high], color="0.6", linewidth=1)
@@ -243,11 +245,11 @@ for axis, name in zip(axes, shown, strict=True):
     axis.set_xlabel("logit of the original")
     axis.spines[["top", "right"]].set_visible(False)
 axes[0].set_ylabel("logit of the reading")
-show(figure, "Logits against those of the original. The middle one looks perfect, and is not.")
+show(figure, "Logits against those of the original. The middle one looks perfect, but is wrong.")
 
 # %% [markdown]
-# What a reader can do against silent mistakes: take nothing for granted. The library refuses a
-# folder whose tensors are not exactly those of the model.
+# How can code that reads a file prevent silent mistakes? It can check everything. The library
+# raises an error if a folder's tensors are not exactly those of the model.
 
 # %%
 from minitorch_attn.serialization import read_safetensors as library_read
@@ -278,18 +280,18 @@ where(
 # %% [markdown]
 # ## Exercise
 #
-# Do the same for BERT: write a folder of `mt.models.pretrained.BertModel` (a config with
+# Do the same for BERT: save a `mt.models.pretrained.BertModel` in a folder (its config needs
 # `vocab_size`, `hidden_size`, `num_hidden_layers`, `num_attention_heads` and `intermediate_size`),
-# list its tensors, and rebuild the encoder in NumPy. There is no fused layer, weights are (out,
-# in), the norm comes after the residual, its eps is 1e-12, and the GELU is the one with erf. It is
-# done when `last_hidden_state` agrees to `1e-4`; then make each of the wrong readings above and see
-# which of them change the shape of anything.
+# list its tensors, and rebuild the encoder in NumPy. Here the layers are not fused, weights are
+# (out, in), the norm comes after the residual, its eps is 1e-12, and the GELU is the one with erf.
+# It is done when `last_hidden_state` agrees to `1e-4`. Then make each of the mistakes above and see
+# which of them changes a shape.
 #
 # ## Three questions
 #
-# 1. Why does a wrong transposition of `c_attn` raise an error, and one of `attn.c_proj` not?
-# 2. The file has no tensor for the last layer. Where do the logits come from?
-# 3. A port of GPT-2 has the right loss to two digits. Which of the readings above may it still
+# 1. Why does a wrong transpose of `c_attn` raise an error, while one of `attn.c_proj` does not?
+# 2. The file does not contain a tensor for the last layer. Where do the logits come from?
+# 3. A port of GPT-2 has the correct loss to two digits. Which of the mistakes above may it still
 #    contain, and which test finds it?
 
 # %% [markdown] tags=["answers"]
@@ -298,7 +300,8 @@ where(
 # 1. `c_attn.weight` is (32, 96), and its transpose cannot be multiplied with 32 features. `c_proj`
 #    is (32, 32): the transpose has the same shape, the logits are finite, and the loss is far
 #    higher.
-# 2. From the token embeddings, `wte.weight`, transposed: input and output are tied, and the list of
-#    tensors has no `lm_head`.
-# 3. The other GELU: its loss is that of the right reading to about two digits, while the largest
-#    error of a logit is far above round-off. Compare logits with the original, not losses.
+# 2. They come from the transposed token embeddings, `wte.weight`: input and output are tied, and
+#    the list of tensors does not contain `lm_head`.
+# 3. It may still contain the other GELU: its loss is correct to about two digits, while the largest
+#    error of a logit is far above round-off. A comparison of logits, not losses, with the original
+#    finds it.

@@ -1,4 +1,4 @@
-"""minitorch_attn: attention, from the tensor up, with every line of mathematics in the open."""
+"""minitorch_attn, a deep-learning framework in NumPy and CuPy for learning attention."""
 
 __version__ = "0.1.0"
 
@@ -12,17 +12,8 @@ from .autograd import (
     no_grad,
     set_grad_enabled,
 )
-from .backend import (
-    Device as device,
-)
-from .backend import (
-    as_dtype,
-    cuda,
-    get_rng_state,
-    initial_seed,
-    manual_seed,
-    set_rng_state,
-)
+from .backend import Device as device
+from .backend import as_dtype, cuda, get_rng_state, initial_seed, manual_seed, set_rng_state
 from .nn import masks, summary
 from .ops import *  # noqa: F403
 from .serialization import load, save
@@ -37,23 +28,25 @@ float16 = half = as_dtype("float16")
 float32 = float = as_dtype("float32")
 float64 = double = as_dtype("float64")
 
-# Imported when first asked for.
-_ON_DEMAND = ("data", "generation", "memory", "models", "profiling", "tracing", "training", "viz")
+# Imported on first use.
+_ON_DEMAND = {
+    "data", "generation", "gradcheck", "memory", "models", "profiling", "tracing", "training",
+    "viz",
+}  # fmt: skip
 
 
 def trace(*input, **options):
-    """Record every operation in a `with` block; with a matrix, the sum of its main diagonal.
+    """Record every operation in a `with` block, forward and backward, with its values.
 
-    `with mt.trace() as t:` records each operation, forward and backward, with its values, to step
-    through afterwards: `t.table()`, `t.save_html(path)`. `mt.trace(matrix)` is PyTorch's function
-    of that name.
+    `t.table()` prints the recording and `t.save_html(path)` writes a page to step through it.
+    Given a matrix, it returns the sum of the diagonal, like PyTorch's function `trace`.
 
     Parameters
     ----------
     *input : Tensor of shape (row, column)
-        None for a recording.
+        Matrix whose diagonal to sum; omit it to record.
     **options
-        Of the recording: `expand`, `max_steps`, `max_bytes`, `labels`, `title`; see
+        Options `expand`, `max_steps`, `max_bytes`, `labels` and `title` of
         `minitorch_attn.tracing.Recording`.
 
     Returns

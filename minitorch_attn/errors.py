@@ -1,35 +1,26 @@
-"""The errors a user can cause: each says what was seen, what was expected, what to try."""
+"""Errors that a user can cause. Each states what went wrong, what was expected and what to try."""
 
 __all__ = [
-    "MiniTorchError",
-    "ArgumentError",
-    "CheckpointError",
-    "DataError",
-    "DeviceError",
-    "DTypeError",
-    "GraphError",
-    "IndexRangeError",
-    "NotYetWritten",
-    "NumericError",
-    "ShapeError",
-]
+    "MiniTorchError", "ArgumentError", "CheckpointError", "DataError", "DeviceError", "DTypeError",
+    "GraphError", "IndexRangeError", "NotYetWritten", "NumericError", "ShapeError",
+]  # fmt: skip
 
 
 class MiniTorchError(Exception):
-    """Base of every error this library raises on purpose.
+    """Base class of all errors that this library raises on purpose.
 
     Parameters
     ----------
     message : str
-        One line: where it happened and what is wrong.
+        One line without a full stop that names the function and says what went wrong.
     got, expected, hint : str, optional
-        What was seen, what was expected, what to try. Each becomes a line of its own.
+        The value given, the value expected and what to try, each printed on its own line.
 
     Examples
     --------
-    >>> print(ShapeError("add(a, b): the shapes do not broadcast.",
+    >>> print(ShapeError("add(a, b): the shapes do not broadcast",
     ...                  got="a (2, 3) and b (4,)", expected="equal sizes, or 1"))
-    add(a, b): the shapes do not broadcast.
+    add(a, b): the shapes do not broadcast
       got       a (2, 3) and b (4,)
       expected  equal sizes, or 1
     """
@@ -44,48 +35,48 @@ class MiniTorchError(Exception):
 
 
 class ShapeError(MiniTorchError, ValueError):
-    """Shapes that do not fit together."""
+    """Shapes that do not match."""
 
 
 class DTypeError(MiniTorchError, TypeError):
-    """A dtype, or the type of an argument, that the operation cannot take."""
+    """An unsupported dtype, or an argument of the wrong type."""
 
 
 class DeviceError(MiniTorchError, RuntimeError):
-    """Arrays on different devices, or a device that is not there."""
+    """Arrays on different devices, or an unavailable device."""
 
 
 class GraphError(MiniTorchError, RuntimeError):
-    """A backward pass that is impossible: no graph, a freed graph, a changed saved tensor."""
+    """An impossible backward pass: the graph is missing or freed, or a saved tensor changed."""
 
 
 class IndexRangeError(MiniTorchError, IndexError):
-    """An index, label or token id outside its range."""
+    """An index, label or token id out of range."""
 
 
 class ArgumentError(MiniTorchError, ValueError):
-    """Any other argument that makes no sense."""
+    """Any other invalid argument."""
 
 
 class CheckpointError(MiniTorchError, RuntimeError):
-    """A checkpoint that cannot be read or written."""
+    """A checkpoint that could not be read or written."""
 
 
 class DataError(MiniTorchError, ValueError):
-    """A text or data file that cannot be used."""
+    """A malformed text or data file."""
 
 
 class NumericError(MiniTorchError, ArithmeticError):
-    """NaN or infinity where a finite number is needed."""
+    """NaN or infinity where a number must be finite."""
 
 
 class NotYetWritten(MiniTorchError, NotImplementedError):
-    """A function of an assignment whose body is still to be written.
+    """A function of an assignment whose body you have not written yet.
 
     Parameters
     ----------
     name : str
-        "Attention.backward"
+        Name of the function, such as "Attention.backward".
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Writing files so that a crash, a full disk or Ctrl-C never costs what was saved before."""
+"""Atomic file writes, so that a crash, a full disk or Ctrl-C keeps the previous file."""
 
 import contextlib
 import errno
@@ -19,15 +19,15 @@ _REMEDIES = {
     errno.EROFS: "that disk is mounted read-only: choose a folder on another one",
     errno.EACCES: "choose a folder that you may write to",
     errno.EPERM: "choose a folder that you may write to",
-    errno.ENOENT: "make the folder first",
+    errno.ENOENT: "create the folder first",
     errno.EISDIR: "give the name of a file, not of a folder",
-    errno.ENOTDIR: "give a path whose folders are folders",
+    errno.ENOTDIR: "check the path: one of its folders is a file",
     errno.ENAMETOOLONG: "choose a shorter name",
 }
 
 
 def write_error(path, error):
-    """The CheckpointError to raise when the operating system refuses to write `path`.
+    """Return the CheckpointError for a failed write of `path`.
 
     Parameters
     ----------
@@ -39,16 +39,16 @@ def write_error(path, error):
     CheckpointError
     """
     return CheckpointError(
-        f"{os.fspath(path)} could not be written; what was saved before is unchanged.",
+        f"{os.fspath(path)} could not be written; the previous file is unchanged",
         got=error.strerror or str(error),
         hint=_REMEDIES.get(error.errno, "check the folder and the disk, or choose another folder"),
     )
 
 
 def read_error(path, error):
-    """The CheckpointError to raise when the operating system refuses to read `path`."""
+    """Return the CheckpointError for a failed read of `path`."""
     return CheckpointError(
-        f"{os.fspath(path)} could not be read.",
+        f"{os.fspath(path)} could not be read",
         got=error.strerror or str(error),
         hint="check the path" if error.errno == errno.ENOENT else None,
     )
@@ -56,10 +56,10 @@ def read_error(path, error):
 
 @contextlib.contextmanager
 def atomic_file(path):
-    """Open a new binary file that takes the place of `path` when the block ends well.
+    """Open a new binary file that replaces `path` when the block ends without an error.
 
-    The bytes go to a temporary file in the same folder, reach the disk, and are then renamed. At
-    every moment `path` is either the old file or the new one, whole.
+    The data are written to a temporary file in the same folder, flushed, and renamed. At any
+    time, `path` is either the complete old file or the complete new one.
 
     Parameters
     ----------
@@ -72,9 +72,9 @@ def atomic_file(path):
     Raises
     ------
     CheckpointError
-        If the operating system refuses; the old file is unchanged.
+        If the file cannot be written; the old file is unchanged.
 
-    Examples
+        Examples
     --------
     >>> import os, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -86,12 +86,12 @@ def atomic_file(path):
     """
     target = os.path.realpath(path)  # a link stays a link
     folder, name = os.path.split(target)
-    # Keeps within the usual limit of 255 bytes for a name.
+    # Stays within the usual limit of 255 bytes for a name.
     prefix = os.fsencode(name)[:200].decode("utf-8", "ignore")
     temporary = os.path.join(folder, f".{prefix}.{os.urandom(4).hex()}{TEMPORARY_SUFFIX}")
     try:
         if os.path.exists(target) and not stat.S_ISREG(os.stat(target).st_mode):
-            raise IsADirectoryError(errno.EISDIR, "it exists and is not a plain file")
+            raise IsADirectoryError(errno.EISDIR, "it exists and is not a regular file")
         try:
             with open(temporary, "xb") as file:
                 yield file
@@ -108,28 +108,28 @@ def atomic_file(path):
 
 
 def write_json(path, content):
-    """Write JSON whole or not at all, with a line for each entry.
+    """Write JSON atomically, with one line for each entry.
 
     Parameters
     ----------
     path : str or path
     content : dict
-        Of what JSON knows: NaN and infinities are none of that.
+        Content of JSON types, without NaN or infinities.
 
     Raises
     ------
     CheckpointError
-        If the operating system refuses; the old file is unchanged.
-    ValueError, TypeError
+        If the file cannot be written; the old file is unchanged.
+        ValueError, TypeError
         If the content cannot be written as JSON; the old file is unchanged.
     """
     text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
     with atomic_file(path) as file:
-        file.write(text.encode("utf-8", "replace") + b"\n")  # half a character becomes "?"
+        file.write(text.encode("utf-8", "replace") + b"\n")  # a lone surrogate becomes "?"
 
 
 def _sync_folder(folder):
-    """Make a rename survive a power cut, where folders can be synchronised (not on Windows)."""
+    """Flush a folder so that a rename survives a power failure (not on Windows)."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

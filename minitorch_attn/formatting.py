@@ -1,14 +1,14 @@
-"""How a tensor prints, as in PyTorch; counts and sizes in a few characters."""
+"""Formatting of tensors, as in PyTorch, and short forms of counts and byte sizes."""
 
 import numpy as np
 
 __all__ = ["short_bytes", "short_count", "tensor_repr"]
 
-_QUIET = ("float32", "int64", "bool")  # the dtypes that literals have: not worth a word
+_QUIET = ("float32", "int64", "bool")  # dtypes of Python literals, which are not printed
 
 
 def tensor_repr(tensor):
-    """`tensor([[1., 2.]], requires_grad=True)` and its like.
+    """Format a tensor as text, such as `tensor([[1., 2.]], requires_grad=True)`.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ def tensor_repr(tensor):
 
 
 def short_count(count):
-    """A count with three digits and a letter: 17.6 G."""
+    """Format a count with three digits and a letter, such as 17.6 G."""
     for unit, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if count >= 0.9995 * unit:  # 999,600 is 1 M
             return f"{count / unit:.3g} {letter}"
@@ -42,7 +42,7 @@ def short_count(count):
 
 
 def short_bytes(count):
-    """Bytes with three digits and a unit: 1.5 MiB."""
+    """Format a number of bytes with three digits and a unit, such as 1.5 MiB."""
     for unit, name in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
         if count >= unit * 1000 / 1024 and count >= 1024:  # 1,000 KiB has four digits
             return f"{count / unit:.3g} {name}"

@@ -1,4 +1,4 @@
-"""The names of `torch.linalg` that this library has."""
+"""Linear algebra: the functions of `torch.linalg` that this library has."""
 
 from .ops.vector_norm import vector_norm
 

@@ -1,8 +1,8 @@
-"""mt.save and mt.load: nested dicts of tensors and plain values in one safetensors file.
+"""Serialization with mt.save and mt.load of nested dicts of tensors in one safetensors file.
 
-The tensors are ordinary tensors of the file, under names that show where they belong, so every
-program that reads safetensors can read them. Everything else is JSON in the file's metadata, with
-`{"$tensor": name}` in the place of each tensor. A SHA-256 sum over both tells silent damage.
+Tensors are stored under names that show their path in the state, so every program that reads
+safetensors can read them. Everything else is JSON in the file's metadata, in which
+`{"$tensor": name}` represents a tensor. A SHA-256 checksum of both detects silent damage.
 """
 
 import json
@@ -21,7 +21,7 @@ __all__ = ["load", "read_safetensors", "save", "write_safetensors"]
 _FORMAT, _STATE, _SUM = "minitorch_attn.format", "minitorch_attn.state", "minitorch_attn.sha256"
 _VERSION = "1"
 _UNREADABLE = (AttributeError, KeyError, TypeError, ValueError, RecursionError)
-_DEEPEST = 100  # levels of nesting; far below where JSON readers give up
+_DEEPEST = 100  # maximum nesting depth, far below the limits of JSON readers
 _DTYPES = {
     "bool": "BOOL", "float16": "F16", "float32": "F32", "float64": "F64",
     "int8": "I8", "int16": "I16", "int32": "I32", "int64": "I64",
@@ -31,23 +31,23 @@ _BFLOAT16 = "BF16"
 
 
 def save(state, path_or_file):
-    """Write a nested state into one safetensors file.
+    """Save a nested state to one safetensors file.
 
     Parameters
     ----------
     state : dict, list, tuple, Tensor, array, str, int, float, bool or None
-        Nested in any way; keys of dicts are strings or ints. Tensors on a device are copied to
-        the host. A tensor that occurs twice (tied weights) is stored once. Only values are kept:
-        no gradients, no graph, no device.
+        State, nested to any depth; keys of dicts are strings or ints. Tensors on a device are
+        copied to the host. A tensor that occurs twice (tied weights) is stored once. Only values
+        are saved, without gradients, graph or device.
     path_or_file : str, path or binary file
-        A path is written atomically: it holds the old content or the new, never a part.
+        Target file; a path is written atomically, so that it has the old or the new content.
 
     Raises
     ------
     CheckpointError
-        If the file cannot be written. An old file of that name is then unchanged.
-    DTypeError
-        If the state holds something that is not of the kinds above; the message says where.
+        If the file cannot be written; a previous file is unchanged.
+        DTypeError
+        If the state contains a value of another type; the message says where.
 
     Examples
     --------
@@ -60,7 +60,7 @@ def save(state, path_or_file):
     """
     packer = _Packer()
     tree = packer.encode(state, ())
-    text = json.dumps(tree, allow_nan=False)  # all ASCII, also for lone surrogates
+    text = json.dumps(tree, allow_nan=False)  # all ASCII, even with lone surrogates
     arrays = packer.arrays
     metadata = {_FORMAT: _VERSION, _STATE: text, _SUM: _digest(text, arrays)}
     if hasattr(path_or_file, "write"):
@@ -74,22 +74,22 @@ def save(state, path_or_file):
 
 
 def load(path_or_file, device=None):
-    """Read what `save` wrote, or any other safetensors file.
+    """Load a state that `save` wrote or any other safetensors file.
 
     Parameters
     ----------
     path_or_file : str, path or binary file
     device : str or Device, optional
-        Where the tensors go; by default the CPU.
+        Device for the tensors. Default: the CPU.
 
     Returns
     -------
-    The state that was saved; for a safetensors file from elsewhere a dict of its tensors.
+    The saved state; for other safetensors files, a dict of their tensors.
 
     Raises
     ------
     CheckpointError
-        If the file is missing, truncated, damaged or of another kind.
+        If the file is missing, truncated, damaged or not a safetensors file.
 
     Examples
     --------
@@ -111,19 +111,18 @@ def load(path_or_file, device=None):
     if not ours:
         return {key: _tensor(array, place) for key, array in arrays.items()}
     if len(ours) < 3 or metadata[_SUM] != _digest(metadata[_STATE], arrays):
-        raise _damaged(name, "its SHA-256 sum does not fit its content")
+        raise _damaged(name, "its SHA-256 checksum does not match its content")
     if metadata[_FORMAT] != _VERSION:
         raise CheckpointError(
-            f"{name} was written by a newer minitorch_attn.",
-            got=f"format {metadata[_FORMAT]}",
-            expected=f"format {_VERSION}",
+            f"{name} was written by a newer minitorch_attn",
+            got=f"format {metadata[_FORMAT]}", expected=f"format {_VERSION}",
             hint="upgrade this installation",
-        )
+        )  # fmt: skip
     return _Unpacker(arrays, place).decode(json.loads(metadata[_STATE]))
 
 
 def read_safetensors(path):
-    """The metadata and the arrays of any safetensors file.
+    """Read the metadata and the arrays of any safetensors file.
 
     Parameters
     ----------
@@ -133,18 +132,18 @@ def read_safetensors(path):
     -------
     metadata : dict of str
     arrays : dict of numpy.ndarray
-        In the dtypes of the file; bfloat16, which NumPy has not, as float32 with the same values.
+        Arrays in the dtypes of the file; bfloat16, which NumPy does not have, becomes float32.
 
     Raises
     ------
     CheckpointError
-        If the file is missing, truncated, damaged or of another kind.
+        If the file is missing, truncated, damaged or not a safetensors file.
     """
     return _guarded(os.fspath(path), _read_path, path)
 
 
 def write_safetensors(path, arrays, metadata=None):
-    """Write arrays under their names, so that a crash leaves what was there before.
+    """Write arrays under their names, atomically.
 
     Parameters
     ----------
@@ -157,22 +156,23 @@ def write_safetensors(path, arrays, metadata=None):
         _write(file, metadata or {}, arrays)
 
 
-# From a state to JSON and arrays
+# Conversion of a state to JSON and arrays
 
 
 class _Packer:
-    """Takes the tensors out of a state and leaves references in their place."""
+    """Replaces the tensors of a state by references."""
 
     def __init__(self):
         self.arrays = {}  # name -> contiguous host array
         self.names = {}  # identity of the memory -> name
-        self.kept = []  # keeps addresses from being used again while packing
+        self.kept = []  # prevents reuse of addresses while packing
 
     def encode(self, value, path):
         if len(path) > _DEEPEST:
             raise ArgumentError(
-                "save(state): the state is nested too deeply, or contains itself.",
+                "save: the state is nested too deeply, or contains itself",
                 got=f"more than {_DEEPEST} levels, in state{_where(path[:4])}...",
+                hint="save a state without nesting, such as model.state_dict()",
             )
         if value is None or type(value) in (bool, str, int):
             return value
@@ -190,7 +190,7 @@ class _Packer:
             items = [self.encode(item, (*path, i)) for i, item in enumerate(value)]
             return items if isinstance(value, list) else {"$tuple": items}
         raise DTypeError(
-            f"save(state): state{_where(path)} cannot be saved.",
+            f"save: state{_where(path)} cannot be saved",
             got=f"a {type(value).__name__}",
             expected="dicts, lists and tuples of tensors, arrays, numbers, strings, bools and None",
             hint="convert it to one of these first",
@@ -200,26 +200,24 @@ class _Packer:
         for key in value:
             if type(key) not in (str, int):
                 raise DTypeError(
-                    f"save(state): a key of state{_where(path)} cannot be saved.",
-                    got=f"{key!r}, a {type(key).__name__}",
-                    expected="strings or ints",
-                )
+                    f"save: keys of state{_where(path)} must be strings or ints",
+                    got=f"{key!r}, a {type(key).__name__}", hint="convert the keys with str()",
+                )  # fmt: skip
         items = {key: self.encode(item, (*path, key)) for key, item in value.items()}
         if all(type(key) is str and not key.startswith("$") for key in items):
             return items
         return {"$dict": [[key, item] for key, item in items.items()]}
 
     def add(self, array, path):
-        """The name under which `array` is stored."""
+        """Store `array` and return its name."""
         identity = (backend.address(array), array.shape, array.strides, str(array.dtype))
         if array.size and identity in self.names:
             return self.names[identity]
         if array.dtype.name not in _DTYPES:
             raise DTypeError(
-                f"save(state): state{_where(path)} has a dtype that the file format lacks.",
-                got=str(array.dtype),
-                expected=", ".join(_DTYPES),
-            )
+                f"save: the dtype of state{_where(path)} is not supported by the file format",
+                got=str(array.dtype), expected=", ".join(_DTYPES),
+            )  # fmt: skip
         name = self._free_name(path)
         host = np.asarray(backend.to_host(array), order="C")
         self.arrays[name] = host.astype(host.dtype.newbyteorder("<"), copy=False)
@@ -238,13 +236,13 @@ class _Packer:
 
 
 def _where(path):
-    """`(“a”, 0)` as Python would index it: `["a"][0]`."""
+    """Format `("a", 0)` as Python would index it: `["a"][0]`."""
     return "".join(f"[{key!r}]" for key in path)
 
 
 def _digest(text, arrays):
-    """SHA-256 over everything that `load` returns."""
-    import hashlib  # 3 ms, which most sessions need not spend
+    """Return the SHA-256 of everything that `load` returns."""
+    import hashlib  # takes 3 ms, so import it only here
 
     total = hashlib.sha256(text.encode("utf-8", "surrogatepass"))
     for name in sorted(arrays):
@@ -255,10 +253,10 @@ def _digest(text, arrays):
 
 
 def _write(file, metadata, arrays):
-    """The safetensors layout: length of the header, the header (JSON), the bytes of the tensors.
+    """Write the safetensors layout: the header's length, the header (JSON), the tensors' bytes.
 
-    Written here, array after array, because the library's functions want all bytes in memory a
-    second time, or a file name of their own.
+    Arrays are written one by one, because the library's functions need a file name or a second
+    copy of all bytes in memory.
     """
     header, position = {"__metadata__": metadata}, 0
     order = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name))  # keeps all aligned
@@ -279,11 +277,11 @@ def _write(file, metadata, arrays):
         file.write(arrays[name].reshape(-1).view(np.uint8).data)
 
 
-# From a file to JSON and arrays
+# Conversion of a file to JSON and arrays
 
 
 class _Unpacker:
-    """Puts the tensors back in the places of their references."""
+    """Replaces references by the tensors."""
 
     def __init__(self, arrays, device):
         self.arrays = arrays
@@ -311,7 +309,7 @@ class _Unpacker:
         return {key: self.decode(item) for key, item in node.items()}
 
     def tensor(self, name):
-        """The same Tensor for every reference to a name: what was shared is shared again."""
+        """Return the same Tensor for every reference to a name, so that shared ones stay shared."""
         if name not in self.tensors:
             self.tensors[name] = _tensor(self.arrays[name], self.device)
         return self.tensors[name]
@@ -322,7 +320,7 @@ def _tensor(array, device):
 
 
 def _guarded(name, read, source):
-    """`read(source)`, with everything that can go wrong told as one CheckpointError."""
+    """Return `read(source)`; convert all errors to CheckpointError."""
     from safetensors import SafetensorError
 
     try:
@@ -331,29 +329,28 @@ def _guarded(name, read, source):
         raise read_error(name, error) from error
     except _Foreign as error:
         raise CheckpointError(
-            f"{name} cannot be loaded.",
-            got=str(error),
-            expected="a safetensors file, of dtypes that NumPy has",
-        ) from None
+            f"{name} is not a safetensors file that can be loaded",
+            got=str(error), expected="a safetensors file with dtypes that NumPy supports",
+        ) from None  # fmt: skip
     except _UNREADABLE + (SafetensorError,) as error:
-        raise _damaged(name, f"content that makes no sense ({error})") from error
+        raise _damaged(name, f"invalid content ({error})") from error
 
 
 class _Foreign(Exception):
-    """The first bytes show another kind of file."""
+    """Raised for files of another kind."""
 
 
 def _damaged(name, what):
     return CheckpointError(
-        f"{name} is damaged.",
+        f"{name} is damaged",
         got=what,
-        expected="a whole file, as it was written",
+        expected="the complete, unchanged file",
         hint="use an older copy; in a run folder, --resume previous",
     )
 
 
 def _read_path(path):
-    """(metadata, arrays) of a file, one tensor in memory at a time beside the result."""
+    """Read (metadata, arrays) of a file, one tensor at a time."""
     from safetensors import safe_open
 
     size = os.path.getsize(path)
@@ -370,14 +367,14 @@ def _read_path(path):
 
 
 def _widened(path, start, entry):
-    """A bfloat16 tensor as float32: its 16 bits are the upper half of the 32."""
+    """Read a bfloat16 tensor as float32: its 16 bits are the upper half of the 32."""
     begin, end = entry["data_offsets"]
     upper = np.fromfile(path, "<u2", (end - begin) // 2, offset=start + begin)
     return (upper.astype("<u4") << 16).view("<f4").reshape(entry["shape"])
 
 
 def _read_stream(file):
-    """(metadata, arrays) of an open file; reads to the end of the state and no further."""
+    """Read (metadata, arrays) of an open file, up to the end of the state."""
     from safetensors.numpy import load
 
     start, header = _read_header(file, None)
@@ -388,7 +385,7 @@ def _read_stream(file):
 
 
 def _read_header(file, size):
-    """The first bytes up to the end of the header, and the header itself."""
+    """Return the first bytes up to the end of the header, and the header itself."""
     start = file.read(8)
     if not isinstance(start, bytes):
         raise _Foreign("a file opened as text; open it with mode 'rb'")
@@ -409,18 +406,18 @@ def _read_header(file, size):
 
 
 def _kind(start):
-    """What a file that is not safetensors seems to be, from its first bytes."""
+    """Describe a file that is not safetensors by its first bytes."""
     if not start:
         return "an empty file"
     if start.startswith(b"PK\x03\x04"):
-        return "a zip file, perhaps a pickle of PyTorch or an .npz; pickles are never read"
+        return "a zip file, perhaps a pickle of PyTorch or an .npz; pickles are not supported"
     if start.startswith((b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")):
-        return "a pickle, which may run any program; pickles are never read"
+        return "a pickle, which can execute code; pickles are not supported"
     return f"a file that begins with {bytes(start[:16])!r}"
 
 
 def _own(array):
-    """An array whose memory may be written."""
+    """Return an array whose memory is writable."""
     return array if array.flags.writeable else array.copy()
 
 

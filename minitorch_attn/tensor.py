@@ -1,20 +1,20 @@
-"""Tensor: an array, where it came from, and its gradient.
+"""Tensor: an array, its gradient, and the node of the graph that computed it.
 
-Every operator is one line that calls an operation in `ops/`; the mathematics is there.
+Every operator is one line that calls an operation in `ops/`, which holds the mathematics. The other
+methods, such as `x.softmax(-1)`, come from the table in `methods.py`.
 """
 
 from . import backend
 from .errors import ArgumentError, DTypeError, GraphError, ShapeError
-from .methods import TensorMethods
 
 __all__ = ["Tensor", "ViewOf", "wrap", "tensor"]
 
 
-changes = [0]  # how many in-place changes there have been, of all tensors
+changes = [0]  # number of in-place changes to all tensors so far
 
 
 class ViewOf:
-    """How a view was made: replayed when its base gets a new history by an in-place change."""
+    """How a view was made, so that it can be made again after an in-place change to its base."""
 
     __slots__ = ("parent", "function", "settings", "which", "base", "base_edge")
 
@@ -22,12 +22,12 @@ class ViewOf:
         self.parent = parent
         self.function = function
         self.settings = settings
-        self.which = which  # which output, where the operation has several
+        self.which = which  # index of the output, where the operation has several
         self.base = base
         self.base_edge = base_edge
 
 
-class Tensor(TensorMethods):
+class Tensor:
     """A multi-dimensional array that remembers how it was computed.
 
     Parameters
@@ -35,15 +35,18 @@ class Tensor(TensorMethods):
     data : array, nested sequence, number or Tensor
         Python floats become float32, integers int64; arrays keep their dtype.
     requires_grad : bool
+        Whether to record operations on this tensor, for `backward`.
     dtype : numpy dtype, optional
+        Dtype to convert the data to.
     device : str or Device, optional
+        Device to copy the data to, such as "cpu" or "cuda:0".
 
     Attributes
     ----------
     array : numpy, CuPy or strict array
-        The raw memory.
+        The elements.
     grad : Tensor or None
-        dL/d(this), after `backward`.
+        Gradient dL/d(this), after `backward`.
 
     Examples
     --------
@@ -55,7 +58,7 @@ class Tensor(TensorMethods):
     """
 
     __slots__ = ("array", "_grad", "_edge", "_version", "_view", "__weakref__")
-    __array_ufunc__ = None  # ndarray * Tensor asks Tensor.__rmul__
+    __array_ufunc__ = None  # makes ndarray * Tensor call Tensor.__rmul__
     __array_priority__ = 1000
     __hash__ = object.__hash__
 
@@ -75,7 +78,7 @@ class Tensor(TensorMethods):
 
     @property
     def dtype(self):
-        """A NumPy dtype; `mt.float32` and its like are NumPy dtypes."""
+        """The dtype of the elements, a NumPy dtype such as `mt.float32`."""
         return self.array.dtype
 
     @property
@@ -85,12 +88,12 @@ class Tensor(TensorMethods):
 
     @property
     def device(self):
-        """Where the array lives."""
+        """The device that holds the array."""
         return backend.device_of(self.array)
 
     @property
     def data(self):
-        """The same memory as a tensor outside the graph."""
+        """A tensor outside the graph that shares the memory."""
         return self.detach()
 
     @data.setter
@@ -101,7 +104,7 @@ class Tensor(TensorMethods):
 
     @property
     def is_cuda(self):
-        """Whether the array is on a GPU."""
+        """True if the array is on a GPU."""
         return self.device.type == "cuda"
 
     @property
@@ -122,7 +125,7 @@ class Tensor(TensorMethods):
         """The value of a one-element tensor as a Python number."""
         if self.array.size != 1:
             raise ArgumentError(
-                "Tensor.item(): only a tensor with one element is a number.",
+                "Tensor.item(): the tensor must have exactly one element",
                 got=f"shape {self.shape}",
                 hint="index it first, or use .tolist()",
             )
@@ -133,32 +136,54 @@ class Tensor(TensorMethods):
         return self.numpy().tolist()
 
     def contiguous(self):
-        """Itself if its memory is in row-major order, else a copy that is."""
+        """Return the tensor itself if its memory is in row-major order, else a row-major copy."""
         return self if self.array.flags.c_contiguous else self.clone()
 
     def is_contiguous(self):
-        """Whether memory is in row-major order."""
+        """True if the memory is in row-major order."""
         return bool(self.array.flags.c_contiguous)
 
     def data_ptr(self):
-        """Address of the first element."""
+        """Address of the first element in memory, an integer."""
         return backend.address(self.array)
+
+    def size(self, dim=None):
+        """The shape, or the size of axis `dim`."""
+        return self.shape if dim is None else self.shape[dim]
+
+    def dim(self):
+        """Number of axes."""
+        return self.array.ndim
+
+    def numel(self):
+        """Number of elements."""
+        return self.array.size
+
+    def element_size(self):
+        """Number of bytes of one element."""
+        return self.array.itemsize
+
+    def is_floating_point(self):
+        """True if the elements are floating-point numbers."""
+        return self.array.dtype.kind == "f"
 
     # The graph
 
     @property
     def grad(self):
-        """dL/d(this), a Tensor, or None before the first `backward`."""
+        """Gradient dL/d(this), a Tensor, or None before the first `backward`."""
         return self._grad
 
     @grad.setter
     def grad(self, value):
         if value is not None:
             if not isinstance(value, Tensor):
-                raise DTypeError("Tensor.grad takes a Tensor or None.", got=type(value).__name__)
+                raise DTypeError(
+                    "Tensor.grad: value must be a Tensor or None", got=type(value).__name__
+                )
             if value.array.shape != self.array.shape:
                 raise ShapeError(
-                    "Tensor.grad: a gradient has the shape of its tensor.",
+                    "Tensor.grad: the shape of the gradient does not match the shape of its tensor",
                     got=f"{value.shape}",
                     expected=f"{self.shape}",
                 )
@@ -166,7 +191,7 @@ class Tensor(TensorMethods):
 
     @property
     def requires_grad(self):
-        """Whether operations on this tensor are recorded."""
+        """True if operations on this tensor are recorded."""
         return self._current_edge() is not None
 
     @requires_grad.setter
@@ -174,23 +199,23 @@ class Tensor(TensorMethods):
         if value and not self.requires_grad:
             if self.array.dtype.kind != "f":
                 raise DTypeError(
-                    "only floating-point tensors can require gradients.",
+                    "requires_grad=True: the tensor must have a floating-point dtype",
                     got=f"{self.dtype}",
-                    hint="x.float() first",
+                    hint="convert it first, with x.float()",
                 )
             self._edge = (engine.Leaf(self), 0)
-            self._view = None  # of its base it still shares the memory, but not the history
+            self._view = None  # it still shares the memory of its base, but not the graph
         elif not value and self.requires_grad:
             if not self.is_leaf:
                 raise GraphError(
-                    "requires_grad=False: this tensor was computed from others.",
-                    hint="x.detach() for a tensor outside the graph",
+                    "requires_grad=False: the tensor must be a leaf, not computed from others",
+                    hint="x.detach() returns a tensor outside the graph",
                 )
             self._edge = None
 
     @property
     def is_leaf(self):
-        """True for tensors that no recorded operation made."""
+        """True if this tensor is not the result of a recorded operation."""
         edge = self._current_edge()
         return edge is None or type(edge[0]) is engine.Leaf
 
@@ -200,9 +225,9 @@ class Tensor(TensorMethods):
         return None if self.is_leaf else self._current_edge()[0]
 
     def changed_in_place(self):
-        """Note that the memory of this tensor has new values, for operations that saved it.
+        """Raise the version of this tensor, so that operations that saved it notice the change.
 
-        The version of a tensor is the number of its last change; views share it.
+        The version is the number of the tensor's last in-place change; its views share it.
         """
         changes[0] += 1
         self._version[0] = changes[0]
@@ -218,26 +243,26 @@ class Tensor(TensorMethods):
         Parameters
         ----------
         gradient : Tensor, optional
-            dL/d(this); may be left out for a one-element tensor, where it is 1.
+            dL/d(this); optional for a one-element tensor, where it is 1 by default.
         retain_graph : bool, optional
-            Keep the saved buffers for another pass; by default the value of `create_graph`.
+            Whether to keep the saved buffers for another pass; the default is `create_graph`.
         create_graph : bool
-            Record the pass itself, for second derivatives.
+            Whether to record the backward pass itself, for second derivatives.
         inputs : sequence of Tensor, optional
-            Add to these tensors only.
+            The only tensors to add gradients to; by default all leaves.
         """
         from .autograd import backward
 
         backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 
     def detach(self):
-        """The same memory, outside the graph. In-place changes are seen by both."""
+        """A tensor that shares the memory but is outside the graph; both see in-place changes."""
         alias = wrap(self.array)
         alias._version = self._version
         return alias
 
     def detach_(self):
-        """Leave the graph; this tensor becomes a leaf."""
+        """Take this tensor out of the graph, in place; it becomes a leaf."""
         self._edge = self._view = None
         return self
 
@@ -262,9 +287,9 @@ class Tensor(TensorMethods):
         return engine.add_accumulate_hook(self, hook)
 
     def _current_edge(self):
-        """(node, output index): where a gradient of this tensor goes; None outside the graph.
+        """Return (node, output index) that receives the gradient; None outside the graph.
 
-        A view whose base was changed in place is first replayed from its base.
+        A view whose base was changed in place is first made again from its base.
         """
         view = self._view
         if view is not None and view.base._edge is not view.base_edge:
@@ -281,20 +306,20 @@ class Tensor(TensorMethods):
 
     def __len__(self):
         if self.ndim == 0:
-            raise DTypeError("len() of a 0-d tensor.")
+            raise DTypeError("len(): a 0-d tensor does not have a length", hint="x.numel()")
         return self.array.shape[0]
 
     def __iter__(self):
         if self.ndim == 0:
-            raise DTypeError("a 0-d tensor cannot be iterated.")
+            raise DTypeError("iter(): the tensor must have at least one axis", hint="x.item()")
         return iter(ops.unbind(self, 0))
 
     def __bool__(self):
         if self.array.size != 1:
             raise ArgumentError(
-                "the truth of a tensor with more than one element is ambiguous.",
+                "bool(): the truth of more than one element is ambiguous",
                 got=f"shape {self.shape}",
-                hint="x.any() or x.all()",
+                hint="use x.any() or x.all()",
             )
         return bool(self.item())
 
@@ -306,7 +331,11 @@ class Tensor(TensorMethods):
 
     def __index__(self):
         if self.dtype.kind not in "iu" or self.ndim:
-            raise DTypeError("only a 0-d integer tensor can be an index.", got=f"{self.dtype}")
+            raise DTypeError(
+                "an index must be a 0-d integer tensor",
+                got=f"{self.dtype} of shape {self.shape}",
+                hint="x.long() converts; x.item() takes the only element",
+            )
         return int(self.item())
 
     def __contains__(self, value):
@@ -315,7 +344,8 @@ class Tensor(TensorMethods):
     def __deepcopy__(self, memo):
         if not self.is_leaf:
             raise GraphError(
-                "deepcopy: only leaves can be copied.", hint="x.detach().clone() for the values"
+                "deepcopy: the tensor must be a leaf; this one was computed from others",
+                hint="x.detach().clone() copies the values",
             )
         copy = wrap(self.array.copy())
         copy.requires_grad = self.requires_grad
@@ -324,22 +354,89 @@ class Tensor(TensorMethods):
         memo[id(self)] = copy
         return copy
 
-    # Operators: arithmetic and comparison come from methods/operators.py
+    # Operators
 
-    def __getitem__(self, index):
-        return ops.getitem(self, index)
-
-    def __setitem__(self, index, value):
-        ops.setitem(self, index, value)
+    def __neg__(self):
+        return ops.neg(self)
 
     def __pos__(self):
         return self
 
-    def __eq__(self, other):
-        return False if other is None else ops.eq(self, other)
+    def __abs__(self):
+        return ops.abs(self)
 
-    def __ne__(self, other):
-        return True if other is None else ops.ne(self, other)
+    def __invert__(self):
+        return ops.bitwise_not(self)
+
+    def __add__(self, other):
+        return ops.add(self, other)
+
+    def __sub__(self, other):
+        return ops.sub(self, other)
+
+    def __mul__(self, other):
+        return ops.mul(self, other)
+
+    def __truediv__(self, other):
+        return ops.div(self, other)
+
+    def __floordiv__(self, other):
+        return ops.floor_divide(self, other)
+
+    def __mod__(self, other):
+        return ops.remainder(self, other)
+
+    def __pow__(self, exponent):
+        return ops.pow(self, exponent)
+
+    def __matmul__(self, other):
+        return ops.matmul(self, other)
+
+    def __and__(self, other):
+        return ops.bitwise_and(self, other)
+
+    def __or__(self, other):
+        return ops.bitwise_or(self, other)
+
+    def __xor__(self, other):
+        return ops.bitwise_xor(self, other)
+
+    # Reflected operators, which Python calls if the left operand is not a Tensor, as in 2 - x
+
+    def __radd__(self, other):
+        return ops.add(other, self)
+
+    def __rsub__(self, other):
+        return ops.sub(other, self)
+
+    def __rmul__(self, other):
+        return ops.mul(other, self)
+
+    def __rtruediv__(self, other):
+        return ops.div(other, self)
+
+    def __rfloordiv__(self, other):
+        return ops.floor_divide(other, self)
+
+    def __rmod__(self, other):
+        return ops.remainder(other, self)
+
+    def __rpow__(self, base):
+        return ops.pow(base, self)
+
+    def __rmatmul__(self, other):
+        return ops.matmul(other, self)
+
+    def __rand__(self, other):
+        return ops.bitwise_and(other, self)
+
+    def __ror__(self, other):
+        return ops.bitwise_or(other, self)
+
+    def __rxor__(self, other):
+        return ops.bitwise_xor(other, self)
+
+    # In place: x += y
 
     def __iadd__(self, other):
         return self.add_(other)
@@ -353,15 +450,43 @@ class Tensor(TensorMethods):
     def __itruediv__(self, other):
         return self.div_(other)
 
+    # Comparison
+
+    def __eq__(self, other):
+        return False if other is None else ops.eq(self, other)
+
+    def __ne__(self, other):
+        return True if other is None else ops.ne(self, other)
+
+    def __lt__(self, other):
+        return ops.lt(self, other)
+
+    def __le__(self, other):
+        return ops.le(self, other)
+
+    def __gt__(self, other):
+        return ops.gt(self, other)
+
+    def __ge__(self, other):
+        return ops.ge(self, other)
+
+    # Indexing
+
+    def __getitem__(self, index):
+        return ops.getitem(self, index)
+
+    def __setitem__(self, index, value):
+        ops.setitem(self, index, value)
+
 
 def wrap(array, edge=None):
-    """A Tensor around `array` as it is: no copy, no conversion.
+    """Wrap an array in a Tensor, without a copy and without a conversion.
 
     Parameters
     ----------
     array : backend array
     edge : (node, output index), optional
-        What made it.
+        Node of the graph that computed the array, and the number of its output.
 
     Returns
     -------
@@ -379,7 +504,7 @@ _new = object.__new__
 
 
 def as_new_array(data, dtype, device):
-    """A fresh array for a new tensor from whatever the user gave."""
+    """Copy data of any accepted kind into an array for a new tensor."""
     if isinstance(data, Tensor):
         data = data.array
     array = backend.new_array(data, dtype)
@@ -387,15 +512,18 @@ def as_new_array(data, dtype, device):
 
 
 def tensor(data, *, dtype=None, device=None, requires_grad=False):
-    """A tensor with a copy of `data`.
+    """Make a tensor with a copy of `data`.
 
     Parameters
     ----------
     data : array, nested sequence, number or Tensor
         Python floats become float32, integers int64; arrays keep their dtype.
     dtype : numpy dtype, optional
+        Dtype to convert the data to.
     device : str or Device, optional
+        Device to copy the data to.
     requires_grad : bool
+        Whether to record operations on the tensor, for `backward`.
 
     Returns
     -------
@@ -404,7 +532,7 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False):
     Raises
     ------
     ShapeError
-        If nested sequences are ragged.
+        If nested sequences have different lengths.
 
     Examples
     --------
@@ -414,10 +542,9 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False):
     return Tensor(data, requires_grad, dtype=dtype, device=device)
 
 
-# The one knot of the import order: operators need the operations and the engine, which need Tensor.
+# The only upward imports: operators need the operations and the engine, which need Tensor.
 from .autograd import engine, inplace  # noqa: E402  isort: skip
 from . import formatting, ops  # noqa: E402  isort: skip
-from .methods import knot, operators  # noqa: E402  isort: skip
+from .methods import add_methods  # noqa: E402  isort: skip
 
-knot.ops, knot.inplace = ops, inplace
-operators.bind(Tensor, ops)
+add_methods(Tensor)

@@ -1,6 +1,11 @@
 """One option chooses the device of the whole suite; every test draws on the host."""
 
 import os
+import signal
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # the workers share the cores: one BLAS thread each
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 import pytest
@@ -9,7 +14,11 @@ from hypothesis import settings
 
 import minitorch_attn as mt
 
-# In continuous integration a commit always draws the same cases; elsewhere every run draws anew.
+# A job in the background of a shell ignores SIGINT, and so would the programs that tests interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# In continuous integration a commit always draws the same cases; other runs draw new ones.
 settings.register_profile("ci", derandomize=True)
 if os.environ.get("CI"):
     settings.load_profile("ci")
@@ -28,6 +37,16 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "gpu: needs a CUDA device")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """With `-n`, a worker takes whole files, because fixtures of a module can be expensive."""
+    if config.getoption("dist") != "load":
+        return None  # `--dist` was given
+    from xdist.scheduler import LoadFileScheduling
+
+    return LoadFileScheduling(config, log)
 
 
 def pytest_report_header(config):

@@ -1,4 +1,4 @@
-"""The rules that tests/lessons holds the lessons to: functions from a Lesson to complaints."""
+"""Rules for lessons: functions that take a Lesson and yield complaints; see tests/lessons."""
 
 import ast
 import re
@@ -18,7 +18,7 @@ FORBIDDEN_CALLS = {"input", "exit", "quit", "breakpoint", "get_ipython"}
 
 
 def headings(lesson):
-    """(index of the cell, heading) of every `## ` line."""
+    """(index of the cell, heading) of every line that starts with `## `."""
     for index, cell in enumerate(lesson.cells):
         if cell.kind == "markdown":
             for line in _VERBATIM.sub("", cell.text).splitlines():
@@ -36,7 +36,7 @@ def section(lesson, heading):
 
 
 def code(cells):
-    """The syntax tree of all code of some cells."""
+    """The syntax tree of the code in some cells."""
     return ast.parse("\n".join(cell.text for cell in cells if cell.kind == "code"))
 
 
@@ -46,27 +46,27 @@ def text(cells):
 
 
 def calls(tree):
-    """The names of all functions that are called."""
+    """The names of all called functions."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             yield getattr(node.func, "id", getattr(node.func, "attr", None))
 
 
 def has_assert(tree):
-    """Whether something is asserted, or an exception is required."""
+    """Whether the code asserts something or requires an exception."""
     return any(isinstance(node, ast.Assert) for node in ast.walk(tree)) or "fails" in calls(tree)
 
 
 def opening(lesson):
-    """The first cell: a title, a question, and what to know before."""
+    """The first cell has a title, a question, and the knowledge that the lesson needs."""
     if not lesson.question:
-        yield "the first cell asks nothing"
+        yield "the first cell has no question"
     if not re.search(r"\bbefore\b", lesson.cells[0].text, re.I):
-        yield "the first cell does not say what to know before"
+        yield "the first cell does not say what the reader must know before"
 
 
 def order(lesson):
-    """The closing sections, each once, in their order, the answers in a cell of their own."""
+    """The closing sections appear once each and in order; the answers are a separate cell."""
     found = [heading for _, heading in headings(lesson) if heading in SECTIONS]
     if found != list(SECTIONS):
         yield f"sections {found} instead of {list(SECTIONS)}"
@@ -76,29 +76,29 @@ def order(lesson):
 
 
 def claims(lesson):
-    """Assertions: of the main claim, and of the counter-example."""
+    """The main claim and the counter-example are asserted."""
     broken = section(lesson, SECTIONS[0])
     first = lesson.cells.index(broken[0]) if broken else None
     if not has_assert(code(lesson.cells[:first])):
-        yield "nothing is asserted before the counter-example"
+        yield "no assertion before the counter-example"
     if not has_assert(code(broken)):
-        yield "the counter-example asserts nothing"
+        yield "no assertion in the counter-example"
 
 
 def place(lesson):
-    """Where the real thing is in the library."""
+    """The lesson says where the library implements the idea."""
     if "where" not in calls(code(section(lesson, SECTIONS[1]))):
         yield "`Where it lives` does not call where(...)"
 
 
 def exercise(lesson):
-    """A task in words."""
+    """The exercise describes a task."""
     if len(text(section(lesson, SECTIONS[2])).split()) < 15:
-        yield "there is no exercise"
+        yield "the exercise is missing or has fewer than 15 words"
 
 
 def questions(lesson):
-    """Three questions, and an answer to each."""
+    """There are three questions with answers."""
     for heading in SECTIONS[3:]:
         numbers = re.findall(r"^(\d+)\. ", text(section(lesson, heading)), re.M)
         if numbers != ["1", "2", "3"]:
@@ -113,7 +113,7 @@ def questions(lesson):
 
 
 def look(lesson):
-    """Something is printed and something is drawn."""
+    """The lesson prints something and shows a figure."""
     called = set(calls(code(lesson.cells)))
     for name in ("print", "show"):
         if name not in called:
@@ -121,14 +121,14 @@ def look(lesson):
 
 
 def plainness(lesson):
-    """Runs as a script, in a notebook and in a page: nothing waits, nothing knows its place."""
+    """The lesson runs as a script, in a notebook and in a page, without input or its own path."""
     tree = code(lesson.cells)
     for name in sorted(FORBIDDEN_CALLS & set(calls(tree))):
         yield f"calls {name}()"
     source = lesson.path.read_text(encoding="utf-8")
     for number, line in enumerate(source.splitlines()[:2], 1):
         if _ENCODING.match(line):
-            yield f"line {number}: Python takes this for a declaration of the encoding"
+            yield f"line {number}: Python reads this as a declaration of the encoding"
     for word in ("__main__", "argparse", "__file__", "plt.show("):
         if word in source:
             yield f"contains {word}"
@@ -141,11 +141,11 @@ def plainness(lesson):
 
 
 def steadiness(lesson):
-    """The same numbers in every run."""
+    """The numbers are the same in every run."""
     source = lesson.path.read_text(encoding="utf-8")
     for name in ("time.time(", "np.random.rand", "np.random.seed", "default_rng()"):
         if name in source:
-            yield f"uses {name}: numbers that differ from run to run"
+            yield f"uses {name}: its numbers differ from run to run"
 
 
 RULES = (opening, order, claims, place, exercise, questions, look, plainness, steadiness)

@@ -1,7 +1,7 @@
-"""Every number in the lecture decks that follows from mathematics, computed by the library.
+"""Numbers of the lecture decks that follow from mathematics, computed by the library.
 
-Where a deck rounds, truncates or errs, the test says which and by how much. Figures that were
-measured by others (accuracies, BLEU, prices) do not follow from mathematics and are left out.
+docs/decks.md lists the decks. If a deck rounds, truncates or errs, the test says by how much.
+Measured figures (accuracies, BLEU, prices) do not follow from mathematics and are not tested.
 """
 
 import math
@@ -20,7 +20,7 @@ F64 = mt.float64
 GRID = mt.tensor(
     [[98.0, 27, 10, 12], [27, 89, 31, 67], [10, 31, 91, 54], [12, 67, 54, 92]], dtype=F64
 )
-# The deck calls this both "softmax of the scaled scores" and, one slide on, "scaled scores".
+# Deck GRID calls this both "softmax of the scaled scores" and, one slide later, "scaled scores".
 AFTER_SOFTMAX = np.array(
     [[0.7, 0.1, 0.1, 0.1], [0.1, 0.6, 0.2, 0.1], [0.1, 0.3, 0.6, 0.1], [0.1, 0.3, 0.3, 0.3]]
 )
@@ -36,7 +36,7 @@ def softmax(x):
 
 
 class TestScoresOfFourWords:
-    """Hi, how, are, you: a grid of scores, scaled, through softmax, and masked."""
+    """Deck GRID: scores of the words Hi, how, are, you; scaled, through softmax, and masked."""
 
     def test_the_grid_is_that_of_equal_queries_and_keys(self):
         assert (GRID == GRID.T).all()
@@ -88,7 +88,7 @@ class TestMasks:
             assert [f"{w:.4f}" for w in weights[row]] == [text] * (row + 1) + ["0.0000"] * (7 - row)
 
     def test_multiplying_by_a_mask_of_minus_infinity_is_wrong(self):
-        # One deck multiplies the scores, element by element, by a matrix with -inf above the
+        # Deck FLOW multiplies the scores, element by element, by a matrix with -inf above the
         # diagonal and 0 elsewhere (as a sum needs it), or 1.
         scores = np.array([[0.7, -0.3, 0.2], [0.1, 0.6, -0.5], [0.0, 0.4, 0.9]])
         above = np.triu(np.ones((3, 3)), 1) == 1
@@ -152,7 +152,7 @@ def test_targets_are_the_inputs_one_later():
 
 
 def test_layer_norm_with_eps_outside_the_root():
-    # One deck computes (x - mean) / (std + eps), and its std divides by n - 1.
+    # Deck COMP541 computes (x - mean) / (std + eps), and its std divides by n - 1.
     x = mt.randn(3, 512, dtype=F64)
     outside = (x - x.mean(-1, keepdim=True)) / (x.std(-1, keepdim=True) + 1e-6)
     inside = F.layer_norm(x, (512,), eps=1e-6)
@@ -201,7 +201,7 @@ class TestSizesOfTheTransformer:
         angle = i / 10000 ** (2 * l / 16)
         np.testing.assert_allclose(table[:, 0::2], np.sin(angle), atol=2e-6)
         np.testing.assert_allclose(table[:, 1::2], np.cos(angle), atol=2e-6)
-        # the form with exp and log that the deck's code has
+        # the form with exp and log in the code of deck COMP541
         other = np.exp(np.arange(0, 16, 2) * -(math.log(10000.0) / 16))
         np.testing.assert_allclose(other, 10000 ** (-2 * l / 16.0), rtol=1e-12)
 
@@ -307,7 +307,7 @@ class TestTheComplexityTable:
 
 def test_a_gated_state_is_a_weighted_sum_of_all_candidates():
     # h_t = u_t h_{t-1} + (1 - u_t) c_t, unrolled: h_t = sum_i (prod_{j > i} u_j) (1 - u_i) c_i
-    # The deck's product over k <= i - 1 of (1 - u_k) should be the single factor 1 - u_i.
+    # Deck COMP541 has a product over k <= i - 1 of (1 - u_k); it should be the factor 1 - u_i.
     rng = np.random.default_rng(0)
     u, c = rng.uniform(0.2, 0.9, (6, 3)), rng.normal(size=(6, 3))
     h = np.zeros(3)
@@ -359,7 +359,7 @@ class TestViT:
     def test_base_large_and_huge(self):
         assert parameters_of("vit_b_16") // 10**6 == 86
         assert parameters_of("vit_h_14") // 10**6 == 632
-        # The paper's table, and with it the deck, says 307; the architecture it describes has 304.
+        # The paper's table and deck GRID say 307; the architecture that they describe has 304.
         assert parameters_of("vit_l_16") // 10**6 == 304
 
     def test_an_image_is_197_tokens_of_768(self):
@@ -406,7 +406,7 @@ class TestMemoryOfAttentionMatrices:
         assert 14**4 == 38416 and 16**4 == 65536
         assert 38416 * 4 / 2**10 == pytest.approx(150, abs=0.1)
         assert 65536 * 4 == 256 * 2**10
-        # 112.5 MiB, which the deck cuts to 112; and 192 MiB exactly.
+        # 112.5 MiB, which deck COMP541 truncates to 112; and 192 MiB exactly.
         assert 38416 * 4 * 48 * 16 / 2**20 == pytest.approx(112.55, abs=0.01)
         assert 65536 * 4 * 48 * 16 == 192 * 2**20
 
@@ -425,7 +425,7 @@ class TestMemoryOfAttentionMatrices:
 
 class TestGPT:
     def test_the_sizes_of_gpt2(self):
-        # The deck repeats the paper's first counts: 117M, 345M, 762M, 1542M. The released models,
+        # Deck GRID repeats the paper's first counts: 117M, 345M, 762M, 1542M. The released models,
         # and the architecture, have 124, 355, 774 and 1,558 million.
         deck = {768: 117, 1024: 345, 1280: 762, 1600: 1542}
         names = ("gpt2", "gpt2_medium", "gpt2_large", "gpt2_xl")

@@ -1,6 +1,7 @@
-"""The house rules, checked on the syntax trees of the package; each rule is shown to bite."""
+"""Lint rules on the syntax trees of the package; each rule is shown to find what it looks for."""
 
 import ast
+import functools
 from pathlib import Path
 
 import lint_rules
@@ -10,6 +11,11 @@ ROOT = Path(__file__).resolve().parent.parent
 FILES = sorted((ROOT / lint_rules.PACKAGE).rglob("*.py"))
 
 
+@functools.cache
+def parsed(path):
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def complaints(rule, folders=None, without=(), **kwargs):
     """What `rule` finds in the files of the package, in `folders` of it or outside `without`."""
     found = []
@@ -17,7 +23,7 @@ def complaints(rule, folders=None, without=(), **kwargs):
         module = lint_rules.module_name(path, ROOT)
         top = module.split(".")[1]
         if (folders is None or top in folders) and top not in without:
-            tree = ast.parse(path.read_text(encoding="utf-8"))
+            tree = parsed(path)
             arguments = (tree, module) if rule is lint_rules.upward_imports else (tree,)
             found += [f"{path.relative_to(ROOT)} {text}" for text in rule(*arguments)]
     return found

@@ -44,7 +44,7 @@ def test_tools_are_loaded_when_asked_for():
         "import sys, minitorch_attn as mt\n"
         "names = ['minitorch_attn.' + name for name in ('memory', 'profiling', 'tracing', 'viz')]\n"
         "print(*[name for name in names if name in sys.modules], 'before')\n"
-        "mt.memory.trace(), mt.profile(), mt.trace()\n"
+        "mt.memory.track(), mt.profile(), mt.trace()\n"
         "print(*[name for name in names if name in sys.modules], 'after')"
     )
     used = [f"minitorch_attn.{name}" for name in ("memory", "profiling", "tracing")]

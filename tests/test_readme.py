@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 TOUR = "python -m pip install -e . && python -m minitorch_attn tour"
-TESTS = "python -m pip install -e '.[test]' && python -m pytest"
+TESTS = "python -m pip install -e '.[test]' && python -m pytest -n auto"
 
 # A python block that is followed by its output.
 EXAMPLE = re.compile(

@@ -148,8 +148,8 @@ def test_other_programs_can_read_the_tensors(tmp_path):
         ({"a": [1, {2}]}, "state['a'][1]", "a set"),
         ({"f": np.zeros(2, complex)}, "state['f']", "complex128"),
         ([np.array(["x"])], "state[0]", "<U1"),
-        ({"a": {(1, 2): 3}}, "a key of state['a']", "(1, 2), a tuple"),
-        ({"a": {True: 3}}, "a key of state['a']", "True, a bool"),
+        ({"a": {(1, 2): 3}}, "keys of state['a']", "(1, 2), a tuple"),
+        ({"a": {True: 3}}, "keys of state['a']", "True, a bool"),
         ({"fn": print}, "state['fn']", "a builtin_function_or_method"),
     ],
 )
@@ -257,9 +257,9 @@ def test_missing_files_folders_and_text_files(tmp_path):
         mt.load(tmp_path)
     with pytest.raises(CheckpointError, match="mode 'rb'"):
         mt.load(io.StringIO("text"))
-    with pytest.raises(CheckpointError, match="make the folder"):
+    with pytest.raises(CheckpointError, match="create the folder"):
         mt.save(1, tmp_path / "no" / "such" / "folder")
-    with pytest.raises(CheckpointError, match="not a plain file"):
+    with pytest.raises(CheckpointError, match="not a regular file"):
         mt.save(1, tmp_path)
 
 

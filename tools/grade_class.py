@@ -12,11 +12,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from minitorch_attn.course.build.assignment import find_assignment
-from minitorch_attn.course.build.task import task_of
-from minitorch_attn.course.grade.sandbox import Sandbox
-from minitorch_attn.course.report.grading import grade_and_report
-from minitorch_attn.course.report.sample import sample_class
+from minitorch_attn.grader.build.assignment import find_assignment
+from minitorch_attn.grader.build.task import task_of
+from minitorch_attn.grader.grade.sandbox import Sandbox
+from minitorch_attn.grader.report.grading import grade_and_report
+from minitorch_attn.grader.report.sample import sample_class
 
 
 def main(arguments=None):

@@ -5,7 +5,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-from minitorch_attn.course.catalogue import lessons
+from minitorch_attn.course.lesson_list import lessons
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "lessons" / "README.md"
@@ -13,47 +13,49 @@ PAGE = ROOT / "lessons" / "README.md"
 TEXT = """\
 # Lessons
 
-Each lesson starts from a question and answers it with the smallest code that does, run and drawn.
-It then shows what goes wrong without the idea, where the real thing is in the library, an
-exercise, and three questions with answers.
+Each lesson starts with a question and answers it with the smallest code that works, with printed
+results and figures. Then it shows what goes wrong without the idea, where the idea is implemented
+in the library, an exercise, and three questions with answers. The lessons cite five lecture decks,
+which are listed in [docs/decks.md](../docs/decks.md).
 
 | | lesson | question |
 | --- | --- | --- |
 {rows}
 
-## Go through them
+## Run the lessons
 
 ```sh
-mta lesson step 9        # cell by cell in the terminal; remembers where you were
+mta lesson step 9        # cell by cell in the terminal; continues where you stopped
 mta lesson run 9         # all at once
-mta lesson open 9        # as a notebook of your own
-mta lesson list          # all, and what is done
-mta                      # where you are, and the next command
+mta lesson open 9        # as your own copy, a notebook
+mta lesson list          # all lessons, and which are done
+mta                      # your progress, and the next command
 ```
 
-A number or a part of a name will do: `mta lesson step sqrt`. `python -m minitorch_attn` stands
-for `mta` where that is not installed. Each file is also a plain script: `python
-lessons/09_why_sqrt_d.py`. Figures go to `runs/lessons/`.
+You can name a lesson by its number or by a part of its file name: `mta lesson step sqrt`. If `mta`
+is not installed, use `python -m minitorch_attn`. Each file is also a plain script: `python
+lessons/09_why_sqrt_d.py`. Figures are written to `runs/lessons/`.
 
 `open` and `notebooks` need `python -m pip install 'minitorch-attn[lessons]'`. Lessons with
 handwritten digits need `python -m pip install scikit-learn`.
 
-What is done is kept in one small file, which `mta lesson progress` names; `MTA_STATE` names
-another folder for it.
+Your progress is stored in one small file; `mta lesson progress` prints its path. The environment
+variable `MTA_STATE` selects another folder for it.
 
-## All of them as notebooks
+## All lessons as notebooks
 
 ```sh
 mta lesson notebooks                    # to runs/notebooks
-mta lesson notebooks --execute          # and run from top to bottom, with outputs and figures
-MTA_FAST=1 mta lesson notebooks --execute --jobs 2   # with small sizes, for a check
+mta lesson notebooks --execute          # and run them, with outputs and figures
+MTA_FAST=1 mta lesson notebooks --execute --jobs 2   # with small sizes, as a check
 ```
 
-## Write one
+## Write a lesson
 
-A lesson is a Python file in cells (`# %%`, `# %% [markdown]`). `tests/lesson_rules.py` says what
-it must have; `tests/lessons` holds it to that and runs it. `minitorch_attn/course/lesson.py` has
-the four functions that lessons call. This page is made by `python -m tools.lesson_table`.
+A lesson is a Python file with cells (`# %%`, `# %% [markdown]`). `tests/lesson_rules.py` contains
+the rules for its form; `tests/lessons` checks them and runs every lesson.
+`minitorch_attn/course/lesson.py` has the four functions that lessons call. `python -m
+tools.lesson_table` writes this page.
 """
 
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from minitorch_attn.course.build.checking import check, operation_check, parameters
+from minitorch_attn.grader.build.checking import check, operation_check, parameters
 
-OPERATION = "minitorch_attn.ops.attention:Attention"
-LAYER = "minitorch_attn.nn.attention_block:Attention"
+OPERATION = "minitorch_attn.ops.attention.fused:Attention"
+LAYER = "minitorch_attn.nn.attention:Attention"
 
 
 def inputs(rng, lead=(2, 3), queries=5, keys=7, dim=4, value_dim=6, mask=None):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from minitorch_attn.course.build.checking import check, operation_check
+from minitorch_attn.grader.build.checking import check, operation_check
 
 
 def summed(inputs, settings):
@@ -36,7 +36,7 @@ def unbroadcast_any(rng):
 def arithmetic(name, operation, rng, shapes, **options):
     a, b = (rng.normal(size=shape) + 3.0 * rng.choice([-1, 1], shape) for shape in shapes)
     grad = rng.normal(size=np.broadcast_shapes(*shapes))
-    operation = f"minitorch_attn.ops.elementwise:{operation}"
+    operation = f"minitorch_attn.ops.arithmetic:{operation}"
     return operation_check(name, operation, {"a": a, "b": b}, {}, grad, **options)
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from minitorch_attn.course.build.checking import check, gradient_check, layer_check
+from minitorch_attn.grader.build.checking import check, gradient_check, layer_check
 
 LAYERS = "minitorch_attn.models.encoder_decoder:"
 MODEL = "minitorch_attn.models.transformer:Transformer"

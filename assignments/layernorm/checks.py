@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from minitorch_attn.course.build.checking import check, operation_check
+from minitorch_attn.grader.build.checking import check, operation_check
 
-NORM = "minitorch_attn.ops.norm:LayerNorm"
+NORM = "minitorch_attn.ops.layer_norm:LayerNorm"
 LINEAR = "minitorch_attn.ops.linear:Linear"
-GELU = "minitorch_attn.ops.gate:Gelu"
+GELU = "minitorch_attn.ops.gelu:Gelu"
 
 
 def norm(name, rng, shape=(3, 5, 7), row_axes=1, weight=True, bias=True, grad=False, **options):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from minitorch_attn.course.build.checking import call_check, check, operation_check
+from minitorch_attn.grader.build.checking import call_check, check, operation_check
 
 MASKS = "minitorch_attn.nn.masks:"
 OPERATION = "minitorch_attn.ops.softmax:MaskedSoftmax"

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from minitorch_attn.course.build.checking import operation_check
+from minitorch_attn.grader.build.checking import operation_check
 
 SOFTMAX = "minitorch_attn.ops.softmax:Softmax"
 LOG_SOFTMAX = "minitorch_attn.ops.softmax:LogSoftmax"
-LOSS = "minitorch_attn.ops.loss:CrossEntropy"
+LOSS = "minitorch_attn.ops.cross_entropy:CrossEntropy"
 # One axis is long: differences can be taken of many rows at once, but not of one row's entries.
 LONG = (4, 30_000)
 

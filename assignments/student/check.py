@@ -1,11 +1,11 @@
 """Run the public checks of this assignment.
 
-    python check.py                     all of them
-    python check.py backward            that of this name, or those that have the word in theirs
-    python check.py Softmax.backward    those of one function
-    python check.py --json              what a program can read
+    python check.py                     all checks
+    python check.py backward            the check of this name, or all with this word in the name
+    python check.py Softmax.backward    the checks of one function
+    python check.py --json              output for programs
 
-The inputs and what is expected lie in the folder `public`. A grade is given by other inputs and
+The folder `public` contains the inputs and the expected results. The grader uses other inputs and
 more checks.
 """
 

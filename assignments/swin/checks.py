@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from minitorch_attn.course.build.checking import call_check, check, gradient_check, layer_check
+from minitorch_attn.grader.build.checking import call_check, check, gradient_check, layer_check
 
 WINDOWS = "minitorch_attn.ops.windows:"
 ATTENTION = "minitorch_attn.models.window_attention:WindowAttention"

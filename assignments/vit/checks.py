@@ -1,6 +1,6 @@
 """Checks of the ViT assignment: the truth is what the library computes, in float64."""
 
-from minitorch_attn.course.build.checking import call_check, check, gradient_check, layer_check
+from minitorch_attn.grader.build.checking import call_check, check, gradient_check, layer_check
 
 PATCHES = "minitorch_attn.models.vit:PatchEmbedding"
 BLOCK = "minitorch_attn.models.vit:Block"
@@ -91,7 +91,7 @@ def embedding_gradients(rng):
 
 
 def refused(inputs, settings):
-    """Whether images of a wrong size are refused by name, and others are not."""
+    """Whether images of a wrong size raise an error, and others do not."""
     import numpy as np
 
     import minitorch_attn as mt

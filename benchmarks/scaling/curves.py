@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import minitorch_attn as mt
 from minitorch_attn.nn import functional as F
-from minitorch_attn.ops import attention_causal, attention_tiled
+from minitorch_attn.ops.attention import causal as attention_causal
+from minitorch_attn.ops.attention import tiled as attention_tiled
 
 __all__ = ["CURVES", "Curve", "attention_in"]
 

@@ -19,20 +19,22 @@ PARTS = {
     "errors": "got / expected / try",
     "backend": "NumPy, CuPy, strict",
     "tensor": "data, grad, operators",
-    "autograd": "graph, backward, gradcheck",
+    "autograd": "the engine: graph, backward",
     "ops": "forward and backward, side by side",
+    "gradcheck": "finite differences",
     "nn": "layers",
-    "optim": "optimisers",
+    "optim": "optimizers, schedules",
     "models": "one file per paper",
     "generation": "greedy, beam, sampling",
-    "pretrained": "the peers' folders",
-    "data": "text, tokens, pictures",
+    "pretrained": "Hugging Face, timm",
+    "data": "text, tokens, images",
     "training": "loop, checkpoints, recipes",
     "viz": "figures",
-    "memory": "who holds how much",
+    "memory": "which tensor, how much",
     "profiling": "where time goes",
     "tracing": "every step, the stepper",
-    "course": "what lessons call",
+    "course": "lessons, exercises",
+    "grader": "build, grade, report",
     "cli": "mta ...",
 }
 # Operators and `backward` need what needs Tensor: the one pair that imports both ways.
@@ -44,7 +46,7 @@ def part_of(parts):
     if parts[:2] == ("models", "pretrained"):
         return "pretrained"
     first = parts[0].removesuffix(".py")
-    return "tensor" if first == "methods" else first  # mixins of Tensor
+    return "tensor" if first == "methods" else first  # the methods of Tensor
 
 
 def edges():

@@ -7,7 +7,7 @@ import shutil
 import zipfile
 from pathlib import Path
 
-from minitorch_attn.course.catalogue import lessons
+from minitorch_attn.course.lesson_list import lessons
 from minitorch_attn.course.notebooks import notebook, write_notebook
 
 from .restructured import plain, to_rst

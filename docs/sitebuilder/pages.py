@@ -1,4 +1,4 @@
-"""What is in a Markdown page besides text: code that runs, and names with a place."""
+"""Markdown pages: the code in them that runs when the site is built."""
 
 import contextlib
 import io
@@ -8,17 +8,9 @@ import re
 EXECUTED = re.compile(r"^```\{executed\}\n(.*?)^```$", re.M | re.S)
 
 
-WHERE = re.compile(r"\{where\}`(?:[^`<]*<)?([^`>]+)>?`")
-
-
 def blocks(page):
     """The executed code of a Markdown page, block by block."""
     return EXECUTED.findall(page)
-
-
-def names(page):
-    """The names that a page gives the places of."""
-    return WHERE.findall(page)
 
 
 def run(code, namespace, file="<page>", line=1):

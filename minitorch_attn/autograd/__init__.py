@@ -1,4 +1,4 @@
-"""Automatic differentiation: the graph, the backward pass, and the check of both."""
+"""Autograd (automatic differentiation): the graph of operations and the backward pass."""
 
 from importlib import import_module
 
@@ -16,22 +16,12 @@ from .modes import (
     no_grad,
     set_grad_enabled,
 )
+from .op_log import OpLog, Step, op_log
 
 __all__ = [
-    "Context",
-    "Function",
-    "Leaf",
-    "backward",
-    "broadcast_shapes",
-    "detect_anomaly",
-    "enable_grad",
-    "grad",
-    "inference_mode",
-    "is_grad_enabled",
-    "no_grad",
-    "set_grad_enabled",
-    "sum_to_shape",
-]
+    "Context", "Function", "Leaf", "backward", "broadcast_shapes", "detect_anomaly", "enable_grad",
+    "grad", "inference_mode", "is_grad_enabled", "no_grad", "set_grad_enabled", "sum_to_shape",
+]  # fmt: skip
 
 
 def _as_list(value):
@@ -39,13 +29,13 @@ def _as_list(value):
 
 
 def _roots(outputs, gradients, where):
-    """Pair each output with its incoming gradient; 1 for a scalar that was given none."""
+    """Return the incoming gradient of each output, by default 1 for a one-element output."""
     gradients = _as_list(gradients)
     if len(gradients) == 1 and gradients[0] is None:
         gradients = [None] * len(outputs)
     if len(gradients) != len(outputs):
         raise ArgumentError(
-            f"{where}: one gradient is needed for each output.",
+            f"{where}: outputs and gradients must have the same length",
             got=f"{len(outputs)} outputs and {len(gradients)} gradients",
         )
     return [_incoming(o, g, where) for o, g in zip(outputs, gradients, strict=True)]
@@ -54,14 +44,14 @@ def _roots(outputs, gradients, where):
 def _incoming(output, gradient, where):
     if not output.requires_grad:
         raise GraphError(
-            f"{where}: this tensor has no graph.",
+            f"{where}: the tensor does not have a graph",
             got=f"a tensor of shape {output.shape} with requires_grad=False",
             hint="set requires_grad=True on an input before computing, and not under no_grad()",
         )
     if gradient is None:
         if output.array.size != 1:
             raise GraphError(
-                f"{where}: only a one-element output has an implied gradient of 1.",
+                f"{where}: gradient= must be given unless the output has exactly one element",
                 got=f"an output of shape {output.shape}",
                 hint="reduce it to a loss first, or pass gradient= of that shape",
             )
@@ -70,7 +60,7 @@ def _incoming(output, gradient, where):
         gradient = wrap(backend.like(gradient, output.array))
     if gradient.shape != output.shape:
         raise ShapeError(
-            f"{where}: the incoming gradient has the shape of the output.",
+            f"{where}: the shape of the gradient does not match the shape of the output",
             got=f"{gradient.shape}",
             expected=f"{output.shape}",
         )
@@ -85,13 +75,15 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
     Parameters
     ----------
     tensors : Tensor or sequence of Tensor
+        Results, such as a loss, where the backward pass starts.
     grad_tensors : Tensor or sequence of Tensor, optional
-        dL/d(tensor), one each; 1 for one-element tensors.
+        Gradient dL/d(tensor) for each tensor; by default 1 for one-element tensors.
     retain_graph : bool, optional
-        Keep the saved buffers; by default the value of `create_graph`.
+        Whether to keep the saved buffers; by default the value of `create_graph`.
     create_graph : bool
+        Whether to record the backward pass itself, for second derivatives.
     inputs : sequence of Tensor, optional
-        Add to these only.
+        Tensors to which gradients are added; by default all leaves.
     """
     outputs = _as_list(tensors)
     grads = _roots(outputs, grad_tensors, "backward()")
@@ -109,15 +101,10 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
 
 
 def grad(
-    outputs,
-    inputs,
-    grad_outputs=None,
-    retain_graph=None,
-    create_graph=False,
-    allow_unused=None,
+    outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, allow_unused=None,
     materialize_grads=False,
-):
-    """The gradients of `outputs` with respect to `inputs`, returned and stored nowhere.
+):  # fmt: skip
+    """Return the gradients of `outputs` with respect to `inputs`; no `.grad` changes.
 
     Parameters
     ----------
@@ -125,11 +112,11 @@ def grad(
     grad_outputs : Tensor or sequence of Tensor, optional
     retain_graph : bool, optional
     create_graph : bool
-        Give gradients that can be differentiated again.
+        Whether the returned gradients can be differentiated again.
     allow_unused : bool, optional
-        Return None, instead of raising, for an input that no output depends on.
+        Whether to return None instead of raising for an input that no output depends on.
     materialize_grads : bool
-        Return zeros there.
+        Whether to return zeros instead of None for such an input.
 
     Returns
     -------
@@ -147,9 +134,9 @@ def grad(
     for i, target in enumerate(inputs):
         if not target.requires_grad:
             raise GraphError(
-                f"autograd.grad: input {i} does not require grad.",
+                f"autograd.grad: input {i} does not require grad",
                 got=f"a tensor of shape {target.shape}",
-                hint="x.requires_grad_() before computing the outputs",
+                hint="call x.requires_grad_() before you compute the outputs",
             )
     grads = _roots(outputs, grad_outputs, "autograd.grad")
     retain = create_graph if retain_graph is None else retain_graph
@@ -162,7 +149,7 @@ def grad(
         if gradient is None:
             if not may_be_unused:
                 raise GraphError(
-                    f"autograd.grad: input {i} was not used to compute the outputs.",
+                    f"autograd.grad: input {i} was not used to compute the outputs",
                     hint="allow_unused=True returns None for it",
                 )
             results.append(_zeros_like(target) if materialize_grads else None)
@@ -180,44 +167,19 @@ def _zeros_like(tensor):
     return wrap(backend.zeros_like_device(tensor.array, tensor.shape, tensor.dtype))
 
 
-from .gradcheck import (  # noqa: E402
-    gradcheck,
-    gradcheck_module,
-    gradcheck_module_report,
-    gradcheck_report,
-    gradgradcheck,
-    gradgradcheck_report,
-)
-from .trace import Step, Trace, trace  # noqa: E402
+from .checkpoint import checkpoint  # noqa: E402
 
-from .checkpoint import checkpoint  # noqa: E402  # isort: skip
+__all__ += ["OpLog", "Step", "checkpoint", "op_log"]
 
-__all__ += [
-    "GradcheckError",
-    "GradcheckItem",
-    "GradcheckReport",
-    "Hint",
-    "Step",
-    "Trace",
-    "checkpoint",
-    "gradcheck",
-    "gradcheck_module",
-    "gradcheck_module_report",
-    "gradcheck_report",
-    "gradgradcheck",
-    "gradgradcheck_report",
-    "trace",
-]
-
-_REPORTS = ("GradcheckError", "GradcheckItem", "GradcheckReport", "Hint")
+# PyTorch has these names here; the code is in `gradcheck/`, imported on first use.
+_GRADCHECK = {
+    "GradcheckError", "GradcheckItem", "GradcheckReport", "Hint", "gradcheck", "gradcheck_module",
+    "gradcheck_module_report", "gradcheck_report", "gradgradcheck", "gradgradcheck_report",
+    "presets",
+}  # fmt: skip
 
 
 def __getattr__(name):
-    """What only a gradient check needs is loaded by the first one, not by `import`."""
-    if name in _REPORTS:
-        from . import report
-
-        return getattr(report, name)
-    if name == "presets":
-        return import_module(".presets", __name__)
+    if name in _GRADCHECK:
+        return getattr(import_module("minitorch_attn.gradcheck"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""Which line made the NaN: the checks that `detect_anomaly` switches on."""
+"""Anomaly detection: the NaN checks that `detect_anomaly` turns on."""
 
 import os
 import traceback
@@ -11,7 +11,7 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def caller():
-    """The innermost stack frame outside this package: the user's line.
+    """Return the innermost stack frame outside this package, at a line of the user's code.
 
     Returns
     -------
@@ -31,15 +31,15 @@ def _has_nan(array):
 
 
 def check_forward(ctx, outputs):
-    """Raise if an output of this operation has a NaN; remember the line that called it."""
+    """Remember the line that called this operation, and raise if an output contains a NaN."""
     frame = caller()
     ctx.created_at = frame
     for output in outputs if type(outputs) is tuple else (outputs,):
         if _has_nan(output.array):
             raise NumericError(
-                f"{ctx.function.__name__}.forward made NaN.",
+                f"{ctx.function.__name__}.forward returned NaN",
                 got=f"an output of shape {output.shape}, called at {_place(frame)}",
-                hint="look at the inputs of that line: log or sqrt of a negative number, "
+                hint="check the inputs of that line: log or sqrt of a negative number, "
                 "0/0, inf - inf, a softmax row with no allowed entry",
             )
 
@@ -50,7 +50,7 @@ def check_backward(ctx, grads):
         if grad is not None and _has_nan(getattr(grad, "array", grad)):
             where = f", called at {_place(ctx.created_at)}" if ctx.created_at else ""
             raise NumericError(
-                f"{ctx.function.__name__}.backward made NaN in the gradient of its input {i}.",
+                f"{ctx.function.__name__}.backward returned NaN in the gradient of its input {i}",
                 got=f"a gradient of shape {grad.shape} for the operation{where}",
                 hint="its forward value may be finite while its slope is not: sqrt at 0, "
                 "norm of a zero vector, 0 * inf in a masked branch",

@@ -1,4 +1,4 @@
-"""Undo broadcasting: what was repeated on the way forward is summed on the way back."""
+"""Broadcasting in the backward pass: gradients are summed over the repeated axes."""
 
 from ..errors import ShapeError
 
@@ -8,8 +8,8 @@ __all__ = ["broadcast_shapes", "sum_to_shape"]
 def sum_to_shape(grad, shape):
     """Sum a gradient over the axes that broadcasting repeated.
 
-    If b of `shape` was stretched to the shape of `grad`, every element of b was used several
-    times, and its derivative is the sum over its uses.
+    If an array of `shape` was broadcast to the shape of `grad`, each of its elements was used
+    several times, and its derivative is the sum over the uses.
 
     Parameters
     ----------
@@ -40,15 +40,15 @@ def sum_to_shape(grad, shape):
 
 
 def broadcast_shapes(*shapes, names=None, where="broadcast"):
-    """The shape that all `shapes` broadcast to, or a ShapeError that names the axis.
+    """Return the shape that all `shapes` broadcast to; raise ShapeError if an axis does not match.
 
     Parameters
     ----------
     *shapes : tuple of int
     names : sequence of str, optional
-        What to call the shapes in the error.
+        Names of the arguments, for the error.
     where : str
-        The function that asks, for the error.
+        Name of the calling function, for the error.
 
     Examples
     --------
@@ -63,7 +63,7 @@ def broadcast_shapes(*shapes, names=None, where="broadcast"):
             names = names or [chr(ord("a") + i) for i in range(len(shapes))]
             seen = " and ".join(f"{n} {tuple(s)}" for n, s in zip(names, shapes, strict=True))
             raise ShapeError(
-                f"{where}({', '.join(names)}): the shapes do not broadcast.",
+                f"{where}({', '.join(names)}): the shapes do not broadcast",
                 got=seen,
                 expected=f"on axis {axis} equal sizes, or 1; there they are "
                 + " and ".join(str(n) for n in sorted(sizes)),

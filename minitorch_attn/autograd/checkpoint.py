@@ -1,4 +1,4 @@
-"""Activation checkpointing: memory for time, by computing a part of the forward pass twice."""
+"""Activation checkpointing: save memory by computing part of the forward pass twice."""
 
 import weakref
 
@@ -12,38 +12,38 @@ __all__ = ["checkpoint"]
 
 
 def checkpoint(fn, *args, **kwargs):
-    """`fn(*args, **kwargs)`, keeping its arguments for the backward pass but nothing from inside.
+    """Call `fn(*args, **kwargs)` and keep only its arguments for the backward pass.
 
-    What the operations inside would save is dropped as soon as each has run, and computed anew,
-    all at once, when the backward pass first asks for it. With a checkpoint around each of n
-    layers, memory for activations is that of n layer inputs and of one layer, at the price of a
+    Saved arrays are dropped as soon as an operation inside has run, and all are recomputed at
+    once when the backward pass first needs one of them. With a checkpoint around each of n
+    layers, the activations in memory are n layer inputs and those of one layer, at the cost of a
     second forward pass (Chen et al. 2016 [1]_, section 4). Checkpoints may be nested.
 
     Parameters
     ----------
     fn : callable
-        A module, or any function of tensors. It must do the same when called again: it draws the
-        same random numbers then, and sees its arguments as they were.
+        Module or function of tensors. It must do the same when called again; the checkpoint
+        gives it the same random numbers and the same arguments.
     *args, **kwargs
-        Tensors, also in tuples, lists and dicts, and anything else.
+        Arguments of any type; tensors may be nested in tuples, lists and dicts.
 
     Returns
     -------
     whatever `fn` returns
-        The same values and the same graph as without the checkpoint, so that every gradient,
-        second derivatives included, is equal to the last bit. Parameters that `fn` uses without
-        being given them get theirs.
+        Same values and same graph as without the checkpoint, so that every gradient, including
+        second derivatives, is equal to the last bit. Parameters that `fn` uses but does
+        not take as arguments receive their gradients too.
 
     Raises
     ------
     GraphError
-        If `fn` changes a tensor that exists outside it, as batch normalisation does in training;
-        if it runs a backward pass itself; in the backward pass, if what it used was changed in
-        the meantime or if it does not do the same again.
+        If `fn` changes a tensor that exists outside it, as batch normalization does in training;
+        if it runs a backward pass itself; or, in the backward pass, if a tensor it used
+        has changed since or `fn` does not do the same again.
 
     Notes
     -----
-    Hooks of modules within `fn` are called both times. Under `no_grad()`, `fn` is just called.
+    Hooks of modules in `fn` are called both times. Under `no_grad()`, `fn` is called once.
 
     References
     ----------
@@ -68,16 +68,16 @@ def checkpoint(fn, *args, **kwargs):
 
 
 class _Segment(Listener):
-    """The operations inside one checkpoint: empties them, and fills them again when asked to."""
+    """Listener that drops what a checkpoint's operations saved and recomputes it when needed."""
 
     def __init__(self, fn, args, kwargs):
         self.fn = fn
-        self.versions = {}  # of the tensors from outside: id -> (counter, value, weak tensor)
+        self.versions = {}  # tensors from outside: id -> (counter, value, weak tensor)
         self.inside = {}
         held = {}  # one tensor given twice stays one tensor when the function runs again
         self.inputs = _mapped((args, kwargs), Tensor, lambda x: _once(held, x, self._hold))
-        self.contexts = []  # weakly: the graph keeps this object, and not the other way round
-        self.steps = []  # what each operation was, to compare with
+        self.contexts = []  # weak references, because the graph keeps this object alive
+        self.steps = []  # operations of the first run, for comparison
         self.start, self.end = Position(), None
 
     def _hold(self, tensor):
@@ -90,7 +90,7 @@ class _Segment(Listener):
             self.versions[id(counter)] = (counter, counter[0], weakref.ref(tensor))
 
     def record_forward(self, ctx, inputs, outputs):
-        """Drop what the operation saved, unless a checkpoint around this one has done so."""
+        """Drop what the operation saved, unless an outer checkpoint has already dropped it."""
         for tensor in inputs:
             if isinstance(tensor, Tensor):
                 self._see(tensor)
@@ -103,38 +103,41 @@ class _Segment(Listener):
         self.steps.append((ctx.function, ctx.shapes))
 
     def close(self):
-        """The forward pass is through: refuse what could not be repeated."""
+        """End the forward pass; raise an error if something cannot be repeated."""
         self.inside = None
         for counter, value, tensor in list(self.versions.values()):
             if counter[0] == value:
                 continue
             if tensor() is not None:
                 raise GraphError(
-                    f"checkpoint({_name(self.fn)}): it changes a tensor outside in place.",
+                    f"checkpoint({_name(self.fn)}): must not change an outside tensor in place",
                     got=f"another value of a tensor of shape {tensor().shape} than before",
                     expected="a function that can be called again with the same result",
-                    hint="checkpoint the parts before and after it (batch normalisation changes "
+                    hint="checkpoint the parts before and after it (batch normalization changes "
                     "its running statistics in training)",
                 )
-            del self.versions[id(counter)]  # made and changed inside, and gone
+            del self.versions[id(counter)]  # created and changed inside, and already deleted
         self.end = Position()
         if self.end.seed != self.start.seed:
-            raise GraphError(f"checkpoint({_name(self.fn)}): it sets the random seed.")
+            raise GraphError(
+                f"checkpoint({_name(self.fn)}): the function must not set the random seed",
+                hint="call manual_seed() before the checkpoint",
+            )
 
     def bring_back(self):
-        """Run the function again, and give each operation what it saved."""
+        """Run the function again and give each operation the arrays it saved."""
         if self.end is None:
             raise GraphError(
-                f"checkpoint({_name(self.fn)}): a backward pass runs inside the function.",
+                f"checkpoint({_name(self.fn)}): the function must not run a backward pass",
                 got="a gradient through operations that the checkpoint has emptied",
                 hint="checkpoint the parts before and after it",
             )
         for counter, value, _ in self.versions.values():
             if counter[0] != value:
                 raise GraphError(
-                    f"checkpoint({_name(self.fn)}): a tensor it used was changed in place since.",
+                    f"checkpoint({_name(self.fn)}): a tensor that it used was changed in place",
                     expected="the values that the forward pass saw",
-                    hint="call backward() before the optimiser's step",
+                    hint="call backward() before the optimizer's step",
                 )
         again = self._run_again()
         for place, new in enumerate(again):
@@ -143,7 +146,7 @@ class _Segment(Listener):
                 old.take_over(new)
                 if old.freed:  # by a checkpoint inside this one, which belongs to `old` from now on
                     old.freed.contexts[old.place] = weakref.ref(old)
-                for listener in state.tracers:
+                for listener in state.listeners:
                     listener.record_refilled(old)
             new.free()
 
@@ -159,16 +162,16 @@ class _Segment(Listener):
         steps = [(ctx.function, ctx.shapes) for ctx in replay.contexts]
         if steps != self.steps or end.offset != self.end.offset:
             raise GraphError(
-                f"checkpoint({_name(self.fn)}): it does not do the same when called again.",
+                f"checkpoint({_name(self.fn)}): the second call does not match the first one",
                 got=f"{_named(steps)}, random numbers up to {end.offset}",
                 expected=f"{_named(self.steps)}, random numbers up to {self.end.offset}",
-                hint="a function of its arguments, in the same mode (train or eval) both times",
+                hint="make fn depend on its arguments only, in the same mode (train or eval)",
             )
         return replay.contexts
 
 
 class _Replay(Listener):
-    """Collects the operations of a forward pass that is run again."""
+    """Listener that collects the operations of the second forward pass."""
 
     def __init__(self):
         self.contexts = []
@@ -178,26 +181,26 @@ class _Replay(Listener):
 
 
 class _Argument:
-    """An argument as it was: the same memory, outside the graph."""
+    """Tensor argument of the checkpoint, with the same memory but outside the graph."""
 
     def __init__(self, tensor, requires_grad):
         self.tensor, self.requires_grad = tensor, requires_grad
 
     def again(self):
-        """A tensor that needs a gradient if the argument did."""
+        """Return a detached tensor that requires grad if the argument did."""
         tensor = self.tensor.detach()
         return tensor.requires_grad_() if self.requires_grad else tensor
 
 
 def _once(made, x, change):
-    """change(x), the same object each time for the same x."""
+    """Return change(x), the same object each time for the same x."""
     if id(x) not in made:
         made[id(x)] = change(x)
     return made[id(x)]
 
 
 def _mapped(value, kind, change):
-    """`value` with each `kind` in it, however deep in tuples, lists and dicts, changed."""
+    """Change each `kind` in `value`, at any depth of tuples, lists and dicts."""
     if isinstance(value, kind):
         return change(value)
     if type(value) is dict:
@@ -213,6 +216,6 @@ def _name(fn):
 
 
 def _named(steps):
-    """The names of so many operations that the difference shows."""
+    """Describe the number of operations and the name of the last one."""
     names = [function.__name__ for function, _ in steps]
     return f"{len(names)} operations" + (f", the last {names[-1]}" if names else "")

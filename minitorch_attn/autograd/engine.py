@@ -1,8 +1,8 @@
-"""The backward pass: visit the graph from the outputs to the leaves, each node once.
+"""Engine of the backward pass, which visits each graph node once, from outputs to leaves.
 
-A node is created after the nodes that made its inputs. So the youngest node that a gradient has
-reached is always ready: whatever uses its output is younger still, and has already added its
-share. Nothing recurses, so the length of a chain is limited by memory alone.
+A node is created after the nodes that computed its inputs. So the newest node that a gradient has
+reached is always ready: every node that uses its output is newer and has already added its
+gradient. The engine does not recurse, so only memory limits the length of a chain.
 """
 
 import weakref
@@ -17,37 +17,32 @@ from .function import Leaf
 from .modes import enable_grad, no_grad, state
 
 __all__ = [
-    "Leaf",
-    "accumulate",
-    "add_accumulate_hook",
-    "add_hook",
-    "add_to_grad",
-    "retain_grad",
+    "Leaf", "accumulate", "add_accumulate_hook", "add_hook", "add_to_grad", "retain_grad",
     "run_backward",
-]
+]  # fmt: skip
 
 
 def run_backward(roots, grads, *, targets=None, retain_graph=False, create_graph=False):
-    """Propagate gradients from `roots`.
+    """Propagate gradients from `roots`, visiting the newest operation first.
 
     Parameters
     ----------
     roots : sequence of Tensor
     grads : sequence of Tensor
-        dL/d(root), one each.
+        Gradient dL/d(root) for each root.
     targets : list of Tensor, optional
-        Return the gradients at these tensors; without it they are added to the leaves' `.grad`.
+        Tensors whose gradients to return; by default, add to the `.grad` of the leaves.
     retain_graph : bool
-        Keep what the operations saved, for another pass.
+        Whether to keep what the operations saved, for another pass.
     create_graph : bool
-        Record the backward pass itself, for second derivatives.
+        Whether to record the backward pass itself, for second derivatives.
 
     Returns
     -------
     list of array or Tensor or None, where `targets` are given
     """
     arrived = _Arrivals(out_of_place=create_graph)
-    waiting, grads_of, owned, add = arrived.waiting, arrived.grads, arrived.owned, arrived.add
+    waiting, grads_of, add = arrived.waiting, arrived.grads, arrived.add
     for root, grad in zip(roots, grads, strict=True):
         add(root._current_edge(), grad if create_graph else grad.array)
     wanted = path = collected = None
@@ -57,13 +52,13 @@ def run_backward(roots, grads, *, targets=None, retain_graph=False, create_graph
         collected = {}
     watched = create_graph or modes.watchers > 0
     if watched:
-        for tracer in state.tracers:
-            tracer.start_backward(roots, grads)
+        for listener in state.listeners:
+            listener.start_backward(roots, grads)
     with enable_grad() if create_graph else no_grad():
-        latest = None  # the node reached last waits beside the heap: in a chain it is the next
+        latest = None  # the last node reached stays out of the heap: in a chain, it is the next one
         while waiting or latest is not None:
             node = (heappop(waiting) if latest is None else heappushpop(waiting, latest))[1]
-            latest = None  # `node` is the youngest
+            latest = None  # `node` is the newest
             grad = grads_of.pop(node)
             if path is not None and node not in path:
                 continue
@@ -74,7 +69,7 @@ def run_backward(roots, grads, *, targets=None, retain_graph=False, create_graph
             if wanted is not None:
                 _collect(node, grad, wanted, collected)
                 if not any(edge is not None and edge[0] in path for edge in node.edges):
-                    continue  # nothing wanted lies behind it: leave its saved arrays alone
+                    continue  # it leads to no target: keep its saved arrays
             if type(node) is Leaf:
                 accumulate(node.tensor(), grad, create_graph)
                 continue
@@ -88,22 +83,18 @@ def run_backward(roots, grads, *, targets=None, retain_graph=False, create_graph
                 results = (results,)
             if len(results) != len(node.edges):
                 _refuse_count(node, results)
-            # Equally many, as just checked: `strict=True` takes a twentieth of a small step.
+            # The lengths were just compared; `strict=True` would take 5% of a small step's time.
             for edge, result, shape in zip(node.edges, results, node.shapes):  # noqa: B905
                 if edge is None or result is None:
                     continue
                 source = edge[0]
                 if result.shape != shape or result.dtype is not source.dtype:
                     _check(node, results)
-                if source.outputs_like is not None:
-                    add(edge, result)
-                elif source not in grads_of:  # the first to arrive, and often the only one
-                    grads_of[source] = result
+                if source not in grads_of and source.outputs_like is None:
+                    grads_of[source] = result  # the first to arrive, and often the only one
                     if latest is not None:
                         heappush(waiting, latest)
                     latest = (-source.number, source)
-                elif edge in owned:
-                    grads_of[source] += result
                 else:
                     add(edge, result)
             if node.holds and not retain_graph:
@@ -112,7 +103,7 @@ def run_backward(roots, grads, *, targets=None, retain_graph=False, create_graph
 
 
 def _towards(targets, roots):
-    """The nodes on a path from the roots to one of the targets."""
+    """Return the nodes on a path from the roots to one of the targets."""
     stack, seen = list(roots), set(roots)
     while stack:
         for edge in stack.pop().edges:
@@ -127,13 +118,15 @@ def _towards(targets, roots):
 
 
 class _Arrivals:
-    """Gradients on their way: the sum of what has arrived so far, for each output of a node."""
+    """Sum of the gradients that have arrived so far, for each output of a node."""
 
     def __init__(self, out_of_place):
         self.out_of_place = out_of_place
         self.waiting = []  # a heap of (-number, node): nodes that a gradient has reached
         self.grads = {}  # node -> gradient, or list of gradients where it has several outputs
-        self.owned = set()  # edges whose buffer was made by a sum here, which may go on in place
+        self.owned = (
+            set()
+        )  # edges whose sum is in an array made here, which later sums may change in place
 
     def add(self, edge, grad):
         """Add to the gradient of one output."""
@@ -151,15 +144,15 @@ class _Arrivals:
         if before is None:
             grads[node] = grad
         elif edge in self.owned:
-            grads[node] += grad  # in place for arrays; NumPy's 0-d sums are scalars, replaced
+            grads[node] += grad  # in place for arrays; a NumPy scalar (0-d sum) is replaced
         else:
-            grads[node] = before + grad  # the first buffer may belong to somebody else
+            grads[node] = before + grad  # the first array may be in use elsewhere
             if not self.out_of_place:
                 self.owned.add(edge)
 
 
 def _filled(node, grads):
-    """Zeros for the outputs of a node that nothing depends on."""
+    """Return the gradients of all outputs of a node, with zeros where none has arrived."""
     like = next(g for g in grads if g is not None)
     pairs = zip(grads, node.outputs_like, strict=True)
     return tuple([_zeros(like, *form) if g is None else g for g, form in pairs])
@@ -172,12 +165,12 @@ def _zeros(like, shape, dtype):
 
 
 def _differentiate_watched(ctx, grad, create_graph):
-    """`backward` of one node while it is recorded, traced or searched for NaN."""
+    """Call `backward` of one node with listeners, NaN detection or `create_graph`."""
     grads = grad if type(grad) is tuple else (grad,)
-    for tracer in state.tracers:
-        tracer.before_backward(ctx, grads)
+    for listener in state.listeners:
+        listener.before_backward(ctx, grads)
     if create_graph and ctx._intermediate is not None:
-        results = _through_twin(ctx, grads)
+        results = _through_composed(ctx, grads)
     else:
         ctx.as_tensors = create_graph
         try:
@@ -185,8 +178,8 @@ def _differentiate_watched(ctx, grad, create_graph):
         finally:
             ctx.as_tensors = False
     together = results if type(results) is tuple else (results,)
-    for tracer in state.tracers:
-        tracer.record_backward(ctx, grads, together)
+    for listener in state.listeners:
+        listener.record_backward(ctx, grads, together)
     if state.anomaly:
         anomaly.check_backward(ctx, together)
     return results
@@ -194,13 +187,13 @@ def _differentiate_watched(ctx, grad, create_graph):
 
 def _refuse_count(ctx, results):
     raise GraphError(
-        f"{ctx.function.__name__}.backward returned {len(results)} gradients.",
+        f"{ctx.function.__name__}.backward returned {len(results)} gradients",
         expected=f"one for each of its {len(ctx.edges)} inputs, None where there is none",
     )
 
 
 def _check(ctx, results):
-    """Refuse a gradient of the wrong shape or dtype, by name. Nothing is ever repaired."""
+    """Raise an error if a gradient has the wrong shape or dtype; never convert it."""
     name = f"{ctx.function.__name__}.backward"
     for i, (edge, result) in enumerate(zip(ctx.edges, results, strict=True)):
         if edge is None or result is None:
@@ -208,22 +201,22 @@ def _check(ctx, results):
         if result.shape != ctx.shapes[i]:
             raise ShapeError(
                 f"{name} returned a gradient of shape {result.shape} "
-                f"for its input {i} of shape {ctx.shapes[i]}.",
-                hint="if the input was broadcast, sum_to_shape(grad, ctx.shapes[i])",
+                f"for its input {i} of shape {ctx.shapes[i]}",
+                hint="if the input was broadcast, return sum_to_shape(grad, ctx.shapes[i])",
             )
         node, index = edge
         dtype = node.dtype if node.outputs_like is None else node.outputs_like[index][1]
         if dtype is not None and result.dtype != dtype:
             raise DTypeError(
-                f"{name} returned a {result.dtype} gradient for its input {i} of {dtype}.",
+                f"{name} returned a {result.dtype} gradient for its input {i} of {dtype}",
                 hint="keep constants as Python numbers, which take the array's dtype",
             )
 
 
-def _through_twin(ctx, grads):
-    """Second derivatives of a fused operation: differentiate its composed twin instead."""
+def _through_composed(ctx, grads):
+    """Differentiate the composed version of a fused operation, for second derivatives."""
     inputs = _saved_as_tensors(ctx)[: len(ctx.shapes)]
-    # Fresh names for the inputs, so that the inner pass stops there and goes no further.
+    # New nodes for the inputs, so that the inner backward pass stops there.
     aliases = [None if x is None else x.view_as_alias() for x in inputs]
     outputs = ctx.function.composed(ctx, *aliases, **ctx.settings)
     outputs = outputs if type(outputs) is tuple else (outputs,)
@@ -236,7 +229,7 @@ def _through_twin(ctx, grads):
             targets=wanted,
             retain_graph=True,
             create_graph=True,
-        )
+        )  # fmt: skip
     )
     return tuple(next(found) if needed else None for needed in ctx.needs_grad)
 
@@ -250,7 +243,7 @@ def _saved_as_tensors(ctx):
 
 
 def accumulate(tensor, grad, create_graph):
-    """Add to `.grad`, if the tensor is still there, and call the hooks that wait for that."""
+    """Add to `.grad` if the tensor still exists, and call its post-accumulate hooks."""
     if tensor is None:
         return
     add_to_grad(tensor, grad, create_graph)
@@ -259,12 +252,12 @@ def accumulate(tensor, grad, create_graph):
         for hook in list((leaf.after_accumulate or {}).values()):
             hook(tensor)
     if modes.watchers:
-        for tracer in state.tracers:
-            tracer.record_gradient(tensor)
+        for listener in state.listeners:
+            listener.record_gradient(tensor)
 
 
 def add_to_grad(tensor, grad, create_graph=False):
-    """Add to `.grad`, in memory that belongs to it alone.
+    """Add to `.grad`, in memory that nothing else uses.
 
     Parameters
     ----------
@@ -288,12 +281,12 @@ def _collect(node, grad, wanted, collected):
 
 
 def _run_hooks(node, grad):
-    """Let each hook see, and perhaps replace, the finished gradient of its tensor."""
+    """Call each hook with its tensor's complete gradient; the hook may return another gradient."""
     grads = list(grad) if type(grad) is tuple else [grad]
     for index, hooks in node.hooks.items():
         for key in sorted(hooks):
             hook = hooks.get(key)
-            if hook is None:  # removed by an earlier one
+            if hook is None:  # removed by an earlier hook
                 continue
             given = grads[index]
             raw = not isinstance(given, Tensor)
@@ -302,7 +295,7 @@ def _run_hooks(node, grad):
                 continue
             if result.shape != given.shape:
                 raise ShapeError(
-                    "a gradient hook returned a gradient of another shape.",
+                    "gradient hook: the shape of the returned gradient does not match",
                     got=f"{result.shape}",
                     expected=f"{given.shape}",
                 )
@@ -311,26 +304,26 @@ def _run_hooks(node, grad):
 
 
 class HookHandle:
-    """What registering a hook returns: `remove()` takes the hook away again."""
+    """Handle returned when a hook is registered; `remove()` removes the hook."""
 
     def __init__(self, hooks, hook):
         self.hooks, self.key = hooks, _next_key()
         hooks[self.key] = hook
 
     def remove(self):
-        """Take the hook away; a second call does nothing."""
+        """Remove the hook; a second call does nothing."""
         self.hooks.pop(self.key, None)
 
 
 _next_key = count().__next__
-_LAST = float("inf")  # the key of the hook that keeps the gradient the others have made
+_LAST = float("inf")  # key of the hook that keeps the gradient; it runs last
 
 
 def add_hook(tensor, hook):
-    """Call `hook` with the finished gradient of `tensor`; what it returns replaces it."""
+    """Call `hook` with the complete gradient of `tensor`; its result replaces the gradient."""
     if not tensor.requires_grad:
         raise GraphError(
-            "register_hook: this tensor does not require grad.", hint="x.requires_grad_() first"
+            "register_hook: the tensor must require grad", hint="x.requires_grad_() first"
         )
     node, index = tensor._current_edge()
     if node.hooks is None:
@@ -339,8 +332,8 @@ def add_hook(tensor, hook):
 
 
 def retain_grad(tensor):
-    """Keep the gradient of a tensor that is no leaf, after all hooks; asking twice is fine."""
-    holder = weakref.ref(tensor)  # the hook hangs on this tensor's own node
+    """Keep a non-leaf tensor's gradient after all hooks; calling this twice is allowed."""
+    holder = weakref.ref(tensor)  # the hook belongs to this tensor's own node
 
     def keep(grad):
         tensor = holder()
@@ -356,7 +349,10 @@ def retain_grad(tensor):
 def add_accumulate_hook(tensor, hook):
     """Call `hook(tensor)` after each addition to the `.grad` of a leaf."""
     if not (tensor.requires_grad and tensor.is_leaf):
-        raise GraphError("register_post_accumulate_grad_hook: only for leaves that require grad.")
+        raise GraphError(
+            "register_post_accumulate_grad_hook: the tensor must be a leaf that requires grad",
+            hint="register_hook() takes any tensor that requires grad",
+        )
     leaf = tensor._edge[0]
     if leaf.after_accumulate is None:
         leaf.after_accumulate = {}

@@ -1,8 +1,8 @@
-"""Function and Context: one operation forward, its derivative backward, and what is remembered.
+"""Function, an operation with its derivative, and Context, which holds what it saves for backward.
 
-The graph is made of Contexts. Each application of a Function makes one Context; its `edges` say
-which Contexts made the inputs. A Tensor that requires grad but was made by no operation has a
-`Leaf` as its node, where the gradient comes to rest.
+The graph consists of Contexts. Each application of a Function creates one Context, whose `edges`
+link to the Contexts that computed the inputs. A Tensor that requires grad but was not computed
+by an operation has a `Leaf` as its node, which receives the gradient.
 """
 
 import weakref
@@ -12,40 +12,36 @@ from numpy import ndarray
 
 from .. import backend
 from ..errors import GraphError
-from ..kernels import TABLE as KERNELS
-from ..kernels import find_kernel
 from ..tensor import Tensor, ViewOf, changes, wrap
 from . import anomaly, modes
 from .modes import state
 
 __all__ = ["Context", "Function", "Leaf"]
 
-_known = {}
 
+class _Shared(dict):
+    """Shared tuples, one for all that are equal, so that a graph has fewer containers.
 
-def shared(record):
-    """One tuple for all that are equal, so that a graph has fewer containers.
-
-    Python's garbage collector walks every container: with one list of shapes for each operation
-    it takes a seventh of the time of a small operation, with shared tuples half of that.
+    Python's garbage collector visits every container. With one list of shapes per operation,
+    it takes 1/7 of the time of a small operation; with shared tuples, it takes half of that.
     """
-    try:
-        return _known[record]
-    except KeyError:
-        if len(_known) > 10_000:  # shapes without end: start anew
-            _known.clear()
-        _known[record] = record
+
+    def __missing__(self, record):
+        if len(self) > 10_000:  # a program whose shapes always change: start again
+            self.clear()
+        self[record] = record
         return record
 
 
+_shared = _Shared()
 _next_number = count().__next__  # creation order is a topological order: inputs come first
 
 
 class Leaf:
-    """The end of the graph at a tensor of yours: gradients are added to its `.grad`.
+    """Graph node of a leaf tensor, whose `.grad` receives the gradient.
 
-    The tensor is held weakly, so that a gradient which itself has a graph
-    (`create_graph=True`) makes no reference cycle with the tensor that carries it.
+    The reference to the tensor is weak, so that a gradient that has a graph itself
+    (`create_graph=True`) does not form a reference cycle with its tensor.
     """
 
     edges = ()
@@ -56,25 +52,25 @@ class Leaf:
     def __init__(self, tensor):
         self.number = _next_number()
         self.tensor = weakref.ref(tensor)
-        self.dtype = tensor.array.dtype  # what a gradient must have here
+        self.dtype = tensor.array.dtype  # the dtype that its gradient must have
 
     def __repr__(self):
         return "<Leaf>"
 
 
 class Context:
-    """What one application of a Function remembers, and its node in the graph.
+    """Graph node that holds what one application of a Function saves for `backward`.
 
     Attributes
     ----------
     function : type
         The Function subclass.
     edges : tuple
-        One per positional input: (node, output index) that made it, or None.
+        One per positional input: the (node, output index) that computed it, or None.
     needs_grad : list
-        One per positional input: true (its edge) if its gradient is wanted, else None.
+        One per positional input: its edge, which is truthy, if it needs a gradient, else None.
     shapes : tuple
-        Of the inputs; None for numbers and absent inputs.
+        Shapes of the inputs; None for numbers and absent inputs.
     settings : dict
         The keyword settings given to `apply`.
     """
@@ -84,45 +80,46 @@ class Context:
     needs_grad = ()
     shapes = ()
     settings = {}
-    dtype = None  # of the output
+    number = None  # creation order, once the operation is a node of the graph
+    dtype = None  # dtype of the output
     outputs_like = None  # (shape, dtype) of each output, where there are several
     hooks = None
     created_at = None  # the line of the call, in anomaly mode
     as_tensors = False  # `saved` gives Tensors: the backward pass itself is being recorded
-    holds = False  # something was kept for the backward pass
-    freed = False  # True after a backward pass; in a checkpoint, what can bring the arrays back
-    place = None  # there: which of its operations this is
+    holds = False  # True if something was saved for the backward pass
+    freed = False  # True after a backward pass; in a checkpoint, what can recompute the arrays
+    place = None  # in a checkpoint: the index of this operation
     _saved = ()
     _sources = ()  # one per saved array: its index among the inputs, then the outputs
     _counters = ()  # one per saved array: the version counter of its tensor
-    _clock = 0  # how many in-place changes there had been anywhere when the operation ran
+    _clock = 0  # number of in-place changes of all tensors when the operation ran
     _constant = ()
     _intermediate = None
 
     def save(self, *arrays):
-        """Keep inputs or outputs of this operation, by identity, for `backward`."""
+        """Save inputs or outputs of this operation, by identity, for `backward`."""
         self._saved = arrays
         self.holds = True
 
     def constants(self, *arrays):
-        """Keep arrays that have no derivative: indices, masks, random offsets."""
+        """Save arrays that do not have a derivative, such as indices, masks and random offsets."""
         self._constant = arrays
         self.holds = True
 
     def save_intermediate(self, *arrays):
-        """Keep results from inside a fused operation.
+        """Save intermediate results of a fused operation.
 
         They belong to no tensor, so a second derivative cannot flow through them: under
-        `create_graph=True` the engine differentiates the composed twin instead.
+        `create_graph=True` the engine differentiates the composed version instead.
         """
         self._intermediate = arrays
         self.holds = True
 
     @property
     def saved(self):
-        """What `save` kept: arrays, or Tensors of the graph under `create_graph=True`."""
+        """Arrays that `save` saved, or Tensors of the graph under `create_graph=True`."""
         if changes[0] == self._clock and not self.as_tensors:
-            return self._saved  # nothing anywhere was changed in place, and arrays will do
+            return self._saved  # arrays are wanted, and no tensor has been changed in place since
         if self.freed:
             self._bring_back()
         self._check_versions()
@@ -130,14 +127,14 @@ class Context:
 
     @property
     def constant(self):
-        """What `constants` kept."""
+        """Arrays that `constants` saved."""
         if self.freed:
             self._bring_back()
         return self._constant
 
     @property
     def intermediate(self):
-        """What `save_intermediate` kept."""
+        """Arrays that `save_intermediate` saved."""
         if self.freed:
             self._bring_back()
         return self._intermediate
@@ -149,24 +146,8 @@ class Context:
         self._saved = self._constant = ()
         self._intermediate = None
 
-    def _remember_saved(self, arrays, inputs, raw, outputs):
-        """Find each saved array among inputs and outputs, and the version counter of its tensor."""
-        sources, counters, count = [], [], len(arrays)
-        for source, saved in enumerate(self._saved):
-            if source < count and saved is arrays[source]:  # most operations save in order
-                tensor = inputs[source]
-            elif saved is raw:
-                source, tensor = count, outputs
-            elif saved is None:
-                source = tensor = None
-            else:
-                source, tensor = self._origin_of(saved, arrays, inputs, raw, outputs)
-            sources.append(source)
-            counters.append(tensor._version if isinstance(tensor, Tensor) else None)
-        self._sources, self._counters = shared(tuple(sources)), counters
-
     def _origin_of(self, saved, arrays, inputs, raw, outputs):
-        """(index, tensor) of a saved array among the inputs, then the outputs."""
+        """Return (index, tensor) of a saved array among the inputs, then the outputs."""
         if type(raw) is not tuple:
             raw, outputs = (raw,), (outputs,)
         candidates = zip((*arrays, *raw), (*inputs, *outputs), strict=True)
@@ -176,7 +157,7 @@ class Context:
         self._refuse_foreign(saved)
 
     def _as_tensors(self):
-        """The saved arrays as Tensors, each at the place in the graph that it came from."""
+        """Return the saved arrays as Tensors, each linked to its node in the graph."""
         tensors = []
         for source, array in zip(self._sources, self._saved, strict=True):
             if not hasattr(array, "dtype"):
@@ -187,12 +168,12 @@ class Context:
         return tuple(tensors)
 
     def stash(self, keeper, place):
-        """Drop the saved arrays until `keeper.bring_back()` has computed them anew."""
+        """Drop the saved arrays until `keeper.bring_back()` recomputes them."""
         self.freed, self.place = keeper, place
         self._clock = -1
         self._saved = self._constant = ()
         if self._intermediate is not None:
-            self._intermediate = ()  # not None: a fused operation is known by it
+            self._intermediate = ()  # not None: this marks a fused operation
 
     def take_over(self, other):
         """Take the saved arrays of the same operation, computed a second time."""
@@ -202,20 +183,20 @@ class Context:
         self._intermediate = other._intermediate
 
     def _bring_back(self):
-        """Ask the checkpoint that dropped the saved arrays for them; refuse if none did."""
+        """Let the checkpoint recompute what it dropped; without a checkpoint, raise an error."""
         while self.freed and self.freed is not True:
-            self.freed.bring_back()  # perhaps only as far as a checkpoint inside it
+            self.freed.bring_back()  # perhaps only up to an inner checkpoint
         if not self.freed:
             return
         raise GraphError(
-            f"{self.function.__name__}.backward: the buffers it saved are already freed.",
+            f"{self.function.__name__}.backward: the saved buffers are already freed",
             got="a second backward pass through the same graph",
             expected="one pass, after which saved buffers are dropped to free memory",
             hint="pass retain_graph=True to the first backward()",
         )
 
     def _check_versions(self):
-        """Refuse if a saved tensor itself is among those changed since."""
+        """Raise an error if a tensor has been changed in place since it was saved."""
         saved = zip(self._sources, self._saved, self._counters, strict=True)
         for source, array, counter in saved:
             if counter is None or counter[0] <= self._clock:
@@ -223,17 +204,17 @@ class Context:
             index = source - len(self.edges)
             which = f"input {source}" if index < 0 else f"output {index}"
             raise GraphError(
-                f"{self.function.__name__}.backward: a tensor it saved was changed in place since.",
-                got=f"another value of its {which}, of shape {array.shape}",
+                f"{self.function.__name__}.backward: a saved tensor was changed in place",
+                got=f"new values in its {which}, of shape {array.shape}",
                 expected="the values that the forward pass saw",
                 hint="use the out-of-place operation, or clone() before changing it",
             )
 
     def _refuse_foreign(self, array):
         raise GraphError(
-            f"{self.function.__name__}.forward: ctx.save takes inputs or outputs only.",
+            f"{self.function.__name__}.forward: arguments of ctx.save must be inputs or outputs",
             got=f"an array of shape {getattr(array, 'shape', None)} that is neither",
-            hint="ctx.constants(...) for masks and indices, "
+            hint="use ctx.constants(...) for masks and indices, "
             "ctx.save_intermediate(...) in a fused operation",
         )
 
@@ -242,19 +223,19 @@ class Context:
 
 
 class Function:
-    """One mathematical operation: `forward` and, beneath it, `backward`.
+    """Base class of the mathematical operations, each with `forward` and `backward`.
 
-    Subclasses define two static methods. `forward(ctx, *inputs, **settings)` takes raw arrays
+    Subclasses must define two static methods. `forward(ctx, *inputs, **settings)` takes raw arrays
     (or numbers, or None) and returns a raw array or a tuple of them. `backward(ctx, *grads)`
-    takes dL/d(output) for each output and returns dL/d(input) for each positional input, None
-    where there is none. Its lines run on arrays, and on Tensors under `create_graph=True`.
+    takes dL/d(output) for each output and returns dL/d(input), or None, for each positional
+    input. Its code runs on arrays, and on Tensors under `create_graph=True`.
 
     Attributes
     ----------
     view : bool
-        The output may share memory with the first input.
+        True if the output may share memory with the first input.
     composed : callable, optional
-        The composed twin of a fused operation, `composed(ctx, *tensors, **settings)`.
+        Composed version of a fused operation, `composed(ctx, *tensors, **settings)`.
 
     Examples
     --------
@@ -288,7 +269,7 @@ class Function:
 
     @classmethod
     def call(cls, *inputs, **settings):
-        """Run on whatever is given: arrays in, arrays out; any Tensor in, Tensors out."""
+        """Run on arrays and return arrays; if an input is a Tensor, return Tensors."""
         for value in inputs:
             if isinstance(value, Tensor):
                 return cls.apply(*inputs, **settings)
@@ -305,7 +286,7 @@ class Function:
         ----------
         *inputs : Tensor, number or None
         **settings
-            Passed to `forward`; never tensors that need a gradient.
+            Arguments of `forward` that do not need a gradient.
 
         Returns
         -------
@@ -313,56 +294,65 @@ class Function:
         """
         ctx = Context()
         ctx.function = cls
-        grad_enabled, watched, recording = state.grad_enabled, modes.watchers, False
-        if grad_enabled or watched:
-            if settings:
-                ctx.settings = settings
-            arrays, edges, shapes = [], [], []
-            for value in inputs:
-                edge = None
-                if isinstance(value, Tensor):
-                    array = value.array
-                    if grad_enabled:
-                        edge = value._edge if value._view is None else value._current_edge()
-                        if edge is not None:
-                            recording = True
-                    shapes.append(array.shape)
-                else:
-                    array = value
-                    shapes.append(getattr(value, "shape", None))
-                arrays.append(array)
-                edges.append(edge)
-            ctx.edges = ctx.needs_grad = edges
-            ctx.shapes = shared(tuple(shapes))
-            if watched:
-                take_apart = state.take_apart
-                if take_apart is not None and cls.composed is not None and take_apart(cls):
-                    return _apart(ctx, inputs, arrays, settings)
-                _announce(ctx, inputs)
-        else:  # nobody will ask where the result came from
-            arrays = [value.array if isinstance(value, Tensor) else value for value in inputs]
-            ctx.needs_grad = [None] * len(arrays)
-        forward = find_kernel(cls, arrays) if KERNELS else cls.forward
+        if settings:
+            ctx.settings = settings
+        arrays = _arrays_of(inputs, ctx)
+        watched = modes.watchers
+        if watched:
+            if _runs_composed(cls):
+                return _run_composed(ctx, inputs, arrays, settings)
+            _tell_before(ctx, inputs)
         try:
-            raw = forward(ctx, *arrays, **settings) if settings else forward(ctx, *arrays)
+            raw = cls.forward(ctx, *arrays, **settings) if settings else cls.forward(ctx, *arrays)
         except Exception:
-            backend.check_same_device(arrays, cls.__name__)  # perhaps that is why
+            backend.check_same_device(arrays, cls.__name__)  # a likely reason for the error
             raise
-        if type(raw) is ndarray:
-            outputs = wrap(raw)
-        else:
-            outputs = _wrapped(raw, arrays, cls)
-        if recording:
+        outputs = wrap(raw) if type(raw) is ndarray else _wrapped(raw, arrays, cls)
+        if ctx.number is not None:
             _record(ctx, inputs, arrays, raw, outputs)
         if cls.view:
             _link_views(cls, settings, inputs[0], outputs)
         if watched:
-            _tell_watchers(ctx, inputs, outputs)
+            _tell_after(ctx, inputs, outputs)
         return outputs
 
 
+def _arrays_of(inputs, ctx):
+    """Return the inputs' arrays; set the edges of `ctx`, and its number if it becomes a node."""
+    grad_enabled = state.grad_enabled
+    if not (grad_enabled or modes.watchers):  # no graph or listener needs the result's origin
+        ctx.needs_grad = [None] * len(inputs)
+        return [x.array if isinstance(x, Tensor) else x for x in inputs]
+    arrays, edges, shapes, recording = [], [], [], False
+    for value in inputs:
+        edge = None
+        if isinstance(value, Tensor):
+            array = value.array
+            if grad_enabled:
+                edge = value._edge if value._view is None else value._current_edge()
+                if edge is not None:
+                    recording = True
+            shapes.append(array.shape)
+        else:
+            array = value
+            shapes.append(getattr(value, "shape", None))
+        arrays.append(array)
+        edges.append(edge)
+    ctx.edges = ctx.needs_grad = edges
+    if recording:
+        ctx.number = _next_number()
+    ctx.shapes = _shared[tuple(shapes)]
+    return arrays
+
+
+def _runs_composed(function):
+    """Return True if a recorder requests the composed version of this fused operation."""
+    wanted = state.take_apart
+    return wanted is not None and function.composed is not None and wanted(function)
+
+
 def _wrapped(raw, arrays, function):
-    """Tensors around what `forward` returned: a tuple, a scalar, an array of another device."""
+    """Wrap what `forward` returned in Tensors: a tuple, a scalar or an array of any device."""
     backend.check_same_device(arrays, function.__name__)
     if type(raw) is tuple:
         return tuple([wrap(backend.as_array(array)) for array in raw])
@@ -370,7 +360,8 @@ def _wrapped(raw, arrays, function):
 
 
 def _record(ctx, inputs, arrays, raw, outputs):
-    """Make `ctx` a node of the graph: number it, link the outputs, remember what was saved."""
+    """Make `ctx` a node of the graph: link the outputs to it, and note which input or
+    output each saved array is and the version counter of its tensor."""
     if type(raw) is tuple:
         ctx.outputs_like = [(o.array.shape, o.array.dtype) for o in outputs]
         for index, output in enumerate(outputs):
@@ -381,37 +372,48 @@ def _record(ctx, inputs, arrays, raw, outputs):
         if dtype.kind != "f":
             return
         outputs._edge = (ctx, 0)
-    ctx.number = _next_number()
     if ctx._saved:
         ctx._clock = changes[0]
-        ctx._remember_saved(arrays, inputs, raw, outputs)
+        sources, counters, last = [], [], len(arrays)
+        for source, saved in enumerate(ctx._saved):
+            if source < last and saved is arrays[source]:  # most operations save in order
+                tensor = inputs[source]
+            elif saved is raw:
+                source, tensor = last, outputs
+            elif saved is None:
+                source = tensor = None
+            else:
+                source, tensor = ctx._origin_of(saved, arrays, inputs, raw, outputs)
+            sources.append(source)
+            counters.append(tensor._version if isinstance(tensor, Tensor) else None)
+        ctx._sources, ctx._counters = _shared[tuple(sources)], counters
     if ctx._intermediate is not None and ctx.function.composed is None:
         raise GraphError(
-            f"{ctx.function.__name__} saves intermediates but has no composed twin.",
+            f"{ctx.function.__name__}.composed is missing, and forward saves intermediates",
             hint="define composed(ctx, *inputs, **settings) beside backward",
         )
 
 
-def _apart(ctx, inputs, arrays, settings):
-    """Run the composed twin of a fused operation instead, so that each of its steps is announced.
+def _run_composed(ctx, inputs, arrays, settings):
+    """Run the composed version of a fused operation instead, so that listeners see each step.
 
-    The fused forward runs before it, unseen: it draws the random masks and finds the constants
-    that the twin reads from `ctx`.
+    The fused forward runs first: it draws the random masks and computes the constants that the
+    composed version reads from `ctx`.
     """
     ctx.function.forward(ctx, *arrays, **settings)
-    for tracer in state.tracers:
-        tracer.enter_fused(ctx, inputs)
+    for listener in state.listeners:
+        listener.enter_fused(ctx, inputs)
     outputs = None
     try:
         outputs = ctx.function.composed(ctx, *inputs, **settings)
     finally:
-        for tracer in state.tracers:
-            tracer.leave_fused(ctx, outputs)
+        for listener in state.listeners:
+            listener.leave_fused(ctx, outputs)
     return outputs
 
 
 def _link_views(function, settings, source, outputs):
-    """Outputs that share memory with `source` share its version and can be replayed from it."""
+    """Give outputs that share memory with `source` its version and the way to recompute them."""
     base = source if source._view is None else source._view.base
     several = type(outputs) is tuple
     for index, output in enumerate(outputs if several else (outputs,)):
@@ -421,15 +423,15 @@ def _link_views(function, settings, source, outputs):
             output._view = ViewOf(source, function, settings, which, base, base._edge)
 
 
-def _announce(ctx, inputs):
-    """Listeners of this thread learn that an operation starts."""
-    for tracer in state.tracers:
-        tracer.before_forward(ctx, inputs)
+def _tell_before(ctx, inputs):
+    """Tell the listeners of this thread that an operation starts."""
+    for listener in state.listeners:
+        listener.before_forward(ctx, inputs)
 
 
-def _tell_watchers(ctx, inputs, outputs):
-    """Tracers and the NaN hunt of this thread see every forward step."""
-    for tracer in state.tracers:
-        tracer.record_forward(ctx, inputs, outputs)
+def _tell_after(ctx, inputs, outputs):
+    """Tell the listeners of this thread that an operation ended; in anomaly mode, check for NaN."""
+    for listener in state.listeners:
+        listener.record_forward(ctx, inputs, outputs)
     if state.anomaly:
         anomaly.check_forward(ctx, outputs)

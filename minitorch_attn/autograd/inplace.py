@@ -1,9 +1,9 @@
-"""Changing a tensor in place, with the graph kept right.
+"""In-place operations (inplace): change a tensor and keep its graph correct.
 
-An in-place operation is the out-of-place one, whose result is then written into the memory of
-the tensor; the tensor takes over the result's place in the graph. Every tensor that shares the
-memory shares a version counter, which rises by one: a backward pass that needs the old values
-notices (`Context.saved`). A change through a view is a change of its base, too.
+An in-place operation runs the out-of-place one and writes the result into the memory of the
+tensor, which takes the result's place in the graph. Tensors that share memory share a version
+counter. The change increments it, so that a backward pass that needs the old values detects it
+(`Context.saved`). A change of a view is also a change of its base.
 """
 
 from ..backend import array_module, shares_memory
@@ -16,13 +16,13 @@ __all__ = ["change", "check_writable", "is_tracked", "replay_view"]
 
 
 def change(target, function, *args, **kwargs):
-    """Run `function(target, ...)` and let `target` become the result.
+    """Run `function(target, ...)` and write the result into `target`.
 
     Parameters
     ----------
     target : Tensor
     function : callable
-        The out-of-place operation.
+        Out-of-place operation, such as `ops.add`.
 
     Returns
     -------
@@ -47,14 +47,14 @@ def change(target, function, *args, **kwargs):
 
 
 def replay_view(view):
-    """Give a view its place in its base's new history by making it again."""
+    """Recreate a view from its base, whose node in the graph has changed."""
     chain = [view]
     while chain[-1]._view.parent._view is not None:
         chain.append(chain[-1]._view.parent)
     for stale in reversed(chain):
         made = stale._view
         if made.base_edge is made.base._edge:
-            continue  # replayed already; a second time would make it another node
+            continue  # already recreated; doing it again would create another node
         with enable_grad():
             fresh = made.function.apply(made.parent, **made.settings)
         if made.which is not None:
@@ -64,7 +64,7 @@ def replay_view(view):
 
 
 def is_tracked(target, others=()):
-    """Whether changing `target` with `others` has to be recorded in the graph."""
+    """Return True if changing `target` with `others` must be recorded in the graph."""
     if not state.grad_enabled:
         return False
     return target.requires_grad or any(isinstance(o, Tensor) and o.requires_grad for o in others)
@@ -75,22 +75,22 @@ def _refuse_leaf(target):
     if base.requires_grad and base.is_leaf:
         which = "a leaf" if base is target else "a view of a leaf"
         raise GraphError(
-            f"{which} that requires grad cannot be changed in place while recording.",
-            hint="`with mt.no_grad():` for an update, or work on x.clone()",
+            f"in-place operation: the tensor must not be {which} that requires grad",
+            hint="update it inside `with mt.no_grad():`, or change x.clone()",
         )
 
 
 def _write(target, result):
     if result.shape != target.shape:
         raise ShapeError(
-            "an in-place operation cannot change the shape of its tensor.",
+            "in-place operation: the shape of the result does not match",
             got=f"a result of shape {result.shape}",
             expected=f"{target.shape}",
         )
     order = "biuf"
     if order.index(result.dtype.kind) > order.index(target.dtype.kind):
         raise DTypeError(
-            f"an in-place operation cannot store {result.dtype} in a {target.dtype} tensor.",
+            f"in-place operation: {result.dtype} does not fit into a {target.dtype} tensor",
             hint=f"convert first: x = x.to({result.dtype})",
         )
     check_writable(target)
@@ -99,22 +99,22 @@ def _write(target, result):
 
 
 def check_writable(target):
-    """Refuse to write where several elements share one place in memory."""
+    """Raise an error if several elements of the tensor have the same address in memory."""
     array = target.array
     reach = array.itemsize  # from the first to past the last byte along the axes seen so far
     axes = [(abs(s), n) for s, n in zip(array.strides, array.shape, strict=True) if n > 1]
     for stride, size in sorted(axes):
         if stride < reach and array.size:
             raise GraphError(
-                "a tensor whose elements share memory cannot be changed in place.",
+                "in-place operation: elements of the tensor must not share memory",
                 got=f"shape {array.shape} with strides {array.strides}, as expand() makes them",
-                hint="clone() it first",
+                hint="x.clone() first",
             )
         reach += stride * (size - 1)
 
 
 def _take_over(target, result):
-    """`target` is now what `result` is; if it is a view, so is that part of its base."""
+    """Give `target` the node of `result`; if it is a view, change the graph of its base too."""
     if target._view is None:
         target._edge = result._edge
         return
@@ -124,7 +124,7 @@ def _take_over(target, result):
 
 
 def _path(view):
-    """The view operations that lead from the base to `view`."""
+    """Return the view operations that lead from the base to `view`."""
     steps = []
     while view._view is not None:
         made = view._view
@@ -141,9 +141,11 @@ def _follow(x, path):
 
 
 class Overwrite(Function):
-    """y = value, which does not depend on x: what zero_() and fill_() do.
+    """Overwrite every element of x with a value, as zero_() and fill_() do.
 
-    Derivative: zero for x, so that y stays part of the graph.
+    Forward:  y = value
+    Backward: grad_x = 0, grad_value = grad_y
+    Derivation: y does not depend on x; the zero gradient keeps y in the graph of x.
     Saved: nothing.
     """
 
@@ -158,10 +160,12 @@ class Overwrite(Function):
 
 
 class WriteThrough(Function):
-    """base with one of its views replaced: what assigning to a view does to the whole.
+    """Write a value through a view into its base, as assigning to a view does.
 
-    Derivative: the replaced part no longer depends on the old base, so
-        dL/d(base) = grad with zeros in the view,   dL/d(value) = grad seen through the view.
+    Forward:  base with one of its views replaced by value
+    Backward: grad_base = grad_output with zeros in the view,
+        grad_value = grad_output seen through the view
+    Derivation: the replaced part no longer depends on the old base, and the rest is unchanged.
     Saved: nothing; the path of view operations is a setting.
     """
 
@@ -178,7 +182,13 @@ class WriteThrough(Function):
 
 
 class _Blank(Function):
-    """The input with zeros where a view looks. Linear and its own transpose."""
+    """Zero the elements of x that a view selects.
+
+    Forward:  x with zeros in a view
+    Backward: grad_x = grad_output with zeros there
+    Derivation: the operation is linear, and its matrix is symmetric.
+    Saved: nothing.
+    """
 
     @staticmethod
     def forward(ctx, x, *, path):
@@ -187,7 +197,7 @@ class _Blank(Function):
         seen = _follow(y, path)
         if shares_memory(seen, y):
             seen[...] = 0
-        else:  # the copy has another memory layout than the base, and some reshape copied it
+        else:  # the copy has a different memory layout, for which a reshape had to copy
             numbers = array_module(y).arange(y.size).reshape(y.shape)
             y.reshape(-1)[_follow(numbers, path)] = 0
         return y

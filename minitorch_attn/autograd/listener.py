@@ -1,7 +1,7 @@
-"""Listening to the engine: what a recorder, a counter or a profiler is told, and when.
+"""Listener: the methods that the engine calls for a recorder, a counter or a profiler.
 
-The engine announces each operation, each `backward` and each gradient that arrives at a leaf, and
-`nn.Module` each call. While nobody listens (`modes.watchers` is 0) that costs nothing.
+The engine reports each operation, each `backward` and each gradient that reaches a leaf, and
+`nn.Module` reports each call. Without a listener (`modes.watchers` is 0) this costs nothing.
 """
 
 from . import modes
@@ -11,7 +11,7 @@ __all__ = ["Listener"]
 
 
 class Listener:
-    """Hears what the engine does on this thread inside a `with` block; override what you need.
+    """Base class of listeners, called for engine events on this thread inside a `with` block.
 
     Examples
     --------
@@ -28,43 +28,43 @@ class Listener:
 
     def __enter__(self):
         modes.watch(+1)
-        state.tracers = (*state.tracers, self)
+        state.listeners = (*state.listeners, self)
         return self
 
     def __exit__(self, *exc_info):
-        state.tracers = tuple(tracer for tracer in state.tracers if tracer is not self)
+        state.listeners = tuple(listener for listener in state.listeners if listener is not self)
         modes.watch(-1)
         return False
 
     def before_forward(self, ctx, inputs):
-        """An operation starts; its `ctx` knows the function and the settings."""
+        """Called when an operation starts; `ctx` holds its function and settings."""
 
     def record_forward(self, ctx, inputs, outputs):
-        """It has run: `outputs` is a Tensor or a tuple of them."""
+        """Called when an operation has returned `outputs`, a Tensor or a tuple of Tensors."""
 
     def enter_fused(self, ctx, inputs):
-        """A fused operation is taken apart: what runs next is its composed twin."""
+        """Called when the composed version of a fused operation starts."""
 
     def leave_fused(self, ctx, outputs):
-        """The twin has run, or raised: then `outputs` is None."""
+        """Called when the composed version has returned `outputs`, None after an error."""
 
     def start_backward(self, roots, grads):
-        """A backward pass starts at these tensors with these gradients, one each."""
+        """Called when a backward pass starts at `roots`, with one gradient for each."""
 
     def before_backward(self, ctx, grads):
-        """A `backward` starts with these gradients of the outputs."""
+        """Called when a `backward` starts with the gradients of the outputs."""
 
     def record_backward(self, ctx, grads, results):
-        """It has run: `results` has one gradient, or None, for each input."""
+        """Called when a `backward` has returned one gradient, or None, for each input."""
 
     def record_refilled(self, ctx):
-        """A checkpoint has computed anew what `ctx` had saved."""
+        """Called when a checkpoint has recomputed what `ctx` had saved."""
 
     def record_gradient(self, tensor):
-        """The `.grad` of a leaf was made or added to."""
+        """Called when the `.grad` of a leaf has been set or added to."""
 
     def enter_module(self, module):
-        """A module is called."""
+        """Called when a call of a module starts."""
 
     def leave_module(self, module):
-        """It has returned, or raised."""
+        """Called when the module has returned or raised an error."""

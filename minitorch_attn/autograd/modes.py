@@ -1,4 +1,4 @@
-"""Per-thread switches of the engine: is the graph recorded, who listens, is NaN hunted."""
+"""Modes of the engine for each thread: recording, listeners and NaN detection."""
 
 import threading
 from contextlib import ContextDecorator
@@ -7,32 +7,27 @@ from functools import wraps
 from inspect import CO_GENERATOR
 
 __all__ = [
-    "state",
-    "no_grad",
-    "enable_grad",
-    "set_grad_enabled",
-    "is_grad_enabled",
-    "inference_mode",
+    "state", "no_grad", "enable_grad", "set_grad_enabled", "is_grad_enabled", "inference_mode",
     "detect_anomaly",
-]
+]  # fmt: skip
 
 
 class _State(threading.local):
-    """Every thread starts from these class attributes and changes only its own copy."""
+    """Modes of one thread, which starts from the class attributes and changes its own copy."""
 
     grad_enabled = True
-    tracers = ()
+    listeners = ()
     anomaly = False
-    take_apart = None  # which fused operations run as their composed twins: Function -> bool
+    take_apart = None  # fused operations to run as their composed version: Function -> bool
 
 
 state = _State()
 _lock = threading.Lock()
-watchers = 0  # how many tracers and NaN hunts are on, over all threads: 0 makes each step cheap
+watchers = 0  # number of listeners and NaN detections over all threads; 0 is the fast path
 
 
 def watch(change):
-    """Add to the number of watchers; the engine asks `state` only while there are any."""
+    """Add to the number of watchers; the engine reads `state` only while it is not 0."""
     global watchers
     with _lock:
         watchers += change
@@ -45,10 +40,10 @@ class _Switch(ContextDecorator):
 
     def __init__(self, value):
         self.value = value
-        self.before = []  # a stack: one object may be entered several times
+        self.before = []  # a stack, because one object may be entered several times
 
     def __call__(self, function):
-        """Decorate a function; a generator has the switch set while it runs, not while it waits."""
+        """Decorate a function; for a generator, the mode is set only while it runs."""
         if getattr(function, "__code__", None) and function.__code__.co_flags & CO_GENERATOR:
             return self._around_generator(function)
         return super().__call__(function)
@@ -70,7 +65,7 @@ class _Switch(ContextDecorator):
         return generate
 
     def _recreate_cm(self):
-        """A switch of its own for each call of a decorated function: threads may share it."""
+        """Create a switch for each call of a decorated function, which threads may share."""
         fresh = copy(self)
         fresh.before = []
         return fresh
@@ -86,11 +81,12 @@ class _Switch(ContextDecorator):
 
 
 class set_grad_enabled(_Switch):
-    """Record the graph, or not, inside a `with` block.
+    """Turn the recording of the graph on or off inside a `with` block.
 
     Parameters
     ----------
     mode : bool
+        Whether to record the graph.
 
     Examples
     --------
@@ -109,14 +105,14 @@ class set_grad_enabled(_Switch):
 
 
 class _Plain(set_grad_enabled):
-    """A switch without a setting: `@no_grad` decorates like `@no_grad()`."""
+    """Switch without a setting, so that `@no_grad` decorates like `@no_grad()`."""
 
     def __new__(cls, function=None):
         return super().__new__(cls) if function is None else cls()(function)
 
 
 class no_grad(_Plain):
-    """Compute without recording: nothing is saved, intermediates are freed at once.
+    """Turn recording off, so that nothing is saved and intermediate results are freed at once.
 
     Examples
     --------
@@ -133,14 +129,14 @@ class no_grad(_Plain):
 
 
 class inference_mode(set_grad_enabled):
-    """The same as `no_grad` here; PyTorch's name for it."""
+    """Do the same as `no_grad`; in PyTorch, this mode is faster."""
 
     def __init__(self, mode=True):
         super().__init__(not mode)
 
 
 class enable_grad(_Plain):
-    """Record again inside a `no_grad` block.
+    """Turn recording on again inside a `no_grad` block.
 
     Examples
     --------
@@ -157,19 +153,20 @@ class enable_grad(_Plain):
 
 
 def is_grad_enabled():
-    """Whether operations on this thread are being recorded."""
+    """Return True if operations on this thread are recorded."""
     return state.grad_enabled
 
 
 class detect_anomaly(_Switch):
-    """Find the operation that makes the first NaN, forward or backward.
+    """Find the operation that returns the first NaN, forward or backward.
 
-    Inside the block every forward and backward result is checked; a NaN raises `NumericError`
-    that names the operation and the line of your code that called it. Slow: for debugging.
+    Inside the block, every forward and backward result is checked. A NaN raises `NumericError`,
+    which names the operation and the line of your code that called it. Use it for debugging only.
 
     Parameters
     ----------
     mode : bool, default True
+        Whether to check for NaN.
 
     Examples
     --------
@@ -178,7 +175,7 @@ class detect_anomaly(_Switch):
     >>> with mt.autograd.detect_anomaly():  # doctest: +IGNORE_EXCEPTION_DETAIL
     ...     y = x.sqrt()
     Traceback (most recent call last):
-    NumericError: Sqrt.forward made NaN.
+    NumericError: Sqrt.forward returned NaN
     """
 
     attribute = "anomaly"

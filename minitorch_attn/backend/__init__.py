@@ -1,6 +1,6 @@
-"""Arrays on every device: NumPy, CuPy and the strict test device.
+"""Array backends for every device: NumPy, CuPy and the strict test device.
 
-The only package that imports CuPy, and it does so the first time a CUDA device is asked for.
+This is the only package that imports CuPy, when a CUDA device is first used.
 """
 
 from minitorch_attn.backend import cuda, random
@@ -36,39 +36,10 @@ from minitorch_attn.backend.special import erf, normal
 from minitorch_attn.backend.sync import forbid_sync, sync_count, transfer_count
 
 __all__ = [
-    "Device",
-    "address",
-    "array_module",
-    "as_array",
-    "as_device",
-    "as_dtype",
-    "check_same_device",
-    "cuda",
-    "device_of",
-    "erf",
-    "forbid_sync",
-    "from_host",
-    "get_rng_state",
-    "host_generator",
-    "initial_seed",
-    "is_array",
-    "keep_mask",
-    "keep_memory",
-    "like",
-    "manual_seed",
-    "matmul",
-    "module_for",
-    "new_array",
-    "next_offset",
-    "normal",
-    "platform_of",
-    "random",
-    "scatter_add",
-    "set_rng_state",
-    "shares_memory",
-    "sync_count",
-    "to_device",
-    "to_host",
-    "transfer_count",
+    "Device", "address", "array_module", "as_array", "as_device", "as_dtype", "check_same_device",
+    "cuda", "device_of", "erf", "forbid_sync", "from_host", "get_rng_state", "host_generator",
+    "initial_seed", "is_array", "keep_mask", "keep_memory", "like", "manual_seed", "matmul",
+    "module_for", "new_array", "next_offset", "normal", "platform_of", "random", "scatter_add",
+    "set_rng_state", "shares_memory", "sync_count", "to_device", "to_host", "transfer_count",
     "zeros_like_device",
-]
+]  # fmt: skip

@@ -1,6 +1,6 @@
-"""Keeping freed memory in the process, so that large arrays cost no page faults.
+"""Memory allocator setting that keeps freed memory in the process, to avoid page faults.
 
-glibc gives the memory of a large array back to the operating system when the array is freed, and
+glibc returns the memory of a large array to the operating system when the array is freed, and
 the next array of that size takes a page fault for every 4 KiB. On a chain of elementwise
 operations on 12 MB arrays, keeping the memory more than halves the time.
 """
@@ -15,17 +15,17 @@ _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
 
 
 def keep_memory():
-    """Tell the C library to keep freed memory for the next array.
+    """Tell the C library to keep freed memory for later arrays.
 
-    The setting holds for the whole process, all its libraries included, and cannot be read back
-    or undone: freed memory stays with the process up to its largest use so far. The commands of
-    this project call it; a program that uses the library decides for itself. The environment
-    variable `MINITORCH_KEEP_MEMORY=0` turns the call into nothing.
+    The setting affects the whole process, including all its libraries, and cannot be read back
+    or undone: the process keeps freed memory up to its largest use so far. The commands of
+    this project call it; a program that uses the library decides for itself. With the environment
+    variable `MINITORCH_KEEP_MEMORY=0`, the call does nothing.
 
     Returns
     -------
     bool
-        Whether the setting was made. False where the C library is not glibc.
+        True if the setting was made, False if the C library is not glibc.
     """
     if os.environ.get("MINITORCH_KEEP_MEMORY") == "0" or not _is_glibc():
         return False
@@ -36,7 +36,7 @@ def keep_memory():
 
 
 def _is_glibc():
-    """Tell whether the C library of this process is glibc."""
+    """Return True if the C library of this process is glibc."""
     try:
         return os.confstr("CS_GNU_LIBC_VERSION").startswith("glibc")
     except (AttributeError, OSError, ValueError):

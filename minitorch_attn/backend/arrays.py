@@ -1,42 +1,30 @@
-"""Making arrays: from what a user typed, and like another array on its device."""
+"""Create arrays from numbers and sequences, or like another array on its device."""
 
 import numpy as np
 from numpy import ndarray
 
-from minitorch_attn.backend.devices import (
-    array_module,
-    device_of,
-    from_host,
-    is_array,
-    to_host,
-)
+from minitorch_attn.backend.devices import array_module, device_of, from_host, is_array, to_host
 from minitorch_attn.errors import DTypeError, ShapeError
 
-__all__ = [
-    "as_array",
-    "as_dtype",
-    "like",
-    "new_array",
-    "zeros_like_device",
-]
+__all__ = ["as_array", "as_dtype", "like", "new_array", "zeros_like_device"]
 
 DEFAULT_FLOAT = np.dtype("float32")
 
 
 def as_array(value):
-    """NumPy's reductions return scalars for 0-d results; turn those into arrays."""
+    """Convert a NumPy scalar to an array: NumPy's reductions return scalars for 0-d results."""
     if type(value) is ndarray or not isinstance(value, np.generic):
         return value
     return np.asarray(value)
 
 
 def zeros_like_device(like, shape, dtype):
-    """Zeros of a shape and dtype on the device of `like`."""
+    """Create zeros with a shape and dtype on the device of `like`."""
     return array_module(like).zeros(shape, dtype=dtype)
 
 
 def like(value, array):
-    """`value` (number, list or any array) with the dtype of `array`, on its device."""
+    """Convert `value` (number, list or array) to the dtype and device of `array`."""
     if is_array(value) and device_of(value) == device_of(array):
         return value if value.dtype == array.dtype else value.astype(array.dtype)
     host = np.asarray(to_host(value) if is_array(value) else value, dtype=array.dtype)
@@ -44,20 +32,20 @@ def like(value, array):
 
 
 def new_array(data, dtype=None):
-    """A fresh array from a number, nested sequences, or a copy of another array.
+    """Create an array from a number or nested sequences, or copy another array.
 
     Parameters
     ----------
     data : number, nested sequence or array of any device
     dtype : dtype, optional
-        By default arrays keep theirs, Python floats become float32, integers int64.
+        Dtype; by default arrays keep their own, Python floats become float32, integers int64.
 
     Raises
     ------
     ShapeError
         If nested sequences are ragged.
     DTypeError
-        If the data are not numbers.
+        If the data are not real numbers.
     """
     if is_array(data) and not isinstance(data, (ndarray, np.generic)):
         return data.copy() if dtype is None else data.astype(dtype)
@@ -65,9 +53,10 @@ def new_array(data, dtype=None):
     host = np.array(data, dtype=dtype) if typed else _from_python(data, dtype)
     if host.dtype.kind not in "biuf" or host.dtype.itemsize > 8:
         raise DTypeError(
-            "tensor(data): the data are not real numbers.",
+            "tensor(data): data must contain real numbers",
             got=f"dtype {host.dtype}",
             expected="floats, integers or booleans",
+            hint="data.real, data.imag or abs(data) for complex numbers; token ids for text",
         )
     return host
 
@@ -79,14 +68,16 @@ def _from_python(data, dtype):
         host = np.array(data)
     except ValueError as error:
         raise ShapeError(
-            "tensor(data): the nested sequences are ragged.",
+            "tensor(data): the nested sequences are ragged",
             got=str(error).rsplit(". ", 1)[-1],
-            expected="rows of equal length",
-            hint="pad the rows to one length, and mask the padding",
+            expected="rows of the same length",
+            hint="pad the rows to the same length, and mask the padding",
         ) from None
     except TypeError as error:
         raise DTypeError(
-            "tensor(data): the data cannot be read as numbers.", got=str(error)
+            "tensor(data): data could not be read as numbers",
+            got=str(error),
+            hint="copy the entries to the host first, as NumPy arrays or numbers",
         ) from None
     if dtype is not None:
         return host.astype(dtype)
@@ -96,7 +87,7 @@ def _from_python(data, dtype):
 
 
 def _without_tensors(data):
-    """Replace tensors inside nested sequences by their values."""
+    """Replace tensors inside nested sequences with their values."""
     return [
         _without_tensors(item)
         if isinstance(item, (list, tuple))
@@ -108,12 +99,12 @@ def _without_tensors(data):
 
 
 def _holds_typed(data):
-    """Whether a nested sequence carries NumPy arrays, whose dtype is meant."""
+    """Return True if a nested sequence contains NumPy arrays, whose dtype should be kept."""
     while isinstance(data, (list, tuple)) and data:
         data = data[0]
     return isinstance(data, (ndarray, np.generic))
 
 
 def as_dtype(dtype, other=None):
-    """A dtype object from its name or class; with two, NumPy's promotion of both."""
+    """Return the dtype object of a name or class; for two, return NumPy's promotion of both."""
     return np.dtype(dtype) if other is None else np.promote_types(dtype, other)

@@ -1,7 +1,7 @@
-"""How many threads the BLAS behind NumPy's matrix products uses, read and set while it runs.
+"""BLAS threads: read and set the number of threads in NumPy's matrix products at run time.
 
-The setting belongs to the process. It is changed for the length of a `with` block and put back.
-Where the library is none that is known here (Accelerate, a build of one's own), nothing changes.
+The setting applies to the whole process; at the end of a `with` block, it is restored.
+If the BLAS library is unknown (Accelerate, a custom build), nothing changes.
 """
 
 import ctypes
@@ -16,9 +16,9 @@ import numpy as np
 __all__ = ["blas_threads", "limited_blas_threads"]
 
 _lock = threading.Lock()
-_blocks = [0]  # how many `with` blocks are open, in all threads
+_blocks = [0]  # number of open `with` blocks, in all threads
 _before = [None]
-# OpenBLAS may have a prefix and a suffix to its names; NumPy's wheels have both.
+# The names in OpenBLAS may have a prefix and a suffix; NumPy's wheels use both.
 _SPELLINGS = [
     (f"{prefix}openblas_get_num_threads{suffix}", f"{prefix}openblas_set_num_threads{suffix}")
     for prefix in ("scipy_", "")
@@ -27,7 +27,7 @@ _SPELLINGS = [
 
 
 def _candidates():
-    """Files of BLAS libraries that this process has loaded, or that came with NumPy."""
+    """Return the files of the BLAS libraries that this process has loaded or NumPy includes."""
     found = []
     try:
         with open("/proc/self/maps", encoding="utf-8") as maps:
@@ -42,7 +42,7 @@ def _candidates():
 
 @lru_cache(maxsize=1)
 def _functions():
-    """(get, set) of the loaded BLAS, or None."""
+    """Return the functions (get, set) of the loaded BLAS, or None."""
     for file in _candidates():
         try:
             library = ctypes.CDLL(file)
@@ -55,7 +55,7 @@ def _functions():
 
 
 def blas_threads():
-    """How many threads one matrix product may use now; None where that cannot be known.
+    """Return the number of threads that one matrix product may use now; None if unknown.
 
     Returns
     -------
@@ -67,10 +67,10 @@ def blas_threads():
 
 @contextmanager
 def limited_blas_threads(count):
-    """At most `count` threads for each matrix product inside the `with` block.
+    """Limit each matrix product inside the `with` block to `count` threads.
 
-    Blocks may be open in several threads at once: what was set before the first one comes back
-    when the last one ends.
+    Blocks may be open in several threads at once; the original setting is restored when the
+    last block ends.
 
     Parameters
     ----------

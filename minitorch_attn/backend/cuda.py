@@ -1,8 +1,8 @@
-"""CUDA through CuPy: whether it works, why not, and what `mt.cuda` offers.
+"""CUDA through CuPy: check whether it works, explain why not, and provide `mt.cuda`.
 
-The only file that imports CuPy, the first time somebody asks. The ops are checked on the strict
-device and the messages against CuPy 14.2 without a driver, against two installed wheels, and
-against imitations of its other errors; the CuPy path itself has not been checked on a GPU.
+This is the only file that imports CuPy, on first use. The ops are checked on the strict device,
+and the messages against CuPy 14.2 without a driver, against two installed wheels, and against
+imitations of its other errors; the CuPy path itself has not been checked on a GPU.
 """
 
 import importlib
@@ -14,26 +14,18 @@ from minitorch_attn.backend.sync import record_sync
 from minitorch_attn.errors import ArgumentError, DeviceError
 
 __all__ = [
-    "CudaPlatform",
-    "current_device",
-    "device_count",
-    "empty_cache",
-    "get_device_name",
-    "is_available",
-    "load",
-    "memory_allocated",
-    "set_device",
-    "synchronize",
-]
+    "CudaPlatform", "current_device", "device_count", "empty_cache", "get_device_name",
+    "is_available", "load", "memory_allocated", "set_device", "synchronize",
+]  # fmt: skip
 
 # All of them install a module named `cupy`.
 _WHEELS = ("cupy", "cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x", "amd-cupy")
 _INSUFFICIENT_DRIVER, _NO_DEVICE = 35, 100  # cudaError_t
-_known = {}  # "cupy" -> the module that works, or "error" -> why none does
+_known = {}  # "cupy": the working module, or "error": the reason why CuPy does not work
 
 
 def is_available():
-    """Tell whether CUDA works: CuPy, a driver, a device, and a kernel that ran.
+    """Return True if CUDA works, which needs CuPy, a driver, a device, and a kernel that runs.
 
     Examples
     --------
@@ -48,12 +40,12 @@ def is_available():
 
 
 def load():
-    """Return CuPy after making sure that it works, once for the process.
+    """Return CuPy after checking, once per process, that it works.
 
     Raises
     ------
     DeviceError
-        If it does not work, saying why and what to do.
+        If it does not work; the message says why and what to do.
     """
     if not _known:
         try:
@@ -89,7 +81,7 @@ def _checked_cupy():
         raise _no_device("0 devices")
     try:
         answer = float((cupy.arange(3, dtype="float32") * 2).sum().get())
-    except Exception as error:  # CuPy and its libraries raise a dozen types here
+    except Exception as error:  # CuPy and its libraries raise many types here
         raise _no_toolkit(error, wheels) from error
     if answer != 6:
         raise _no_toolkit(f"0 + 2 + 4 = {answer} on the device", wheels)
@@ -102,7 +94,7 @@ def _import_cupy():
 
 def _installed_wheels():
     """Return the names of the installed distributions that provide CuPy."""
-    from importlib import metadata  # costs 15 ms, which `import minitorch_attn` need not pay
+    from importlib import metadata  # 15 ms, not spent by `import minitorch_attn`
 
     found = []
     for name in _WHEELS:
@@ -115,7 +107,7 @@ def _installed_wheels():
 
 
 def _first_line(error):
-    """Return the type and the first line of an error that says something."""
+    """Return the type and the first nonempty line of an error."""
     lines = [line.strip(" =") for line in str(error).splitlines()]
     text = next((line for line in lines if line), "no message")
     return f"{type(error).__name__}: {text}" if isinstance(error, BaseException) else text
@@ -123,7 +115,7 @@ def _first_line(error):
 
 def _not_installed():
     return DeviceError(
-        "CuPy is not installed, so there is no CUDA device.",
+        "CUDA is unavailable: CuPy is not installed",
         got="no module named 'cupy'",
         hint="python -m pip install 'cupy-cuda13x[ctk]' (or cupy-cuda12x for an older driver)",
     )
@@ -131,10 +123,10 @@ def _not_installed():
 
 def _two_wheels(wheels):
     return DeviceError(
-        "two installations of CuPy overwrite each other.",
+        "CUDA is unavailable: two installations of CuPy overwrite each other",
         got=" and ".join(wheels),
         expected="one of them",
-        hint=f"python -m pip uninstall {' '.join(wheels)}, then install one again",
+        hint=f"python -m pip uninstall {' '.join(wheels)}, then reinstall one",
     )
 
 
@@ -145,14 +137,14 @@ def _no_driver(error, runtime):
         driver = built_for = 0
     if driver and getattr(error, "status", None) == _INSUFFICIENT_DRIVER:
         return DeviceError(
-            "the NVIDIA driver is too old for this CuPy.",
+            "CUDA is unavailable: the NVIDIA driver is too old for this CuPy",
             got=f"a driver for CUDA {_version(driver)}, CuPy for CUDA {_version(built_for)}",
             hint="update the driver, or install 'cupy-cuda12x[ctk]' instead of cupy-cuda13x",
         )
     return DeviceError(
-        "CuPy is installed, but there is no working NVIDIA driver.",
+        "CUDA is unavailable: the NVIDIA driver is missing or does not work",
         got=_first_line(error),
-        hint="install the driver; `nvidia-smi` shows it. A container needs `--gpus all`",
+        hint="install the driver and check it with `nvidia-smi`; a container needs `--gpus all`",
     )
 
 
@@ -165,7 +157,7 @@ def _no_device(error):
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     setting = "" if visible is None else f", with CUDA_VISIBLE_DEVICES={visible!r}"
     return DeviceError(
-        "there is an NVIDIA driver, but it shows no GPU.",
+        "CUDA is unavailable: the NVIDIA driver does not show a GPU",
         got=_first_line(error) + setting,
         hint="compare with `nvidia-smi -L`; unset CUDA_VISIBLE_DEVICES",
     )
@@ -174,13 +166,13 @@ def _no_device(error):
 def _no_toolkit(error, wheels):
     wheel = wheels[0] if wheels and wheels[0] != "cupy" else "cupy-cuda13x"
     return DeviceError(
-        "CuPy cannot run a kernel: the CUDA toolkit (NVRTC, headers) is missing or damaged.",
+        "CUDA is unavailable: the CUDA toolkit (NVRTC, headers) is missing or damaged",
         got=_first_line(error),
-        hint=f"python -m pip install '{wheel}[ctk]' brings the toolkit along",
+        hint=f"python -m pip install '{wheel}[ctk]', which includes the toolkit",
     )
 
 
-# What `mt.cuda` offers.
+# The functions of `mt.cuda`.
 
 
 def device_count():
@@ -189,12 +181,12 @@ def device_count():
 
 
 def current_device():
-    """Return the index of the device on which new arrays are made."""
+    """Return the index of the current device, on which new arrays are created."""
     return load().cuda.runtime.getDevice()
 
 
 def set_device(index):
-    """Make `index` the device on which new arrays are made."""
+    """Make `index` the current device, on which new arrays are created."""
     load().cuda.runtime.setDevice(_checked_index(index))
 
 
@@ -205,19 +197,19 @@ def get_device_name(index=0):
 
 
 def synchronize(index=None):
-    """Wait until the device has done all that was asked of it."""
+    """Wait until the device has finished all work."""
     cupy = load()
     record_sync("cuda.synchronize()")
     cupy.cuda.Device(current_device() if index is None else _checked_index(index)).synchronize()
 
 
 def memory_allocated():
-    """Return the bytes that arrays on the current device take."""
+    """Return the number of bytes that arrays on the current device use."""
     return load().get_default_memory_pool().used_bytes()
 
 
 def empty_cache():
-    """Give the memory that CuPy keeps for later arrays back to the device."""
+    """Free the memory that CuPy caches for later arrays."""
     load().get_default_memory_pool().free_all_blocks()
 
 
@@ -228,19 +220,24 @@ def _checked_index(index):
     elif isinstance(index, str):
         index = int(index.partition(":")[2] or 0)
     if not isinstance(index, int):
-        raise ArgumentError("a CUDA device is given by its number.", got=repr(index))
+        raise ArgumentError(
+            "a CUDA device index must be an integer",
+            got=repr(index),
+            hint="int(index), or a name such as 'cuda:0'",
+        )
     count = load().cuda.runtime.getDeviceCount()
     if not 0 <= index < count:
         raise DeviceError(
-            f"there is no device 'cuda:{index}'.",
-            got=f"cuda:{index}",
+            f"device 'cuda:{index}' is unavailable",
+            got=f"{count} devices",
             expected=" or ".join(f"'cuda:{i}'" for i in range(count)),
+            hint="CUDA_VISIBLE_DEVICES may hide devices from this process",
         )
     return index
 
 
 class CudaPlatform(Platform):
-    """CuPy. Arrays are made on, and ops run on, the current device."""
+    """CuPy, which creates arrays and runs ops on the current device."""
 
     def __init__(self):
         self.cupy = load()
@@ -249,7 +246,7 @@ class CudaPlatform(Platform):
     def module(self, device):
         if _checked_index(device) != current_device():
             raise DeviceError(
-                f"'{device}' is not the current CUDA device.",
+                f"'{device}' is not the current CUDA device",
                 got=f"'cuda:{current_device()}' as the current one",
                 hint=f"mt.cuda.set_device({device.index})",
             )
@@ -283,12 +280,12 @@ class CudaPlatform(Platform):
     def scatter_add(self, target, index, source):
         from cupyx import scatter_add
 
-        scatter_add(target, index, source)  # atomic additions: their order varies between runs
+        scatter_add(target, index, source)  # atomic: the order of additions varies
         return target
 
     def matmul(self, a, b):
         if a.ndim > 2 and b.ndim == 2 and a.flags.c_contiguous:
-            # CuPy's product of 2-D arrays takes transposed factors without copying them.
+            # CuPy's product of 2-D arrays accepts transposed factors without copying them.
             rows = math.prod(a.shape[:-1])
             return (a.reshape(rows, a.shape[-1]) @ b).reshape(*a.shape[:-1], b.shape[1])
         return a @ b

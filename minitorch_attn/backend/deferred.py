@@ -1,16 +1,11 @@
-"""Range checks on a device, read when the host next waits for it anyway.
+"""Deferred range checks on a device, evaluated when the host next waits for the device.
 
-Reading the outcome of a check from a GPU makes the host wait, which a training step should never
-do. So each check leaves its worst value in a slot of one small buffer on the device, by a running
-maximum, and the next copy from that device to the host reads the buffer too and raises there.
+Reading the result of a check from a GPU makes the host wait, which a training step should never
+do. So each check stores its worst value in a slot of one small buffer on the device, as a running
+maximum. The next copy from that device to the host also reads the buffer, and raises the error.
 """
 
-from minitorch_attn.backend.devices import (
-    array_module,
-    device_of,
-    platform_of,
-    with_every_read,
-)
+from minitorch_attn.backend.devices import array_module, device_of, platform_of, with_every_read
 
 __all__ = ["note_worst"]
 
@@ -19,7 +14,7 @@ _boards = {}  # device -> _Board
 
 
 class _Board:
-    """The worst values seen on one device, one slot for each kind of check."""
+    """Worst values so far on one device, with one slot for each kind of check."""
 
     def __init__(self, xp):
         self.worst = xp.zeros(SLOTS, dtype="uint64")
@@ -28,15 +23,15 @@ class _Board:
 
 
 def note_worst(kind, worst):
-    """Remember the worst value of a check until the host next reads from that device.
+    """Record the worst value of a check until the host next reads from that device.
 
     Parameters
     ----------
     kind : hashable, callable
-        Checks of one kind share a slot. `kind(worst)` gives the exception to raise, or None if
-        `worst` is in range.
+        Kind of the check; checks of one kind share a slot. `kind(worst)` returns the exception to
+        raise, or None if `worst` is in range.
     worst : 0-d uint64 array on a device
-        The larger, the worse.
+        Worst value; larger is worse.
     """
     device, xp = device_of(worst), array_module(worst)
     board = _boards.get(device)
@@ -55,13 +50,13 @@ def note_worst(kind, worst):
 
 
 def raise_pending(device, platform):
-    """Raise the error of a check that failed on `device` since the last reading.
+    """Raise the error of a check that failed on `device` since the last read.
 
     Parameters
     ----------
     device : Device
     platform : Platform
-        Of the device.
+        Platform of the device.
     """
     board = _boards.get(device)
     if board is None or not board.pending:

@@ -1,8 +1,8 @@
-"""Devices: where an array lives, which module computes on it, how it travels.
+"""Devices: find the device and the module of an array, and copy arrays between devices.
 
 Ops call `array_module(x)` and never ask which device they run on. Everything that differs between
-devices sits in one `Platform` each (platforms.py, strict.py, cuda.py). The last two are imported
-the first time somebody asks for them.
+devices is in one `Platform` each (platforms.py, strict.py, cuda.py). The last two are imported on
+first use.
 """
 
 import importlib
@@ -14,22 +14,11 @@ from minitorch_attn.backend.platforms import CPU, Device, memory_owner
 from minitorch_attn.errors import DeviceError, DTypeError
 
 __all__ = [
-    "address",
-    "array_module",
-    "as_device",
-    "check_same_device",
-    "device_of",
-    "from_host",
-    "is_array",
-    "memory_of",
-    "module_for",
-    "platform_of",
-    "shares_memory",
-    "to_device",
-    "to_host",
-]
+    "address", "array_module", "as_device", "check_same_device", "device_of", "from_host",
+    "is_array", "memory_of", "module_for", "platform_of", "shares_memory", "to_device", "to_host",
+]  # fmt: skip
 
-# The class that serves each device type, by module, so that importing this file stays cheap.
+# The module and class of each device type, by name, so that importing this file is fast.
 _PLATFORM_CLASSES = {
     "cpu": ("minitorch_attn.backend.platforms", "HostPlatform"),
     "cuda": ("minitorch_attn.backend.cuda", "CudaPlatform"),
@@ -42,12 +31,12 @@ _with_every_read = []
 
 
 def as_device(device=None):
-    """Read a device from a name.
+    """Convert a name to a device.
 
     Parameters
     ----------
     device : str, Device or None
-        "cpu", "cuda", "cuda:N", "strict", "strict:N"; None means "cpu".
+        "cpu", "cuda", "cuda:N", "strict" or "strict:N"; None means "cpu".
 
     Returns
     -------
@@ -56,7 +45,7 @@ def as_device(device=None):
     Raises
     ------
     DeviceError
-        If the name is not the name of a device.
+        If there is no device with that name.
 
     Examples
     --------
@@ -70,14 +59,14 @@ def as_device(device=None):
     if isinstance(device, str):
         return Device(device)
     raise DTypeError(
-        "a device is given by its name.",
+        "device must be a str or a Device",
         got=f"{device!r} of type {type(device).__name__}",
-        expected="a str such as 'cpu' or 'cuda:0', or a Device",
+        hint="'cpu' or 'cuda:0'",
     )
 
 
 def _platform_for(device):
-    """Return the Platform of a Device, importing it the first time."""
+    """Return the Platform of a Device, and import it on first use."""
     platform = _platforms.get(device.type)
     if platform is None:
         module_name, class_name = _PLATFORM_CLASSES[device.type]
@@ -100,18 +89,18 @@ def _find_platform(array):
         return _HOST
     if array is None or isinstance(array, (int, float, complex)):
         return None
-    if type(array).__module__.partition(".")[0] == "cupy":  # an array that CuPy itself made
+    if type(array).__module__.partition(".")[0] == "cupy":  # created by CuPy itself
         return _platform_for(Device("cuda"))
     raise DTypeError(
-        "this is not an array of any device.",
+        "the argument is not an array",
         got=f"an object of type {type(array).__module__}.{type(array).__qualname__}",
         expected="an array, a Python number or None",
-        hint="tensor.array for a Tensor; a list has to be made an array first",
+        hint="tensor.array for a Tensor; convert a list to an array first",
     )
 
 
 def platform_of(array):
-    """Return the Platform of one array; numbers count as the host's."""
+    """Return the Platform of one array; numbers belong to the host."""
     if type(array) is ndarray:
         return _HOST
     return _find_platform(array) or _HOST
@@ -133,7 +122,7 @@ def array_module(first=None, *others):
     Raises
     ------
     DeviceError
-        If the arrays live on different devices.
+        If the arrays are on different devices.
 
     Examples
     --------
@@ -165,24 +154,24 @@ def array_module(first=None, *others):
 
 
 def _mixture(arrays, where=None):
-    """Return the error for arguments on different devices, naming each position."""
+    """Return the error for arguments on different devices, with each position."""
     places = [(i, device_of(a)) for i, a in enumerate(arrays) if _find_platform(a) is not None]
     return DeviceError(
-        f"{where + ': ' if where else ''}the arguments live on different devices.",
+        f"{where + ': ' if where else ''}the arguments are on different devices",
         got=", ".join(f"argument {i} on {device}" for i, device in places),
-        expected="all arguments on one device",
+        expected="all arguments on the same device",
         hint=f".to('{places[0][1]}') on the others",
     )
 
 
 def check_same_device(arrays, where):
-    """Raise DeviceError if the arrays among `arrays` live on different devices.
+    """Raise DeviceError if the arrays among `arrays` are on different devices.
 
     Parameters
     ----------
     arrays : sequence of array, number or None
     where : str
-        The operation, for the message.
+        Name of the operation, for the error message.
     """
     first = None
     for array in arrays:
@@ -204,7 +193,7 @@ def address(array):
 
 
 def is_array(x):
-    """Tell whether `x` is an array of any device (or one of NumPy's scalars).
+    """Return True if `x` is an array of any device (or a NumPy scalar).
 
     Examples
     --------
@@ -227,7 +216,7 @@ def module_for(device):
 
 
 def device_of(array):
-    """Return the Device on which `array` lives; numbers live on the CPU.
+    """Return the Device of `array`; numbers are on the CPU.
 
     Examples
     --------
@@ -240,7 +229,7 @@ def device_of(array):
 
 
 def from_host(array, device):
-    """Copy a NumPy array to `device`. On "cpu" it is returned as it is.
+    """Copy a NumPy array to `device`; for "cpu", return it without a copy.
 
     Parameters
     ----------
@@ -252,7 +241,7 @@ def from_host(array, device):
 
 
 def to_host(array):
-    """Copy an array to the host. A NumPy array is returned as it is.
+    """Copy an array to the host; return a NumPy array without a copy.
 
     Returns
     -------
@@ -271,13 +260,13 @@ def with_every_read(function):
 
 
 def read_the_rest(device):
-    """Call the functions that `with_every_read` collected."""
+    """Call the functions that were registered by `with_every_read`."""
     for read_too in _with_every_read:
         read_too(device, _platform_for(device))
 
 
 def to_device(array, device):
-    """Return `array` on `device`: itself if it lives there already, otherwise a copy.
+    """Copy `array` to `device`; return the array itself if it is already there.
 
     Parameters
     ----------
@@ -291,10 +280,10 @@ def to_device(array, device):
 
 
 def shares_memory(a, b):
-    """Tell whether two arrays belong to one buffer, as a view and its base do.
+    """Return True if two arrays belong to the same buffer, as a view and its base do.
 
-    Only the owners are compared, not the ranges of addresses: two views of distinct parts of one
-    buffer count as sharing. That is cheap, and what views and version counters need.
+    Only the owners are compared, not the address ranges, so two views of different parts of one
+    buffer count as sharing. This is cheap, and sufficient for views and version counters.
 
     Examples
     --------
@@ -309,12 +298,12 @@ def shares_memory(a, b):
 
 
 def memory_of(array):
-    """What dies when the memory of an array is freed, and how many bytes that memory has.
+    """Return the object that owns an array's memory, and the size of that memory in bytes.
 
     Returns
     -------
     object
-        One for all views of a buffer, to be referred to weakly.
+        Owner shared by all views of a buffer; it supports weak references.
     int
 
     Examples
@@ -325,7 +314,7 @@ def memory_of(array):
     (True, 48)
     """
     owner = platform_of(array).owner(array)
-    if not type(owner).__weakrefoffset__:  # CuPy's blocks of memory, or bytes
+    if not type(owner).__weakrefoffset__:  # CuPy's memory blocks, or bytes
         base = getattr(array, "base", None)
         owner = array if base is None or not type(base).__weakrefoffset__ else base
     return owner, getattr(owner, "nbytes", array.nbytes)

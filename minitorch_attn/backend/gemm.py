@@ -1,4 +1,4 @@
-"""Matrix products, all of which go through `matmul`."""
+"""Matrix products (GEMM): every product goes through `matmul`."""
 
 import math
 import threading
@@ -21,10 +21,10 @@ _thread = _Thread()
 
 @contextmanager
 def dry_run():
-    """Inside the `with` block matrix products on the host are zeros that nobody computes.
+    """Start a dry run: inside the `with` block, matrix products on the host return zeros at once.
 
-    What a model would do can then be counted without doing it: a model of a billion parameters
-    runs in a moment, and the memory of its weights is never touched. Its results mean nothing.
+    The cost of a model can then be counted without computing its outputs. A model with a billion
+    parameters runs in a moment, and its weights are never read. The results are meaningless.
 
     Examples
     --------
@@ -34,19 +34,19 @@ def dry_run():
     """
     before, _thread.dry = _thread.dry, True
     try:
-        with np.errstate(all="ignore"):  # weights that nobody has written may be anything
+        with np.errstate(all="ignore"):  # uninitialized weights may be anything
             yield
     finally:
         _thread.dry = before
 
 
 def is_dry_run():
-    """Whether this thread is inside `dry_run`."""
+    """Return True if this thread is inside `dry_run`."""
     return _thread.dry
 
 
 def matmul(a, b):
-    """Return `a @ b` on the device of both.
+    """Return `a @ b`, on the device of both arrays.
 
     Parameters
     ----------
@@ -69,10 +69,10 @@ def matmul(a, b):
 
 
 def matmul_like(a, b, like):
-    """Return `a @ b`, on the host with its axes in memory in the order of those of `like`.
+    """Return `a @ b`; on the host, its axes have the same memory order as those of `like`.
 
-    Attention sees heads through `x.reshape(batch, token, heads, dim).swapaxes(1, 2)`. A context
-    that lies in memory as the query does can be merged back into tokens without a copy.
+    Attention splits heads with `x.reshape(batch, token, heads, dim).swapaxes(1, 2)`. A context
+    with the memory order of the query can be merged back into tokens without a copy.
 
     Examples
     --------
@@ -87,17 +87,17 @@ def matmul_like(a, b, like):
     if not a.shape[:-2] == b.shape[:-2] == like.shape[:-2] or a.shape[-2] != like.shape[-2]:
         return matmul(a, b)
     if like.strides[-1] != like.itemsize:
-        return matmul(a, b)  # where BLAS could not write
+        return matmul(a, b)  # BLAS cannot write to this layout
     b = _straightened(b)
     return np.matmul(a, b, out=np.empty_like(like, shape=(*a.shape[:-1], b.shape[-1])))
 
 
 def matmul_host(a, b):
-    """Matrix product of NumPy arrays.
+    """Compute the matrix product of NumPy arrays.
 
-    NumPy makes one small product for each entry of the leading axes; with a 2-D `b` they are one
-    large product. BLAS has no float16: NumPy's own loop takes twenty times as long as a round trip
-    through float32.
+    NumPy computes one small product for each entry of the leading axes; with a 2-D `b` this is one
+    large product. BLAS does not support float16, and NumPy's own loop takes twenty times as long
+    as a conversion to float32 and back.
     """
     if _thread.dry:
         lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
@@ -116,15 +116,15 @@ def matmul_host(a, b):
 
 
 def _few_rows(a, b):
-    """a @ b, by a faster way for a few rows times a large transposed matrix.
+    """Compute a @ b, with a faster method for a few rows times a large transposed matrix.
 
-    This is one token of each of a few texts times the weights of a layer, (rows, in) @ W^T. BLAS
-    takes one and a half to two and a half times as long for it as for the product the other way
-    round (measured from 2 to 32 rows, 256 to 3,072 features).
+    This is the product of one token of each of a few texts and the weights of a layer, (rows, in)
+    @ W^T. BLAS takes 1.5 to 2.5 times as long for it as for the transposed product (measured for
+    2 to 32 rows and 256 to 3,072 features).
 
-    For one row the time is that of reading W from memory, since the other layers have pushed it
-    out of the caches. Below half a million numbers BLAS does that with one thread, at 9 GB/s where
-    `einsum` reaches 16 (384 x 384); above, it has several threads and the same speed.
+    For one row, reading W from memory takes all the time, because the other layers have evicted
+    it from the caches. Below half a million numbers, BLAS uses one thread and reads 9 GB/s, where
+    `einsum` reaches 16 GB/s (384 x 384); above, it uses several threads and is as fast.
     """
     if a.shape[0] <= 32 and b.size >= 65536 and b.strides[0] == b.itemsize != b.strides[1]:
         if a.shape[0] > 1:
@@ -135,7 +135,7 @@ def _few_rows(a, b):
 
 
 def _straightened(b):
-    """`b`, or a copy with its last axis next to each other in memory where that is faster.
+    """Return `b`, or a copy whose last axis is contiguous in memory if that is faster.
 
     For small products such as query @ key^T of a short sequence, BLAS takes a quarter longer with
     a transposed right factor, more than the copy costs (measured from 16 to 64 by 16 to 512).

@@ -1,7 +1,7 @@
 """Philox4x64-10: random bits as a function of a key and a counter (Salmon et al. 2011 [1]_).
 
-A block of four 64-bit words depends on its counter alone, so any device can compute any part of
-the stream. NumPy has the function in C; elsewhere the same words come from array operations.
+A block of four 64-bit words depends only on its counter, so any device can compute any part of
+the stream. NumPy has the function in C; on other devices, array operations compute the same words.
 
 .. [1] "Parallel random numbers: as easy as 1, 2, 3", SC'11, section 5.2 and its reference code.
 """
@@ -22,11 +22,11 @@ def philox_words(xp, key, offset, blocks):
     Parameters
     ----------
     xp : module
-        Where the words are wanted: `numpy`, `cupy` or the strict one.
+        Module that computes the words: `numpy`, `cupy` or the strict one.
     key : int
-        From 0 to 2**64 - 1.
+        Key, from 0 to 2**64 - 1.
     offset : int
-        The first counter, from 0.
+        First counter, at least 0.
     blocks : int
 
     Returns
@@ -34,7 +34,7 @@ def philox_words(xp, key, offset, blocks):
     array of uint64 of shape (4 * blocks,)
     """
     if xp is np:
-        # NumPy steps the counter before it makes a block.
+        # NumPy increments the counter before it computes a block.
         return np.random.Philox(key=key, counter=(offset - 1) % 2**256).random_raw(4 * blocks)
     return _words_by_arrays(xp, key, offset, blocks)
 

@@ -1,4 +1,4 @@
-"""What differs between kinds of device: `Platform`, and the host's."""
+"""Platforms: the operations that differ between kinds of device, and the host platform."""
 
 import math
 from dataclasses import dataclass
@@ -13,22 +13,22 @@ __all__ = ["CPU", "Device", "HostPlatform", "Platform", "memory_owner"]
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A place where arrays live.
+    """A device that holds arrays.
 
-    Naming a device does not touch it: the name of an absent GPU is an error only when an array is
-    to go there.
+    Creating a Device does not use it. The name of a missing GPU causes an error only when an array
+    is moved there.
 
     Parameters
     ----------
     type : {"cpu", "cuda", "strict"} or a whole name such as "cuda:1"
-        The kind of device.
+        Kind of device.
     index : int, default 0
-        Which one of its kind. There is one "cpu" only.
+        Number of the device among its kind; "cpu" has only number 0.
 
     Raises
     ------
     DeviceError
-        If no device has that name.
+        If there is no device with that name.
 
     Examples
     --------
@@ -56,9 +56,10 @@ class Device:
 
 def _no_such_device(name):
     return DeviceError(
-        f"there is no device {name!r}.",
+        f"device {name!r} is unknown",
         got=repr(name),
         expected="'cpu', 'cuda', 'cuda:N', 'strict' or 'strict:N', with N = 0, 1, ...",
+        hint="'cuda' is the first GPU",
     )
 
 
@@ -75,9 +76,9 @@ def memory_owner(array):
 
 
 class Platform:
-    """What one kind of device can do; the only place where devices differ.
+    """Operations of one kind of device; devices differ only here.
 
-    `array_types` are the types whose instances live on this kind of device.
+    `array_types` are the array types of this kind of device.
     """
 
     array_types = ()
@@ -91,7 +92,7 @@ class Platform:
         raise NotImplementedError
 
     def device_of(self, array):
-        """Return the Device on which `array` lives."""
+        """Return the Device of `array`."""
         raise NotImplementedError
 
     def from_host(self, array, device):
@@ -115,11 +116,11 @@ class Platform:
         raise NotImplementedError
 
     def normal(self, x):
-        """Return the normal distribution function of a floating-point array."""
+        """Return the Gaussian CDF of a floating-point array."""
         return (self.erf(x * math.sqrt(0.5)) + 1) * 0.5
 
     def scatter_add(self, target, index, source):
-        """Add `source` into `target[index]` in place, duplicates included."""
+        """Add `source` to `target[index]` in place, including duplicate indices."""
         raise NotImplementedError
 
     def matmul(self, a, b):

@@ -2,7 +2,7 @@
 
 Weights and shuffles are drawn on the host by one generator and then moved. Dropout masks are
 counter-based: entry i of a mask is a function of (seed, offset, i), so every device computes the
-same mask and none has to remember a state.
+same mask and does not need a state.
 """
 
 import math
@@ -16,23 +16,15 @@ from minitorch_attn.backend.philox import philox_words
 from minitorch_attn.errors import ArgumentError, GraphError
 
 __all__ = [
-    "Position",
-    "get_rng_state",
-    "host_generator",
-    "initial_seed",
-    "keep_mask",
-    "manual_seed",
-    "next_offset",
-    "own_offsets",
-    "reserve_offsets",
-    "set_rng_state",
-]
+    "Position", "get_rng_state", "host_generator", "initial_seed", "keep_mask", "manual_seed",
+    "next_offset", "own_offsets", "reserve_offsets", "set_rng_state",
+]  # fmt: skip
 
 _LANES = 16  # mask entries per counter value: four 64-bit words of four 16-bit lanes
 
 
 class _State:
-    """The seed, the host generator and how many counter values were handed out."""
+    """Seed, host generator and number of counter values used so far."""
 
     def __init__(self):
         self.lock = threading.RLock()
@@ -45,23 +37,23 @@ _state = _State()
 
 
 class _Thread(threading.local):
-    offset = None  # of a thread that hands out counter values of its own
-    seed = generator = None  # of a thread that draws again what it has drawn before
+    offset = None  # for a thread with its own range of counter values
+    seed = generator = None  # for a thread that repeats earlier draws
 
 
 _thread = _Thread()
-_RANGE = 2**32  # counter values in the range of one thread for one step: 69 billion mask entries
+_RANGE = 2**32  # counter values of one thread for one step: 69 billion mask entries
 
 
 def reserve_offsets(threads):
-    """Ranges of counter values, one for each of several threads.
+    """Reserve ranges of counter values, one for each of several threads.
 
-    What a thread draws from its own range does not depend on when the others draw.
+    The numbers that a thread draws from its own range do not depend on when the others draw.
 
     Returns
     -------
     list of int
-        Their first values.
+        First counter value of each range.
     """
     first = next_offset(threads * _RANGE * _LANES)
     return [first + number * _RANGE for number in range(threads)]
@@ -69,7 +61,7 @@ def reserve_offsets(threads):
 
 @contextmanager
 def own_offsets(first):
-    """Inside the `with` block, this thread takes counter values from its own range."""
+    """Use counter values from this thread's own range inside the `with` block."""
     before, _thread.offset = _thread.offset, first
     try:
         yield
@@ -78,7 +70,7 @@ def own_offsets(first):
 
 
 class Position:
-    """Where the random numbers of this thread stand: the start of what it draws next.
+    """Position in the random numbers of this thread, from which it can draw again.
 
     Examples
     --------
@@ -101,7 +93,7 @@ class Position:
 
     @contextmanager
     def again(self):
-        """Inside the `with` block this thread draws from here; others, and later, are unaware."""
+        """Draw from this position inside the `with` block; other threads are not affected."""
         before = _thread.seed, _thread.offset, _thread.generator
         generator = None
         if self.bits is not None:
@@ -115,12 +107,12 @@ class Position:
 
 
 def manual_seed(seed):
-    """Start all random numbers anew from `seed`.
+    """Set the random seed of all random numbers.
 
     Parameters
     ----------
     seed : int
-        From -2**63 to 2**64 - 1, as PyTorch takes it; a negative one counts modulo 2**64.
+        Seed from -2**63 to 2**64 - 1, as in PyTorch; a negative seed is taken modulo 2**64.
 
     Examples
     --------
@@ -133,9 +125,10 @@ def manual_seed(seed):
     seed = int(seed)
     if not -(2**63) <= seed < 2**64:
         raise ArgumentError(
-            "manual_seed(seed): the seed is out of range.",
+            "manual_seed: seed is out of range",
             got=str(seed),
             expected="an int from -2**63 to 2**64 - 1",
+            hint="seed % 2**64",
         )
     with _state.lock:
         _state.seed = seed % 2**64
@@ -144,7 +137,7 @@ def manual_seed(seed):
 
 
 def initial_seed():
-    """Return the seed in use, drawing one from the operating system if none was set."""
+    """Return the seed in use; draw one from the operating system if it was not set."""
     if _thread.seed is not None:
         return _thread.seed
     with _state.lock:
@@ -154,17 +147,17 @@ def initial_seed():
 
 
 def host_generator():
-    """Return the host's numpy.random.Generator (Philox), from which weights are drawn.
+    """Return the host's numpy.random.Generator (Philox), which draws the weights.
 
-    Use it on one thread at a time; threads with counter values of their own may not.
+    Use it on one thread at a time; threads with their own range of counter values must not use it.
     """
     if _thread.generator is not None:
         return _thread.generator
     if _thread.offset is not None:
         raise GraphError(
-            "a random number is drawn on the host by one of several threads.",
-            got="a forward pass in which more than dropout is random",
-            expected="counter-based numbers only, which do not depend on who comes first",
+            "host_generator: several threads must not draw from the host generator",
+            got="a forward pass that draws random numbers other than dropout masks",
+            expected="only counter-based numbers, which do not depend on the order of threads",
             hint="train with threads=1",
         )
     with _state.lock:
@@ -174,12 +167,12 @@ def host_generator():
 
 
 def next_offset(size):
-    """Hand out the counter values for a mask of `size` entries.
+    """Reserve the counter values for a mask of `size` entries.
 
     Returns
     -------
     int
-        The first counter value; the range belongs to the caller alone.
+        First counter value of a range that only the caller uses.
     """
     if _thread.offset is not None:
         offset = _thread.offset
@@ -192,7 +185,7 @@ def next_offset(size):
 
 
 def get_rng_state():
-    """Return everything that random numbers depend on, as plain JSON-able values.
+    """Return the state of the random numbers, as values that JSON can store.
 
     Examples
     --------
@@ -205,19 +198,15 @@ def get_rng_state():
     with _state.lock:
         bits = host_generator().bit_generator.state
         return {
-            "seed": initial_seed(),
-            "offset": _state.offset,
-            "counter": bits["state"]["counter"].tolist(),
-            "key": bits["state"]["key"].tolist(),
-            "buffer": bits["buffer"].tolist(),
-            "buffer_pos": int(bits["buffer_pos"]),
-            "has_uint32": int(bits["has_uint32"]),
-            "uinteger": int(bits["uinteger"]),
-        }
+            "seed": initial_seed(), "offset": _state.offset,
+            "counter": bits["state"]["counter"].tolist(), "key": bits["state"]["key"].tolist(),
+            "buffer": bits["buffer"].tolist(), "buffer_pos": int(bits["buffer_pos"]),
+            "has_uint32": int(bits["has_uint32"]), "uinteger": int(bits["uinteger"]),
+        }  # fmt: skip
 
 
 def set_rng_state(state):
-    """Go back to a state that `get_rng_state` returned."""
+    """Restore a state that `get_rng_state` returned."""
     words = {name: np.array(state[name], np.uint64) for name in ("counter", "key", "buffer")}
     bits = np.random.Philox(0)
     bits.state = {
@@ -241,12 +230,12 @@ def keep_mask(shape, keep_probability, module=np, seed=None, offset=None):
     ----------
     shape : tuple of int
     keep_probability : float
-        From 0 to 1. It is rounded to a multiple of 2**-16, a difference of at most 7.6e-6.
+        Probability of True, rounded to a multiple of 2**-16, a difference of at most 7.6e-6.
     module : module, default numpy
-        Where the mask is wanted: what `array_module` or `module_for` returned.
+        Module for the device of the mask, as returned by `array_module` or `module_for`.
     seed, offset : int, optional
-        The mask is a function of these two, the same on every device. By default the seed in use
-        and a fresh range of offsets.
+        Seed and offset, which determine the mask on every device. Default: the current seed and
+        a new range of offsets.
 
     Returns
     -------
@@ -260,9 +249,9 @@ def keep_mask(shape, keep_probability, module=np, seed=None, offset=None):
     """
     if not 0 <= keep_probability <= 1:
         raise ArgumentError(
-            "keep_mask(shape, keep_probability): this is not a probability.",
+            "keep_mask: keep_probability must be between 0 and 1",
             got=str(keep_probability),
-            expected="a number from 0 to 1",
+            hint="1 - p for a dropout probability p",
         )
     size = math.prod(shape)
     if seed is None:

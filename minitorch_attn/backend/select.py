@@ -1,4 +1,4 @@
-"""Choosing between two arrays, element by element."""
+"""Select between two arrays element by element, with a faster `where`."""
 
 import numpy as np
 from numpy import ndarray
@@ -8,20 +8,20 @@ from minitorch_attn.backend.devices import array_module
 __all__ = ["where"]
 
 _BITS = {2: np.dtype("int16"), 4: np.dtype("int32"), 8: np.dtype("int64")}
-_SMALL = 4096  # elements; below this the branches of np.where cost less than more passes
+_SMALL = 4096  # elements; below this, np.where is faster than several passes
 
 
 def where(condition, a, b):
-    """Return `a` where `condition` holds, else `b`, as `xp.where`.
+    """Return `a` where `condition` holds, else `b`, like `xp.where`.
 
-    NumPy branches at every element, which on a scattered mask is 10 times slower than touching
-    the memory; on the host large floating-point arrays are chosen by their bits instead.
+    NumPy branches at every element, which for an irregular mask is 10 times slower than reading
+    the memory; on the host, large floating-point arrays are selected with bit operations instead.
 
     Parameters
     ----------
     condition : array of bool
     a, b : array or number
-        Broadcast against `condition` and each other. Arrays have one dtype.
+        Values to choose from; they broadcast, and arrays have the same dtype.
 
     Returns
     -------
@@ -47,7 +47,7 @@ def where(condition, a, b):
             dtype
         )
     mask = condition.astype(bits)
-    np.negative(mask, out=mask)  # from 0 or 1 to no bit or every bit
+    np.negative(mask, out=mask)  # 0 or 1 becomes all bits 0 or all bits 1
     a, b = np.asarray(a, dtype).view(bits), np.asarray(b, dtype).view(bits)
     return ((a ^ b) & mask ^ b).view(dtype)
 

@@ -1,12 +1,12 @@
-r"""The error function, which NumPy lacks.
+r"""Special functions that NumPy lacks: the error function and the Gaussian CDF.
 
     erf(x) = tanh(x R(x^2))   with   R(t) = 9/8 + P(t) / Q(t)
 
-atanh(erf(x)) / x is an even and smooth function of x, so a short rational R follows it closely;
-tanh brings the result to +-1 by itself and shrinks the error of R on the way. A direct fit
+atanh(erf(x)) / x is an even and smooth function of x, so a short rational R fits it closely;
+tanh brings the result to +-1 by itself and reduces the error of R. A direct fit
 x P(x^2) / Q(x^2) of erf needs about twice as many coefficients. 9/8 is close to R(0) = 2/sqrt(pi)
-and is exact in binary, which keeps the rounding errors of P / Q small beside it. Every coefficient
-is positive, so nothing cancels. `tools/fit_erf.py` computes the coefficients.
+and is exact in binary, so the rounding errors of P / Q are small in comparison. Every coefficient
+is positive, so there is no cancellation. `tools/fit_erf.py` computes the coefficients.
 
 Largest error against `math.erf`: 2.3e-16 (2 units in the last place) in float64, 9.7e-8 in float32.
 """
@@ -42,11 +42,11 @@ _Q = {
 
 
 class _Fit:
-    """R for one dtype, and for x measured in other units: erf(s x) = tanh(x s R(s^2 x^2)).
+    """R for one dtype, and for scaled x: erf(s x) = tanh(x s R(s^2 x^2)).
 
-    P and Q are two rows of coefficients, so that one matrix product with the powers of x^2 gives
-    both. Threads that take turns at Python's lock lose as much time between two operations as an
-    operation on a small block takes: fewer and longer ones are faster.
+    P and Q are two rows of coefficients, so that one matrix product with the powers of x^2 computes
+    both. Between two operations, threads lose as much time to Python's lock as an operation on a
+    small block takes, so fewer and longer operations are faster.
     """
 
     def __init__(self, name, scale=1.0):
@@ -56,11 +56,11 @@ class _Fit:
         rows *= (scale * scale) ** np.arange(rows.shape[1])
         rows[0] *= scale
         self.rows = rows.astype(name)  # (2, power)
-        self.base = np.array(1.125 * scale, name)  # NumPy takes 0-d arrays the fastest
+        self.base = np.array(1.125 * scale, name)  # 0-d arrays are the fastest in NumPy
         self.low, self.high = (np.array(sign * _LIMIT[name] / scale, name) for sign in (-1, 1))
         self.block = _BYTES // self.rows.itemsize  # entries that stay in the cache of a core
         if name == "float64":
-            self.block //= 4  # it has more powers
+            self.block //= 4  # float64 has more powers
 
 
 _BYTES = 1 << 18
@@ -88,7 +88,7 @@ def erf(x):
 
 
 def normal(x):
-    """Return the normal distribution function, (1 + erf(x / sqrt 2)) / 2, of every entry.
+    """Return the Gaussian CDF, (1 + erf(x / sqrt 2)) / 2, of every entry.
 
     Parameters
     ----------
@@ -107,12 +107,12 @@ def normal(x):
 
 
 def erf_host(x, out=None):
-    """Return erf of a NumPy array; a contiguous `out`, such as `x` itself, receives it."""
+    """Return erf of a NumPy array, written to a contiguous `out` if given, which may be `x`."""
     return _in_blocks(_FITS, _erf_block, x, out)
 
 
 def normal_host(x, out=None):
-    """Return the normal distribution function of a NumPy array; `out` as in `erf_host`."""
+    """Return the Gaussian CDF of a NumPy array; `out` as in `erf_host`."""
     return _in_blocks(_NORMAL, _normal_block, x, out)
 
 
@@ -125,7 +125,7 @@ def _in_blocks(fits, evaluate, x, out):
     if out is None:
         out = np.empty(x.shape, x.dtype)
     elif not out.flags.c_contiguous:
-        raise ValueError("erf_host(x, out): out is not contiguous")
+        raise ValueError("erf_host(x, out): out must be contiguous")
     flat_x, flat_out = np.ascontiguousarray(x).reshape(-1), out.reshape(-1)
     size = min(flat_x.size, fit.block)
     powers = np.empty((fit.rows.shape[1], size), x.dtype)

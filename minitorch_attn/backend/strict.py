@@ -1,8 +1,8 @@
-"""The strict device: NumPy behind the manners of a GPU, for tests on machines without one.
+"""Strict device: NumPy with the restrictions of a GPU, for tests on machines without a GPU.
 
-What it refuses is what CuPy refuses, and what CuPy does silently at a price: see strict_array.py
-(arrays), strict_index.py (indexing) and strict_namespace.py (functions). There are two devices,
-"strict:0" and "strict:1", so that forgetting to place an array shows. It says nothing about speed,
+It rejects what CuPy rejects and what CuPy does silently but slowly; see strict_array.py (arrays),
+strict_index.py (indexing) and strict_namespace.py (functions). There are two devices, "strict:0"
+and "strict:1", so that tests detect an array on the wrong device. It does not model the speed,
 kernels, rounding, streams or memory of a real GPU.
 """
 
@@ -20,7 +20,7 @@ __all__ = ["StrictPlatform"]
 
 
 def _make_class(number):
-    """Make the array class of one strict device; its type alone tells the device."""
+    """Create the array class of one strict device. Each device has its own class."""
     known = {"__slots__": (), "index": number, "device": Device("strict", number)}
     cls = type(f"StrictArray{number}", (StrictArray,), known)
     cls.namespace = StrictNamespace(cls)
@@ -28,7 +28,7 @@ def _make_class(number):
 
 
 class StrictPlatform(Platform):
-    """Both strict devices."""
+    """Platform of both strict devices."""
 
     def __init__(self):
         self.array_types = tuple(_make_class(number) for number in (0, 1))
@@ -36,9 +36,7 @@ class StrictPlatform(Platform):
     def _class(self, device):
         if device.index >= len(self.array_types):
             raise DeviceError(
-                f"there is no device '{device}'.",
-                got=str(device),
-                expected="'strict:0' or 'strict:1'",
+                f"device '{device}' is unavailable", expected="'strict:0' or 'strict:1'"
             )
         return self.array_types[device.index]
 
@@ -53,7 +51,11 @@ class StrictPlatform(Platform):
 
     def from_host(self, array, device):
         if array.dtype.char not in "?bBhHiIlLqQefdFD":
-            raise DTypeError(f"a GPU has no dtype {array.dtype}.", got=str(array.dtype))
+            raise DTypeError(
+                "the dtype is unsupported on a GPU",
+                got=str(array.dtype),
+                hint="array.astype('float64')",
+            )
         record_transfer()
         return wrap(self._class(device), array.copy())
 

@@ -1,8 +1,8 @@
-"""The array of the strict device: a NumPy array that refuses what a CuPy array would.
+"""Strict array: a NumPy array that rejects what a CuPy array rejects.
 
-It is not an ndarray and hides the protocols through which NumPy would look inside, so a stray
+It is not an ndarray and disables the protocols through which NumPy would convert it. So a stray
 `np.` call, a mixture with host arrays or a hidden copy fails on any machine, not only on a GPU.
-It offers the methods of `cupy.ndarray`, with CuPy's keywords and defaults.
+It has the methods of `cupy.ndarray`, with CuPy's keywords and defaults.
 """
 
 import operator
@@ -22,16 +22,16 @@ _Flags = namedtuple("_Flags", "c_contiguous f_contiguous owndata")
 
 
 def absence(name, offered_by_cupy):
-    """Return why the strict device has no `name`."""
+    """Return why the strict device does not have `name`."""
     if offered_by_cupy:
-        return f"the strict device does not offer {name!r}, though CuPy has it"
-    return f"CuPy lacks {name!r}, so code for every device cannot use it"
+        return f"the strict device does not support {name!r}, although CuPy does"
+    return f"CuPy does not have {name!r}, so code for every device must not use it"
 
 
 def _numpy_call(name):
     """Return the error for a NumPy function called with a device array."""
     return StrictError(
-        f"numpy.{name} was called with a device array.",
+        f"numpy.{name} was called with a device array",
         got="an array on a strict device",
         expected="the functions of the module that array_module(x) returns",
         hint=f"xp = array_module(x); xp.{name}(...)",
@@ -39,7 +39,7 @@ def _numpy_call(name):
 
 
 class StrictArray(Operators):
-    """An array on a strict device; the instances belong to one subclass for each device.
+    """Array on a strict device, with one subclass for each device.
 
     `index` is the number of the device, `namespace` the module that computes on its arrays.
     """
@@ -48,15 +48,15 @@ class StrictArray(Operators):
     index = device = namespace = None
 
     def __init__(self):
-        raise TypeError("strict arrays are made by backend.from_host(array, 'strict')")
+        raise TypeError("create strict arrays with backend.from_host(array, 'strict')")
 
-    # What NumPy would use to look inside.
+    # The protocols that NumPy uses for conversion.
 
     def __array__(self, *args, **kwargs):
         raise StrictError(
-            "Implicit conversion to a NumPy array is not allowed.",
+            "Implicit conversion to a NumPy array is not allowed",
             got="a device array where NumPy wants a host array",
-            hint="tensor.numpy() or backend.to_host(array) copies on purpose",
+            hint="tensor.numpy() or backend.to_host(array) copies explicitly",
         )
 
     def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
@@ -71,7 +71,7 @@ class StrictArray(Operators):
     def __getattr__(self, name):
         raise AttributeError(absence(f"ndarray.{name}", name in METHODS_NOT_HERE))
 
-    # What is known without asking the device.
+    # Properties that do not need the device.
 
     shape = property(lambda self: self._raw.shape)
     dtype = property(lambda self: self._raw.dtype)
@@ -101,10 +101,10 @@ class StrictArray(Operators):
     def __repr__(self):
         return f"strict:{self.index} {self._raw!r}"
 
-    # What makes the host wait.
+    # Methods that make the host wait.
 
     def get(self):
-        """Copy to the host."""
+        """Copy the array to the host."""
         record_sync("array.get()")
         return self._raw.copy()
 
@@ -187,7 +187,7 @@ class StrictArray(Operators):
         return wrap(type(self), self._raw.ravel(order))
 
     def flatten(self, order="C"):
-        """Return a copy along one axis."""
+        """Return a copy with all entries along one axis."""
         return wrap(type(self), self._raw.flatten(order))
 
     def transpose(self, *axes):
@@ -226,14 +226,14 @@ class StrictArray(Operators):
         """Return a view of the same bytes."""
         return wrap(type(self), self._raw.view() if dtype is None else self._raw.view(dtype))
 
-    # Order and arithmetic without an operator.
+    # Sorting, and arithmetic without an operator.
 
     def sort(self, axis=-1, kind=None):
-        """Sort in place. CuPy's sort is always stable and takes no other kind."""
+        """Sort in place. CuPy's sort is always stable and has no other kind."""
         self._raw.sort(axis, _sort_kind(kind))
 
     def argsort(self, axis=-1, kind=None):
-        """Return the indices that sort an axis, equal entries in their order."""
+        """Return the indices that sort an axis; equal entries keep their order."""
         return wrap(type(self), self._raw.argsort(axis, _sort_kind(kind)))
 
     def cumsum(self, axis=None, dtype=None):
@@ -268,7 +268,7 @@ class StrictArray(Operators):
         return wrap(type(self), self._raw.dot(unwrap(type(self), b, "dot")))
 
     def searchsorted(self, v, side="left", sorter=None):
-        """Return where entries would be inserted."""
+        """Return the positions at which `v` would be inserted."""
         where = [unwrap(type(self), value, "searchsorted") for value in (v, sorter)]
         return wrap(type(self), self._raw.searchsorted(where[0], side, where[1]))
 

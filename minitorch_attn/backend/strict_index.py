@@ -1,7 +1,7 @@
-"""Reading and writing entries of a strict array.
+"""Indexing of strict arrays: read and write entries.
 
-Index arrays have to live on the device. Where several sources go to one place, chance decides
-which one stays and in which order they are added, as on a GPU.
+Index arrays must be on the device. If several sources are written or added to one position,
+their order is random, as on a GPU.
 """
 
 import numpy as np
@@ -18,9 +18,9 @@ _state = {"chance": None}
 
 
 def named_index_errors(function):
-    """Let a range check that waits on the device speak first: it knows the argument's name.
+    """Raise a pending range check of the device first: its error names the argument.
 
-    The strict device raises at once where a GPU would wrap the index around and report later.
+    The strict device raises immediately, where a GPU would wrap the index and report later.
     """
 
     def call(array, *args, **keywords):
@@ -66,10 +66,10 @@ def put_entries(array, index, value):
 
 @named_index_errors
 def scatter_entries(array, index, source, ufunc=np.add):
-    """Combine the raw `source` with `array[index]` in place, duplicates in random order."""
+    """Combine the raw `source` with `array[index]` in place; duplicates in random order."""
     cls, raw = type(array), array._raw
     if raw.dtype.char not in _ATOMIC:
-        raise TypeError(f"CuPy has no atomic {ufunc.__name__} for {raw.dtype}")
+        raise TypeError(f"CuPy does not have an atomic {ufunc.__name__} for {raw.dtype}")
     plain, kind = _plain_index(cls, index)
     if kind != "integer":
         raw[plain] = ufunc(raw[plain], source)
@@ -124,7 +124,7 @@ def _plain_entry(cls, entry):
     device = getattr(type(entry), "index", None)
     where = f"an array on strict:{device}" if isinstance(device, int) else f"{type(entry)}"
     raise StrictError(
-        "array[index]: the index is not on the device of the array.",
+        "array[index]: index is not on the device of the array",
         got=f"{where} as an index of an array on strict:{cls.index}",
         expected="device arrays, Python ints, slices, lists of ints, None or ...",
         hint="move the index array once: mt.tensor(index, device=...)",

@@ -1,21 +1,13 @@
-"""What CuPy 14 offers, by name: the functions and keywords the strict device lets through.
+"""Names of the functions and keywords of CuPy 14 that the strict device allows.
 
-Written down from CuPy's reference (https://docs.cupy.dev/en/stable/reference/): the functions that
-exist in `numpy` and in `cupy`, and the keywords that only NumPy's version of them takes.
+Taken from CuPy's reference (https://docs.cupy.dev/en/stable/reference/): the functions that
+exist in `numpy` and in `cupy`, and the keywords that only NumPy's version accepts.
 """
 
 __all__ = [
-    "FUNCTIONS",
-    "LINALG",
-    "METHODS_NOT_HERE",
-    "NUMPY_ONLY_KEYWORDS",
-    "OF_CUPY_BUT_NOT_HERE",
-    "SAME_AS_NUMPY",
-    "STRIDE_TRICKS",
-    "SYNCHRONISING",
-    "UFUNCS",
-    "UFUNC_METHODS",
-]
+    "FUNCTIONS", "LINALG", "METHODS_NOT_HERE", "NUMPY_ONLY_KEYWORDS", "OF_CUPY_BUT_NOT_HERE",
+    "SAME_AS_NUMPY", "STRIDE_TRICKS", "SYNCHRONISING", "UFUNCS", "UFUNC_METHODS",
+]  # fmt: skip
 
 
 def _names(text):
@@ -35,14 +27,11 @@ UFUNCS = _names("""
     true_divide trunc
 """)
 
-# CuPy implements these methods of a ufunc for these ufuncs only.
+# CuPy implements these ufunc methods only for these ufuncs.
 UFUNC_METHODS = {
-    "at": _names("add subtract maximum minimum"),
-    "reduce": _names("add multiply"),
-    "accumulate": _names("add multiply"),
-    "reduceat": _names("add multiply"),
-    "outer": UFUNCS,
-}
+    "at": _names("add subtract maximum minimum"), "reduce": _names("add multiply"),
+    "accumulate": _names("add multiply"), "reduceat": _names("add multiply"), "outer": UFUNCS,
+}  # fmt: skip
 
 FUNCTIONS = _names("""
     all allclose amax amin angle any arange argmax argmin argpartition argsort argwhere
@@ -63,7 +52,7 @@ FUNCTIONS = _names("""
     unravel_index vander var vdot vsplit vstack where zeros zeros_like
 """)
 
-# The very objects of NumPy: dtypes, constants, helpers that never see an array.
+# Objects shared with NumPy: dtypes, constants, helpers that do not take an array.
 SAME_AS_NUMPY = _names("""
     bool bool_ broadcast_shapes byte complex128 complex64 complexfloating double dtype e
     euler_gamma finfo float16 float32 float64 floating generic half iinfo index_exp inexact
@@ -72,7 +61,7 @@ SAME_AS_NUMPY = _names("""
     uint uint16 uint32 uint64 uint8 uintc uintp ulong ulonglong unsignedinteger ushort
 """)
 
-# In CuPy, but no part of this library needs them, or they move data between host and device.
+# In CuPy, but not needed in this library, or they move data between host and device.
 OF_CUPY_BUT_NOT_HERE = _names("""
     append apply_along_axis apply_over_axes array2string array_repr array_str asanyarray
     asarray_chkfinite asfortranarray average bartlett base_repr binary_repr blackman
@@ -102,7 +91,7 @@ LINALG = _names("""
 
 STRIDE_TRICKS = _names("as_strided sliding_window_view")
 
-# The host has to wait: the shape or the kind of the result depends on values.
+# The host must wait, because the shape or kind of the result depends on values.
 SYNCHRONISING = _names("""
     argwhere bincount flatnonzero lstsq matrix_rank nonzero unique unique_all unique_counts
     unique_inverse unique_values

@@ -1,4 +1,4 @@
-"""The module of the strict device: NumPy's functions on strict arrays, where CuPy has them too."""
+"""Namespace of the strict device: the NumPy functions that CuPy also has, on strict arrays."""
 
 import numpy as np
 from numpy import ndarray
@@ -22,9 +22,9 @@ from minitorch_attn.backend.sync import StrictError, record_sync, record_transfe
 
 __all__ = ["StrictNamespace"]
 
-# NumPy answers with a Python value, CuPy with a 0-d array.
+# NumPy returns a Python value, CuPy a 0-d array.
 _ANSWERS_ON_DEVICE = frozenset({"allclose", "array_equal", "array_equiv", "count_nonzero"})
-# CuPy calls the method of their first argument, which therefore has to be an array.
+# CuPy calls the method of their first argument, which therefore must be an array.
 _CALLS_METHOD = frozenset(name for name in FUNCTIONS if hasattr(StrictArray, name)) - {
     *("ndim", "shape", "size", "real", "imag")
 }
@@ -32,10 +32,10 @@ _PLAIN = frozenset({int, float, bool, complex, str, type(None), type, type(Ellip
 
 
 class StrictNamespace:
-    """`numpy` as seen from one strict device.
+    """NumPy-like namespace of one strict device.
 
-    Functions are wrapped when they are first asked for. A name that CuPy lacks is an
-    AttributeError, and so is a keyword that only NumPy's version of a function takes a TypeError.
+    Functions are wrapped on first use. A name that CuPy does not have raises AttributeError, and
+    a keyword that only NumPy's version of a function accepts raises TypeError.
     """
 
     def __init__(self, array_class):
@@ -67,14 +67,14 @@ class StrictNamespace:
 
 
 class _Lib:
-    """`xp.lib`, which holds `stride_tricks` only."""
+    """`xp.lib`, which has only `stride_tricks`."""
 
     def __init__(self, stride_tricks):
         self.stride_tricks = stride_tricks
 
 
 class _Part:
-    """A submodule such as `xp.linalg`."""
+    """Submodule such as `xp.linalg`."""
 
     def __init__(self, array_class, name, module, names):
         self._cls, self._module, self._names = array_class, module, names
@@ -91,7 +91,7 @@ class _Part:
 
 
 class StrictUfunc:
-    """One elementwise function, with those of its methods that CuPy implements."""
+    """Elementwise function, with the methods that CuPy implements."""
 
     def __init__(self, array_class, ufunc):
         self._cls, self._ufunc = array_class, ufunc
@@ -133,7 +133,7 @@ class StrictUfunc:
 
 
 def put_along_axis(arr, indices, values, axis):
-    """Write `values` at `indices` along `axis`; chance decides among duplicates."""
+    """Write `values` at `indices` along `axis`; duplicates are written in random order."""
     axis %= arr.ndim
     xp, index = arr.namespace, []
     for i, length in enumerate(arr.shape):
@@ -151,7 +151,7 @@ def _function(cls, function, name):
 
     def call(*args, **keywords):
         if not refused.isdisjoint(keywords):
-            raise TypeError(f"cupy.{name} takes no {sorted(refused.intersection(keywords))}")
+            raise TypeError(f"cupy.{name} does not accept {sorted(refused.intersection(keywords))}")
         if needs_array and args and type(args[0]) is not cls:
             raise host_value(args[0], name)
         if synchronises or (name == "where" and len(args) == 1):
@@ -191,7 +191,7 @@ def _from_lists(cls, function, name):
 
 
 def _raw(cls, value, where):
-    """Return NumPy's form of any argument of a function, sequences of arrays included."""
+    """Return NumPy's form of any function argument, including sequences of arrays."""
     kind = type(value)
     if kind is cls:
         return value._raw
@@ -202,7 +202,7 @@ def _raw(cls, value, where):
     value = unwrap(cls, value, where)
     if hasattr(kind, "__array_ufunc__"):
         raise StrictError(
-            f"{where}: this is not an array of the device.",
+            f"{where}: the argument is not an array of the device",
             got=f"an object of type {kind.__name__}",
             hint="tensor.array for a Tensor",
         )

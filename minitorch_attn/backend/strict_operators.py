@@ -1,6 +1,6 @@
-"""Operators and reductions of strict arrays, and the gate that every argument passes.
+"""Operators and reductions of strict arrays, and the check of every argument.
 
-The gate lets through arrays of the same device and Python numbers. Arrays on the host, NumPy's
+The check allows arrays of the same device and Python numbers. Arrays on the host, NumPy
 scalars, lists and arrays of another strict device raise StrictError.
 """
 
@@ -18,14 +18,14 @@ _new = object.__new__
 
 
 def wrap(cls, raw):
-    """Make a strict array of class `cls` from what NumPy returned; scalars become 0-d."""
+    """Create a strict array of class `cls` from a NumPy result; scalars become 0-d."""
     array = _new(cls)
     array._raw = raw if type(raw) is ndarray else np.asarray(raw)
     return array
 
 
 def unwrap(cls, value, where):
-    """Return the raw form of an argument, or raise StrictError for what is not on the device."""
+    """Return the raw form of an argument; raise StrictError if it is not on the device."""
     kind = type(value)
     if kind is cls:
         return value._raw
@@ -33,9 +33,9 @@ def unwrap(cls, value, where):
         return value
     if isinstance(value, Operators):
         raise StrictError(
-            f"{where}: the arguments live on different devices.",
+            f"{where}: the arguments are on different devices",
             got=f"strict:{cls.index} and strict:{kind.index}",
-            expected="all arguments on one device",
+            expected="all arguments on the same device",
             hint=f".to('strict:{cls.index}') on the other",
         )
     if isinstance(value, (list, tuple, ndarray, np.generic)):
@@ -47,9 +47,9 @@ def host_value(value, where):
     """Return the error for a host array, list or NumPy scalar among device arrays."""
     is_scalar = isinstance(value, np.generic)
     return StrictError(
-        f"{where}: Unsupported type {type(value)}.",
+        f"{where}: Unsupported type {type(value)}",
         got=f"{'a NumPy scalar' if is_scalar else 'values on the host'} beside a device array",
-        expected="arrays of one device, and Python numbers",
+        expected="arrays on the same device, and Python numbers",
         hint="float(x) or int(x)" if is_scalar else "move it once: mt.tensor(x, device=...)",
     )
 
@@ -58,14 +58,14 @@ _KNOWN = (int, float, complex, np.generic, ndarray, list, tuple)
 
 
 def _other(array, other, name):
-    """Return the raw right-hand side of an operator that is neither a peer nor a number."""
+    """Return the raw right operand, if it is neither an array of this class nor a number."""
     if isinstance(other, (_KNOWN, Operators)):
         return unwrap(type(array), other, f"array {name} value")
     return NotImplemented
 
 
 def _binary(name, operation):
-    """Make the method of a binary operator."""
+    """Create the method of a binary operator."""
 
     def method(self, other):
         cls, kind = type(self), type(other)
@@ -79,7 +79,7 @@ def _binary(name, operation):
 
 
 def _inplace(name, operation):
-    """Make the method of an operator that changes its left side."""
+    """Create the method of an operator that changes its left operand."""
 
     def method(self, other):
         cls, kind = type(self), type(other)
@@ -94,7 +94,7 @@ def _inplace(name, operation):
 
 
 def _unary(operation):
-    """Make the method of a unary operator."""
+    """Create the method of a unary operator."""
 
     def method(self):
         return wrap(type(self), operation(self._raw))
@@ -103,12 +103,12 @@ def _unary(operation):
 
 
 def _reflected(name, operation):
-    """Make the method of a binary operator whose left side is not a strict array."""
+    """Create the method of a binary operator whose left operand is not a strict array."""
     return _binary(name, lambda raw, other: operation(other, raw))
 
 
 def _reduction(name, *more):
-    """Make a reduction with the keywords that CuPy's has."""
+    """Create a reduction with the keywords of CuPy's reduction."""
     allowed = frozenset({"out", "keepdims", *more})
 
     def method(self, axis=None, **keywords):
@@ -126,7 +126,7 @@ def _reduction(name, *more):
 
 
 class Operators:
-    """Arithmetic, comparisons and reductions; `_raw` is the NumPy array behind them."""
+    """Arithmetic, comparisons and reductions on the underlying NumPy array `_raw`."""
 
     __slots__ = ()
     __hash__ = None
@@ -164,7 +164,7 @@ class Operators:
     __rlshift__ = _reflected("<<", operator.lshift)
     __rrshift__ = _reflected(">>", operator.rshift)
 
-    # There is no __imatmul__: cupy.ndarray has none.
+    # No __imatmul__, because cupy.ndarray does not have it.
     __iadd__ = _inplace("+=", operator.iadd)
     __isub__ = _inplace("-=", operator.isub)
     __imul__ = _inplace("*=", operator.imul)

@@ -1,6 +1,6 @@
-"""Counting what makes the host wait for a device, and forbidding it where it would cost.
+"""Synchronizations between host and device (sync): count or forbid them.
 
-The strict device reports every synchronisation here: `float(x)`, `bool(x)`, `x.item()`, `x.get()`,
+The strict device reports every synchronization here: `float(x)`, `bool(x)`, `x.item()`, `x.get()`,
 iteration, and results whose size depends on values (`x[mask]`, `nonzero`, `unique`).
 """
 
@@ -9,21 +9,16 @@ from contextlib import contextmanager
 from minitorch_attn.errors import DeviceError
 
 __all__ = [
-    "StrictError",
-    "forbid_sync",
-    "record_sync",
-    "record_transfer",
-    "sync_count",
-    "transfer_count",
-]
+    "StrictError", "forbid_sync", "record_sync", "record_transfer", "sync_count", "transfer_count",
+]  # fmt: skip
 
 
 class StrictError(DeviceError, TypeError):
-    """Something a real GPU would refuse, or do at a hidden price."""
+    """Raised for an operation that a real GPU would reject or do at a hidden cost."""
 
 
 class _Counters:
-    """How often the host waited, how often data was sent, and whether waiting is forbidden."""
+    """Numbers of synchronizations and transfers, and whether waiting is forbidden."""
 
     syncs = 0
     transfers = 0
@@ -31,18 +26,18 @@ class _Counters:
 
 
 def sync_count():
-    """Return how many synchronisations the strict device has counted since the start."""
+    """Return the number of synchronizations of the strict device since the start."""
     return _Counters.syncs
 
 
 def transfer_count():
-    """Return how many copies from host to strict device have been counted since the start."""
+    """Return the number of copies from the host to the strict device since the start."""
     return _Counters.transfers
 
 
 @contextmanager
 def forbid_sync():
-    """Raise at the line that would make the host wait for the device.
+    """Forbid synchronization: raise at the line that would make the host wait for the device.
 
     Examples
     --------
@@ -62,10 +57,10 @@ def forbid_sync():
 
 
 def record_sync(what):
-    """Count one synchronisation, or refuse it inside `forbid_sync`."""
+    """Count one synchronization, or raise StrictError inside `forbid_sync`."""
     if _Counters.forbidden:
         raise StrictError(
-            f"{what} makes the host wait for the device.",
+            f"{what} makes the host wait for the device",
             got=f"{what} inside forbid_sync()",
             expected="work that stays on the device",
             hint="keep the value in a 0-d array, or read it after the step",

@@ -1,7 +1,7 @@
-"""Several threads for one piece of work, each with one BLAS thread.
+"""Threads: share one piece of work among several threads, each with one BLAS thread.
 
-NumPy lets other threads run while it computes, so Python's lock is held for the short time between
-two operations.
+NumPy lets other threads run while it computes, so a thread holds Python's lock only for the short
+time between two operations.
 """
 
 from functools import lru_cache
@@ -15,9 +15,9 @@ __all__ = ["shares", "threads_for", "together"]
 
 
 def threads_for(array):
-    """How many threads may share the work on an array: those one matrix product may use now.
+    """Return the number of threads for the work on an array, the same as for a matrix product.
 
-    Inside `together` that is 1, so what runs there is not shared out again.
+    Inside `together`, the number is 1, so that work that runs there is not shared again.
 
     Examples
     --------
@@ -30,7 +30,7 @@ def threads_for(array):
 
 
 def together(calls):
-    """Make all calls at once, the first one on this thread, with one BLAS thread each.
+    """Run all calls in parallel, the first one on this thread, with one BLAS thread each.
 
     Parameters
     ----------
@@ -39,8 +39,8 @@ def together(calls):
     Returns
     -------
     list
-        What they returned, in their order. If some raised, the first error is raised when all
-        have ended.
+        Results of the calls, in order. If some calls raise an error, the first error is raised
+        after all have ended.
 
     Examples
     --------
@@ -63,24 +63,24 @@ def together(calls):
 
 @lru_cache(maxsize=4)
 def _pool(threads):
-    from concurrent.futures import ThreadPoolExecutor  # 10 ms that few programs need
+    from concurrent.futures import ThreadPoolExecutor  # 10 ms, which few programs need
 
     return ThreadPoolExecutor(threads, thread_name_prefix="batch-part")
 
 
 def shares(sizes, parts):
-    """Runs of neighbours with about the same sum of sizes, none of them empty.
+    """Split pieces of work into nonempty runs with about the same sum of sizes.
 
     Parameters
     ----------
     sizes : list of int
-        Of pieces of work that stay whole.
+        Sizes of the pieces of work, which are not split.
     parts : int
 
     Returns
     -------
     list of slice
-        At most `parts`; together they cover all pieces, in order.
+        Slices for at most `parts` runs, which cover all pieces in order.
 
     Examples
     --------
@@ -90,7 +90,7 @@ def shares(sizes, parts):
     ends, done, total = [], 0, sum(sizes)
     for number, size in enumerate(sizes, 1):
         done += size
-        # A piece ends a run where the sum passes the next multiple of total / parts.
+        # A piece ends a run if the sum passes the next multiple of total / parts.
         if done * parts >= total * (len(ends) + 1):
             ends.append(number)
     ends = sorted({*ends[: parts - 1], len(sizes)} - {0})

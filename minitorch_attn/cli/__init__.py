@@ -1,4 +1,4 @@
-"""The commands: `mta`, `minitorch-attn` and `python -m minitorch_attn`."""
+"""Command-line interface (CLI): `mta`, `minitorch-attn` and `python -m minitorch_attn`."""
 
 __all__ = ["main"]
 
@@ -11,12 +11,12 @@ def main(arguments=None):
     Parameters
     ----------
     arguments : list of str, optional
-        By default those of the process.
+        Command-line arguments. Defaults to `sys.argv[1:]`.
 
     Returns
     -------
     int
-        0 done, 1 failed, 2 wrong usage, 130 stopped by Ctrl-C.
+        Exit status: 0 on success, 1 on failure, 2 for a usage error, 130 after Ctrl-C.
     """
     try:
         from .app import run

@@ -1,4 +1,4 @@
-"""The tree of commands, and what becomes of an error."""
+"""Command-line app: define the command tree and map each error to an exit status."""
 
 import contextlib
 import logging
@@ -13,13 +13,14 @@ from ..errors import MiniTorchError
 from . import DONE, FAILED, INTERRUPTED
 from .attn import attn
 from .console import program_name
-from .course import course
+from .course_build import course
 from .course_grade import export, grade, gradescope, report, sample
 from .doctor import doctor
 from .exercise import exercise
 from .generate import generate
 from .lesson import lesson
 from .overview import overview
+from .source_line import Group
 from .summary import summary
 from .trace import trace
 from .train import tour, train
@@ -27,34 +28,29 @@ from .train import tour, train
 __all__ = ["mta", "run"]
 
 
-@click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Group, calls="cli/overview.py", invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)  # fmt: skip
 @click.version_option(__version__, prog_name="minitorch_attn")
 @click.pass_context
 def mta(context):
-    """Attention and transformers whose every forward and backward line can be read.
+    """Attention and transformers in which you can read every forward and backward line.
 
-    Without a command: what there is, and what to do next.
+    Without a command, `mta` shows your progress, the commands and the next step.
     """
     if context.invoked_subcommand is None:
         overview()
 
 
-mta.add_command(attn)
-mta.add_command(course)
-for graded in (sample, grade, report, export, gradescope):
-    course.add_command(graded)
-mta.add_command(doctor)
-mta.add_command(exercise)
-mta.add_command(lesson)
-mta.add_command(tour)
-mta.add_command(train)
-mta.add_command(generate)
-mta.add_command(summary)
-mta.add_command(trace)
+for command in (attn, course, doctor, exercise, generate, lesson, summary, tour, trace, train):
+    mta.add_command(command)
+for command in (sample, grade, report, export, gradescope):
+    course.add_command(command)
 
 
 def run(arguments=None):
-    """Run one command and turn its errors into a message and an exit code.
+    """Run one command and turn its errors into a message and an exit status.
 
     Parameters
     ----------
@@ -65,10 +61,10 @@ def run(arguments=None):
     int
     """
     keep_memory()
-    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # its first use builds a font cache
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # hides the font cache message
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, ValueError):
-            stream.reconfigure(errors="replace")  # a sample may hold what a terminal cannot show
+            stream.reconfigure(errors="replace")  # not every text can be encoded
     try:
         code = mta.main(arguments, prog_name=program_name(), standalone_mode=False)
         return code if isinstance(code, int) else DONE
@@ -76,19 +72,19 @@ def run(arguments=None):
         error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        click.echo("stopped.", err=True)
+        click.echo("stopped", err=True)
         return INTERRUPTED
     except MiniTorchError as error:
         click.echo(f"error: {error}", err=True)
         return FAILED
     except MemoryError as error:
         click.echo(
-            f"error: there is not enough memory. {error}\n"
+            f"error: out of memory. {error}\n"
             "  try       smaller sizes: --batch, --context, --dim, --layers",
             err=True,
         )
         return FAILED
-    except BrokenPipeError:  # the reader of our output has gone: `mta ... | head`
+    except BrokenPipeError:  # the program that reads the output has exited, as in `mta ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except OSError as error:

@@ -1,43 +1,47 @@
-"""`mta attn`: what each head looks at, as a table, a picture and a page."""
+"""`mta attn`: show the attention weights of each head as a table, a figure and an HTML page."""
 
 from pathlib import Path
 
 import click
 import numpy as np
 
+from .attn_weights import look_at_image, look_at_text
 from .console import console, table
-from .looking import look_at_image, look_at_text
+from .source_line import Command
 
 __all__ = ["attn", "head_figures"]
 
-_LONGEST = 40  # rows of the table; more are summed up by layer
-_DRAWN = 64  # tokens of the longest axis of a picture with readable labels
+_LONGEST = 40  # maximum number of rows; longer tables show one row per layer
+_DRAWN = 64  # most tokens on an axis for which the labels of a figure are readable
 
 
-@click.command(short_help="Show what each head of a trained model looks at.")
+@click.command(
+    cls=Command, calls="viz/attention.py",
+    short_help="Show what each head of a trained model attends to.",
+)  # fmt: skip
 @click.argument("folder", metavar="RUN_OR_FOLDER", type=click.Path(exists=True, file_okay=False))
-@click.option("--text", help="What the model is to read.")
-@click.option("--image", type=click.Path(exists=True, dir_okay=False), help="What it is to see.")
-@click.option("--layer", type=click.IntRange(min=1), help="Only this attention, as numbered.")
+@click.option("--text", help="Text for the model to read.")
+@click.option("--image", type=click.Path(exists=True, dir_okay=False), help="Image to read.")
+@click.option("--layer", type=click.IntRange(min=1), help="Show only the attention of this number.")
 @click.option(
     "--out",
     type=click.Path(file_okay=False),
-    help="Where the page and the pictures go.  [default: runs/attn/NAME]",
+    help="Folder for the page and the pictures.  [default: runs/attn/NAME]",
 )
 def attn(folder, text, image, layer, out):
-    """Show what each head of a trained model looks at, in a text or in a picture.
+    """Show what each head of a trained model attends to in a text or an image.
 
-    RUN_OR_FOLDER is a run of `mta train` or `mta tour`, or a folder with published weights. A
-    table goes to the terminal. attention.html holds the grid of all heads with labelled tokens;
-    it opens without a server and without a network. attention.png is the same as a picture, and
-    for a picture with a class token class_token.png is what that looks at.
+    RUN_OR_FOLDER is a run of `mta train` or `mta tour`, or a folder with published weights. The
+    terminal shows a table. attention.html shows all heads with labeled tokens and opens without a
+    server or a network. attention.png shows the same as a picture. If a vision model has a class
+    token, class_token.png shows what that token attends to.
     """
     if (text is None) == (image is None):
-        raise click.UsageError("give --text TEXT or --image FILE.")
+        raise click.UsageError("give either --text TEXT or --image FILE")
     look = look_at_image(folder, image) if text is None else look_at_text(folder, text)
     if layer is not None:
         if layer > len(look.parts):
-            raise click.UsageError(f"--layer: there are {len(look.parts)}.")
+            raise click.UsageError(f"--layer must be at most {len(look.parts)} for this model")
         look.parts, look.first = look.parts[layer - 1 : layer], layer
     screen = console()
     screen.print(look.title + "\n", style="bold")
@@ -49,19 +53,19 @@ def attn(folder, text, image, layer, out):
 
 
 def head_figures(weights):
-    """Numbers that describe each head.
+    """Compute numbers that describe each head.
 
     Parameters
     ----------
     weights : float array of shape (heads, query, key)
-        Rows that sum to 1.
+        Attention weights. Each row sums to 1.
 
     Returns
     -------
     list of dict
-        "entropy" (nats, mean over the queries), "keys" (exp of it: so many keys looked at alike
-        would leave one as unsure), "first" (the mean weight of the first key); where queries are
-        keys also "self" and "before", the mean weights of a token itself and of the one before.
+        "entropy" (nats, mean over the queries), "keys" (exp(entropy): the number of equally
+        weighted keys with that entropy) and "first" (mean weight of the first key). Self-attention
+        also has "self" and "before" (mean weights of the query's own and of the previous token).
 
     Examples
     --------
@@ -84,9 +88,9 @@ def head_figures(weights):
 
 
 def _print_table(look, screen):
-    """A row for each head, or for each attention where there are many."""
+    """Print a row for each head, or for each layer if there are too many heads."""
     names = ("self", "before", "first")
-    titles = {"self": "itself", "before": "before", "first": "[CLS]" if look.prefix else "first"}
+    titles = {"self": "self", "before": "previous", "first": "[CLS]" if look.prefix else "first"}
     rows = [("", "head", "entropy", "keys", *(titles[name] for name in names), "attention")]
     by_head = sum(len(part.weights) for part in look.parts) <= _LONGEST
     for number, part in enumerate(look.parts, look.first):
@@ -103,14 +107,14 @@ def _print_table(look, screen):
             ))  # fmt: skip
     screen.print(table(_aligned(rows)))
     screen.print(
-        "\nentropy in nats; keys = exp(entropy); then the mean weight of a token on itself,"
+        "\nentropy in nats; keys = exp(entropy); then the mean attention weight of a token"
     )
-    screen.print("on the one before it, and on the first one.")
+    screen.print("on itself, on the previous token and on the first token.")
     for part in look.parts:
         if part.note:
             screen.print(f"{part.name}: {part.note}")
     if not by_head:
-        screen.print("Each row is the mean over its heads; --layer N shows the heads of one.")
+        screen.print("Each row is the mean over its heads; --layer N shows the heads of layer N.")
 
 
 def _mean(figures):
@@ -118,7 +122,7 @@ def _mean(figures):
 
 
 def _aligned(rows):
-    """Numbers to the right under their titles, names to the left."""
+    """Right-align the numbers and left-align the names."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 1)]
     return [
         (" ".join(cell.rjust(width + 1) for cell, width in zip(row, widths, strict=False)), row[-1])
@@ -127,7 +131,7 @@ def _aligned(rows):
 
 
 def _write(look, out):
-    """(name, meaning) of every file that is written."""
+    """Write the files, and yield the name and a description of each."""
     from ..files import atomic_file
     from ..viz.style import save_figure
     from .attn_page import attention_page
@@ -137,7 +141,7 @@ def _write(look, out):
         file.write(page.encode())
     yield (
         "attention.html",
-        "all heads, cell by cell" + (f"; without {left_out}" if left_out else ""),
+        "all heads, weight by weight" + (f"; without {left_out}" if left_out else ""),
     )
     figure = _grid(look)
     if figure is not None:
@@ -145,11 +149,11 @@ def _write(look, out):
         yield "attention.png", "the same as a picture"
     if look.image is not None and look.prefix:
         save_figure(_class_token(look), out / "class_token.png", dpi=130)
-        yield "class_token.png", "what the class token of the last layer looks at"
+        yield "class_token.png", "what the class token of the last layer attends to"
 
 
 def _grid(look):
-    """The heads of the attentions of one form; None where labels could not be read."""
+    """Draw attention heads of the same shape. Return None if the labels would be too small."""
     from ..viz import attention_figure, cross_attention_figure
 
     crossed = [part for part in look.parts if part.kind == "cross"]

@@ -1,4 +1,4 @@
-"""The page of `mta attn`: one HTML file with the weights of all heads in it."""
+"""HTML page of `mta attn`: a single file with the attention weights of all heads."""
 
 import base64
 import html
@@ -11,21 +11,22 @@ from .. import __version__
 
 __all__ = ["attention_page"]
 
-_MOST = 6_000_000  # weights in a page, a byte each
+_MOST = 6_000_000  # maximum number of weights on a page, one byte each
 
 
 def attention_page(look):
-    """Draw all heads of a look as one HTML file that needs nothing else.
+    """Make a self-contained HTML page that shows all heads.
 
     Parameters
     ----------
     look : Look
+        Attention weights of one forward pass.
 
     Returns
     -------
     page : str
     left_out : str
-        What does not fit; empty if nothing.
+        Names of the attention layers that do not fit on the page. Empty if all fit.
     """
     from .attn import head_figures
 
@@ -38,12 +39,9 @@ def attention_page(look):
     last = parts[0]["number"] - 1
     left_out = f"attentions {look.first} to {last}" if last >= look.first else ""
     data = {
-        "title": look.title,
-        "parts": parts,
-        "grid": look.grid,
-        "prefix": look.prefix,
+        "title": look.title, "parts": parts, "grid": look.grid, "prefix": look.prefix,
         "picture": _picture(look.image),
-    }
+    }  # fmt: skip
     text = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
     here = Path(__file__).with_name("attn.html").read_text(encoding="utf-8")
     page = here.replace("{title}", html.escape(look.title)).replace("{made_by}", __version__)
@@ -51,7 +49,7 @@ def attention_page(look):
 
 
 def _fields(number, part, figures):
-    """An attention for the page: a byte for each weight, of the largest of its head."""
+    """Encode one attention layer: each weight is a byte, relative to the head's largest weight."""
     tops = part.weights.max(axis=(1, 2))
     scaled = part.weights / np.where(tops > 0, tops, 1)[:, None, None]
     return {
@@ -71,7 +69,7 @@ def _fields(number, part, figures):
 
 
 def _picture(image):
-    """A picture as a PNG within the page."""
+    """Encode an image as a PNG data URL."""
     if image is None:
         return None
     import io

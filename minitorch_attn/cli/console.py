@@ -1,4 +1,4 @@
-"""What the commands share in talking to the user."""
+"""Console output shared by all commands: the terminal, tables, suggested commands."""
 
 import os
 import sys
@@ -7,7 +7,7 @@ __all__ = ["command", "console", "program_name", "table"]
 
 
 def console():
-    """A rich console for standard output; it follows NO_COLOR and knows whether it is a terminal.
+    """Make a rich console for standard output. It obeys NO_COLOR and detects a terminal.
 
     Returns
     -------
@@ -19,7 +19,7 @@ def console():
 
 
 def program_name():
-    """The program as the user called it, so that a suggested command works when it is pasted."""
+    """Return the program name as the user typed it, so that suggested commands can be pasted."""
     name = os.path.basename(sys.argv[0] or "")
     if name.removesuffix(".exe") in ("mta", "minitorch-attn"):
         return name.removesuffix(".exe")
@@ -27,7 +27,7 @@ def program_name():
 
 
 def command(*words):
-    """A command line to suggest.
+    """Format a command line to suggest to the user.
 
     Examples
     --------
@@ -40,13 +40,13 @@ def command(*words):
 
 
 def table(rows, indent=2, gap=2):
-    """Rows of text in aligned columns; columns whose cells are all numbers stand to the right.
+    """Format rows of text in aligned columns. Columns of numbers are right-aligned.
 
     Examples
     --------
-    >>> print(table([("4.64", "blind"), ("12.3", "mad")]))
-       4.64  blind
-       12.3  mad
+    >>> print(table([("4.64", "uniform"), ("12.3", "bigram")]))
+       4.64  uniform
+       12.3  bigram
     """
     columns = list(zip(*rows, strict=True))
     widths = [max(map(len, column)) for column in columns]

@@ -1,4 +1,4 @@
-"""`mta course grade`, `report` and `export`: mark a class and look at the marks."""
+"""`mta course grade`, `report`, `export`, `sample`, `gradescope`: grade a class, report grades."""
 
 import contextlib
 import json
@@ -12,44 +12,47 @@ import click
 
 from . import DONE, INTERRUPTED, NO_SANDBOX, OWN_FAULT, USAGE
 from .console import console, table
+from .source_line import Command
 
 __all__ = ["export", "grade", "gradescope", "report", "sample"]
 
 _WEAK = """\
-Sandbox level 1: each submission runs in a process of its own with limits, as you. This protects
-against accidents. It does NOT keep a submission from reading your files, from using the network,
-or from leaving programs running. For marks that count, grade where level 3 or 2 works: install
-bubblewrap, or run as root in a container. --require-sandbox 2 refuses instead of going on."""
+Sandbox level 1: each submission runs under your account, in a separate process with limits. This
+protects against accidents. It does NOT prevent a submission from reading your files, using the
+network or leaving programs running. For grades that count, use level 3 or 2: install bubblewrap,
+or run as root in a container. With --require-sandbox 2 the command stops instead of going on."""
 _FOLDER = click.Path(path_type=Path)
 
 
-@click.command()
+@click.command(cls=Command, calls="grader/report/grading.py")
 @click.argument("name", metavar="ASSIGNMENT")
 @click.argument("submissions", type=click.Path(path_type=Path, exists=True, file_okay=False))
-@click.option("--out", required=True, metavar="DIR", type=_FOLDER, help="Where the reports go.")
+@click.option("--out", required=True, metavar="DIR", type=_FOLDER, help="Folder of the reports.")
 @click.option("-j", "--jobs", default=1, show_default=True, type=click.IntRange(1, 64),
-              help="How many submissions are graded at once.")  # fmt: skip
+              help="Number of submissions to grade at the same time.")  # fmt: skip
 @click.option("--require-sandbox", "required", metavar="N", type=click.IntRange(1, 3), default=1,
-              help="Refuse to grade below this level; 3 is the safest.")  # fmt: skip
+              help="Lowest acceptable sandbox level; 3 is the safest.")  # fmt: skip
 @click.option("--sandbox", "level", metavar="N", type=click.IntRange(1, 3),
-              help="Grade at this level.  [default: the best that works]")  # fmt: skip
+              help="Sandbox level to use.  [default: the highest that works]")  # fmt: skip
 @click.option("--forget-others", is_flag=True,
-              help="Remove from DIR the results of who is not in SUBMISSIONS.")  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Print results.json, and no progress.")
+              help="Remove results of students who are not in SUBMISSIONS.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print results.json instead of progress.")
 def grade(name, submissions, out, jobs, required, level, forget_others, as_json):
-    """Grade a class: one folder or archive for each student in SUBMISSIONS.
+    """Grade the submissions of a class.
 
-    Started again with the same DIR, it goes on where it was stopped, keeps what it has found, and
-    grades anew what has changed, all if the assignment or the grader has. The reports list
-    everybody in DIR, in SUBMISSIONS or not. Ends with 0 done, 2 wrong usage, 3 the level of the
-    sandbox is not to be had, 4 a mistake of the grader itself, 130 stopped (in these two cases all
-    reports are written all the same).
+    SUBMISSIONS contains one folder or archive for each student. Run the command again with the same
+    DIR to continue after a stop: results are kept, and submissions that changed are graded again;
+    if the assignment or the grader changed, all are. The reports list every student with a result
+    in DIR.
+
+    Exit status: 0 on success; 2 for a usage error; 3 if the sandbox level is unavailable; 4 after
+    an error in the grader; 130 if stopped. With 4 and 130 the reports are also written.
     """
-    from ..course.build.assignment import find_assignment
-    from ..course.build.task import task_of
-    from ..course.grade.sandbox import Sandbox
-    from ..course.report.grading import grade_and_report
     from ..errors import ArgumentError, DataError, MiniTorchError
+    from ..grader.build.assignment import find_assignment
+    from ..grader.build.task import task_of
+    from ..grader.grade.sandbox import Sandbox
+    from ..grader.report.grading import grade_and_report
 
     try:
         made = find_assignment(name)
@@ -60,8 +63,8 @@ def grade(name, submissions, out, jobs, required, level, forget_others, as_json)
     level = level or Sandbox.best()
     if not _safe_enough(level, required):
         return NO_SANDBOX
-    with tempfile.TemporaryDirectory(prefix="minitorch-attn-task-") as room, _like_ctrl_c():
-        task = task_of(made, Path(room))
+    with tempfile.TemporaryDirectory(prefix="minitorch-attn-task-") as folder, _like_ctrl_c():
+        task = task_of(made, Path(folder))
         try:
             with _progress(as_json) as show:
                 outcome = grade_and_report(
@@ -75,39 +78,39 @@ def grade(name, submissions, out, jobs, required, level, forget_others, as_json)
 
 
 def _safe_enough(level, required):
-    """Whether the sandbox is as required; says what is wrong, or what it does not protect from."""
-    from ..course.grade.sandbox import Sandbox
+    """Return whether the sandbox level is sufficient. Print the reason if not; warn at level 1."""
+    from ..grader.grade.sandbox import Sandbox
 
     why = Sandbox(max(level, required)).works()
     if level < required:
         why = why or f"--sandbox {level} is below --require-sandbox {required}"
     if why is not None:
-        click.echo(f"error: sandbox level {max(level, required)} is not to be had: {why}", err=True)
+        click.echo(f"error: sandbox level {max(level, required)} is unavailable: {why}", err=True)
     elif level == 1:
         click.echo(_WEAK, err=True)
     return why is None
 
 
 def _refuse(submissions, out):
-    """Refuse what cannot be graded before anything is written."""
-    from ..course.grade.archive import submissions_in
+    """Raise an error, before anything is written, if the input cannot be graded."""
     from ..errors import ArgumentError
+    from ..grader.grade.archive import submissions_in
 
     if not submissions_in(submissions):
         raise ArgumentError(
-            "there are no submissions.", got=str(submissions),
+            "SUBMISSIONS must not be empty", got=str(submissions),
             expected="a folder or an archive for each student",
         )  # fmt: skip
     if out.resolve() == submissions.resolve() or submissions.resolve() in out.resolve().parents:
         raise ArgumentError(
-            "the results would lie among the submissions.", got=str(out),
-            hint="choose --out outside of them",
+            "--out must not be inside the folder of submissions", got=str(out),
+            hint=f"--out {submissions.resolve().parent / 'results'}",
         )  # fmt: skip
 
 
 @contextlib.contextmanager
 def _like_ctrl_c():
-    """Let a TERM signal end a run as Ctrl-C does."""
+    """Handle SIGTERM like Ctrl-C."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -124,7 +127,7 @@ def _like_ctrl_c():
 
 @contextlib.contextmanager
 def _progress(silent):
-    """A function to call after each submission: a bar in a terminal, lines elsewhere."""
+    """Yield a callback for each graded submission: it updates a progress bar or prints a line."""
     if silent:
         yield None
     elif sys.stdout.isatty():
@@ -149,8 +152,8 @@ def _progress(silent):
 
 
 def _line(document, done, total, how):
-    """One submission in one line."""
-    from ..course.report.grades import number
+    """Format the result of one submission as one line."""
+    from ..grader.report.grades import number
 
     said = "" if document["status"] == "graded" else f"  {document['status']}"
     graded = document["status"] != "not graded"
@@ -162,62 +165,62 @@ def _line(document, done, total, how):
 
 
 def _name(text, width=32):
-    """Anybody's name in a column; nothing in it can move the cursor."""
-    from ..course.grade.session import clean
+    """Pad a name to a fixed width, and remove characters that move the cursor."""
+    from ..grader.grade.session import clean
 
     text = " ".join(clean(text).split())
     return (text if len(text) <= width else text[: width - 1] + "…").ljust(width)
 
 
 def _end(outcome, out, as_json):
-    """Say where the reports are; the exit code."""
+    """Print where the reports are, and return the exit status."""
     if outcome.results is not None and as_json:
         click.echo(json.dumps(outcome.results, indent=1))
     elif outcome.results is not None:
         click.echo("\n".join(_summary(outcome, out)))
     if outcome.failures:
-        click.echo(f"error: the grader itself failed {len(outcome.failures)} times.", err=True)
+        click.echo(f"error: the grader itself failed {len(outcome.failures)} times", err=True)
         last = " ".join(outcome.failures[0].strip().splitlines()[-1:])
         click.echo(f"  got       {last}", err=True)
         if (out / "grader-errors.txt").exists():
             click.echo(f"  all       {out / 'grader-errors.txt'}", err=True)
         return OWN_FAULT
     if outcome.stopped:
-        click.echo("stopped; the same command goes on from here.", err=True)
+        click.echo("stopped; run the same command again to continue", err=True)
         return INTERRUPTED
     return DONE
 
 
 def _summary(outcome, out):
-    """What was graded, what is kept, and where the reports are."""
+    """Print which submissions were graded, which results were kept, and where the reports are."""
     results, how = outcome.results, outcome.how
     documents = results["submissions"]
     graded = sum(document["status"] != "not graded" for document in documents)
     missing = len(documents) - graded + len(results["not_graded"])
     before = graded - how["new"] - how["changed"] - how["others"]
     line = f"{graded} graded" + (f", {missing} not yet" if missing else "")
-    yield line + (f"; {before} of them before, and kept" if before > 0 else "")
+    yield line + (f"; {before} of them in an earlier run" if before > 0 else "")
     if how["others"]:
-        yield f"{how['others']} again: the assignment or the grader has changed since"
+        yield f"{how['others']} graded again because the assignment or the grader has changed"
     outdated = sum(document["outdated"] for document in documents)
     if outdated:
-        yield f"{outdated} outdated, by other checks: grade them again, with all submissions"
+        yield f"{outdated} outdated because the checks have changed: grade all submissions again"
     if outcome.forgotten:
-        yield f"{len(outcome.forgotten)} removed: not among the submissions"
+        yield f"{len(outcome.forgotten)} removed because they are not among the submissions"
     yield f"results.json, grades.csv, junit.xml: {out}"
     yield f"for each student, results.json and feedback.html: {out / 'students'}"
 
 
-@click.command()
+@click.command(cls=Command, calls="grader/report/results.py")
 @click.argument("folder", metavar="DIR", type=_FOLDER)
-@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def report(folder, as_json):
-    """Show the marks of a class: distribution, hardest entries, who needs a look.
+    """Show the grades of a class, the hardest checks and the failures.
 
     DIR is the --out of `mta course grade`.
     """
-    from ..course.report.results import read_results, statistics
-    from ..course.report.steps import beginnings
+    from ..grader.report.results import read_results, statistics
+    from ..grader.report.steps import beginnings
 
     results = read_results(folder)
     found = statistics(results)
@@ -231,35 +234,36 @@ def report(folder, as_json):
 
 
 def _overview(results, found):
-    """The parts of the table in the terminal."""
-    from ..course.report.terminal import distribution, failures, hardest, heading
+    """Return the sections of the terminal report."""
+    from ..grader.report.terminal import distribution, failures, hardest, heading
 
     yield heading(results, found)
     if found["scores"]:
         yield "\nPoints\n"
         yield distribution(found["scores"], results["assignment"]["points"])
-        yield "\nEntries, the hardest first\n"
+        yield "\nChecks, hardest first\n"
         yield table(hardest(found))
     if found["first_steps"]:
-        yield "\nWhere wrong results begin: submissions, function, what differs first\n"
+        yield "\nFirst difference: number of submissions, function, what differs\n"
         yield table(found["first_steps"])
     if rows := failures(results):
-        yield "\nTo look at\n"
+        yield "\nSubmissions to look at\n"
         yield table(rows)
 
 
-@click.command()
+@click.command(cls=Command, calls="grader/report/sample.py")
 @click.argument("name", metavar="ASSIGNMENT")
 @click.option("--out", required=True, metavar="DIR", type=_FOLDER, help="A new folder.")
-@click.option("--count", default=10, show_default=True, type=click.IntRange(1, 1000))
+@click.option("--count", default=10, show_default=True, type=click.IntRange(1, 1000),
+              help="Number of submissions.")  # fmt: skip
 def sample(name, out, count):
-    """Make submissions of a class that does not exist, to try the grader with.
+    """Make the submissions of an imaginary class, to try the grader.
 
-    Of ten, some are right and some have the bugs that the assignment lists; one is what was given
-    out, one is empty and one is hostile.
+    Some are correct and some have the bugs that the assignment lists. One is the unchanged
+    starter, one is empty and one is hostile.
     """
-    from ..course.build.assignment import find_assignment
-    from ..course.report.sample import sample_class
+    from ..grader.build.assignment import find_assignment
+    from ..grader.report.sample import sample_class
 
     console().print(table([(_name(n, 20).rstrip(), kind) for n, kind in
                            sample_class(find_assignment(name), out, count)]))  # fmt: skip
@@ -268,38 +272,38 @@ def sample(name, out, count):
 _FORMATS = ("csv", "github", "junit", "nbgrader", "otter", "prairielearn")
 
 
-@click.command()
+@click.command(cls=Command, calls="grader/report/export.py")
 @click.argument("folder", metavar="DIR", type=_FOLDER)
 @click.option("--format", "kind", required=True, type=click.Choice(_FORMATS))
-@click.option("--out", metavar="PATH", type=_FOLDER, help="[default: within DIR]")
+@click.option("--out", metavar="PATH", type=_FOLDER, help="File or folder.  [default: inside DIR]")
 def export(folder, kind, out):
-    """Write the results of a class, or its assignment, in the form of another tool.
+    """Export the results or the assignment in the format of another tool.
 
-    csv and junit: the marks in one file. prairielearn: a results.json for each student. github: a
-    workflow that grades. otter and nbgrader: the public checks, for those tools.
+    csv and junit: all grades in one file. prairielearn: a results.json for each student. github: a
+    workflow that runs the grader. otter and nbgrader: the public checks in their formats.
     """
-    from ..course.report.export import write_export
-    from ..course.report.results import read_results
+    from ..grader.report.export import write_export
+    from ..grader.report.results import read_results
 
     click.echo(write_export(kind, read_results(folder), folder, out))
 
 
-@click.command()
+@click.command(cls=Command, calls="grader/report/autograder.py")
 @click.argument("name", metavar="ASSIGNMENT")
 @click.option("--out", metavar="FILE.zip", type=_FOLDER, default=Path("autograder.zip"),
-              show_default=True)  # fmt: skip
+              show_default=True, help="Archive to write.")  # fmt: skip
 @click.option("--wheels", metavar="DIR", type=_FOLDER,
-              help="NumPy's wheels.  [default: downloaded with pip]")  # fmt: skip
+              help="Folder of NumPy wheels.  [default: downloaded with pip]")  # fmt: skip
 @click.option("--python", "pythons", metavar="X.Y", multiple=True, default=("3.11", "3.12"),
-              show_default=True, help="Versions to download NumPy for.")  # fmt: skip
+              show_default=True, help="Python versions to download NumPy for.")  # fmt: skip
 def gradescope(name, out, wheels, pythons):
     """Make the autograder.zip to upload to Gradescope.
 
-    It holds this package, the assignment and NumPy's wheels, and needs no download there but, if
-    it can be had, bubblewrap.
+    It contains this package, the assignment and NumPy wheels. Gradescope downloads nothing except
+    bubblewrap, if that is available there.
     """
-    from ..course.build.assignment import find_assignment
-    from ..course.report.autograder import write_autograder
+    from ..grader.build.assignment import find_assignment
+    from ..grader.report.autograder import write_autograder
 
     made = find_assignment(name)
     held = write_autograder(made, out, wheels, pythons)

@@ -1,4 +1,4 @@
-"""`mta doctor`: what of this machine and this installation works, and what to do about the rest."""
+"""`mta doctor`: check this installation, and say how to repair what does not work."""
 
 import json
 
@@ -6,6 +6,7 @@ import click
 
 from . import DONE, FAILED
 from .console import console
+from .source_line import Command
 
 __all__ = ["doctor"]
 
@@ -13,15 +14,15 @@ _MARKS = {"ok": "ok", "optional": "without", "missing": "missing"}
 _STYLES = {"ok": "green", "optional": "yellow", "missing": "bold red"}
 
 
-@click.command()
-@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@click.command(cls=Command, calls="cli/doctor_checks.py")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def doctor(as_json):
     """Check Python, NumPy, the GPU, the sandbox, folders and packages.
 
-    Each line is ok, missing (needed) or without (optional), with what to do about it. Exit
-    status 1 if something needed is missing.
+    Each line says "ok", "missing" (required) or "without" (optional) and how to fix it. The exit
+    status is 1 if something required is missing.
     """
-    from ..course.doctor import checks
+    from .doctor_checks import checks
 
     found = [check() for check in checks()]
     failed = any(result.state == "missing" for result in found)
@@ -37,5 +38,5 @@ def doctor(as_json):
         for line in result.remedy.splitlines():
             out.print(f"         {line}")
     count = sum(result.state == "missing" for result in found)
-    out.print("\n" + (f"{count} missing" if count else "nothing that is needed is missing"))
+    out.print("\n" + (f"{count} missing" if count else "everything required is available"))
     return FAILED if failed else DONE

@@ -1,4 +1,4 @@
-"""`mta exercise`: find mistakes in gradients, and write gradients."""
+"""`mta exercise`: find mistakes in gradients, and write gradients yourself."""
 
 import json
 import sys
@@ -24,22 +24,23 @@ from .exercise_page import (
     show_task,
     state_of,
 )
+from .source_line import Group
 
 __all__ = ["exercise"]
 
 _WORK = click.option(
     "--work", type=click.Path(file_okay=False), help="Your folder.  [default: exercises-work]"
 )
-_JSON = click.option("--json", "as_json", is_flag=True, help="As JSON.")
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _SECONDS = click.option(
     "--seconds", type=click.FloatRange(min=1), default=SECONDS, show_default=True,
-    help="Limit of one check.",
+    help="Time limit of one check in seconds.",
 )  # fmt: skip
 _NUMBER = click.argument("number", metavar="[NN]", required=False)
 
 
 class Desk:
-    """What every command needs: the exercises, the copies, the progress."""
+    """State shared by all commands: the exercises, your working copies and your progress."""
 
     def __init__(self, work=None):
         self.known = exercises()
@@ -47,7 +48,7 @@ class Desk:
         self.work = WorkFolder(work, self.progress.work_folder)
 
     def pick(self, number):
-        """The exercise of a number, or the one to go on with."""
+        """Find an exercise by number or name, by default the next one. None if all are solved."""
         if number is None:
             return self.progress.current(self.known)
         try:
@@ -56,21 +57,21 @@ class Desk:
             raise click.UsageError(str(error)) from None
 
     def need(self, number):
-        """Like `pick`, where there must be one."""
+        """Like `pick`, but raise an error instead of returning None."""
         found = self.pick(number)
         if found is None:
-            raise click.UsageError("all exercises are solved: name one, as in `list`")
+            raise click.UsageError("all exercises are solved: give the number of one")
         return found
 
     def start(self, item):
-        """Make a copy if there is none; whether it was made."""
+        """Copy the exercise unless a copy exists. Return whether it was copied."""
         made = self.work.start(item)
         self.progress.use_folder(self.work.path)
         self.progress.begin(item.name)
         return made
 
     def fields(self, item):
-        """An exercise for `--json`."""
+        """Return the fields of an exercise for `--json`."""
         return {
             "number": item.number,
             "name": item.name,
@@ -83,7 +84,7 @@ class Desk:
         }
 
     def say_next(self, out):
-        """How far it is, and the next command."""
+        """Print the progress and the next command."""
         done = sum(self.progress.is_solved(item.name) for item in self.known)
         following = self.progress.current(self.known)
         out.print(f"\n{bar(done, len(self.known))}")
@@ -94,23 +95,23 @@ class Desk:
         self.warn()
 
     def warn(self):
-        """Say what went wrong with the file of the progress."""
+        """Print what went wrong with the progress file."""
         if self.progress.note:
             click.echo(self.progress.note, err=True)
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=Group, calls="course/exercises/", invoke_without_command=True)
 @_WORK
 @_SECONDS
 @_JSON
 @click.pass_context
 def exercise(context, work, seconds, as_json):
-    """Find the mistake in a gradient; write gradients yourself.
+    """Find mistakes in gradients, and write gradients yourself.
 
-    Without a command: go on where you were. On a terminal the file is checked again whenever you
-    save it; elsewhere it is checked once.
+    Without a subcommand, continue with the current exercise. In a terminal your file is checked
+    again whenever you save it; otherwise it is checked once.
 
-    NN is the number of an exercise, or a part of its name as in `mta exercise check layer_norm`.
+    NN is the number of an exercise, or part of its name as in `mta exercise check layer_norm`.
     """
     context.obj = work
     if context.invoked_subcommand is not None:
@@ -135,12 +136,12 @@ def _say_all_solved(desk, out, as_json):
     return DONE
 
 
-@exercise.command("list")
+@exercise.command("list", calls="cli/exercise_page.py")
 @_WORK
 @_JSON
 @click.pass_obj
 def list_(group_work, work, as_json):
-    """List the exercises, and how far you are."""
+    """List the exercises and your progress."""
     desk = Desk(work or group_work)
     if as_json:
         click.echo(json.dumps([desk.fields(item) for item in desk.known], indent=1))
@@ -150,13 +151,13 @@ def list_(group_work, work, as_json):
     desk.say_next(out)
 
 
-@exercise.command()
+@exercise.command(calls="course/exercises/work.py")
 @_NUMBER
 @_WORK
 @_JSON
 @click.pass_obj
 def start(group_work, number, work, as_json):
-    """Copy an exercise into your folder. A copy that is there stays as it is."""
+    """Copy an exercise into your folder. An existing copy is kept."""
     desk, out = Desk(work or group_work), console()
     item = desk.need(number)
     made = desk.start(item)
@@ -165,22 +166,23 @@ def start(group_work, number, work, as_json):
         return
     show_task(out, item, desk.work.file(item), len(desk.known))
     if not made:
-        out.print("\nIt was there already and is as you left it.")
+        out.print("\nYou already have a copy; it was not changed.")
     out.print(f"\nedit the file, then: {command('exercise', 'check', item.number)}")
     desk.warn()
 
 
-@exercise.command()
+@exercise.command(calls="course/exercises/check.py")
 @click.argument("numbers", metavar="[NN]...", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="All that were started.")
+@click.option("--all", "everything", is_flag=True, help="Check all exercises that you started.")
 @_WORK
 @_SECONDS
 @_JSON
 @click.pass_obj
 def check(group_work, numbers, everything, work, seconds, as_json):
-    """Check your copy: its gradients, on small and on large inputs, and its properties.
+    """Check the gradients and the properties of your copy.
 
-    In place of a number, the path of a file may be given.
+    Gradients are checked for small and for large inputs. You can give the path of a file in place
+    of a number.
     """
     desk, out = Desk(work or group_work), console()
     if everything:
@@ -191,21 +193,21 @@ def check(group_work, numbers, everything, work, seconds, as_json):
     for item, file in pairs:
         if not file.exists():
             raise click.UsageError(
-                f"exercise {item.number} has not been started: there is no {near(file)}. "
-                f"Start it: {command('exercise', 'start', item.number)}"
+                f"exercise {item.number} is not started: {near(file)} does not exist. "
+                f"Start it with: {command('exercise', 'start', item.number)}"
             )
     return _check(pairs, desk, out, seconds, as_json)
 
 
 def _named(desk, number):
-    """(exercise, file) of a number or of a path."""
+    """Find the exercise and the file for a number, a name or a path."""
     item, path = desk.need(number), Path(number or "")
     is_path = path.suffix == ".py" and path.is_file()
     return item, path if is_path else desk.work.file(item)
 
 
 def _check(pairs, desk, out, seconds, as_json, with_task=False):
-    """Check files, remember and show what was found."""
+    """Check files, record the progress, and show the results."""
     outcomes = []
     for item, file in pairs:
         outcome = check_file(item, file, seconds, out.width)
@@ -214,7 +216,7 @@ def _check(pairs, desk, out, seconds, as_json, with_task=False):
             desk.progress.solve(item.name)
         if not as_json:
             _show(item, file, outcome, desk, out, with_task)
-    _go_on_with_the_first_that_failed(pairs, outcomes, desk)
+    _continue_with_first_failure(pairs, outcomes, desk)
     if as_json:
         found = [outcome.to_json() for outcome in outcomes]
         click.echo(json.dumps(found[0] if len(found) == 1 else found, indent=1))
@@ -224,8 +226,8 @@ def _check(pairs, desk, out, seconds, as_json, with_task=False):
     return DONE if all(outcome.passed for outcome in outcomes) else FAILED
 
 
-def _go_on_with_the_first_that_failed(pairs, outcomes, desk):
-    """So that `next` names what was just checked; a file from elsewhere is not gone on with."""
+def _continue_with_first_failure(pairs, outcomes, desk):
+    """Continue with the first failed exercise, unless its file is outside the work folder."""
     for (item, file), outcome in zip(pairs, outcomes, strict=True):
         if not outcome.passed and file.resolve() == desk.work.file(item).resolve():
             return desk.progress.begin(item.name)
@@ -247,11 +249,11 @@ def _show(item, file, outcome, desk, out, with_task):
         out.print(f"a hint: {command('exercise', 'hint', item.number)}")
 
 
-@exercise.command()
+@exercise.command(calls="cli/exercise_page.py")
 @_NUMBER
 @_JSON
 def hint(number, as_json):
-    """Give a hint, the next one each time; the third is nearly the answer."""
+    """Show one more hint each time; the third nearly gives the answer."""
     desk, out = Desk(), console()
     item = desk.need(number)
     count = min(desk.progress.hints(item.name) + 1, len(item.hints))
@@ -267,13 +269,13 @@ def hint(number, as_json):
     desk.warn()
 
 
-@exercise.command()
+@exercise.command(calls="course/exercises/work.py")
 @click.argument("number", metavar="NN")
 @_WORK
 @_JSON
 @click.pass_obj
 def reset(group_work, number, work, as_json):
-    """Begin an exercise anew. Your copy is kept under another name."""
+    """Start an exercise over. Your copy is kept under another name."""
     desk, out = Desk(work or group_work), console()
     item = desk.need(number)
     kept = desk.work.reset(item)
@@ -281,21 +283,21 @@ def reset(group_work, number, work, as_json):
     if as_json:
         click.echo(json.dumps({**desk.fields(item), "kept": kept and str(kept)}, indent=1))
         return
-    out.print(f"{near(desk.work.file(item))} is as it was at the beginning")
+    out.print(f"{near(desk.work.file(item))} is reset to the original")
     if kept:
         out.print(f"your copy is kept as {near(kept)}")
     desk.warn()
 
 
-@exercise.command()
+@exercise.command(calls="cli/exercise_page.py")
 @click.argument("number", metavar="NN")
 @_JSON
 def solution(number, as_json):
-    """Show a solution, once yours has passed its check."""
+    """Show the solution of an exercise that you have solved."""
     desk, out = Desk(), console()
     item = desk.need(number)
     if not desk.progress.is_solved(item.name):
-        text = f"exercise {item.number} is not solved yet; its solution is shown afterwards."
+        text = f"exercise {item.number} is not solved yet; solve it to see the solution"
         if as_json:
             click.echo(json.dumps({"name": item.name, "solved": False}, indent=1))
         else:

@@ -1,4 +1,4 @@
-"""What `mta exercise` prints: a check, hints, the list, an explanation."""
+"""Pages of `mta exercise`: print tasks, check results, hints, explanations and the list."""
 
 import textwrap
 
@@ -6,32 +6,27 @@ from ..course.exercises.work import near
 from .console import command, table
 
 __all__ = [
-    "listing",
-    "show_explanation",
-    "show_hints",
-    "show_outcome",
-    "show_solution",
-    "show_task",
-]
+    "listing", "show_explanation", "show_hints", "show_outcome", "show_solution", "show_task",
+]  # fmt: skip
 
 _WIDTH = 96
 _GROUPS = {
-    "bug": "find the mistake",
-    "property": "the check is green and the model is still wrong",
-    "write": "write the backward yourself",
+    "bug": "find the mistake in the gradient",
+    "property": "the gradient check passes, but the model is still wrong",
+    "write": "write the backward pass yourself",
 }
-_IMPLIED = ("gradients are those of the library", "large inputs")
+_IMPLIED = ("gradients match the library's", "large inputs")
 
 
 def show_task(out, exercise, file, count):
-    """The title, the file and what is to be done."""
+    """Print the title, the file and the task."""
     out.print(f"exercise {exercise.number} of {count}: {exercise.title}", style="bold")
     out.print(f"{near(file)}\n")
     out.print(textwrap.indent(wrapped(exercise.task, out, 2), "  "))
 
 
 def show_outcome(out, exercise, outcome):
-    """The gradcheck report, then each part with what was found."""
+    """Print the gradcheck report, then each part of the check with its result."""
     if outcome.output.strip():
         out.print("your file printed:", style="dim")
         out.print(textwrap.indent(outcome.output.rstrip(), "  ") + "\n")
@@ -59,13 +54,13 @@ def show_outcome(out, exercise, outcome):
 
 
 def _place(text):
-    """The line and the error that a text begins with, if it is about one."""
+    """Return the line and the error at the beginning of a text, if it reports an error."""
     lines = (text or "").splitlines()
     return lines[:2] if len(lines) > 1 and lines[0].startswith("line ") else None
 
 
 def _parts(exercise, outcome):
-    """The parts that tell something: wrong gradients are wrong on large inputs, too."""
+    """Select the parts to show, without failures that follow from wrong gradients."""
     wrong = {part.name for part in outcome.parts if not part.passed}
     if not wrong - set(_IMPLIED):
         return outcome.parts
@@ -73,26 +68,26 @@ def _parts(exercise, outcome):
 
 
 def show_hints(out, exercise, count):
-    """The first hints of an exercise."""
+    """Print the first hints of an exercise."""
     for number, hint in enumerate(exercise.hints[:count], 1):
         first = f"hint {number} of {len(exercise.hints)}: "
         out.print(wrapped(first + hint, out))
 
 
 def show_explanation(out, exercise):
-    """What was wrong, what hides it, and where it has happened."""
+    """Print what was wrong, why it is easy to miss, and where it has occurred in real code."""
     out.print(wrapped(" ".join(exercise.explanation.split()), out))
     if exercise.seen:
-        out.print("\nIt, or its like, happened here:")
+        out.print("\nThis mistake, or a similar one, was found in:")
         for place, what in exercise.seen:
             out.print(f"  {place}")
             out.print(textwrap.indent(wrapped(what, out, 4), "    "))
     if exercise.lesson:
-        out.print(f"\nmore about it: {command('lesson', 'step', exercise.lesson)}")
+        out.print(f"\nlearn more: {command('lesson', 'step', exercise.lesson)}")
 
 
 def show_solution(out, exercise):
-    """The lines that solve it, in place of those that were there."""
+    """Print the original lines and the lines that replace them."""
     before = exercise.text[: exercise.text.index(exercise.old)]
     out.print(f"{exercise.path.name}, line {before.count(chr(10)) + 1}:\n")
     for sign, style, text in (("-", "red", exercise.old), ("+", "green", exercise.new)):
@@ -102,7 +97,7 @@ def show_solution(out, exercise):
 
 
 def listing(known, progress, work):
-    """The lines of the list: a heading for each group, a row for each exercise."""
+    """Format the list with a heading for each group and a row for each exercise."""
     rows = [(item.number, item.title, state_of(item, progress, work)) for item in known]
     lines, group = [], None
     for item, line in zip(known, table(rows).splitlines(), strict=True):
@@ -114,7 +109,7 @@ def listing(known, progress, work):
 
 
 def state_of(item, progress, work):
-    """ "solved", "begun, 2 hints", or nothing."""
+    """Describe the state of an exercise: "solved", "begun, 2 hints", or ""."""
     if progress.is_solved(item.name):
         return "solved"
     if not work.file(item).exists():
@@ -124,13 +119,13 @@ def state_of(item, progress, work):
 
 
 def bar(done, count, width=33):
-    """A line of signs that is full when all is done."""
+    """Format a progress bar as text."""
     full = done * width // count
     return f"[{'#' * full}{'.' * (width - full)}] {done} of {count} solved"
 
 
 def wrapped(text, out, indent=0):
-    """Paragraphs broken at the terminal's width; indented lines, formulas, stay as they are."""
+    """Wrap paragraphs to the terminal's width, except indented lines, which are formulas."""
     width = min(out.width, _WIDTH) - indent
     blocks = []
     for block in text.split("\n\n"):

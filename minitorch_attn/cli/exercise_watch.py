@@ -1,17 +1,9 @@
-"""`mta exercise` on a terminal: check again whenever the file is saved."""
+"""`mta exercise` in a terminal: watch the file, and check it again whenever it is saved."""
 
 from ..course.exercises.check import check_file
 from ..course.exercises.watch import Watched
 from . import DONE
-from .exercise_page import (
-    bar,
-    listing,
-    near,
-    show_explanation,
-    show_hints,
-    show_outcome,
-    show_task,
-)
+from .exercise_page import bar, listing, near, show_explanation, show_hints, show_outcome, show_task
 from .keys import keys_at_once, read_key
 
 __all__ = ["Watcher"]
@@ -21,16 +13,18 @@ _KEYS = "h: hint   l: list   n: next   r: check again   q: quit"
 
 
 class Watcher:
-    """Shows an exercise and its check, and goes on to the next when asked to.
+    """Shows an exercise and its check until the user moves on to another exercise.
 
     Parameters
     ----------
     known : list of Exercise
+        All exercises, in order.
     work : WorkFolder
+        Folder of the user's copies.
     progress : ExerciseProgress
     out : rich.console.Console
     seconds : float
-        The limit of a check.
+        Time limit of one check in seconds.
     """
 
     def __init__(self, known, work, progress, out, seconds):
@@ -38,12 +32,12 @@ class Watcher:
         self.out, self.seconds = out, seconds
 
     def run(self, exercise):
-        """Watch until the user leaves, or all is solved.
+        """Watch until the user quits.
 
         Returns
         -------
         int
-            An exit code.
+            Exit status.
         """
         with keys_at_once():
             try:
@@ -54,7 +48,7 @@ class Watcher:
         return DONE
 
     def _watch(self, exercise):
-        """Watch one; the one to go on with, None to leave."""
+        """Watch one exercise. Return the next exercise, or None to quit."""
         if self.work.start(exercise):
             self.progress.use_folder(self.work.path)
         self.progress.begin(exercise.name)
@@ -73,7 +67,7 @@ class Watcher:
                 following = self._following(exercise)
                 if following is not None:
                     return following
-                self.out.print("there is no other open exercise")
+                self.out.print("all other exercises are solved")
             elif key in ("q", "\x04"):
                 return None
 
@@ -108,12 +102,12 @@ class Watcher:
         if self.progress.note:
             self.out.print(self.progress.note)
         if done == len(self.known):
-            self.out.print("That was the last one: all exercises are solved.", style="bold green")
+            self.out.print("All exercises are solved.", style="bold green")
         where = near(self.work.file(exercise))
         self.out.print(f"{_KEYS}\nwaiting for {where} to be saved", style="dim")
 
     def _following(self, exercise):
-        """The next open one, from the beginning again after the last."""
+        """Return the next unsolved exercise, starting over after the last one."""
         at = self.known.index(exercise)
         rest = self.known[at + 1 :] + self.known[:at]
         return next((item for item in rest if not self.progress.is_solved(item.name)), None)

@@ -1,4 +1,4 @@
-"""`mta generate`: let a model go on writing, in front of the user's eyes."""
+"""`mta generate`: generate text with a model, and print each token as it is generated."""
 
 import re
 import sys
@@ -8,7 +8,8 @@ import click
 
 from ..errors import ArgumentError
 from .console import console
-from .folders import is_run, model_class
+from .model_folder import is_run, model_class
+from .source_line import Command
 
 __all__ = ["generate"]
 
@@ -19,32 +20,33 @@ _LENGTH = 100
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
-@click.command()
+@click.command(cls=Command, calls="generation/")
 @click.argument("folder", metavar="FOLDER_OR_RUN", type=click.Path())
-@click.option("--prompt", required=True, help="What to go on from; - reads the standard input.")
-@click.option("--max-new-tokens", type=_POSITIVE, help=f"At most so many.  [default: {_LENGTH}]")
-@click.option("--greedy", is_flag=True, help="Take the likeliest token instead of drawing one.")
+@click.option("--prompt", required=True, help="Text to continue; - reads standard input.")
+@click.option("--max-new-tokens", type=_POSITIVE,
+              help=f"Largest number of new tokens.  [default: {_LENGTH}]")  # fmt: skip
+@click.option("--greedy", is_flag=True, help="Take the most likely token instead of sampling.")
 @click.option(
     "--temperature",
     type=click.FloatRange(min=0, min_open=True),
-    help="Below 1 likely tokens become likelier, above 1 less so.",
+    help="Divisor of the logits: below 1 favors likely tokens, above 1 unlikely ones.",
 )
-@click.option("--top-k", type=_POSITIVE, help="Draw from so many of the likeliest tokens.")
+@click.option("--top-k", type=_POSITIVE, help="Sample from this number of most likely tokens.")
 @click.option(
     "--top-p",
     type=click.FloatRange(0, 1, min_open=True),
-    help="Draw from the likeliest tokens that have this probability together.",
+    help="Sample from the most likely tokens with this total probability.",
 )
-@click.option("--num-beams", type=_POSITIVE, help="Search with so many beams; shown at the end.")
-@click.option("--seed", type=click.IntRange(min=0), help="The same seed draws the same tokens.")
+@click.option("--num-beams", type=_POSITIVE, help="Beam search width; text appears at the end.")
+@click.option("--seed", type=click.IntRange(min=0), help="Random seed of the sampling.")
 @click.option("--device", default="cpu", show_default=True, help="cpu or cuda.")
 def generate(folder, prompt, **options):
-    """Go on from a prompt, or translate or sum it up, with a model from a folder.
+    """Continue, translate or summarize a prompt with a model.
 
-    FOLDER_OR_RUN is what a model hub has (config.json, model.safetensors and the tokenizer's
-    files), or a run folder of `mta train gpt`. Tokens appear as they are chosen. Decoders draw
-    them; encoder-decoders take the likeliest, or search as their generation_config.json says,
-    unless one of --temperature, --top-k, --top-p or --seed asks for drawing.
+    FOLDER_OR_RUN is a Hugging Face folder (config.json, model.safetensors and the tokenizer's
+    files) or a run folder of `mta train gpt`. Each token appears when it is chosen. Decoders sample
+    tokens. Encoder-decoders follow their generation_config.json (greedy or beam search), unless
+    you ask for sampling with --temperature, --top-k, --top-p or --seed.
     """
     _check(options)
     if prompt == "-":
@@ -61,18 +63,18 @@ def generate(folder, prompt, **options):
 
 
 def _check(options):
-    """Settings that contradict each other."""
+    """Raise an error for options that contradict each other."""
     drawing = [name for name in _DRAWING if options[name] is not None]
     beams = (options["num_beams"] or 1) > 1
     if drawing and (options["greedy"] or beams):
         other = "--greedy" if options["greedy"] else "--num-beams"
         raise click.UsageError(
-            f"{other} draws nothing: leave out --{drawing[0].replace('_', '-')}, or {other}."
+            f"{other} does not sample: remove --{drawing[0].replace('_', '-')} or {other}"
         )
 
 
 class _Screen:
-    """Text as it grows; the prompt is bold on a terminal."""
+    """Shows text piece by piece. In a terminal the prompt is bold."""
 
     def __init__(self):
         self.console, self.last = console(), "\n"
@@ -84,29 +86,29 @@ class _Screen:
         self.last = text[-1]
         if not self.console.is_terminal:
             sys.stdout.write(text)
-        else:  # a model may write anything, also what would upset a terminal
+        else:  # a model may generate control characters, which would disturb a terminal
             self.console.print(_CONTROL.sub("\ufffd", text), style=style, end="")
         sys.stdout.flush()
 
     def end(self):
-        """Be at the beginning of a line."""
+        """End the last line."""
         if self.last != "\n":
             self.write("\n")
 
 
 class _Run:
-    """The GPT of a run folder."""
+    """Generates text with the GPT from a run folder."""
 
     def __init__(self, folder, options):
         from ..training.recipes.character_gpt import trained_gpt
 
         if (options["num_beams"] or 1) > 1:
-            raise click.UsageError("--num-beams: the models of runs draw, or take the likeliest.")
+            raise click.UsageError("--num-beams is unavailable for run folders: use --greedy")
         self.options = options
         self.model, self.tokenizer = trained_gpt(folder, options["device"])
 
     def write(self, prompt, screen):
-        """Write the prompt and its continuation; returns the number of new tokens."""
+        """Write the prompt and its continuation, and return the number of new tokens."""
         from ..generation import sample_stream
 
         options, ids = self.options, self.tokenizer.encode(prompt)
@@ -123,7 +125,7 @@ class _Run:
 
 
 class _Pretrained:
-    """The model and the tokenizer of a folder from a model hub."""
+    """Generates text with the model and the tokenizer from a Hugging Face folder."""
 
     def __init__(self, folder, options):
         from ..data.tokenizers import from_pretrained
@@ -131,7 +133,7 @@ class _Pretrained:
         cls, _ = model_class(folder)
         if not cls.__name__.endswith(_WRITERS):
             raise ArgumentError(
-                f"{folder}: this model writes no text.",
+                f"{folder}: the model does not generate text",
                 got=cls.__name__,
                 expected="a class that ends with "
                 + ", ".join(_WRITERS[:-1])
@@ -143,7 +145,7 @@ class _Pretrained:
         self.model = cls.from_arrays(fields, arrays, folder, "float32", options["device"])
 
     def write(self, prompt, screen):
-        """Write what the model makes of the prompt; returns the number of new tokens."""
+        """Write the model's output, and return the number of new tokens."""
         from ..generation import TextStreamer
         from ..tensor import tensor
 
@@ -168,11 +170,11 @@ class _Pretrained:
     def _ids(self, prompt):
         ids, config = list(self.tokenizer.encode(prompt)), self.model.config
         if config.get("model_type") == "bart" and ids[:1] != [config.bos_token_id]:
-            return [config.bos_token_id, *ids, config.eos_token_id]  # two files say nothing of it
+            return [config.bos_token_id, *ids, config.eos_token_id]  # vocab.json omits it
         return ids
 
     def _settings(self, has_encoder, length):
-        """Arguments of `generate`; what is not asked for is left to the folder."""
+        """Return the arguments of `generate` that override generation_config.json."""
         options = self.options
         settings = {
             name: options[name]
@@ -185,18 +187,18 @@ class _Pretrained:
             settings |= {"do_sample": False, "num_beams": options["num_beams"] or 1}
         elif asked or not has_encoder:
             settings |= {"do_sample": True, "num_beams": 1}
-        settings["max_new_tokens"] = self._room(has_encoder, length)
+        settings["max_new_tokens"] = self._most(has_encoder, length)
         return settings
 
-    def _room(self, has_encoder, length):
-        """How many tokens may be written: no more than the model has positions for."""
+    def _most(self, has_encoder, length):
+        """Return the maximum number of new tokens, limited by the positions of the model."""
         wanted = self.options["max_new_tokens"] or _LENGTH
         limit = self.model.config.get("max_position_embeddings")
         if limit is None or self.model.config.get("model_type") == "t5":
             return wanted
         if length + (not has_encoder) > limit:
             raise ArgumentError(
-                "the prompt is too long for this model.",
+                "--prompt is too long for this model",
                 got=f"{length:,} tokens",
                 expected=f"at most {limit - (not has_encoder):,}",
             )
@@ -210,7 +212,7 @@ def _contents(folder):
 
 
 def _seed(options):
-    """The given seed, or another one at each call."""
+    """Return the given seed, or a time-based one that differs in each call."""
     if options["seed"] is not None:
         return options["seed"]
     return time.time_ns() % 2**32

@@ -1,4 +1,4 @@
-"""Ctrl-C: the first one stops cleanly, the second one at once."""
+"""Interrupt handling: the first Ctrl-C stops after the current step, the second immediately."""
 
 import contextlib
 import os
@@ -10,18 +10,19 @@ __all__ = ["stop_on_signal"]
 
 @contextlib.contextmanager
 def stop_on_signal(loop):
-    """Let Ctrl-C (or a TERM signal) ask the loop to stop after its current step.
+    """Make Ctrl-C (or SIGTERM) ask the loop to stop after its current step.
 
-    A second one raises KeyboardInterrupt where the program stands.
+    A second Ctrl-C raises KeyboardInterrupt immediately.
 
     Parameters
     ----------
     loop : Loop
+        Training loop whose `stop_requested` is set.
 
     Yields
     ------
     list of int
-        Empty, or the signal that came.
+        Number of the received signal. Empty if no signal was received.
     """
     received = []
 
@@ -30,8 +31,8 @@ def stop_on_signal(loop):
             raise KeyboardInterrupt
         received.append(number)
         loop.stop_requested = True
-        # Not print(): the signal may have come in the middle of one.
-        os.write(2, b"\nstopping after this step; Ctrl-C again stops at once\n")
+        # Do not use print(): the signal may have interrupted a print().
+        os.write(2, b"\nstopping after this step; press Ctrl-C again to stop now\n")
 
     if threading.current_thread() is not threading.main_thread():
         yield received  # only the main thread may handle signals

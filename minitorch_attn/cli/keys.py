@@ -1,4 +1,4 @@
-"""One key from the terminal, without waiting for Enter."""
+"""Keyboard input: read single keys without waiting for Enter."""
 
 import contextlib
 import os
@@ -8,16 +8,16 @@ import time
 
 __all__ = ["keys_at_once", "read_key"]
 
-_ESCAPE_SECONDS = 0.05  # the bytes of one key follow each other faster than two keys
+_ESCAPE_SECONDS = 0.05  # longest interval between two bytes of one key
 
 
 @contextlib.contextmanager
 def keys_at_once():
-    """A block in which typed keys are neither shown nor kept back until Enter."""
+    """Deliver typed keys immediately, without Enter, and do not show them."""
     try:
         import termios
         import tty
-    except ImportError:  # Windows, where `read_key` does so by itself
+    except ImportError:  # on Windows, `read_key` does this itself
         yield
         return
     descriptor = sys.stdin.fileno()
@@ -30,24 +30,24 @@ def keys_at_once():
 
 
 def read_key(seconds=None):
-    """Wait for a key. What was typed before the call counts.
+    """Wait for a key. Keys typed before the call are also read.
 
     Parameters
     ----------
     seconds : float, optional
-        How long to wait; without end by default.
+        Longest time to wait, in seconds. Unlimited by default.
 
     Returns
     -------
     str
-        A character, or an escape sequence such as that of an arrow; empty if no key came.
+        A character, an escape sequence (for example of an arrow key), or "" after `seconds`.
 
     Raises
     ------
     EOFError
-        If the input has ended.
+        At the end of the input.
     KeyboardInterrupt
-        For Ctrl-C.
+        After Ctrl-C.
     """
     try:
         import termios  # noqa: F401
@@ -74,7 +74,7 @@ def _read_on_windows(seconds):
 
 
 def _read(descriptor):
-    """The bytes of one key as text."""
+    """Read the bytes of one key and return them as text."""
     found = os.read(descriptor, 1)
     if not found:
         raise EOFError
@@ -88,7 +88,7 @@ def _read(descriptor):
 
 
 def _is_whole(found):
-    """Whether these bytes are not the beginning of a longer character."""
+    """Return True unless the bytes end in the middle of a UTF-8 character."""
     try:
         found.decode("utf-8")
     except UnicodeDecodeError as error:

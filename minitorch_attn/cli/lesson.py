@@ -1,28 +1,32 @@
-"""`mta lesson`: list the lessons, run, open and step through them, make notebooks of them."""
+"""`mta lesson list`, `progress`, `run` and `step`: list, run and step through lessons."""
 
 import json
 
 import click
 
-from ..course.catalogue import find_lesson, lessons
+from ..course.lesson_list import find_lesson, lessons
 from ..course.progress import Progress
 from . import DONE, FAILED
 from .console import command, console, table
-from .notebook import notebooks, open_
+from .lesson_notebooks import notebooks, open_
+from .source_line import Group
 
 __all__ = ["lesson", "next_lesson"]
 
 _NUMBER = click.argument("number", metavar="NN")
 _FAST = click.option(
-    "--fast/--full", default=None, help="Small sizes, for a check.  [default: as MTA_FAST says]"
+    "--fast/--full", default=None, help="Use small sizes, for a quick check.  [default: MTA_FAST]"
 )
 
 
-@click.group(short_help="List the lessons, go through them, open them as notebooks.")
+@click.group(
+    cls=Group, calls="course/",
+    short_help="List lessons, step through them, open them as notebooks.",
+)  # fmt: skip
 def lesson():
-    """The lessons: an idea, its smallest code, what it prints, and how it breaks.
+    """Lessons: an idea, its smallest code, the output, and how it fails.
 
-    NN is the number of a lesson, or a part of its name as in `mta lesson step sqrt`.
+    NN is the number of a lesson, or part of its name as in `mta lesson step sqrt`.
     """
 
 
@@ -30,10 +34,10 @@ lesson.add_command(open_)
 lesson.add_command(notebooks)
 
 
-@lesson.command("list")
-@click.option("--json", "as_json", is_flag=True, help="As JSON, with questions and paths.")
+@lesson.command("list", calls="course/lesson_list.py")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, with questions and paths.")
 def list_(as_json):
-    """List the lessons, and how far you are."""
+    """List the lessons and your progress."""
     progress = Progress()
     if as_json:
         click.echo(json.dumps([_fields(item, progress) for item in lessons()], indent=1))
@@ -46,22 +50,19 @@ def list_(as_json):
     _say_next(out, progress)
 
 
-@lesson.command("progress")
-@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@lesson.command("progress", calls="course/progress.py")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def progress_(as_json):
-    """Say how far you are, and where that is written."""
+    """Show your progress and the file that stores it."""
     progress, known = Progress(), lessons()
     done = [item.number for item in known if progress.is_done(item.number)]
     begun = [item.number for item in known if progress.cell(item.number)]
     following = next_lesson(progress)
     if as_json:
         fields = {
-            "file": str(progress.path),
-            "lessons": len(known),
-            "done": done,
-            "begun": begun,
+            "file": str(progress.path), "lessons": len(known), "done": done, "begun": begun,
             "next": following and following.number,
-        }
+        }  # fmt: skip
         click.echo(json.dumps(fields, indent=1))
         return
     out = console()
@@ -74,12 +75,12 @@ def progress_(as_json):
     _say_next(out, progress)
 
 
-@lesson.command()
+@lesson.command(calls="course/run_lesson.py")
 @click.argument("numbers", metavar="NN...", nargs=-1, required=True)
 @_FAST
 def run(numbers, fast):
     """Run lessons as scripts, from the first line to the last."""
-    from ..course.running import run_script
+    from ..course.run_lesson import run_script
 
     out = console()
     for item in [find_lesson(number) for number in numbers]:
@@ -91,18 +92,18 @@ def run(numbers, fast):
     return DONE
 
 
-@lesson.command()
+@lesson.command(calls="cli/lesson_step.py")
 @_NUMBER
 @_FAST
-@click.option("--from", "start", type=click.IntRange(min=1), help="Begin at this cell.")
+@click.option("--from", "start", type=click.IntRange(min=1), help="Start at this cell.")
 def step(number, fast, start):
-    """Go through a lesson cell by cell.
+    """Step through a lesson cell by cell.
 
-    Each cell is shown, then run. Enter goes on, b back, a number to that cell, q quits and
-    remembers the place. Figures are written beside and their paths printed. Without a terminal
-    everything is printed at once.
+    Each cell is shown, then run. Press Enter for the next cell, b for the previous one, a number
+    and Enter to jump, q to quit and remember the place. Figures are written to files and their
+    paths printed. Without a terminal the whole lesson is printed.
     """
-    from .step import Stepper
+    from .lesson_step import Stepper
 
     item, out = find_lesson(number), console()
     progress = Progress()
@@ -115,10 +116,10 @@ def step(number, fast, start):
 
 
 def _finish(item, out, seconds):
-    """Remember and say that a lesson has run to its end."""
+    """Record that a lesson ran to the end, and print it."""
     progress = Progress()
     progress.finish(item.number)
-    out.print(f"\nlesson {item.number} ran to its end in {seconds:.1f} s")
+    out.print(f"\nlesson {item.number} finished in {seconds:.1f} s")
     _warn(progress)
 
 
@@ -137,10 +138,10 @@ def _say_next(out, progress):
 
 
 def next_lesson(progress):
-    """The lesson to go on with.
+    """Find the lesson to continue with.
 
-    It is the one that was left before its end, the newest of these; else the first that is not
-    done after the one that was done last; else the first that is not done.
+    This is the most recently used unfinished lesson. If there is none, it is the first unfinished
+    lesson after the most recently finished one, or else the first unfinished lesson.
 
     Parameters
     ----------
@@ -149,7 +150,7 @@ def next_lesson(progress):
     Returns
     -------
     Lesson or None
-        None when all are done.
+        None if all lessons are done.
     """
     known = lessons()
     left = [item for item in known if progress.cell(item.number)]
@@ -167,7 +168,7 @@ def _state(item, progress):
 
 
 def _fields(item, progress):
-    """A lesson for `--json`."""
+    """Return the fields of a lesson for `--json`."""
     return {
         "number": item.number,
         "title": item.title,

@@ -1,4 +1,4 @@
-"""Markdown and code in the terminal, in colours that can be read on dark and on light ones."""
+"""Markdown and code for the terminal, in colors that suit dark and light backgrounds."""
 
 from pygments import token
 from rich.markdown import CodeBlock, Heading, Markdown
@@ -27,13 +27,13 @@ _CODE = ANSISyntaxTheme(
 
 
 def code_block(code, line=1):
-    """Python code with the numbers of its lines.
+    """Format Python code with line numbers.
 
     Parameters
     ----------
     code : str
     line : int, default 1
-        The number of the first one.
+        Number of the first line.
 
     Returns
     -------
@@ -46,14 +46,14 @@ def code_block(code, line=1):
 
 
 class _Heading(Heading):
-    """To the left, without a box."""
+    """A left-aligned heading without a box."""
 
     def __rich_console__(self, console, options):
         yield Text(self.text.plain, style="bold underline" if self.tag == "h1" else "bold")
 
 
 class _Block(CodeBlock):
-    """A block of code or a displayed formula, indented."""
+    """An indented block of code or displayed formula."""
 
     def __rich_console__(self, console, options):
         text = str(self.text).rstrip()
@@ -65,7 +65,7 @@ class _Block(CodeBlock):
 
 
 class LessonMarkdown(Markdown):
-    """rich's Markdown with plain headings and blocks."""
+    """`rich.markdown.Markdown` with plain headings and blocks."""
 
     elements = {
         **Markdown.elements, "heading_open": _Heading, "fence": _Block, "code_block": _Block,

@@ -1,12 +1,12 @@
-"""`mta` alone: where you are, what there is, and the next command."""
+"""`mta` without a command: show an overview of your progress, the commands and the next step."""
 
 import json
 from pathlib import Path
 
 from .. import __version__
-from ..course.catalogue import lessons
 from ..course.exercises.load import exercises
 from ..course.exercises.progress import ExerciseProgress
+from ..course.lesson_list import lessons
 from ..course.progress import Progress
 from ..errors import DataError, MiniTorchError
 from ..training import RunFolder
@@ -16,30 +16,31 @@ from .lesson import next_lesson
 __all__ = ["overview"]
 
 _COMMANDS = [
-    ("lesson list", "the lessons; lesson step NN goes through one"),
-    ("exercise", "gradients with a mistake to find, or to be written"),
-    ("course list", "assignments for a class, with a grader"),
+    ("lesson list", "list the lessons; lesson step NN steps through one"),
+    ("exercise", "find mistakes in gradients, and write gradients"),
+    ("course list", "list the assignments for a class; course grade grades them"),
     ("tour", "train a small GPT in about a minute"),
-    ("train --list", "the tasks that can be trained"),
-    ("generate FOLDER", "write on from --prompt TEXT"),
-    ("attn FOLDER", "what each head looks at, in --text TEXT or --image FILE"),
-    ("trace FILE", "every step of a program, forward and backward"),
-    ("summary NAME", "layers and costs, as of vit_b_16"),
+    ("train --list", "list the recipes; train RECIPE trains a model"),
+    ("generate FOLDER", "continue a text, given with --prompt TEXT"),
+    ("attn FOLDER", "show the attention heads on --text TEXT or --image FILE"),
+    ("trace FILE", "record every forward and backward step of a script"),
+    ("summary NAME", "list the layers and costs of a model, such as vit_b_16"),
     ("doctor", "check this installation"),
 ]
 
 
 def overview(parent="runs"):
-    """Print how far the lessons are done, the runs in this folder, the commands, and the next one.
+    """Print the commands, the progress, the runs in this folder, and the next command.
 
     Parameters
     ----------
     parent : str or path, default "runs"
+        Folder that contains the run folders.
     """
     out, name = console(), program_name()
-    out.print(f"minitorch_attn {__version__}: attention and transformers, every line readable\n")
+    out.print(f"minitorch_attn {__version__}: attention and transformers, readable line by line\n")
     out.print(table(_COMMANDS))
-    out.print(f"\n{name} COMMAND --help lists the options of a command.")
+    out.print(f"\n{name} COMMAND --help shows the options and the source file.")
     progress = Progress()
     where = _lessons(progress)
     if where:
@@ -56,7 +57,7 @@ def overview(parent="runs"):
 
 
 def _next(runs, progress):
-    """What was left undone last; else, in turn, the tour and the next lesson."""
+    """Choose the next command: resume the last stopped run, take the tour, or open a lesson."""
     stopped = [path for path, row in runs if row[-1] == "stopped"]
     latest = progress.latest()
     left = latest if latest and progress.cell(latest) else None
@@ -75,7 +76,7 @@ def _next(runs, progress):
 
 
 def _lessons(progress):
-    """How far the lessons are done, and where one was left."""
+    """Describe how many lessons are done, and where the user stopped."""
     try:
         known = lessons()
     except DataError:
@@ -87,12 +88,12 @@ def _lessons(progress):
         item = next((item for item in known if item.number == latest), None)
         if item:
             place = f"cell {progress.cell(latest) + 1} of {len(item.cells)}"
-            text += f"; {latest} left at {place}"
+            text += f"; {latest} stopped at {place}"
     return text
 
 
 def _exercises():
-    """How many exercises are solved, and the one to go on with."""
+    """Describe how many exercises are solved, and which one is next."""
     try:
         known = exercises()
     except DataError:
@@ -105,13 +106,13 @@ def _exercises():
 
 
 def _changed(run):
-    """Seconds since 1970 of the last line that a run has logged."""
+    """Return the time of the last change to a run's metrics, in seconds since 1970."""
     files = [run / "metrics.jsonl", run / "config.json"]
     return max((file.stat().st_mtime for file in files if file.exists()), default=0)
 
 
 def _runs(parent):
-    """(path, row of the table) of every run folder in `parent`, oldest first."""
+    """Return the path and the table row of every run folder in `parent`, oldest first."""
     found = []
     for config in sorted(parent.glob("*/config.json"), key=lambda path: path.stat().st_mtime):
         try:

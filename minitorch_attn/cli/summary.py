@@ -1,4 +1,4 @@
-"""`mta summary`: what a model is made of and what one forward pass costs."""
+"""`mta summary`: list the layers of a model and the cost of one forward pass."""
 
 import difflib
 import inspect
@@ -9,7 +9,8 @@ import click
 
 from ..errors import ArgumentError
 from .console import command
-from .folders import is_run, model_class
+from .model_folder import is_run, model_class
+from .source_line import Command
 
 __all__ = ["builders", "summary"]
 
@@ -23,32 +24,32 @@ def _sizes(context, parameter, value):
         return None
     parts = value.split(",")
     if not all(part.strip().isdecimal() and int(part) > 0 for part in parts):
-        raise click.BadParameter(f"{value!r} is not a list of sizes, as in 1,3,224,224.")
+        raise click.BadParameter(f"{value!r} is not a list of sizes such as 1,3,224,224")
     return tuple(map(int, parts))
 
 
-@click.command()
+@click.command(cls=Command, calls="nn/summary.py")
 @click.argument("name", metavar="FOLDER_OR_NAME")
 @click.option(
     "--input",
     "sizes",
     callback=_sizes,
     metavar="1,3,224,224",
-    help="Sizes of the input.  [default: one image of the model's size, or 128 tokens]",
+    help="Input shape.  [default: one image of the model's size, or 128 tokens]",
 )
 @click.option(
     "--depth",
     type=click.IntRange(min=0),
     default=2,
     show_default=True,
-    help="How far to go into layers within layers.",
+    help="Number of levels of nested layers to list.",
 )
 def summary(name, sizes, depth):
-    """List the layers of a model with shapes, parameters, FLOPs and memory.
+    """List the layers of a model: shapes, parameters, FLOPs, memory.
 
-    FOLDER_OR_NAME is a folder as a model hub has it, a run folder of `mta train gpt`, or the name
-    of a published size, as in `mta summary vit_b_16`. No weights are read and no products are
-    computed, so the largest models take seconds.
+    FOLDER_OR_NAME is a Hugging Face or timm folder, a run folder of `mta train gpt`, or the name of
+    a published model, as in `mta summary vit_b_16`. The command neither reads weights nor computes
+    products, so even the largest models take only seconds.
     """
     from ..nn import summary as show
 
@@ -58,7 +59,7 @@ def summary(name, sizes, depth):
 
 
 def builders():
-    """The names of the published sizes."""
+    """List the names of the functions in `models` that build a model of a published size."""
     from .. import models
 
     found = (name for name in models.__all__ if name == name.lower())
@@ -73,7 +74,7 @@ def _required(function):
 
 
 def _model(name):
-    """The model of a folder or of a name, its values left undrawn."""
+    """Build the model from a folder or a name, with uninitialized weights."""
     from .. import models
     from ..nn.init import skip_init
 
@@ -90,14 +91,14 @@ def _model(name):
             return getattr(models, name)()
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
     raise ArgumentError(
-        f"there is no folder and no model {name!r}.",
+        f"{name!r} is neither a folder nor the name of a model",
         expected="a folder, or one of\n" + textwrap.fill(", ".join(known), 76),
         hint=command("summary", close[0]) if close else None,
     )
 
 
 def _arguments(model, sizes):
-    """What to call the model with: zeros under the names of its arguments."""
+    """Make keyword arguments for the model: zeros for each of its inputs."""
     from ..ops import zeros
 
     names = list(inspect.signature(model.forward).parameters)
@@ -113,14 +114,14 @@ def _arguments(model, sizes):
 
 
 def _tokens(model):
-    """So many tokens as usual, or as the model has positions for."""
+    """Return the number of tokens: the default, or fewer if the model has fewer positions."""
     config = getattr(model, "config", {})
     limits = (getattr(model, "context_length", None), config.get("max_position_embeddings"))
     return min([_TOKENS, *(limit for limit in limits if limit)])
 
 
 def _image_sizes(model):
-    """One image of the size that the model was made for: 224 x 224 where it does not say."""
+    """Return the shape of an input image. If the model does not define it, use 224 x 224."""
     config = getattr(model, "config", {})
     about = config.get("pretrained_cfg") or {}  # timm's
     if "input_size" in about:

@@ -1,4 +1,4 @@
-"""`mta tour` and `mta train RECIPE`: their options."""
+"""`mta train RECIPE` and `mta tour`: commands that train a model, and their options."""
 
 import inspect
 import json
@@ -10,7 +10,8 @@ from click.core import ParameterSource
 
 from ..training.recipes import RECIPES, load_recipe
 from .console import table
-from .session import Session
+from .source_line import Command, Group
+from .training_session import Session
 
 __all__ = ["tour", "train"]
 
@@ -18,30 +19,25 @@ _POSITIVE = click.IntRange(min=1)
 _ABOVE_ZERO = click.FloatRange(min=0, min_open=True)
 _FOLDER, _FILE = click.Path(file_okay=False), click.Path(dir_okay=False)
 _TYPES = {
-    "count": _POSITIVE,
-    "natural": click.IntRange(min=0),
-    "whole": int,
-    "positive": _ABOVE_ZERO,
-    "from_zero": click.FloatRange(min=0),
-    "share": click.FloatRange(0, 1, max_open=True),
-    "text": str,
-    "file": _FILE,
-}
+    "count": _POSITIVE, "natural": click.IntRange(min=0), "whole": int, "positive": _ABOVE_ZERO,
+    "from_zero": click.FloatRange(min=0), "share": click.FloatRange(0, 1, max_open=True),
+    "text": str, "file": _FILE,
+}  # fmt: skip
 _TOUR = ("steps", "out", "text", "device", "seed", "resume")
 _FIRST = ("steps", "minutes", "out", "text", "device", "seed")
 
 
 def _read_config(context, parameter, path):
-    """Make the values of a file the defaults of the other options."""
+    """Use the values in a file as defaults for the other options."""
     if path is None:
         return None
     try:
         text = Path(path).read_text(encoding="utf-8")
         values = tomllib.loads(text) if path.endswith(".toml") else json.loads(text)
     except (OSError, ValueError) as error:
-        raise click.BadParameter(f"{path} cannot be read: {error}") from None
+        raise click.BadParameter(f"{path} could not be read: {error}") from None
     if isinstance(values, dict) and "minitorch_attn" in values:
-        values = values.get("options")  # the config.json of a run
+        values = values.get("options")  # the file is the config.json of a run
     if not isinstance(values, dict):
         raise click.BadParameter(f"{path} is not a table of options")
     values = {key.replace("-", "_"): value for key, value in values.items()}
@@ -50,7 +46,7 @@ def _read_config(context, parameter, path):
     if unknown:
         raise click.BadParameter(
             f"{path} has unknown options: {', '.join(unknown)}\n"
-            f"known are: {', '.join(sorted(known))}"
+            f"known options: {', '.join(sorted(known))}"
         )
     context.default_map = {key: value for key, value in values.items() if value is not None}
     return path
@@ -61,11 +57,11 @@ def _resume_value(context, parameter, value):
         return value
     if value.isdecimal():
         return int(value)
-    raise click.BadParameter(f"{value!r} is neither 'latest', 'previous' nor a step.")
+    raise click.BadParameter(f"{value!r} is not 'latest', 'previous' or a step number")
 
 
 def _of_recipe(option):
-    """The command-line option for a setting of a recipe."""
+    """Make the command-line option for a recipe's setting."""
     kind = option.kind
     type = click.Choice(kind) if isinstance(kind, tuple) else _TYPES[kind]
     default = {} if option.default is None else {"default": option.default, "show_default": True}
@@ -74,22 +70,18 @@ def _of_recipe(option):
 
 
 def _of_session():
-    """The options that belong to a session, not to its recipe; new ones at each call."""
+    """Make the options that belong to the session rather than to its recipe."""
     return [
         click.Option(
-            ["--minutes"],
-            type=_ABOVE_ZERO,
-            help="Instead of --steps: as many as fit into this time.",
+            ["--minutes"], type=_ABOVE_ZERO, help="Train for this many minutes, instead of --steps."
         ),
-        click.Option(
-            ["--out"], type=_FOLDER, help="Run folder.  [default: the next free one in runs/]"
-        ),
+        click.Option(["--out"], type=_FOLDER, help="Run folder.  [default: a new folder in runs/]"),
         click.Option(
             ["--config"],
             type=_FILE,
             is_eager=True,
             callback=_read_config,
-            help="TOML or JSON file with values for these options, or config.json of a run.",
+            help="TOML or JSON file of option values, or the config.json of a run.",
         ),
         click.Option(
             ["--resume"],
@@ -97,14 +89,14 @@ def _of_session():
             flag_value="latest",
             callback=_resume_value,
             metavar="[previous|STEP]",
-            help="Go on with the run in --out, or the newest one, from its last checkpoint. "
-            "'previous': from the one before.",
+            help="Continue the run in --out, or the latest run, from its last checkpoint "
+            "('previous': the one before it).",
         ),
     ]
 
 
 def _parameters(recipe_class, names=None):
-    """All options of a command, those that are used most at the top."""
+    """Collect all options of a command, with the most common ones first."""
     found = [_of_recipe(option) for option in recipe_class.OPTIONS] + _of_session()
     found = [option for option in found if names is None or option.name in names]
     first = {name: place for place, name in enumerate(_FIRST)}
@@ -113,9 +105,9 @@ def _parameters(recipe_class, names=None):
 
 
 def _run(kind, recipe_class, values):
-    """Start the session of a command."""
+    """Run the training session for a command."""
     if values.get("minutes") is not None and _is_given("steps"):
-        raise click.UsageError("--steps and --minutes: give one of them.")
+        raise click.UsageError("--steps and --minutes exclude each other: give one of them")
     values.pop("config", None)
     session = {name: values.pop(name, None) for name in ("out", "resume", "minutes")}
     given = {name: value for name, value in values.items() if _is_given(name)}
@@ -123,31 +115,30 @@ def _run(kind, recipe_class, values):
 
 
 def _is_given(name):
-    """Whether an option comes from the user, on the command line or in a file."""
+    """Return whether the user gave an option on the command line or in a file."""
     source = click.get_current_context().get_parameter_source(name)
     return source in (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)
 
 
 def _tour(**values):
-    """Train a small GPT on English text in about a minute, and look inside it.
+    """Train a small GPT in about a minute, and look inside it.
 
-    It needs no download. The loss stands beside what counting alone achieves, the attention of
-    the trained model is checked against finite differences, and a folder with pictures, metrics,
-    a sample and checkpoints is left behind. Ctrl-C saves and stops; --resume goes on.
+    It learns from English text; nothing is downloaded. The command compares the loss with simple
+    counting baselines, checks the gradients of the trained model against finite differences, and
+    writes pictures, metrics, a sample and checkpoints to a run folder. Ctrl-C saves and stops;
+    --resume continues.
     """
     return _run("tour", load_recipe("gpt"), values)
 
 
-tour = click.Command(
-    "tour",
-    params=_parameters(load_recipe("gpt"), _TOUR),
-    callback=_tour,
-    help=inspect.getdoc(_tour),
-)
+tour = Command(
+    "tour", calls="training/recipes/character_gpt.py",
+    params=_parameters(load_recipe("gpt"), _TOUR), callback=_tour, help=inspect.getdoc(_tour),
+)  # fmt: skip
 
 
-class _Recipes(click.Group):
-    """A command for each recipe, made when it is asked for."""
+class _Recipes(Group):
+    """Command group that creates a command for each recipe on demand."""
 
     def list_commands(self, context):
         return list(RECIPES)
@@ -156,8 +147,9 @@ class _Recipes(click.Group):
         if name not in RECIPES:
             return None
         recipe_class = load_recipe(name)
-        return click.Command(
+        return Command(
             name,
+            calls=recipe_class.__module__.replace(".", "/").partition("/")[2] + ".py",
             params=_parameters(recipe_class),
             callback=lambda **values: _run(f"train {name}", recipe_class, values),
             help=inspect.getdoc(recipe_class).partition("\n\nParameters\n")[0],
@@ -166,21 +158,19 @@ class _Recipes(click.Group):
 
 
 def _list_recipes(context, parameter, wanted):
-    """Print the recipes, one line each, and end."""
+    """Print the recipes with their targets, and exit."""
     if wanted and not context.resilient_parsing:
         recipes = [load_recipe(name) for name in RECIPES]
-        click.echo(table([(r.name, r.summary, str(r.target)) for r in recipes]))
+        click.echo(
+            table([row for r in recipes for row in ((r.name, r.summary), ("", str(r.target)))])
+        )
         context.exit()
 
 
-@click.group(cls=_Recipes)
+@click.group(cls=_Recipes, calls="training/recipes/")
 @click.option(
-    "--list",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_list_recipes,
-    help="List the recipes, one line each, with the figure each one reaches.",
-)
+    "--list", is_flag=True, is_eager=True, expose_value=False, callback=_list_recipes,
+    help="List the recipes with their targets.",
+)  # fmt: skip
 def train():
-    """Train a model; every option has a default."""
+    """Train a model with a recipe; every option has a default."""

@@ -1,4 +1,4 @@
-"""The lessons: what they call, where they are, and how they are run, stepped through and opened.
+"""Course: lessons as scripts, cells and notebooks, exercises, and the user's progress.
 
-A lesson imports `minitorch_attn.course.lesson`; the command `mta lesson` uses the rest.
+A lesson imports `minitorch_attn.course.lesson`. The command `mta lesson` uses the other modules.
 """

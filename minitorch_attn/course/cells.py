@@ -1,4 +1,4 @@
-"""A lesson's file cut into its cells: the py:percent format of Jupytext."""
+"""Split a lesson file, in Jupytext's py:percent format, into cells."""
 
 import ast
 import itertools
@@ -16,16 +16,17 @@ _TAGS = re.compile(r"tags\s*=\s*(\[[^\]]*\])")
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell.
+    """One cell of a lesson.
 
     Parameters
     ----------
     kind : {"markdown", "code"}
     text : str
-        Markdown without its comment signs, or code.
+        Markdown without comment markers, or code.
     line : int
-        The line of the file on which the text begins.
+        Line number in the file where the text starts, counted from 1.
     tags : tuple of str, default ()
+        Tags from the cell's header, for example `("answers",)`.
     """
 
     kind: str
@@ -35,23 +36,22 @@ class Cell:
 
 
 def read_cells(text, name="the lesson"):
-    """Cut the text of a file into cells.
+    """Split the text of a lesson into cells.
 
     Parameters
     ----------
     text : str
     name : str
-        For the message of an error.
+        File name to show in error messages.
 
     Returns
     -------
-    list of Cell
-        Empty cells are left out.
+    list of Cell, without empty cells
 
     Raises
     ------
     DataError
-        If a Markdown cell has a line that is no comment, or there is text before the first cell.
+        If a line of a Markdown cell is not a comment, or there is text before the first cell.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def read_cells(text, name="the lesson"):
     before = [line for line in lines[: starts[0] if starts else None] if line.strip()]
     if before:
         raise DataError(
-            f"{name}: this stands before the first cell.", got=before[0], expected="# %% [markdown]"
+            f"{name}: text before the first cell is invalid", got=before[0], hint="add `# %%`"
         )
     cells = []
     for start, end in itertools.pairwise([*starts, len(lines)]):
@@ -84,7 +84,7 @@ def read_cells(text, name="the lesson"):
 
 
 def _trimmed(lines, start, end):
-    """(index of the first line, lines) without the empty ones at both ends."""
+    """Remove empty lines at both ends. Return the index of the first line, and the lines."""
     while start < end and not lines[start].strip():
         start += 1
     while end > start and not lines[end - 1].strip():
@@ -93,11 +93,11 @@ def _trimmed(lines, start, end):
 
 
 def _without_sign(line, index, name):
-    """A line of a Markdown cell without `# `."""
+    """Remove `# ` from a line of a Markdown cell."""
     if line.strip() and not line.startswith("#"):
         raise DataError(
-            f"{name}: a Markdown cell has a line that is no comment.",
+            f"{name}: a line of a Markdown cell is not a comment",
             got=f"line {index + 1}: {line}",
-            expected="`# ` before each line, or a code cell begun by `# %%`",
+            hint="put `# ` before the line, or start a code cell with `# %%`",
         )
     return line[2:] if line.startswith("# ") else line[1:]

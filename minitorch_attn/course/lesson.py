@@ -1,4 +1,4 @@
-"""The four functions that the lessons call: `pick`, `show`, `where` and `fails`."""
+"""Lesson functions: `pick`, `show`, `where` and `fails`, which the lesson scripts call."""
 
 import functools
 import inspect
@@ -14,28 +14,23 @@ __all__ = ["fails", "is_fast", "pick", "show", "where"]
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _KINDS = {"class": "class", "def": "function"}
-_shown = {}  # the name of a lesson -> how many figures it has shown
+_shown = {}  # lesson name -> number of figures it has shown
 
 
 def is_fast():
-    """Whether lessons are to run at their small sizes: the environment has MTA_FAST=1.
-
-    Returns
-    -------
-    bool
-    """
+    """Return True if the environment variable MTA_FAST is 1: lessons then use small sizes."""
     return os.environ.get("MTA_FAST", "").lower() not in ("", "0", "false", "no")
 
 
 def pick(full, fast):
-    """The first argument, or the second one in fast mode.
+    """Return the first argument, or the second one in fast mode.
 
     Parameters
     ----------
     full : object
-        What a reader gets.
+        Value for readers.
     fast : object
-        What a check of all lessons gets: a smaller size for which the same assertions hold.
+        Smaller value for a quick check of all lessons. The same assertions must pass.
 
     Returns
     -------
@@ -45,7 +40,7 @@ def pick(full, fast):
 
 
 def show(figure, caption):
-    """Show a figure in the way that fits where the lesson runs.
+    """Show a figure in a notebook, a script or a Sphinx-Gallery page.
 
     A notebook displays it. Sphinx-Gallery finds it among pyplot's open figures. A script writes it
     to `runs/lessons/NN/figure-K.png` below the working folder and prints the path.
@@ -54,7 +49,7 @@ def show(figure, caption):
     ----------
     figure : matplotlib.figure.Figure
     caption : str
-        What there is to see in it.
+        One or two sentences that say what the figure shows.
     """
     lesson = _name_of(sys._getframe(1).f_globals.get("__file__"))
     number = _shown[lesson] = _shown.get(lesson, 0) + 1
@@ -71,7 +66,7 @@ def show(figure, caption):
 
 
 def where(*objects):
-    """Print the file and the line of functions, methods, classes and modules of this package.
+    """Print the file and line where objects of this package are defined.
 
     Parameters
     ----------
@@ -97,16 +92,17 @@ def where(*objects):
 
 @contextmanager
 def fails(exception):
-    """Require the block to raise `exception`, and print what it said.
+    """Context manager that requires its block to raise `exception`, and prints the message.
 
     Parameters
     ----------
     exception : type or tuple of type
+        Expected exception class or tuple of classes.
 
     Raises
     ------
     AssertionError
-        If the block raises nothing. Any other exception passes through.
+        If the block raises no exception. Any other exception propagates.
 
     Examples
     --------
@@ -121,14 +117,14 @@ def fails(exception):
         return
     kinds = exception if isinstance(exception, tuple) else (exception,)
     names = " or ".join(kind.__name__ for kind in kinds)
-    raise AssertionError(f"this was to raise {names}, and it ran without an error.")
+    raise AssertionError(f"the block must raise {names}, but it ran without an error")
 
 
-# Where a lesson runs
+# Showing figures
 
 
 def _name_of(file):
-    """ "09" for `lessons/09_why_sqrt_d.py`; the stem of any other file."""
+    """Return "09" for `lessons/09_why_sqrt_d.py`, and the stem of any other file."""
     stem = Path(file).stem if file else "unnamed"
     number = re.match(r"\d+(?=_)", stem)
     return number[0] if number else stem
@@ -160,14 +156,14 @@ def _save(figure, path):
 
 
 def _close(figure):
-    """Take it out of pyplot's open figures, if it is one of them."""
+    """Close the figure in pyplot, if pyplot is loaded."""
     pyplot = sys.modules.get("matplotlib.pyplot")
     if pyplot is not None:
         pyplot.close(figure)
 
 
 def _open_in_pyplot(figure):
-    """Make a figure that was made without pyplot one of its open figures."""
+    """Add a figure that was created without pyplot to pyplot's open figures."""
     from matplotlib import _pylab_helpers, pyplot
 
     managers = _pylab_helpers.Gcf.get_all_fig_managers()
@@ -177,11 +173,11 @@ def _open_in_pyplot(figure):
         _pylab_helpers.Gcf._set_new_active_manager(manager)
 
 
-# Where a thing is defined
+# Looking up definitions
 
 
 def _place(thing):
-    """("minitorch_attn/ops/softmax.py:41", "class Softmax")"""
+    """Return for example ("minitorch_attn/ops/softmax.py:41", "class Softmax")."""
     thing = _source(thing)
     try:
         file = Path(inspect.getsourcefile(thing)).resolve()
@@ -190,16 +186,17 @@ def _place(thing):
         line, kind = _line_of(thing)
     except (TypeError, ValueError, OSError):
         raise ArgumentError(
-            "where(*objects): this is not defined in minitorch_attn.",
+            "where: an object is not defined in minitorch_attn",
             got=repr(thing),
             expected="functions, methods, properties, classes or modules of the package",
+            hint="pass the object itself, not a string or an instance",
         ) from None
     name = getattr(thing, "__qualname__", None) or thing.__name__
     return f"{relative.as_posix()}:{line}", f"{kind} {name}"
 
 
 def _source(thing):
-    """What `inspect` can look up: the function within a wrapper."""
+    """Return the function inside a wrapper, which `inspect` can look up."""
     while True:
         if isinstance(thing, property):
             thing = thing.fget
@@ -216,7 +213,7 @@ def _source(thing):
 
 
 def _line_of(thing):
-    """The line of `def` or `class`, below the decorators, and what it defines."""
+    """Return the line of `def` or `class`, below the decorators, and the kind of definition."""
     if inspect.ismodule(thing):
         return 1, "module"
     lines, first = inspect.getsourcelines(thing)

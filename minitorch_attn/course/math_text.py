@@ -1,4 +1,4 @@
-r"""The formulas of a lesson as text for a terminal: `$\sqrt{d_k}$` becomes √(dₖ)."""
+r"""Math as plain text: convert LaTeX such as `$\sqrt{d_k}$` to Unicode such as √(dₖ)."""
 
 import re
 import unicodedata
@@ -49,13 +49,13 @@ _CODE = re.compile(r"```.*?```|`[^`\n]+`", re.S)
 
 
 def unicode_math(latex):
-    r"""A formula in LaTeX as Unicode text.
+    r"""Convert a LaTeX formula to Unicode text.
 
-    What has no Unicode form keeps its `^` or `_`; unknown commands keep their names.
+    Exponents and indices that Unicode lacks keep `^` or `_`. Unknown commands keep their names.
 
     Parameters
     ----------
-    latex : str
+    latex : str, without dollar signs
 
     Returns
     -------
@@ -75,7 +75,7 @@ def unicode_math(latex):
 
 
 def markdown_for_terminal(text):
-    r"""Markdown whose formulas are Unicode: inline ones as code, displayed ones as code blocks.
+    r"""Convert the formulas of a Markdown text: inline to code, displayed to code blocks.
 
     Parameters
     ----------
@@ -103,13 +103,13 @@ def markdown_for_terminal(text):
 
 
 class _Reader:
-    """Reads tokens of LaTeX one after the other."""
+    """Recursive reader of LaTeX tokens."""
 
     def __init__(self, tokens):
         self.tokens, self.at = tokens, 0
 
     def group(self, end):
-        """Everything up to the token `end`, which is taken as well."""
+        """Convert all tokens up to `end`, and consume `end`."""
         parts = []
         while self.at < len(self.tokens):
             token = self.tokens[self.at]
@@ -125,7 +125,7 @@ class _Reader:
         return "".join(parts)
 
     def one(self, token):
-        """What one token, with its arguments, stands for."""
+        """Convert one token with its arguments."""
         if token == "{":
             return self.group("}")
         if token.isspace():
@@ -137,7 +137,7 @@ class _Reader:
         return self.command(token[1:])
 
     def command(self, name):
-        """What a command stands for."""
+        """Convert a command."""
         if name in _SYMBOLS:
             if name in ("partial", "nabla"):
                 self.skip_space()
@@ -166,7 +166,7 @@ class _Reader:
         return letter if letter != name or following in ("", "(", "_", "^", "}") else name + " "
 
     def argument(self):
-        """The next group or token."""
+        """Convert the next group or token."""
         self.skip_space()
         if self.at == len(self.tokens):
             return ""
@@ -174,32 +174,32 @@ class _Reader:
         return self.one(self.tokens[self.at - 1]).strip()
 
     def skip_space(self):
-        """LaTeX ignores the space after a command."""
+        """Skip spaces, which LaTeX ignores after a command."""
         while self.at < len(self.tokens) and self.tokens[self.at].isspace():
             self.at += 1
 
     def option(self):
-        """What stands in square brackets next, or nothing."""
+        """Convert the content of the following square brackets, or return an empty string."""
         if self.tokens[self.at : self.at + 1] == ["["]:
             self.at += 1
             return self.group("]")
         return ""
 
     def delimiter(self):
-        r"""After \left and its like: a dot stands for no bracket."""
+        r"""Skip the dot after \left and similar commands, which stands for an invisible bracket."""
         if self.tokens[self.at : self.at + 1] == ["."]:
             self.at += 1
         return ""
 
     def environment(self, which):
-        """The bracket of a matrix; lines of an alignment stay lines."""
+        """Return the bracket at the start or end of an environment. Keep rows on separate lines."""
         name = self.argument()
         brackets = {"pmatrix": "()", "bmatrix": "[]", "vmatrix": "||", "cases": "{ "}
         return brackets.get(name, "  ")[which == "end"].strip()
 
 
 def _greek(name):
-    """A Greek letter, or the name of a function as it is."""
+    """Return the Greek letter with this name, or the name itself if it is a function."""
     kind = "CAPITAL" if name[:1].isupper() else "SMALL"
     spelling = {"lambda": "LAMDA"}.get(name.lower(), name.upper())
     try:
@@ -209,7 +209,7 @@ def _greek(name):
 
 
 def _script(text, sign):
-    """Superscript or subscript letters if there are such for all of `text`."""
+    """Convert `text` to superscript or subscript letters, if all of them exist in Unicode."""
     letters = _SUPER if sign == "^" else _SUB
     if text and all(letter in letters for letter in text):
         return "".join(letters[letter] for letter in text)
@@ -218,7 +218,7 @@ def _script(text, sign):
 
 
 def _grouped(text, longest=None):
-    """In brackets if it consists of more than one thing, or is longer than `longest`."""
+    """Add brackets to `text` if it has several terms or is longer than `longest`."""
     if longest is not None:
         return text if len(text) <= longest or text.isdigit() else f"({text})"
     outside = text

@@ -1,4 +1,4 @@
-"""Notebooks from lessons, by Jupytext, and their execution from top to bottom, by nbclient."""
+"""Notebooks from lessons: convert with Jupytext, write to a file, and execute with nbclient."""
 
 import re
 from dataclasses import dataclass
@@ -6,29 +6,29 @@ from pathlib import Path
 
 from ..errors import MiniTorchError
 from ..files import atomic_file
-from .running import environment
+from .run_lesson import environment
 
 __all__ = ["Failure", "MissingPackage", "execute", "notebook", "write_notebook"]
 
-_QUIET = {"PYDEVD_DISABLE_FILE_VALIDATION": "1"}  # else the debugger of ipykernel speaks up
+_QUIET = {"PYDEVD_DISABLE_FILE_VALIDATION": "1"}  # silences a warning from ipykernel's debugger
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _KERNEL = {"name": "python3", "display_name": "Python 3", "language": "python"}
 
 
 class MissingPackage(MiniTorchError):
-    """A package of the extra `lessons` is not installed."""
+    """A package from the extra `lessons` is not installed."""
 
 
 @dataclass
 class Failure:
-    """A cell that stopped a notebook.
+    """Failure of a notebook at one cell.
 
     Parameters
     ----------
     line : int
-        Of the lesson's file, on which the cell begins.
+        Line number in the lesson's file where the cell starts.
     message : str
-        The last line of the traceback.
+        Last line of the traceback.
     traceback : str
     """
 
@@ -38,7 +38,7 @@ class Failure:
 
 
 def notebook(lesson):
-    """A lesson as a notebook without outputs.
+    """Convert a lesson to a notebook without outputs.
 
     Parameters
     ----------
@@ -46,8 +46,7 @@ def notebook(lesson):
 
     Returns
     -------
-    nbformat.NotebookNode
-        The same for the same lesson, to the byte.
+    nbformat.NotebookNode, byte for byte the same for equal lessons
     """
     jupytext = _import("jupytext")
     made = jupytext.reads(lesson.path.read_text(encoding="utf-8"), fmt="py:percent")
@@ -60,13 +59,13 @@ def notebook(lesson):
 
 
 def write_notebook(made, path):
-    """Write a notebook, whole or not at all.
+    """Write a notebook atomically.
 
     Parameters
     ----------
     made : nbformat.NotebookNode
     path : str or path
-        Its folders are made.
+        File to write. Missing folders are created.
     """
     text = _import("nbformat").writes(made)
     Path(path).parent.mkdir(parents=True, exist_ok=True)
@@ -75,29 +74,30 @@ def write_notebook(made, path):
 
 
 def execute(made, lesson, folder, fast=None, timeout=600):
-    """Run a notebook from its first cell to its last; the outputs are put into it.
+    """Run a notebook from its first cell to its last, and store the outputs in it.
 
     Parameters
     ----------
     made : nbformat.NotebookNode
+        Notebook to run. It is modified in place.
     lesson : Lesson
     folder : str or path
-        The working folder of its cells.
+        Working directory of the cells.
     fast : bool, optional
-        As for `environment`.
+        Whether to use small sizes, as for `environment`.
     timeout : float, default 600
-        Seconds for one cell.
+        Time limit for one cell, in seconds.
 
     Returns
     -------
-    Failure or None
+    Failure, or None if all cells ran
     """
     nbclient = _import("nbclient")
     _import("ipykernel")
     client = nbclient.NotebookClient(
         made,
         kernel_manager_class=_kernel_class(),
-        extra_arguments=["--IPKernelApp.log_level=40"],  # errors only
+        extra_arguments=["--IPKernelApp.log_level=40"],  # show errors only
         timeout=timeout,
         resources={"metadata": {"path": str(folder)}},
     )
@@ -108,12 +108,12 @@ def execute(made, lesson, folder, fast=None, timeout=600):
     except nbclient.exceptions.CellTimeoutError:
         return _failure(made, lesson, f"a cell took more than {timeout:g} s")
     except nbclient.exceptions.DeadKernelError:
-        return _failure(made, lesson, "the process has died")
+        return _failure(made, lesson, "the process of the notebook died")
     return None
 
 
 def _kernel_class():
-    """A kernel of this Python, whatever a user has installed under the name python3."""
+    """Make a kernel manager that uses this Python, not the user's kernel named python3."""
     from traitlets import default
 
     manager = _import("jupyter_client.manager").AsyncKernelManager
@@ -128,7 +128,7 @@ def _kernel_class():
 
 
 def _failure(made, lesson, message):
-    """The failure in the last code cell that was begun."""
+    """Return the failure in the last code cell that was started."""
     begun = [i for i, cell in enumerate(made.cells) if cell.get("execution_count")]
     index = begun[-1] if begun else 0
     outputs = made.cells[index].get("outputs", [])
@@ -139,14 +139,14 @@ def _failure(made, lesson, message):
 
 
 def _import(name):
-    """A module of the extra `lessons`."""
+    """Import a module from the extra `lessons`."""
     from importlib import import_module
 
     try:
         return import_module(name)
     except ImportError as error:
         raise MissingPackage(
-            f"notebooks need {name.partition('.')[0]}.",
+            f"notebooks: the package {name.partition('.')[0]} is missing",
             got=str(error),
             hint="python -m pip install 'minitorch-attn[lessons]'",
         ) from None

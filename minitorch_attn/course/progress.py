@@ -1,4 +1,4 @@
-"""What has been learned so far: one small JSON file in the user's state folder."""
+"""Progress of the user, stored in a small JSON file in the state folder."""
 
 import json
 import os
@@ -15,7 +15,7 @@ _VERSION = 1
 
 
 def state_folder():
-    """The folder for what commands remember; the environment variable MTA_STATE names another.
+    """Return the folder where commands store their state. The variable MTA_STATE overrides it.
 
     Returns
     -------
@@ -33,21 +33,21 @@ def state_folder():
 
 
 class Progress:
-    """Which lessons are done, and where the others were left.
+    """Record of which lessons are done, and at which cell the user stopped in the others.
 
-    A file that cannot be understood is put aside under another name and never overwritten. Where
-    nothing can be written, commands work and remember nothing.
+    A damaged file is renamed and never overwritten. If the file cannot be written, commands still
+    work, but progress is lost.
 
     Parameters
     ----------
     path : str or path, optional
-        By default `progress.json` in `state_folder()`.
+        Progress file. Defaults to `progress.json` in `state_folder()`.
 
     Attributes
     ----------
     path : Path
     note : str or None
-        What went wrong with the file, for the user.
+        Message for the user about a problem with the file.
 
     Examples
     --------
@@ -66,50 +66,50 @@ class Progress:
         self.note = None
         self.fields = self._read()
 
-    # What is known
+    # Reading
 
     def entry(self, number):
-        """The fields of a lesson: "cell", "cells", "done", "when"; empty if it was not begun."""
+        """Return "cell", "cells", "done" and "when" of a lesson, or {} if it was not started."""
         found = self.fields["lessons"].get(number)
         return found if isinstance(found, dict) else {}
 
     def is_done(self, number):
-        """Whether the lesson has been run to its end."""
+        """Return whether the lesson was run to its end."""
         return bool(self.entry(number).get("done"))
 
     def cell(self, number):
-        """The index of the cell at which it was left; 0 at the beginning."""
+        """Return the index of the cell where the user stopped; 0 if the lesson was not started."""
         cell = self.entry(number).get("cell", 0)
         return cell if isinstance(cell, int) and cell > 0 else 0
 
     def when(self, number):
-        """Seconds since 1970 of the last change; 0 if there is none."""
+        """Return the time of the last change in seconds since 1970; 0 if the lesson has none."""
         when = self.entry(number).get("when", 0)
         return when if isinstance(when, (int, float)) else 0
 
     def latest(self):
-        """The number of the lesson that changed last, or None."""
+        """Return the number of the lesson used last, or None."""
         return max(self.fields["lessons"], key=self.when, default=None)
 
-    # What changes it
+    # Writing
 
     def leave(self, number, cell, cells):
-        """Remember where a lesson was left.
+        """Store the cell where the user stopped in a lesson.
 
         Parameters
         ----------
         number : str
         cell, cells : int
-            The index of the cell, and how many there are.
+            Index of the cell, and the number of cells in the lesson.
         """
         self._change(number, {"cell": cell, "cells": cells})
 
     def finish(self, number):
-        """Remember that a lesson was run to its end."""
+        """Store that a lesson was run to its end."""
         self._change(number, {"cell": 0, "done": True})
 
     def _change(self, key, fields, table="lessons"):
-        self.fields = self._read()  # another process may have written since
+        self.fields = self._read()  # another process may have changed the file since it was read
         entries = self.fields.get(table)
         entries = self.fields[table] = entries if isinstance(entries, dict) else {}
         before = entries.get(key)
@@ -122,7 +122,7 @@ class Progress:
                 file.write(text.encode())
         except (OSError, CheckpointError) as error:
             reason = getattr(error, "got", None) or error.strerror
-            self.note = f"progress is not remembered: {self.path}: {reason}"
+            self.note = f"progress could not be saved: {self.path}: {reason}"
 
     # The file
 
@@ -139,17 +139,17 @@ class Progress:
         except ValueError as error:
             return self._put_aside(str(error), empty)
         if not isinstance(fields, dict) or not isinstance(fields.get("lessons"), dict):
-            return self._put_aside("no table of lessons", empty)
+            return self._put_aside("the table of lessons is missing", empty)
         return fields
 
     def _put_aside(self, reason, empty):
-        """Rename a damaged file, so that nothing of it is lost."""
+        """Rename a damaged file, so that its content is not lost."""
         number = 1
         while (aside := self.path.with_name(f"progress.damaged-{number}.json")).exists():
             number += 1
         try:
             self.path.rename(aside)
-            self.note = f"{self.path} is damaged ({reason}) and was kept as {aside.name}"
+            self.note = f"{self.path} is damaged ({reason}) and was renamed to {aside.name}"
         except OSError as error:
-            self.note = f"{self.path} cannot be read: {error.strerror}"
+            self.note = f"{self.path} could not be read: {error.strerror}"
         return empty

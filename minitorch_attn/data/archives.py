@@ -1,4 +1,4 @@
-"""Unpacking archives that come from someone else."""
+"""Archives: unpack zip and tar files from untrusted sources safely."""
 
 import gzip
 import os
@@ -14,7 +14,7 @@ from ..errors import DataError
 try:
     import bz2
     import lzma
-except ImportError:  # a Python that was built without them reads zip and gzip
+except ImportError:  # missing from some Python builds; zip and gzip still work
     bz2 = lzma = None
 
 __all__ = ["is_archive", "unpack"]
@@ -28,15 +28,15 @@ _BROKEN = (
 if lzma is not None:
     _OPENERS |= {b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
     _BROKEN += (lzma.LZMAError,)
-# What Windows makes of a name: a drive, a stream, a device. Refused everywhere, so that an archive
-# unpacks everywhere or nowhere.
+# Device names on Windows. They raise an error on every system, so that the same archives can be
+# unpacked on all systems.
 _DEVICE = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?")
 
 
 def is_archive(path):
-    """Whether `unpack` reads a file: zip, tar (plain, gzip, bzip2, xz), or one gzipped file.
+    """Return True for files that `unpack` supports: zip, tar (plain, gzip, bzip2, xz), gzip.
 
-    Decided by the first bytes, never by the name.
+    The first bytes decide, not the file name.
     """
     with open(path, "rb") as file:
         start = file.read(512)
@@ -45,22 +45,23 @@ def is_archive(path):
 
 
 def unpack(path, folder, *, max_bytes=4 << 30, max_files=200_000):
-    """Unpack an archive into a new folder, or not at all.
+    """Unpack an archive completely into a new folder. After an error, the folder does not exist.
 
-    Every name is checked before it is used: absolute paths, drives and "..", links, devices and
-    names that occur twice are refused. What is written is counted as it is written, whatever the
-    archive says of itself, so a small file that unpacks to a huge one stops at the limit. Owners,
-    permissions and times are not taken over.
+    Every name is checked before use. Absolute paths, drives, "..", links, devices and duplicate
+    names raise an error. `max_bytes` limits the bytes actually written, not the sizes in the
+    archive's headers, which protects against decompression bombs. Owners, permissions and times
+    are ignored.
 
     Parameters
     ----------
     path : str or path
-        Zip, tar (plain or packed by gzip, bzip2 or xz), or a single gzipped file.
+        Zip, tar (plain or compressed by gzip, bzip2 or xz), or a single gzipped file.
     folder : str or path
-        Must not exist yet. It appears when everything has been unpacked.
+        New folder, created after everything has been unpacked.
     max_bytes : int, default 4 GiB
+        Maximum total size of the files.
     max_files : int, default 200,000
-        Files and folders.
+        Maximum number of files and folders.
 
     Returns
     -------
@@ -74,7 +75,7 @@ def unpack(path, folder, *, max_bytes=4 << 30, max_files=200_000):
     """
     folder, name = os.path.abspath(folder), os.fspath(path)
     if os.path.lexists(folder):
-        raise DataError(f"unpack: {folder} exists already.", hint="choose a new folder")
+        raise DataError(f"unpack: {folder} exists already", hint="choose a new folder")
     try:
         os.makedirs(os.path.dirname(folder), exist_ok=True)
         with tempfile.TemporaryDirectory(dir=os.path.dirname(folder), prefix=".unpacking-") as work:
@@ -86,15 +87,18 @@ def unpack(path, folder, *, max_bytes=4 << 30, max_files=200_000):
         if isinstance(error, DataError):
             raise
         reason = str(error) or type(error).__name__
-        raise DataError(f"{name} is a broken archive.", got=reason) from None
+        raise DataError(
+            f"{name}: the archive is damaged",
+            got=reason, hint="the file may be incomplete: download or copy it again",
+        ) from None  # fmt: skip
     except OSError as error:
         reason = error.strerror or str(error)
-        raise DataError(f"{name} could not be unpacked.", got=reason) from None
+        raise DataError(f"{name} could not be unpacked", got=reason) from None
     return folder
 
 
 def _members(path, target):
-    """Write every member of the archive into the target."""
+    """Write every member of the archive to the target."""
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             _zip_members(archive, target)
@@ -111,7 +115,7 @@ def _members(path, target):
             target.write(stem[:-3] if stem.lower().endswith(".gz") else stem, stream)
         else:
             raise DataError(
-                f"{path} is no archive that can be unpacked.",
+                f"{path} is not a supported archive",
                 expected="zip, tar, tar.gz, tar.bz2, tar.xz, or one gzipped file",
             )
 
@@ -146,13 +150,13 @@ def _tar_members(archive, target):
                 target.write(member.name, stream, member.size)
         else:
             target.refuse(member.name, "a link, a device or a sparse file")
-        archive.members = []  # it would remember them all
+        archive.members = []  # otherwise tarfile keeps all members in memory
 
 
 class _Careful:
-    """A packed stream that is never read into memory, or skipped through, without limit.
+    """Compressed stream with limits on reads and seeks.
 
-    A tar header may claim to be gigabytes long, and tarfile would read it whole.
+    A tar header may declare a length of gigabytes, which tarfile would read at once.
     """
 
     def __init__(self, stream, target):
@@ -171,7 +175,7 @@ class _Careful:
 
 
 class _Target:
-    """The folder that is being filled, and what may still go into it."""
+    """Target folder and the remaining limits."""
 
     def __init__(self, archive, folder, max_bytes, max_files):
         self._archive, self._folder = archive, folder
@@ -180,16 +184,16 @@ class _Target:
 
     def refuse(self, name, what):
         raise DataError(
-            f"{self._archive} is not safe to unpack.",
-            got=f"{name!r}: {what}",
-            expected="plain files and folders inside the archive",
-        )
+            f"{self._archive} is not safe to unpack",
+            got=f"{name!r}: {what}", expected="plain files and folders inside the archive",
+            hint="if you trust its source, unpack it yourself and pass the folder",
+        )  # fmt: skip
 
     def too_large(self):
         raise DataError(
-            f"{self._archive} unpacks to more than is allowed.",
+            f"{self._archive}: the unpacked size exceeds the limit",
             expected=f"at most {self._max_bytes:,} bytes in {self._max_files:,} files and folders",
-            hint="unpack(..., max_bytes=, max_files=), if you trust it",
+            hint="increase max_bytes= or max_files= of unpack if you trust the archive",
         )
 
     def expect(self, name, size):
@@ -201,7 +205,7 @@ class _Target:
         os.makedirs(os.path.join(self._folder, *parts), exist_ok=True)
 
     def write(self, name, stream, size=None):
-        """Copy a member's bytes into its file; a tar member must have as many as it says."""
+        """Copy a member's bytes to its file. A tar member must have its declared size."""
         path = os.path.join(self._folder, *self._checked(name))
         os.makedirs(os.path.dirname(path), exist_ok=True)
         if os.path.lexists(path):
@@ -213,10 +217,10 @@ class _Target:
                     self.too_large()
                 file.write(chunk)
             if size is not None and file.tell() != size:
-                raise EOFError(f"{name!r} is cut off after {file.tell()} of {size} bytes")
+                raise EOFError(f"{name!r} is truncated after {file.tell()} of {size} bytes")
 
     def _checked(self, name, allow_root=False):
-        """The parts of a member's path."""
+        """Check a member's path and return its parts."""
         self._files_left -= 1
         if self._files_left < 0:
             self.too_large()
@@ -226,7 +230,7 @@ class _Target:
         for part in parts:
             strange = part in ("", "..") or any(c in "\\:" or ord(c) < 32 for c in part)
             if strange or _DEVICE.fullmatch(part.rstrip(" .")):
-                self.refuse(name, "a name that leads out of the folder, or that is no plain name")
+                self.refuse(name, "a path outside the folder, or an invalid name")
         if not parts:
-            self.refuse(name, "no name")
+            self.refuse(name, "an empty name")
         return parts

@@ -1,4 +1,4 @@
-"""What counting alone achieves on a text: the marks that a trained model must beat."""
+"""Baselines for language models: uniform, unigram and bigram cross-entropies of a text."""
 
 import math
 
@@ -8,15 +8,15 @@ __all__ = ["baselines"]
 
 
 def baselines(training, validation, vocab_size):
-    r"""Held-out cross-entropies of three models that only count.
+    r"""Compute the validation cross-entropies of three models that only count tokens.
 
     * uniform: every token is equally likely, :math:`\log V`.
-    * unigram: :math:`p(b) = (n_b + 1) / (N + V)`, how often each token occurs (add-one smoothing).
-    * bigram: :math:`p(b \mid a) = (n_{ab} + p(b)) / (n_a + 1)`, how often it follows the token
-      before (Dirichlet smoothing: one imaginary count, spread as the unigram says).
+    * unigram: :math:`p(b) = (n_b + 1) / (N + V)`, the frequency of each token (add-one smoothing).
+    * bigram: :math:`p(b \mid a) = (n_{ab} + p(b)) / (n_a + 1)`, its frequency after the
+      previous token (Dirichlet smoothing with one pseudo-count, distributed like the unigram).
 
     Counts come from `training`; the loss is the mean of :math:`-\log p` over `validation`, in nats
-    per token, as the cross-entropy of a model is.
+    per token, like the cross-entropy of a model.
 
     Parameters
     ----------
@@ -49,9 +49,9 @@ def baselines(training, validation, vocab_size):
 
 
 def _pair_counts(ids, vocab_size):
-    """A function (first, second) -> how often each pair occurs in `ids`.
+    """Return a function (first, second) -> number of occurrences of each pair in `ids`.
 
-    Works with the pairs that occur, never with a table of all: vocabularies may be large.
+    The function stores only pairs that occur, because the vocabulary may be large.
     """
     keys, counts = np.unique(ids[:-1] * vocab_size + ids[1:], return_counts=True)
 

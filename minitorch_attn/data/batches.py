@@ -1,24 +1,23 @@
-"""Batches of text windows: at random for training, in order for evaluation."""
+"""Batches of text windows, in random order for training and in text order for evaluation."""
 
 import numpy as np
 
 from ..errors import ArgumentError, DataError
 from ..tensor import tensor
-from .stream import BatchStream
+from .batch_stream import BatchStream
 
 __all__ = ["TextBatches", "windows"]
 
 
 class TextBatches(BatchStream):
-    """An endless stream of random windows of a text, each with the same window one token later.
+    """Infinite stream of random text windows, each paired with the window one token later.
 
-    Batch number n is a function of (seed, n) alone. So the stream can go on from any position: a
-    checkpoint needs to keep one number.
+    Batch n depends only on (seed, n), so a checkpoint stores one number to resume the stream.
 
     Parameters
     ----------
     ids : array of int64 of shape (token,)
-        The token ids of the text.
+        Token ids of the text.
     batch_size, context_length : int
     seed : int, default 0
     device : str or Device, optional
@@ -26,7 +25,7 @@ class TextBatches(BatchStream):
     Attributes
     ----------
     position : int
-        How many batches have been drawn.
+        Number of batches drawn so far.
 
     Examples
     --------
@@ -42,15 +41,15 @@ class TextBatches(BatchStream):
         ids = np.asarray(ids)
         if batch_size < 1 or context_length < 1:
             raise ArgumentError(
-                "TextBatches: batch_size and context_length count from 1.",
+                "TextBatches: batch_size and context_length must be at least 1",
                 got=f"batch_size {batch_size}, context_length {context_length}",
             )
         if len(ids) <= context_length:
             raise DataError(
-                f"the text is too short for a context of {context_length} tokens.",
-                got=f"{len(ids)} tokens",
-                expected=f"at least {context_length + 1}",
-            )
+                f"the text is too short for a context of {context_length} tokens",
+                got=f"{len(ids)} tokens", expected=f"at least {context_length + 1}",
+                hint="use a longer text or a smaller context_length",
+            )  # fmt: skip
         self.ids = ids
         self.context_length = context_length
         super().__init__(batch_size, seed, device)
@@ -63,7 +62,7 @@ class TextBatches(BatchStream):
 
 
 def windows(ids, batch_size, context_length, device=None, limit=None):
-    """The windows of a text one after the other, without overlap, in batches.
+    """Yield the windows of a text in order, without overlap, in batches.
 
     Parameters
     ----------
@@ -71,7 +70,7 @@ def windows(ids, batch_size, context_length, device=None, limit=None):
     batch_size, context_length : int
     device : str or Device, optional
     limit : int, optional
-        Stop after so many windows, evenly spread over the text.
+        Maximum number of windows, evenly spaced over the text.
 
     Yields
     ------

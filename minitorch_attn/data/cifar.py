@@ -1,23 +1,23 @@
-"""CIFAR-10, from its binary release."""
+"""CIFAR-10: read images and labels from the data set's binary release."""
 
 import os
 
 import numpy as np
 
 from ..errors import DataError
+from .download import local_path
 from .mnist import scaled
-from .sources import local_path
 
 __all__ = ["CIFAR10_CLASSES", "cifar10", "read_cifar10"]
 
 CIFAR10_CLASSES = (
     "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",
 )  # fmt: skip
-_RECORD = 1 + 3 * 32 * 32  # a label, then the red, the green and the blue values
+_RECORD = 1 + 3 * 32 * 32  # bytes per image: label, red, green, blue
 
 
 def read_cifar10(path):
-    """Images and labels of one file of the binary release.
+    """Read the images and labels of one file of the binary release.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def read_cifar10(path):
     Raises
     ------
     DataError
-        If the file is not of this format.
+        If the file does not have this format.
     """
     name = os.fspath(path)
     try:
@@ -41,44 +41,45 @@ def read_cifar10(path):
             content = start + file.read()
     except OSError as error:
         reason = error.strerror or str(error)
-        raise DataError(f"{name} could not be read.", got=reason) from None
+        raise DataError(f"{name} could not be read", got=reason) from None
     if not content or len(content) % _RECORD:
         raise DataError(
-            f"{name} is not a file of CIFAR-10's binary release, or it is cut off.",
+            f"{name} is not a file of CIFAR-10's binary release, or it is truncated",
             got=f"{len(content):,} bytes",
             expected=f"a multiple of {_RECORD:,}: a label and 32 x 32 x 3 values per image",
+            hint="cifar-10-binary.tar.gz, the binary version, contains the files",
         )
     records = np.frombuffer(content, dtype=np.uint8).reshape(-1, _RECORD)
     labels = records[:, 0].astype(np.int64)
     if labels.max() > 9:
         worst = int(np.flatnonzero(labels > 9)[0])
         raise DataError(
-            f"{name} is not a file of CIFAR-10's binary release.",
-            got=f"label {labels[worst]} in record {worst}",
-            expected="0 to 9",
-        )
+            f"{name} is not a file of CIFAR-10's binary release",
+            got=f"label {labels[worst]} in record {worst}", expected="0 to 9",
+            hint="CIFAR-100 has another format; use cifar-10-binary.tar.gz",
+        )  # fmt: skip
     return records[:, 1:].reshape(-1, 3, 32, 32).copy(), labels
 
 
 def cifar10(source, *, sha256=None, dtype="float32"):
-    """CIFAR-10: 50,000 + 10,000 colour images of 32 x 32 pixels in ten classes.
+    """Load CIFAR-10, which has 50,000 + 10,000 color images of 32 x 32 pixels in ten classes.
 
     Parameters
     ----------
     source : str or path
-        `cifar-10-binary.tar.gz`, its URL, or the folder that holds `data_batch_1.bin` to
-        `data_batch_5.bin` and `test_batch.bin`. The release for Python is refused: its files are
-        pickles, and reading a pickle runs whatever code it holds.
+        `cifar-10-binary.tar.gz`, its URL, or the folder with `data_batch_1.bin` to
+        `data_batch_5.bin` and `test_batch.bin`. The Python release is not supported, because
+        its files are pickles, and reading a pickle can execute code.
     sha256 : str, optional
-        The checksum of the archive; for a URL it is needed.
+        Checksum of the archive, required for a URL.
     dtype : dtype, default "float32"
-        Of the images. Floating-point values go from 0 to 1, "uint8" leaves them from 0 to 255 and
-        takes a quarter of the memory.
+        Dtype of the images. Floating-point values are from 0 to 1; "uint8" keeps 0 to 255 and uses
+        a quarter of the memory.
 
     Returns
     -------
     training_images, training_labels, test_images, test_labels : array
-        Images of shape (image, 3, row, column), labels int64: places in `CIFAR10_CLASSES`.
+        Images of shape (image, 3, row, column); labels are int64 indices of `CIFAR10_CLASSES`.
 
     Raises
     ------
@@ -87,8 +88,8 @@ def cifar10(source, *, sha256=None, dtype="float32"):
 
     References
     ----------
-    .. [1] Krizhevsky 2009, "Learning Multiple Layers of Features from Tiny Images", and the page
-       of the data set, "Binary version".
+    .. [1] Krizhevsky 2009, "Learning Multiple Layers of Features from Tiny Images", and the data
+       set's web page, "Binary version".
     """
     folder = _find(local_path(source, sha256))
     training = [read_cifar10(os.path.join(folder, f"data_batch_{i}.bin")) for i in range(1, 6)]
@@ -98,7 +99,7 @@ def cifar10(source, *, sha256=None, dtype="float32"):
 
 
 def _find(folder):
-    """The folder in `folder` that holds the files."""
+    """Return the folder within `folder` that contains the files."""
     pickled = None
     for place, folders, names in os.walk(folder):
         folders.sort()
@@ -107,17 +108,23 @@ def _find(folder):
         if "test_batch" in names:
             pickled = os.path.join(place, "test_batch")
     if os.path.isfile(folder):
-        raise DataError(f"{folder} is neither a folder nor an archive.")
+        raise DataError(
+            f"{folder} is not a folder or an archive",
+            hint="pass the folder that contains test_batch.bin, or cifar-10-binary.tar.gz",
+        )
     if pickled:
         _refuse_pickle(pickled, b"\x80\x02")
-    raise DataError(f"{folder} has no test_batch.bin.", expected="the files of the binary release")
+    raise DataError(
+        f"{folder}: test_batch.bin is missing",
+        expected="the files of the binary release", hint="cifar-10-binary.tar.gz contains them",
+    )  # fmt: skip
 
 
 def _refuse_pickle(name, start):
     # A label is at most 9, so no file of the binary release starts with 0x80.
     if start[:1] == b"\x80" or start == b"(d":
         raise DataError(
-            f"{name} is the pickled release of CIFAR-10: reading a pickle runs the code in it.",
+            f"{name}: the pickled release of CIFAR-10 is not supported, a pickle can execute code",
             expected='"CIFAR-10 binary version", cifar-10-binary.tar.gz',
             hint="download the binary version from the same page",
         )

@@ -1,4 +1,4 @@
-"""Dates as people write them, and as a computer wants them: made by a seed, without end."""
+"""Dates in twenty written formats and in ISO format, generated from a seed."""
 
 import datetime
 
@@ -17,8 +17,8 @@ _ORDINALS = (
 ).split()
 _ORDINALS += [f"twenty-{word}" for word in _ORDINALS[:9]] + ["thirtieth", "thirty-first"]
 
-# A name in braces is filled in by `_words`. Two readings are ruled out: dots put the day first
-# (as in Germany), slashes the month (as in the United States), and years have four digits.
+# `write_date` fills in the names in braces. Formats are unambiguous: the day comes first with dots
+# (as in Germany), the month with slashes (as in the United States), and years have four digits.
 FORMATS = (
     "{day} {month} {year}, a {weekday}",
     "{weekday}, {day} {month} {year}",
@@ -44,13 +44,13 @@ FORMATS = (
 
 
 def write_date(day, style):
-    """One surface form of a date.
+    """Write a date in one of the formats.
 
     Parameters
     ----------
     day : datetime.date
     style : int
-        Which of `FORMATS`.
+        Index of the format in `FORMATS`.
 
     Returns
     -------
@@ -65,21 +65,11 @@ def write_date(day, style):
     """
     month, weekday = _MONTHS[day.month - 1], _WEEKDAYS[day.weekday()]
     return FORMATS[style].format(
-        day=day.day,
-        day02=f"{day.day:02}",
-        day_th=f"{day.day}{_suffix(day.day)}",
-        ordinal=_ORDINALS[day.day - 1],
-        month=month,
-        mon=month[:3],
-        MON=month[:3].upper(),
-        number=day.month,
-        number02=f"{day.month:02}",
-        roman=_ROMAN[day.month - 1],
-        year=day.year,
-        weekday=weekday,
-        wkd=weekday[:3],
-        WKD=weekday[:3].upper(),
-    )
+        day=day.day, day02=f"{day.day:02}", day_th=f"{day.day}{_suffix(day.day)}",
+        ordinal=_ORDINALS[day.day - 1], month=month, mon=month[:3], MON=month[:3].upper(),
+        number=day.month, number02=f"{day.month:02}", roman=_ROMAN[day.month - 1], year=day.year,
+        weekday=weekday, wkd=weekday[:3], WKD=weekday[:3].upper(),
+    )  # fmt: skip
 
 
 def _suffix(day):
@@ -87,7 +77,7 @@ def _suffix(day):
 
 
 def characters_of_dates():
-    """Every character that a surface form or an answer can have, sorted.
+    """Return every character that a source or an answer can contain, sorted.
 
     Returns
     -------
@@ -99,22 +89,22 @@ def characters_of_dates():
 
 
 def split_days(first=1900, last=2099, held_out=2000, seed=0):
-    """The days of some years, shared out at random between training and a held-out part.
+    """Split the days in a range of years at random into training and held-out days.
 
-    A held-out day is in no training example in any surface form.
+    Held-out days do not occur in the training set in any format.
 
     Parameters
     ----------
     first, last : int
-        Years, both included.
+        First and last year, both included.
     held_out : int, default 2000
-        How many days to hold out.
+        Number of days to hold out.
     seed : int, default 0
 
     Returns
     -------
     training, held_out : int64 array
-        Ordinals, as `datetime.date.fromordinal` takes them; the second one in random order.
+        Ordinals as in `datetime.date.fromordinal`. The second array is in random order.
 
     Examples
     --------
@@ -129,7 +119,7 @@ def split_days(first=1900, last=2099, held_out=2000, seed=0):
 
 
 def date_pair(ordinal, style):
-    """A surface form and its answer.
+    """Return a date in one of the formats and the same date in ISO format.
 
     Parameters
     ----------

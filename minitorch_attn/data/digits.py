@@ -1,4 +1,4 @@
-"""Scikit-learn's handwritten digits: 1,797 images of 8 x 8 pixels, in every installation of it."""
+"""Digits: the 1,797 handwritten digits of 8 x 8 pixels that scikit-learn includes."""
 
 import numpy as np
 
@@ -8,13 +8,13 @@ __all__ = ["digits_split"]
 
 
 def digits_split(test_share=0.2, seed=0):
-    """Images and labels, split so that both parts have the same share of every digit.
+    """Load images and labels, split into a training set and a test set, stratified by digit.
 
     Parameters
     ----------
     test_share : float, default 0.2
     seed : int, default 0
-        Of the split; the same seed gives the same split.
+        Random seed for the split.
 
     Returns
     -------
@@ -29,7 +29,7 @@ def digits_split(test_share=0.2, seed=0):
     References
     ----------
     .. [1] Alpaydin and Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine Learning
-       Repository, 1998: its test part, which scikit-learn carries.
+       Repository, 1998. scikit-learn includes the test set.
 
     Examples
     --------
@@ -42,7 +42,7 @@ def digits_split(test_share=0.2, seed=0):
         from sklearn.model_selection import train_test_split
     except ImportError:
         raise DataError(
-            "the handwritten digits come with scikit-learn, which is not installed.",
+            "digits_split: scikit-learn, which includes the digits, is not installed",
             hint="python -m pip install scikit-learn",
         ) from None
     found = load_digits()

@@ -1,35 +1,34 @@
-"""Batches of examples that are held in arrays."""
+"""Batches of examples in arrays, shuffled for training and in order for evaluation."""
 
 import numpy as np
 
 from ..errors import ArgumentError
 from ..tensor import tensor
-from .stream import BatchStream
+from .batch_stream import BatchStream
 
 __all__ = ["ShuffledBatches", "in_batches"]
 
 
 class ShuffledBatches(BatchStream):
-    """An endless stream of batches: every example once, in random order, then again.
+    """Infinite stream of batches. Each epoch contains every example once, in random order.
 
-    The order of pass number n is a function of (seed, n) alone. So the stream can go on from any
-    position: a checkpoint needs to keep one number. A pass drops the examples that do not fill a
-    last batch; they are others each time.
+    The order of epoch n depends only on (seed, n), so a checkpoint stores one number to resume the
+    stream. An epoch drops the examples that do not fill a batch; these differ between epochs.
 
     Parameters
     ----------
     arrays : sequence of array
-        Of one length; each gives one Tensor of the batch.
+        Arrays of the same length. A batch contains one Tensor for each array.
     batch_size : int
     seed : int, default 0
     device : str or Device, optional
     dtype : dtype, optional
-        Of the floating-point arrays.
+        Dtype of the floating-point arrays.
 
     Attributes
     ----------
     position : int
-        How many batches have been drawn.
+        Number of batches drawn so far.
 
     Examples
     --------
@@ -44,15 +43,14 @@ class ShuffledBatches(BatchStream):
         self.count = len(self.arrays[0])
         if not 1 <= batch_size <= self.count or any(len(a) != self.count for a in self.arrays):
             raise ArgumentError(
-                "ShuffledBatches: the arrays have no such batches.",
-                got=f"batch_size={batch_size} of {[len(a) for a in self.arrays]} examples",
-                expected="arrays of one length, and a batch_size of at most that",
+                "ShuffledBatches: arrays must have the same length, at least batch_size",
+                got=f"batch_size={batch_size}, arrays of {[len(a) for a in self.arrays]} examples",
             )
         super().__init__(batch_size, seed, device)
-        self._order = (None, None)  # number of a pass, its order
+        self._order = (None, None)  # (number of an epoch, order of its examples)
 
     def __next__(self):
-        """One Tensor for each array, of shape (batch, ...)."""
+        """Return one Tensor for each array, of shape (batch, ...)."""
         number, place = divmod(self.position, self.count // self.batch_size)
         if self._order[0] != number:
             generator = np.random.default_rng([self.seed, number])
@@ -63,12 +61,12 @@ class ShuffledBatches(BatchStream):
 
 
 def in_batches(arrays, batch_size, device=None, dtype=None):
-    """The examples in order, once.
+    """Yield each example once, in order.
 
     Parameters
     ----------
     arrays, batch_size, device, dtype
-        As for `ShuffledBatches`.
+        As in `ShuffledBatches`.
 
     Yields
     ------

@@ -1,12 +1,12 @@
-"""Pictures in a folder with one subfolder per class."""
+"""Image folder: a folder of images with one subfolder for each class."""
 
 import os
 
 import numpy as np
 
 from ..errors import DataError
+from .download import local_path
 from .images import read_image
-from .sources import local_path
 
 __all__ = ["ImageFolder"]
 
@@ -14,36 +14,40 @@ _ENDINGS = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".t
 
 
 class ImageFolder:
-    """The pictures under a folder; the name of the subfolder is the class.
+    """The images in a folder. The name of an image's subfolder is its class.
 
-    Classes are numbered in alphabetical order. Pictures may lie in further folders below that of
-    their class; hidden files, links to folders and other files are passed over.
+    Classes are numbered in alphabetical order. A class folder may have subfolders. Hidden files,
+    links to folders and files that are not images are ignored.
 
     Parameters
     ----------
     source : str or path
-        The folder, an archive of it, or its URL.
+        The folder, an archive of the folder, or the archive's URL.
     sha256 : str, optional
-        The checksum of an archive; for a URL it is needed.
+        Checksum of an archive, required for a URL.
 
     Attributes
     ----------
     classes : list of str
     paths : list of str
-    labels : int64 array of shape (picture,)
+    labels : int64 array of shape (image,)
 
     Raises
     ------
     DataError
-        If there are no classes, or one has no pictures.
+        If the folder does not have subfolders, or a subfolder does not contain images.
     """
 
     def __init__(self, source, *, sha256=None):
         folder = local_path(source, sha256)
         if not os.path.isdir(folder):
-            raise DataError(f"{folder} is not a folder.", expected="one subfolder per class")
+            raise DataError(
+                f"{folder} is not a folder",
+                expected="one subfolder for each class",
+                hint="pass the folder of the subfolders, or an archive of it",
+            )
         self.classes = _subfolders(folder)
-        if len(self.classes) == 1:  # an archive often holds one folder with everything in it
+        if len(self.classes) == 1:  # an archive often contains a single top-level folder
             inner = os.path.join(folder, self.classes[0])
             if _subfolders(inner):
                 folder, self.classes = inner, _subfolders(inner)
@@ -51,9 +55,10 @@ class ImageFolder:
         empty = [name for name, paths in zip(self.classes, found, strict=True) if not paths]
         if empty or not found:
             raise DataError(
-                f"{folder} is not a folder of pictures by class.",
+                f"{folder} is not a folder of images by class",
                 got=f"no pictures in {', '.join(empty[:5])}" if empty else "no subfolders",
                 expected="CLASS/PICTURE, endings " + " ".join(_ENDINGS),
+                hint="remove the empty folders, or add pictures to them" if empty else None,
             )
         self.paths = [path for paths in found for path in paths]
         self.labels = np.repeat(np.arange(len(found)), [len(paths) for paths in found])
@@ -62,11 +67,11 @@ class ImageFolder:
         return len(self.paths)
 
     def __getitem__(self, index):
-        """A picture (PIL.Image.Image) and its label."""
+        """Return an image (PIL.Image.Image) and its label."""
         return read_image(self.paths[index]), int(self.labels[index])
 
     def arrays(self, processor):
-        """All pictures, prepared, in memory.
+        """Preprocess all images and return them with their labels.
 
         Parameters
         ----------
@@ -74,8 +79,8 @@ class ImageFolder:
 
         Returns
         -------
-        images : float32 array of shape (picture, channels, height, width)
-        labels : int64 array of shape (picture,)
+        images : float32 array of shape (image, channels, height, width)
+        labels : int64 array of shape (image,)
         """
         return np.concatenate([processor(path).numpy() for path in self.paths]), self.labels
 

@@ -1,4 +1,4 @@
-"""From pictures to what a model for images reads: resize, crop, scale, normalise."""
+"""Images: read and preprocess them for a model (resize, crop, rescale, normalize)."""
 
 import math
 import os
@@ -11,7 +11,7 @@ from .tokenizers.gpt2_files import read_json
 
 __all__ = ["ImageProcessor", "read_image"]
 
-# Formats that are pixels and nothing else; Pillow also opens some that run other programs.
+# Formats that contain only pixels; Pillow also supports formats that run other programs.
 _FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 _FILTERS = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3, "box": 4, "hamming": 5}
 _HALF = (0.5, 0.5, 0.5)
@@ -22,7 +22,7 @@ _SHORTEST = _COMMON | {
     "size": {"shortest_edge": 224}, "crop_size": 224, "do_center_crop": True, "resample": 3,
     "image_mean": _CLIP[0], "image_std": _CLIP[1], "do_convert_rgb": True,
 }  # fmt: skip
-# What preprocessor_config.json leaves out, by the class that wrote it.
+# Default values for preprocessor_config.json, by the class that wrote the file.
 _DEFAULTS = {
     "ViT": _COMMON | {"size": 224, "resample": 2, "image_mean": _HALF, "image_std": _HALF},
     "DeiT": _COMMON | {"size": 256, "crop_size": 224, "do_center_crop": True, "resample": 3,
@@ -33,7 +33,7 @@ _DEFAULTS = {
 
 
 def read_image(path):
-    """Open a picture, the right way up.
+    """Open an image and rotate it according to its EXIF orientation.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def read_image(path):
     Raises
     ------
     DataError
-        If it is not a picture, broken, or larger than Pillow's limit.
+        If the file is not an image, is damaged, or exceeds Pillow's size limit.
     """
     from PIL import Image, ImageOps, UnidentifiedImageError
 
@@ -57,39 +57,47 @@ def read_image(path):
             return ImageOps.exif_transpose(image)
     except UnidentifiedImageError:
         raise DataError(
-            f"{name} is not a picture.", expected=f"one of {', '.join(_FORMATS)}"
+            f"{name} is not an image",
+            expected=f"one of {', '.join(_FORMATS)}",
+            hint="convert other formats to PNG with an image program",
         ) from None
     except Image.DecompressionBombError as error:
-        raise DataError(f"{name} is too large a picture.", got=str(error)) from None
+        raise DataError(
+            f"{name}: the image is too large",
+            got=str(error), hint="reduce its size with an image program",
+        ) from None  # fmt: skip
     except (OSError, SyntaxError, ValueError, EOFError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise DataError(f"{name} could not be read as a picture.", got=reason) from None
+        raise DataError(
+            f"{name} could not be read as an image",
+            got=reason, hint="the file may be incomplete: download or copy it again",
+        ) from None  # fmt: skip
 
 
 class ImageProcessor:
-    """Pictures of any size to one batch for a model, exactly as its own preprocessing does.
+    """Preprocess images of any size into a batch, exactly as Hugging Face or timm does.
 
-    Made by `from_pretrained`, `from_config` or `from_pretrained_cfg`.
+    Usually created by `from_pretrained`, `from_config` or `from_pretrained_cfg`.
 
     Parameters
     ----------
     mean, std : sequence of float, optional
-        Of each channel, subtracted and divided by; one entry makes the pictures grey. Without
-        them the values are left as they are.
+        Mean and standard deviation of each channel for normalization; one entry converts images
+        to grayscale. Default: no normalization.
     new_size : callable, optional
-        (height, width) of a picture -> (height, width) to resize it to.
+        Function from an image's (height, width) to the (height, width) after resizing.
     resample : int or str, default "bilinear"
-        Pillow's filter.
+        Pillow's resampling filter.
     crop_size : (int, int), optional
-        Height and width to cut from the middle; what a picture lacks is filled up.
+        Height and width of the center crop; smaller images are padded.
     place : callable, optional
-        (size of the picture, size of the crop) along one axis -> where the crop starts.
+        Function from (image size, crop size) along one axis to the start of the crop.
     fill : sequence of int, optional
-        The colour to fill up with, from 0 to 255; default black.
+        Color of the padding, from 0 to 255. Default: black.
     rescale : callable, optional
-        From uint8 to float32 values; default: divided by 255.
+        Function from uint8 to float32 values. Default: divide by 255.
     on_white : bool, default False
-        Put transparent pictures on white instead of dropping the transparency.
+        If True, draw transparent images on white instead of dropping the transparency.
 
     Examples
     --------
@@ -101,26 +109,15 @@ class ImageProcessor:
     """
 
     def __init__(
-        self,
-        mean=None,
-        std=None,
-        *,
-        channels=3,
-        new_size=None,
-        resample="bilinear",
-        crop_size=None,
-        place=None,
-        fill=None,
-        rescale=None,
-        on_white=False,
-    ):
+        self, mean=None, std=None, *, channels=3, new_size=None, resample="bilinear",
+        crop_size=None, place=None, fill=None, rescale=None, on_white=False,
+    ):  # fmt: skip
         self.mean, self.std = (None if m is None else np.float32(m) for m in (mean, std))
         self.channels = channels if mean is None else len(mean)
         if self.channels not in (1, 3):
             raise ArgumentError(
-                "ImageProcessor(mean): pictures are grey or red, green and blue.",
+                "ImageProcessor: the number of channels must be 1 or 3",
                 got=f"{self.channels} channels",
-                expected="1 or 3",
             )
         self.new_size = new_size
         self.resample = _filter(resample)
@@ -148,39 +145,39 @@ class ImageProcessor:
         config = read_json(path) if os.path.isfile(path) else {}
         if "pretrained_cfg" not in config:
             raise DataError(
-                f"{os.fspath(folder)} does not say how its pictures are prepared.",
+                f"{os.fspath(folder)}: the image preprocessing configuration is missing",
                 expected="preprocessor_config.json, or config.json with pretrained_cfg",
             )
         return cls.from_pretrained_cfg(config["pretrained_cfg"])
 
     @classmethod
     def from_config(cls, config):
-        """From the fields of `preprocessor_config.json` (transformers).
+        """Create a processor from the fields of `preprocessor_config.json` (transformers).
 
         Parameters
         ----------
         config : dict
-            Of ViTImageProcessor (the default), DeiT's, CLIP's or Bit's.
+            Fields for ViTImageProcessor (the default), or for the DeiT, CLIP or BiT processor.
 
         Returns
         -------
         ImageProcessor
-            Equal to what that class does with Pillow, bit for bit.
+            Processor with the same results as that class with Pillow.
         """
         kind = config.get("image_processor_type") or config.get("feature_extractor_type") or "ViT"
         for ending in ("Fast", "Pil", "ImageProcessor", "FeatureExtractor"):
             kind = kind.removesuffix(ending)
         if kind not in _DEFAULTS or config.get("do_pad"):
             raise DataError(
-                "this preparation of pictures is not known.",
+                "ImageProcessor: this image processor configuration is not supported",
                 got="do_pad" if kind in _DEFAULTS else kind,
                 expected="the image processor of " + ", ".join(_DEFAULTS) + ", without do_pad",
             )
         config = _DEFAULTS[kind] | {k: v for k, v in config.items() if v is not None}
-        normalise, crop = config["do_normalize"], config.get("do_center_crop")
+        normalize, crop = config["do_normalize"], config.get("do_center_crop")
         return cls(
-            config["image_mean"] if normalise else None,
-            config["image_std"] if normalise else None,
+            config["image_mean"] if normalize else None,
+            config["image_std"] if normalize else None,
             new_size=_new_size(config["size"], kind) if config["do_resize"] else None,
             resample=config["resample"],
             crop_size=_two(config["crop_size"]) if crop else None,
@@ -191,7 +188,7 @@ class ImageProcessor:
 
     @classmethod
     def from_pretrained_cfg(cls, config):
-        """From a timm model's `pretrained_cfg`.
+        """Create a processor from a timm model's `pretrained_cfg`.
 
         Parameters
         ----------
@@ -200,7 +197,7 @@ class ImageProcessor:
         Returns
         -------
         ImageProcessor
-            Equal to timm's transform for evaluation, bit for bit.
+            Processor with the same results as timm's evaluation transform.
         """
         size = tuple((config.get("input_size") or (3, 224, 224))[1:])
         share, mode = config.get("crop_pct") or 0.875, config.get("crop_mode") or "center"
@@ -216,7 +213,10 @@ class ImageProcessor:
             square = larger[0] == larger[1]
             new_size = _shortest_edge(larger[0]) if square else _in_proportion(larger, min)
         else:
-            raise DataError("pretrained_cfg: the crop mode is not known.", got=repr(mode))
+            raise DataError(
+                "pretrained_cfg: crop_mode is not supported",
+                got=repr(mode), expected="squash, border or center",
+            )  # fmt: skip
         return cls(
             mean,
             std,
@@ -227,13 +227,13 @@ class ImageProcessor:
         )
 
     def __call__(self, images, device=None):
-        """Prepare pictures.
+        """Preprocess images.
 
         Parameters
         ----------
-        images : picture or sequence of pictures
-            Each a path, a Pillow image, or a uint8 array of shape (height, width) or (height,
-            width, channels).
+        images : image or sequence of images
+            Paths, Pillow images, or uint8 arrays of shape (height, width) or (height, width,
+            channels).
         device : str or Device, optional
 
         Returns
@@ -247,17 +247,17 @@ class ImageProcessor:
         prepared = [self._prepare(image) for image in images]
         if len({image.shape for image in prepared}) > 1:
             raise DataError(
-                "the pictures have different sizes after preparation: they make no batch.",
+                "ImageProcessor: all images of a batch must have the same size after preprocessing",
                 got=", ".join(sorted({str(image.shape[1:]) for image in prepared})),
-                hint="a processor that crops, or resizes to a height and a width",
+                hint="use a processor that crops, or resizes to a fixed height and width",
             )
         if not prepared:
-            raise ArgumentError("ImageProcessor: no pictures.")
+            raise ArgumentError("ImageProcessor: images must not be empty")
         return tensor(np.stack(prepared), device=device)
 
     def _prepare(self, image):
-        """One picture: float32 of shape (channels, height, width)."""
-        image = self._in_colour(_opened(image))
+        """Preprocess one image to a float32 array of shape (channels, height, width)."""
+        image = self._in_color(_opened(image))
         if self.new_size is not None:
             height, width = self.new_size(image.height, image.width)
             image = image.resize((width, height), self.resample)
@@ -270,8 +270,8 @@ class ImageProcessor:
             values = (values - self.mean) / self.std
         return np.ascontiguousarray(values.transpose(2, 0, 1))
 
-    def _in_colour(self, image):
-        """Grey for one channel, else red, green and blue."""
+    def _in_color(self, image):
+        """Convert to grayscale for one channel, otherwise to RGB."""
         see_through = "A" in image.getbands() or "transparency" in image.info
         if see_through and self.on_white:
             from PIL import Image
@@ -282,7 +282,7 @@ class ImageProcessor:
         return image.convert("L" if self.channels == 1 else "RGB")
 
     def _crop(self, pixels):
-        """The middle, filled up where the picture is too small."""
+        """Return the center crop, padded if the image is too small."""
         result = np.zeros((*self.crop_size, self.channels), dtype=np.uint8)
         if self.fill is not None:
             result[:] = self.fill
@@ -304,17 +304,19 @@ def _opened(image):
         return image
     if not isinstance(image, np.ndarray) or image.dtype != np.uint8:
         raise DTypeError(
-            "ImageProcessor: not a picture.",
+            "ImageProcessor: the input is not an image",
             got=f"{type(image).__name__} of {getattr(image, 'dtype', 'no dtype')}",
             expected="a path, a Pillow image, or a uint8 array (height, width, channels)",
+            hint='(255 * image).astype("uint8") for an array of floats from 0 to 1',
         )
     if image.ndim == 3 and image.shape[2] == 1:
         image = image[:, :, 0]
     if image.ndim != 2 and not (image.ndim == 3 and image.shape[2] in (3, 4)):
         raise DTypeError(
-            "ImageProcessor: not the shape of a picture.",
+            "ImageProcessor: the shape of the array is not that of an image",
             got=str(image.shape),
             expected="(height, width) or (height, width, channels), with 1, 3 or 4 channels",
+            hint="image.transpose(1, 2, 0) if the channels come first",
         )
     return Image.fromarray(image)
 
@@ -324,7 +326,7 @@ def _filter(resample):
         return int(resample)
     if resample not in _FILTERS:
         raise ArgumentError(
-            "the filter for resizing is not known.", got=repr(resample), expected=str([*_FILTERS])
+            "ImageProcessor: resample is invalid", got=repr(resample), expected=str([*_FILTERS])
         )
     return _FILTERS[resample]
 
@@ -334,17 +336,17 @@ def _divide_by_255(pixels):
 
 
 def _multiply(factor):
-    """Transformers scales in double precision, then rounds."""
+    """Scale in double precision, then round, as transformers does."""
     return lambda pixels: (pixels.astype(np.float64) * factor).astype(np.float32)
 
 
 def _place_of_torchvision(length, wanted):
-    """Half a pixel goes to the even side; a margin that is odd is larger behind."""
+    """Return the crop's start. Halves are rounded to even. Odd padding is larger at the end."""
     return round((length - wanted) / 2) if length >= wanted else -((wanted - length) // 2)
 
 
 def _place_of_transformers(length, wanted):
-    """Half a pixel goes to the front; a margin that is odd is larger in front."""
+    """Return the crop's start. Halves are rounded down. Odd padding is larger at the start."""
     return (length - wanted) // 2
 
 
@@ -355,7 +357,7 @@ def _two(size):
 
 
 def _new_size(size, kind):
-    """The rule that a `size` of preprocessor_config.json stands for."""
+    """Return the resize rule for a `size` in preprocessor_config.json."""
     if isinstance(size, int) and kind in ("CLIP", "Bit"):
         size = {"shortest_edge": size}
     if isinstance(size, dict) and set(size) == {"shortest_edge"}:
@@ -363,10 +365,9 @@ def _new_size(size, kind):
     if not isinstance(size, dict) or {"height", "width"} <= set(size):
         return _exactly(_two(size))
     raise DataError(
-        "this size of pictures is not known.",
-        got=str(size),
-        expected="height and width, or shortest_edge",
-    )
+        "preprocessor_config.json: size is not supported",
+        got=str(size), expected="height and width, or shortest_edge",
+    )  # fmt: skip
 
 
 def _exactly(size):
@@ -382,7 +383,7 @@ def _shortest_edge(edge):
 
 
 def _in_proportion(size, choose):
-    """Both edges by one factor: at least `size` with `min`, at most with `max`."""
+    """Scale both edges equally, to at least `size` with `min`, to at most `size` with `max`."""
 
     def rule(height, width):
         ratio = choose(height / size[0], width / size[1])

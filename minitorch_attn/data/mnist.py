@@ -1,4 +1,4 @@
-"""MNIST and its relatives: images and labels in IDX files."""
+"""MNIST and similar data sets: images and labels in IDX files."""
 
 import gzip
 import math
@@ -8,16 +8,16 @@ import zlib
 import numpy as np
 
 from ..errors import DataError
-from .sources import local_path
+from .download import local_path
 
 __all__ = ["mnist", "read_idx"]
 
 _TYPES = {8: "u1", 9: "i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
-_LIMIT = 1 << 32  # bytes
+_LIMIT = 1 << 32  # maximum size in bytes
 
 
 def read_idx(path):
-    """The array in an IDX file, gzipped or not.
+    """Read the array in an IDX file, which may be gzipped.
 
     Parameters
     ----------
@@ -26,12 +26,12 @@ def read_idx(path):
     Returns
     -------
     array
-        In the machine's own byte order.
+        Array in the machine's byte order.
 
     Raises
     ------
     DataError
-        If the file is no IDX file, or longer or shorter than it says.
+        If the file is not an IDX file, or its length does not match its header.
 
     References
     ----------
@@ -44,50 +44,58 @@ def read_idx(path):
         with gzip.open(path) if packed else open(path, "rb") as file:
             return _read(file, name)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"{name} is a broken gzip file.", got=str(error)) from None
+        raise DataError(
+            f"{name}: the gzip file is damaged",
+            got=str(error), hint="the file may be incomplete: download or copy it again",
+        ) from None  # fmt: skip
     except OSError as error:
         reason = error.strerror or str(error)
-        raise DataError(f"{name} could not be read.", got=reason) from None
+        raise DataError(f"{name} could not be read", got=reason) from None
 
 
 def _read(file, name):
-    """Two zero bytes, a type, the number of axes; their sizes; the values, all big-endian."""
+    """Read two zero bytes, a dtype code, the number of axes, sizes and values (big-endian)."""
     magic = file.read(4)
     if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] not in _TYPES or not magic[3]:
         raise DataError(
-            f"{name} is not an IDX file.",
+            f"{name} is not an IDX file",
             got=f"it starts with {magic.hex(' ') or 'nothing'}",
             expected="00 00, a type from 08 to 0e, the number of axes",
+            hint="pass an original file of MNIST, such as train-images-idx3-ubyte.gz",
         )
     header = file.read(4 * magic[3])
     dtype = np.dtype(_TYPES[magic[2]])
     shape = tuple(np.frombuffer(header[: len(header) // 4 * 4], dtype=">u4").tolist())
     size = math.prod(shape) * dtype.itemsize
     if len(header) < 4 * magic[3] or size > _LIMIT:
-        raise DataError(f"{name}: the sizes of its axes make no sense.", got=f"{shape}")
+        raise DataError(
+            f"{name}: the sizes of its axes are invalid",
+            got=f"{shape}", hint="the file may be damaged: download it again",
+        )  # fmt: skip
     values = file.read(size)
     rest = len(file.read(1)) if len(values) == size else 0
     if len(values) < size or rest:
         raise DataError(
-            f"{name} is {'longer' if rest else 'cut off: shorter'} than its header says.",
+            f"{name} is {'longer' if rest else 'shorter'} than its header says",
             got=f"more than {size:,} bytes" if rest else f"{len(values):,} bytes of values",
             expected=f"{size:,} for an array of shape {shape}",
+            hint="the file may be damaged: download it again",
         )
     return np.frombuffer(values, dtype=dtype).reshape(shape).astype(dtype.newbyteorder("="))
 
 
 def mnist(source, *, sha256=None, dtype="float32"):
-    """MNIST, or another set in its four files (Fashion-MNIST, KMNIST).
+    """Load MNIST, or another data set in the same four files (Fashion-MNIST, KMNIST).
 
     Parameters
     ----------
     source : str or path
-        The folder that holds `train-images-idx3-ubyte`, `train-labels-idx1-ubyte` and the same
-        two with `t10k`, each with or without `.gz`; or an archive of it, or its URL.
+        Folder with `train-images-idx3-ubyte`, `train-labels-idx1-ubyte` and two `t10k` files named
+        alike, each with or without `.gz`; or an archive of this folder, or the archive's URL.
     sha256 : str, optional
-        The checksum of an archive; for a URL it is needed.
+        Checksum of an archive, required for a URL.
     dtype : dtype, default "float32"
-        Of the images. Floating-point values go from 0 to 1, "uint8" leaves them from 0 to 255.
+        Dtype of the images. Floating-point values are from 0 to 1; "uint8" keeps 0 to 255.
 
     Returns
     -------
@@ -97,7 +105,7 @@ def mnist(source, *, sha256=None, dtype="float32"):
     Raises
     ------
     DataError
-        If a file is missing, broken, or does not go with the others.
+        If a file is missing or damaged, or the files do not match.
 
     References
     ----------
@@ -110,16 +118,17 @@ def mnist(source, *, sha256=None, dtype="float32"):
         labels = read_idx(_find(folder, f"{part}-labels-idx1-ubyte"))
         if images.ndim != 3 or labels.ndim != 1 or len(images) != len(labels):
             raise DataError(
-                f"{folder}: the {part} images and labels do not belong together.",
+                f"{folder}: the {part} images and labels do not match",
                 got=f"images {images.shape}, labels {labels.shape}",
                 expected="images (image, row, column), labels (image,)",
+                hint="take all four files from the same release of the data set",
             )
         arrays += [scaled(images[:, None], dtype), labels.astype(np.int64)]
     return tuple(arrays)
 
 
 def scaled(images, dtype):
-    """Bytes as they are, or as floating-point numbers from 0 to 1."""
+    """Convert bytes to floating-point numbers from 0 to 1, or return them unchanged for uint8."""
     if np.dtype(dtype) == np.uint8:
         return images
     images = images.astype(dtype)
@@ -128,11 +137,15 @@ def scaled(images, dtype):
 
 
 def _find(folder, stem):
-    """The file of this name, also with a dot for the last "-" of the stem, as some copies have."""
+    """Find the file of this name. Some copies have a dot instead of the last "-" in the stem."""
     wanted = {stem, stem.replace("-idx", ".idx")}
     wanted |= {name + ".gz" for name in wanted}
     for place, folders, names in os.walk(folder):
         folders.sort()
         for name in sorted(wanted & set(names)):
             return os.path.join(place, name)
-    raise DataError(f"{folder} has no {stem}.", expected=f"{stem} or {stem}.gz")
+    raise DataError(
+        f"{folder}: {stem} is missing",
+        expected=f"{stem} or {stem}.gz",
+        hint="the folder needs four files: images and labels of train and of t10k",
+    )

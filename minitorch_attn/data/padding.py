@@ -1,4 +1,4 @@
-"""Batches of sequences of different lengths: padding, and batches with little of it."""
+"""Padding: pad sequences of different lengths, and form batches that need little padding."""
 
 import numpy as np
 
@@ -10,25 +10,26 @@ __all__ = ["BucketedBatches", "pad"]
 
 
 def pad(sequences, pad_id=0, *, side="right", multiple_of=1, device=None):
-    """Token ids of several texts as one array, and the mask of what is text in it.
+    """Pad the token ids of several texts to the same length, and return the padding mask.
 
     Parameters
     ----------
     sequences : sequence of sequences of int
-        For each text its ids: lists, arrays, of any length.
+        Token ids of each text, as lists or arrays of any length.
     pad_id : int, default 0
+        Id of the padding token.
     side : {"right", "left"}, default "right"
-        Where the padding goes. Generation by a model without an encoder wants it on the left.
+        Side on which padding is added. Generation by decoder-only models requires "left".
     multiple_of : int, default 1
-        Pad to a multiple of so many tokens.
+        Pad to a multiple of this number of tokens.
     device : str or Device, optional
 
     Returns
     -------
     ids : int64 Tensor of shape (batch, token)
     mask : Mask of shape (batch, 1, 1, token)
-        Every query may attend to what is not padding. For a model that takes an
-        `attention_mask` of zeros and ones, ``mask.attend.reshape(ids.shape)`` is that.
+        Every query may attend to all tokens that are not padding. For a model that takes an
+        `attention_mask` of zeros and ones, use ``mask.attend.reshape(ids.shape)``.
 
     Examples
     --------
@@ -43,7 +44,7 @@ def pad(sequences, pad_id=0, *, side="right", multiple_of=1, device=None):
     """
     if side not in ("right", "left") or multiple_of < 1 or not len(sequences):
         raise ArgumentError(
-            "pad: nothing to pad, or an unknown way to do so.",
+            "pad: sequences is empty, or side or multiple_of is invalid",
             got=f"{len(sequences)} sequences, side={side!r}, multiple_of={multiple_of}",
             expected='at least one sequence, side="right" or "left", multiple_of from 1',
         )
@@ -60,34 +61,34 @@ def pad(sequences, pad_id=0, *, side="right", multiple_of=1, device=None):
 
 
 class BucketedBatches:
-    """An endless stream of batches of examples that are about equally long.
+    """Infinite stream of batches of examples of similar length.
 
-    A pass over the examples shuffles them, cuts the order into pools of `pool` batches, sorts each
-    pool by length, cuts it into batches and shuffles these. So every example comes once per pass,
-    next to little padding, and the batches are others in each pass. Pass number n is a function of
-    (seed, n) alone, so the stream can go on from any position.
+    Each epoch shuffles the examples, cuts the order into pools of `pool` batches, sorts each pool
+    by length, cuts it into batches and shuffles the batches. Every example occurs once in an epoch,
+    padding is short, and batches differ between epochs. Epoch n depends only on (seed, n), so
+    the stream can resume at any position.
 
     Parameters
     ----------
     lengths : sequence of int
-        Of each example. For pairs: the longer of the two.
+        Length of each example. For pairs, the length of the longer text.
     batch_size : int, optional
-        Examples in a batch; the last one of a pass may be smaller.
+        Number of examples in a batch; the last batch of an epoch may be smaller.
     max_tokens : int, optional
-        Instead: as many examples as give so many tokens with their padding.
+        Maximum number of tokens in a batch, including padding. An alternative to `batch_size`.
     seed : int, default 0
     pool : int, default 100
-        Batches that are sorted together: 1 sorts nothing.
+        Number of batches that are sorted together. 1 means that examples are not sorted.
 
     Attributes
     ----------
     position : (int, int)
-        The number of the pass, and how many of its batches have been drawn.
+        Number of the current epoch, and number of batches drawn from it so far.
 
     Notes
     -----
     Vaswani et al. 2017, arXiv:1706.03762v7, sec. 5.1: "Sentence pairs were batched together by
-    approximate sequence length", about 25,000 tokens a batch.
+    approximate sequence length", about 25,000 tokens per batch.
 
     Examples
     --------
@@ -105,27 +106,28 @@ class BucketedBatches:
             or pool < 1
         ):
             raise ArgumentError(
-                "BucketedBatches: say how large a batch is, in one way.",
+                "BucketedBatches: exactly one of batch_size and max_tokens must be given",
                 got=f"batch_size={batch_size}, max_tokens={max_tokens}, pool={pool}",
-                expected="batch_size or max_tokens, from 1; pool from 1",
+                expected="batch_size or max_tokens of at least 1; pool of at least 1",
             )
         if not len(self.lengths) or (max_tokens and self.lengths.max() > max_tokens):
             raise DataError(
-                "BucketedBatches: there are no examples, or one does not fit into a batch.",
+                "BucketedBatches: lengths must not be empty, or greater than max_tokens",
                 got=f"{len(self.lengths)} examples, the longest of "
                 f"{self.lengths.max(initial=0)} tokens",
                 expected=f"at most {max_tokens} tokens" if max_tokens else "at least one",
+                hint="increase max_tokens, or leave out the longest" if max_tokens else None,
             )
         self.batch_size, self.max_tokens = batch_size, max_tokens
         self.seed, self.pool = seed % 2**64, pool
         self.position = (0, 0)
-        self._batches = (None, [])  # number of a pass, its batches
+        self._batches = (None, [])  # (number of an epoch, its batches)
 
     def __iter__(self):
         return self
 
     def __next__(self):
-        """The numbers of the examples of one batch: int64 array of shape (batch,)."""
+        """Return the indices of the next batch's examples, an int64 array of shape (batch,)."""
         number, place = self.position
         batches = self._pass(number)
         if place >= len(batches):
@@ -135,19 +137,22 @@ class BucketedBatches:
         return batches[place]
 
     def state_dict(self):
-        """What a checkpoint keeps."""
+        """Return the state for a checkpoint."""
         return {"position": list(self.position)}
 
     def load_state_dict(self, state):
-        """Go on where the stream with this state stood."""
+        """Continue at the position stored in a state."""
         position = state.get("position") if isinstance(state, dict) else None
         counts = isinstance(position, list | tuple) and len(position) == 2
         if not counts or any(type(count) is not int or count < 0 for count in position):
-            raise CheckpointError("BucketedBatches.load_state_dict: no position.", got=repr(state))
+            raise CheckpointError(
+                "BucketedBatches: position is missing or invalid",
+                got=repr(state), hint="pass a result of state_dict()",
+            )  # fmt: skip
         self.position = tuple(position)
 
     def _pass(self, number):
-        """All batches of a pass."""
+        """Return all batches in an epoch."""
         if self._batches[0] != number:
             generator = np.random.default_rng([self.seed, number])
             order = generator.permutation(len(self.lengths))
@@ -162,7 +167,7 @@ class BucketedBatches:
         return self._batches[1]
 
     def _cut(self, pool):
-        """Cut a pool into batches, in its order."""
+        """Split a pool into batches without changing its order."""
         if self.batch_size:
             return [pool[i : i + self.batch_size] for i in range(0, len(pool), self.batch_size)]
         batches, start, longest = [], 0, 0

@@ -1,23 +1,23 @@
-"""Pairs of short texts, a source and its target, as padded batches of character ids."""
+"""Pairs of short texts (source and target) as padded batches of character ids."""
 
 import numpy as np
 
 from ..tensor import tensor
-from .stream import BatchStream
+from .batch_stream import BatchStream
 from .tokenizers import CharTokenizer
 
 __all__ = ["GeneratedBatches", "PairTokenizer"]
 
 
 class PairTokenizer:
-    """One token per character, and three more: padding, start and end.
+    """Tokenizer with one token for each character, and padding, start and end tokens.
 
     Parameters
     ----------
     vocabulary : str
-        The known characters.
+        Known characters.
 
-    Attributes
+        Attributes
     ----------
     PAD, START, END : int
         The ids 0, 1 and 2.
@@ -42,7 +42,7 @@ class PairTokenizer:
         return 3 + len(self.characters)
 
     def encode(self, texts):
-        """Ids of texts, each followed by END, then by PAD up to the longest.
+        """Encode texts. Each row has END after its ids, then PAD up to the longest row.
 
         Parameters
         ----------
@@ -59,7 +59,7 @@ class PairTokenizer:
         return ids
 
     def decode(self, ids):
-        """The text of one row of ids, up to the first END.
+        """Decode one row of ids up to the first END.
 
         Parameters
         ----------
@@ -68,7 +68,7 @@ class PairTokenizer:
         Returns
         -------
         str
-            PAD and START, which only a model that has not learned yet writes, become "_".
+            Text in which PAD and START, which an untrained model may generate, become "_".
         """
         ids = np.asarray(ids, dtype=np.int64).reshape(-1)
         ends = np.flatnonzero(ids == self.END)
@@ -77,15 +77,14 @@ class PairTokenizer:
 
 
 class GeneratedBatches(BatchStream):
-    """An endless stream of batches of pairs that are made as they are needed.
+    """Infinite stream of batches of pairs that are generated on demand.
 
-    Batch number n is a function of (seed, n) alone. So the stream can go on from any position: a
-    checkpoint needs to keep one number.
+    Batch n depends only on (seed, n), so a checkpoint stores one number to resume the stream.
 
     Parameters
     ----------
     make_pair : callable
-        `make_pair(generator)` -> (source, target), two strings.
+        Function `make_pair(generator)` that returns two strings, (source, target).
     tokenizer : PairTokenizer
     batch_size : int
     seed : int, default 0
@@ -94,7 +93,7 @@ class GeneratedBatches(BatchStream):
     Attributes
     ----------
     position : int
-        How many batches have been drawn.
+        Number of batches drawn so far.
 
     Examples
     --------
@@ -113,7 +112,7 @@ class GeneratedBatches(BatchStream):
         super().__init__(batch_size, seed, device)
 
     def __next__(self):
-        """`source` and `target`, int64 Tensors of shape (batch, token)."""
+        """Return `source` and `target`, int64 Tensors of shape (batch, token)."""
         generator = np.random.default_rng([self.seed, self.position])
         pairs = [self.make_pair(generator) for _ in range(self.batch_size)]
         self.position += 1

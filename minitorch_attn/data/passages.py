@@ -1,4 +1,4 @@
-"""Python's help topics, cut for a model that first reads much and then learns from few labels."""
+"""Passages of Python's help topics, for pre-training and for classification with few labels."""
 
 import re
 
@@ -8,31 +8,31 @@ from ..errors import DataError
 
 __all__ = ["HelpPassages"]
 
-_RUN = 5  # paragraphs that stay together
-_SHARE = 4  # one run of so many is held out
+_RUN = 5  # paragraphs per run
+_SHARE = 4  # one run in this many is held out
 
 
 class HelpPassages:
-    """Passages of the longest help topics, each labelled with the topic it was cut from.
+    """Passages from the longest help topics, each labeled with its topic.
 
-    A topic's paragraphs stay together in runs of five, and one run of four is held out. Passages
-    are cut within runs, so that training and held-out ones share no sentence. Several topics repeat
-    paragraphs of others: every paragraph counts once, for the longest topic that has it, and the
-    ones that are held out are nowhere in the text to read.
+    A topic's paragraphs form runs of five, and one run in four is held out. Passages are cut
+    within runs, so that training and held-out passages do not share sentences. Some paragraphs
+    occur in several topics. Each counts once, for the longest topic that contains it, and
+    held-out paragraphs do not occur in the pre-training text.
 
     Parameters
     ----------
     topics : int, default 8
-        How many topics to tell apart, the longest.
+        Number of topics to use, starting with the longest.
 
-    Attributes
-    ----------
+        Attributes
+        ----------
     names : list of str
-        Of those topics.
+        Names of the topics.
     training, held_out : list of list of str
-        For each of them, its runs as plain text in lower case.
+        Runs of each topic as plain text in lower case.
     reading : list of str
-        Runs of all topics, without the held-out paragraphs.
+        Pre-training text: the runs of all topics without the held-out paragraphs.
 
     Examples
     --------
@@ -55,7 +55,7 @@ class HelpPassages:
         self.reading = [run for some in (*self.training, *others) for run in some]
 
     def passages(self, runs, tokenizer, length):
-        """All passages of a length, without overlap, and their labels.
+        """Return all passages of a given length, without overlap, and their labels.
 
         Parameters
         ----------
@@ -63,7 +63,7 @@ class HelpPassages:
             `training` or `held_out`.
         tokenizer : WordTokenizer
         length : int
-            Tokens of a passage.
+            Number of tokens in a passage.
 
         Returns
         -------
@@ -81,12 +81,12 @@ class HelpPassages:
 
 
 def _runs_of_topics():
-    """Topic -> its runs of paragraphs, the longest topic first."""
+    """Return {topic: runs of paragraphs}, with the longest topic first."""
     try:
         from pydoc_data.topics import topics
     except ImportError:
         raise DataError(
-            "this Python was installed without its help topics (the module pydoc_data)."
+            "this Python was installed without its help topics (the module pydoc_data)"
         ) from None
     seen, runs = set(), {}
     for name in sorted(topics, key=lambda name: (-len(topics[name]), name)):

@@ -1,9 +1,9 @@
-"""Where text comes from: a file, or the reference manual that every CPython carries."""
+"""Text: read text from a file, or from the help topics that CPython includes."""
 
 import os
 
 from ..errors import DataError
-from .sources import single_file
+from .download import single_file
 
 __all__ = ["default_text", "read_text", "split_text"]
 
@@ -11,10 +11,10 @@ _BYTE_ORDER_MARKS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 
 
 def default_text():
-    """English text that needs no download: the help topics of this Python, some 460,000 letters.
+    """Return Python's help topics: about 460,000 characters of English, without a download.
 
-    It is what `help("if")` prints and its like, in alphabetical order of the topics. It differs a
-    little between versions of Python, so what is trained on it must carry its own vocabulary.
+    These are the texts that `help("if")` and the like print, in alphabetical order. They differ
+    slightly between versions of Python, so a trained model must store its vocabulary.
 
     Returns
     -------
@@ -29,20 +29,20 @@ def default_text():
         from pydoc_data.topics import topics
     except ImportError:
         raise DataError(
-            "this Python was installed without its help topics (the module pydoc_data).",
-            hint="train on a text of your own: --text FILE",
+            "this Python was installed without its help topics (the module pydoc_data)",
+            hint="train on another text: --text FILE",
         ) from None
-    different = dict.fromkeys(topics[name] for name in sorted(topics))  # a few are there twice
+    different = dict.fromkeys(topics[name] for name in sorted(topics))  # without duplicates
     return "\n".join(different)
 
 
 def read_text(path, *, sha256=None):
-    """The characters of a UTF-8 text file, with line ends as `\\n`.
+    """Read a UTF-8 text file, with line ends converted to `\\n`.
 
     Parameters
     ----------
     path : str or path
-        A file; or a URL, and then its checksum too (the file behind it may be gzipped).
+        File, or URL (which requires a checksum). A downloaded file may be gzipped.
     sha256 : str, optional
 
     Returns
@@ -52,7 +52,7 @@ def read_text(path, *, sha256=None):
     Raises
     ------
     DataError
-        If the file cannot be read, is empty, or is not text in UTF-8.
+        If the file cannot be read, is empty, or is not UTF-8 text.
     """
     name = os.fspath(path)
     if "://" in name or sha256 is not None:
@@ -61,30 +61,29 @@ def read_text(path, *, sha256=None):
         with open(path, "rb") as file:
             raw = file.read()
     except OSError as error:
-        raise DataError(f"{name} could not be read.", got=error.strerror or str(error)) from None
+        raise DataError(f"{name} could not be read", got=error.strerror or str(error)) from None
     if not raw:
-        raise DataError(f"{name} is empty.", expected="a text to learn from")
+        raise DataError(f"{name} is empty", expected="a text to learn from")
     encoding = _BYTE_ORDER_MARKS.get(raw[:2])
     if encoding:
         raise DataError(
-            f"{name} is not UTF-8.",
-            got=f"the byte order mark of {encoding}",
-            expected="text in UTF-8",
+            f"{name} is not UTF-8",
+            got=f"the byte order mark of {encoding}", expected="text in UTF-8",
             hint=f"iconv -f {encoding} -t UTF-8 < {name} > converted.txt",
-        )
+        )  # fmt: skip
     zero = raw.find(b"\0")
     if zero >= 0:
         raise DataError(
-            f"{name} is a binary file, not text.",
-            got=f"a zero byte at position {zero}",
-            expected="text in UTF-8",
-        )
+            f"{name} is a binary file, not text",
+            got=f"a zero byte at position {zero}", expected="text in UTF-8",
+            hint="export the document as plain text first",
+        )  # fmt: skip
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise DataError(
-            f"{name} is not UTF-8.",
+            f"{name} is not UTF-8",
             got=f"byte 0x{raw[error.start]:02x} at position {error.start}, in line {line}",
             expected="text in UTF-8",
             hint=f"if it is Latin-1: iconv -f LATIN1 -t UTF-8 < {name} > converted.txt",
@@ -93,19 +92,19 @@ def read_text(path, *, sha256=None):
 
 
 def split_text(text, context_length, *, validation_fraction=0.1, name="the text"):
-    """Cut a text into a first part to train on and a last part to validate on.
+    """Split a text into a training part and, at its end, a validation part.
 
-    The last part is one piece, never random windows: overlapping windows would let the model see
-    what it is tested on.
+    The validation part is contiguous, so that no validation window overlaps the training text.
 
     Parameters
     ----------
     text : str
     context_length : int
-        Each part must hold at least one window of this length and its next character.
+        Length of a window. Each part must contain at least one window and the next character.
     validation_fraction : float, default 0.1
+        Fraction of the text to use for validation.
     name : str
-        What to call the text in an error.
+        Name of the text for error messages.
 
     Returns
     -------
@@ -124,11 +123,11 @@ def split_text(text, context_length, *, validation_fraction=0.1, name="the text"
     window = context_length + 1
     if len(text) < 2 * window:
         raise DataError(
-            f"{name} is too short for a context of {context_length} characters.",
+            f"{name} is too short for a context of {context_length} characters",
             got=f"{len(text)} characters",
-            expected=f"at least {2 * window}: one window and its next character to train on, "
-            "and as much to validate on",
-            hint="a longer text, or a shorter context (--context)",
+            expected=f"at least {2 * window}: one window and its next character for training, "
+            "and the same for validation",
+            hint="use a longer text, or a shorter context (--context)",
         )
     size = max(int(len(text) * validation_fraction), window)
     cut = max(len(text) - size, window)

@@ -1,4 +1,4 @@
-"""Four small tasks of text in, text out, told apart by their prefix: made by a seed."""
+"""Text tasks: four small text-to-text tasks, selected by a prefix and generated from a seed."""
 
 import string
 
@@ -16,24 +16,24 @@ class TextTasks:
     * "reverse: train" -> "niart"
     * "sort: train" -> "ainrt"
     * "vowels: train" -> "ai", "vowels: rhythm" -> "none"
-    * "add: 37 + 58" -> "95", of numbers from 0 to 99
+    * "add: 37 + 58" -> "95", for numbers from 0 to 99
 
-    The words are random letters. A held-out input is never drawn for training; of a sum, neither
-    is the one with its terms exchanged.
+    The words consist of random letters. A held-out input never occurs in training, nor does a
+    held-out sum with its terms exchanged.
 
     Parameters
     ----------
     shortest, longest : int
-        Letters of a word.
+        Minimum and maximum number of letters in a word.
     held_out : int, default 500
-        Inputs to hold out of each task.
+        Number of inputs to hold out for each task.
     seed : int, default 0
-        Of the held-out inputs.
+        Random seed for the held-out inputs.
 
-    Attributes
-    ----------
+        Attributes
+        ----------
     held_out : dict of str to list of (source, target)
-        For each prefix.
+        Held-out pairs for each prefix.
 
     Examples
     --------
@@ -59,7 +59,7 @@ class TextTasks:
 
     @property
     def characters(self):
-        """Every character of sources and targets."""
+        """Every character that occurs in sources and targets."""
         return "".join(sorted(_LETTERS + string.digits + " +:"))
 
     def _input(self, prefix, generator):
@@ -71,14 +71,14 @@ class TextTasks:
 
     @staticmethod
     def answer(prefix, given):
-        """The right target.
+        """Return the correct target for an input.
 
         Parameters
         ----------
         prefix : str
             One of `PREFIXES`.
         given : str
-            What stands after the prefix.
+            Input without the prefix.
 
         Returns
         -------
@@ -94,7 +94,7 @@ class TextTasks:
         return f"{prefix}: {given}", self.answer(prefix, given)
 
     def draw(self, generator):
-        """One training example, of a task at random.
+        """Draw a training example for a random task.
 
         Parameters
         ----------
@@ -112,7 +112,7 @@ class TextTasks:
 
 
 def _key(prefix, given):
-    """What must not be shared between training and held-out inputs."""
+    """Return a key that training and held-out inputs must not share."""
     if prefix == "add":
         given = " + ".join(sorted(given.split(" + ")))
     return f"{prefix}: {given}"

@@ -1,4 +1,4 @@
-"""From logits to text."""
+"""Generation: turn the logits of a model into text."""
 
 from types import ModuleType
 
@@ -7,7 +7,7 @@ from .constraints import *  # noqa: F403
 from .generate import *  # noqa: F403
 from .output import *  # noqa: F403
 from .processors import *  # noqa: F403
-from .sample import *  # noqa: F403
+from .sample_characters import *  # noqa: F403
 from .stopping import *  # noqa: F403
 from .streaming import *  # noqa: F403
 from .translate import *  # noqa: F403

@@ -1,25 +1,26 @@
-"""Beam search: keep the best few beginnings of a sequence, and the best finished ones.
+"""Beam search: keep the best unfinished sequences and the best finished sequences.
 
-Sutskever et al. 2014, arXiv:1409.3215v3, section 3.2; the length penalty divides the sum of log
-probabilities by length ** penalty. All arrays keep their shapes from step to step, and a step asks
-the device one question: is it over?
+Sutskever et al. 2014, arXiv:1409.3215v3, section 3.2. The length penalty divides the sum of log
+probabilities by length ** penalty. All arrays keep their shapes from step to step. Each step reads
+only one value from the device, the flag that ends the search.
 """
 
 from .. import ops
+from ..computes import computes
 
 __all__ = ["BeamSearch"]
 
-WORST = -1e9  # the score of what must not be chosen; finite, so that sums of it stay ordered
+WORST = -1e9  # score of choices that are not allowed; finite, so that sums of it stay ordered
 
 
 def _gather(x, index):
-    """Rows of axis 1 of `x`, (batch, n, ...), by `index`, (batch, k): (batch, k, ...)."""
+    """Select rows along axis 1 of `x` (batch, n, ...) by `index` (batch, k)."""
     index = index.reshape(*index.shape, *(1,) * (x.ndim - 2))
     return ops.take_along_dim(x, index.expand(*index.shape[:2], *x.shape[2:]), 1)
 
 
 class BeamSearch:
-    """The state of a search for `batch` inputs with `beams` beams each.
+    """State of a beam search for `batch` inputs with `beams` beams each.
 
     Parameters
     ----------
@@ -28,18 +29,18 @@ class BeamSearch:
     config : GenerationConfig
         `num_beams`, `num_return_sequences`, `length_penalty`, `early_stopping`, `max_length`.
     candidates : int
-        How many continuations are looked at for each input. With 1 + (number of ending tokens)
-        times the beams, as many beams can go on even if every ending is among the best.
+        Number of continuations considered for each input. With (1 + number of end tokens) * beams
+        candidates, enough beams continue even if every ending is among the best.
     fill : int
-        What stands behind the end of a sequence.
+        Token id that fills positions after the end of a sequence.
     dtype : dtype
-        Of the scores.
+        Dtype of the scores.
 
     Attributes
     ----------
     running, finished : tuple
-        ids (batch, beam, max_length), scores (batch, beam) and the rows that each token came from
-        (batch, beam, max_length - prompt); `finished` has also whether the place is taken.
+        Ids (batch, beam, max_length), scores (batch, beam) and the row that each token came from
+        (batch, beam, max_length - prompt). `finished` also has a flag for each used slot.
     """
 
     def __init__(self, ids, config, candidates, fill, dtype):
@@ -54,7 +55,7 @@ class BeamSearch:
             (batch, self.beams, config.max_length - self.prompt), -1, dtype="int64", device=device
         )
         scores = ops.full((batch, self.beams), WORST, dtype=dtype, device=device)
-        # Equal beginnings would be continued alike: only the first of them counts at first.
+        # All beams are equal at the start, so only the first one counts in the first step.
         first = scores.clone()
         first[:, 0] = 0.0
         taken = ops.zeros(batch, self.beams, dtype="bool", device=device)
@@ -66,27 +67,28 @@ class BeamSearch:
 
     @property
     def ids(self):
-        """The beginnings so far: (batch * beam, token)."""
+        """Unfinished sequences, with shape (batch * beam, token)."""
         return self.running[0][:, :, : self.length].flatten(0, 1)
 
     def advance(self, log_weights, stopping, choose, kept_scores):
-        """Go one token further.
+        """Append one token.
 
         Parameters
         ----------
         log_weights : Tensor of shape (batch * beam, vocabulary)
-            Log probabilities of the next token, processed.
+            Processed log probabilities of the next token.
         stopping : StoppingCriteriaList
         choose : Draw or None
-            None = the best continuations.
+            Sampler for the continuations. None takes the best ones.
         kept_scores : tuple or None
-            What `stopping` is shown.
+            Scores passed to `stopping`.
 
         Returns
         -------
         rows : int64 Tensor of shape (batch * beam,)
-            The row that each beam goes on from.
+            The row that each beam continues.
         over : bool
+            True if the search is over.
         """
         continued = self._continue(log_weights, choose)
         ids = continued[0][:, :, : self.length + 1].flatten(0, 1)
@@ -99,7 +101,7 @@ class BeamSearch:
         return rows, self._is_over(ends)
 
     def _continue(self, log_weights, choose):
-        """The best continuations over all beams: ids, scores and rows, (batch, candidate, ...)."""
+        """Return ids, scores and rows of the best continuations, each (batch, candidate, ...)."""
         ids, scores, origins = self.running
         vocabulary = log_weights.shape[-1]
         total = log_weights.reshape(*scores.shape, vocabulary) + scores.unsqueeze(-1)
@@ -116,14 +118,14 @@ class BeamSearch:
         return ids, best, origins
 
     def _keep_running(self, continued, ends):
-        """The best continuations that do not end."""
+        """Keep the best continuations that do not end."""
         ids, scores, origins = continued
         scores = ops.where(ends, scores + WORST, scores)
         scores, index = ops.topk(scores, self.beams)
         self.running = (_gather(ids, index), scores, _gather(origins, index))
 
     def _keep_finished(self, continued, ends):
-        """The best of the finished ones and of those that end now among the first beams."""
+        """Merge the finished sequences with those among the first beams that end in this step."""
         ids, scores, origins = continued
         config, taken = self.config, self.finished[3]
         ended = ends & self.in_beams  # (batch, candidate)
@@ -138,10 +140,10 @@ class BeamSearch:
         self.finished = tuple([_gather(x, index) for x in merged])
 
     def _may_improve(self):
-        """Whether the best beam could still beat the worst finished sequence: (batch, 1).
+        """Return bools (batch, 1), True if the best beam can exceed the worst finished sequence.
 
-        With a positive length penalty scores may rise again; then this is a guess, at the present
-        length or, with early_stopping="never", at the longest.
+        With a positive length penalty, scores may increase later. The result is then an estimate
+        for the current length or, with early_stopping="never", for the maximum length.
         """
         config = self.config
         longest = config.early_stopping == "never" and config.length_penalty > 0
@@ -152,21 +154,21 @@ class BeamSearch:
         return (best > worst).any(-1, keepdim=True)
 
     def _is_over(self, ends):
-        """The one question of a step: can anything better still come?"""
+        """Return True if no better sequence can be found. Reads one value from the device."""
         over = ~self.may_improve.any() | ends.all()
         if self.config.early_stopping is True:
             over = over | self.finished[3].all()
         return bool(over)
 
     def best(self):
-        """The sequences to return.
+        """Return the best finished sequences.
 
         Returns
         -------
         ids : int64 Tensor of shape (batch * returned, token)
         scores : Tensor of shape (batch * returned,)
         origins : int64 Tensor of shape (batch * returned, new token)
-            The row of `batch * beam` that each token was chosen in; -1 behind the end.
+            Row, out of batch * beam, in which each token was chosen. -1 after the end.
         """
         count = self.config.num_return_sequences
         ids, scores, origins, _ = [x[:, :count].flatten(0, 1) for x in self.finished]
@@ -174,8 +176,9 @@ class BeamSearch:
         return ids[:, : self.prompt + written], scores, origins[:, :written]
 
 
+@computes("beam search", reveals=("greedy decoding",))
 def search(step, ids, *, config, processors, stopping, choose, fill, ends, record):
-    """Search the best sequences.
+    """Run a beam search.
 
     Parameters
     ----------
@@ -184,12 +187,13 @@ def search(step, ids, *, config, processors, stopping, choose, fill, ends, recor
         The prompts, each repeated for its beams.
     config : GenerationConfig
     processors, stopping, record : as in `greedy.search`
-        The processors get log probabilities here.
+        The processors receive log probabilities.
     choose : Draw or None
-        None = the best continuations; else they are drawn.
+        Sampler for the continuations. None takes the best ones.
     fill : int
+        Token id that fills positions after the end of a sequence.
     ends : int
-        How many tokens end a sequence.
+        Number of end tokens.
 
     Returns
     -------

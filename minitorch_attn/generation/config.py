@@ -1,4 +1,4 @@
-"""What `generate` is asked to do: the fields, their defaults, and which of them fit together."""
+"""GenerationConfig: the settings of `generate`, with their defaults and checks."""
 
 import warnings
 
@@ -6,7 +6,7 @@ from ..errors import ArgumentError
 
 __all__ = ["GenerationConfig"]
 
-# What a field is where nobody says anything. A field whose default is None is off.
+# Default value of each field. A field whose default is None is off.
 DEFAULTS = {
     "max_length": 20, "max_new_tokens": None, "min_length": 0, "min_new_tokens": None,
     "early_stopping": False, "max_time": None, "stop_strings": None, "do_sample": False,
@@ -23,7 +23,7 @@ DEFAULTS = {
     "decoder_start_token_id": None,
 }  # fmt: skip
 
-# Fields of the peer for what is not built here: the values at which they do nothing.
+# Hugging Face fields that are not supported here -> values at which they have no effect.
 INERT = {
     "assistant_early_exit": (), "assistant_ensemble_weight": (), "cache_config": ({},),
     "cache_implementation": ("dynamic", "static"), "compile_config": (), "constraints": ([],),
@@ -34,14 +34,14 @@ INERT = {
     "token_healing": (False,), "use_mtp": (False,), "watermarking_config": (),
 }  # fmt: skip
 
-# Fields that only say how something is computed, or belong to one that is off.
+# Fields that only select an implementation, or that belong to an unsupported feature.
 WITHOUT_EFFECT = {
     "assistant_confidence_threshold", "assistant_lookbehind", "disable_compile", "max_cache_len",
     "max_matching_ngram_size", "num_assistant_tokens", "num_assistant_tokens_schedule",
     "target_lookbehind", "transformers_version", "_from_model_config", "_commit_hash",
 }  # fmt: skip
 
-# Fields for which None means the default; of the others it says that they are off.
+# Fields for which None means the default; for the others None means off.
 NEVER_NONE = {
     "early_stopping", "length_penalty", "max_length", "min_length", "num_beams",
     "num_return_sequences", "use_cache",
@@ -52,13 +52,13 @@ EXTRAS = ("output_attentions", "output_hidden_states", "output_scores", "output_
 
 
 class GenerationConfig:
-    """Fields of `generation_config.json`, as attributes; None where nothing is said.
+    """Fields of `generation_config.json` as attributes; fields that are not set are None.
 
     Parameters
     ----------
     **fields
-        See `generate`. Fields that nobody knows are kept and do nothing, as in the peer, since
-        real files have such.
+        See `generate`. Unknown fields, which occur in published files, are kept and have no effect,
+        as in Hugging Face.
 
     Examples
     --------
@@ -82,15 +82,15 @@ class GenerationConfig:
         return f"GenerationConfig({', '.join(f'{k}={v!r}' for k, v in vars(self).items())})"
 
     def to_dict(self):
-        """The fields that are set."""
+        """Return the fields that are set."""
         return dict(vars(self))
 
 
 def stored_fields(model):
-    """What the model's folder says about generation.
+    """Return the generation settings from the model's folder.
 
-    That is `generation_config.json`; where there is none, the fields of `config.json` that mean
-    generation.
+    They are in `generation_config.json` or, if that is missing, among the fields of
+    `config.json`.
     """
     stored = getattr(model, "generation_config", None) or {}
     if isinstance(stored, GenerationConfig):
@@ -104,7 +104,7 @@ def stored_fields(model):
 
 
 def resolve(model, given, arguments):
-    """The settings of one call: arguments, then `given`, then the model's, then defaults.
+    """Merge one call's settings. Arguments precede `given`, the model's fields and the defaults.
 
     Parameters
     ----------
@@ -112,13 +112,13 @@ def resolve(model, given, arguments):
     given : GenerationConfig, dict or None
         The argument `generation_config`.
     arguments : dict
-        Fields among the arguments of `generate`.
+        Fields passed as arguments of `generate`.
 
     Returns
     -------
     GenerationConfig
-        With a value for every field of `DEFAULTS`; `own_max_length` and `own_min_length` say
-        whether anyone set these.
+        Configuration with a value for every field in `DEFAULTS`. `own_max_length` and
+        `own_min_length` are True if max_length and min_length were set.
     """
     given = given.to_dict() if isinstance(given, GenerationConfig) else dict(given or {})
     arguments = {k: v for k, v in arguments.items() if v is not None or k not in NEVER_NONE}
@@ -142,55 +142,54 @@ def _refuse_unsupported(config):
         value = getattr(config, name)
         if value is not None and value not in harmless:
             raise ArgumentError(
-                f"generate: {name} is not supported.",
-                got=f"{name}={value!r}",
-                expected=" or ".join(["None", *map(repr, harmless)]),
-            )
+                f"generate: this value of {name} is not supported",
+                got=f"{name}={value!r}", expected=" or ".join(["None", *map(repr, harmless)]),
+                hint=f"leave {name} out of the call and of generation_config.json",
+            )  # fmt: skip
 
 
 def _check(config, arguments):
-    """Raise or warn where fields contradict each other."""
+    """Raise or warn about invalid values and contradicting fields."""
     for name in ("num_beams", "num_return_sequences"):
         value = getattr(config, name)
         if not isinstance(value, int) or value < 1:
-            raise ArgumentError(f"generate({name}): a number of sequences.", got=repr(value))
+            raise ArgumentError(f"generate: {name} must be a positive integer", got=repr(value))
     if config.early_stopping not in (True, False, "never"):
         raise ArgumentError(
-            "generate(early_stopping): no such rule.",
-            got=repr(config.early_stopping),
-            expected="True, False or 'never'",
-        )
+            "generate: early_stopping is invalid",
+            got=repr(config.early_stopping), expected="True, False or 'never'",
+        )  # fmt: skip
     returned, beams = config.num_return_sequences, config.num_beams
     if returned > beams and (beams > 1 or not config.do_sample):
         raise ArgumentError(
-            "generate(num_return_sequences): the search does not find so many sequences.",
+            "generate: num_return_sequences must be at most num_beams",
             got=f"num_return_sequences={returned}, num_beams={beams}, do_sample={config.do_sample}",
-            expected="at most num_beams, or sampling without beams",
+            hint="do_sample=True with num_beams=1 allows any number",
         )
     for name in ("max_new_tokens", "max_time"):
         value = getattr(config, name)
         if value is not None and value <= 0:
-            raise ArgumentError(f"generate({name}): nothing to write.", got=repr(value))
+            raise ArgumentError(f"generate: {name} must be positive", got=repr(value))
     _check_forced(config)
     _warn_unused(config, arguments)
 
 
 def _check_forced(config):
-    """A token that must come cannot be one that must not come."""
+    """Check that forced tokens are not suppressed."""
     suppressed = set(config.suppress_tokens or ())
     for name in ("forced_bos_token_id", "forced_eos_token_id"):
         forced = getattr(config, name)
         forced = {forced} if isinstance(forced, int) else set(forced or ())
         if forced and forced <= suppressed:
             raise ArgumentError(
-                f"generate: every token of {name} is suppressed as well.",
+                f"generate: suppress_tokens must not contain all tokens of {name}",
                 got=f"{name}={getattr(config, name)}, suppress_tokens={config.suppress_tokens}",
-                hint="min_new_tokens keeps the end away without forbidding it",
+                hint="min_new_tokens delays the end without suppressing it",
             )
 
 
 def _warn_unused(config, arguments):
-    """Arguments of this very call that the chosen way to search does not look at."""
+    """Warn about arguments that the chosen search does not use."""
     unused = []
     if not config.do_sample:
         drawing = ("temperature", "top_k", "top_p", "min_p", "top_h", "typical_p")
@@ -202,8 +201,8 @@ def _warn_unused(config, arguments):
     unused = [n for n in unused if n in arguments and arguments[n] not in (None, DEFAULTS[n])]
     if unused:
         warnings.warn(
-            f"generate: {', '.join(unused)} change nothing here: temperature and its like need "
-            "do_sample=True, length_penalty and early_stopping need num_beams > 1, and output_* "
-            "need return_dict_in_generate=True.",
+            f"generate: {', '.join(unused)} have no effect: sampling options require "
+            "do_sample=True, length_penalty and early_stopping require num_beams > 1, and output_* "
+            "require return_dict_in_generate=True",
             stacklevel=5,
         )

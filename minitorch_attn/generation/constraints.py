@@ -1,4 +1,4 @@
-"""Processors for where and when tokens may stand: lengths, forced and suppressed tokens."""
+"""Constraint processors: minimum lengths, forced tokens and suppressed tokens."""
 
 import math
 
@@ -10,20 +10,15 @@ from ..tensor import tensor
 from .processors import LogitsProcessor, TokenSet, as_list, positive, whole
 
 __all__ = [
-    "ExponentialDecayLengthPenalty",
-    "ForcedBOSTokenLogitsProcessor",
-    "ForcedEOSTokenLogitsProcessor",
-    "InfNanRemoveLogitsProcessor",
-    "MinLengthLogitsProcessor",
-    "MinNewTokensLengthLogitsProcessor",
-    "PrefixConstrainedLogitsProcessor",
-    "SuppressTokensAtBeginLogitsProcessor",
-    "SuppressTokensLogitsProcessor",
-]
+    "ExponentialDecayLengthPenalty", "ForcedBOSTokenLogitsProcessor",
+    "ForcedEOSTokenLogitsProcessor", "InfNanRemoveLogitsProcessor", "MinLengthLogitsProcessor",
+    "MinNewTokensLengthLogitsProcessor", "PrefixConstrainedLogitsProcessor",
+    "SuppressTokensAtBeginLogitsProcessor", "SuppressTokensLogitsProcessor",
+]  # fmt: skip
 
 
 class MinLengthLogitsProcessor(LogitsProcessor):
-    """Forbid the end until the sequence, prompt included, has `min_length` tokens.
+    """Forbid end tokens until the sequence, including the prompt, has `min_length` tokens.
 
     Parameters
     ----------
@@ -49,7 +44,7 @@ class MinLengthLogitsProcessor(LogitsProcessor):
 
 
 class MinNewTokensLengthLogitsProcessor(MinLengthLogitsProcessor):
-    """Forbid the end until there are `min_new_tokens` tokens after the prompt.
+    """Forbid end tokens until `min_new_tokens` tokens follow the prompt.
 
     Parameters
     ----------
@@ -66,13 +61,13 @@ class MinNewTokensLengthLogitsProcessor(MinLengthLogitsProcessor):
 
 
 def _only(tokens, scores):
-    """0 for the tokens of a set and -inf for all others: one of them must come."""
+    """Return 0 for the tokens in a set and -inf for all others, to force one of the set."""
     row = ops.where(tokens.mask(scores), 0.0, ops.full_like(scores[0], -math.inf))
     return row.expand(scores.shape)
 
 
 class ForcedBOSTokenLogitsProcessor(LogitsProcessor):
-    """Make one token the first after a prompt of a single token, as of a decoder.
+    """Force the first token after a prompt of a single token, such as a decoder's start token.
 
     Parameters
     ----------
@@ -87,7 +82,7 @@ class ForcedBOSTokenLogitsProcessor(LogitsProcessor):
 
 
 class ForcedEOSTokenLogitsProcessor(LogitsProcessor):
-    """Make an end the last token that fits into `max_length`.
+    """Force an end token as the last token before `max_length` is reached.
 
     Parameters
     ----------
@@ -104,16 +99,16 @@ class ForcedEOSTokenLogitsProcessor(LogitsProcessor):
 
 
 class PrefixConstrainedLogitsProcessor(LogitsProcessor):
-    """Allow only the tokens that a function names for each sequence so far.
+    """Allow only the tokens that a function returns for each sequence so far.
 
-    The function sees the ids of a row on the host, which waits for the device at every step.
+    The function receives a row's ids on the host, which waits for the device at every step.
 
     Parameters
     ----------
     prefix_allowed_tokens_fn : callable
-        (number of the input, int64 Tensor of shape (token,)) -> list of allowed ids.
+        (index of the input, int64 Tensor of shape (token,)) -> list of allowed ids.
     num_beams : int
-        Rows for each input.
+        Number of rows (beams) for each input.
     """
 
     def __init__(self, prefix_allowed_tokens_fn, num_beams):
@@ -126,15 +121,15 @@ class PrefixConstrainedLogitsProcessor(LogitsProcessor):
             tokens = self.allowed(row // self.num_beams, tensor(ids))
             if len(tokens) == 0:
                 raise ArgumentError(
-                    "prefix_allowed_tokens_fn: no token is allowed.",
+                    "prefix_allowed_tokens_fn must return at least one token",
                     got=f"an empty list for input {row // self.num_beams}",
-                    expected="at least one token, for instance the end",
+                    hint="return an end token when the sequence is complete",
                 )
             mask[row, np.asarray(tokens)] = 0
         mask = tensor(mask, device=scores.device)
         allowed = scores + mask
-        # Where an input has no token left in any row, because of an earlier processor, any
-        # allowed one will do.
+        # If earlier processors have forbidden all allowed tokens in every row of an input, any
+        # allowed token may follow.
         stuck = (allowed.amax(-1) == -math.inf).reshape(-1, self.num_beams).all(1)
         stuck = stuck.repeat_interleave(self.num_beams, 0).unsqueeze(1)  # (row, 1)
         return ops.where(stuck, mask, allowed)
@@ -150,15 +145,15 @@ class InfNanRemoveLogitsProcessor(LogitsProcessor):
 
 
 class ExponentialDecayLengthPenalty(LogitsProcessor):
-    """Make the end likelier and likelier from some length on.
+    """Increase the scores of end tokens exponentially once the text exceeds a given length.
 
     Parameters
     ----------
     exponential_decay_length_penalty : (int, float)
-        After how many tokens behind the prompt it begins, and the factor per token.
+        Number of new tokens after which the increase starts, and factor for each further token.
     eos_token_id : int or list of int
     input_ids_seq_length : int
-        The length of the prompt.
+        Number of tokens in the prompt.
     """
 
     def __init__(self, exponential_decay_length_penalty, eos_token_id, input_ids_seq_length):
@@ -177,7 +172,7 @@ class ExponentialDecayLengthPenalty(LogitsProcessor):
 
 
 class SuppressTokensLogitsProcessor(LogitsProcessor):
-    """Forbid some tokens everywhere.
+    """Forbid given tokens at every position.
 
     Parameters
     ----------
@@ -192,13 +187,13 @@ class SuppressTokensLogitsProcessor(LogitsProcessor):
 
 
 class SuppressTokensAtBeginLogitsProcessor(SuppressTokensLogitsProcessor):
-    """Forbid some tokens as the first one.
+    """Forbid given tokens at the first position.
 
     Parameters
     ----------
     begin_suppress_tokens : list of int
     begin_index : int
-        The length of the sequence when the first one is chosen.
+        Length of the sequence when the first token is chosen.
     """
 
     def __init__(self, begin_suppress_tokens, begin_index):

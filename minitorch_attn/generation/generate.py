@@ -1,81 +1,82 @@
-"""generate: from a prompt to sequences, under the names of transformers."""
+"""generate: continue prompts token by token, with the arguments of Hugging Face transformers."""
 
 from ..autograd.modes import no_grad
 from ..errors import ArgumentError
 from ..nn import KVCache, StaticKVCache
-from . import beam, greedy
+from . import beam
+from . import greedy_and_sampling as greedy
 from .config import DEFAULTS, INERT, WITHOUT_EFFECT, resolve
 from .output import Record
 from .pipeline import processors_for, stopping_for, warn_about_lengths
 from .processors import as_list
 from .prompt import decoder_prompt, encoder_decoder_prompt
 from .sampling import Draw
-from .stepping import Stepper
+from .token_by_token import Stepper
 
 __all__ = ["generate"]
 
-ROOM = 1024  # tokens for which a cache has memory at the start, however long a text may become
+INITIAL_CAPACITY = 1024  # maximum number of new tokens that the cache has memory for at the start
 
 
 def generate(
     model, inputs=None, generation_config=None, logits_processor=None, stopping_criteria=None,
     prefix_allowed_tokens_fn=None, *, streamer=None, tokenizer=None, seed=None, **kwargs,
 ):  # fmt: skip
-    """Continue prompts, or answer an encoder's inputs, token by token.
+    """Generate tokens that continue prompts, or a target for an encoder's input.
 
-    The arguments, their defaults and what they mean are those of transformers' `generate`. What
-    is not given comes from `generation_config`, then from the model's `generation_config.json`
-    (or `config.json`, where there is none), then from the defaults below. An argument that neither
-    this function nor the model knows is an error.
+    Arguments and defaults are the same as in transformers' `generate`. Missing values come from
+    `generation_config`, the model's `generation_config.json` (or `config.json` if that is missing),
+    and the defaults below, in this order. Unknown arguments raise an error.
 
     Parameters
     ----------
     model : PretrainedModel
-        Its mode is left alone: in training mode its dropout is at work.
+        Model to run. Its mode does not change, so dropout is active in training mode.
     inputs : int64 Tensor of shape (batch, token), optional
-        Also called `input_ids`. Padding stands on the left of a prompt. Without it a text begins
-        with `bos_token_id`.
+        Prompts, padded on the left; also accepted as `input_ids`. Default: `bos_token_id`.
     generation_config : GenerationConfig or dict, optional
     logits_processor, stopping_criteria : list of callable, optional
-        Beside those that the settings ask for.
+        Processors and criteria in addition to those that the settings select.
     prefix_allowed_tokens_fn : callable, optional
-        (number of the input, ids of a row) -> ids that may come next.
+        (index of the input, ids of a row) -> ids that may follow.
     streamer : object, optional
-        Is shown the tokens as they come: `TextStreamer`, `TokenStreamer`.
+        Object that receives the tokens as they are chosen, such as a `TextStreamer`.
     tokenizer : object, optional
-        For `stop_strings`.
+        Tokenizer, required for `stop_strings`.
     seed : int, optional
-        Of the drawn tokens; by default they follow `mt.manual_seed`.
+        Random seed for sampling. Default: the generator seeded by `mt.manual_seed`.
     attention_mask, position_ids, token_type_ids, inputs_embeds, past_key_values : optional
-        For the model; `attention_mask` is 0 at padding. With an encoder also `encoder_outputs`,
-        `decoder_input_ids` and `decoder_attention_mask`.
+        Arguments passed to the model. `attention_mask` is 0 at padding. With an encoder, also
+        `encoder_outputs`, `decoder_input_ids` and `decoder_attention_mask`.
     max_new_tokens, max_length, min_new_tokens, min_length, max_time, stop_strings : optional
-        Where to stop: `max_length` (default 20 more than the prompt) counts the prompt as well.
+        Stopping rules. `max_length` includes the prompt; its default is the prompt length plus 20.
     do_sample : bool, default False
-        Draw tokens instead of taking the likeliest; shaped by temperature=1.0, top_k=50,
-        top_p=1.0, min_p, typical_p, epsilon_cutoff, eta_cutoff, top_h.
+        Whether to sample tokens instead of taking the likeliest ones. Sampling uses
+        temperature=1.0, top_k=50, top_p=1.0, min_p, typical_p, epsilon_cutoff, eta_cutoff and
+        top_h.
     num_beams : int, default 1
-        Above 1 for beam search, with length_penalty=1.0 and early_stopping=False (or True, or
-        "never").
+        Number of beams. Values above 1 select beam search, with length_penalty=1.0 and
+        early_stopping=False (True, "never").
     num_return_sequences : int, default 1
     repetition_penalty, encoder_repetition_penalty, no_repeat_ngram_size,
     encoder_no_repeat_ngram_size, bad_words_ids, sequence_bias, suppress_tokens,
     begin_suppress_tokens, forced_bos_token_id, forced_eos_token_id,
     exponential_decay_length_penalty, remove_invalid_values, renormalize_logits : optional
-        Which tokens are made likelier, unlikelier or impossible; see the processors.
+        Settings that change scores or forbid tokens. See the processors.
     eos_token_id : int or list of int, pad_token_id, bos_token_id, decoder_start_token_id : int
     use_cache : bool, default True
     return_dict_in_generate : bool, default False
-        With output_scores, output_logits, output_attentions, output_hidden_states.
+        Whether to return an object. See output_scores, output_logits, output_attentions and
+        output_hidden_states.
 
     Returns
     -------
     int64 Tensor of shape (batch * num_return_sequences, token), or GenerateOutput
-        The prompts with what was written; behind the end of a row stands `pad_token_id`. With
-        `return_dict_in_generate` an object with `sequences` and what was asked for:
-        `scores`, `logits` (one entry per step), `sequences_scores` and `beam_indices` of a beam
-        search, `attentions`, `hidden_states` (with an encoder `decoder_attentions`, ...,
-        `encoder_attentions`, `cross_attentions`), `past_key_values`.
+        The prompts and the new tokens. `pad_token_id` fills rows after their end. With
+        `return_dict_in_generate`, an object with `sequences` and the requested results: `scores`
+        and `logits` (one entry for each step), `sequences_scores` and `beam_indices` from a beam
+        search, `attentions`, `hidden_states` (with an encoder, `decoder_attentions`, ...,
+        `encoder_attentions` and `cross_attentions`), and `past_key_values`.
 
     Examples
     --------
@@ -90,17 +91,17 @@ def generate(
     config = resolve(model, generation_config, settings)
     given = kwargs.pop("input_ids", None)
     if given is not None and inputs is not None:
-        raise ArgumentError("generate: both inputs and input_ids.", expected="one of them")
+        raise ArgumentError(
+            "generate: inputs and input_ids must not both be given",
+            hint="pass the prompt once, as the first argument",
+        )
     with no_grad():
         run = _Run(model, config, given if inputs is None else inputs, kwargs)
         return run(
-            Draw(seed) if config.do_sample else None,
-            processors=list(logits_processor or ()),
-            criteria=list(stopping_criteria or ()),
-            allowed=prefix_allowed_tokens_fn,
-            streamer=streamer,
-            tokenizer=tokenizer,
-        )
+            Draw(seed) if config.do_sample else None, processors=list(logits_processor or ()),
+            criteria=list(stopping_criteria or ()), allowed=prefix_allowed_tokens_fn,
+            streamer=streamer, tokenizer=tokenizer,
+        )  # fmt: skip
 
 
 def _is_setting(name):
@@ -108,7 +109,7 @@ def _is_setting(name):
 
 
 class _Run:
-    """One call: the prompt, the lengths and the special tokens."""
+    """State of one call, with the prompt, the lengths and the special tokens."""
 
     def __init__(self, model, config, ids, arguments):
         self.model, self.config = model, config
@@ -126,9 +127,9 @@ class _Run:
         self.cache = self._cache(past)
 
     def _set_lengths(self):
-        """`max_length` and `min_length` in tokens, with the prompt."""
+        """Set `max_length` and `min_length` in tokens, including the prompt."""
         config, embedded = self.config, self.prompt.embedded
-        unseen = 0  # tokens of the prompt that are not among the ids
+        unseen = 0  # number of prompt tokens that are not among the ids
         if embedded is not None and embedded.shape[1] != self.length:
             unseen = embedded.shape[1]
         if config.max_new_tokens is not None:
@@ -145,9 +146,9 @@ class _Run:
             config.min_length = max(config.min_length - unseen, 0)
         if self.length >= config.max_length:
             raise ArgumentError(
-                "generate: the prompt leaves no room for a token.",
+                "generate: max_length must be greater than the length of the prompt",
                 got=f"{self.length} tokens and max_length={config.max_length}",
-                hint="max_new_tokens counts without the prompt",
+                hint="use max_new_tokens, which does not count the prompt",
             )
         warn_about_lengths(config, self.length)
 
@@ -157,10 +158,12 @@ class _Run:
         if not self.config.use_cache and self.prompt.embedded is None:
             return None
         read = 0 if self.prompt.embedded is None else self.prompt.embedded.shape[1]
-        return StaticKVCache(min(self.config.max_length + read, self.length + read + ROOM))
+        return StaticKVCache(
+            min(self.config.max_length + read, self.length + read + INITIAL_CAPACITY)
+        )
 
     def _padding(self):
-        """How many tokens at the beginning of each row are padding, or None."""
+        """Return the number of padding tokens at the start of each row; None without a mask."""
         mask = self.prompt.mask
         return None if mask is None else (mask != 0).long().argmax(1)
 
@@ -192,11 +195,11 @@ class _Run:
     def _search_beams(self, step, choose, streamer, shared):
         if streamer is not None:
             raise ArgumentError(
-                "generate(streamer): a beam search knows its tokens only at the end.",
+                "generate: streamer is not supported with beam search",
                 got=f"num_beams={self.config.num_beams}",
-                expected="num_beams=1",
+                hint="use num_beams=1; a beam search knows its tokens only at the end",
             )
-        # As in the peer: a padding token 0 does not fill, and without an end there is nothing to.
+        # As in Hugging Face: a padding token 0 is not used, and without end tokens none is needed.
         fill = -1 if self.ends is None else self.config.pad_token_id or self.ends[0]
         return beam.search(
             step, self.prompt.ids, config=self.config, choose=choose, fill=fill,

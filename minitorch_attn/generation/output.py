@@ -1,10 +1,10 @@
-"""What `generate` returns, and what it keeps of every step on the way."""
+"""Output of `generate`, and a record of the requested results of every step."""
 
 __all__ = ["GenerateOutput"]
 
 
 class GenerateOutput(dict):
-    """Results by name, as key, as attribute, or by position; what was not asked for is left out.
+    """A dict of results, also accessible as attributes and by position, without None values.
 
     Examples
     --------
@@ -28,20 +28,20 @@ class GenerateOutput(dict):
 
 
 class Record:
-    """Scores, logits, attention weights and hidden states of the steps, as far as wanted.
+    """Requested scores, logits, attention weights and hidden states of the steps.
 
     Parameters
     ----------
     config : GenerationConfig
     encoded : mapping, optional
-        The encoder's output; there is one if the model has an encoder.
+        The encoder's output, if the model has an encoder.
     """
 
     def __init__(self, config, encoded=None):
         wanted = config.return_dict_in_generate
         self.is_wanted, self.encoded = wanted, encoded
         prefix = "" if encoded is None else "decoder_"
-        self._sources = {}  # name of our result -> name of the model's
+        self._sources = {}  # name of the result -> name of the model's output
         if wanted and config.output_attentions:
             self._sources[f"{prefix}attentions"] = f"{prefix}attentions"
             if encoded is not None:
@@ -53,11 +53,11 @@ class Record:
 
     @property
     def scores(self):
-        """The processed scores of the steps so far, or None."""
+        """Processed scores from the steps so far, or None."""
         return tuple(self.steps["scores"]) if "scores" in self.steps else None
 
     def add(self, output, logits, scores):
-        """Keep what is wanted of one step."""
+        """Keep the requested results of one step."""
         for name, kept in self.steps.items():
             if name in self._sources:
                 kept.append(output[self._sources[name]])
@@ -65,7 +65,7 @@ class Record:
                 kept.append(scores if name == "scores" else logits)
 
     def result(self, sequences, cache=None, **more):
-        """The ids, or with `return_dict_in_generate` everything that was kept."""
+        """Return the ids or, with `return_dict_in_generate`, all recorded results."""
         if not self.is_wanted:
             return sequences
         kept = {name: tuple(steps) for name, steps in self.steps.items()}

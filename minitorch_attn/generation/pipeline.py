@@ -1,4 +1,4 @@
-"""From the settings of a call to its processors and stopping rules, in the peer's order."""
+"""Generation pipeline: the processors and stopping criteria of a call, in Hugging Face's order."""
 
 import warnings
 
@@ -16,23 +16,24 @@ __all__ = ["processors_for", "stopping_for"]
 
 
 def processors_for(config, *, ends, prompt_length, encoder_ids, padding, allowed, custom):
-    """What is done to the scores of every step.
+    """Build the list of logits processors.
 
     Parameters
     ----------
     config : GenerationConfig
     ends : list of int or None
-        The tokens that end a sequence.
+        End tokens.
     prompt_length : int
+        Number of tokens in the prompt.
     encoder_ids : int64 Tensor or None
-        The ids of the encoder's input, or of the prompt.
+        Ids of the encoder's input or, without an encoder, of the prompt.
     padding : int64 Tensor of shape (row,) or None
-        How many tokens at the beginning of each row are padding.
+        Number of padding tokens at the start of each row.
     allowed : callable or None
         The argument `prefix_allowed_tokens_fn`.
     custom : list
-        The caller's processors; they stand behind these, but before what shapes a draw. One of
-        the same class replaces one of these.
+        The caller's processors. Each replaces a built-in processor of the same class. The others
+        follow the built-in processors and precede those for sampling.
 
     Returns
     -------
@@ -54,7 +55,7 @@ def processors_for(config, *, ends, prompt_length, encoder_ids, padding, allowed
 
 
 def merge(own, custom):
-    """`own` with those of the caller: in the place of one of the same class, or at the end."""
+    """Merge `own` with the caller's. Each replaces one of the same class or is appended."""
     classes = {type(c): c for c in custom}
     merged = [classes.get(type(o), o) for o in own]
     return merged + [c for c in custom if not any(c is m for m in merged)]
@@ -84,9 +85,9 @@ def _repetition(config, encoder_ids, padding, ends):
 def _has_ids(encoder_ids, name):
     if encoder_ids is None:
         raise ArgumentError(
-            f"generate({name}): it is about ids of the encoder's input, or of the prompt.",
-            got="no input_ids",
-            expected="input_ids",
+            f"generate: {name} requires input_ids",
+            got="inputs_embeds or encoder_outputs without input_ids",
+            hint=f"pass input_ids, or leave {name} out",
         )
     return True
 
@@ -114,8 +115,9 @@ def _forced(config, ends, prompt_length):
     if config.exponential_decay_length_penalty is not None:
         if ends is None:
             raise ArgumentError(
-                "generate(exponential_decay_length_penalty): no token ends a sequence.",
-                expected="eos_token_id",
+                "generate: exponential_decay_length_penalty requires eos_token_id",
+                got="eos_token_id=None",
+                hint="pass eos_token_id, the id of the token that ends a text",
             )
         yield constraints.ExponentialDecayLengthPenalty(
             config.exponential_decay_length_penalty, ends, prompt_length
@@ -123,7 +125,7 @@ def _forced(config, ends, prompt_length):
     if config.suppress_tokens is not None:
         yield constraints.SuppressTokensLogitsProcessor(config.suppress_tokens)
     if config.begin_suppress_tokens is not None:
-        # A forced first token stands before the first one that is free.
+        # A forced first token precedes the first token that is chosen freely.
         free = prompt_length > 1 or config.forced_bos_token_id is None
         yield constraints.SuppressTokensAtBeginLogitsProcessor(
             config.begin_suppress_tokens, prompt_length if free else prompt_length + 1
@@ -131,7 +133,7 @@ def _forced(config, ends, prompt_length):
 
 
 def _drawing(config, ends):
-    # Beams need one candidate that goes on, even if all ends are among the likeliest.
+    # Beams need a candidate that continues, even if all end tokens are among the likeliest.
     keep = 1 if config.num_beams == 1 else 2 if ends is None else len(ends) + 1
     if config.temperature not in (None, 1.0):
         yield warpers.TemperatureLogitsWarper(config.temperature)
@@ -152,14 +154,14 @@ def _drawing(config, ends):
 
 
 def stopping_for(config, *, ends, tokenizer, custom):
-    """When sequences are finished.
+    """Build the list of stopping criteria.
 
     Parameters
     ----------
     config : GenerationConfig
     ends : list of int or None
     tokenizer : object or None
-        Needed for `stop_strings`.
+        Tokenizer, required for `stop_strings`.
     custom : list
         The caller's criteria.
 
@@ -173,9 +175,9 @@ def stopping_for(config, *, ends, tokenizer, custom):
     if config.stop_strings is not None:
         if tokenizer is None:
             raise ArgumentError(
-                "generate(stop_strings): ids have to be decoded to look for text.",
-                got=f"stop_strings={config.stop_strings!r} and no tokenizer",
-                expected="tokenizer=, with a method decode",
+                "generate: stop_strings requires a tokenizer",
+                got=f"stop_strings={config.stop_strings!r} and tokenizer=None",
+                hint="pass tokenizer=, an object with a method decode",
             )
         found.append(StopStringCriteria(tokenizer, config.stop_strings))
     if ends is not None:
@@ -184,11 +186,11 @@ def stopping_for(config, *, ends, tokenizer, custom):
 
 
 def warn_about_lengths(config, prompt_length):
-    """Say so when a shortest length is longer than the longest."""
+    """Warn if the minimum length is greater than the maximum length."""
     shortest = max(config.min_length or 0, prompt_length + (config.min_new_tokens or 0))
     if shortest > config.max_length:
         warnings.warn(
-            f"generate: at least {shortest} tokens are wanted and at most {config.max_length}; "
-            "the sequences will be as long as the latter.",
+            f"generate: the minimum length of {shortest} tokens is greater than the maximum "
+            f"length of {config.max_length}, which is used",
             stacklevel=4,
         )

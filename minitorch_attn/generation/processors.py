@@ -1,10 +1,10 @@
-"""What is done to the scores of the next token because of the tokens before it.
+"""Logits processors: change the scores of the next token depending on the tokens so far.
 
-Every processor is called as `processor(input_ids, scores)` with the ids so far, (row, token), and
-the scores of every next token, (row, vocabulary); it returns new scores and leaves its arguments
-as they are. A forbidden token gets -inf. Names and results are those of transformers.
+Processors are called as `processor(input_ids, scores)` with the ids so far (row, token) and the
+next token's scores (row, vocabulary). They return new scores and do not modify their arguments.
+Forbidden tokens get -inf. Names and results are the same as in transformers.
 
-Nothing here makes the host wait for a device, except where a docstring says so.
+Processors do not make the host wait for a device unless their docstrings say so.
 """
 
 import math
@@ -16,26 +16,22 @@ from ..errors import ArgumentError, IndexRangeError
 from ..tensor import Tensor, tensor
 
 __all__ = [
-    "EncoderNoRepeatNGramLogitsProcessor",
-    "EncoderRepetitionPenaltyLogitsProcessor",
-    "LogitsProcessor",
-    "LogitsProcessorList",
-    "NoBadWordsLogitsProcessor",
-    "NoRepeatNGramLogitsProcessor",
-    "RepetitionPenaltyLogitsProcessor",
+    "EncoderNoRepeatNGramLogitsProcessor", "EncoderRepetitionPenaltyLogitsProcessor",
+    "LogitsProcessor", "LogitsProcessorList", "NoBadWordsLogitsProcessor",
+    "NoRepeatNGramLogitsProcessor", "RepetitionPenaltyLogitsProcessor",
     "SequenceBiasLogitsProcessor",
-]
+]  # fmt: skip
 
 
 class LogitsProcessor:
-    """What a processor of one's own may be derived from; any callable will do."""
+    """Base class for processors; any callable can also be used as a processor."""
 
     def __call__(self, input_ids, scores):
         raise NotImplementedError(f"{type(self).__name__}.__call__(input_ids, scores)")
 
 
 class LogitsProcessorList(list):
-    """Processors that are applied one after the other.
+    """List of processors, applied in order.
 
     Examples
     --------
@@ -53,42 +49,35 @@ class LogitsProcessorList(list):
 
 
 def positive(value, name, where):
-    """`value` as a float, if it is larger than 0."""
+    """Return `value` as a float. Raise an ArgumentError if it is not positive."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
-        raise ArgumentError(
-            f"{where}({name}): it divides or multiplies scores.",
-            got=f"{name}={value!r}",
-            expected="a number above 0",
-        )
+        raise ArgumentError(f"{where}: {name} must be a positive number", got=f"{name}={value!r}")
     return float(value)
 
 
 def whole(value, name, where, least=1):
-    """`value`, if it is a whole number of at least `least`."""
+    """Return `value`. Raise an ArgumentError if it is not an integer or is less than `least`."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise ArgumentError(
-            f"{where}({name}): it counts something.",
-            got=f"{name}={value!r}",
-            expected=f"an int of at least {least}",
+            f"{where}: {name} must be an integer of at least {least}", got=f"{name}={value!r}"
         )
     return int(value)
 
 
 def as_list(tokens, name, where):
-    """Token ids, one or several, as a list of int."""
+    """Return one or more token ids as a list of int."""
     tokens = tokens.tolist() if isinstance(tokens, Tensor) else tokens
     tokens = [tokens] if isinstance(tokens, (int, np.integer)) else list(tokens)
     if any(isinstance(t, bool) or not isinstance(t, (int, np.integer)) or t < 0 for t in tokens):
         raise ArgumentError(
-            f"{where}({name}): these are not token ids.",
-            got=repr(tokens),
-            expected="whole numbers from 0",
-        )
+            f"{where}: {name} must contain token ids, non-negative integers",
+            got=repr(tokens), hint="encode words with the model's tokenizer first",
+        )  # fmt: skip
     return [int(t) for t in tokens]
 
 
 class TokenSet:
-    """Some tokens of the vocabulary, as a mask that is sent to the device once.
+    """A set of tokens, stored as a mask that is copied to the device once.
 
     Parameters
     ----------
@@ -100,7 +89,7 @@ class TokenSet:
         self._masks = {}
 
     def mask(self, scores):
-        """True at the tokens: bool of shape (vocabulary,)."""
+        """Return a bool Tensor of shape (vocabulary,), True for the tokens in the set."""
         key = (scores.shape[-1], scores.device)
         if key not in self._masks:
             chosen = np.zeros(scores.shape[-1], dtype=bool)
@@ -109,22 +98,22 @@ class TokenSet:
         return self._masks[key]
 
 
-def _penalised(scores, penalty):
-    """Divided by the penalty, or multiplied where negative: less likely in either case."""
+def _penalized(scores, penalty):
+    """Divide positive scores by the penalty and multiply negative ones, so that both decrease."""
     return ops.where(scores < 0, scores * penalty, scores / penalty)
 
 
 class RepetitionPenaltyLogitsProcessor(LogitsProcessor):
-    """Make tokens that were already there less likely.
+    """Decrease the scores of tokens that already occurred.
 
-    Keskar et al. 2019, arXiv:1909.05858v2, section 4.1; negative scores are multiplied.
+    Keskar et al. 2019, arXiv:1909.05858v2, section 4.1. Negative scores are multiplied.
 
     Parameters
     ----------
     penalty : float
-        1 changes nothing; above 1 discourages repetition.
+        Divisor of the scores. Values above 1 discourage repetition, and 1 has no effect.
     prompt_ignore_length : int or int64 Tensor of shape (row,), optional
-        So many tokens at the beginning (of each row) are not counted.
+        Number of tokens at the start (of each row) to ignore.
 
     Examples
     --------
@@ -145,23 +134,23 @@ class RepetitionPenaltyLogitsProcessor(LogitsProcessor):
             input_ids = input_ids[:, ignore:]
         if not isinstance(ignore, Tensor):
             return scores.scatter(
-                1, input_ids, _penalised(scores.gather(1, input_ids), self.penalty)
+                1, input_ids, _penalized(scores.gather(1, input_ids), self.penalty)
             )
         positions = ops.arange(input_ids.shape[1], device=input_ids.device)
-        # One column more takes what is written for the tokens that do not count.
+        # An extra column receives the writes for ignored tokens.
         input_ids = input_ids.masked_fill(positions < ignore.unsqueeze(1), vocabulary)
-        roomy = ops.cat((scores, ops.zeros_like(scores[:, :1])), 1)  # (row, vocabulary + 1)
-        roomy = roomy.scatter(1, input_ids, _penalised(roomy.gather(1, input_ids), self.penalty))
-        return roomy[:, :vocabulary]
+        wider = ops.cat((scores, ops.zeros_like(scores[:, :1])), 1)  # (row, vocabulary + 1)
+        wider = wider.scatter(1, input_ids, _penalized(wider.gather(1, input_ids), self.penalty))
+        return wider[:, :vocabulary]
 
 
 class EncoderRepetitionPenaltyLogitsProcessor(LogitsProcessor):
-    """Make tokens of the encoder's input, or of the prompt, more likely.
+    """Increase the scores of tokens that occur in the encoder's input or in the prompt.
 
     Parameters
     ----------
     penalty : float
-        Above 1 encourages them.
+        Factor that multiplies the scores. Values above 1 encourage these tokens.
     encoder_input_ids : int64 Tensor of shape (batch, token)
     """
 
@@ -173,11 +162,11 @@ class EncoderRepetitionPenaltyLogitsProcessor(LogitsProcessor):
         seen = self.encoder_input_ids
         if scores.shape[0] > seen.shape[0]:  # several beams for each input
             seen = seen.repeat_interleave(scores.shape[0] // seen.shape[0], 0)
-        return scores.scatter(1, seen, _penalised(scores.gather(1, seen), self.penalty))
+        return scores.scatter(1, seen, _penalized(scores.gather(1, seen), self.penalty))
 
 
 def _without_followers(windows, prefix, scores):
-    """-inf for the last token of every window that begins with `prefix`.
+    """Set the score of the last token of every window that starts with `prefix` to -inf.
 
     Parameters
     ----------
@@ -190,14 +179,14 @@ def _without_followers(windows, prefix, scores):
     if windows.shape[-1] > 1:
         matches = (windows[..., :-1] == prefix.unsqueeze(1)).all(-1)  # (row, window)
         followers = ops.where(matches, followers, vocabulary)
-    shape = (scores.shape[0], vocabulary + 1)  # the last column takes what does not match
+    shape = (scores.shape[0], vocabulary + 1)  # the last column receives non-matching windows
     banned = ops.zeros(*shape, dtype=np.dtype(bool), device=scores.device)
     banned = banned.scatter(1, followers, True)
     return scores.masked_fill(banned[:, :vocabulary], -math.inf)
 
 
 class NoRepeatNGramLogitsProcessor(LogitsProcessor):
-    """Forbid what would repeat a run of n tokens that was already there.
+    """Forbid tokens that would repeat an n-gram from the sequence.
 
     Paulus et al. 2017, arXiv:1705.04304v3, section 2.5, with n = 3.
 
@@ -224,7 +213,7 @@ class NoRepeatNGramLogitsProcessor(LogitsProcessor):
 
 
 class EncoderNoRepeatNGramLogitsProcessor(LogitsProcessor):
-    """Forbid what would repeat a run of n tokens of the encoder's input.
+    """Forbid tokens that would repeat an n-gram from the encoder's input.
 
     Parameters
     ----------
@@ -246,12 +235,12 @@ class EncoderNoRepeatNGramLogitsProcessor(LogitsProcessor):
 
 
 class SequenceBiasLogitsProcessor(LogitsProcessor):
-    """Add a bias to the token that would complete a given run of tokens.
+    """Add a bias to tokens that would complete a given sequence of tokens.
 
     Parameters
     ----------
     sequence_bias : dict of tuple of int to float, or list of [list of int, float]
-        A run of one token is biased everywhere.
+        Bias for each sequence. A one-token sequence is biased at every position.
 
     Examples
     --------
@@ -270,7 +259,7 @@ class SequenceBiasLogitsProcessor(LogitsProcessor):
         for run, bias in sequence_bias.items():
             run = tuple(as_list(run, "sequence_bias", where))
             if not run:
-                raise ArgumentError(f"{where}(sequence_bias): a run has no tokens.")
+                raise ArgumentError(f"{where}: sequence_bias must not contain an empty sequence")
             self.sequence_bias[run] = float(bias)
         self._everywhere = None
 
@@ -286,14 +275,14 @@ class SequenceBiasLogitsProcessor(LogitsProcessor):
         return scores + bias
 
     def _prepare(self, scores):
-        """Send the biases to the device of the scores: single tokens, then runs by length."""
+        """Copy the biases to the scores' device: single tokens first, then sequences by length."""
         vocabulary = scores.shape[-1]
         if outside := [run for run in self.sequence_bias if max(run) >= vocabulary]:
             raise IndexRangeError(
-                f"{type(self).__name__}: tokens are not in the vocabulary.",
-                got=f"{outside}",
-                expected=f"ids below {vocabulary}",
-            )
+                f"{type(self).__name__}: token ids are out of range",
+                got=f"{outside}", expected=f"ids below {vocabulary}",
+                hint="encode the words with the tokenizer of this model",
+            )  # fmt: skip
         everywhere, by_length = np.zeros(vocabulary, scores.dtype), {}
         for run, bias in self.sequence_bias.items():
             if len(run) == 1:
@@ -310,21 +299,21 @@ class SequenceBiasLogitsProcessor(LogitsProcessor):
 
 
 class NoBadWordsLogitsProcessor(SequenceBiasLogitsProcessor):
-    """Forbid what would complete one of the given runs of tokens.
+    """Forbid tokens that would complete one of the given sequences of tokens.
 
     Parameters
     ----------
     bad_words_ids : list of list of int
     eos_token_id : int or list of int, optional
-        The end of a sequence is never forbidden.
+        End tokens, which are never forbidden.
     """
 
     def __init__(self, bad_words_ids, eos_token_id=None):
         if not isinstance(bad_words_ids, list) or not bad_words_ids:
             raise ArgumentError(
-                "NoBadWordsLogitsProcessor(bad_words_ids): no words.",
+                "NoBadWordsLogitsProcessor: bad_words_ids must be a non-empty list of lists of ids",
                 got=repr(bad_words_ids),
-                expected="a list of lists of token ids",
+                hint="[[5, 7], [9]] forbids the sequence 5, 7 and the token 9",
             )
         ends = [] if eos_token_id is None else as_list(eos_token_id, "eos_token_id", "BadWords")
         words = [word for word in bad_words_ids if list(word) not in [[end] for end in ends]]

@@ -1,4 +1,4 @@
-"""What the first step reads: ids, masks, positions, and the encoder's output."""
+"""Generation prompt: ids, masks, positions and the encoder's output for the first step."""
 
 import inspect
 import warnings
@@ -11,23 +11,23 @@ from .output import GenerateOutput
 
 __all__ = ["Prompt", "decoder_prompt", "encoder_decoder_prompt"]
 
-NOT_FROM_OUTSIDE = {"labels", "logits_to_keep", "return_dict"}  # arguments of a model, not of us
-GROWING = {"token_type_ids"}  # arguments with a value per token, which new tokens have as well
+NOT_FROM_OUTSIDE = {"labels", "logits_to_keep", "return_dict"}  # model arguments set here
+GROWING = {"token_type_ids"}  # arguments with a value for each token, extended for new tokens
 
 
 @dataclass
 class Prompt:
-    """The arguments of the first step; (row, ...) tensors have one row per sequence.
+    """Arguments for the first step. Tensors (row, ...) have one row for each sequence.
 
     Attributes
     ----------
     ids : int64 Tensor of shape (row, token)
-        What the decoder begins with.
+        The decoder's first ids.
     mask, positions : int64 Tensor of shape (row, token), or None
     constants, growing, embedded, covered
         See `Stepper`.
     source : int64 Tensor of shape (batch, token), or None
-        The ids that the encoder read, or the prompt.
+        Ids of the encoder's input or, without an encoder, of the prompt.
     encoded : mapping or None
         The encoder's output.
     """
@@ -43,7 +43,7 @@ class Prompt:
     encoded: dict = None
 
     def repeat(self, times):
-        """Each row so many times in a row."""
+        """Repeat each row `times` times."""
         if times == 1:
             return self
         self.encoded = _repeat(self.encoded, times)
@@ -55,7 +55,7 @@ class Prompt:
 
 
 def _repeat(value, times):
-    """The rows of a tensor several times; of those in a mapping as well."""
+    """Repeat the rows of a tensor or of each tensor in a mapping."""
     if isinstance(value, Tensor):
         return value.repeat_interleave(times, 0)
     if isinstance(value, dict):
@@ -64,19 +64,19 @@ def _repeat(value, times):
 
 
 def as_ids(value, name, device):
-    """Token ids of a batch on the model's device: int64 (row, token)."""
+    """Return token ids on the model's device as an int64 Tensor of shape (row, token)."""
     ids = (value if isinstance(value, Tensor) else tensor(value)).to(device)
     if ids.ndim != 2 or ids.dtype.kind not in "iu":
         raise ShapeError(
-            f"generate({name}): these are not the token ids of a batch.",
+            f"generate: {name} must have shape (batch, token) and an integer dtype",
             got=f"shape {ids.shape}, dtype {ids.dtype}",
-            expected="whole numbers of shape (batch, token)",
+            hint="ids.unsqueeze(0) makes one prompt a batch",
         )
     return ids.long()
 
 
 def accepted(model):
-    """The names of the arguments that the model's forward takes."""
+    """Return the argument names of the model's `forward`."""
     return set(inspect.signature(model.forward).parameters)
 
 
@@ -91,30 +91,30 @@ def _numbers(mask):
 
 
 def _constants(model, arguments):
-    """What is left of the arguments, if the model takes it."""
+    """Return the remaining arguments. Raise an error if the model does not accept one of them."""
     unknown = sorted(
         name for name in arguments if name not in accepted(model) or name in NOT_FROM_OUTSIDE
     )
     if unknown:
         raise ArgumentError(
-            f"generate: neither this function nor {type(model).__name__} takes these arguments.",
+            f"generate: arguments are unknown to this function and to {type(model).__name__}",
             got=", ".join(unknown),
-            hint="look for a typing error; help(minitorch_attn.generation.generate) lists them",
+            hint="check the spelling; help(minitorch_attn.generation.generate) lists them",
         )
     return {name: value for name, value in arguments.items() if value is not None}
 
 
 def decoder_prompt(model, config, ids, arguments, device):
-    """The prompt of a model without an encoder.
+    """Prepare the prompt of a model without an encoder.
 
     Parameters
     ----------
     model : PretrainedModel
     config : GenerationConfig
     ids : Tensor, list or None
-        None = the token that begins a text.
+        Ids of the prompts. If None, the text starts with `bos_token_id`.
     arguments : dict
-        What the caller gave for the model.
+        The caller's arguments for the model.
     device : Device
 
     Returns
@@ -140,7 +140,7 @@ def decoder_prompt(model, config, ids, arguments, device):
         positions = _positions(mask, ids.shape[0], length, device)
     growing = {n: arguments.pop(n) for n in GROWING & names if arguments.get(n) is not None}
     if mask is not None and bool((mask == 1).all()):
-        mask = None  # nothing is padding; less work for the model
+        mask = None  # without padding, the model has less work
     constants = _constants(model, arguments)
     if "logits_to_keep" in names:
         constants["logits_to_keep"] = 1
@@ -151,19 +151,19 @@ def decoder_prompt(model, config, ids, arguments, device):
 
 
 def _first_tokens(config, mask, device):
-    """One row of the token that begins a text, for each row of the mask."""
+    """Return a row with `bos_token_id` for each row of the mask, or one row without a mask."""
     if config.bos_token_id is None:
         raise ArgumentError(
-            "generate: there is nothing to begin with.",
-            got="no input_ids, and no bos_token_id",
-            expected="one of them",
+            "generate: the prompt is missing",
+            got="neither input_ids nor bos_token_id",
+            hint="pass input_ids, or set bos_token_id to start with",
         )
     rows = 1 if mask is None else mask.shape[0]
     return ops.full((rows, 1), config.bos_token_id, dtype="int64", device=device)
 
 
 def _mask_of_padding(config, ids):
-    """0 at padding tokens, if the padding token is none that also ends a text; else None."""
+    """Return a mask that is 0 at padding. None without padding, or if padding is an end token."""
     pad, ends = config.pad_token_id, config.eos_token_id
     ends = ends if isinstance(ends, (list, tuple)) else [ends]
     if pad is None or pad in ends:
@@ -173,27 +173,27 @@ def _mask_of_padding(config, ids):
 
 
 def _warn_about_padding_behind(config, ids, mask):
-    """A row that ends in padding would go on behind it."""
+    """Warn about rows that end with padding, because generation continues after the padding."""
     if ids.shape[0] == 1 or config.pad_token_id is None or not ids.shape[1]:
         return
     last = mask[:, -1] == 0 if mask is not None else ids[:, -1] == config.pad_token_id
     if bool(last.any()):
         warnings.warn(
-            "generate: some rows end in padding, and are continued behind it. Put the padding "
-            "first: it belongs on the left of a prompt.",
+            "generate: some rows end in padding, and generation continues after it; pad prompts "
+            "on the left",
             stacklevel=4,
         )
 
 
 def _positions(mask, rows, length, device):
-    """The number of each token among those that are no padding; 0 for padding."""
+    """Return the position of each token, not counting padding. Padding has position 0."""
     if mask is None:
         return ops.arange(length, device=device).expand(rows, length)
     return (mask.cumsum(-1) - 1).masked_fill(mask == 0, 0)
 
 
 def encoder_decoder_prompt(model, config, ids, arguments, device):
-    """Read the input with the encoder, and begin the decoder's sequence; as `decoder_prompt`."""
+    """Encode the input and prepare the decoder's first ids. For arguments see `decoder_prompt`."""
     mask = _take_mask(arguments, "attention_mask", device)
     decoder_mask = _take_mask(arguments, "decoder_attention_mask", device)
     begun = arguments.pop("decoder_input_ids", None)
@@ -221,7 +221,7 @@ def encoder_decoder_prompt(model, config, ids, arguments, device):
 def _encode(model, config, ids, mask, arguments, device):
     embedded = arguments.pop("inputs_embeds", None)
     if ids is not None and embedded is not None:
-        raise ArgumentError("generate: both input_ids and inputs_embeds.", expected="one of them")
+        raise ArgumentError("generate: input_ids and inputs_embeds must not both be given")
     if embedded is not None:
         inputs = {"inputs_embeds": embedded}
     else:
@@ -235,7 +235,7 @@ def _encode(model, config, ids, mask, arguments, device):
 
 
 def _as_output(encoded):
-    """An encoder's output by name, also where a tensor or a tuple was given."""
+    """Convert an encoder's output, a tensor, tuple or dict, to a dict."""
     if isinstance(encoded, dict):
         return encoded
     hidden = encoded if isinstance(encoded, Tensor) else encoded[0]
@@ -243,28 +243,29 @@ def _as_output(encoded):
 
 
 def _start_tokens(config, batch, device):
-    """The token that the decoder begins with, for each input: (batch, 1)."""
+    """Return the start token of the decoder for each input, with shape (batch, 1)."""
     start = config.decoder_start_token_id
     start = config.bos_token_id if start is None else start
     if start is None:
         raise ArgumentError(
-            "generate: nothing says what the decoder begins with.",
+            "generate: decoder_start_token_id is missing",
             got="neither decoder_start_token_id nor bos_token_id",
-            expected="one of them, here or in generation_config.json",
+            hint="pass one of them, or set it in generation_config.json",
         )
     if isinstance(start, int):
         return ops.full((batch, 1), start, dtype="int64", device=device)
     start = as_ids([[int(i)] for i in start], "decoder_start_token_id", device)
     if start.shape[0] != batch:
         raise ShapeError(
-            "generate(decoder_start_token_id): one for each input.",
+            "generate: decoder_start_token_id must have one id for each input",
             got=f"{start.shape[0]} for {batch} inputs",
+            hint="pass one int to start every input with the same id",
         )
     return start
 
 
 def _begin(start, begun, mask, device):
-    """The decoder's first ids; the start token is put before those given, unless it is there."""
+    """Return the decoder's first ids, which are the given ids after the start token."""
     if begun is None:
         return start, mask
     begun = as_ids(begun, "decoder_input_ids", device)

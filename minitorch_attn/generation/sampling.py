@@ -1,4 +1,4 @@
-"""Draw tokens at random by their probabilities."""
+"""Sampling: draw random tokens by their probabilities. Top-k and top-p are in `warpers.py`."""
 
 import numpy as np
 
@@ -9,14 +9,14 @@ __all__ = ["Draw", "draw", "draw_several"]
 
 
 def draw(weights, generator):
-    """One token for each row, by inversion of the cumulative distribution.
+    """Draw one token for each row by inverting the cumulative distribution.
 
     Parameters
     ----------
     weights : Tensor of shape (row, vocabulary)
-        Not negative; they need not sum to 1.
+        Non-negative weights. Their sum may differ from 1.
     generator : numpy.random.Generator
-        One number per row is taken from it, on the host, so that every device draws alike.
+        Generator on the host of one number for each row. All devices draw the same tokens.
 
     Returns
     -------
@@ -32,15 +32,16 @@ def draw(weights, generator):
     total = weights.double().cumsum(-1)  # (row, vocabulary)
     whole = total[:, -1:]
     chosen = (total <= level * whole).sum(-1)
-    # Rounding of level * whole up to whole would choose a token behind the last possible one.
+    # If level * whole is rounded up to whole, the token would be after the last possible one.
     return chosen.minimum((total < whole).sum(-1))
 
 
 def draw_several(scores, count, generator):
-    """`count` different candidates of each row, one after the other without putting back.
+    """Draw `count` different candidates from each row, without replacement.
 
-    The largest of score + Gumbel noise is a draw by softmax(scores), the two largest are two
-    draws without putting back, and so on (Kool et al. 2019, arXiv:1903.06059v2, section 2.3).
+    The candidate with the largest score + Gumbel noise is a sample from softmax(scores), the best
+    two are two samples without replacement, and so on (Kool et al. 2019, arXiv:1903.06059v2,
+    section 2.3).
 
     Parameters
     ----------
@@ -58,23 +59,23 @@ def draw_several(scores, count, generator):
 
 
 class Draw:
-    """The random choice of `generate`: callable on the scores of a step.
+    """Sampler for `generate`, called with the scores of each step.
 
     Parameters
     ----------
     seed : int, optional
-        The same seed gives the same tokens and touches no other random numbers; without one, the
-        numbers come from the library's generator, that of `mt.manual_seed`.
+        Random seed, which does not affect other random numbers. Default: the library's generator,
+        seeded by `mt.manual_seed`.
     """
 
     def __init__(self, seed=None):
         self.generator = host_generator() if seed is None else np.random.default_rng(seed % 2**64)
 
     def __call__(self, scores):
-        """One token for each row of scores, (row, vocabulary)."""
+        """Draw one token for each row of `scores` (row, vocabulary)."""
         weights = (scores - scores.amax(-1, keepdim=True)).double().exp()
         return draw(weights, self.generator)
 
     def several(self, scores, count):
-        """`count` different candidates for each row of accumulated scores."""
+        """Draw `count` different candidates for each row of accumulated scores."""
         return draw_several(scores, count, self.generator)

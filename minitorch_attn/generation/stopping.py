@@ -1,7 +1,7 @@
-"""When a sequence is finished.
+"""Stopping criteria: decide when a sequence is finished.
 
-A criterion is called as `criterion(input_ids, scores)` with the ids so far, (row, token), and the
-scores of the steps, if they are kept; it returns one bool for each row.
+A criterion is called as `criterion(input_ids, scores)` with the ids so far (row, token) and, if
+they are recorded, the scores of the steps. It returns one bool for each row.
 """
 
 import time
@@ -12,19 +12,15 @@ from ..tensor import Tensor, tensor
 from .processors import as_list
 
 __all__ = [
-    "EosTokenCriteria",
-    "MaxLengthCriteria",
-    "MaxTimeCriteria",
-    "StopStringCriteria",
-    "StoppingCriteria",
-    "StoppingCriteriaList",
-]
+    "EosTokenCriteria", "MaxLengthCriteria", "MaxTimeCriteria", "StopStringCriteria",
+    "StoppingCriteria", "StoppingCriteriaList",
+]  # fmt: skip
 
 
 class StoppingCriteria:
-    """What a criterion of one's own may be derived from; any callable will do.
+    """Base class for criteria. Any callable can also be used as a criterion.
 
-    It returns a bool Tensor of shape (row,), or one bool for all rows.
+    A criterion returns a bool Tensor of shape (row,), or one bool for all rows.
     """
 
     def __call__(self, input_ids, scores):
@@ -32,7 +28,7 @@ class StoppingCriteria:
 
 
 class MaxLengthCriteria(StoppingCriteria):
-    """Finished with `max_length` tokens, the prompt included.
+    """Finish when a sequence has `max_length` tokens, including the prompt.
 
     Parameters
     ----------
@@ -47,7 +43,7 @@ class MaxLengthCriteria(StoppingCriteria):
 
 
 class MaxTimeCriteria(StoppingCriteria):
-    """Finished after `max_time` seconds, counted from when the criterion is made.
+    """Finish `max_time` seconds after the criterion was created.
 
     Parameters
     ----------
@@ -62,7 +58,7 @@ class MaxTimeCriteria(StoppingCriteria):
 
 
 class EosTokenCriteria(StoppingCriteria):
-    """Finished by one of some tokens.
+    """Finish when a sequence ends in one of the given end tokens.
 
     Parameters
     ----------
@@ -80,14 +76,14 @@ class EosTokenCriteria(StoppingCriteria):
 
 
 class StopStringCriteria(StoppingCriteria):
-    """Finished as soon as the text holds a given string that ends in the last token.
+    """Finish when the text contains a given string that ends in the last token.
 
-    The ids are decoded on the host, which waits for the device at every step.
+    The ids are decoded on the host, so the host waits for the device at every step.
 
     Parameters
     ----------
     tokenizer : object
-        Its `decode(list of int)` gives text.
+        Object whose `decode(list of int)` returns text.
     stop_strings : str or list of str
     """
 
@@ -95,7 +91,10 @@ class StopStringCriteria(StoppingCriteria):
         self.tokenizer = tokenizer
         self.stop_strings = [stop_strings] if isinstance(stop_strings, str) else list(stop_strings)
         if not self.stop_strings or not all(self.stop_strings):
-            raise ArgumentError("StopStringCriteria: an empty string.", got=repr(stop_strings))
+            raise ArgumentError(
+                "StopStringCriteria: stop_strings must not be empty",
+                got=repr(stop_strings), hint="remove the empty strings, or leave stop_strings out",
+            )  # fmt: skip
         longest = max(len(s.encode()) for s in self.stop_strings)
         self._window = longest + 1  # a token adds at least one byte
 
@@ -112,7 +111,7 @@ class StopStringCriteria(StoppingCriteria):
 
 
 class StoppingCriteriaList(list):
-    """Finished as soon as one of several criteria says so."""
+    """List of criteria. A sequence finishes when any criterion says so."""
 
     def __call__(self, input_ids, scores=None):
         done, rows = False, input_ids.shape[0]
@@ -125,17 +124,17 @@ class StoppingCriteriaList(list):
 
     @property
     def max_length(self):
-        """The length at which every sequence ends, or None."""
+        """Length in tokens at which every sequence ends, or None."""
         lengths = [c.max_length for c in self if isinstance(c, MaxLengthCriteria)]
         return min(lengths, default=None)
 
     @property
     def first_end(self):
-        """The first token by which rows finish, after which they are filled up; or None."""
+        """First end token, which fills finished rows, or None."""
         ends = [c.eos_token_id for c in self if hasattr(c, "eos_token_id")]
         return as_list(ends[0], "eos_token_id", type(self).__name__)[0] if ends else None
 
     @property
     def only_length(self):
-        """Whether nothing but the number of tokens decides, which the host knows."""
+        """True if only the number of tokens decides, which the host knows without the device."""
         return all(isinstance(criterion, MaxLengthCriteria) for criterion in self)

@@ -1,7 +1,7 @@
-"""Show tokens as soon as they are chosen.
+"""Streaming: show tokens as soon as they are chosen.
 
-A streamer has `put(ids)`, called with the prompt, (row, token), and then with the tokens of every
-step, (row,), as host arrays; and `end()`.
+A streamer has two methods. `put(ids)` is called with the prompt (row, token) and then with the
+tokens (row,) of every step, as host arrays. `end()` is called at the end.
 """
 
 import queue
@@ -13,8 +13,8 @@ from ..errors import ArgumentError
 
 __all__ = ["TextIteratorStreamer", "TextStreamer", "TokenStreamer"]
 
-UNKNOWN = "\ufffd"  # what a decoder writes for bytes that are not UTF-8, or not yet
-LONGEST = 4  # bytes of one character
+UNKNOWN = "\ufffd"  # decoders return it for bytes that are not valid or not complete UTF-8
+LONGEST = 4  # maximum number of bytes of a character
 
 
 class TokenStreamer:
@@ -23,9 +23,9 @@ class TokenStreamer:
     Parameters
     ----------
     callback : callable
-        Called with the ids of a step, a list with one int for each row.
+        Function that receives the ids of a step, as a list with one int for each row.
     skip_prompt : bool, default True
-        Otherwise the first call has the prompt, a list of lists.
+        If False, the first call receives the prompt as a list of lists.
     """
 
     def __init__(self, callback, skip_prompt=True):
@@ -34,31 +34,30 @@ class TokenStreamer:
         self._at_prompt = True
 
     def put(self, ids):
-        """Take the ids of the prompt, or of a step."""
+        """Process the ids of the prompt or of a step."""
         if not (self._at_prompt and self.skip_prompt):
             self.callback(np.asarray(ids).tolist())
         self._at_prompt = False
 
     def end(self):
-        """Be ready for another prompt."""
+        """Prepare for the next prompt."""
         self._at_prompt = True
 
 
 class TextStreamer:
-    """Write text as it grows, in whole characters.
+    """Write text as it is generated, one or more complete characters at a time.
 
-    Several tokens may make one character. What ends in bytes that are no character yet is held
-    back until it is complete, so that nothing written has to be taken back.
+    Several tokens may form one character. An incomplete character is buffered until it is complete.
 
     Parameters
     ----------
     tokenizer : object
-        Its `decode(list of int)` gives text.
+        Object whose `decode(list of int)` returns text.
     skip_prompt : bool, default False
     write : callable, optional
-        Called with each piece of text; by default it goes to standard output.
+        Function that receives each piece of text. Default: write to standard output.
     **decode_kwargs
-        For `decode`.
+        Further arguments passed to `decode`.
 
     Examples
     --------
@@ -82,7 +81,7 @@ class TextStreamer:
         self._ids, self._written, self._at_prompt = [], 0, True
 
     def put(self, ids):
-        """Take the ids of the prompt, or of a step, and write what is complete."""
+        """Process the ids of the prompt or of a step and write complete characters."""
         ids = np.asarray(ids)
         if (
             ids.ndim > 1
@@ -91,21 +90,24 @@ class TextStreamer:
             and not self._at_prompt
             and ids.size > 1
         ):
-            raise ArgumentError("TextStreamer: one sequence at a time.", got=f"{ids.shape[0]} rows")
+            raise ArgumentError(
+                "TextStreamer: ids must have one row",
+                got=f"{ids.shape[0]} rows", hint="generate one text at a time to stream it",
+            )  # fmt: skip
         skip, self._at_prompt = self._at_prompt and self.skip_prompt, False
         if skip:
             return
         self._ids.extend(ids.reshape(-1).tolist())
         text = self._text()
         ready = text.rstrip(UNKNOWN)
-        # More marks than a character has bytes are really in the text.
+        # More replacement characters than a character has bytes are part of the text.
         ready = text if len(text) - len(ready) >= LONGEST else ready
         self._give(ready)
-        if ready == text and text.endswith("\n"):  # a new line begins anew: less to decode
+        if ready == text and text.endswith("\n"):  # start a new buffer at each line
             self._ids, self._written = [], 0
 
     def end(self):
-        """Write what is left, complete or not, and be ready for another prompt."""
+        """Write the remaining text, complete or not, and prepare for the next prompt."""
         if self._ids:
             self._give(self._text())
         self._ids, self._written, self._at_prompt = [], 0, True
@@ -125,16 +127,16 @@ def _to_stdout(text):
 
 
 class TextIteratorStreamer(TextStreamer):
-    """Text as it grows, to iterate over while `generate` runs in another thread.
+    """Iterator over text as it is generated, while `generate` runs in another thread.
 
     Parameters
     ----------
     tokenizer : object
     skip_prompt : bool, default False
     timeout : float, optional
-        Wait at most so many seconds for the next piece; then queue.Empty is raised.
+        Maximum time in seconds to wait for the next piece, after which queue.Empty is raised.
     **decode_kwargs
-        For `decode`.
+        Further arguments passed to `decode`.
     """
 
     def __init__(self, tokenizer, skip_prompt=False, timeout=None, **decode_kwargs):

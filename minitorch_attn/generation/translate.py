@@ -1,7 +1,8 @@
-"""Translate with the paper's Transformer: read the source once, then write token after token."""
+"""Translate with an encoder-decoder such as `Transformer`: encode once, decode token by token."""
 
 from .. import ops
 from ..autograd.modes import no_grad
+from ..computes import computes
 from ..errors import ArgumentError
 from ..nn import Mask, StaticKVCache, evaluating
 from .generate import generate
@@ -13,35 +14,33 @@ def translate(
     model, source, start_id, end_id, max_new_tokens=64, source_mask=None, num_beams=1,
     length_penalty=1.0,
 ):  # fmt: skip
-    """Write the target of each source, until every one has ended.
+    """Translate each source sentence until all targets have ended.
 
     Parameters
     ----------
     model : Transformer
-        Or another model with its `padding_mask`, `encode` and `decode`. It is put in eval mode
-        for the time being.
+        Model with `padding_mask`, `encode` and `decode`. It is in eval mode while this runs.
     source : int64 Tensor of shape (batch, source)
     start_id, end_id : int
-        The tokens that begin and end a target.
+        Ids of the tokens that start and end a target.
     max_new_tokens : int, default 64
     source_mask : Mask or bool Tensor, optional
-        As for the model.
+        Mask for the source, with the same meaning as in the model.
     num_beams : int, default 1
-        1 takes the likeliest next token, again and again. More keeps so many unfinished targets
-        and returns the best one found.
+        Number of beams. 1 selects greedy search.
     length_penalty : float, default 1
-        Of a beam search: targets are compared by their log probability divided by
-        length^length_penalty, so that larger values favour longer ones.
+        Exponent of the length in beam search. Targets are compared by their log probability divided
+        by length^length_penalty, so larger values favor longer targets.
 
     Returns
     -------
     int64 Tensor of shape (batch, target)
-        Without the start token; a row that has ended goes on with `end_id`.
+        Targets without the start token. `end_id` fills rows after their end.
 
     Notes
     -----
-    The paper (arXiv:1706.03762v7, section 6.1) searches with 4 beams, a length penalty of 0.6,
-    by another formula for its effect, and at most 50 tokens more than the source has.
+    The paper (arXiv:1706.03762v7, section 6.1) uses 4 beams, a length penalty of 0.6 in a different
+    formula, and targets of at most the source length plus 50 tokens.
 
     Examples
     --------
@@ -55,9 +54,7 @@ def translate(
     (1, True)
     """
     if max_new_tokens < 1:
-        raise ArgumentError(
-            "translate(max_new_tokens): nothing to write.", got=f"{max_new_tokens}", expected=">= 1"
-        )
+        raise ArgumentError("translate: max_new_tokens must be at least 1", got=f"{max_new_tokens}")
     with evaluating(model), no_grad():
         if source_mask is None:
             source_mask = model.padding_mask(source)
@@ -72,6 +69,7 @@ def translate(
         return written[:, 1:]
 
 
+@computes("greedy decoding")
 def _greedy(model, memory, source_mask, start_id, end_id, max_new_tokens):
     batch = memory.shape[0]
     cache = StaticKVCache(max_new_tokens)
@@ -82,14 +80,14 @@ def _greedy(model, memory, source_mask, start_id, end_id, max_new_tokens):
         logits = model.decode(token, memory, source_mask, cache=cache)  # (batch, 1, vocabulary)
         token = ops.where(ended, end_id, logits.argmax(-1))  # (batch, 1)
         written.append(token)
-        ended = token == end_id  # a row that had ended wrote end_id again
+        ended = token == end_id  # a finished row repeats end_id
         if ended.all().item():
             break
     return ops.cat(written, 1)
 
 
 class _Decoder:
-    """The model with the arguments and results that `generate` knows.
+    """Adapter that gives a Transformer the arguments and results that `generate` uses.
 
     Parameters
     ----------
@@ -110,7 +108,7 @@ class _Decoder:
     def forward(
         self, encoder_outputs=None, decoder_input_ids=None, past_key_values=None, use_cache=True
     ):
-        """Logits of the next token and the cache; every source has several rows, its beams."""
+        """Return the next token's logits and the cache. Each source has one row for each beam."""
         memory, mask = encoder_outputs["last_hidden_state"], self.attend
         if mask is not None and mask.ndim == 4 and mask.shape[0] > 1:
             mask = mask.repeat_interleave(memory.shape[0] // mask.shape[0], 0)

@@ -1,7 +1,7 @@
-"""Processors that shape the distribution a token is drawn from.
+"""Logits warpers: processors that change the distribution to sample from.
 
-Each takes the scores of one step, (row, vocabulary), and leaves out unlikely tokens by -inf, or
-changes how much likelier the likely ones are.
+Each warper takes the scores of one step (row, vocabulary). It scales them or sets those of unlikely
+tokens to -inf.
 """
 
 import math
@@ -13,25 +13,19 @@ from ..errors import ArgumentError
 from .processors import LogitsProcessor, positive, whole
 
 __all__ = [
-    "EpsilonLogitsWarper",
-    "EtaLogitsWarper",
-    "LogitNormalization",
-    "MinPLogitsWarper",
-    "TemperatureLogitsWarper",
-    "TopHLogitsWarper",
-    "TopKLogitsWarper",
-    "TopPLogitsWarper",
+    "EpsilonLogitsWarper", "EtaLogitsWarper", "LogitNormalization", "MinPLogitsWarper",
+    "TemperatureLogitsWarper", "TopHLogitsWarper", "TopKLogitsWarper", "TopPLogitsWarper",
     "TypicalLogitsWarper",
-]
+]  # fmt: skip
 
 
 def _share(value, name, where, *, zero=True, one=True):
-    """`value` as a float, if it lies between 0 and 1."""
+    """Return `value` as a float. Raise an ArgumentError if it is not in the interval."""
     value = float(value)
     low, high = (value >= 0 if zero else value > 0), (value <= 1 if one else value < 1)
     if not (low and high):
         raise ArgumentError(
-            f"{where}({name}): this is not a probability.",
+            f"{where}: {name} is out of range",
             got=f"{name}={value}",
             expected=f"{'0 <=' if zero else '0 <'} {name} {'<= 1' if one else '< 1'}",
         )
@@ -39,19 +33,19 @@ def _share(value, name, where, *, zero=True, one=True):
 
 
 def _smallest_of_best(scores, k):
-    """The k-th largest score of each row: (row, 1)."""
+    """Return the k-th largest score in each row, with shape (row, 1)."""
     return ops.topk(scores, min(k, scores.shape[-1])).values[:, -1:]
 
 
 def _terms(scores):
-    """p log p of every token, 0 where p is 0: (row, vocabulary)."""
+    """Return p log p for every token (row, vocabulary), which is 0 where p is 0."""
     log_weights = scores.log_softmax(-1)
     smallest = float(np.finfo(scores.dtype).min)
     return log_weights.clamp(min=smallest) * log_weights.exp()
 
 
 class TemperatureLogitsWarper(LogitsProcessor):
-    """Divide the scores: below 1 likely tokens become likelier, above 1 they become equal.
+    """Divide the scores by a temperature. Values below 1 favor likely tokens.
 
     Parameters
     ----------
@@ -72,7 +66,7 @@ class TemperatureLogitsWarper(LogitsProcessor):
 
 
 class TopKLogitsWarper(LogitsProcessor):
-    """Keep the k likeliest tokens, and those as likely as the last of them.
+    """Keep the k likeliest tokens, including ties with the last one.
 
     Fan et al. 2018, arXiv:1805.04833v1.
 
@@ -99,14 +93,14 @@ class TopKLogitsWarper(LogitsProcessor):
 
 
 class TopPLogitsWarper(LogitsProcessor):
-    """Keep the likeliest tokens that together have probability `top_p`: nucleus sampling.
+    """Nucleus sampling: keep the likeliest tokens whose total probability is at least `top_p`.
 
     Holtzman et al. 2019, arXiv:1904.09751v2, section 3.1.
 
     Parameters
     ----------
     top_p : float
-        From 0 to 1.
+        Threshold, from 0 to 1.
     filter_value : float, default -inf
     min_tokens_to_keep : int, default 1
     """
@@ -126,14 +120,14 @@ class TopPLogitsWarper(LogitsProcessor):
 
 
 class MinPLogitsWarper(LogitsProcessor):
-    """Keep tokens at least `min_p` times as likely as the likeliest.
+    """Keep tokens that are at least `min_p` times as likely as the likeliest token.
 
     Nguyen et al. 2024, arXiv:2407.01082v1.
 
     Parameters
     ----------
     min_p : float
-        From 0 to 1.
+        Threshold, from 0 to 1.
     filter_value : float, default -inf
     min_tokens_to_keep : int, default 1
     """
@@ -152,14 +146,14 @@ class MinPLogitsWarper(LogitsProcessor):
 
 
 class TypicalLogitsWarper(LogitsProcessor):
-    """Keep the tokens whose surprise is nearest to the expected one, of probability `mass`.
+    """Keep the tokens with total probability `mass` whose surprisal is closest to the entropy.
 
     Meister et al. 2022, arXiv:2202.00666v1.
 
     Parameters
     ----------
     mass : float, default 0.9
-        Between 0 and 1.
+        Total probability, between 0 and 1.
     filter_value : float, default -inf
     min_tokens_to_keep : int, default 1
     """
@@ -188,7 +182,7 @@ class EpsilonLogitsWarper(LogitsProcessor):
     Parameters
     ----------
     epsilon : float
-        Between 0 and 1.
+        Minimum probability, between 0 and 1.
     filter_value : float, default -inf
     min_tokens_to_keep : int, default 1
     """
@@ -211,7 +205,7 @@ class EpsilonLogitsWarper(LogitsProcessor):
 class EtaLogitsWarper(EpsilonLogitsWarper):
     """Keep tokens with a probability of at least min(epsilon, sqrt(epsilon) exp(-entropy)).
 
-    Hewitt et al. 2022, arXiv:2210.15191v1: a flat distribution keeps more of them.
+    Hewitt et al. 2022, arXiv:2210.15191v1. More tokens are kept if the distribution is flat.
     """
 
     def _threshold(self, scores):
@@ -221,12 +215,12 @@ class EtaLogitsWarper(EpsilonLogitsWarper):
 
 
 class TopHLogitsWarper(LogitsProcessor):
-    """Keep the likeliest tokens that carry a share `top_h` of the entropy of the best hundred.
+    """Keep the likeliest tokens whose entropy is at most `top_h` times that of the 100 likeliest.
 
     Parameters
     ----------
     top_h : float
-        Above 0, at most 1.
+        Fraction of the entropy, greater than 0 and at most 1.
     filter_value : float, default -inf
     """
 
@@ -244,7 +238,7 @@ class TopHLogitsWarper(LogitsProcessor):
 
 
 class LogitNormalization(LogitsProcessor):
-    """Make the scores logarithms of probabilities again."""
+    """Normalize the scores to log probabilities."""
 
     def __call__(self, input_ids, scores):
         return scores.log_softmax(-1)

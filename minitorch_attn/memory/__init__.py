@@ -1,5 +1,5 @@
-"""Where memory goes: what a computation holds, moment by moment, and which line made it."""
+"""Memory tracing: the memory that a computation holds over time, and the code that allocated it."""
 
-from .record import MemoryTrace, trace
+from .record import MemoryTracker, track
 
-__all__ = ["MemoryTrace", "trace"]
+__all__ = ["MemoryTracker", "track"]

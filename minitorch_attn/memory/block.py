@@ -1,32 +1,32 @@
-"""One block of memory, from when it was first seen until it was freed."""
+"""Block of memory, from its first use until it is freed."""
 
 __all__ = [
-    "Block", "GRADIENT", "KINDS", "Keep", "ON_ITS_WAY", "OPTIMISER", "PARAMETER", "RESULT",
+    "Block", "GRADIENT", "KINDS", "Keep", "ON_ITS_WAY", "OPTIMIZER", "PARAMETER", "RESULT",
     "SAVED", "YOURS",
 ]  # fmt: skip
 
-PARAMETER, OPTIMISER, YOURS = "parameter", "optimiser state", "your tensor"
+PARAMETER, OPTIMIZER, YOURS = "parameter", "optimizer state", "your tensor"
 SAVED, RESULT = "saved for backward", "result"
 GRADIENT, ON_ITS_WAY = "gradient", "gradient on its way"
-KINDS = (PARAMETER, OPTIMISER, YOURS, SAVED, RESULT, GRADIENT, ON_ITS_WAY)
+KINDS = (PARAMETER, OPTIMIZER, YOURS, SAVED, RESULT, GRADIENT, ON_ITS_WAY)
 
 
 class Block:
-    """One block of memory; all views of it are one.
+    """One block of memory. All views of an array belong to the same block.
 
     Attributes
     ----------
     op : str
-        The operation that made it, "-" for what no operation made.
+        Operation that created the block; "-" if it was not created by an operation.
     shape : tuple
     dtype : dtype
     nbytes : int
     line : Line or None
-        The line of code that called the operation.
+        Line of code that called the operation.
     born, died : int
-        Moments of the trace, counted in blocks made and freed; `died` is None for what is left.
+        Moments of the trace, counted in allocations and frees. `died` is None for a live block.
     keeps : list of Keep
-        Which operations keep it for their backward.
+        Operations that keep the block for their backward.
     """
 
     def __init__(self, kind, op, array, nbytes, line, born):
@@ -36,21 +36,21 @@ class Block:
         self.keeps = []
 
     def lives_at(self, moment):
-        """Whether it takes up memory then."""
+        """Return True if the block occupies memory at a moment."""
         return self.born <= moment and (self.died is None or moment < self.died)
 
     def kind_at(self, moment):
-        """What it is then, one of `KINDS`: a result may be saved, and later be let go."""
+        """Return the block's kind at a moment, one of `KINDS`. It may change over time."""
         if self.made_as == RESULT and self.kept_at(moment):
             return SAVED
         return self.made_as
 
     def kept_at(self, moment):
-        """The names of the operations that keep it then."""
+        """Return the names of the operations that keep the block at a moment."""
         return [keep.op for keep in self.keeps if keep.covers(moment)]
 
     def moments(self):
-        """When its kind may change, in order, its first and last moment included."""
+        """Return the moments at which the kind may change, including the first and last moment."""
         ends = [self.born, self.died]
         ends += [end for keep in self.keeps for end in (keep.start, keep.stop)]
         inside = {end for end in ends if end is not None and end >= self.born}
@@ -61,11 +61,11 @@ class Block:
 
 
 class Keep:
-    """That an operation keeps some block, from one moment until another."""
+    """Interval during which an operation keeps a block."""
 
     def __init__(self, op, start):
         self.op, self.start, self.stop = op, start, None
 
     def covers(self, moment):
-        """Whether it does so then."""
+        """Return True if the interval includes a moment."""
         return self.start <= moment and (self.stop is None or moment < self.stop)

@@ -1,50 +1,50 @@
-"""Watch memory: every block that tensors and the graph hold, by weak references to their arrays."""
+"""Record the memory blocks that tensors and the graph hold, through weak references to arrays."""
 
 import weakref
 
 from ..autograd.listener import Listener
-from ..autograd.trace import calling_lines
+from ..autograd.op_log import calling_lines
 from ..backend import is_array
 from ..backend.devices import memory_of
 from ..nn import Parameter
 from ..optim.optimizer import Optimizer
 from ..tensor import Tensor
-from .block import GRADIENT, KINDS, ON_ITS_WAY, OPTIMISER, PARAMETER, RESULT, YOURS, Block, Keep
+from .block import GRADIENT, KINDS, ON_ITS_WAY, OPTIMIZER, PARAMETER, RESULT, YOURS, Block, Keep
 from .table import peak_table
 
-__all__ = ["MemoryTrace", "trace"]
+__all__ = ["MemoryTracker", "track"]
 
 
-class MemoryTrace(Listener):
-    """What tensors and the graph held inside a `with` block, moment by moment.
+class MemoryTracker(Listener):
+    """Records the memory that tensors and the graph hold inside a `with` block.
 
-    A block of memory counts once, however many views it has, from when an operation makes it
-    until nothing refers to it any more. What no operation made, such as parameters, counts from
-    its first use on, or from the start if its owner is named. What an operation needs only while
-    it runs is not seen, and neither is what other threads do.
+    A block counts once, regardless of its number of views, from its creation by an operation until
+    it is no longer referenced. Other blocks, such as parameters, count from their first use, or
+    from the start if their owner is given. Temporary memory within an operation and memory of
+    other threads are not recorded.
 
     Parameters
     ----------
     *owners : Module or Optimizer
-        Their parameters, buffers, gradients and state count from the start.
+        Objects whose parameters, buffers, gradients and state count from the start.
 
     Attributes
     ----------
     peak : int
-        Most bytes held at one moment.
+        Maximum number of bytes held at any moment.
     peak_moment : int
     peak_op : str
-        The operation that reached it.
+        Operation that reached the peak.
     held : int
-        Bytes held now, or at the end.
+        Number of bytes held now, or at the end of the block.
     blocks : list of Block
-        All that were seen.
+        All recorded blocks.
 
     Examples
     --------
     >>> import minitorch_attn as mt
     >>> x = mt.ones(1000, requires_grad=True)
-    >>> with mt.memory.trace() as memory:
+    >>> with mt.memory.track() as memory:
     ...     y = x.exp()
     ...     z = y.reshape(10, 100).tanh()
     >>> memory.peak
@@ -72,13 +72,13 @@ class MemoryTrace(Listener):
 
     def __exit__(self, *exc_info):
         self._settle()
-        self._see_owners()  # an optimiser makes its state in its first step
+        self._see_owners()  # an optimizer creates its state in its first step
         self._open = False
         self._live.clear()
         self._keepers.clear()
         return super().__exit__(*exc_info)
 
-    # What the engine announces
+    # Hooks called by the engine
 
     def before_forward(self, ctx, inputs):
         self._settle()
@@ -93,7 +93,7 @@ class MemoryTrace(Listener):
             elif isinstance(value, Tensor):
                 self._see(value, YOURS)
             else:
-                self._see(value, RESULT, name, line)  # drawn for this operation, as masks are
+                self._see(value, RESULT, name, line)  # sampled for this operation, as masks are
         for output in outputs if type(outputs) is tuple else (outputs,):
             self._see(output, RESULT, name, line)
         if hasattr(ctx, "number"):
@@ -131,7 +131,7 @@ class MemoryTrace(Listener):
             if isinstance(owner, Optimizer):
                 for state in owner.state.values():
                     for value in state.values():
-                        self._see(value, OPTIMISER)
+                        self._see(value, OPTIMIZER)
                 continue
             for parameter in owner.parameters():
                 self._see(parameter, PARAMETER)
@@ -143,7 +143,7 @@ class MemoryTrace(Listener):
     # Blocks
 
     def _see(self, value, kind, op="-", line=None):
-        """The block that holds `value`, made if it is new; None for numbers."""
+        """Return the block that holds `value`, or None for a number. Create the block if needed."""
         array = value.array if isinstance(value, Tensor) else value
         if not is_array(array) or array.nbytes == 0 or not type(array).__weakrefoffset__:
             return None
@@ -171,10 +171,10 @@ class MemoryTrace(Listener):
             self.peak, self.peak_moment = self.held, len(self._moments) - 1
             self.peak_op = self._running
 
-    # What the graph keeps
+    # Memory kept by the graph
 
     def _keep(self, ctx, line):
-        """Note what `ctx` keeps, until it is emptied or dies."""
+        """Record the blocks that `ctx` keeps until it is emptied or deleted."""
         if not ctx.holds or id(ctx) in self._keepers:
             return
         keeps, name = [], ctx.function.__name__
@@ -186,24 +186,24 @@ class MemoryTrace(Listener):
                 block.keeps.append(keeps[-1])
         key = id(ctx)
         self._keepers[key] = (keeps, weakref.ref(ctx, lambda _: self._let_go(key)))
-        self._pending.append(weakref.ref(ctx))  # a checkpoint may empty it at once
+        self._pending.append(weakref.ref(ctx))  # a checkpoint may empty it immediately
 
     def _let_go(self, key):
         for keep in self._keepers.pop(key, ((), None))[0]:
-            keep.stop = len(self._moments)  # from the next change on
+            keep.stop = len(self._moments)  # starting at the next change
 
     def _settle(self):
-        """Between two events the engine, or a checkpoint, may have emptied what ran last."""
+        """Handle contexts that the engine, or a checkpoint, has emptied since the last event."""
         pending, self._pending = self._pending, []
         for reference in pending:
             ctx = reference()
             if ctx is not None and ctx.freed:
                 self._let_go(id(ctx))
 
-    # What was found
+    # Results
 
     def at_peak(self):
-        """The blocks held at the peak, the largest first.
+        """Return the blocks held at the peak, the largest first.
 
         Returns
         -------
@@ -213,7 +213,7 @@ class MemoryTrace(Listener):
         return sorted(held, key=lambda block: -block.nbytes)
 
     def by_kind(self):
-        """Bytes held after each moment, for each kind of block.
+        """Return the number of bytes held after each moment, for each kind of block.
 
         Returns
         -------
@@ -231,12 +231,12 @@ class MemoryTrace(Listener):
         return {kind: _running_sum(changes)[:-1] for kind, changes in steps.items()}
 
     def table(self, rows=20):
-        """The peak and what held it, as text; equal blocks share a row.
+        """Return the peak and its blocks as text. Equal blocks share a row.
 
         Parameters
         ----------
         rows : int
-            How many rows to print at most; the smallest are summed up.
+            Maximum number of rows. The smallest blocks are summed in the last row.
         """
         return peak_table(self, rows)
 
@@ -244,7 +244,7 @@ class MemoryTrace(Listener):
         return self.table()
 
     def save_picture(self, path):
-        """Draw how memory rose and fell, by kind, and write it as a PNG.
+        """Plot memory over time by kind, and write the figure to a PNG file.
 
         Parameters
         ----------
@@ -256,29 +256,29 @@ class MemoryTrace(Listener):
         save_figure(memory_figure(self.by_kind(), self.peak_moment, self.peak_op), path)
 
 
-def trace(*owners):
-    """Record what memory tensors and the graph hold inside a `with` block.
+def track(*owners):
+    """Record the memory that tensors and the graph hold inside a `with` block.
 
     Parameters
     ----------
     *owners : Module or Optimizer
-        Their parameters, buffers, gradients and state count from the start; others count from
-        their first use on.
+        Objects whose parameters, buffers, gradients and state count from the start. Blocks of
+        other objects count from their first use.
 
     Returns
     -------
-    MemoryTrace
+    MemoryTracker
 
     Examples
     --------
     >>> import minitorch_attn as mt
     >>> model = mt.nn.Linear(3, 5)
-    >>> with mt.memory.trace() as memory:
+    >>> with mt.memory.track() as memory:
     ...     y = model(mt.ones(2, 3))
     >>> memory.peak == 4 * (2 * 3 + 5 * 3 + 5 + 2 * 5)  # input, weight, bias, output
     True
     """
-    return MemoryTrace(*owners)
+    return MemoryTracker(*owners)
 
 
 def _running_sum(changes):

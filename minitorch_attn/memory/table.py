@@ -1,4 +1,4 @@
-"""The peak of a memory trace as text."""
+"""Table of a memory trace: the peak and its blocks as text."""
 
 import os
 
@@ -10,7 +10,7 @@ HEAD = ("memory", "share", "what", "operation", "shape", "dtype", "kept by", "li
 
 
 def peak_table(memory, rows):
-    """What `MemoryTrace.table` prints."""
+    """Return the text of `MemoryTracker.table`."""
     found = _grouped(memory)
     shown, rest = found[:rows], found[rows:]
     lines = [HEAD]
@@ -32,7 +32,7 @@ def peak_table(memory, rows):
 
 
 def _grouped(memory):
-    """((kind, op, shape, dtype, line, kept by), blocks), the most memory first."""
+    """Return ((kind, op, shape, dtype, line, kept by), blocks), the largest first."""
     groups = {}
     for block in memory.at_peak():
         kept = _names(block.kept_at(memory.peak_moment))
@@ -44,13 +44,13 @@ def _grouped(memory):
 
 
 def _names(ops):
-    """Each name once, with how often."""
+    """Return each name once, with its count."""
     counts = {op: ops.count(op) for op in ops}
     return ", ".join(f"{op} x{n}" if n > 1 else op for op, n in counts.items())
 
 
 def _short(place):
-    """A place within this package without its name, which would be on most lines."""
+    """Remove the package name from the path of a line in this package."""
     return place.removeprefix(__name__.split(".")[0] + os.sep)
 
 
@@ -65,7 +65,7 @@ def _totals(memory):
 
 
 def _aligned(lines):
-    """Numbers to the right, words to the left."""
+    """Right-align numbers and left-align words."""
     widths = [max(len(line[i]) for line in lines) for i in range(len(HEAD))]
     return [
         "  ".join(

@@ -1,8 +1,8 @@
-"""Models, one file per paper; `pretrained` has the same models with the faces of the peers."""
+"""Models, with one file per paper. `pretrained` adds the Hugging Face and timm interfaces."""
 
 from importlib import import_module
 
-# File -> the names it offers here; a file is imported when one of them is first asked for.
+# File -> the names it exports here; a file is imported on first access to one of them.
 _FILES = {
     "bart": ["BART", "bart_base", "bart_large"],
     "bert": [
@@ -18,7 +18,7 @@ _FILES = {
         "bert_mini",
         "bert_small",
         "bert_tiny",
-    ],
+    ],  # fmt: skip
     "deit": [
         "DistilledVisionTransformer",
         "deit_b_16",
@@ -26,7 +26,7 @@ _FILES = {
         "deit_ti_16",
         "hard_distillation_loss",
         "soft_distillation_loss",
-    ],
+    ],  # fmt: skip
     "gpt": ["GPT", "gpt2", "gpt2_large", "gpt2_medium", "gpt2_xl"],
     "llama": [
         "Llama",
@@ -36,7 +36,7 @@ _FILES = {
         "llama_33b",
         "llama_65b",
         "llama_7b",
-    ],
+    ],  # fmt: skip
     "mae": ["MaskedAutoencoder", "mae_b_16", "mae_h_14", "mae_l_16"],
     "marian": ["Marian", "marian_base"],
     "pretrained": ["from_pretrained"],
@@ -54,7 +54,7 @@ _FILES = {
         "t5_v1_1_small",
         "t5_v1_1_xl",
         "t5_v1_1_xxl",
-    ],
+    ],  # fmt: skip
     "transformer": ["Transformer", "transformer_base", "transformer_big"],
     "vit": ["VisionTransformer"],
     "vit_sizes": [
@@ -67,7 +67,7 @@ _FILES = {
         "vit_s_16",
         "vit_s_32",
         "vit_ti_16",
-    ],
+    ],  # fmt: skip
 }
 _WHERE = {name: file for file, names in _FILES.items() for name in names}
 

@@ -1,9 +1,9 @@
-"""BART: a Transformer that learned to restore texts from damaged ones.
+"""BART: a Transformer pre-trained to reconstruct corrupted texts.
 
 Lewis et al. 2019, "BART: Denoising Sequence-to-Sequence Pre-training for Natural Language
-Generation, Translation, and Comprehension", arXiv:1910.13461v1. Section 2.1 says what it changed
-in the Transformer: GELU instead of ReLU, and initial values from N(0, 0.02). As in BERT, positions
-are learned, and a LayerNorm follows the embeddings.
+Generation, Translation, and Comprehension", arXiv:1910.13461v1. Section 2.1 lists the changes to
+the Transformer: GELU replaces ReLU, and initial values are drawn from N(0, 0.02). As in BERT,
+positions are learned, and a LayerNorm follows the embeddings.
 """
 
 import math
@@ -15,10 +15,10 @@ __all__ = ["BART", "bart_base", "bart_large"]
 
 
 class OffsetPositions(nn.LearnedPositionalEmbedding):
-    """Learned positions whose table begins with two rows that no position uses.
+    """Learned positions whose table starts with two unused rows.
 
-    Position p has row p + 2: the table goes back to one in which the rows up to the padding id 1
-    were kept for padding, and the published weights have it so.
+    Position p uses row p + 2, as in the published weights. An earlier version reserved the rows up
+    to the padding id 1 for padding.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class OffsetPositions(nn.LearnedPositionalEmbedding):
 
 
 class BART(EncoderDecoder):
-    """Token ids of a damaged text in, logits of the whole text's next token out.
+    """BART encoder-decoder: predicts the next token of a text from a corrupted version of the text.
 
     Parameters
     ----------
@@ -46,30 +46,29 @@ class BART(EncoderDecoder):
     num_encoder_layers, num_decoder_layers : int, default 6
     ff_dim : int, default 3072
     decoder_num_heads, decoder_ff_dim : int, optional
-        By default those of the encoder.
+        Default: the encoder's values.
     dropout : float, default 0.1
-        On the embeddings and on the output of each sub-layer.
+        Dropout probability applied to the embeddings and to each sub-layer's output.
     attention_dropout, ff_dropout : float, default 0
-        On the attention weights; inside the feed-forward networks.
+        Dropout probabilities of the attention weights and inside the feed-forward networks.
     encoder_layer_drop, decoder_layer_drop : float, default 0
-        How likely a layer is skipped while training.
+        Probability of skipping a layer during training.
     activation : str or callable, default "gelu"
     scale_embedding : bool, default False
-        Multiply the token vectors by sqrt(embed_dim), as the Transformer does.
+        Whether to multiply the token embeddings by sqrt(embed_dim), as in the Transformer.
     max_len : int, default 1024
-        The most tokens of a text.
+        Maximum number of tokens in a text.
     tie_weights : bool, default True
-        False: source, target and prediction have a matrix each.
+        Whether source embeddings, target embeddings and output layer share one matrix.
     pad_id : int, default 1
-        The id that fills up short texts; its vector starts as 0, and being read teaches it
-        nothing.
+        Id of the padding token. Its embedding is initialized to 0 and receives a zero gradient.
 
     Examples
     --------
     >>> import minitorch_attn as mt
     >>> model = BART(vocab_size=11, embed_dim=6, num_heads=2, ff_dim=8)
     >>> damaged = mt.tensor([[0, 7, 3, 9, 2]])
-    >>> shifted = mt.tensor([[2, 0, 7, 5, 6, 9]])  # the text itself, one to the right
+    >>> shifted = mt.tensor([[2, 0, 7, 5, 6, 9]])  # the text, shifted one to the right
     >>> model(damaged, shifted).shape
     (1, 6, 11)
     """
@@ -112,28 +111,28 @@ class BART(EncoderDecoder):
 
 
 def bart_base(**changes):
-    """The base model (section 2.1): 6 + 6 layers, 768 wide; 139,420,416 parameters.
+    """Build BART base (section 2.1): 6 + 6 layers, embed_dim 768, 139,420,416 parameters.
 
     Parameters
     ----------
     **changes
-        Further arguments of `BART`.
+        Arguments of `BART` to override.
 
     Notes
     -----
-    Drawing the initial values takes a second for every 100 million parameters; inside
-    `nn.init.skip_init()` they are left undefined. Weights from a folder: `from_pretrained`.
+    Initialization takes about a second for every 100 million parameters. `nn.init.skip_init()`
+    skips it. `from_pretrained` loads weights from a folder.
     """
     return BART(**{"vocab_size": 50265, **changes})
 
 
 def bart_large(**changes):
-    """The large model (section 2.1): 12 + 12 layers, 1024 wide; 406,291,456 parameters.
+    """Build BART large (section 2.1): 12 + 12 layers, embed_dim 1024, 406,291,456 parameters.
 
     Parameters
     ----------
     **changes
-        Further arguments of `BART`.
+        Arguments of `BART` to override.
     """
     large = dict(
         vocab_size=50265, embed_dim=1024, num_heads=16, ff_dim=4096, num_encoder_layers=12,

@@ -1,34 +1,26 @@
-"""BERT: an encoder that reads in both directions, learned by filling in masked words.
+"""BERT: a bidirectional encoder, pre-trained to predict masked tokens.
 
 Devlin et al. 2018, "BERT: Pre-training of Deep Bidirectional Transformers for Language
-Understanding", arXiv:1810.04805v2. One encoder (`BERT`), and on top of it one small head for each
-task of the paper: the two of pre-training (section 3.1) and those of fine-tuning (Figure 4). The
-smaller sizes are those of Turc et al. 2019, arXiv:1908.08962v2, Table 1.
+Understanding", arXiv:1810.04805v2. The encoder is `BERT`. Each task in the paper, for pre-training
+(section 3.1) and for fine-tuning (Figure 4), adds a small head. The smaller sizes are from Turc et
+al. 2019, arXiv:1908.08962v2, Table 1.
 """
 
 from .. import nn, ops
+from ..computes import computes
 from ..errors import ShapeError
 
 __all__ = [
-    "BERT",
-    "BERTClassifier",
-    "BERTMaskedLM",
-    "BERTPreTraining",
-    "BERTQuestionAnswering",
-    "BERTTokenClassifier",
-    "bert_base",
-    "bert_large",
-    "bert_medium",
-    "bert_mini",
-    "bert_small",
+    "BERT", "BERTClassifier", "BERTMaskedLM", "BERTPreTraining", "BERTQuestionAnswering",
+    "BERTTokenClassifier", "bert_base", "bert_large", "bert_medium", "bert_mini", "bert_small",
     "bert_tiny",
-]
+]  # fmt: skip
 
 
 class Embeddings(nn.Module):
-    """What stands at a place: the token, where it stands, and which sentence it belongs to.
+    """BERT's embeddings: the sum of token, position and segment embeddings (Figure 2).
 
-    The three vectors are added (Figure 2), normalised and dropped out.
+    A layer norm and dropout follow.
 
     Parameters
     ----------
@@ -49,20 +41,19 @@ class Embeddings(nn.Module):
         if positions is None:
             if length > longest:
                 raise ShapeError(
-                    "BERT: there are more tokens than positions.",
-                    got=f"{length} tokens",
-                    expected=f"at most {longest}",
-                    hint="cut the text, or build the model with a larger max_positions",
-                )
+                    "BERT: the number of tokens must be at most the number of positions",
+                    got=f"{length} tokens", expected=f"at most {longest}",
+                    hint="truncate the text, or create the model with a larger max_positions",
+                )  # fmt: skip
             positions = ops.arange(length, device=tokens.device)
-        first = self.segment_embedding.weight[0]  # all of one sentence, unless told otherwise
+        first = self.segment_embedding.weight[0]  # default: all tokens are in sentence A
         segment = first if segments is None else self.segment_embedding(segments)
         x = tokens + segment + self.position_embedding(positions)
         return self.dropout(self.norm(x))  # (batch, token, embed)
 
 
 class EncoderLayer(nn.Module):
-    """x = norm(x + attention(x)), then x = norm(x + feed_forward(x)): post-norm, Figure 1.
+    """Post-norm encoder layer: norm(x + attention(x)), then norm(x + feed_forward(x)) (Figure 1).
 
     Parameters
     ----------
@@ -80,6 +71,7 @@ class EncoderLayer(nn.Module):
         self.norm2 = nn.LayerNorm(embed_dim, eps)
         self.dropout = nn.Dropout(dropout)
 
+    @computes("encoder layer")
     def forward(self, x, mask=None):
         # x: (batch, token, embed)   mask: broadcasts to (batch, heads, query, key)
         x = self.norm1(x + self.dropout(self.attention(x, mask=mask)))
@@ -87,28 +79,28 @@ class EncoderLayer(nn.Module):
 
 
 class BERT(nn.Module):
-    """The encoder: token ids in, one vector for every token out.
+    """BERT encoder: maps token ids to one vector for each token.
 
     Parameters
     ----------
     vocab_size : int
     embed_dim, num_heads, num_layers : int
-        H, A and L of the paper.
+        Vector size (H), number of heads (A) and number of layers (L).
     ff_dim : int, optional
-        Width of the feed-forward layer, by default 4 * embed_dim.
+        Hidden size of the feed-forward networks. Default: 4 * embed_dim.
     max_positions : int, default 512
-        The longest text; there is one learned position for each token.
+        Maximum number of tokens. Each position has a learned embedding.
     num_segments : int, default 2
-        Sentences A and B.
+        Number of segments, such as sentences A and B.
     dropout : float, default 0.1
-        After the embeddings and before each residual sum.
+        Dropout probability after the embeddings and before each residual sum.
     attention_dropout : float, optional
-        On the attention weights; by default `dropout`.
+        Dropout probability of the attention weights. Default: `dropout`.
     activation : str or callable, default "gelu"
     eps : float, default 1e-12
-        Of the layer norms.
+        Epsilon added to the variance in the layer norms.
     padding_idx : int, optional
-        The id of the padding token, whose embedding is not learned from being read.
+        Id of the padding token, whose embedding receives a zero gradient.
 
     Attributes
     ----------
@@ -116,12 +108,12 @@ class BERT(nn.Module):
     embeddings : Embeddings
     layers : ModuleList of EncoderLayer
     pooler : Linear
-        Used by `pool`.
+        Linear layer used by `pool`.
 
     References
     ----------
-    .. [1] arXiv:1810.04805v2, section 3. Its initial values and its eps are those of the code
-       published with it: N(0, 0.02), cut at two standard deviations.
+    .. [1] arXiv:1810.04805v2, section 3. Initial values and eps are the same as in the published
+       code: N(0, 0.02), truncated at two standard deviations.
 
     Examples
     --------
@@ -147,20 +139,20 @@ class BERT(nn.Module):
         layer = (embed_dim, num_heads, ff_dim, dropout, attention_dropout, activation, eps)
         self.layers = nn.ModuleList([EncoderLayer(*layer) for _ in range(num_layers)])
         self.pooler = nn.Linear(embed_dim, embed_dim)
-        self.apply(_initialise)
+        self.apply(_initialize)
 
     def forward(self, ids, segments=None, mask=None):
-        """One vector for every token.
+        """Encode token ids to one vector for each token.
 
         Parameters
         ----------
         ids : int64 Tensor of shape (batch, token)
-            By the paper's habit [CLS] first and [SEP] after each sentence.
+            Token ids. In the paper, [CLS] is the first token and [SEP] follows each sentence.
         segments : int64 Tensor of shape (batch, token), optional
-            0 in sentence A, 1 in sentence B; by default all 0.
+            Segment ids, 0 in sentence A and 1 in sentence B. Default: all 0.
         mask : Mask or bool Tensor, optional
-            Broadcasts to (batch, heads, query, key); True = may attend. `masks.padding(lengths)`
-            leaves out the padding at the end of shorter texts.
+            True where attention is allowed. Broadcasts to (batch, heads, query, key).
+            `masks.padding(lengths)` masks padding at the end.
 
         Returns
         -------
@@ -170,13 +162,13 @@ class BERT(nn.Module):
         return self.encode(x, mask)
 
     def encode(self, x, mask=None):
-        """The layers alone, from embeddings (batch, token, embed) on."""
+        """Run the layers on embeddings of shape (batch, token, embed)."""
         for layer in self.layers:
             x = layer(x, mask)
         return x
 
     def pool(self, hidden):
-        """A vector for the whole text: tanh of a linear map of the first token, which is [CLS].
+        """Return one vector for each text: tanh of a linear function of the first token, [CLS].
 
         Parameters
         ----------
@@ -190,14 +182,14 @@ class BERT(nn.Module):
 
 
 class TokenPrediction(nn.Module):
-    """Logits of the token at every place: a transformed vector against all token embeddings.
+    """Masked-language-model head: computes logits as products with the token embeddings.
 
     Parameters
     ----------
     bert : BERT
-        Whose token embeddings are used.
+        Model whose token embeddings are used.
     tied : bool, default True
-        False gives the head a matrix of its own.
+        Whether the output layer shares the token embedding matrix.
     """
 
     def __init__(self, bert, tied=True):
@@ -206,7 +198,7 @@ class TokenPrediction(nn.Module):
         self.activation = nn.activation_function(bert.activation)
         self.norm = nn.LayerNorm(bert.embed_dim, bert.eps)
         self.decoder = nn.Linear(bert.embed_dim, bert.vocab_size)
-        self.apply(_initialise)
+        self.apply(_initialize)
         if tied:
             self.decoder.weight = bert.token_embedding.weight
 
@@ -216,7 +208,7 @@ class TokenPrediction(nn.Module):
 
 
 class BERTMaskedLM(nn.Module):
-    """Which token stands behind each [MASK]: section 3.1, task 1.
+    """BERT with a masked-language-model head (section 3.1, task 1).
 
     Parameters
     ----------
@@ -240,12 +232,12 @@ class BERTMaskedLM(nn.Module):
         self.head = TokenPrediction(bert)
 
     def forward(self, ids, segments=None, mask=None):
-        """Logits of shape (batch, token, vocabulary); arguments as for `BERT.forward`."""
+        """Return logits (batch, token, vocabulary). For arguments see `BERT.forward`."""
         return self.head(self.bert(ids, segments, mask))
 
 
 class BERTPreTraining(nn.Module):
-    """Both tasks of section 3.1: the masked tokens, and whether B follows A.
+    """BERT with both pre-training heads, for masked tokens and next sentences (section 3.1).
 
     Parameters
     ----------
@@ -257,24 +249,24 @@ class BERTPreTraining(nn.Module):
         self.bert = bert
         self.head = TokenPrediction(bert)
         self.next_sentence = nn.Linear(bert.embed_dim, 2)
-        _initialise(self.next_sentence)
+        _initialize(self.next_sentence)
 
     def forward(self, ids, segments=None, mask=None):
-        """Both logits, (batch, token, vocabulary) and (batch, 2); 0 = B follows A."""
+        """Return logits (batch, token, vocabulary) and (batch, 2), where 0 = B follows A."""
         hidden = self.bert(ids, segments, mask)
         return self.head(hidden), self.next_sentence(self.bert.pool(hidden))
 
 
 class BERTClassifier(nn.Module):
-    """A class for a text, or for a pair of texts: Figure 4 (a) and (b).
+    """BERT classifier for a text or a pair of texts (Figure 4 (a) and (b)).
 
     Parameters
     ----------
     bert : BERT
-        Pre-trained, and trained on with the rest.
+        Pre-trained model, whose parameters fine-tuning also trains.
     num_classes : int
     dropout : float, optional
-        Before the last layer; by default that of `bert`.
+        Dropout probability before the last layer. Default: the dropout of `bert`.
 
     Examples
     --------
@@ -289,21 +281,21 @@ class BERTClassifier(nn.Module):
         self.bert = bert
         self.dropout = nn.Dropout(bert.dropout if dropout is None else dropout)
         self.head = nn.Linear(bert.embed_dim, num_classes)
-        _initialise(self.head)
+        _initialize(self.head)
 
     def forward(self, ids, segments=None, mask=None):
-        """Logits of shape (batch, class); arguments as for `BERT.forward`."""
+        """Return logits (batch, class). For arguments see `BERT.forward`."""
         hidden = self.bert(ids, segments, mask)
         return self.head(self.dropout(self.bert.pool(hidden)))
 
 
 class BERTTokenClassifier(nn.Module):
-    """A class for every token, such as the kind of name it is part of: Figure 4 (d).
+    """BERT token classifier, for example for named-entity recognition (Figure 4 (d)).
 
     Parameters
     ----------
     bert, num_classes, dropout
-        As for `BERTClassifier`.
+        See `BERTClassifier`.
     """
 
     def __init__(self, bert, num_classes, dropout=None):
@@ -311,15 +303,15 @@ class BERTTokenClassifier(nn.Module):
         self.bert = bert
         self.dropout = nn.Dropout(bert.dropout if dropout is None else dropout)
         self.head = nn.Linear(bert.embed_dim, num_classes)
-        _initialise(self.head)
+        _initialize(self.head)
 
     def forward(self, ids, segments=None, mask=None):
-        """Logits of shape (batch, token, class); arguments as for `BERT.forward`."""
+        """Return logits (batch, token, class). For arguments see `BERT.forward`."""
         return self.head(self.dropout(self.bert(ids, segments, mask)))
 
 
 class BERTQuestionAnswering(nn.Module):
-    """Where in sentence B the answer to question A starts and ends: section 4.2, Figure 4 (c).
+    """BERT for extractive question answering (section 4.2, Figure 4 (c)).
 
     Parameters
     ----------
@@ -329,15 +321,15 @@ class BERTQuestionAnswering(nn.Module):
     def __init__(self, bert):
         super().__init__()
         self.bert = bert
-        self.head = nn.Linear(bert.embed_dim, 2)  # S and E of the paper, one row each
-        _initialise(self.head)
+        self.head = nn.Linear(bert.embed_dim, 2)  # one row each for S and E in the paper
+        _initialize(self.head)
 
     def forward(self, ids, segments=None, mask=None):
-        """Logits of shape (batch, 2, token): those of the start, then those of the end."""
+        """Return logits (batch, 2, token) of the answer's start and end, in this order."""
         return self.head(self.bert(ids, segments, mask)).transpose(1, 2)
 
 
-def _initialise(module):
+def _initialize(module):
     if isinstance(module, (nn.Linear, nn.Embedding)):
         nn.init.trunc_normal_(module.weight, std=0.02, a=-0.04, b=0.04)
     if isinstance(module, nn.Linear):
@@ -345,33 +337,33 @@ def _initialise(module):
 
 
 def _build(embed_dim, num_layers, settings):
-    """A published size: heads of 64, the lower-cased vocabulary, whose id 0 is [PAD]."""
+    """Build a published size, with head_dim 64 and the uncased vocabulary, whose id 0 is [PAD]."""
     size = {"embed_dim": embed_dim, "num_layers": num_layers, "num_heads": embed_dim // 64}
     return BERT(**{"vocab_size": 30522, "padding_idx": 0, **size, **settings})
 
 
 def bert_tiny(**settings):
-    """L=2, H=128: 4,385,920 parameters; `settings` replace arguments of `BERT`."""
+    """BERT tiny, L=2, H=128: 4,385,920 parameters. `settings` override arguments of `BERT`."""
     return _build(128, 2, settings)
 
 
 def bert_mini(**settings):
-    """L=4, H=256: 11,170,560 parameters; `settings` replace arguments of `BERT`."""
+    """BERT mini, L=4, H=256: 11,170,560 parameters. `settings` override arguments of `BERT`."""
     return _build(256, 4, settings)
 
 
 def bert_small(**settings):
-    """L=4, H=512: 28,763,648 parameters; `settings` replace arguments of `BERT`."""
+    """BERT small, L=4, H=512: 28,763,648 parameters. `settings` override arguments of `BERT`."""
     return _build(512, 4, settings)
 
 
 def bert_medium(**settings):
-    """L=8, H=512: 41,373,184 parameters; `settings` replace arguments of `BERT`."""
+    """BERT medium, L=8, H=512: 41,373,184 parameters. `settings` override arguments of `BERT`."""
     return _build(512, 8, settings)
 
 
 def bert_base(**settings):
-    """L=12, H=768: 109,482,240 parameters; `settings` replace arguments of `BERT`.
+    """BERT base, L=12, H=768: 109,482,240 parameters. `settings` override arguments of `BERT`.
 
     Examples
     --------
@@ -382,5 +374,5 @@ def bert_base(**settings):
 
 
 def bert_large(**settings):
-    """L=24, H=1024: 335,141,888 parameters; `settings` replace arguments of `BERT`."""
+    """BERT large, L=24, H=1024: 335,141,888 parameters. `settings` override arguments of `BERT`."""
     return _build(1024, 24, settings)

@@ -1,34 +1,31 @@
-"""DeiT: ViT taught by another network, through a token of its own.
+"""DeiT: ViT with a distillation token that learns from a teacher network.
 
 Touvron et al. 2020, "Training data-efficient image transformers & distillation through
-attention", arXiv:2012.12877v2. The architecture is that of ViT; new is the distillation token of
-section 4, whose output learns what the teacher says while that of the class token learns the
-labels.
+attention", arXiv:2012.12877v2. The architecture is ViT with the distillation token of section 4.
+The output for this token learns the teacher's predictions, and the output for the class token
+learns the labels.
 """
 
 from .. import nn, ops
+from ..computes import computes
 from ..nn import functional as F
 from ..nn import init
-from .vit import VisionTransformer, initialise
+from .vit import VisionTransformer, initialize
 from .vit_sizes import vision_transformer
 
 __all__ = [
-    "DistilledVisionTransformer",
-    "deit_b_16",
-    "deit_s_16",
-    "deit_ti_16",
-    "hard_distillation_loss",
+    "DistilledVisionTransformer", "deit_b_16", "deit_s_16", "deit_ti_16", "hard_distillation_loss",
     "soft_distillation_loss",
-]
+]  # fmt: skip
 
 
 class DistilledVisionTransformer(VisionTransformer):
-    """ViT with a distillation token beside the class token, and a head for each.
+    """ViT with a class token and a distillation token, each with a separate head.
 
     Parameters
     ----------
     *args, **options
-        As in `VisionTransformer`; there is no mean pooling and no hidden layer before the heads.
+        Arguments of `VisionTransformer`, except `pooling` and `representation_dim`.
 
     Attributes
     ----------
@@ -37,8 +34,8 @@ class DistilledVisionTransformer(VisionTransformer):
 
     Notes
     -----
-    Figure 2 of arXiv:2012.12877v2. `forward` gives the mean of the two logits, as the paper's
-    code does; section 4 adds the two softmax outputs.
+    Figure 2 of arXiv:2012.12877v2. `forward` returns the mean of the two logits, as the paper's
+    code does. Section 4 adds the two softmax outputs.
 
     Examples
     --------
@@ -58,17 +55,18 @@ class DistilledVisionTransformer(VisionTransformer):
         self.distillation_head = nn.Identity()
         if not isinstance(self.head, nn.Identity):
             self.distillation_head = nn.Linear(embed_dim, self.classifier.out_features)
-            self.distillation_head.apply(initialise)
+            self.distillation_head.apply(initialize)
             init.zeros_(self.distillation_head.weight)
 
+    @computes("class token")
     def with_prefix(self, patches):
-        """Class token, distillation token, patches: (batch, token, embed)."""
+        """Return class token, distillation token and patches as (batch, token, embed)."""
         batch, _, embed_dim = patches.shape
         prefix = ops.cat([self.class_token, self.distillation_token], 1)  # (1, 2, embed)
         return ops.cat([prefix.expand(batch, 2, embed_dim), patches], 1)
 
     def forward(self, images):
-        """The mean of what the two heads say.
+        """Return the mean of the two heads' logits.
 
         Parameters
         ----------
@@ -81,8 +79,9 @@ class DistilledVisionTransformer(VisionTransformer):
         logits, distillation_logits = self.both_logits(images)
         return (logits + distillation_logits) / 2
 
+    @computes("image classifier")
     def both_logits(self, images):
-        """The logits of the two heads, for training.
+        """Return the logits of both heads, for training.
 
         Parameters
         ----------
@@ -91,19 +90,19 @@ class DistilledVisionTransformer(VisionTransformer):
         Returns
         -------
         logits, distillation_logits : Tensor of shape (batch, classes)
-            From the class token, and from the distillation token.
+            Logits from the class token and logits from the distillation token.
         """
         tokens = self.encode(self.embed(images))  # (batch, token, embed)
         return self.head(tokens[:, 0]), self.distillation_head(tokens[:, 1])
 
 
 def hard_distillation_loss(logits, distillation_logits, labels, teacher_logits):
-    """Half for the labels, half for the class that the teacher chooses.
+    """Return the mean cross-entropy with the labels and with the teacher's predicted class.
 
     Parameters
     ----------
     logits, distillation_logits : Tensor of shape (batch, classes)
-        As `both_logits` gives them.
+        Outputs of `both_logits`.
     labels : int64 Tensor of shape (batch,)
     teacher_logits : Tensor of shape (batch, classes)
 
@@ -122,7 +121,7 @@ def hard_distillation_loss(logits, distillation_logits, labels, teacher_logits):
 def soft_distillation_loss(
     logits, distillation_logits, labels, teacher_logits, temperature=3.0, weight=0.1
 ):
-    """The labels, and the teacher's softened distribution.
+    """Return a weighted sum of the labels' cross-entropy and the divergence from the teacher.
 
     Parameters
     ----------
@@ -130,9 +129,9 @@ def soft_distillation_loss(
     labels : int64 Tensor of shape (batch,)
     teacher_logits : Tensor of shape (batch, classes)
     temperature : float, default 3
-        Divides both logits; the larger, the softer.
+        Divisor of both logits. Larger values give softer distributions.
     weight : float, default 0.1
-        Of the teacher's part, 1 - weight being that of the labels.
+        Weight of the teacher's term. The labels' term has weight 1 - weight.
 
     Returns
     -------
@@ -140,7 +139,7 @@ def soft_distillation_loss(
 
     References
     ----------
-    .. [1] arXiv:2012.12877v2, Eq. 2; the values of temperature and weight are those of section 5.
+    .. [1] arXiv:2012.12877v2, Eq. 2. The defaults of temperature and weight are from section 5.
     """
     student = F.log_softmax(distillation_logits / temperature, -1)
     teacher = F.log_softmax(teacher_logits.detach() / temperature, -1)
@@ -149,15 +148,15 @@ def soft_distillation_loss(
 
 
 def deit_ti_16(**options):
-    """DeiT-Ti with distillation: 5,910,800 parameters; `options` as in `vision_transformer`."""
+    """DeiT-Ti with distillation: 5,910,800 parameters. See `vision_transformer` for `options`."""
     return vision_transformer("Ti/16", model=DistilledVisionTransformer, **options)
 
 
 def deit_s_16(**options):
-    """DeiT-S with distillation: 22,436,432 parameters; `options` as in `vision_transformer`."""
+    """DeiT-S with distillation: 22,436,432 parameters. See `vision_transformer` for `options`."""
     return vision_transformer("S/16", model=DistilledVisionTransformer, **options)
 
 
 def deit_b_16(**options):
-    """DeiT-B with distillation: 87,338,192 parameters; `options` as in `vision_transformer`."""
+    """DeiT-B with distillation: 87,338,192 parameters. See `vision_transformer` for `options`."""
     return vision_transformer("B/16", model=DistilledVisionTransformer, **options)

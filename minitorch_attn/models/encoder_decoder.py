@@ -1,40 +1,38 @@
-"""Encoder and decoder of the Transformer: the layers, the stacks, what enters them, and the whole.
+"""Encoder and decoder of the Transformer: the layers, stacks, embeddings and the whole model.
 
 Vaswani et al. 2017, "Attention Is All You Need", arXiv:1706.03762v7, section 3 and Figure 1. The
-Transformer, BART and Marian are this architecture with different embeddings and sizes.
+Transformer, BART and Marian use this architecture with different embeddings and sizes.
 """
 
 from .. import nn
 from ..autograd.modes import no_grad
 from ..backend import random
+from ..computes import computes
 from ..errors import ShapeError
-from .initialise import draw_normal
+from .initialize import draw_normal
 
 __all__ = [
-    "Decoder",
-    "DecoderLayer",
-    "Encoder",
-    "EncoderDecoder",
-    "EncoderLayer",
-    "SequenceEmbedding",
-]
+    "Decoder", "DecoderLayer", "Encoder", "EncoderDecoder", "EncoderLayer", "SequenceEmbedding",
+]  # fmt: skip
 
 
 class Residual(nn.Module):
-    """The path around a sub-layer: norm(x + f(x)), or x + f(norm(x)) with `norm_first`.
+    """Residual connection around a sub-layer: norm(x + f(x)), or x + f(norm(x)) with `norm_first`.
 
-    The first is the paper's (section 3.1). With the second the path from the embeddings to the
-    output is a plain sum, and training needs no warm-up (Xiong et al. 2020, arXiv:2002.04745v2,
-    Figure 1).
+    The paper uses the first form (section 3.1). With the second form, the path from the embeddings
+    to the output is a plain sum, and training needs no warm-up (Xiong et al. 2020,
+    arXiv:2002.04745v2, Figure 1).
 
     Parameters
     ----------
     embed_dim : int
+        Size of the embeddings.
     dropout : float
-        On what the sub-layer adds (section 5.4).
+        Dropout probability of the sub-layer's output (section 5.4).
     norm_first : bool
+        Whether to normalize the sub-layer's input instead of the sum after it.
     eps : float
-        Of the LayerNorm.
+        Epsilon added to the variance in the LayerNorm.
     """
 
     def __init__(self, embed_dim, dropout, norm_first, eps):
@@ -54,22 +52,24 @@ class Residual(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention, then a feed-forward network (section 3.1, left half of Figure 1).
+    """Encoder layer: self-attention and a feed-forward network (left half of Figure 1).
 
     Parameters
     ----------
     embed_dim, num_heads, ff_dim : int
+        Size of the embeddings, number of heads and hidden size of the feed-forward network.
     dropout : float, default 0.1
-        On the output of each sub-layer.
+        Dropout probability of the output of each sub-layer.
     attention_dropout : float, default 0
-        On the attention weights.
+        Dropout probability of the attention weights.
     ff_dropout : float, default 0
-        Inside the feed-forward network.
+        Dropout probability inside the feed-forward network.
     activation : str or callable, default "relu"
+        Nonlinearity of the feed-forward network.
     norm_first : bool, default False
-        Normalise the input of each sub-layer instead of the sum after it.
+        Whether to normalize the input of each sub-layer instead of the sum after it.
     eps : float, default 1e-5
-        Of the LayerNorms.
+        Epsilon added to the variance in the LayerNorms.
 
     Examples
     --------
@@ -90,23 +90,24 @@ class EncoderLayer(nn.Module):
         self.feed_forward = nn.FeedForward(embed_dim, ff_dim, activation, ff_dropout)
         self.around_feed_forward = Residual(*around)
 
+    @computes("encoder layer")
     def forward(self, x, mask=None):
-        """One layer of the encoder.
+        """Apply the encoder layer.
 
         Parameters
         ----------
         x : Tensor of shape (batch, source, embed)
         mask : Mask or bool Tensor, optional
-            True = may attend; broadcasts to (batch, heads, source, source).
+            True where a token may attend; broadcasts to (batch, heads, source, source).
         """
         x = self.around_attention(x, lambda y: self.attention(y, mask=mask))
         return self.around_feed_forward(x, self.feed_forward)
 
 
 class DecoderLayer(nn.Module):
-    """Causal self-attention, attention to the encoder's output, a feed-forward network.
+    """Decoder layer: causal self-attention, cross-attention and a feed-forward network.
 
-    The right half of Figure 1. Parameters as for `EncoderLayer`.
+    Right half of Figure 1. For parameters see `EncoderLayer`.
 
     Examples
     --------
@@ -129,21 +130,23 @@ class DecoderLayer(nn.Module):
         self.feed_forward = nn.FeedForward(embed_dim, ff_dim, activation, ff_dropout)
         self.around_feed_forward = Residual(*around)
 
+    @computes("decoder layer")
     def forward(self, x, memory=None, mask=None, memory_mask=None, cache=None, cross_cache=None):
-        """One layer of the decoder.
+        """Apply the decoder layer.
 
         Parameters
         ----------
         x : Tensor of shape (batch, target, embed)
         memory : Tensor of shape (batch, source, embed), optional
-            The encoder's output; without it there is no attention to it.
+            The encoder's output. If omitted, the layer applies self-attention only.
         mask : Mask or bool Tensor, optional
-            True = may attend, in addition to the causal mask; broadcasts to (batch, heads,
-            target, key).
+            True where a token may attend, in addition to the causal mask; broadcasts to
+            (batch, heads, target, key).
         memory_mask : Mask or bool Tensor, optional
-            Broadcasts to (batch, heads, target, source).
+            True where a token may attend to the memory. Broadcasts to (batch, heads, target,
+            source).
         cache, cross_cache : layers of a KVCache, optional
-            Keys and values of earlier tokens, and of the memory.
+            Caches with the keys and values of earlier tokens and of the memory.
         """
 
         def attend(y):
@@ -159,15 +162,16 @@ class DecoderLayer(nn.Module):
 
 
 class Encoder(nn.Module):
-    """A stack of `EncoderLayer`; with pre-norm layers a last LayerNorm ends the sum.
+    """Encoder: a stack of `EncoderLayer`, with a final LayerNorm if its layers are pre-norm.
 
     Parameters
     ----------
     num_layers : int
+        Number of layers.
     embed_dim, num_heads, ff_dim, **options
-        Of each layer.
+        Arguments passed to each `EncoderLayer`.
     layer_drop : float, default 0
-        How likely a layer is skipped while training (Fan et al. 2019, arXiv:1909.11556v1).
+        Probability that a layer is skipped during training (Fan et al. 2019, arXiv:1909.11556v1).
     """
 
     def __init__(self, num_layers, embed_dim, num_heads, ff_dim, *, layer_drop=0.0, **options):
@@ -178,6 +182,7 @@ class Encoder(nn.Module):
         self.norm = _last_norm(embed_dim, **options)
         self.layer_drop = layer_drop
 
+    @computes("stack of layers")
     def forward(self, x, mask=None):
         # x: (batch, source, embed)
         for layer in self.layers:
@@ -187,7 +192,7 @@ class Encoder(nn.Module):
 
 
 class Decoder(nn.Module):
-    """A stack of `DecoderLayer`. Parameters as for `Encoder`."""
+    """Decoder: a stack of `DecoderLayer`. For parameters see `Encoder`."""
 
     def __init__(self, num_layers, embed_dim, num_heads, ff_dim, *, layer_drop=0.0, **options):
         super().__init__()
@@ -198,7 +203,7 @@ class Decoder(nn.Module):
         self.layer_drop = layer_drop
 
     def forward(self, x, memory=None, mask=None, memory_mask=None, cache=None):
-        """All layers in turn; arguments as for `DecoderLayer.forward`, `cache` a KVCache."""
+        """Run all layers in order. For arguments see `DecoderLayer.forward`."""
         for i, layer in enumerate(self.layers):
             if _skipped(self):
                 continue
@@ -213,25 +218,28 @@ def _last_norm(embed_dim, norm_first=False, eps=1e-5, **_):
 
 
 def _skipped(stack):
-    """Whether LayerDrop leaves out the next layer."""
+    """Return True if LayerDrop skips the next layer."""
     if not stack.training or stack.layer_drop == 0:
         return False
     return random.host_generator().random() < stack.layer_drop
 
 
 class SequenceEmbedding(nn.Module):
-    """What enters a stack: dropout(norm(scale * token vector + position)).
+    """Embedding of a sequence: dropout(norm(scale * token embedding + position embedding)).
 
     Parameters
     ----------
     tokens : nn.Embedding
     positions : Module
-        `positions(x, offset)` adds its vectors to x, whose first token stands at `offset`.
+        Module whose call `positions(x, offset)` adds position embeddings to x. `offset` is the
+        position of the first token.
     scale : float, default 1
-        The paper's is sqrt(embed_dim) (section 3.4), so that token vectors of length about 1,
-        which suit the output layer, weigh as much as the positions.
+        Factor of the token embeddings, sqrt(embed_dim) in the paper (section 3.4). It makes
+        embeddings of length about 1, which suit the output layer, as large as the positions.
     norm : Module, optional
+        Normalization layer applied to the sum.
     dropout : float, default 0
+        Dropout probability applied to the result.
     """
 
     def __init__(self, tokens, positions, scale=1.0, norm=None, dropout=0.0):
@@ -245,16 +253,18 @@ class SequenceEmbedding(nn.Module):
         return self.place(self.look_up(ids), offset)
 
     def look_up(self, ids):
-        """The scaled vectors of the tokens: (batch, token, embed)."""
+        """Return the scaled token embeddings, with shape (batch, token, embed)."""
         if ids.ndim != 2:
             raise ShapeError(
-                "these are not token ids of a batch.", got=f"{ids.shape}", expected="(batch, token)"
-            )
+                "SequenceEmbedding: ids must have two axes",
+                got=f"{ids.shape}", expected="(batch, token)",
+                hint="ids.unsqueeze(0) for one sequence",
+            )  # fmt: skip
         x = self.tokens(ids)
         return x if self.scale == 1 else x * self.scale
 
     def place(self, x, offset=0):
-        """`x`, (batch, token, embed), with its positions from `offset` on."""
+        """Add position embeddings to `x` (batch, token, embed), starting at position `offset`."""
         x = self.positions(x, offset)
         return self.dropout(x if self.norm is None else self.norm(x))
 
@@ -263,7 +273,7 @@ class SequenceEmbedding(nn.Module):
 
 
 class EncoderDecoder(nn.Module):
-    """An encoder that reads a source, a decoder that writes a target, and a head that predicts it.
+    """Encoder-decoder: an encoder for the source, a decoder for the target, and the output layer.
 
     Parameters
     ----------
@@ -271,13 +281,13 @@ class EncoderDecoder(nn.Module):
     encoder : Encoder
     decoder : Decoder
     one_vocabulary : bool
-        Source and target are written with the same tokens.
+        Whether source and target have the same vocabulary.
     tie_weights : bool
-        What has the same vocabulary has the same matrix: the head that of the target embedding
-        (Press and Wolf 2017, arXiv:1608.05859v3), and that of the source embedding, too, if there
-        is one vocabulary.
+        Whether the head shares the matrix of the target embedding (Press and Wolf 2017,
+        arXiv:1608.05859v3). If source and target have one vocabulary, the source embedding also
+        shares it.
     pad_id : int, optional
-        The id that fills up short sources.
+        Id of the padding token that fills short sources.
     """
 
     def __init__(
@@ -297,7 +307,7 @@ class EncoderDecoder(nn.Module):
             self.head.weight = target_embedding.tokens.weight
 
     def reset_parameters(self, std=0.02):
-        """Draw all matrices from N(0, std^2); biases and the vector of padding become 0."""
+        """Draw all matrices from N(0, std^2); set biases and the padding embedding to 0."""
         draw_normal(self, std)
         for embedding in (self.source_embedding, self.target_embedding):
             if embedding.tokens.padding_idx is not None:
@@ -305,48 +315,48 @@ class EncoderDecoder(nn.Module):
                     embedding.tokens.weight[embedding.tokens.padding_idx] = 0.0
 
     def forward(self, source, target, source_mask=None, target_mask=None):
-        """Logits of the next target token, at every position (teacher forcing).
+        """Compute the logits of the next target token at every position (teacher forcing).
 
         Parameters
         ----------
         source : int64 Tensor of shape (batch, source)
         target : int64 Tensor of shape (batch, target)
-            Begins with the start token; padding at its end needs no mask, as no earlier token
-            sees it.
+            Target, beginning with the start token. Padding at the end does not need a mask, because
+            earlier tokens do not attend to it.
         source_mask : Mask or bool Tensor, optional
-            True = may attend; broadcasts to (batch, heads, query, source). By default all but
-            `pad_id`.
+            True where a token may attend. Broadcasts to (batch, heads, query, source). By default,
+            `pad_id` is masked.
         target_mask : Mask or bool Tensor, optional
-            In addition to the causal mask; broadcasts to (batch, heads, target, target).
+            Mask in addition to the causal mask. Broadcasts to (batch, heads, target, target).
 
         Returns
         -------
         Tensor of shape (batch, target, vocabulary)
-            Position t has seen the whole source and the target's tokens 0 to t.
+            Logits. Those at position t depend on the whole source and on target tokens 0 to t.
         """
         source_mask = self.padding_mask(source) if source_mask is None else source_mask
         memory = self.encode(source, source_mask)
         return self.decode(target, memory, source_mask, target_mask)
 
     def padding_mask(self, source):
-        """The Mask that hides `pad_id`, (batch, 1, 1, source); None if no id is padding."""
+        """Return the Mask (batch, 1, 1, source) of `pad_id`, or None without a `pad_id`."""
         if self.pad_id is None:
             return None
         return nn.masks.from_key_padding(source == self.pad_id)
 
     def encode(self, source, source_mask=None):
-        """The encoder's output, (batch, source, embed)."""
+        """Return the encoder's output, with shape (batch, source, embed)."""
         return self.encoder(self.source_embedding(source), source_mask)
 
     def decode(self, target, memory, source_mask=None, target_mask=None, cache=None):
-        """Logits of the next token, (batch, target, vocabulary).
+        """Compute the logits of the next token, with shape (batch, target, vocabulary).
 
         Parameters
         ----------
         target : int64 Tensor of shape (batch, target)
-            With a cache, the tokens after those that it holds.
+            Target tokens. With a cache, only those that follow the cached ones.
         memory : Tensor of shape (batch, source, embed)
-            From `encode`.
+            Output of `encode`.
         source_mask, target_mask : as in `forward`
         cache : KVCache, optional
         """

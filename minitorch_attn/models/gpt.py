@@ -1,26 +1,27 @@
 """GPT: a stack of decoder blocks that predicts the next token.
 
 Radford et al. 2018, "Improving Language Understanding by Generative Pre-Training" (GPT), and
-Radford et al. 2019, "Language Models are Unsupervised Multitask Learners" (GPT-2). What GPT-2
-changed is its section 2.3: layer norm moves to the input of each sub-block, one more stands after
-the last block, and residual projections start smaller, by 1/sqrt(number of residual layers).
+Radford et al. 2019, "Language Models are Unsupervised Multitask Learners" (GPT-2). Section 2.3
+lists the changes in GPT-2. The layer norm moves to the input of each sub-block, another follows the
+last block, and the initial residual projections are scaled by 1/sqrt(number of residual layers).
 """
 
 import math
 
 from .. import nn
+from ..computes import computes
 from ..errors import ArgumentError, ShapeError
 from ..ops import arange
-from .initialise import draw_normal
+from .initialize import draw_normal
 
 __all__ = ["GPT", "gpt2", "gpt2_large", "gpt2_medium", "gpt2_xl"]
 
 
 class Block(nn.Module):
-    """x + attention(norm(x)), then x + feed_forward(norm(x)).
+    """Pre-norm decoder block: x + attention(norm(x)), then x + feed_forward(norm(x)).
 
-    Pre-norm: the residual path from the first embedding to the logits is a plain sum (Xiong et
-    al. 2020, arXiv:2002.04745v2, Figure 1b; GPT-2, section 2.3).
+    The residual path from the first embedding to the logits is a plain sum (Xiong et al. 2020,
+    arXiv:2002.04745v2, Figure 1b; GPT-2, section 2.3).
 
     Parameters
     ----------
@@ -42,44 +43,46 @@ class Block(nn.Module):
         self.feed_forward = nn.FeedForward(embed_dim, ff_dim, activation=activation, bias=bias)
         self.dropout = nn.Dropout(dropout)
 
+    @computes("pre-norm block")
     def forward(self, x, mask=None, cache=None):
-        # x: (batch, token, embed)   mask: (batch, heads, token, key), beside the causal one
+        # x: (batch, token, embed)   mask: (batch, heads, token, key), besides the causal one
         attended = self.attention(self.norm1(x), mask=mask, is_causal=True, cache=cache)
         x = x + self.dropout(attended)
         return x + self.dropout(self.feed_forward(self.norm2(x)))
 
 
 class GPT(nn.Module):
-    """The language model: token ids in, logits of the next token out, at every position.
+    """GPT language model: logits of the next token at every position.
 
     Parameters
     ----------
     vocab_size : int
     context_length : int
-        The most tokens it can look at; there is one learned position for each.
+        Maximum number of tokens. Each position has a learned embedding.
     embed_dim, num_heads, num_layers : int
     mlp_ratio : float, default 4
-        Width of the feed-forward layer, in multiples of `embed_dim`.
+        Hidden size of the feed-forward networks as a multiple of `embed_dim`.
     ff_dim : int, optional
-        The same width as a number, instead of `mlp_ratio`.
+        Hidden size of the feed-forward networks, which overrides `mlp_ratio`.
     dropout : float, default 0
-        After the embeddings, on the attention weights, and before each residual sum.
+        Dropout probability of the embeddings, of the attention weights and before each residual
+        sum.
     bias : bool, default True
         Whether linear layers and layer norms have a bias.
     tie_weights : bool, default True
-        One matrix for reading and for predicting tokens (Press and Wolf 2017,
+        Whether token embedding and output layer share one matrix (Press and Wolf 2017,
         arXiv:1608.05859v3).
     activation : str or callable, default "gelu_tanh"
-        Of the feed-forward layer: GELU by a tanh (Hendrycks and Gimpel 2016,
-        arXiv:1606.08415v5, section 2).
+        Activation of the feed-forward networks. Default: tanh approximation of GELU (Hendrycks and
+        Gimpel 2016, arXiv:1606.08415v5, section 2).
     norm_eps : float, default 1e-5
-        Of the layer norms.
+        Epsilon added to the variance in the layer norms.
 
     Notes
     -----
     GPT-2 has vocab_size=50257, context_length=1024 and, from small to XL, embed_dim 768, 1024,
-    1280, 1600 with 12, 24, 36, 48 layers of 64-wide heads (section 2.3, Table 2); see `gpt2`.
-    Its output projection has no bias, and neither has this one.
+    1280, 1600 with 12, 24, 36, 48 layers and head_dim 64 (section 2.3, Table 2); see `gpt2`.
+    As in GPT-2, the output layer does not have a bias.
 
     Examples
     --------
@@ -90,26 +93,17 @@ class GPT(nn.Module):
     """
 
     def __init__(
-        self,
-        vocab_size,
-        context_length,
-        embed_dim,
-        num_heads,
-        num_layers,
-        mlp_ratio=4.0,
-        ff_dim=None,
-        dropout=0.0,
-        bias=True,
-        tie_weights=True,
-        activation="gelu_tanh",
+        self, vocab_size, context_length, embed_dim, num_heads, num_layers, mlp_ratio=4.0,
+        ff_dim=None, dropout=0.0, bias=True, tie_weights=True, activation="gelu_tanh",
         norm_eps=1e-5,
-    ):
+    ):  # fmt: skip
         super().__init__()
         if embed_dim % num_heads:
             raise ArgumentError(
-                "GPT: every head gets an equal share of the embedding.",
+                "GPT: embed_dim is not divisible by num_heads",
                 got=f"embed_dim={embed_dim} and num_heads={num_heads}",
-                expected="embed_dim to be a multiple of num_heads",
+                expected="embed_dim that is a multiple of num_heads",
+                hint=f"embed_dim={-(-embed_dim // num_heads) * num_heads}, the next multiple",
             )
         ff_dim = round(mlp_ratio * embed_dim) if ff_dim is None else ff_dim
         block = (embed_dim, num_heads, ff_dim, dropout, bias, activation, norm_eps)
@@ -120,32 +114,32 @@ class GPT(nn.Module):
         self.blocks = nn.ModuleList([Block(*block) for _ in range(num_layers)])
         self.norm = nn.LayerNorm(embed_dim, norm_eps, bias=bias)
         self.head = nn.Linear(embed_dim, vocab_size, bias=False)
-        self.initialise()
+        self.initialize()
         if tie_weights:
             self.head.weight = self.token_embedding.weight
 
-    def initialise(self, std=0.02):
-        """Draw all weights anew: N(0, std^2), biases zero (GPT, section 4.1; GPT-2's code)."""
+    def initialize(self, std=0.02):
+        """Draw weights from N(0, std^2) and set biases to 0 (GPT, section 4.1; GPT-2's code)."""
         draw_normal(self, std)
         for block in self.blocks:
-            # Every block adds two terms to the residual path, 2 * num_layers in all.
+            # Every block adds two terms to the residual path, 2 * num_layers in total.
             for projection in (block.attention.out_proj, block.feed_forward.linear2):
                 nn.init.normal_(projection.weight, std=std / math.sqrt(2 * len(self.blocks)))
 
     def forward(self, ids, cache=None):
-        """Logits of the next token.
+        """Compute the logits of the next token.
 
         Parameters
         ----------
         ids : int64 Tensor of shape (batch, token)
-            At most `context_length` tokens, those in the cache included.
+            Token ids, at most `context_length` including those in the cache.
         cache : KVCache, optional
-            Holds the tokens before `ids`, and takes these.
+            Keys and values of the tokens before `ids`. The call appends those of `ids`.
 
         Returns
         -------
         Tensor of shape (batch, token, vocabulary)
-            Position t has seen the tokens 0 to t.
+            Logits at position t depend on tokens 0 to t.
         """
         # ids: (batch, token)
         start = 0 if cache is None else cache.length
@@ -153,27 +147,27 @@ class GPT(nn.Module):
         return self.head(x)  # (batch, token, vocabulary)
 
     def embed(self, ids, start=0):
-        """The sum of what each token means and where it stands, the first one at `start`."""
+        """Return the sum of token and position embeddings. The first position is `start`."""
         length = ids.shape[-1]
         if ids.ndim != 2 or start + length > self.context_length:
             raise ShapeError(
-                "GPT(ids): these are not token ids of a batch.",
+                "GPT: the shape of ids does not match (batch, token) or the context length",
                 got=f"shape {ids.shape}" + (f" after {start} cached tokens" if start else ""),
                 expected=f"(batch, token) with at most {self.context_length} tokens",
-                hint="ids[:, -model.context_length:] keeps the last ones",
+                hint="ids[:, -model.context_length:] keeps the last tokens",
             )
         positions = arange(start, start + length, device=ids.device)
         return self.token_embedding(ids) + self.position_embedding(positions)
 
     def decode(self, x, mask=None, cache=None):
-        """The blocks, one after the other, and the last norm.
+        """Run the blocks and the last norm.
 
         Parameters
         ----------
         x : Tensor of shape (batch, token, embed)
         mask : Mask or bool Tensor, optional
-            Beside the causal one, such as which tokens are padding: broadcasts to (batch, heads,
-            token, key), True = may attend.
+            Mask in addition to the causal one, such as a padding mask. True where attention is
+            allowed. Broadcasts to (batch, heads, token, key).
         cache : KVCache, optional
 
         Returns
@@ -197,12 +191,12 @@ def gpt2(**settings):
     Parameters
     ----------
     **settings
-        Arguments of `GPT` that are to differ, such as dropout=0.1.
+        Arguments of `GPT` to override, such as dropout=0.1.
 
     Notes
     -----
-    Drawing the initial values takes a second for every 100 million parameters; inside
-    `nn.init.skip_init()` they are left undefined. Weights from a folder: `from_pretrained`.
+    Initialization takes about a second for every 100 million parameters. `nn.init.skip_init()`
+    skips it. `from_pretrained` loads weights from a folder.
 
     Examples
     --------
@@ -216,15 +210,15 @@ def gpt2(**settings):
 
 
 def gpt2_medium(**settings):
-    """GPT-2 medium: 354,823,168 parameters; see `gpt2`."""
+    """GPT-2 medium: 354,823,168 parameters. See `gpt2`."""
     return _published(1024, 16, 24, settings)
 
 
 def gpt2_large(**settings):
-    """GPT-2 large: 774,030,080 parameters; see `gpt2`."""
+    """GPT-2 large: 774,030,080 parameters. See `gpt2`."""
     return _published(1280, 20, 36, settings)
 
 
 def gpt2_xl(**settings):
-    """GPT-2 XL: 1,557,611,200 parameters; see `gpt2`."""
+    """GPT-2 XL: 1,557,611,200 parameters. See `gpt2`."""
     return _published(1600, 25, 48, settings)

@@ -1,16 +1,16 @@
-"""Llama: a GPT with rotary positions, RMS norms, a gated feed-forward layer and fewer key heads.
+"""Llama: GPT with rotary positions, RMS norms, gated feed-forward layers and grouped key heads.
 
 Touvron et al. 2023, "LLaMA: Open and Efficient Foundation Language Models", arXiv:2302.13971v1.
-What it changes in GPT is its section 2.2: norms without a mean (Zhang and Sennrich 2019), SwiGLU
-(Shazeer 2020) and rotary positions (Su et al. 2021) at every layer; and no biases. The key heads
-shared by groups of query heads (Ainslie et al. 2023, arXiv:2305.13245v3) came with Llama 2
-(arXiv:2307.09288v2, section 2.2).
+Section 2.2 lists the changes to GPT: RMS norms (Zhang and Sennrich 2019), SwiGLU (Shazeer 2020) and
+rotary positions (Su et al. 2021) at every layer. Biases are omitted. In Llama 2, groups of query
+heads share a key head (arXiv:2307.09288v2, section 2.2; Ainslie et al. 2023, arXiv:2305.13245v3).
 """
 
 from .. import nn
+from ..computes import computes
 from ..errors import ShapeError
 from ..ops import arange
-from .initialise import draw_normal
+from .initialize import draw_normal
 from .rotary import Rotary
 
 __all__ = [
@@ -19,7 +19,7 @@ __all__ = [
 
 
 class Block(nn.Module):
-    """x + attention(norm(x)), then x + feed_forward(norm(x)).
+    """Pre-norm block: x + attention(norm(x)), then x + feed_forward(norm(x)).
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class Block(nn.Module):
     activation : str or callable
     attention_bias, ff_bias : bool
     dropout : float
-        On the attention weights.
+        Dropout probability of the attention weights.
     """
 
     def __init__(
@@ -44,37 +44,40 @@ class Block(nn.Module):
         self.norm2 = nn.RMSNorm(embed_dim, norm_eps)
         self.feed_forward = nn.GatedFeedForward(embed_dim, ff_dim, activation, bias=ff_bias)
 
+    @computes("pre-norm block")
     def forward(self, x, rotary, mask=None, cache=None):
-        # x: (batch, token, embed)   mask: (batch, heads, token, key), beside the causal one
+        # x: (batch, token, embed)   mask: (batch, heads, token, key), besides the causal one
         x = x + self.attention(self.norm1(x), mask=mask, is_causal=True, rotary=rotary, cache=cache)
         return x + self.feed_forward(self.norm2(x))
 
 
 class Llama(nn.Module):
-    """The language model: token ids in, logits of the next token out, at every position.
+    """Llama language model: logits of the next token at every position.
 
     Parameters
     ----------
     vocab_size : int
     embed_dim, num_heads, num_layers : int
     ff_dim : int
-        Width of the gated feed-forward layer; in the paper 2/3 of 4 * embed_dim, rounded up.
+        Hidden size of the gated feed-forward layers. In the paper it is 8/3 * embed_dim, rounded
+        up.
     num_kv_heads : int, optional
-        Key heads, each shared by a group of query heads; by default `num_heads`.
+        Number of key and value heads, each shared by a group of query heads. Default: `num_heads`.
     head_dim : int, optional
-        By default embed_dim / num_heads.
+        Size of a head. Default: embed_dim / num_heads.
     context_length : int, default 2048
-        What it was trained on. It reads further, if `rope_scaling` prepares it for that.
+        Number of tokens in the training texts. `rope_scaling` extends it.
     rope_base : float, default 10000
+        Base of the rotary frequencies.
     rope_scaling : dict, optional
-        See `Rotary`.
+        Scaling of the rotary frequencies. See `Rotary`.
     norm_eps : float, default 1e-6
     activation : str or callable, default "silu"
     attention_bias, ff_bias : bool, default False
     dropout : float, default 0
-        On the attention weights, while training.
+        Dropout probability of the attention weights.
     tie_weights : bool, default False
-        One matrix for reading and for predicting tokens.
+        Whether token embedding and output layer share one matrix.
 
     Examples
     --------
@@ -85,24 +88,10 @@ class Llama(nn.Module):
     """
 
     def __init__(
-        self,
-        vocab_size,
-        embed_dim,
-        num_heads,
-        num_layers,
-        ff_dim,
-        num_kv_heads=None,
-        head_dim=None,
-        context_length=2048,
-        rope_base=10000.0,
-        rope_scaling=None,
-        norm_eps=1e-6,
-        activation="silu",
-        attention_bias=False,
-        ff_bias=False,
-        dropout=0.0,
-        tie_weights=False,
-    ):
+        self, vocab_size, embed_dim, num_heads, num_layers, ff_dim, num_kv_heads=None,
+        head_dim=None, context_length=2048, rope_base=10000.0, rope_scaling=None, norm_eps=1e-6,
+        activation="silu", attention_bias=False, ff_bias=False, dropout=0.0, tie_weights=False,
+    ):  # fmt: skip
         super().__init__()
         head_dim = embed_dim // num_heads if head_dim is None else head_dim
         sizes = (embed_dim, num_heads, num_kv_heads, head_dim, ff_dim)
@@ -112,34 +101,34 @@ class Llama(nn.Module):
         self.blocks = nn.ModuleList([Block(*sizes, *settings) for _ in range(num_layers)])
         self.norm = nn.RMSNorm(embed_dim, norm_eps)
         self.head = nn.Linear(embed_dim, vocab_size, bias=False)
-        self.initialise()
+        self.initialize()
         if tie_weights:
             self.head.weight = self.token_embedding.weight
 
-    def initialise(self, std=0.02):
-        """Draw all weights anew: N(0, std^2), biases zero; the paper does not say."""
+    def initialize(self, std=0.02):
+        """Draw weights from N(0, std^2) and set biases to 0. The paper does not specify this."""
         draw_normal(self, std)
 
     def forward(self, ids, cache=None):
-        """Logits of the next token.
+        """Compute the logits of the next token.
 
         Parameters
         ----------
         ids : int64 Tensor of shape (batch, token)
         cache : KVCache, optional
-            Holds the tokens before `ids`, and takes these.
+            Keys and values of the tokens before `ids`. The call appends those of `ids`.
 
         Returns
         -------
         Tensor of shape (batch, token, vocabulary)
-            Position t has seen the tokens 0 to t.
+            Logits at position t depend on tokens 0 to t.
         """
         # ids: (batch, token)
         if ids.ndim != 2:
             raise ShapeError(
-                "Llama(ids): these are not token ids of a batch.",
+                "Llama: ids must have shape (batch, token)",
                 got=f"shape {ids.shape}",
-                expected="(batch, token)",
+                hint="ids.unsqueeze(0) makes one text a batch",
             )
         start = 0 if cache is None else cache.length
         positions = arange(start, start + ids.shape[1], device=ids.device).unsqueeze(0)
@@ -147,15 +136,15 @@ class Llama(nn.Module):
         return self.head(x)  # (batch, token, vocabulary)
 
     def decode(self, x, positions, mask=None, cache=None):
-        """The blocks, one after the other, and the last norm.
+        """Run the blocks and the last norm.
 
         Parameters
         ----------
         x : Tensor of shape (batch, token, embed)
         positions : int64 Tensor of shape (1 or batch, token)
         mask : Mask or bool Tensor, optional
-            Beside the causal one, such as which tokens are padding: broadcasts to (batch, heads,
-            token, key), True = may attend.
+            Mask in addition to the causal one, for example a padding mask. True where attention is
+            allowed. Broadcasts to (batch, heads, token, key).
         cache : KVCache, optional
 
         Returns
@@ -179,12 +168,12 @@ def llama_7b(**settings):
     Parameters
     ----------
     **settings
-        Arguments of `Llama` that are to differ.
+        Arguments of `Llama` to override.
 
     Notes
     -----
-    Inside `nn.init.skip_init()` no initial values are drawn, and no memory is touched until the
-    weights are loaded: at 4 bytes each those are 27 GB.
+    Inside `nn.init.skip_init()`, parameters are not initialized, and their memory (27 GB in
+    float32) stays unused until weights are loaded.
 
     Examples
     --------
@@ -198,27 +187,27 @@ def llama_7b(**settings):
 
 
 def llama_13b(**settings):
-    """LLaMA 13B: 13,015,864,320 parameters; see `llama_7b`."""
+    """LLaMA 13B: 13,015,864,320 parameters. See `llama_7b`."""
     return _published(5120, 40, 40, 13824, settings)
 
 
 def llama_33b(**settings):
-    """LLaMA 33B: 32,528,943,616 parameters; see `llama_7b`."""
+    """LLaMA 33B: 32,528,943,616 parameters. See `llama_7b`."""
     return _published(6656, 52, 60, 17920, settings)
 
 
 def llama_65b(**settings):
-    """LLaMA 65B: 65,285,660,672 parameters; see `llama_7b`."""
+    """LLaMA 65B: 65,285,660,672 parameters. See `llama_7b`."""
     return _published(8192, 64, 80, 22016, settings)
 
 
 def llama2_70b(**settings):
-    """Llama 2 70B: 68,976,648,192 parameters, 8 key heads for 64 query heads; see `llama_7b`."""
+    """Llama 2 70B: 68,976,648,192 parameters, 8 key heads for 64 query heads. See `llama_7b`."""
     more = {"num_kv_heads": 8, "context_length": 4096, "norm_eps": 1e-5}
     return _published(8192, 64, 80, 28672, settings, **more)
 
 
 def llama3_8b(**settings):
-    """Llama 3 8B: 8,030,261,248 parameters, 8 key heads for 32 query heads; see `llama_7b`."""
+    """Llama 3 8B: 8,030,261,248 parameters, 8 key heads for 32 query heads. See `llama_7b`."""
     more = {"vocab_size": 128256, "num_kv_heads": 8, "context_length": 8192, "norm_eps": 1e-5}
     return _published(4096, 32, 32, 14336, settings, rope_base=500000.0, **more)

@@ -1,31 +1,28 @@
-"""MAE: hide three quarters of the patches, and learn to paint them.
+"""MAE, the masked autoencoder: hides three quarters of the patches and predicts their pixels.
 
 He et al. 2021, "Masked Autoencoders Are Scalable Vision Learners", arXiv:2111.06377v3. The
-encoder sees only the patches that are left; a small decoder gets its output with a mask token in
-every gap, and predicts pixels (Figure 1, section 3).
+encoder reads only the visible patches. A small decoder reads the encoder's output with a mask token
+for each masked patch and predicts pixels (Figure 1, section 3).
 """
 
 from .. import nn, ops
 from ..autograd.modes import no_grad
+from ..computes import computes
 from ..errors import ArgumentError, ShapeError
 from ..nn import init
-from .vit import Block, VisionTransformer, initialise, pair
+from .vit import Block, VisionTransformer, initialize, pair
 from .vit_positions import sincos_positions
 from .vit_sizes import SIZES
 
 __all__ = [
-    "MaskedAutoencoder",
-    "mae_b_16",
-    "mae_h_14",
-    "mae_l_16",
-    "patchify",
-    "random_masking",
+    "MaskedAutoencoder", "mae_b_16", "mae_h_14", "mae_l_16", "patchify", "random_masking",
     "unpatchify",
-]
+]  # fmt: skip
 
 
+@computes("patches", reveals=("patch embedding",))
 def patchify(images, patch_size):
-    """The pixels of each patch in one row, the channels of a pixel side by side.
+    """Cut images into patches, one row for each patch, with the channels of a pixel adjacent.
 
     Parameters
     ----------
@@ -46,36 +43,39 @@ def patchify(images, patch_size):
     batch, channels, height, width = images.shape
     if height % rows or width % columns:
         raise ShapeError(
-            "patchify(images, patch_size): the patches do not fill the image.",
+            "patchify: the image size is not divisible by patch_size",
             got=f"images {images.shape}, patch_size {(rows, columns)}",
-            expected="height and width to be multiples of patch_size",
+            expected="height and width that are multiples of patch_size",
+            hint=f"images[..., :{height - height % rows}, :{width - width % columns}] crops them",
         )
     # (batch, channel, row, patch row, column, patch column)
     parts = images.reshape(batch, channels, height // rows, rows, width // columns, columns)
     return parts.permute(0, 2, 4, 3, 5, 1).reshape(batch, -1, rows * columns * channels)
 
 
+@computes("patches", reveals=("patch embedding",))
 def unpatchify(patches, patch_size, grid):
-    """The image again: `patchify` backwards.
+    """Assemble images from patches. This is the inverse of `patchify`.
 
     Parameters
     ----------
     patches : Tensor of shape (batch, patch, patch height * patch width * channel)
     patch_size : int or (int, int)
     grid : (int, int)
-        Rows and columns of patches.
+        Number of patch rows and patch columns.
 
-    Returns
-    -------
-    Tensor of shape (batch, channel, height, width)
+        Returns
+        -------
+        Tensor of shape (batch, channel, height, width)
     """
     rows, columns = pair(patch_size)
     batch, count, pixels = patches.shape
     if count != grid[0] * grid[1] or pixels % (rows * columns):
         raise ShapeError(
-            "unpatchify(patches, patch_size, grid): these are not the patches of that grid.",
+            "unpatchify: the shape of patches does not match patch_size and grid",
             got=f"patches {patches.shape}, patch_size {(rows, columns)}, grid {tuple(grid)}",
             expected=f"(batch, {grid[0] * grid[1]}, {rows * columns} * channels)",
+            hint="grid = (image height // patch height, image width // patch width)",
         )
     channels = pixels // (rows * columns)
     parts = patches.reshape(batch, *grid, rows, columns, channels).permute(0, 5, 1, 3, 2, 4)
@@ -83,7 +83,7 @@ def unpatchify(patches, patch_size, grid):
 
 
 def random_masking(noise, num_kept):
-    """Which patches are seen: those with the smallest random numbers.
+    """Choose the visible patches, which are those with the smallest noise.
 
     Parameters
     ----------
@@ -93,15 +93,15 @@ def random_masking(noise, num_kept):
     Returns
     -------
     kept : int64 Tensor of shape (batch, num_kept)
-        The patches that are seen, in the order of their numbers.
+        Indices of the visible patches, ordered by their noise.
     restore : int64 Tensor of shape (batch, patch)
-        Where each patch has gone in the shuffled order.
+        Index of each patch in the shuffled order.
     mask : bool Tensor of shape (batch, patch)
-        True where a patch is hidden.
+        True for masked patches.
 
     Notes
     -----
-    Section 3, "Simple implementation", of arXiv:2111.06377v3: shuffle, drop the tail, unshuffle.
+    Section 3, "Simple implementation", in arXiv:2111.06377v3: shuffle, drop the tail, unshuffle.
     """
     order = noise.detach().argsort(dim=1)
     restore = order.argsort(dim=1)
@@ -109,7 +109,7 @@ def random_masking(noise, num_kept):
 
 
 def pick(tokens, index):
-    """Some tokens of each sequence.
+    """Select tokens of each sequence by index.
 
     Parameters
     ----------
@@ -125,17 +125,17 @@ def pick(tokens, index):
 
 
 class Decoder(nn.Module):
-    """From the encoder's tokens and the gaps between them to the pixels of every patch.
+    """MAE decoder: predicts the pixels of every patch from the encoder's tokens.
 
     Parameters
     ----------
     encoder_dim, embed_dim, num_layers, num_heads, mlp_dim : int
     grid : (int, int)
-        Rows and columns of patches.
+        Number of patch rows and patch columns.
     num_pixels : int
-        Numbers in a patch.
+        Number of pixel values in a patch.
     **options
-        Of the blocks.
+        Arguments passed to `Block`.
     """
 
     def __init__(
@@ -151,16 +151,16 @@ class Decoder(nn.Module):
         )
         self.norm = nn.LayerNorm(embed_dim, eps=eps)
         self.prediction = nn.Linear(embed_dim, num_pixels)
-        self.apply(initialise)
+        self.apply(initialize)
         init.normal_(self.mask_token, std=0.02)
 
     def forward(self, encoded, restore):
-        """Predict every patch.
+        """Predict the pixels of every patch.
 
         Parameters
         ----------
         encoded : Tensor of shape (batch, 1 + seen, encoder)
-            The class token first.
+            Output of the encoder, starting with the class token.
         restore : int64 Tensor of shape (batch, patch)
 
         Returns
@@ -170,7 +170,7 @@ class Decoder(nn.Module):
         return self.decode(self.positions(self.fill(encoded, restore)))
 
     def fill(self, encoded, restore):
-        """A mask token in the place of each hidden patch: (batch, 1 + patch, embed)."""
+        """Insert the mask token for each masked patch. Returns tokens (batch, 1 + patch, embed)."""
         tokens = self.embedding(encoded)  # (batch, 1 + seen, embed)
         batch, seen, embed_dim = tokens.shape
         hidden = 1 + restore.shape[1] - seen
@@ -178,36 +178,37 @@ class Decoder(nn.Module):
         patches = pick(ops.cat([tokens[:, 1:], gaps], 1), restore)  # (batch, patch, embed)
         return ops.cat([tokens[:, :1], patches], 1)
 
+    @computes("stack of layers")
     def decode(self, tokens):
-        """(batch, 1 + patch, embed) with positions -> (batch, patch, pixels)."""
+        """Predict pixels (batch, patch, pixels) from tokens (batch, 1 + patch, embed)."""
         for block in self.blocks:
             tokens = block(tokens)
         return self.prediction(self.norm(tokens))[:, 1:]
 
 
 class MaskedAutoencoder(nn.Module):
-    """Encoder of the patches that are seen, decoder of all of them.
+    """Masked autoencoder: an encoder for the visible patches and a decoder for all patches.
 
     Parameters
     ----------
     image_size, patch_size : int or (int, int), default 224 and 16
     embed_dim, num_layers, num_heads, mlp_dim : int
-        Of the encoder; by default ViT-B.
+        Sizes of the encoder. Default: ViT-B.
     in_channels : int, default 3
     decoder_dim, decoder_layers, decoder_heads, decoder_mlp_dim : int
-        By default those of section 4.1: 8 blocks, 512 wide.
+        Sizes of the decoder. Default: 8 blocks of width 512 (section 4.1).
     mask_ratio : float, default 0.75
-        Part of the patches that is hidden.
+        Fraction of the patches that is masked.
     normalise_pixels : bool, default True
-        Predict each patch less its mean and by its standard deviation ("w/ normalization").
+        Whether to subtract each target patch's mean and divide by its standard deviation
+        ("w/ normalization").
     **options
-        Of the blocks, as in `VisionTransformer`: activation, eps, dropout, ...
+        Arguments passed to the blocks, such as activation, eps, dropout.
 
     Attributes
     ----------
     encoder : VisionTransformer
-        Without a head; what is kept after pre-training. Its positions are sines and cosines,
-        which do not learn.
+        Encoder without a head, for use after pre-training. Positions are fixed sines and cosines.
     decoder : Decoder
 
     References
@@ -235,7 +236,9 @@ class MaskedAutoencoder(nn.Module):
         super().__init__()
         if not 0 <= mask_ratio < 1:
             raise ArgumentError(
-                "MaskedAutoencoder(mask_ratio).", got=repr(mask_ratio), expected="0 <= ratio < 1"
+                "MaskedAutoencoder: mask_ratio must be at least 0 and less than 1",
+                got=repr(mask_ratio),
+                hint="0.75 is the paper's value",
             )
         self.mask_ratio, self.normalise_pixels = mask_ratio, normalise_pixels
         self.encoder = VisionTransformer(
@@ -252,20 +255,20 @@ class MaskedAutoencoder(nn.Module):
         )  # fmt: skip
 
     def forward(self, images, noise=None):
-        """Hide patches and predict them.
+        """Mask patches and predict them.
 
         Parameters
         ----------
         images : Tensor of shape (batch, channel, height, width)
         noise : Tensor of shape (batch, patch), optional
-            The patches with the largest numbers are hidden; by default they are drawn.
+            The patches with the largest noise are masked. Default: uniform random numbers.
 
         Returns
         -------
         predicted : Tensor of shape (batch, patch, pixels)
-            Laid out as by `patchify`, and normalised where the target is.
+            Predicted pixels in the layout of `patchify`, normalized like the target.
         mask : bool Tensor of shape (batch, patch)
-            True where a patch was hidden.
+            True for masked patches.
         """
         patches = self.encoder.patch_embedding(images)  # (batch, patch, embed)
         if noise is None:
@@ -274,8 +277,9 @@ class MaskedAutoencoder(nn.Module):
         encoded = self.encoder.encode(tokens)  # (batch, 1 + seen, embed)
         return self.decoder(encoded, restore), mask
 
+    @computes("masked patches", reveals=("patches with positions",))
     def hide(self, patches, noise):
-        """The class token and the patches that are seen, with their positions.
+        """Return the class token and the visible patches with their positions.
 
         Parameters
         ----------
@@ -295,7 +299,7 @@ class MaskedAutoencoder(nn.Module):
         return ops.cat([first, seen], 1), restore, mask
 
     def target(self, images):
-        """What the decoder shall predict: (batch, patch, pixels)."""
+        """Return the decoder's target, with shape (batch, patch, pixels)."""
         patches = patchify(images, self.patch_size)
         if not self.normalise_pixels:
             return patches
@@ -303,7 +307,7 @@ class MaskedAutoencoder(nn.Module):
         return (patches - mean) / deviation
 
     def loss(self, images, predicted, mask):
-        """Mean squared error of the hidden patches.
+        """Return the mean squared error over the masked patches.
 
         Parameters
         ----------
@@ -319,7 +323,7 @@ class MaskedAutoencoder(nn.Module):
         return (error * mask).sum() / mask.sum()
 
     def reconstruct(self, images, noise=None):
-        """The images with their hidden patches as the model paints them, and which those are.
+        """Replace the masked patches of images by the model's predictions.
 
         Returns
         -------
@@ -329,15 +333,16 @@ class MaskedAutoencoder(nn.Module):
         with no_grad():
             predicted, mask = self(images, noise)
             patches = patchify(images, self.patch_size)
-            if self.normalise_pixels:  # with the true mean and deviation, as the paper's pictures
+            if self.normalise_pixels:  # with the original mean and deviation, as in the figures
                 mean, deviation = _statistics(patches)
                 predicted = predicted * deviation + mean
             painted = ops.where(mask.unsqueeze(-1), predicted, patches)
             return unpatchify(painted, self.patch_size, self.encoder.grid), mask
 
 
+@computes("sinusoidal positions")
 def fixed_positions(grid, embed_dim):
-    """Sines and cosines for the patches and zeros for the class token, which do not learn."""
+    """Return fixed positions, sines and cosines for the patches and zeros for the class token."""
     table = sincos_positions(grid, embed_dim)
     positions = nn.LearnedPositionalEmbedding(1 + grid[0] * grid[1], embed_dim)
     weight = ops.cat([ops.zeros(1, embed_dim, dtype=table.dtype), table], 0)
@@ -346,8 +351,8 @@ def fixed_positions(grid, embed_dim):
 
 
 def _statistics(patches):
-    """Mean and standard deviation of each patch: (batch, patch, 1)."""
-    variance = patches.var(-1, keepdim=True)  # divided by one less than the number of pixels
+    """Return the mean and the standard deviation of each patch, each (batch, patch, 1)."""
+    variance = patches.var(-1, keepdim=True)  # unbiased
     return patches.mean(-1, keepdim=True), (variance + 1e-6).sqrt()
 
 
@@ -359,15 +364,15 @@ def _mae(size, patch_size, image_size=224, **options):
 
 
 def mae_b_16(**options):
-    """The masked autoencoder around ViT-B/16; `options` as in `MaskedAutoencoder`."""
+    """Build a masked autoencoder with ViT-B/16. `options` are passed to `MaskedAutoencoder`."""
     return _mae("B", 16, **options)
 
 
 def mae_l_16(**options):
-    """The masked autoencoder around ViT-L/16; `options` as in `MaskedAutoencoder`."""
+    """Build a masked autoencoder with ViT-L/16. `options` are passed to `MaskedAutoencoder`."""
     return _mae("L", 16, **options)
 
 
 def mae_h_14(**options):
-    """The masked autoencoder around ViT-H/14; `options` as in `MaskedAutoencoder`."""
+    """Build a masked autoencoder with ViT-H/14. `options` are passed to `MaskedAutoencoder`."""
     return _mae("H", 14, **options)

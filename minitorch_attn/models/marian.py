@@ -1,13 +1,14 @@
 """Marian: the Transformer of the translation toolkit behind the OPUS-MT models.
 
-Junczys-Dowmunt et al. 2018, "Marian: Fast Neural Machine Translation in C++",
-arXiv:1804.00344v3. Its Transformer is the paper's with the features of the sinusoidal positions in
-another order; the OPUS-MT models also have swish instead of ReLU.
+Junczys-Dowmunt et al. 2018, "Marian: Fast Neural Machine Translation in C++", arXiv:1804.00344v3.
+It differs from the original Transformer in the feature order of the sinusoidal positions. The
+OPUS-MT models also use swish instead of ReLU.
 """
 
 import math
 
 from .. import nn
+from ..computes import computes
 from ..nn.positional import position_rows
 from ..ops import cat
 from .encoder_decoder import Decoder, Encoder, EncoderDecoder, SequenceEmbedding
@@ -15,15 +16,16 @@ from .encoder_decoder import Decoder, Encoder, EncoderDecoder, SequenceEmbedding
 __all__ = ["Marian", "marian_base", "split_sinusoidal_positions"]
 
 
+@computes("sinusoidal positions")
 def split_sinusoidal_positions(num_positions, embed_dim):
-    """The sinusoidal positions with all sines in front of all cosines.
+    """Return sinusoidal positions with all sines before all cosines.
 
     PE[pos, i] = sin(pos / 10000^(2i / embed_dim)), PE[pos, ceil(embed_dim / 2) + i] = cos(same).
 
     Parameters
     ----------
     num_positions, embed_dim : int
-        With an odd `embed_dim` there is one sine more.
+        Size of the table. If `embed_dim` is odd, the table has one more sine than cosines.
 
     Returns
     -------
@@ -36,13 +38,13 @@ def split_sinusoidal_positions(num_positions, embed_dim):
             [0.8415, 0.01  , 0.5403, 0.9999]])
     """
     even = embed_dim + embed_dim % 2
-    base = 10000.0 ** (even / embed_dim)  # so that the exponents are 2i / embed_dim all the same
+    base = 10000.0 ** (even / embed_dim)  # so that the exponents are still 2i / embed_dim
     table = nn.sinusoidal_positions(num_positions, even, base=base, dtype="float64")
     return cat((table[:, 0::2], table[:, 1::2]), 1)[:, :embed_dim].to(dtype="float32")
 
 
 class SplitSinusoidalPositions(nn.Module):
-    """x + PE with the table of `split_sinusoidal_positions`, which the published files hold.
+    """Add the table of `split_sinusoidal_positions`, which published files contain, to x.
 
     Parameters
     ----------
@@ -51,7 +53,7 @@ class SplitSinusoidalPositions(nn.Module):
     Attributes
     ----------
     weight : Tensor of shape (max_len, embed_dim)
-        A buffer: it is saved, and not trained.
+        Table of positions, a buffer that is saved but not trained.
     """
 
     def __init__(self, max_len, embed_dim):
@@ -64,37 +66,37 @@ class SplitSinusoidalPositions(nn.Module):
 
 
 class Marian(EncoderDecoder):
-    """Token ids of two languages in, logits of the second language's next token out.
+    """Marian translation model: computes logits of the target language's next token.
 
     Parameters
     ----------
     vocab_size : int
-        Of the source language, or of both.
+        Vocabulary size of the source language, or of both languages.
     target_vocab_size : int, optional
-        None: both languages share a vocabulary, and one matrix embeds source and target and
-        predicts. A number: the target language has its own vocabulary and matrix.
+        Vocabulary size of the target language, which then has a separate matrix. By default both
+        languages share a vocabulary and one matrix for both embeddings and the output layer.
     embed_dim : int, default 512
     num_heads : int, default 8
     num_encoder_layers, num_decoder_layers : int, default 6
     ff_dim : int, default 2048
     decoder_num_heads, decoder_ff_dim : int, optional
-        By default those of the encoder.
+        Default: the encoder's values.
     dropout : float, default 0.1
-        On the embeddings and on the output of each sub-layer.
+        Dropout probability applied to the embeddings and to each sub-layer's output.
     attention_dropout, ff_dropout : float, default 0
-        On the attention weights; inside the feed-forward networks.
+        Dropout probabilities of the attention weights and inside the feed-forward networks.
     encoder_layer_drop, decoder_layer_drop : float, default 0
-        How likely a layer is skipped while training.
+        Probability of skipping a layer during training.
     activation : str or callable, default "swish"
     scale_embedding : bool, default True
-        Multiply the token vectors by sqrt(embed_dim).
+        Whether to multiply the token embeddings by sqrt(embed_dim).
     max_len : int, default 512
-        The most tokens of a sentence.
+        Maximum number of tokens in a sentence.
     tie_weights : bool, default True
-        False: source, target and prediction have a matrix each.
+        Whether embeddings and output layer share matrices.
     pad_id : int, optional
-        The id that fills up short sentences, and starts a target; its vector starts as 0, and
-        being read teaches it nothing.
+        Id of the padding token, which also starts a target. Its embedding is initialized to 0 and
+        receives a zero gradient.
 
     Examples
     --------
@@ -141,13 +143,13 @@ class Marian(EncoderDecoder):
 
 
 def marian_base(**changes):
-    """The size of the OPUS-MT models: that of the Transformer's base model.
+    """Build a model of the size used by OPUS-MT, the same as that of the Transformer base model.
 
-    73,886,208 parameters with the vocabulary of English and German.
+    It has 73,886,208 parameters with the vocabulary of English and German.
 
     Parameters
     ----------
     **changes
-        Further arguments of `Marian`.
+        Arguments of `Marian` to override.
     """
     return Marian(**{"vocab_size": 58101, "pad_id": 58100, **changes})

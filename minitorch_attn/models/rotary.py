@@ -1,16 +1,16 @@
-"""The angles of rotary positions, and how a model learns to read further than it was trained.
+"""Rotary position embeddings: the frequencies and their scaling for texts longer than in training.
 
-A rotary embedding turns the pair i of features of the token at position m by the angle m f_i, with
-f_i = base^(-2i / head_dim) (Su et al. 2021, arXiv:2104.09864v5, section 3.2.2). A model that has
-seen angles up to its context length is lost beyond it. The remedies all choose smaller f_i:
+A rotary embedding rotates feature pair i of the token at position m by the angle m f_i, with
+f_i = base^(-2i / head_dim) (Su et al. 2021, arXiv:2104.09864v5, section 3.2.2). A model does not
+generalize to angles beyond those of its training context. All remedies choose smaller f_i:
 
-linear   f_i / factor: every position is squeezed into the trained range (Chen et al. 2023,
+linear   f_i / factor scales all positions into the trained range (Chen et al. 2023,
          arXiv:2306.15595v2, section 2.3).
-dynamic  a larger base, by the length that is being read: slow pairs are squeezed, fast ones hardly
-         (Peng et al. 2023, arXiv:2309.00071v2, sections 3.1 and 3.3).
-yarn     pairs that turn often within the context keep f_i, pairs that never complete a turn are
-         squeezed, a ramp lies between; scores get a temperature (the same, sections 3.2 and 3.4).
-llama3   the same idea with another ramp, by wavelengths (Llama 3.1; Grattafiori et al. 2024,
+dynamic  a larger base, depending on the current length, scales slow pairs and hardly changes fast
+         ones (Peng et al. 2023, arXiv:2309.00071v2, sections 3.1 and 3.3).
+yarn     pairs with many rotations in the context keep f_i, those with less than one are scaled,
+         with a ramp in between. Scores get a temperature (ibid., sections 3.2 and 3.4).
+llama3   the same idea with a ramp that depends on wavelengths (Llama 3.1; Grattafiori et al. 2024,
          arXiv:2407.21783v3, section 3.4.2, and the code published with the weights).
 """
 
@@ -24,17 +24,18 @@ __all__ = ["Rotary", "rotary_frequencies"]
 
 
 class Rotary(nn.Module):
-    """Turns queries and keys by their positions.
+    """Rotary embedding: rotates queries and keys by their positions.
 
     Parameters
     ----------
     head_dim : int
-        Even.
+        Size of a head, an even number.
     context_length : int
-        What the model was trained on.
+        Number of tokens in the training texts.
     base : float, default 10000
+        Base of the rotary frequencies.
     scaling : dict, optional
-        `rope_type` and its settings, under the names of published configurations, such as
+        `rope_type` and its settings, named as in published configurations, for example
         {"rope_type": "linear", "factor": 2.0}.
 
     Examples
@@ -52,18 +53,18 @@ class Rotary(nn.Module):
         self.grows = self.settings[-1].get("rope_type") == "dynamic"
 
     def forward(self, positions, dtype="float32"):
-        """The turn of tokens at the given positions.
+        """Return the rotation of tokens at the given positions.
 
         Parameters
         ----------
         positions : int64 Tensor of shape (1 or batch, token)
         dtype : dtype
-            Of the cosines; the angles are computed in float64.
+            Dtype of the cosines and sines. The angles are computed in float64.
 
         Returns
         -------
         callable
-            From (batch, heads, token, head_dim) to the same.
+            Function that rotates a Tensor of shape (batch, heads, token, head_dim).
         """
         frequencies = self.frequencies
         if self.grows and positions.numel():
@@ -82,14 +83,14 @@ class Rotary(nn.Module):
 
 
 def rotary_frequencies(head_dim, context_length, base=10000.0, scaling=None, length=None):
-    """f_i for i < head_dim / 2, and what cosines and sines are multiplied by.
+    """Return f_i for i < head_dim / 2 and the factor that multiplies cosines and sines.
 
     Parameters
     ----------
     head_dim, context_length, base, scaling
-        As for `Rotary`.
+        See `Rotary`.
     length : int, optional
-        How much is being read, where the frequencies depend on that.
+        Current number of tokens, used by the "dynamic" type.
 
     Returns
     -------
@@ -107,18 +108,17 @@ def rotary_frequencies(head_dim, context_length, base=10000.0, scaling=None, len
     kind = scaling.pop("rope_type", "default")
     if kind not in _KINDS:
         raise ArgumentError(
-            "rotary positions: this rope_type is not supported.",
-            got=f"rope_type={kind!r}",
-            expected=f"one of {', '.join(_KINDS)}",
-        )
+            "rotary_frequencies: rope_type is not supported",
+            got=f"rope_type={kind!r}", expected=f"one of {', '.join(_KINDS)}",
+        )  # fmt: skip
     make, required, optional = _KINDS[kind]
     missing = [name for name in required if scaling.get(name) is None]
     unknown = [name for name in scaling if name not in (*required, *optional)]
     if missing or unknown:
         raise ArgumentError(
-            f"rotary positions: the settings of rope_type={kind!r} are not right.",
+            f"rotary_frequencies: settings of rope_type={kind!r} are missing or unknown",
             got=f"{missing} missing, {unknown} unknown",
-            expected=f"{', '.join(required) or 'nothing'}; perhaps {', '.join(optional)}",
+            expected=f"required: {', '.join(required)}; optional: {', '.join(optional)}",
         )
     scaling["context_length"], scaling["length"] = context_length, length
     return make(head_dim, base, scaling)
@@ -148,7 +148,7 @@ def _llama3(head_dim, base, settings):
     low, high = settings["low_freq_factor"], settings["high_freq_factor"]
 
     def scaled(f):
-        turns = trained * f / (2 * math.pi)  # within the trained context
+        turns = trained * f / (2 * math.pi)  # rotations within the trained context
         keep = min(max((turns - low) / (high - low), 0.0), 1.0)
         return keep * f + (1 - keep) * f / factor
 
@@ -160,7 +160,7 @@ def _yarn(head_dim, base, settings):
     factor = settings.get("factor") or settings["context_length"] / trained
 
     def pair_with(turns):
-        """Which pair turns so often within the trained context."""
+        """Return the pair with this number of rotations within the trained context."""
         return head_dim * math.log(trained / (turns * 2 * math.pi)) / (2 * math.log(base))
 
     first, last = (
@@ -181,7 +181,7 @@ def _yarn(head_dim, base, settings):
 
 
 def _yarn_temperature(factor, settings):
-    """What takes the place of the temperature of the scores (section 3.4, Eq. 22)."""
+    """Return the factor that replaces the temperature of the scores (section 3.4, Eq. 22)."""
     if settings.get("attention_factor") is not None:
         return settings["attention_factor"]
 
@@ -192,7 +192,7 @@ def _yarn_temperature(factor, settings):
     return of(above) / of(below) if above and below else of()
 
 
-# rope_type -> (function, settings it needs, settings it may have)
+# rope_type -> (function, required settings, optional settings)
 _KINDS = {
     "default": (_default, (), ()),
     "linear": (_linear, ("factor",), ()),

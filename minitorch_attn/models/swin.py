@@ -1,15 +1,16 @@
-"""Swin Transformer: attention within windows that shift from layer to layer, on a shrinking map.
+"""Swin Transformer: attention within shifted windows, on maps of decreasing resolution.
 
 Liu et al. 2021, "Swin Transformer: Hierarchical Vision Transformer using Shifted Windows",
-arXiv:2103.14030v2. Four stages work on maps of 1/4, 1/8, 1/16 and 1/32 of the image, ever wider
-(Figure 3). A token attends to the tokens of its window only, so the cost grows with the image and
-not with its square (Eq. 2); every other layer moves the windows by half their size, so that what
-was on a border comes into the middle (Figure 2).
+arXiv:2103.14030v2. Four stages use maps of 1/4, 1/8, 1/16 and 1/32 of the image size with
+increasing width (Figure 3). A token attends only to its window, so the cost is linear in the number
+of pixels, not quadratic (Eq. 2). Every other layer shifts the windows by half their size, so that
+tokens at a window's border share a window with their neighbors (Figure 2).
 """
 
 import math
 
 from .. import nn, ops
+from ..computes import computes
 from ..errors import ArgumentError
 from ..ops.windows import shifted_window_mask, window_merge, window_partition
 from .window_attention import WindowAttention
@@ -18,7 +19,7 @@ __all__ = ["Swin", "swin_b", "swin_l", "swin_s", "swin_t"]
 
 
 class PatchEmbedding(nn.Module):
-    """One vector for each patch of the image: a linear map of its pixels, normalised.
+    """Patch embedding: a linear map of each patch's pixels, followed by a layer norm.
 
     Parameters
     ----------
@@ -27,8 +28,8 @@ class PatchEmbedding(nn.Module):
 
     Notes
     -----
-    Swin, section 3.1; the layer norm is in the authors' code. An image that the patches do not
-    divide is padded with zeros at its right and bottom edges.
+    Swin, section 3.1. The layer norm is from the authors' code. An image whose size is not
+    divisible by the patch size is padded with zeros at its right and bottom edges.
     """
 
     def __init__(self, in_channels, embed_dim, patch_size):
@@ -36,6 +37,7 @@ class PatchEmbedding(nn.Module):
         self.projection = nn.Conv2d(in_channels, embed_dim, patch_size, stride=patch_size)
         self.norm = nn.LayerNorm(embed_dim)
 
+    @computes("patch embedding")
     def forward(self, images):
         # images: (batch, channel, height, width)
         (high, wide), (height, width) = self.projection.kernel_size, images.shape[-2:]
@@ -46,7 +48,7 @@ class PatchEmbedding(nn.Module):
 
 
 class PatchMerging(nn.Module):
-    """A map of half the height and width: each 2 x 2 tokens side by side, then a linear map.
+    """Patch merging: concatenate 2 x 2 tokens and apply a linear map, which halves the map's sides.
 
     Parameters
     ----------
@@ -66,8 +68,9 @@ class PatchMerging(nn.Module):
         return self.reduction(self.norm(merge_neighbours(x)))
 
 
+@computes("merged neighbors")
 def merge_neighbours(x):
-    """Four tokens in one: (batch, height, width, embed) to (batch, height/2, width/2, 4 embed)."""
+    """Concatenate 2 x 2 tokens of a map (batch, h, w, embed) to (batch, h/2, w/2, 4 embed)."""
     batch, height, width, embed = x.shape
     if height % 2 or width % 2:
         x = ops.pad(x, (0, 0, 0, width % 2, 0, height % 2))
@@ -77,27 +80,27 @@ def merge_neighbours(x):
 
 
 class Block(nn.Module):
-    """x + attention(norm(x)) within windows, then x + feed_forward(norm(x)) (Swin, Eq. 3).
+    """Swin block: x + attention(norm(x)) in windows, then x + feed_forward(norm(x)) (Eq. 3).
 
     Parameters
     ----------
     embed_dim, num_heads : int
     window_size, shift_size : (int, int)
-        A shift of 0 leaves the windows where they are: W-MSA; another makes it SW-MSA.
+        Size and shift of the windows in tokens. A shift of 0 is W-MSA, others are SW-MSA.
     hidden_dim : int
-        Of the feed-forward layer.
+        Hidden size of the feed-forward network.
     qkv_bias : bool
     head_dim : int, optional
     dropout, attention_dropout, drop_path : float
     activation : str or callable
     eps : float
-        Of the layer norms.
+        Epsilon added to the variance in the layer norms.
 
-    Attributes
-    ----------
+        Attributes
+        ----------
     pad_first : bool
-        A map that the windows do not divide is padded before it is shifted, as in the authors'
-        code for detection; False pads after the shift.
+        Whether a map whose size is not divisible by the window size is padded before the shift,
+        as in the authors' code for detection, or after it.
     """
 
     attention_class = WindowAttention
@@ -121,13 +124,15 @@ class Block(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.drop_path1, self.drop_path2 = nn.DropPath(drop_path), nn.DropPath(drop_path)
 
+    @computes("pre-norm block")
     def forward(self, x):
         # x: (batch, height, width, embed)
         x = x + self.drop_path1(self.attend(self.norm1(x)))
         return x + self.drop_path2(self.dropout(self.feed_forward(self.norm2(x))))
 
+    @computes("shifted windows")
     def attend(self, x):
-        """Attention within the shifted windows of a map."""
+        """Apply attention within the shifted windows of a map."""
         # x: (batch, height, width, embed)
         height, width = x.shape[1:3]
         x = self._shift(self._pad(x)) if self.pad_first else self._pad(self._shift(x))
@@ -156,7 +161,7 @@ class Block(nn.Module):
 
 
 class Stage(nn.Module):
-    """Merge patches, except in the first stage, then apply the blocks (Swin, Figure 3a)."""
+    """Stage: merge patches, except in the first stage, then apply the blocks (Swin, Figure 3a)."""
 
     def __init__(self, merging, blocks):
         super().__init__()
@@ -177,32 +182,32 @@ class Swin(nn.Module):
     Parameters
     ----------
     image_size, patch_size : int or (int, int)
-        The size of map that the windows are made for; images of other sizes may be given.
+        Sizes in pixels that determine the windows. Images of other sizes are also accepted.
     in_channels, num_classes : int
-        Without classes the result are the mean features.
+        Number of channels and classes. With 0 classes, the model returns the mean features.
     embed_dim : int, or one for each stage
-        C of the paper: the width of the first stage, doubled by each of the others.
+        Width of the first stage, C in the paper. Each later stage doubles the width.
     depths, num_heads : sequence of int
-        Blocks of each stage, and heads of their attention.
+        Number of blocks in each stage, and number of attention heads in each of these blocks.
     window_size : int, or a pair of int for each stage
     mlp_ratio : float, or one for each stage
-        Width of the feed-forward layers in multiples of the stage's.
+        Hidden size of the feed-forward networks as a multiple of the stage's width.
     qkv_bias : bool
+        Whether the projections of query, key and value have a bias.
     head_dim : int, or one for each stage, optional
     dropout : float
-        After the embedding and after each layer of a block.
+        Dropout probability after the embedding and after each layer of a block.
     attention_dropout : float
-        On the attention weights.
+        Dropout probability of the attention weights.
     drop_path : float
-        Stochastic depth of the last block; it grows linearly from 0 at the first.
+        DropPath probability of the last block. It increases linearly from 0 at the first block.
     absolute_positions : bool
-        Add a learned vector to each patch as well (Swin, Table 4, "abs. pos.").
+        Whether to add a learned position embedding (Swin, Table 4, "abs. pos.").
     fit_windows : bool
-        No window is larger than the map, and none is shifted along an axis where it covers the
-        map. False takes them as they are.
+        Whether windows shrink to fit smaller maps. Axes that a window covers are not shifted.
     activation : str or callable
     eps : float
-        Of the layer norms of the blocks and of the last one.
+        Epsilon added to the variance in the blocks' layer norms and in the last one.
 
     References
     ----------
@@ -259,10 +264,10 @@ class Swin(nn.Module):
             self.stages.append(Stage(merging, self._blocks(widths[i], grid, fit_windows, settings)))
         self.norm = nn.LayerNorm(widths[-1], eps)
         self.head = nn.Linear(widths[-1], num_classes) if num_classes else nn.Identity()
-        self.apply(_initialise)
+        self.apply(_initialize)
 
     def _blocks(self, width, grid, fit_windows, settings):
-        """The blocks of one stage, every other one shifted."""
+        """Create the blocks of one stage. Every other block shifts its windows."""
         window = _pair(settings.pop("window_size"))
         shift = tuple(n // 2 for n in window)
         if fit_windows:
@@ -280,7 +285,7 @@ class Swin(nn.Module):
         ]  # fmt: skip
 
     def features(self, images):
-        """The last map, normalised.
+        """Return the normalized last map.
 
         Parameters
         ----------
@@ -299,7 +304,7 @@ class Swin(nn.Module):
         return self.norm(x)
 
     def forward(self, images):
-        """Logits of the classes.
+        """Compute the logits of the classes.
 
         Parameters
         ----------
@@ -313,7 +318,7 @@ class Swin(nn.Module):
 
 
 def swin_t(**changes):
-    """Swin-T: C = 96, 28,288,354 parameters (section 3.3); `changes` go to `Swin`."""
+    """Swin-T: C = 96, 28,288,354 parameters (section 3.3). `changes` override arguments."""
     return Swin(**{"drop_path": 0.2, **changes})
 
 
@@ -334,8 +339,8 @@ def swin_l(**changes):
     return Swin(**{**sizes, "drop_path": 0.2, **changes})
 
 
-def _initialise(module):
-    """Truncated normal with standard deviation 0.02, biases zero, as in the authors' code."""
+def _initialize(module):
+    """Draw matrices from a truncated normal with std 0.02 and set biases to 0 (authors' code)."""
     if isinstance(module, nn.Linear):
         nn.init.trunc_normal_(module.weight, std=0.02)
         if module.bias is not None:
@@ -347,11 +352,11 @@ def _pair(value):
 
 
 def _for_stages(name, value, count):
-    """One value for each stage."""
+    """Return one value for each stage."""
     values = list(value) if isinstance(value, (list, tuple)) else [value] * count
     if len(values) != count:
         raise ArgumentError(
-            f"Swin: {name} is given for another number of stages than depths.",
+            f"Swin: the length of {name} does not match the number of stages",
             got=f"{name}={value!r} for {count} stages",
             expected="one value for all stages, or one for each",
         )
@@ -359,5 +364,5 @@ def _for_stages(name, value, count):
 
 
 def _growing(last, count):
-    """Rates of stochastic depth from 0 at the first block to `last` (Swin, appendix A2.1)."""
+    """Return DropPath rates from 0 at the first block to `last` (Swin, appendix A2.1)."""
     return [last * i / max(count - 1, 1) for i in range(count)]

@@ -1,16 +1,17 @@
-"""Swin Transformer V2: what has to change for it to grow in size and in resolution.
+"""Swin Transformer V2: Swin with post-norm, cosine attention and continuous position bias.
 
 Liu et al. 2021, "Swin Transformer V2: Scaling Up Capacity and Resolution", arXiv:2111.09883v2.
-Against activations that grow from layer to layer, the norms move behind attention and feed-forward
-layer (section 3.2), and the scores are cosines times a learned scale. For windows of a size that
-was not trained, the bias of an offset is computed by a small network from the logarithm of the
-offset (section 3.3), instead of being learned one by one. All else is Swin.
+To keep activations from growing with depth, the norms follow attention and feed-forward network
+(section 3.2), and scores are cosines times a learned scale. To support window sizes that were not
+trained, a small network replaces the learned table and computes the position bias from the
+logarithm of the offset (section 3.3). The rest is the same as in Swin.
 """
 
 import math
 
 from .. import nn, ops
 from ..backend import module_for
+from ..computes import computes
 from ..ops.windows import relative_position_index
 from ..tensor import wrap
 from .swin import Block, Swin, merge_neighbours
@@ -18,25 +19,26 @@ from .window_attention import WindowAttention
 
 __all__ = ["SwinV2", "swinv2_b", "swinv2_l", "swinv2_s", "swinv2_t"]
 
-_LARGEST_LOG_SCALE = math.log(100.0)  # tau of Eq. 2 is not set smaller than 0.01
+_LARGEST_LOG_SCALE = math.log(100.0)  # tau of Eq. 2 is at least 0.01
 
 
 class ContinuousPositionBias(nn.Module):
-    """The bias of each head for each offset: 16 sigmoid(MLP(log of the offset)).
+    """Position bias for each head and offset: 16 sigmoid(MLP(log of the offset)).
 
     Parameters
     ----------
     window_size : (int, int)
     num_heads : int
     pretrained_window_size : (int, int), optional
-        Window the network was trained with; offsets are measured in its size, so that it goes on
-        from there. By default, or where it is 0, they are measured in the window's own size.
+        Window size during pre-training, which scales the offsets. With the default 0, `window_size`
+        scales them.
     hidden_dim : int
+        Hidden size of the network.
 
     Notes
     -----
     Swin V2, section 3.3, Eqs. 3 and 4. The two coordinates, scaled to [-8, 8], become
-    sign(x) log2(1 + |x|) / log2(8); the sigmoid and its factor 16 are in the authors' code.
+    sign(x) log2(1 + |x|) / log2(8). The sigmoid and its factor 16 are from the authors' code.
     """
 
     def __init__(self, window_size, num_heads, pretrained_window_size=(0, 0), hidden_dim=512):
@@ -47,11 +49,11 @@ class ContinuousPositionBias(nn.Module):
         self.linear2 = nn.Linear(hidden_dim, num_heads, bias=False)
 
     def coordinates(self):
-        """Log-spaced offsets: (offset, 2), in the order of `relative_position_index`."""
+        """Return the log-spaced offsets (offset, 2), ordered as in `relative_position_index`."""
         weight = self.linear1.weight
         xp = module_for(weight.device)
         height, width = self.window_size
-        # As in the authors' code the largest offset, or that of the first training, becomes 8.
+        # As in the authors' code, the largest offset (of pre-training, if given) is scaled to 8.
         known = self.pretrained_window_size[0] > 0
         sizes = self.pretrained_window_size if known else self.window_size
         axes = []
@@ -62,6 +64,7 @@ class ContinuousPositionBias(nn.Module):
         dx = xp.tile(axes[1], 2 * height - 1)
         return wrap(xp.stack([dy, dx], 1))
 
+    @computes("relative position bias")
     def forward(self):
         table = self.linear2(ops.relu(self.linear1(self.coordinates())))  # (offset, heads)
         index = relative_position_index(self.window_size, device=table.device)
@@ -70,19 +73,19 @@ class ContinuousPositionBias(nn.Module):
 
 
 class CosineWindowAttention(WindowAttention):
-    """softmax(cos(query, key) / tau + B) value within each window (Swin V2, Eq. 2).
+    """Cosine attention in windows: softmax(cos(query, key) / tau + B) value (Swin V2, Eq. 2).
 
     Parameters
     ----------
     embed_dim, num_heads, window_size, qkv_bias, head_dim, dropout
-        As of `WindowAttention`; with `qkv_bias` query and value have a bias, and the key has none.
+        See `WindowAttention`. With `qkv_bias`, query and value have a bias, but the key does not.
     pretrained_window_size : (int, int)
         See `ContinuousPositionBias`.
 
     Attributes
     ----------
     logit_scale : Parameter of shape (heads, 1, 1)
-        log(1 / tau), which counts for log(100) at most.
+        Logarithm of 1 / tau, clamped to at most log(100).
     """
 
     def __init__(
@@ -96,8 +99,9 @@ class CosineWindowAttention(WindowAttention):
         )  # fmt: skip
         self.logit_scale = nn.Parameter(ops.full((num_heads, 1, 1), math.log(10.0)))
 
+    @computes("window attention")
     def attend(self, query, key, value, mask=None, bias=None, is_causal=False):
-        """As `WindowAttention.attend`, with cosines times a scale for scores."""
+        """Same as `WindowAttention.attend`, with scaled cosines as scores."""
         scale = ops.clamp(self.logit_scale, max=_LARGEST_LOG_SCALE).exp()
         query = (
             nn.functional.normalize(query, dim=-1) * scale
@@ -107,14 +111,15 @@ class CosineWindowAttention(WindowAttention):
 
 
 class PostNormBlock(Block):
-    """x + norm(attention(x)) within windows, then x + norm(feed_forward(x)).
+    """Post-norm block: x + norm(attention(x)) in windows, then x + norm(feed_forward(x)).
 
-    Swin V2, section 3.2 and Figure 1: res-post-norm. The norms start at 0, so that each block
-    starts as the identity. Parameters are those of `swin.Block`, and `pretrained_window_size`.
+    Swin V2, section 3.2 and Figure 1: res-post-norm. The norms' weights start at 0, so that each
+    block starts as the identity. Takes `pretrained_window_size` and the parameters of `swin.Block`.
     """
 
     attention_class = CosineWindowAttention
 
+    @computes("post-norm block", reveals=("shifted windows",))
     def forward(self, x):
         # x: (batch, height, width, embed)
         x = x + self.drop_path1(self.norm1(self.attend(x)))
@@ -122,7 +127,7 @@ class PostNormBlock(Block):
 
 
 class PatchMergingV2(nn.Module):
-    """As `swin.PatchMerging`, with the norm behind the linear map.
+    """Patch merging as in `swin.PatchMerging`, with the norm after the linear map.
 
     Parameters
     ----------
@@ -134,6 +139,7 @@ class PatchMergingV2(nn.Module):
         self.reduction = nn.Linear(4 * embed_dim, output_dim, bias=False)
         self.norm = nn.LayerNorm(output_dim)
 
+    @computes("merged neighbors")
     def forward(self, x):
         return self.norm(self.reduction(merge_neighbours(x)))
 
@@ -144,9 +150,9 @@ class SwinV2(Swin):
     Parameters
     ----------
     image_size, patch_size, in_channels, num_classes, embed_dim, depths, num_heads, window_size
-        As of `Swin`; also those not named here.
+        See `Swin`, which also describes all further arguments.
     pretrained_window_size : int, or one or a pair for each stage
-        Windows that the position biases were trained with, 0 for those of this model.
+        Window sizes during pre-training. 0 selects the window sizes of this model.
 
     References
     ----------
@@ -179,7 +185,7 @@ class SwinV2(Swin):
 
 
 def swinv2_t(**changes):
-    """SwinV2-T: C = 96, 28,347,154 parameters at windows of 8; `changes` go to `SwinV2`."""
+    """SwinV2-T: C = 96, 28,347,154 parameters with window size 8. `changes` override arguments."""
     return SwinV2(**{"drop_path": 0.2, **changes})
 
 

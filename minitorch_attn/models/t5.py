@@ -1,16 +1,17 @@
-"""T5: every task of language as text in, text out, by one encoder-decoder.
+"""T5: an encoder-decoder that treats every language task as text-to-text.
 
 Raffel et al. 2019, "Exploring the Limits of Transfer Learning with a Unified Text-to-Text
-Transformer", arXiv:1910.10683v4. What differs from the first Transformer is in its section 2.1:
-the norm stands before each sub-block and only scales; no linear map has a bias; and instead of
-adding positions to the tokens, each head adds to its scores a number learned for the distance
-between query and key, the same in all layers. The scores are not divided by sqrt(head_dim): the
-initial values of the query maps have that factor in them. The published sizes are in `t5_sizes.py`.
+Transformer", arXiv:1910.10683v4. Section 2.1 lists the differences from the original Transformer:
+RMS norms before each sub-block, linear layers without biases, and relative position biases. For
+each distance between query and key, each head adds a learned number to its scores, the same in all
+layers. The scores are not divided by sqrt(head_dim), because the initial query projections include
+that factor. The published sizes are in `t5_sizes.py`.
 """
 
 import math
 
 from .. import nn, ops
+from ..computes import computes
 from ..errors import ArgumentError
 
 __all__ = ["T5", "relative_position_bucket", "shift_right"]
@@ -19,30 +20,32 @@ __all__ = ["T5", "relative_position_bucket", "shift_right"]
 def relative_position_bucket(
     relative_position, bidirectional=True, num_buckets=32, max_distance=128
 ):
-    """Which of a few numbered distances each distance counts as.
+    """Map each relative position to a bucket of distances.
 
-    Near distances have a bucket each; farther ones share buckets whose width grows with the
-    logarithm of the distance, up to `max_distance`, from where on all are in the last bucket.
+    Each small distance has a separate bucket. Larger ones share buckets whose width increases
+    logarithmically up to `max_distance`. The last bucket contains all larger distances.
 
     Parameters
     ----------
     relative_position : int64 Tensor of any shape
-        Position of the key minus position of the query.
+        Position of the key minus position of the query, in tokens.
     bidirectional : bool, default True
-        Half of the buckets are for keys after the query. False is for decoders, where such keys
-        count as distance 0.
+        Whether half of the buckets are for keys after the query. If False, as in decoders, the
+        distance to such keys counts as 0.
     num_buckets : int, default 32
+        Number of buckets.
     max_distance : int, default 128
+        Distance from which all positions share the last bucket.
 
     Returns
     -------
     int64 Tensor of the same shape
-        From 0 to num_buckets - 1.
+        Bucket indices from 0 to num_buckets - 1.
 
     Notes
     -----
-    arXiv:1910.10683v4, section 2.1. The logarithm is taken in float32, as in the published code:
-    a distance on the edge of two buckets falls where the rounding puts it.
+    arXiv:1910.10683v4, section 2.1. The logarithm is computed in float32, as in the published code.
+    Rounding decides the bucket of a distance at a boundary.
 
     Examples
     --------
@@ -51,10 +54,10 @@ def relative_position_bucket(
     tensor([15, 10,  3,  0, 19, 31])
     """
     per_side = num_buckets // 2 if bidirectional else num_buckets
-    exact = per_side // 2  # so many near distances have a bucket of their own
+    exact = per_side // 2  # number of small distances with separate buckets
     if exact < 1 or max_distance <= exact:
         raise ArgumentError(
-            "relative_position_bucket: there is no room for near and far distances.",
+            "relative_position_bucket: num_buckets or max_distance is too small",
             got=f"num_buckets={num_buckets}, max_distance={max_distance}, "
             f"bidirectional={bidirectional}",
             expected=f"at least {4 if bidirectional else 2} buckets, and max_distance > {exact}",
@@ -71,7 +74,7 @@ def relative_position_bucket(
 
 
 class RelativePositionBias(nn.Module):
-    """One learned number for each head and bucket of distances, added to the scores.
+    """Relative position bias: adds a learned number for each head and bucket to the scores.
 
     Parameters
     ----------
@@ -91,7 +94,7 @@ class RelativePositionBias(nn.Module):
         self.embedding = nn.Embedding(num_buckets, num_heads)
 
     def forward(self, query_len, key_len):
-        """The bias of shape (1, heads, query, key); the queries are the last of the keys."""
+        """Return the bias (1, heads, query, key). Queries have the positions of the last keys."""
         device = self.embedding.weight.device
         key = ops.arange(key_len, device=device)
         query = key[key_len - query_len :].unsqueeze(1)
@@ -100,12 +103,12 @@ class RelativePositionBias(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """x + attention(norm(x)), then x + feed_forward(norm(x)).
+    """Encoder layer: x + attention(norm(x)), then x + feed_forward(norm(x)).
 
     Parameters
     ----------
     settings : dict
-        The arguments of `T5`.
+        Arguments passed to `T5`.
     """
 
     def __init__(self, settings):
@@ -117,6 +120,7 @@ class EncoderLayer(nn.Module):
         self.feed_forward = _feed_forward(settings)
         self.dropout = nn.Dropout(settings["dropout"])
 
+    @computes("encoder layer")
     def forward(self, x, bias, mask=None):
         # x: (batch, token, embed)   bias: (1, heads, query, key)
         x = x + self.dropout(self.attention(self.norm1(x), mask=mask, bias=bias))
@@ -124,12 +128,12 @@ class EncoderLayer(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """Attention to the tokens written so far, attention to the encoder's output, feed-forward.
+    """Decoder layer: causal self-attention, cross-attention and a feed-forward network.
 
     Parameters
     ----------
     settings : dict
-        The arguments of `T5`.
+        Arguments passed to `T5`.
     """
 
     def __init__(self, settings):
@@ -143,6 +147,7 @@ class DecoderLayer(nn.Module):
         self.feed_forward = _feed_forward(settings)
         self.dropout = nn.Dropout(settings["dropout"])
 
+    @computes("decoder layer")
     def forward(self, x, bias, memory, mask=None, memory_mask=None, cache=None, cross=None):
         # x: (batch, query, embed)   memory: (batch, key, embed)
         attended = self.attention(self.norm1(x), mask=mask, bias=bias, is_causal=True, cache=cache)
@@ -153,7 +158,7 @@ class DecoderLayer(nn.Module):
 
 
 class Encoder(nn.Module):
-    """The layers of the encoder, with one table of distances for all of them, and a last norm."""
+    """Encoder: layers that share one relative position bias, followed by a norm."""
 
     def __init__(self, settings):
         super().__init__()
@@ -173,7 +178,7 @@ class Encoder(nn.Module):
 
 
 class Decoder(nn.Module):
-    """The layers of the decoder, with one table of distances for all of them, and a last norm."""
+    """Decoder: layers that share one relative position bias, followed by a norm."""
 
     def __init__(self, settings):
         super().__init__()
@@ -195,36 +200,36 @@ class Decoder(nn.Module):
 
 
 class T5(nn.Module):
-    """The encoder-decoder: ids of a text and of the answer so far in, logits of its tokens out.
+    """T5 encoder-decoder: computes logits of the next target token.
 
     Parameters
     ----------
     vocab_size : int
-        Of encoder, decoder and output alike.
+        Vocabulary size, the same for encoder, decoder and output layer.
     embed_dim, num_heads, num_layers : int
-        d_model, heads, and layers of the encoder.
+        Embedding size (d_model), number of heads and number of encoder layers.
     head_dim : int, default 64
-        d_kv; the heads need not share out embed_dim.
+        Size of a head (d_kv). num_heads * head_dim may differ from embed_dim.
     ff_dim : int, optional
-        d_ff, by default 4 * embed_dim.
+        Hidden size of the feed-forward networks (d_ff). Default: 4 * embed_dim.
     num_decoder_layers : int, optional
-        By default num_layers.
+        Number of decoder layers. Default: num_layers.
     num_buckets : int, default 32
     max_distance : int, default 128
         See `relative_position_bucket`.
     dropout : float, default 0.1
     activation : str or callable, default "relu"
     gated : bool, default False
-        Multiply the activated branch of the feed-forward layer by a second, linear one.
+        Whether the feed-forward networks multiply the activations by a second linear branch.
     tie_weights : bool, default True
-        One matrix for reading and for predicting tokens; the decoder's output is then scaled
-        by 1/sqrt(embed_dim) first.
+        Whether token embedding and output layer share one matrix. The decoder's output is then
+        divided by sqrt(embed_dim).
     eps : float, default 1e-6
-        Of the norms.
+        Epsilon added to the mean square in the RMS norms.
 
     Notes
     -----
-    T5 1.1 has gated=True, activation="gelu_tanh" (GEGLU of arXiv:2002.05202v1) and
+    T5 1.1 uses gated=True, activation="gelu_tanh" (GEGLU in arXiv:2002.05202v1) and
     tie_weights=False.
 
     Examples
@@ -259,48 +264,48 @@ class T5(nn.Module):
         self.scale = embed_dim**-0.5 if tie_weights else 1.0
 
     def forward(self, ids, decoder_ids, mask=None):
-        """Logits of the answer's tokens.
+        """Compute the logits of the target tokens.
 
         Parameters
         ----------
         ids : int64 Tensor of shape (batch, key)
-            The text, task prefix included.
+            Source text, including the task prefix.
         decoder_ids : int64 Tensor of shape (batch, query)
-            The answer, one place to the right; see `shift_right`.
+            Target, shifted one position to the right by `shift_right`.
         mask : Mask or bool Tensor, optional
-            Which tokens of the text may be attended to: broadcasts to (batch, heads, query, key)
-            with any query. `masks.padding(lengths)` is one.
+            Mask of the source tokens, such as `masks.padding(lengths)`, for any number of queries.
+            True where attention is allowed. Broadcasts to (batch, heads, query, key).
 
         Returns
         -------
         Tensor of shape (batch, query, vocabulary)
-            Position t has seen the text and the tokens 0 to t of `decoder_ids`.
+            Logits at position t depend on the source and tokens 0 to t of `decoder_ids`.
         """
         return self.decode(decoder_ids, self.encode(ids, mask), mask)
 
     def encode(self, ids, mask=None):
-        """What the encoder makes of a text: (batch, key, embed)."""
+        """Encode a source text. Returns its vectors (batch, key, embed)."""
         return self.encoder(self.token_embedding(ids), mask)
 
     def decode(self, decoder_ids, memory, mask=None, cache=None):
-        """Logits from the encoder's output; with a `KVCache`, of the newest tokens alone."""
+        """Compute logits from the encoder's output. With a cache, pass only new `decoder_ids`."""
         x = self.token_embedding(decoder_ids)
         return self.predict(self.decoder(x, memory, None, mask, cache))
 
     def predict(self, hidden):
-        """Logits (batch, query, vocabulary) from the decoder's output."""
+        """Compute logits (batch, query, vocabulary) from the decoder's output."""
         return self.head(hidden if self.scale == 1.0 else hidden * self.scale)
 
 
 def shift_right(labels, start_id=0, padding_id=0):
-    """What the decoder reads while it learns to write `labels`: each token one place later.
+    """Shift labels one to the right, to get the decoder's input when it learns to predict `labels`.
 
     Parameters
     ----------
     labels : int64 Tensor of shape (batch, token)
-        With -100 where there is nothing to learn.
+        Labels, with -100 at positions to ignore.
     start_id, padding_id : int, default 0
-        The token that starts every answer; the token that stands for -100.
+        Id that starts every target, and id that replaces -100.
 
     Returns
     -------
@@ -318,7 +323,7 @@ def shift_right(labels, start_id=0, padding_id=0):
 
 
 def _attention(settings):
-    """Attention without biases and without a scale, drawn as in the published code."""
+    """Create attention without biases or a scale, initialized as in the published code."""
     embed_dim, num_heads, head_dim = (settings[k] for k in ("embed_dim", "num_heads", "head_dim"))
     attention = nn.Attention(
         embed_dim, num_heads, head_dim=head_dim, bias=False, scale=1.0, dropout=settings["dropout"]

@@ -1,23 +1,15 @@
-"""The published sizes of T5.
+"""Published sizes of T5.
 
-Those of the paper, arXiv:1910.10683v4, section 3.7, and those of version 1.1, which its authors
-released later: gated feed-forward layers, and an output matrix of its own.
+The sizes are from the paper, arXiv:1910.10683v4, section 3.7. T5 version 1.1, which the authors
+released later, has gated feed-forward networks and a separate output matrix.
 """
 
 from .t5 import T5
 
 __all__ = [
-    "t5_11b",
-    "t5_3b",
-    "t5_base",
-    "t5_large",
-    "t5_small",
-    "t5_v1_1_base",
-    "t5_v1_1_large",
-    "t5_v1_1_small",
-    "t5_v1_1_xl",
-    "t5_v1_1_xxl",
-]
+    "t5_11b", "t5_3b", "t5_base", "t5_large", "t5_small", "t5_v1_1_base", "t5_v1_1_large",
+    "t5_v1_1_small", "t5_v1_1_xl", "t5_v1_1_xxl",
+]  # fmt: skip
 
 
 def _build(embed_dim, num_heads, num_layers, ff_dim, settings, **more):
@@ -26,7 +18,7 @@ def _build(embed_dim, num_heads, num_layers, ff_dim, settings, **more):
 
 
 def t5_small(**settings):
-    """60,506,624 parameters; `settings` replace arguments of `T5`.
+    """T5 small: 60,506,624 parameters. `settings` override arguments of `T5`.
 
     Examples
     --------
@@ -37,22 +29,22 @@ def t5_small(**settings):
 
 
 def t5_base(**settings):
-    """222,903,552 parameters; `settings` replace arguments of `T5`."""
+    """T5 base: 222,903,552 parameters. `settings` override arguments of `T5`."""
     return _build(768, 12, 12, 3072, settings)
 
 
 def t5_large(**settings):
-    """737,668,096 parameters; `settings` replace arguments of `T5`."""
+    """T5 large: 737,668,096 parameters. `settings` override arguments of `T5`."""
     return _build(1024, 16, 24, 4096, settings)
 
 
 def t5_3b(**settings):
-    """2,851,598,336 parameters; `settings` replace arguments of `T5`."""
+    """T5 3B: 2,851,598,336 parameters. `settings` override arguments of `T5`."""
     return _build(1024, 32, 24, 16384, settings, head_dim=128)
 
 
 def t5_11b(**settings):
-    """11,307,321,344 parameters; `settings` replace arguments of `T5`."""
+    """T5 11B: 11,307,321,344 parameters. `settings` override arguments of `T5`."""
     return _build(1024, 128, 24, 65536, settings, head_dim=128)
 
 
@@ -60,25 +52,25 @@ _V1_1 = {"gated": True, "activation": "gelu_tanh", "tie_weights": False}
 
 
 def t5_v1_1_small(**settings):
-    """76,961,152 parameters; `settings` replace arguments of `T5`."""
+    """T5 1.1 small: 76,961,152 parameters. `settings` override arguments of `T5`."""
     return _build(512, 6, 8, 1024, settings, **_V1_1)
 
 
 def t5_v1_1_base(**settings):
-    """247,577,856 parameters; `settings` replace arguments of `T5`."""
+    """T5 1.1 base: 247,577,856 parameters. `settings` override arguments of `T5`."""
     return _build(768, 12, 12, 2048, settings, **_V1_1)
 
 
 def t5_v1_1_large(**settings):
-    """783,150,080 parameters; `settings` replace arguments of `T5`."""
+    """T5 1.1 large: 783,150,080 parameters. `settings` override arguments of `T5`."""
     return _build(1024, 16, 24, 2816, settings, **_V1_1)
 
 
 def t5_v1_1_xl(**settings):
-    """2,849,757,184 parameters; `settings` replace arguments of `T5`."""
+    """T5 1.1 XL: 2,849,757,184 parameters. `settings` override arguments of `T5`."""
     return _build(2048, 32, 24, 5120, settings, **_V1_1)
 
 
 def t5_v1_1_xxl(**settings):
-    """11,135,332,352 parameters; `settings` replace arguments of `T5`."""
+    """T5 1.1 XXL: 11,135,332,352 parameters. `settings` override arguments of `T5`."""
     return _build(4096, 64, 24, 10240, settings, **_V1_1)

@@ -1,8 +1,7 @@
-"""The Transformer: an encoder that reads a sentence, a decoder that writes another.
+"""The Transformer: an encoder reads a sentence, and a decoder generates its translation.
 
-Vaswani et al. 2017, "Attention Is All You Need", arXiv:1706.03762v7. Here are its embeddings, its
-initial values and its sizes; the layers of Figure 1 and what is done with them are in
-`encoder_decoder.py`.
+Vaswani et al. 2017, "Attention Is All You Need", arXiv:1706.03762v7. This file has its embeddings,
+initialization and sizes; the layers of Figure 1 and the stacks are in `encoder_decoder.py`.
 """
 
 import math
@@ -14,44 +13,46 @@ __all__ = ["Transformer", "transformer_base", "transformer_big"]
 
 
 class Transformer(EncoderDecoder):
-    """Token ids of two languages in, logits of the second language's next token out.
+    """Transformer for translation: maps source and target ids to logits of the next target token.
 
     Parameters
     ----------
     vocab_size : int
-        Of the source language, or of both.
+        Size of the vocabulary of the source language, or of both languages.
     target_vocab_size : int, optional
-        None: both languages share a vocabulary, and one matrix embeds source and target and
-        predicts (section 3.4). A number: the target language has its own vocabulary and matrix.
+        Size of the vocabulary of the target language. By default both languages share a vocabulary,
+        and both embeddings and the output layer share one matrix (section 3.4).
     embed_dim : int, default 512
-        The paper's d_model.
+        Size of the embeddings, d_model in the paper.
     num_heads : int, default 8
+        Number of heads.
     num_encoder_layers, num_decoder_layers : int, default 6
+        Number of layers in each stack.
     ff_dim : int, default 2048
+        Hidden size of the feed-forward networks.
     dropout : float, default 0.1
-        On the embeddings and on the output of each sub-layer.
+        Dropout probability applied to the embeddings and to each sub-layer's output.
     attention_dropout, ff_dropout : float, default 0
-        On the attention weights; inside the feed-forward networks.
+        Dropout probabilities of the attention weights and inside the feed-forward networks.
     activation : str or callable, default "relu"
+        Nonlinearity of the feed-forward networks.
     norm_first : bool, default False
-        Pre-norm layers; see `Residual`.
+        Whether the layers are pre-norm. See `Residual`.
     tie_weights : bool, default True
-        False: source, target and prediction have a matrix each.
+        If False, source embedding, target embedding and output layer have separate matrices.
     pad_id : int, optional
-        The id that fills up short sources: no token attends to it.
+        Id of the padding token that fills short sources. Other tokens do not attend to it.
     max_len : int, default 2048
-        The most tokens of a sequence.
+        Maximum number of tokens in a sequence.
     eps : float, default 1e-5
-        Of the LayerNorms.
+        Epsilon added to the variance in the LayerNorms.
 
     Notes
     -----
-    Attention and output layers: the paper leaves biases and the first values open. Here the
-    projections have biases, as in PyTorch; matrices start by Glorot's rule and embeddings from
-    N(0, 1/embed_dim).
-
-    The loss of the paper is `nn.CrossEntropyLoss(label_smoothing=0.1)` (section 5.4), its
-    schedule `optim.lr_scheduler.NoamLR` (section 5.3).
+    The paper does not specify biases and initialization. Here the projections have biases, as in
+    PyTorch. Matrices use Glorot initialization, and embeddings are drawn from N(0, 1/embed_dim).
+    The paper's loss is `nn.CrossEntropyLoss(label_smoothing=0.1)` (section 5.4), and its schedule
+    is `optim.lr_scheduler.NoamLR` (section 5.3).
 
     Examples
     --------
@@ -66,7 +67,7 @@ class Transformer(EncoderDecoder):
     >>> loss_fn = mt.nn.CrossEntropyLoss(ignore_index=0, label_smoothing=0.1)
     >>> loss = loss_fn(logits.flatten(0, 1), target[:, 1:].flatten())
 
-    The maps of who attended to whom:
+    The attention weights of the decoder:
 
     >>> with mt.nn.collect_attention(model.decoder) as found:
     ...     logits = model(source, target)
@@ -99,47 +100,47 @@ class Transformer(EncoderDecoder):
         )  # fmt: skip
 
     def reset_parameters(self):
-        """Draw the matrices anew; biases become 0."""
+        """Draw new values for the matrices and set biases to 0."""
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 nn.init.xavier_uniform_(module.weight)
                 if module.bias is not None:
                     nn.init.zeros_(module.bias)
-        for module in self.modules():  # last, as the head may share one of these matrices
+        for module in self.modules():  # last, because the head may share one of these matrices
             if isinstance(module, nn.Embedding):
                 nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)
 
 
 def transformer_base(vocab_size=37000, **changes):
-    """The base model: 6 + 6 layers, 512 wide, 8 heads.
+    """Build the base model of the Transformer: 6 + 6 layers, embed_dim 512, 8 heads.
 
     Parameters
     ----------
     vocab_size : int, default 37000
         The paper's vocabulary for English and German has "about 37000" entries (section 5.1).
     **changes
-        Further arguments of `Transformer`.
+        Further arguments passed to `Transformer`.
 
     Notes
     -----
-    63,082,496 parameters: 44,138,496 in the layers and 512 for each entry of the vocabulary.
-    Table 3 says 65 million, which would be a vocabulary of 41,000; so do its rows with other
-    depths and widths. The big model's 213 million would be one of 36,000.
+    The model has 63,082,496 parameters: 44,138,496 in the layers and 512 for each vocabulary entry.
+    Table 3 reports 65 million, which implies a vocabulary of 41,000, as do its rows with other
+    depths and widths. The big model's 213 million imply a vocabulary of 36,000.
     """
     return Transformer(vocab_size, **changes)
 
 
 def transformer_big(vocab_size=37000, **changes):
-    """The big model: 6 + 6 layers, 1024 wide, 16 heads, dropout 0.3.
+    """Build the big model of the Transformer: 6 + 6 layers, embed_dim 1024, 16 heads, dropout 0.3.
 
-    214,245,376 parameters, of which 176,357,376 in the layers; Table 3 says 213 million. See
-    `transformer_base`.
+    The model has 214,245,376 parameters, of which 176,357,376 are in the layers. Table 3 reports
+    213 million. See `transformer_base`.
 
     Parameters
     ----------
     vocab_size : int, default 37000
     **changes
-        Further arguments of `Transformer`.
+        Further arguments passed to `Transformer`.
     """
     big = dict(embed_dim=1024, num_heads=16, ff_dim=4096, dropout=0.3)
     return Transformer(vocab_size, **{**big, **changes})

@@ -1,12 +1,13 @@
-"""ViT: an image as a sequence of patches, for an encoder like that of text.
+"""ViT, the Vision Transformer: a Transformer encoder on a sequence of image patches.
 
 Dosovitskiy et al. 2020, "An Image is Worth 16x16 Words: Transformers for Image Recognition at
-Scale", arXiv:2010.11929v2. Equations 1 to 4 are `VisionTransformer.embed`, the two lines of
-`Block.forward`, and `VisionTransformer.pool`.
+Scale", arXiv:2010.11929v2. Equation 1 is `VisionTransformer.embed`, equations 2 and 3 are the two
+lines of `Block.forward`, and equation 4 is `VisionTransformer.pool`.
 """
 
 from .. import nn, ops
 from ..autograd.modes import no_grad
+from ..computes import computes
 from ..errors import ArgumentError, ShapeError
 from ..nn import init
 from .vit_positions import RelativeAttention, interpolate_positions
@@ -18,20 +19,20 @@ POOLINGS = ("class", "mean")
 
 
 class PatchEmbedding(nn.Module):
-    """Cut the image into patches and project each with the same matrix.
+    """Patch embedding: cut the image into patches and project each with the same matrix.
 
-    A convolution whose stride is its kernel does both at once.
+    A convolution whose stride equals its kernel size does both.
 
     Parameters
     ----------
     patch_size : int or (int, int)
-        Rows and columns of a patch.
+        Height and width of a patch in pixels.
     in_channels, embed_dim : int
     bias : bool, default True
 
     Notes
     -----
-    x_p E of Eq. 1 in arXiv:2010.11929v2.
+    The result is x_p E in Eq. 1 of arXiv:2010.11929v2.
 
     Examples
     --------
@@ -47,45 +48,47 @@ class PatchEmbedding(nn.Module):
             in_channels, embed_dim, self.patch_size, stride=self.patch_size, bias=bias
         )
 
+    @computes("patch embedding")
     def forward(self, images):
         # images: (batch, channel, height, width) -> (batch, embed, row, column)
         self._check(images)
         return self.projection(images).flatten(2).transpose(1, 2)  # (batch, patch, embed)
 
     def grid(self, height, width):
-        """How many rows and columns of patches an image has."""
+        """Return the number of patch rows and patch columns in an image."""
         return height // self.patch_size[0], width // self.patch_size[1]
 
     def _check(self, images):
         channels = self.projection.in_channels
         if images.ndim != 4 or images.shape[1] != channels:
             raise ShapeError(
-                "PatchEmbedding(images): these are not images of this model.",
-                got=f"shape {images.shape}",
-                expected=f"(batch, {channels}, height, width)",
-            )
+                "PatchEmbedding: the shape of images does not match the model",
+                got=f"shape {images.shape}", expected=f"(batch, {channels}, height, width)",
+                hint="images[None] for one image; images.permute(0, 3, 1, 2) if channels are last",
+            )  # fmt: skip
 
 
 class Block(nn.Module):
-    """x + attention(norm(x)), then x + feed_forward(norm(x)).
+    """Pre-norm block: x + attention(norm(x)), then x + feed_forward(norm(x)).
 
     Parameters
     ----------
     embed_dim, num_heads, mlp_dim : int
     dropout : float, default 0
-        After each linear layer but those of query, key and value (appendix B.1).
+        Dropout probability after each linear layer except those of query, key and value
+        (appendix B.1).
     inner_dropout : float, optional
-        That after the first layer of the feed-forward part; by default `dropout`.
+        Dropout probability after the feed-forward network's first layer. Default: `dropout`.
     attention_dropout : float, default 0
-        On the attention weights.
+        Dropout probability of the attention weights.
     drop_path : float, default 0
-        Probability of leaving a residual branch out for a whole sample.
+        Probability of skipping a residual branch for a whole sample.
     activation : str or callable, default "gelu"
     qkv_bias : bool, default True
     eps : float, default 1e-6
-        Of the layer norms.
+        Epsilon added to the variance in the layer norms.
     attention : Attention, optional
-        Instead of the one made here.
+        Attention module to use instead of the default one.
 
     Notes
     -----
@@ -108,6 +111,7 @@ class Block(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.drop_path = nn.DropPath(drop_path)
 
+    @computes("pre-norm block")
     def forward(self, x, mask=None):
         # x: (batch, token, embed)
         attended = self.attention(self.norm1(x), mask=mask)
@@ -116,31 +120,32 @@ class Block(nn.Module):
 
 
 class VisionTransformer(nn.Module):
-    """The image classifier: images in, logits of the classes out.
+    """Vision Transformer as an image classifier.
 
     Parameters
     ----------
     image_size, patch_size : int or (int, int)
-        Rows and columns of an image and of a patch. Pixels at the right and lower edge that do
-        not fill a patch are left out.
+        Height and width of an image and of a patch in pixels. Pixels at the right and lower edges
+        that do not fill a patch are ignored.
     num_classes : int, default 1000
-        With 0 there is no head: the result is the pooled features.
+        Number of classes. With 0 classes, the model returns the pooled features.
     embed_dim, num_layers, num_heads, mlp_dim : int
     in_channels : int, default 3
     positions : {"1d", "2d", "relative", "none"}, default "1d"
-        The four ways of appendix D.4.
+        Type of position embedding, one of the four in appendix D.4.
     pooling : {"class", "mean"}, default "class"
-        What the head reads: the class token, or the mean of the patches, for which there is no
-        class token (appendix D.3).
+        Input of the head, the class token or the mean of the patches. With "mean", the model does
+        not have a class token (appendix D.3).
     representation_dim : int, optional
-        A hidden layer with tanh before the head, as in pre-training (section 3.1).
+        Size of a hidden tanh layer before the head, as in pre-training (section 3.1).
     dropout, attention_dropout : float, default 0
+        Dropout probabilities after linear layers and of the attention weights.
     drop_path : float, default 0
-        Stochastic depth of the last block; earlier ones have proportionally less.
+        DropPath probability of the last block. It increases linearly from 0 at the first block.
     activation : str or callable, default "gelu"
     qkv_bias : bool, default True
     eps : float, default 1e-6
-        Of the layer norms.
+        Epsilon added to the variance in the layer norms.
 
     Attributes
     ----------
@@ -149,8 +154,8 @@ class VisionTransformer(nn.Module):
 
     Notes
     -----
-    Linear layers start Xavier-uniform, positions from N(0, 0.02^2), the head and the class token
-    at zero, as in the paper's code. The paper's sizes are the builders in `vit_sizes`.
+    Initial values are the same as in the paper's code: Xavier-uniform for linear layers,
+    N(0, 0.02^2) for positions, and 0 for head and class token. `vit_sizes` has the sizes.
 
     References
     ----------
@@ -195,18 +200,18 @@ class VisionTransformer(nn.Module):
             self.blocks.append(Block(embed_dim, num_heads, mlp_dim, **options))
         self.norm = nn.LayerNorm(embed_dim, eps=eps)
         self.head = _make_head(embed_dim, representation_dim, num_classes)
-        self.apply(initialise)
+        self.apply(initialize)
         if num_classes:
             init.zeros_(self.classifier.weight)
 
     @property
     def num_prefix(self):
-        """How many tokens stand before the patches."""
+        """Number of tokens before the patches."""
         return 0 if self.class_token is None else 1
 
     @property
     def classifier(self):
-        """The linear layer that gives the logits."""
+        """The linear layer that computes the logits."""
         return self.head[-1] if isinstance(self.head, nn.Sequential) else self.head
 
     def _make_positions(self, embed_dim):
@@ -219,19 +224,20 @@ class VisionTransformer(nn.Module):
 
     def _make_attention(self, embed_dim, num_heads, options):
         if self.position_kind != "relative":
-            return None  # the plain one
+            return None  # the default attention
         return RelativeAttention(
             embed_dim, num_heads, self.num_prefix + self.grid[0] * self.grid[1],
             bias=options["qkv_bias"], out_bias=True, dropout=options["attention_dropout"],
         )  # fmt: skip
 
+    @computes("image classifier")
     def forward(self, images):
-        """Logits of the classes.
+        """Compute the logits of the classes.
 
         Parameters
         ----------
         images : Tensor of shape (batch, channel, height, width)
-            Of the model's `image_size`; see `resize`.
+            Images of the model's `image_size`, which `resize` changes.
 
         Returns
         -------
@@ -239,34 +245,37 @@ class VisionTransformer(nn.Module):
         """
         return self.head(self.pool(self.encode(self.embed(images))))
 
+    @computes("patches with positions")
     def embed(self, images):
-        """Tokens with their positions, before the first block (Eq. 1): (batch, token, embed)."""
+        """Embed images (Eq. 1). Returns the tokens with positions, shape (batch, token, embed)."""
         self._check_size(images)
         patches = self.patch_embedding(images)  # (batch, patch, embed)
-        if self.position_kind == "2d":  # the class token has no place in the image
+        if self.position_kind == "2d":  # the class token does not have a position in the image
             return self.dropout(self.with_prefix(self.positions(patches)))
         tokens = self.with_prefix(patches)
         return self.dropout(tokens if self.positions is None else self.positions(tokens))
 
+    @computes("class token")
     def with_prefix(self, patches):
-        """The class token, if there is one, before the patches: (batch, token, embed)."""
+        """Prepend the class token, if any, to the patches. Returns shape (batch, token, embed)."""
         if self.class_token is None:
             return patches
         batch, _, embed_dim = patches.shape
         return ops.cat([self.class_token.expand(batch, 1, embed_dim), patches], 1)
 
+    @computes("stack of layers")
     def encode(self, tokens, mask=None):
-        """All blocks and the last norm: (batch, token, embed) -> (batch, token, embed)."""
+        """Run all blocks and the last norm on tokens of shape (batch, token, embed)."""
         for block in self.blocks:
             tokens = block(tokens, mask)
         return self.norm(tokens)
 
     def pool(self, tokens):
-        """One vector for an image (Eq. 4): (batch, token, embed) -> (batch, embed)."""
+        """Pool tokens (batch, token, embed) to one vector for each image (batch, embed), Eq. 4."""
         return tokens[:, 0] if self.pooling == "class" else tokens.mean(1)
 
     def resize(self, image_size):
-        """Take images of another size from now on: the positions are interpolated.
+        """Change the model's image size in place, interpolating the positions.
 
         Parameters
         ----------
@@ -279,10 +288,9 @@ class VisionTransformer(nn.Module):
         """
         if self.position_kind == "relative":
             raise ArgumentError(
-                "VisionTransformer.resize: relative positions belong to one number of patches.",
-                got="positions='relative'",
-                expected="positions 'none', '1d' or '2d'",
-            )
+                "VisionTransformer.resize: relative positions are not supported",
+                got="positions='relative'", expected="positions 'none', '1d' or '2d'",
+            )  # fmt: skip
         self.image_size = pair(image_size)
         old, self.grid = self.grid, self._grid()
         if self.positions is not None:
@@ -294,32 +302,31 @@ class VisionTransformer(nn.Module):
         patch_size = self.patch_embedding.patch_size
         if any(size < patch for size, patch in zip(self.image_size, patch_size, strict=True)):
             raise ArgumentError(
-                "VisionTransformer: a patch does not fit into the image.",
+                "VisionTransformer: image_size must be at least patch_size",
                 got=f"image_size={self.image_size}, patch_size={patch_size}",
-                expected="image_size to be at least patch_size",
+                hint=f"patch_size of at most {min(self.image_size)}, or larger images",
             )
         return self.patch_embedding.grid(*self.image_size)
 
     def _check_size(self, images):
         if images.shape[-2:] != self.image_size:
             raise ShapeError(
-                "VisionTransformer(images): the images have another size than the model expects.",
-                got=f"shape {images.shape}",
-                expected=f"height and width {self.image_size}",
+                "VisionTransformer: the image size does not match the model's",
+                got=f"shape {images.shape}", expected=f"height and width {self.image_size}",
                 hint=f"model.resize({images.shape[-2:]}) interpolates the positions",
-            )
+            )  # fmt: skip
 
     def extra_repr(self):
         return f"image_size={self.image_size}, pooling={self.pooling!r}"
 
 
 def pair(size):
-    """(rows, columns) of a size that is given as both or as one number for both."""
+    """Return (rows, columns) from a pair or from one number for both."""
     return tuple(size) if isinstance(size, (tuple, list)) else (size, size)
 
 
-def initialise(module):
-    """Linear layers Xavier-uniform, as in the paper's code; biases zero."""
+def initialize(module):
+    """Initialize linear layers Xavier-uniform, as in the paper's code, and set biases to 0."""
     if isinstance(module, nn.Linear):
         init.xavier_uniform_(module.weight)
     if isinstance(module, (nn.Linear, nn.Conv2d)) and module.bias is not None:
@@ -335,8 +342,9 @@ def _make_head(embed_dim, representation_dim, num_classes):
     return nn.Sequential(hidden, nn.Tanh(), nn.Linear(representation_dim, num_classes))
 
 
+@computes("interpolated positions")
 def _resized_positions(positions, old, new):
-    """The same module for another grid of patches, its tables interpolated."""
+    """Interpolate a position module's tables to another grid of patches, in place."""
     if isinstance(positions, nn.LearnedPositionalEmbedding2d):
         rows, columns = positions.row_weight, positions.column_weight
         positions.height, positions.width = new
@@ -361,5 +369,5 @@ def _as_parameter(tensor, old):
 def _check_choice(name, value, choices):
     if value not in choices:
         raise ArgumentError(
-            f"VisionTransformer({name}).", got=repr(value), expected=f"one of {choices}"
+            f"VisionTransformer: {name} is invalid", got=repr(value), expected=f"one of {choices}"
         )

@@ -1,33 +1,35 @@
-"""Where a patch stands: interpolated, sinusoidal and relative positions of an image's patches.
+"""ViT position embeddings: interpolated, sinusoidal and relative positions for patches.
 
-The learned tables themselves are `nn.LearnedPositionalEmbedding` (1-D, in raster order) and
-`nn.LearnedPositionalEmbedding2d` (a half for the row and a half for the column).
+The learned tables are `nn.LearnedPositionalEmbedding` (1-D, in raster order) and
+`nn.LearnedPositionalEmbedding2d` (one half for the row, one half for the column).
 """
 
 from .. import nn, ops
+from ..computes import computes
 from ..errors import ArgumentError, ShapeError
 from ..nn import init
 
 __all__ = ["RelativeAttention", "interpolate_positions", "sincos_positions"]
 
 
+@computes("interpolated positions")
 def interpolate_positions(table, old_grid, new_grid, mode="bicubic", antialias=False):
-    """The positions of a grid of patches, read off at the places of another grid.
+    """Interpolate the positions of a grid of patches to another grid.
 
     Parameters
     ----------
     table : Tensor of shape (patch, embed)
-        In raster order; special tokens such as the class token have no place in it.
+        Positions in raster order, without special tokens such as the class token.
     old_grid, new_grid : (int, int)
-        Rows and columns.
+        Number of rows and columns.
     mode : str, default "bicubic"
     antialias : bool, default False
-        As in `interpolate`.
+        See `interpolate`.
 
     Returns
     -------
     Tensor of shape (new patch, embed)
-        With gradients to `table`.
+        Differentiable with respect to `table`.
 
     References
     ----------
@@ -43,9 +45,10 @@ def interpolate_positions(table, old_grid, new_grid, mode="bicubic", antialias=F
     patches, embed_dim = table.shape
     if patches != old_grid[0] * old_grid[1]:
         raise ShapeError(
-            "interpolate_positions(table, old_grid): one row for each patch.",
+            "interpolate_positions: the number of rows of table does not match old_grid",
             got=f"a table {table.shape} for a grid of {old_grid[0]} by {old_grid[1]}",
             expected=f"({old_grid[0] * old_grid[1]}, embed)",
+            hint="leave out the rows of class tokens first: table[1:]",
         )
     if old_grid == new_grid:
         return table
@@ -54,26 +57,27 @@ def interpolate_positions(table, old_grid, new_grid, mode="bicubic", antialias=F
     return image.flatten(2).squeeze(0).transpose(0, 1)  # (new patch, embed)
 
 
+@computes("sinusoidal positions")
 def sincos_positions(grid, embed_dim, *, rows_first=False, dtype="float32", device=None):
-    """Sines and cosines of a patch's column in one half, of its row in the other.
+    """Return sinusoidal positions, one half for a patch's column and the other half for its row.
 
-    Each half is the table of Vaswani et al. with all sines before all cosines.
+    Each half uses the table of Vaswani et al. with all sines before all cosines.
 
     Parameters
     ----------
     grid : (int, int)
-        Rows and columns.
+        Number of rows and columns.
     embed_dim : int
-        A multiple of 4.
+        Size of a position vector, a multiple of 4.
     rows_first : bool, default False
-        The row has the first half. The published weights of MAE have the column there.
+        Whether the row is in the first half. In MAE's published weights, the column is first.
     dtype : dtype, default float32
     device : str or Device, optional
 
     Returns
     -------
     Tensor of shape (patch, embed)
-        In raster order.
+        Positions in raster order.
 
     References
     ----------
@@ -88,10 +92,10 @@ def sincos_positions(grid, embed_dim, *, rows_first=False, dtype="float32", devi
     """
     if embed_dim % 4:
         raise ArgumentError(
-            "sincos_positions(embed_dim): a sine and a cosine for the row and for the column.",
-            got=str(embed_dim),
-            expected="a multiple of 4",
-        )
+            "sincos_positions: embed_dim is not divisible by 4",
+            got=str(embed_dim), expected="a sine and a cosine for the row and for the column",
+            hint=f"embed_dim={-(-embed_dim // 4) * 4}, the next multiple",
+        )  # fmt: skip
     height, width = grid
     half = embed_dim // 2
 
@@ -108,26 +112,26 @@ def sincos_positions(grid, embed_dim, *, rows_first=False, dtype="float32", devi
 class RelativeAttention(nn.Attention):
     """Self-attention with a learned vector for each distance between two tokens.
 
-    score_ij = query_i (key_j + distance_{j-i}) / sqrt(head_dim): a second attention, whose keys
-    are the vectors of the distances, gives a bias that is added to the scores of the first.
+    The score is query_i (key_j + distance_{j-i}) / sqrt(head_dim). The products of queries and
+    distance vectors are a bias that is added to the usual scores.
 
     Parameters
     ----------
     embed_dim, num_heads : int
     max_tokens : int
-        The longest sequence; there are 2 * max_tokens - 1 distances.
+        Maximum number of tokens. The number of distances is 2 * max_tokens - 1.
     **options
-        As in `nn.Attention`.
+        Arguments passed to `nn.Attention`.
 
     Attributes
     ----------
     distances : Parameter of shape (2 * max_tokens - 1, embed)
-        Row max_tokens - 1 is for a token and itself.
+        Vectors of the distances. Row max_tokens - 1 belongs to distance 0.
 
     Notes
     -----
     Dosovitskiy et al. 2020, arXiv:2010.11929v2, appendix D.4, "relative positional embeddings";
-    the distance is counted in raster order ("1-dimensional"), the class token before all patches.
+    the distance is counted in raster order ("1-dimensional"), with the class token first.
 
     Examples
     --------
@@ -150,7 +154,7 @@ class RelativeAttention(nn.Attention):
         return super().attend(query, key, value, mask, bias, is_causal)
 
     def relative_scores(self, query):
-        """query_i distance_{j-i}, scaled, for every pair of tokens.
+        """Return the scaled products query_i distance_{j-i} for all pairs of tokens.
 
         Parameters
         ----------
@@ -163,10 +167,10 @@ class RelativeAttention(nn.Attention):
         batch, heads, tokens, head_dim = query.shape
         if tokens > self.max_tokens:
             raise ShapeError(
-                "RelativeAttention: there are no vectors for distances that long.",
-                got=f"{tokens} tokens",
-                expected=f"at most {self.max_tokens}",
-            )
+                "RelativeAttention: the number of tokens must be at most max_tokens",
+                got=f"{tokens} tokens", expected=f"at most {self.max_tokens}",
+                hint="use smaller images, or create the layer with a larger max_tokens",
+            )  # fmt: skip
         unused = self.max_tokens - tokens
         table = self.distances[unused : self.distances.shape[0] - unused]  # (2 token - 1, embed)
         table = table.reshape(-1, heads, head_dim).permute(1, 2, 0)  # (heads, head_dim, distance)
@@ -175,10 +179,10 @@ class RelativeAttention(nn.Attention):
 
 
 def _by_pair(scores):
-    """From (..., token, distance) to (..., token, token): row i moves by i places to the left.
+    """Shift row i of (..., token, distance) to the left by i places: (..., token, token).
 
-    With one more column a row is 2n long; read in rows of 2n - 1 from place n - 1 on, row i
-    begins at distance 0 - i.
+    With one more column, a row has length 2n. If the data are then read in rows of 2n - 1 from
+    index n - 1, row i starts at distance -i.
     """
     *lead, n, _ = scores.shape
     flat = ops.pad(scores, (0, 1)).reshape(*lead, 2 * n * n)

@@ -1,26 +1,29 @@
-"""Attention within the windows of a map, with a learned bias for each offset of two tokens.
+"""Window attention: attention within the windows of a feature map, with a relative position bias.
 
 Liu et al. 2021, "Swin Transformer: Hierarchical Vision Transformer using Shifted Windows",
 arXiv:2103.14030v2, section 3.2.
 """
 
 from .. import nn, ops
+from ..computes import computes
 from ..ops.windows import relative_position_index
 
 __all__ = ["RelativePositionBias", "WindowAttention"]
 
 
 class RelativePositionBias(nn.Module):
-    """One learned number for each head and each offset between two tokens of a window.
+    """Relative position bias: a learned number for each head and each offset between two tokens.
 
     Parameters
     ----------
     window_size : (int, int)
+        Height and width of a window, in tokens.
     num_heads : int
+        Number of heads.
 
     Notes
     -----
-    B of Swin, Eq. 4: M^2 x M^2 numbers for each head, taken from a table of (2M - 1)^2.
+    B in Eq. 4 of Swin. Each head looks up M^2 x M^2 numbers in a table of (2M - 1)^2 numbers.
     """
 
     def __init__(self, window_size, num_heads):
@@ -31,32 +34,34 @@ class RelativePositionBias(nn.Module):
         self.table = nn.Parameter(ops.zeros(offsets, num_heads))
         nn.init.trunc_normal_(self.table, std=0.02)
 
+    @computes("relative position bias")
     def forward(self):
         index = relative_position_index(self.window_size, device=self.table.device)
         return ops.embedding(index, self.table).permute(2, 0, 1)  # (heads, query, key)
 
 
 class WindowAttention(nn.Attention):
-    """softmax(query key^T / sqrt(head_dim) + B) value within each window (Swin, Eq. 4).
+    """Window attention: softmax(query key^T / sqrt(head_dim) + B) value in windows (Swin, Eq. 4).
 
     Parameters
     ----------
     embed_dim, num_heads : int
     window_size : (int, int)
     qkv_bias : bool
-        Of the query, key and value projections.
+        Whether the query, key and value projections have a bias.
     head_dim : int, optional
+        Size of a head. Default: embed_dim / num_heads.
     dropout : float
-        On the attention weights.
+        Dropout probability of the attention weights, applied during training.
     key_bias, scale : optional
-        As of `nn.Attention`.
+        See `nn.Attention`.
     position_bias : Module, optional
-        Gives B of shape (heads, query, key); by default a `RelativePositionBias`.
+        Module that returns B (heads, query, key). Default: `RelativePositionBias`.
 
     Attributes
     ----------
     blocked_score : float
-        Added to the scores between regions that are no neighbours: -100, as in the authors' code.
+        Number added to scores between regions that are not adjacent, -100 in the authors' code.
     """
 
     def __init__(
@@ -72,6 +77,7 @@ class WindowAttention(nn.Attention):
         self.position_bias = position_bias
         self.blocked_score = -100.0
 
+    @computes("window attention")
     def forward(self, windows, mask=None):
         # windows: (batch, window, token, embed)   mask: (window, query, key), True = may attend
         bias = self.position_bias()  # (heads, query, key)
@@ -82,13 +88,13 @@ class WindowAttention(nn.Attention):
         return context.unflatten(0, windows.shape[:2])
 
     def attend(self, query, key, value, mask=None, bias=None, is_causal=False):
-        """As `nn.Attention.attend`, for a bias that differs from window to window."""
+        """Same as `nn.Attention.attend`, with a bias that may differ between windows."""
         # query, key, value: (batch * window, heads, token, head_dim)
         if bias.ndim == 3:
             return super().attend(query, key, value, mask, bias, is_causal)
         windows = bias.shape[0]
-        if self.weight_hooks:  # they are shown weights with four axes
+        if self.weight_hooks:  # hooks get weights with four axes
             bias = bias.repeat(query.shape[0] // windows, 1, 1, 1)
             return super().attend(query, key, value, mask, bias, is_causal)
-        apart = (x.unflatten(0, (-1, windows)) for x in (query, key, value))
-        return super().attend(*apart, mask, bias, is_causal).flatten(0, 1)
+        in_windows = (x.unflatten(0, (-1, windows)) for x in (query, key, value))
+        return super().attend(*in_windows, mask, bias, is_causal).flatten(0, 1)

@@ -1,23 +1,23 @@
-"""Layers: modules that own parameters, and PyTorch's names for all of them."""
+"""Neural network layers: modules with parameters, under PyTorch's names."""
 
 from . import functional, init, masks, utils  # noqa: F401
 from .activation import *  # noqa: F403
 from .attention import *  # noqa: F403
-from .attention_block import *  # noqa: F403
 from .batch_norm import *  # noqa: F403
-from .collect import *  # noqa: F403
+from .collect_attention import *  # noqa: F403
 from .containers import *  # noqa: F403
 from .conv import *  # noqa: F403
 from .dropout import *  # noqa: F403
 from .embedding import *  # noqa: F403
-from .evaluation import *  # noqa: F403
+from .eval_mode import *  # noqa: F403
 from .feed_forward import *  # noqa: F403
 from .kv_cache import *  # noqa: F403
+from .layer_norm import *  # noqa: F403
 from .linear import *  # noqa: F403
 from .loss import *  # noqa: F403
 from .masks import Mask  # noqa: F401
 from .module import *  # noqa: F403
-from .norm import *  # noqa: F403
+from .multihead_attention import *  # noqa: F403
 from .parameter import *  # noqa: F403
 from .pooling import *  # noqa: F403
 from .positional import *  # noqa: F403

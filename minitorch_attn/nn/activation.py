@@ -1,4 +1,4 @@
-"""Activations as modules, each one line around its function, and their names."""
+"""Activation functions as modules, and activation_function, which finds one by name."""
 
 from types import FunctionType
 
@@ -9,28 +9,10 @@ from . import functional
 from .module import Module
 
 __all__ = [
-    "CELU",
-    "ELU",
-    "GELU",
-    "GLU",
-    "Hardsigmoid",
-    "Hardswish",
-    "Hardtanh",
-    "LeakyReLU",
-    "LogSigmoid",
-    "LogSoftmax",
-    "Mish",
-    "ReLU",
-    "ReLU6",
-    "SELU",
-    "SiLU",
-    "Sigmoid",
-    "Softmax",
-    "Softmin",
-    "Softplus",
-    "Tanh",
-    "activation_function",
-]
+    "CELU", "ELU", "GELU", "GLU", "Hardsigmoid", "Hardswish", "Hardtanh", "LeakyReLU", "LogSigmoid",
+    "LogSoftmax", "Mish", "ReLU", "ReLU6", "SELU", "SiLU", "Sigmoid", "Softmax", "Softmin",
+    "Softplus", "Tanh", "activation_function",
+]  # fmt: skip
 
 
 def _gelu_tanh(input):
@@ -47,12 +29,12 @@ _FUSED = {_FUNCTIONS[name]: name for name in ACTIVATIONS} | {ops.relu: "relu", o
 
 
 def activation_function(activation):
-    """The function that a name stands for; functions and modules pass through.
+    """Return the activation with a given name; return functions and modules unchanged.
 
     Parameters
     ----------
     activation : str or callable
-        "relu", "gelu", "gelu_tanh", "silu" (also "swish"), "tanh", "sigmoid", ...
+        Name of the activation ("relu", "gelu", "gelu_tanh", "silu" or "swish", ...), or a function.
 
     Returns
     -------
@@ -68,16 +50,17 @@ def activation_function(activation):
         return activation
     try:
         return _FUNCTIONS[activation]
-    except (KeyError, TypeError):  # a list is no key
+    except (KeyError, TypeError):  # a list is not hashable
         raise ArgumentError(
-            "there is no activation of that name.",
+            "activation_function: activation is not supported",
             got=repr(activation),
             expected="a function, or one of " + ", ".join(_FUNCTIONS),
+            hint="any function from Tensor to Tensor, such as mt.hardtanh",
         ) from None
 
 
 def fused_name(activation):
-    """What `ops.feed_forward` calls an activation; None if it does not know it or it has hooks.
+    """Return an activation's name in `ops.feed_forward`, or None if it is unknown or has hooks.
 
     Examples
     --------
@@ -95,7 +78,7 @@ def fused_name(activation):
 
 
 class ReLU(Module):
-    """y = max(x, 0)."""
+    """Rectified linear unit, y = max(x, 0)."""
 
     def __init__(self, inplace=False):
         super().__init__()
@@ -109,11 +92,12 @@ class ReLU(Module):
 
 
 class GELU(Module):
-    """y = x Phi(x), with Phi the normal distribution function; or its tanh approximation.
+    """GELU, y = x Phi(x) with the Gaussian CDF Phi, or its tanh approximation.
 
     Parameters
     ----------
     approximate : {"none", "tanh"}
+        Exact function ("none") or tanh approximation ("tanh").
 
     Notes
     -----
@@ -132,7 +116,7 @@ class GELU(Module):
 
 
 class SiLU(Module):
-    """y = x / (1 + e^-x), also called swish."""
+    """Sigmoid linear unit (swish), y = x / (1 + e^-x)."""
 
     def __init__(self, inplace=False):
         super().__init__()
@@ -146,21 +130,21 @@ class SiLU(Module):
 
 
 class Tanh(Module):
-    """y = tanh x."""
+    """Hyperbolic tangent, y = tanh x."""
 
     def forward(self, input):
         return functional.tanh(input)
 
 
 class Sigmoid(Module):
-    """y = 1 / (1 + e^-x)."""
+    """Logistic sigmoid, y = 1 / (1 + e^-x)."""
 
     def forward(self, input):
         return functional.sigmoid(input)
 
 
 class ELU(Module):
-    """y = x for x > 0, alpha (e^x - 1) below."""
+    """Exponential linear unit: y = x for x > 0, else alpha (e^x - 1)."""
 
     def __init__(self, alpha=1.0, inplace=False):
         super().__init__()
@@ -174,7 +158,7 @@ class ELU(Module):
 
 
 class LeakyReLU(Module):
-    """y = x for x > 0, negative_slope x below."""
+    """Leaky ReLU: y = x for x > 0, else negative_slope x."""
 
     def __init__(self, negative_slope=0.01, inplace=False):
         super().__init__()
@@ -188,7 +172,7 @@ class LeakyReLU(Module):
 
 
 class Mish(Module):
-    """y = x tanh(log(1 + e^x))."""
+    """Mish, y = x tanh(log(1 + e^x))."""
 
     def __init__(self, inplace=False):
         super().__init__()
@@ -202,7 +186,7 @@ class Mish(Module):
 
 
 class Hardswish(Module):
-    """y = x clip(x + 3, 0, 6) / 6."""
+    """Hard swish, y = x clip(x + 3, 0, 6) / 6."""
 
     def __init__(self, inplace=False):
         super().__init__()
@@ -216,7 +200,7 @@ class Hardswish(Module):
 
 
 class Softplus(Module):
-    """y = log(1 + e^(beta x)) / beta; x itself where beta x > threshold."""
+    """Softplus, y = log(1 + e^(beta x)) / beta; y = x where beta x > threshold."""
 
     def __init__(self, beta=1.0, threshold=20.0):
         super().__init__()
@@ -230,7 +214,7 @@ class Softplus(Module):
 
 
 class GLU(Module):
-    """y = a sigmoid(b), where a and b are the halves of x along `dim`."""
+    """Gated linear unit, y = a sigmoid(b), where a and b are the halves of x along `dim`."""
 
     def __init__(self, dim=-1):
         super().__init__()
@@ -244,7 +228,7 @@ class GLU(Module):
 
 
 class Softmax(Module):
-    """y_i = e^x_i / sum_j e^x_j along `dim`."""
+    """Softmax, y_i = e^x_i / sum_j e^x_j along `dim`."""
 
     def __init__(self, dim=None):
         super().__init__()
@@ -258,7 +242,7 @@ class Softmax(Module):
 
 
 class LogSoftmax(Module):
-    """The logarithm of softmax along `dim`."""
+    """Logarithm of the softmax along `dim`."""
 
     def __init__(self, dim=None):
         super().__init__()
@@ -272,7 +256,7 @@ class LogSoftmax(Module):
 
 
 class ReLU6(Module):
-    """y = min(max(x, 0), 6)."""
+    """ReLU6, y = min(max(x, 0), 6)."""
 
     def __init__(self, inplace=False):
         super().__init__()
@@ -286,7 +270,7 @@ class ReLU6(Module):
 
 
 class SELU(Module):
-    """ELU with the two constants that keep mean 0 and variance 1 from layer to layer."""
+    """Scaled ELU with the constants that preserve mean 0 and variance 1 across layers."""
 
     def __init__(self, inplace=False):
         super().__init__()
@@ -300,7 +284,7 @@ class SELU(Module):
 
 
 class CELU(Module):
-    """y = x for x > 0, alpha (e^(x / alpha) - 1) below."""
+    """CELU: y = x for x > 0, else alpha (e^(x / alpha) - 1)."""
 
     def __init__(self, alpha=1.0, inplace=False):
         super().__init__()
@@ -314,7 +298,7 @@ class CELU(Module):
 
 
 class Hardsigmoid(Module):
-    """y = clip(x + 3, 0, 6) / 6."""
+    """Hard sigmoid, y = clip(x + 3, 0, 6) / 6."""
 
     def __init__(self, inplace=False):
         super().__init__()
@@ -328,7 +312,7 @@ class Hardsigmoid(Module):
 
 
 class Hardtanh(Module):
-    """y = clip(x, min_val, max_val)."""
+    """Hard tanh, y = clip(x, min_val, max_val)."""
 
     def __init__(self, min_val=-1.0, max_val=1.0, inplace=False):
         super().__init__()
@@ -342,14 +326,14 @@ class Hardtanh(Module):
 
 
 class LogSigmoid(Module):
-    """y = -log(1 + e^-x)."""
+    """Log-sigmoid, y = -log(1 + e^-x)."""
 
     def forward(self, input):
         return functional.logsigmoid(input)
 
 
 class Softmin(Module):
-    """y_i = e^-x_i / sum_j e^-x_j along `dim`."""
+    """Softmin, y_i = e^-x_i / sum_j e^-x_j along `dim`."""
 
     def __init__(self, dim=None):
         super().__init__()
@@ -363,5 +347,5 @@ class Softmin(Module):
 
 
 def _inplace(module, *parts):
-    """The settings in words; inplace only where it is set."""
+    """Format the settings as text, with `inplace` only if it is set."""
     return ", ".join([*parts, "inplace=True"] if module.inplace else parts)

@@ -1,4 +1,4 @@
-"""Normalisation by channel, with running statistics where there is a batch."""
+"""Batch normalization, instance normalization and group normalization of channels."""
 
 from .. import ops
 from ..autograd.modes import no_grad
@@ -14,10 +14,10 @@ __all__ = [
 
 
 class _ChannelNorm(Module):
-    """Parameters and running statistics of one number per channel."""
+    """Base class for normalization with parameters and running statistics per channel."""
 
-    ranks = ()  # the numbers of axes that an input may have
-    may_be_missing = ("num_batches_tracked",)  # in a state dict: old checkpoints did not count
+    ranks = ()  # allowed numbers of axes of the input
+    may_be_missing = ("num_batches_tracked",)  # in the state dict of old checkpoints
 
     def __init__(
         self, num_features, eps, momentum, affine, track_running_stats, device, dtype, bias
@@ -37,7 +37,7 @@ class _ChannelNorm(Module):
         self.reset_parameters()
 
     def reset_running_stats(self):
-        """Forget all batches: mean 0, variance 1."""
+        """Reset the running statistics to mean 0 and variance 1."""
         if self.track_running_stats:
             with no_grad():
                 self.running_mean.fill_(0.0)
@@ -45,7 +45,7 @@ class _ChannelNorm(Module):
                 self.num_batches_tracked.fill_(0)
 
     def reset_parameters(self):
-        """Set the weight to ones, the bias to zeros, and forget all batches."""
+        """Set the weight to ones and the bias to zeros, and reset the running statistics."""
         self.reset_running_stats()
         if self.weight is not None:
             init.ones_(self.weight)
@@ -56,9 +56,10 @@ class _ChannelNorm(Module):
         name = type(self).__name__
         if input.ndim not in self.ranks:
             raise ShapeError(
-                f"{name}: input has the wrong number of axes.",
+                f"{name}: input has the wrong number of axes",
                 got=f"input {input.shape}",
                 expected=f"{' or '.join(map(str, self.ranks))} axes",
+                hint="the digit in the name of the layer counts the axes after batch and channel",
             )
 
     def extra_repr(self):
@@ -85,50 +86,50 @@ class _BatchNorm(_ChannelNorm):
         moved = self.training and self.track_running_stats
         running = (self.running_mean, self.running_var)
         if by_batch and not moved:
-            running = (None, None)  # statistics that this batch neither uses nor changes
+            running = (None, None)  # this batch neither uses nor updates them
         return ops.batch_norm(
             input, *running, self.weight, self.bias, by_batch,
             self._counted() if moved else 0.0, self.eps,
         )  # fmt: skip
 
     def _counted(self):
-        """Count this batch; its share in the running statistics."""
+        """Count this batch and return its weight in the running statistics."""
         if self.num_batches_tracked is not None:
             with no_grad():
                 self.num_batches_tracked.add_(1)
-        if self.momentum is None:  # the plain average over all batches
+        if self.momentum is None:  # the average over all batches
             return 1.0 / float(self.num_batches_tracked)
         return self.momentum
 
 
 class BatchNorm1d(_BatchNorm):
-    """Batch normalisation of (batch, channel) or (batch, channel, length); see `BatchNorm2d`."""
+    """Batch normalization of (batch, channel) or (batch, channel, length); see `BatchNorm2d`."""
 
     ranks = (2, 3)
 
 
 class BatchNorm2d(_BatchNorm):
-    """Each channel with mean 0 and variance 1 over the batch and space, then scaled and shifted.
+    """Batch normalization: mean 0 and variance 1 per channel over batch and space, then affine.
 
-    While training the statistics are the batch's own, and running averages of them are kept;
-    these are used in evaluation.
+    Training uses the statistics of the batch and updates running averages of them; evaluation uses
+    the running averages.
 
     Parameters
     ----------
     num_features : int
-        The number of channels.
+        Number of channels.
     eps : float, default 1e-5
-        Added to the variance.
+        Small number added to the variance.
     momentum : float or None, default 0.1
-        The share of a new batch in the running statistics; None for the plain average of all.
+        Weight of a new batch in the running statistics; None for the average of all batches.
     affine : bool, default True
-        Whether there are weight and bias.
+        Whether the layer has a weight and a bias.
     bias : bool, default True
-        False leaves out the bias only.
+        Whether the layer has a bias, if `affine`.
     track_running_stats : bool, default True
-        False uses the batch's own statistics in evaluation, too.
+        Whether to keep running statistics; if False, evaluation uses the batch statistics too.
     device, dtype : optional
-        Of the parameters.
+        Device and dtype of the parameters.
 
     Attributes
     ----------
@@ -154,7 +155,7 @@ class BatchNorm2d(_BatchNorm):
 
 
 class BatchNorm3d(_BatchNorm):
-    """Batch normalisation of (batch, channel, depth, height, width); see `BatchNorm2d`."""
+    """Batch normalization of (batch, channel, depth, height, width); see `BatchNorm2d`."""
 
     ranks = (5,)
 
@@ -181,18 +182,18 @@ class _InstanceNorm(_ChannelNorm):
 
 
 class InstanceNorm1d(_InstanceNorm):
-    """Instance normalisation of (batch, channel, length); see `InstanceNorm2d`."""
+    """Instance normalization of (batch, channel, length); see `InstanceNorm2d`."""
 
     ranks = (2, 3)
 
 
 class InstanceNorm2d(_InstanceNorm):
-    """Each channel of each image with mean 0 and variance 1 over space.
+    """Instance normalization: mean 0 and variance 1 per channel of each image, over space.
 
     Parameters
     ----------
     num_features : int
-        The number of channels.
+        Number of channels.
     eps, momentum, affine, track_running_stats, device, dtype
         As in `BatchNorm2d`, but there are neither parameters nor running statistics by default.
 
@@ -211,25 +212,25 @@ class InstanceNorm2d(_InstanceNorm):
 
 
 class InstanceNorm3d(_InstanceNorm):
-    """Instance normalisation of (batch, channel, depth, height, width); see `InstanceNorm2d`."""
+    """Instance normalization of (batch, channel, depth, height, width); see `InstanceNorm2d`."""
 
     ranks = (4, 5)
 
 
 class GroupNorm(Module):
-    """Each group of channels of each image with mean 0 and variance 1, then scaled and shifted.
+    """Group normalization: mean 0 and variance 1 per channel group of each image, then affine.
 
     Parameters
     ----------
     num_groups, num_channels : int
-        The first divides the second.
+        Number of groups and of channels; num_channels must be divisible by num_groups.
     eps : float, default 1e-5
     affine : bool, default True
-        Whether there are weight and bias, one number per channel.
+        Whether the layer has a weight and a bias per channel.
     bias : bool, default True
-        False leaves out the bias only.
+        Whether the layer has a bias, if `affine`.
     device, dtype : optional
-        Of the parameters.
+        Device and dtype of the parameters.
 
     Notes
     -----
@@ -249,8 +250,9 @@ class GroupNorm(Module):
         super().__init__()
         if num_groups < 1 or num_channels % num_groups:
             raise ArgumentError(
-                "GroupNorm: num_groups divides num_channels.",
+                "GroupNorm: num_channels is not divisible by num_groups",
                 got=f"num_groups={num_groups} and num_channels={num_channels}",
+                hint="num_groups=1 normalizes over all channels",
             )
         self.num_groups, self.num_channels = num_groups, num_channels
         self.eps, self.affine = eps, affine

@@ -1,4 +1,4 @@
-"""Checks of arguments that several layers share."""
+"""Checks of arguments shared by several layers."""
 
 import operator
 
@@ -8,29 +8,28 @@ __all__ = ["check_sizes"]
 
 
 def check_sizes(where, **sizes):
-    """Refuse sizes that are not whole numbers from 0.
+    """Check that sizes are non-negative integers.
 
     Parameters
     ----------
     where : str
-        The call, for the error.
+        Name of the function, for the error message.
     **sizes
-        Each under the name of its argument.
+        Sizes, under the names of their arguments.
 
     Examples
     --------
     >>> check_sizes("Linear", in_features=3, out_features=-1)
     Traceback (most recent call last):
-    minitorch_attn.errors.ArgumentError: Linear: out_features is a size.
+    minitorch_attn.errors.ArgumentError: Linear: out_features must be a non-negative integer
       got       -1
-      expected  a whole number, 0 or more
     """
     for name, size in sizes.items():
+        hint = None
         try:
             good = operator.index(size) >= 0
         except TypeError:
-            good = False
+            good, hint = False, "int(...), or // in place of /"
         if not good:
-            raise ArgumentError(
-                f"{where}: {name} is a size.", got=repr(size), expected="a whole number, 0 or more"
-            )
+            message = f"{where}: {name} must be a non-negative integer"
+            raise ArgumentError(message, got=repr(size), hint=hint)

@@ -1,4 +1,4 @@
-"""Modules and parameters in order, or by name."""
+"""Containers of modules and parameters: Sequential, ModuleList, ModuleDict and others."""
 
 import operator
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ __all__ = ["ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequen
 
 
 class _Listed(Module):
-    """What numbered containers share: indices, slices, lengths, appending."""
+    """Base class of the numbered containers, with indices, slices, length and append."""
 
     _entries = "_modules"
 
@@ -22,19 +22,20 @@ class _Listed(Module):
         self.register_module(name, value)
 
     def _key(self, index):
-        """The name of the entry at `index`, which may be negative."""
+        """Return the name of the entry at `index`, which may be negative."""
         size = len(self)
         number = operator.index(index)
         if not -size <= number < size:
             raise IndexRangeError(
-                f"{type(self).__name__}: there is no entry {number}.",
+                f"{type(self).__name__}: the index is out of range",
                 got=f"index {number}, {size} entries",
                 expected=f"from {-size} to {size - 1}" if size else "nothing: it is empty",
+                hint="append() adds an entry at the end",
             )
         return list(self._registered())[number]
 
     def _replace_all(self, values):
-        """Number the values from 0 again."""
+        """Replace all entries, numbered from 0."""
         for name in list(self._registered()):
             self._forget(name)
         for i, value in enumerate(values):
@@ -60,18 +61,18 @@ class _Listed(Module):
         self._replace_all([v for k, v in self._registered().items() if k not in doomed])
 
     def append(self, value):
-        """Add one at the end; returns this container."""
+        """Append an entry and return this container."""
         self._add(str(len(self)), value)
         return self
 
     def extend(self, values):
-        """Add several at the end; returns this container."""
+        """Append several entries and return this container."""
         for value in list(values):
             self.append(value)
         return self
 
     def insert(self, index, value):
-        """Add one before position `index`; returns this container."""
+        """Insert an entry before position `index` and return this container."""
         values = list(self)
         values.insert(index, value)
         self.append(value)  # checks the type
@@ -92,7 +93,7 @@ class _Listed(Module):
 
 
 class Sequential(_Listed):
-    """Modules called one after the other, each with what the one before returned.
+    """Modules called in order, each with the output of the previous one.
 
     Parameters
     ----------
@@ -158,7 +159,7 @@ class ModuleList(_Listed):
         return type(self)(modules)
 
     def _repr_lines(self):
-        """Equal neighbours are shown once."""
+        """Format the entries, with equal neighbors shown once."""
         runs = []
         for i, module in enumerate(self):
             text = repr(module)
@@ -176,7 +177,7 @@ class ModuleList(_Listed):
 
 
 class _Named(Module):
-    """What the two dictionaries share."""
+    """Base class of ModuleDict and ParameterDict."""
 
     _entries = "_modules"
 
@@ -202,15 +203,15 @@ class _Named(Module):
         return iter(getattr(self, self._entries))
 
     def keys(self):
-        """The names."""
+        """Return the names."""
         return getattr(self, self._entries).keys()
 
     def values(self):
-        """The entries."""
+        """Return the entries."""
         return getattr(self, self._entries).values()
 
     def items(self):
-        """(name, entry) pairs."""
+        """Return the (name, entry) pairs."""
         return getattr(self, self._entries).items()
 
     def update(self, values):
@@ -251,7 +252,7 @@ class ModuleDict(_Named):
 
 
 class ParameterDict(_Named):
-    """A dictionary whose parameters are registered; bare tensors become parameters."""
+    """A dictionary whose parameters are registered. It converts tensors to parameters."""
 
     _entries = "_parameters"
 
@@ -263,7 +264,7 @@ class ParameterDict(_Named):
 
 
 class ParameterList(_Listed):
-    """A list whose parameters are registered; bare tensors become parameters.
+    """A list whose parameters are registered. It converts tensors to parameters.
 
     Parameters
     ----------
@@ -311,7 +312,7 @@ def _checked_iterable(container, values):
         return ()
     if isinstance(values, Module) and not hasattr(values, "__iter__"):
         raise DTypeError(
-            f"{type(container).__name__}(values): one module is not a list of modules.",
+            f"{type(container).__name__}: values must be a list, not a single module",
             got=type(values).__name__,
             hint=f"{type(container).__name__}([module])",
         )
@@ -319,7 +320,7 @@ def _checked_iterable(container, values):
         return list(values)
     except TypeError:
         raise ArgumentError(
-            f"{type(container).__name__}(values).",
+            f"{type(container).__name__}: values is not an iterable",
             got=type(values).__name__,
-            expected="an iterable",
+            hint=f"{type(container).__name__}([...])",
         ) from None

@@ -1,10 +1,10 @@
-"""Convolutions as layers, with their kernels."""
+"""Convolution layers: Conv1d to Conv3d and ConvTranspose1d to ConvTranspose3d."""
 
 import math
 
 from .. import ops
 from ..errors import ArgumentError
-from ..ops.spatial import each_axis
+from ..ops.plumbing.spatial import each_axis
 from . import init
 from .module import Module
 from .parameter import Parameter
@@ -15,7 +15,7 @@ _PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 
 
 class _ConvBase(Module):
-    """What all convolutions keep, and how their parameters start."""
+    """Base class of all convolutions, with their settings, parameters and initialization."""
 
     axes = 0
     transposed = False
@@ -28,14 +28,16 @@ class _ConvBase(Module):
         name = type(self).__name__
         if groups < 1 or in_channels % groups or out_channels % groups:
             raise ArgumentError(
-                f"{name}: groups divides in_channels and out_channels.",
+                f"{name}: in_channels or out_channels is not divisible by groups",
                 got=f"groups={groups} for {in_channels} and {out_channels} channels",
+                hint="groups=1, or groups=in_channels for a depthwise convolution",
             )
         if padding_mode not in _PADDING_MODES or (self.transposed and padding_mode != "zeros"):
             raise ArgumentError(
-                f"{name}: there is no such padding_mode.",
+                f"{name}: padding_mode is not supported",
                 got=repr(padding_mode),
                 expected="'zeros'" if self.transposed else f"one of {', '.join(_PADDING_MODES)}",
+                hint="mt.pad(input, pad, mode, value) before the layer",
             )
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
         self.kernel_size = each_axis(kernel_size, self.axes, name, "kernel_size", 1)
@@ -59,19 +61,21 @@ class _ConvBase(Module):
             return each_axis(padding, self.axes, name, "padding")
         if padding not in ("valid", "same") or self.transposed:
             raise ArgumentError(
-                f"{name}: there is no such padding.",
+                f"{name}: padding is not supported",
                 got=repr(padding),
                 expected="numbers" if self.transposed else "numbers, 'valid' or 'same'",
+                hint="kernel_size // 2 keeps the size if kernel_size is odd and stride is 1",
             )
         if padding == "same" and max(self.stride) > 1:
             raise ArgumentError(
-                f"{name}: padding='same' keeps the size, which a stride does not.",
+                f"{name}: stride must be 1 with padding='same'",
                 got=f"stride={self.stride}",
+                hint="numbers for padding, such as kernel_size // 2",
             )
         return padding
 
     def reset_parameters(self):
-        """Draw the parameters anew, uniform within 1/sqrt(inputs of an output element)."""
+        """Draw new parameters, uniform within 1/sqrt(number of inputs per output element)."""
         inputs = self.weight.shape[1] * math.prod(self.kernel_size)
         if inputs == 0 or self.weight.shape[0] == 0:
             return
@@ -97,7 +101,7 @@ class _ConvBase(Module):
 
 
 class _Conv(_ConvBase):
-    """A convolution over `axes` axes of space."""
+    """A convolution over `axes` spatial axes."""
 
     def __init__(
         self, in_channels, out_channels, kernel_size, stride=1, padding=0, dilation=1, groups=1,
@@ -119,7 +123,7 @@ class _Conv(_ConvBase):
         )
 
     def _around(self):
-        """The padding as `pad` takes it: pairs, the last axis first."""
+        """Return the padding as `pad` takes it, in pairs with the last axis first."""
         if self.padding == "valid":
             return (0, 0) * self.axes
         pairs = []
@@ -146,28 +150,30 @@ class Conv1d(_Conv):
 
 
 class Conv2d(_Conv):
-    """Each output place sees a window of the image through one kernel per output channel.
+    """Convolution over images: each output element is a weighted sum over a window of the input.
 
     Parameters
     ----------
     in_channels, out_channels : int
+        Numbers of input and output channels.
     kernel_size : int or (int, int)
     stride, dilation : int or (int, int), default 1
-        Steps from window to window, and within one.
+        Step between windows, and step between the elements within a window.
     padding : int, (int, int), "valid" or "same", default 0
+        Padding on each side of the image.
     groups : int, default 1
-        Output channels of one group see the input channels of that group only.
+        Number of groups; output channels of a group use only the input channels of that group.
     bias : bool, default True
     padding_mode : {"zeros", "reflect", "replicate", "circular"}
-        What lies around the image.
+        How the padding is filled.
     device, dtype : optional
-        Of the parameters.
+        Device and dtype of the parameters.
 
     Attributes
     ----------
     weight : Parameter of shape (out_channels, in_channels / groups, *kernel_size)
     bias : Parameter of shape (out_channels,) or None
-        Both start uniform within 1/sqrt(in_channels / groups * elements of a kernel).
+        Both are initialized uniformly within 1/sqrt(in_channels / groups * kernel elements).
 
     Examples
     --------
@@ -187,7 +193,7 @@ class Conv3d(_Conv):
 
 
 class _ConvTranspose(_ConvBase):
-    """The transpose of a convolution over `axes` axes of space."""
+    """The transpose of a convolution over `axes` spatial axes."""
 
     transposed = True
 
@@ -212,7 +218,7 @@ class _ConvTranspose(_ConvBase):
         )  # fmt: skip
 
     def _extra_for(self, input, output_size):
-        """The output padding that gives an output of this size."""
+        """Return the output padding that gives an output of size `output_size`."""
         wanted = output_size[-self.axes :]
         numbers = zip(input.shape[-self.axes :], self.kernel_size, self.stride, self.padding,
                       self.dilation, strict=True)  # fmt: skip
@@ -223,34 +229,35 @@ class _ConvTranspose(_ConvBase):
         ):
             most = [n + s - 1 for n, s in zip(least, self.stride, strict=True)]
             raise ArgumentError(
-                f"{type(self).__name__}(input, output_size): no such output.",
+                f"{type(self).__name__}: output_size is out of range",
                 got=f"output_size={output_size} for input {input.shape}",
                 expected=f"from {least} to {most}",
+                hint="x.shape[2:] for the input x of the convolution that is reversed",
             )
         return extra
 
 
 class ConvTranspose1d(_ConvTranspose):
-    """The transpose of `Conv1d`; the arguments are those of `ConvTranspose2d`."""
+    """Transposed convolution over sequences; the arguments are those of `ConvTranspose2d`."""
 
     axes = 1
 
 
 class ConvTranspose2d(_ConvTranspose):
-    """Each input place adds a kernel, scaled, into a larger image: the gradient of a Conv2d.
+    """Transposed convolution: each input element adds a scaled kernel to a larger image.
 
     Parameters
     ----------
     in_channels, out_channels : int
     kernel_size : int or (int, int)
     stride, padding, dilation : int or (int, int)
-        Of the convolution whose transpose this is.
+        Settings of the convolution that this layer transposes.
     output_padding : int or (int, int), default 0
-        How much larger the output is on the far side.
+        Additional size of the output at the end of each axis.
     groups : int, default 1
     bias : bool, default True
     device, dtype : optional
-        Of the parameters.
+        Device and dtype of the parameters.
 
     Attributes
     ----------
@@ -270,6 +277,6 @@ class ConvTranspose2d(_ConvTranspose):
 
 
 class ConvTranspose3d(_ConvTranspose):
-    """The transpose of `Conv3d`; the arguments are those of `ConvTranspose2d`."""
+    """Transposed convolution over volumes; the arguments are those of `ConvTranspose2d`."""
 
     axes = 3

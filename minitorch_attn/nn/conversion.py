@@ -1,4 +1,4 @@
-"""Modules in other dtypes and on other devices."""
+"""Conversion of modules to another dtype or device: to, float, half, cpu, cuda."""
 
 from ..autograd.modes import no_grad
 from ..errors import DTypeError
@@ -7,10 +7,10 @@ __all__ = ["Conversion"]
 
 
 class Conversion:
-    """The part of Module that replaces the memory of its parameters and buffers."""
+    """Mixin of Module that converts or moves its parameters and buffers."""
 
     def _apply(self, convert):
-        """Replace the memory of every parameter, gradient and buffer by `convert` of it."""
+        """Replace the memory of every parameter, gradient and buffer with its converted copy."""
         for child in self.children():
             child._apply(convert)
         with no_grad():
@@ -25,13 +25,13 @@ class Conversion:
         return self
 
     def to(self, *args, **kwargs):
-        """Move or convert all parameters and buffers, in place; returns this module.
+        """Move or convert all parameters and buffers in place, and return this module.
 
         Parameters
         ----------
         *args, **kwargs
-            A dtype, a device, both (device first), or a Tensor to be like. A dtype changes
-            floating-point tensors only.
+            A dtype, a device, both (device first), or a Tensor whose dtype and device to use. A
+            dtype changes only floating-point tensors.
 
         Examples
         --------
@@ -46,34 +46,35 @@ class Conversion:
             moved = tensor.to(*args, **kwargs)
             if not moved.is_floating_point():
                 raise DTypeError(
-                    f"{type(self).__name__}.to(dtype): parameters are floating-point numbers.",
+                    f"{type(self).__name__}.to: dtype must be a floating-point dtype",
                     got=f"{moved.dtype}",
                     expected="float16, float32 or float64",
+                    hint="half() uses the least memory",
                 )
             return moved
 
         return self._apply(convert)
 
     def type(self, dst_type):
-        """The same as `to(dst_type)`."""
+        """Convert as `to(dst_type)` does."""
         return self.to(dtype=dst_type)
 
     def float(self):
-        """All floating-point parameters and buffers in float32."""
+        """Convert all floating-point parameters and buffers to float32."""
         return self.to(dtype="float32")
 
     def double(self):
-        """All floating-point parameters and buffers in float64."""
+        """Convert all floating-point parameters and buffers to float64."""
         return self.to(dtype="float64")
 
     def half(self):
-        """All floating-point parameters and buffers in float16."""
+        """Convert all floating-point parameters and buffers to float16."""
         return self.to(dtype="float16")
 
     def cpu(self):
-        """All parameters and buffers in the memory of the host."""
+        """Move all parameters and buffers to the CPU."""
         return self.to("cpu")
 
     def cuda(self, device=None):
-        """All parameters and buffers on a GPU, the first by default."""
+        """Move all parameters and buffers to a GPU, by default the first."""
         return self._apply(lambda tensor: tensor.cuda(device))

@@ -1,4 +1,4 @@
-"""Layers that leave things out at random while training."""
+"""Dropout layers: Dropout and DropPath (stochastic depth)."""
 
 from .. import ops
 from ..errors import ArgumentError
@@ -8,18 +8,19 @@ __all__ = ["DropPath", "Dropout"]
 
 
 class Dropout(Module):
-    """Zero each element with probability p and divide the others by 1 - p, in training only.
+    """Dropout: zero each element with probability p, divide the others by 1 - p, in training only.
 
     Parameters
     ----------
     p : float, default 0.5
+        Probability that an element is zeroed.
     inplace : bool, default False
-        Write into the input.
+        Whether to write the result into the input.
 
     Notes
     -----
-    Srivastava et al. 2014, JMLR 15, section 4; here the scaling is done while training, so that
-    nothing remains to be done afterwards.
+    Srivastava et al. 2014, JMLR 15, section 4; here the scaling happens during training, so that
+    evaluation leaves the input unchanged.
 
     Examples
     --------
@@ -31,7 +32,11 @@ class Dropout(Module):
     def __init__(self, p=0.5, inplace=False):
         super().__init__()
         if not 0 <= p <= 1:
-            raise ArgumentError("Dropout(p).", got=repr(p), expected="a probability from 0 to 1")
+            raise ArgumentError(
+                "Dropout: p must be between 0 and 1",
+                got=repr(p),
+                hint="p=0.1 zeroes 10 percent of the elements",
+            )
         self.p, self.inplace = p, inplace
 
     def forward(self, input):
@@ -42,15 +47,16 @@ class Dropout(Module):
 
 
 class DropPath(Module):
-    """Zero whole samples of the batch with a probability, in training only: stochastic depth.
+    """DropPath (stochastic depth): zero whole samples of the batch, in training only.
 
-    It stands on a residual branch, so that a zeroed sample passes the block unchanged.
+    It belongs on a residual branch, so that a zeroed sample passes through the block unchanged.
 
     Parameters
     ----------
     drop_prob : float, default 0
+        Probability that a sample is zeroed.
     scale_by_keep : bool, default True
-        Divide what is kept by 1 - drop_prob.
+        Whether to divide the kept samples by 1 - drop_prob.
 
     Notes
     -----
@@ -68,7 +74,9 @@ class DropPath(Module):
         super().__init__()
         if not 0 <= drop_prob <= 1:
             raise ArgumentError(
-                "DropPath(drop_prob).", got=repr(drop_prob), expected="a probability from 0 to 1"
+                "DropPath: drop_prob must be between 0 and 1",
+                got=repr(drop_prob),
+                hint="drop_prob=0.1 zeroes 10 percent of the samples",
             )
         self.drop_prob, self.scale_by_keep = drop_prob, scale_by_keep
 

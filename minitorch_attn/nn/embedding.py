@@ -1,4 +1,4 @@
-"""Embedding: a row of a table for each token id."""
+"""Embedding: look up a row of a learned table for each token id."""
 
 from .. import ops
 from ..autograd.modes import no_grad
@@ -12,7 +12,7 @@ __all__ = ["Embedding"]
 
 
 class Embedding(Module):
-    """A table with one learned vector for each of `num_embeddings` ids.
+    """Embedding table with one learned vector for each of `num_embeddings` ids.
 
     Parameters
     ----------
@@ -21,19 +21,19 @@ class Embedding(Module):
     embedding_dim : int
         Length of each vector.
     padding_idx : int, optional
-        The row that starts as zeros and never gets a gradient.
+        Row that starts as zeros and never gets a gradient.
     max_norm : float, optional
-        Rows that are looked up are first scaled down, in place, to at most this norm.
+        Largest norm of a row; rows that are looked up are first scaled down in place.
     norm_type : float, default 2
-        Which norm `max_norm` means.
+        Order p of the norm that `max_norm` limits.
     scale_grad_by_freq : bool
-        Divide the gradient of a row by how often its id occurs in the batch.
+        Whether to divide a row's gradient by how often its id occurs in the batch.
     sparse : bool
-        Accepted for PyTorch's sake; gradients here are always dense.
+        Accepted for compatibility with PyTorch; gradients are always dense.
     _weight : Tensor of shape (num_embeddings, embedding_dim), optional
-        The table to start with, instead of N(0, 1).
+        Initial table; by default drawn from N(0, 1).
     device, dtype : optional
-        Of the table.
+        Device and dtype of the table.
 
     Attributes
     ----------
@@ -65,9 +65,10 @@ class Embedding(Module):
         else:
             if tuple(_weight.shape) != (num_embeddings, embedding_dim):
                 raise ShapeError(
-                    "Embedding(_weight=): the table has another shape.",
+                    "Embedding: _weight has the wrong shape",
                     got=f"{tuple(_weight.shape)}",
                     expected=f"(num_embeddings, embedding_dim) = {(num_embeddings, embedding_dim)}",
+                    hint="Embedding.from_pretrained(_weight) takes the sizes from the table",
                 )
             self.weight = Parameter(_weight, requires_grad=not _freeze)
 
@@ -75,28 +76,29 @@ class Embedding(Module):
         size = self.num_embeddings
         if padding_idx is not None and not -size <= padding_idx < size:
             raise ArgumentError(
-                "Embedding(padding_idx): no row of the table.",
+                "Embedding: padding_idx is out of range",
                 got=f"{padding_idx} for {size} embeddings",
                 expected=f"an id from {-size} to {size - 1}",
+                hint="num_embeddings includes the padding token; padding_idx=None if there is none",
             )
         return padding_idx if padding_idx is None else padding_idx % size
 
     @classmethod
     def from_pretrained(cls, embeddings, freeze=True, **options):
-        """An Embedding around a given table.
+        """Create an Embedding from a given table.
 
         Parameters
         ----------
         embeddings : Tensor of shape (num_embeddings, embedding_dim)
         freeze : bool, default True
-            Whether the table is left out of training.
+            Whether the table is excluded from training.
         **options
             Further arguments of `Embedding`.
         """
         return cls(*embeddings.shape, _weight=embeddings, _freeze=freeze, **options)
 
     def reset_parameters(self):
-        """Draw the table anew from N(0, 1), with zeros in the padding row."""
+        """Draw a new table from N(0, 1), with zeros in the padding row."""
         init.normal_(self.weight)
         if self.padding_idx is not None:
             with no_grad():

@@ -1,7 +1,8 @@
-"""The position-wise part of a Transformer block: the same small network at every token."""
+"""Feed-forward network of a Transformer block, with the same two layers at every token."""
 
 from .. import ops
 from ..autograd import modes
+from ..computes import computes
 from .activation import activation_function, fused_name
 from .dropout import Dropout
 from .linear import Linear
@@ -11,26 +12,27 @@ __all__ = ["FeedForward", "GatedFeedForward"]
 
 
 class FeedForward(Module):
-    """y = W2 f(W1 x + b1) + b2, at every token alike.
+    """Position-wise feed-forward network, y = W2 f(W1 x + b1) + b2 at every token.
 
     Parameters
     ----------
     embed_dim : int
+        Number of features of the input and the output.
     hidden_dim : int, optional
-        By default 4 * embed_dim.
+        Number of hidden features, by default 4 * embed_dim.
     activation : str or callable, default "gelu"
-        f; see `activation_function`.
+        Activation f; see `activation_function`.
     dropout : float, default 0
-        After f, while training.
+        Dropout probability after f, applied during training.
     bias : bool, default True
     device, dtype : optional
-        Of the parameters.
+        Device and dtype of the parameters.
 
     Notes
     -----
     Vaswani et al. 2017, arXiv:1706.03762v7, Eq. 2, where f is ReLU. With GELU, ReLU or SiLU and
-    without dropout it is one operation, `ops.feed_forward`, unless someone looks inside: under
-    `mt.trace`, or where one of its layers has a hook or was replaced, the layers run one by one.
+    without dropout, it is one fused operation, `ops.feed_forward`. Under `mt.trace`, or if one of
+    its layers has a hook or was replaced, the layers run one by one.
 
     Examples
     --------
@@ -50,13 +52,15 @@ class FeedForward(Module):
         self.activation = activation_function(activation)
         self.dropout = Dropout(dropout)
 
+    @computes("feed-forward network")
     def forward(self, x):
         # x: (..., embed) -> (..., hidden) -> (..., embed)
         return two_layers(x, self.linear1, self.activation, self.dropout, self.linear2)
 
 
+@computes("feed-forward network")
 def two_layers(x, linear1, activation, dropout, linear2):
-    """linear2(dropout(activation(linear1(x)))), as one operation where nobody looks inside.
+    """Compute linear2(dropout(activation(linear1(x)))), fused unless a hook or trace needs steps.
 
     Parameters
     ----------
@@ -81,28 +85,29 @@ def two_layers(x, linear1, activation, dropout, linear2):
 
 
 def _is_plain(module, kind):
-    """Whether a module is of just this class and without hooks."""
+    """Return True if a module is exactly of this class and does not have hooks."""
     return type(module) is kind and (module._hooks is None or not module._hooks.any())
 
 
 class GatedFeedForward(Module):
-    """y = W_down (f(W_gate x) * W_up x): one branch decides how much of the other passes.
+    """Gated feed-forward network, y = W_down (f(W_gate x) * W_up x).
 
-    With the default activation this is SwiGLU, the feed-forward of Llama.
+    With the default activation this is SwiGLU, the feed-forward network of Llama.
 
     Parameters
     ----------
     embed_dim : int
+        Number of features of the input and the output.
     hidden_dim : int, optional
-        By default two thirds of 4 * embed_dim, which keeps the number of parameters of
-        `FeedForward`.
+        Number of hidden features, by default two thirds of 4 * embed_dim, which gives as many
+        parameters as `FeedForward` has.
     activation : str or callable, default "silu"
-        f; "gelu" gives GEGLU, "sigmoid" GLU.
+        Activation f; "gelu" gives GEGLU, "sigmoid" GLU.
     dropout : float, default 0
-        Before W_down, while training.
+        Dropout probability before W_down, applied during training.
     bias : bool, default False
     device, dtype : optional
-        Of the parameters.
+        Device and dtype of the parameters.
 
     Notes
     -----
@@ -127,6 +132,7 @@ class GatedFeedForward(Module):
         self.activation = activation_function(activation)
         self.dropout = Dropout(dropout)
 
+    @computes("gated feed-forward network", reveals=("feed-forward network",))
     def forward(self, x):
         # x: (..., embed) -> (..., hidden) -> (..., embed)
         hidden = self.activation(self.gate(x)) * self.up(x)

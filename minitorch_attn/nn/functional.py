@@ -1,6 +1,6 @@
-"""`torch.nn.functional` by its own names: the functions of `ops/` that layers are made of.
+"""Functional interface of the layers, with the names of `torch.nn.functional`.
 
-They are the same functions; only those whose PyTorch signature has `inplace` gain it here.
+These are the functions of `ops/`; those that have `inplace` in PyTorch also accept it here.
 """
 
 from functools import wraps
@@ -65,7 +65,7 @@ from ..ops import (  # noqa: F401
 
 
 def _with_inplace(function):
-    """`function` with PyTorch's keyword `inplace`: write the result into the input."""
+    """Add PyTorch's keyword `inplace`, which writes the result into the input."""
 
     @wraps(function)
     def choose(input, *args, inplace=False, **kwargs):

@@ -1,4 +1,4 @@
-"""Hooks: functions of yours that run before, after and behind the forward of a module."""
+"""Module hooks: user functions that run before and after a module's forward and backward pass."""
 
 from itertools import count
 
@@ -12,16 +12,16 @@ _next_key = count().__next__
 
 
 class RemovableHandle:
-    """What registering a hook returns: `remove()`, or leaving a `with` block, takes it away.
+    """Handle that removes a registered hook with `remove()` or at the end of a `with` block.
 
     Parameters
     ----------
     hooks : dict
-        Where the hook lives.
+        Dictionary that holds the hook.
     entry : tuple
-        The hook and how it is called.
+        The hook and its options.
     prepend : bool
-        Before the hooks that are there already.
+        Whether the hook runs before the existing ones.
     """
 
     def __init__(self, hooks, entry, prepend=False):
@@ -33,7 +33,7 @@ class RemovableHandle:
         hooks.update(others)
 
     def remove(self):
-        """Take the hook away; a second call does nothing."""
+        """Remove the hook; a second call does nothing."""
         self.hooks.pop(self.key, None)
 
     def __enter__(self):
@@ -49,7 +49,7 @@ class Hooks:
     Attributes
     ----------
     forward_pre, forward, backward_pre, backward : dict
-        From the key of a handle to (hook, *options).
+        Dictionaries that map a handle's key to (hook, *options).
     """
 
     def __init__(self):
@@ -57,12 +57,12 @@ class Hooks:
         self.backward_pre, self.backward = {}, {}
 
     def any(self):
-        """Whether there is one."""
+        """Return True if the module has a hook."""
         return any(vars(self).values())
 
 
 def call_with_hooks(module, args, kwargs):
-    """The forward of a module between its hooks.
+    """Run the forward pass of a module with its hooks.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def call_with_hooks(module, args, kwargs):
 
     Returns
     -------
-    whatever forward returns, or what a hook put in its place
+    the result of forward, or of a hook that replaced it
     """
     hooks = module._hooks
     called = set()
@@ -98,8 +98,8 @@ def call_with_hooks(module, args, kwargs):
 
 
 def call_watched(module, args, kwargs):
-    """The same while somebody listens: the listeners of this thread are told of the call."""
-    listeners = state.tracers
+    """Run the forward pass of a module and notify the listeners of this thread."""
+    listeners = state.listeners
     for listener in listeners:
         listener.enter_module(module)
     try:
@@ -112,7 +112,7 @@ def call_watched(module, args, kwargs):
 
 
 def _before(module, args, kwargs):
-    """The arguments after the forward pre-hooks have seen and perhaps replaced them."""
+    """Run the forward pre-hooks and return the arguments, which they may replace."""
     for hook, with_kwargs in list(module._hooks.forward_pre.values()):
         if with_kwargs:
             result = hook(module, args, kwargs)
@@ -126,9 +126,11 @@ def _before(module, args, kwargs):
 
 
 class Seam(Function):
-    """y_i = x_i for several tensors at once, so that their gradients arrive together.
+    """Pass tensors through unchanged, so that module hooks see all their gradients together.
 
-    Derivative: 1; on its way back the gradient is shown to the hooks, which may replace it.
+    Forward:  the inputs as they are
+    Backward: the gradients as they come, or as the hooks of a module return them
+    Derivation: y = x. In the backward pass, hooks see the gradients and may replace them.
     Saved: nothing.
     """
 
@@ -143,10 +145,10 @@ class Seam(Function):
 
 
 class BackwardSeams:
-    """One call of a module, with a seam around its inputs and one around its outputs.
+    """One call of a module, with a seam for its inputs and one for its outputs.
 
-    The gradients of the outputs pass the outer seam before the module's own backward starts,
-    those of the inputs pass the inner seam when it has ended: then the hooks can be shown both.
+    The output gradients reach their seam before the module's own backward starts, and the input
+    gradients reach their seam when it has ended. Then the backward hooks can receive both.
     """
 
     def __init__(self, module):
@@ -156,11 +158,11 @@ class BackwardSeams:
         self.grad_output = None
 
     def around_inputs(self, args):
-        """The same arguments, with a seam through those tensors that require grad."""
+        """Return the arguments, with the tensors that require grad passed through a seam."""
         return self.inputs.sew(args, self._inputs_arrived)
 
     def around_outputs(self, output):
-        """The same output, tensor or tuple, with a seam through its tensors."""
+        """Return the output, a tensor or a tuple, with its tensors passed through a seam."""
         if isinstance(output, Tensor):
             return self.outputs.sew((output,), self._outputs_arrived)[0]
         if isinstance(output, tuple):
@@ -171,7 +173,7 @@ class BackwardSeams:
         for hook, *_ in list(self.module._hooks.backward_pre.values()):
             grads = self._after(hook(self.module, self.outputs.spread(grads)), grads, self.outputs)
         self.grad_output = self.outputs.spread(grads)
-        if not self.inputs.positions:  # nothing will come out at the other end
+        if not self.inputs.positions:  # no input requires a gradient
             self._run_hooks(())
         return grads
 
@@ -179,7 +181,7 @@ class BackwardSeams:
         return self._run_hooks(grads)
 
     def _run_hooks(self, grads):
-        if self.grad_output is None:  # the outputs took no part in the loss
+        if self.grad_output is None:  # the loss does not depend on the outputs
             return grads
         for hook, *_ in list(self.module._hooks.backward.values()):
             result = hook(self.module, self.inputs.spread(grads), self.grad_output)
@@ -189,7 +191,7 @@ class BackwardSeams:
 
     @staticmethod
     def _after(result, grads, slots):
-        """The gradients after a hook: its own, where it returned some."""
+        """Return the hook's gradients, or the given ones if the hook returned None."""
         if result is None:
             return grads
         result = result if isinstance(result, tuple) else (result,)
@@ -197,7 +199,7 @@ class BackwardSeams:
 
 
 class _Slots:
-    """Which of several values are tensors that require grad, and where they stand."""
+    """Positions of the tensors that require grad among several values."""
 
     def __init__(self):
         self.positions, self.count = [], 0
@@ -214,19 +216,19 @@ class _Slots:
         for i, x, y in zip(
             self.positions, inside, Seam.apply(*inside, deliver=deliver), strict=True
         ):
-            y._version = x._version  # the same memory, so the same count of changes
+            y._version = x._version  # the same memory, so the same version counter
             result[i] = y
         return tuple(result)
 
     def spread(self, grads):
-        """One entry per value: a Tensor, or None where there is no gradient."""
+        """Return one entry per value, a Tensor or None if it does not have a gradient."""
         result = [None] * self.count
         for i, grad in zip(self.positions, grads, strict=True):
             result[i] = grad if isinstance(grad, Tensor) else wrap(grad)
         return tuple(result)
 
     def gather(self, result, grads):
-        """Back from one entry per value to one per tensor, arrays where arrays were."""
+        """Convert one entry per value back to one per tensor, an array where `grads` has one."""
         chosen = []
         for i, grad in zip(self.positions, grads, strict=True):
             new = grad if result[i] is None else result[i]

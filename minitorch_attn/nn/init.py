@@ -1,6 +1,6 @@
-"""Initial values of parameters, drawn on the host: equal on every device for one seed.
+"""Parameter initialization, drawn on the host so that values do not depend on the device.
 
-Every function fills its tensor in place, outside of the graph, and returns it.
+Every function fills its tensor in place, outside the graph, and returns it.
 """
 
 import math
@@ -11,20 +11,10 @@ from ..backend import host_generator
 from ..errors import ArgumentError, ShapeError
 
 __all__ = [
-    "calculate_gain",
-    "constant_",
-    "eye_",
-    "kaiming_normal_",
-    "kaiming_uniform_",
-    "normal_",
-    "ones_",
-    "skip_init",
-    "trunc_normal_",
-    "uniform_",
-    "xavier_normal_",
-    "xavier_uniform_",
+    "calculate_gain", "constant_", "eye_", "kaiming_normal_", "kaiming_uniform_", "normal_",
+    "ones_", "skip_init", "trunc_normal_", "uniform_", "xavier_normal_", "xavier_uniform_",
     "zeros_",
-]
+]  # fmt: skip
 
 
 _skipping = False
@@ -32,9 +22,9 @@ _skipping = False
 
 @contextmanager
 def skip_init():
-    """Inside the `with` block no random value is drawn: the parameters get theirs later.
+    """Skip random initialization inside a `with` block, for parameters that are loaded later.
 
-    Drawing them takes longer than reading a checkpoint, and memory that nobody has written to
+    Drawing random values takes longer than reading a checkpoint, and memory that is never written
     costs nothing, however large the module. Constants are still filled in.
 
     Examples
@@ -59,7 +49,7 @@ def _write(tensor, values):
 
 
 def constant_(tensor, val):
-    """Fill with one value.
+    """Fill a tensor with one value.
 
     Parameters
     ----------
@@ -76,32 +66,36 @@ def constant_(tensor, val):
 
 
 def zeros_(tensor):
-    """Fill with 0."""
+    """Fill a tensor with 0."""
     return constant_(tensor, 0.0)
 
 
 def ones_(tensor):
-    """Fill with 1."""
+    """Fill a tensor with 1."""
     return constant_(tensor, 1.0)
 
 
 def eye_(tensor):
     """Fill a matrix with the identity."""
     if tensor.ndim != 2:
-        raise ShapeError("eye_(tensor): not a matrix.", got=f"{tensor.shape}", expected="2 axes")
+        raise ShapeError(
+            "eye_: tensor must have 2 axes",
+            got=f"{tensor.shape}",
+            hint="eye_(tensor.view(len(tensor), -1)) for the kernel of a convolution",
+        )
     rows, columns = tensor.shape
     return _write(tensor, [[float(i == j) for j in range(columns)] for i in range(rows)])
 
 
 def uniform_(tensor, a=0.0, b=1.0, generator=None):
-    """Draw from the uniform distribution on [a, b).
+    """Fill a tensor from the uniform distribution on [a, b).
 
     Parameters
     ----------
     tensor : Tensor
     a, b : float
     generator : numpy.random.Generator, optional
-        By default the one that `mt.manual_seed` starts.
+        Random generator, by default the one that `mt.manual_seed` seeds.
 
     Examples
     --------
@@ -117,7 +111,7 @@ def uniform_(tensor, a=0.0, b=1.0, generator=None):
 
 
 def normal_(tensor, mean=0.0, std=1.0, generator=None):
-    """Draw from the normal distribution; arguments as for `uniform_`."""
+    """Fill a tensor from the normal distribution; arguments as for `uniform_`."""
     if _skipping:
         return tensor
     generator = generator or host_generator()
@@ -125,20 +119,22 @@ def normal_(tensor, mean=0.0, std=1.0, generator=None):
 
 
 def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
-    """Draw from the normal distribution, again and again where a value is outside [a, b].
+    """Fill a tensor from the normal distribution, and redraw every value outside [a, b].
 
     Parameters
     ----------
     tensor : Tensor
     mean, std : float
-        Of the distribution before it is cut.
+        Mean and standard deviation before truncation.
     a, b : float
-        The cuts, as values and not in standard deviations.
+        Lower and upper limit of the values, not in standard deviations.
     generator : numpy.random.Generator, optional
     """
     if not a < b:
         raise ArgumentError(
-            "trunc_normal_: an empty interval.", got=f"a={a}, b={b}", expected="a < b"
+            "trunc_normal_: a must be less than b",
+            got=f"a={a}, b={b}",
+            hint=f"a={b}, b={a}, or constant_() if they are equal",
         )
     if _skipping:
         return tensor
@@ -151,20 +147,21 @@ def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
         values[outside] = generator.normal(mean, std, int(outside.sum()))
         outside = (values < a) | (values > b)
     raise ArgumentError(
-        "trunc_normal_: hardly any value falls inside the cuts.",
+        "trunc_normal_: too few values fall between a and b",
         got=f"mean={mean}, std={std}, a={a}, b={b}",
-        expected="cuts that leave a good part of the distribution",
+        expected="limits that contain a good part of the distribution",
+        hint=f"a and b are not in units of std: a={mean - 2 * std:g}, b={mean + 2 * std:g}",
     )
 
 
 def calculate_gain(nonlinearity, param=None):
-    """The factor that keeps the variance of signals through an activation.
+    """Return the gain that preserves the variance of a signal through an activation.
 
     Parameters
     ----------
     nonlinearity : {"linear", "sigmoid", "tanh", "relu", "leaky_relu", "selu"}
     param : float, optional
-        The negative slope of "leaky_relu", default 0.01.
+        Negative slope of "leaky_relu", default 0.01.
 
     Examples
     --------
@@ -178,24 +175,25 @@ def calculate_gain(nonlinearity, param=None):
     gains.update({f"conv{kind}": 1.0 for kind in ("1d", "2d", "3d")})
     if nonlinearity not in gains:
         raise ArgumentError(
-            "calculate_gain(nonlinearity): unknown.",
+            "calculate_gain: nonlinearity is not supported",
             got=repr(nonlinearity),
             expected="one of " + ", ".join([*gains, "leaky_relu"]),
+            hint="xavier_normal_(tensor, gain) takes the gain as a number",
         )
     return gains[nonlinearity]
 
 
 def fans(tensor):
-    """(fan_in, fan_out): how many inputs and outputs each unit of a weight sees.
+    """Return (fan_in, fan_out), the numbers of inputs and outputs of each unit of a weight.
 
     Parameters
     ----------
     tensor : Tensor of shape (out, in, ...)
-        Further axes, as of a convolution kernel, multiply both.
+        Weight; further axes, such as those of a convolution kernel, multiply both numbers.
     """
     if tensor.ndim < 2:
         raise ShapeError(
-            "an initialisation that counts inputs and outputs needs a matrix.",
+            "fan_in and fan_out: the weight must have at least 2 axes",
             got=f"a tensor of shape {tensor.shape}",
             expected="at least 2 axes: (out, in, ...)",
             hint="uniform_ or normal_ for vectors",
@@ -205,7 +203,7 @@ def fans(tensor):
 
 
 def xavier_uniform_(tensor, gain=1.0, generator=None):
-    """Uniform with variance gain^2 * 2 / (fan_in + fan_out).
+    """Xavier (Glorot) initialization, uniform with variance gain^2 * 2 / (fan_in + fan_out).
 
     Notes
     -----
@@ -218,7 +216,7 @@ def xavier_uniform_(tensor, gain=1.0, generator=None):
 
 
 def xavier_normal_(tensor, gain=1.0, generator=None):
-    """Normal with variance gain^2 * 2 / (fan_in + fan_out)."""
+    """Xavier (Glorot) initialization, normal with variance gain^2 * 2 / (fan_in + fan_out)."""
     fan_in, fan_out = fans(tensor)
     return normal_(tensor, 0.0, gain * math.sqrt(2.0 / (fan_in + fan_out)), generator)
 
@@ -226,14 +224,16 @@ def xavier_normal_(tensor, gain=1.0, generator=None):
 def _kaiming_std(tensor, a, mode, nonlinearity):
     if mode not in ("fan_in", "fan_out"):
         raise ArgumentError(
-            "kaiming initialisation: mode.", got=repr(mode), expected="'fan_in' or 'fan_out'"
+            "kaiming: mode must be 'fan_in' or 'fan_out'",
+            got=repr(mode),
+            hint="'fan_in' for the variance of the signal, 'fan_out' for that of the gradient",
         )
     fan = fans(tensor)[mode == "fan_out"]
     return calculate_gain(nonlinearity, a) / math.sqrt(fan)
 
 
 def kaiming_uniform_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", generator=None):
-    """Uniform with variance gain^2 / fan.
+    """Kaiming (He) initialization, uniform with variance gain^2 / fan.
 
     Parameters
     ----------
@@ -241,9 +241,9 @@ def kaiming_uniform_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", gene
     a : float
         Negative slope of the leaky ReLU that follows.
     mode : {"fan_in", "fan_out"}
-        Keep the variance of the signal, or of the gradient.
+        Variance to preserve: of the signal ("fan_in") or of the gradient ("fan_out").
     nonlinearity : str
-        See `calculate_gain`.
+        Activation that follows; see `calculate_gain`.
     generator : numpy.random.Generator, optional
 
     Notes
@@ -255,5 +255,5 @@ def kaiming_uniform_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", gene
 
 
 def kaiming_normal_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", generator=None):
-    """Normal with variance gain^2 / fan; arguments as for `kaiming_uniform_`."""
+    """Kaiming (He) initialization, normal; arguments as for `kaiming_uniform_`."""
     return normal_(tensor, 0.0, _kaiming_std(tensor, a, mode, nonlinearity), generator)

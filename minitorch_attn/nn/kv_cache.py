@@ -1,8 +1,8 @@
-"""Keys and values of the tokens so far, kept so that a decoder reads each token once.
+"""KV cache that keeps the keys and values of all tokens, so that each is computed only once.
 
-A decoder that writes token after token asks, at every step, about all the tokens before. Their
-keys and values do not change, because no token sees a later one; so they are projected once and
-kept. Step t then costs as much as one token instead of t of them.
+A decoder that generates token by token attends to all previous tokens at every step. Their keys
+and values do not change, because no token sees a later one, so they are projected once and kept.
+Step t then processes one token instead of t tokens.
 """
 
 from .. import ops
@@ -14,7 +14,7 @@ __all__ = ["KVCache", "StaticKVCache"]
 
 
 class _Layer:
-    """What one attention of one layer has seen; grows by concatenation, within the graph."""
+    """Keys and values of one attention layer; they grow by concatenation, within the graph."""
 
     complete = False
 
@@ -23,11 +23,11 @@ class _Layer:
 
     @property
     def length(self):
-        """How many tokens are held."""
+        """Number of tokens."""
         return 0 if self.key is None else self.key.shape[2]
 
     def update(self, key, value):
-        """Append those of new tokens; returns all so far.
+        """Append the keys and values of new tokens and return all so far.
 
         Parameters
         ----------
@@ -40,13 +40,13 @@ class _Layer:
         return key, value
 
     def reorder(self, index):
-        """Take the rows `index` of the batch."""
+        """Select the rows `index` of the batch."""
         if self.key is not None:
             self.key, self.value = self.key[index], self.value[index]
 
 
 class _Cross(_Layer):
-    """The keys and values of an encoder's output, which never grow: complete once projected."""
+    """Keys and values of an encoder's output, which are complete after one update."""
 
     @property
     def complete(self):
@@ -54,7 +54,7 @@ class _Cross(_Layer):
 
 
 class _Static(_Layer):
-    """Memory with room for more tokens than there are; new ones are written behind the others."""
+    """Preallocated memory for keys and values; new ones are written after the earlier ones."""
 
     def __init__(self, capacity):
         super().__init__()
@@ -64,14 +64,14 @@ class _Static(_Layer):
     def update(self, key, value):
         if key.requires_grad or value.requires_grad:
             raise GraphError(
-                "StaticKVCache: what is written over in place has no gradient.",
+                "StaticKVCache: key and value must not require grad",
                 hint="generate under mt.no_grad(), or use KVCache, which keeps the graph",
             )
         before, after = self.length, self.length + key.shape[2]
         if self._keys is None or after > self._keys.shape[2]:
             with no_grad():
                 self._make_room(key, value, after)
-        # On the arrays themselves: nothing here has a gradient, and every layer does it each step.
+        # On raw arrays, for speed: there is no gradient, and every layer runs this at each step.
         keys, values = self._keys.array, self._values.array
         keys[:, :, before:after] = key.array
         values[:, :, before:after] = value.array
@@ -79,7 +79,7 @@ class _Static(_Layer):
         return self.key, self.value
 
     def _make_room(self, key, value, length):
-        """New memory, twice as large as before if the old one was too small."""
+        """Allocate memory; double it if it is too small."""
         room = max(self.capacity if self._keys is None else 2 * self.capacity, length)
         self.capacity = room
         self._keys, self._values = _roomier(self.key, key, room), _roomier(self.value, value, room)
@@ -99,7 +99,7 @@ class _Static(_Layer):
 
 
 def _roomier(old, like, room):
-    """Memory for `room` tokens that begins with those of `old`."""
+    """Allocate larger memory and copy the tokens of `old` to its start."""
     batch, heads, _, head_dim = like.shape if old is None else old.shape
     new = ops.empty(batch, heads, room, head_dim, dtype=like.dtype, device=like.device)
     if old is not None:
@@ -108,9 +108,9 @@ def _roomier(old, like, room):
 
 
 class KVCache:
-    """The keys and values of every layer, in tensors that grow by concatenation.
+    """KV cache of every layer, in tensors that grow by concatenation.
 
-    Gradients flow through it; to generate, `StaticKVCache` is faster.
+    Gradients flow through it; `StaticKVCache` is faster for generation.
 
     Parameters
     ----------
@@ -134,50 +134,54 @@ class KVCache:
         for i, layer in enumerate(past or ()):
             if len(layer) not in (2, 4):
                 raise ArgumentError(
-                    "KVCache(past): a layer has keys and values, or those and the encoder's.",
+                    "KVCache: each layer of past must have 2 or 4 tensors",
                     got=f"{len(layer)} tensors in layer {i}",
-                    expected="(key, value) or (key, value, cross_key, cross_value)",
+                    hint="(key, value) or (key, value, cross_key, cross_value) for each layer",
                 )
             self._layers.append(_Layer(*layer[:2]))
             self._crosses.append(_Cross(*layer[2:]))
 
     @classmethod
     def of(cls, past):
-        """`past` as a cache: itself if it is one, else made from its tuples; None stays None."""
+        """Create a cache from tuples; return a cache or None unchanged."""
         return past if past is None or isinstance(past, KVCache) else cls(past)
 
     def _new_layer(self):
         return _Layer()
 
     def layer(self, i):
-        """What the self-attention of layer `i` reads and writes."""
+        """Return the self-attention keys and values of layer `i`."""
         while len(self._layers) <= i:
             self._layers.append(self._new_layer())
         return self._layers[i]
 
     def cross(self, i):
-        """What the attention of layer `i` to the encoder reads; complete after one update."""
+        """Return the cross-attention keys and values of layer `i`, complete after one update."""
         while len(self._crosses) <= i:
             self._crosses.append(_Cross())
         return self._crosses[i]
 
     @property
     def length(self):
-        """How many tokens the decoder has read."""
+        """Number of tokens that the decoder has processed."""
         return self._layers[0].length if self._layers else 0
 
     def reorder(self, index, cross=True):
-        """Take other rows of the batch, in every layer: a beam goes on from another's tokens.
+        """Select rows of the batch in every layer, so that a beam continues from another one.
 
         Parameters
         ----------
         index : int64 Tensor of shape (new batch,)
         cross : bool, default True
-            Whether the encoder's keys and values change places too. Those of all beams of an
-            input are the same.
+            Whether to select the encoder's keys and values as well. All beams of an input have
+            the same ones.
         """
         if index.ndim != 1:
-            raise ShapeError("KVCache.reorder(index).", got=f"{index.shape}", expected="(batch,)")
+            raise ShapeError(
+                "KVCache.reorder: index must have 1 axis",
+                got=f"{index.shape}",
+                hint="index.flatten()",
+            )
         for layer in (*self._layers, *(self._crosses if cross else ())):
             layer.reorder(index)
 
@@ -195,20 +199,24 @@ class KVCache:
 
 
 class StaticKVCache(KVCache):
-    """A cache that writes into memory set aside at the start, so that no step copies what is held.
+    """KV cache with preallocated memory, so that a step does not copy the previous tokens.
 
-    It keeps no graph. If more tokens come than there is room for, the memory is doubled.
+    It does not keep a graph. If there are more tokens than fit, the memory is doubled.
 
     Parameters
     ----------
     capacity : int
-        Room for so many tokens in each layer.
+        Number of tokens for which each layer allocates memory.
     """
 
     def __init__(self, capacity):
         super().__init__()
         if capacity < 1:
-            raise ArgumentError("StaticKVCache(capacity): no room.", got=f"{capacity}")
+            raise ArgumentError(
+                "StaticKVCache: capacity must be at least 1",
+                got=f"{capacity}",
+                hint="KVCache() grows by itself",
+            )
         self.capacity = capacity
 
     def _new_layer(self):

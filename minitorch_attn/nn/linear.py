@@ -1,4 +1,4 @@
-"""Linear layers: y = x W^T + b."""
+"""Linear layer, y = x W^T + b, and the identity."""
 
 import math
 
@@ -12,7 +12,7 @@ __all__ = ["Identity", "Linear"]
 
 
 class Identity(Module):
-    """y = x, whatever arguments it is made with: a place for a layer that is left out."""
+    """Identity, y = x, a placeholder for a layer. It ignores its arguments."""
 
     def __init__(self, *args, **kwargs):
         super().__init__()
@@ -22,20 +22,21 @@ class Identity(Module):
 
 
 class Linear(Module):
-    """y = x W^T + b over the last axis.
+    """Linear layer, y = x W^T + b over the last axis.
 
     Parameters
     ----------
     in_features, out_features : int
+        Numbers of input and output features, the sizes of the last axes.
     bias : bool, default True
     device, dtype : optional
-        Of the parameters.
+        Device and dtype of the parameters.
 
     Attributes
     ----------
     weight : Parameter of shape (out_features, in_features)
     bias : Parameter of shape (out_features,) or None
-        Both start uniform within 1/sqrt(in_features).
+        Both are initialized uniformly within 1/sqrt(in_features).
 
     Examples
     --------
@@ -54,7 +55,7 @@ class Linear(Module):
         self.reset_parameters()
 
     def reset_parameters(self):
-        """Draw the parameters anew."""
+        """Draw new parameters."""
         if self.in_features == 0:
             return
         init.kaiming_uniform_(self.weight, a=math.sqrt(5))  # a bound of 1/sqrt(in_features)

@@ -1,26 +1,18 @@
-"""Losses as modules, each one line around its function."""
+"""Loss functions as modules."""
 
 from .. import ops
 from .module import Module
 
 __all__ = [
-    "BCELoss",
-    "BCEWithLogitsLoss",
-    "CosineSimilarity",
-    "CrossEntropyLoss",
-    "HuberLoss",
-    "KLDivLoss",
-    "L1Loss",
-    "MSELoss",
-    "NLLLoss",
-    "SmoothL1Loss",
-]
+    "BCELoss", "BCEWithLogitsLoss", "CosineSimilarity", "CrossEntropyLoss", "HuberLoss",
+    "KLDivLoss", "L1Loss", "MSELoss", "NLLLoss", "SmoothL1Loss",
+]  # fmt: skip
 
 
 class _Loss(Module):
-    """A loss with a `reduction` over its entries: "mean", "sum" or "none".
+    """Base class of the losses, with a `reduction` over the entries: "mean", "sum" or "none".
 
-    Settings are keyword-only: in PyTorch's argument lists two forgotten ones stand between.
+    Settings are keyword-only, because PyTorch's positional order includes two deprecated arguments.
     """
 
     def __init__(self, *, reduction="mean"):
@@ -32,14 +24,14 @@ class _Loss(Module):
 
 
 class CrossEntropyLoss(_Loss):
-    """-log softmax(input)[target], or against probabilities.
+    """Cross-entropy of logits, -log softmax(input)[target]; targets are labels or probabilities.
 
     Parameters
     ----------
     weight : Tensor of shape (classes,), optional
-        Factor of each class.
+        Weight of each class.
     ignore_index : int, default -100
-        Targets with this label count nothing.
+        Label of targets to ignore.
     reduction : {"mean", "sum", "none"}
     label_smoothing : float, default 0
         Probability spread evenly over all classes.
@@ -66,7 +58,7 @@ class CrossEntropyLoss(_Loss):
 
 
 class NLLLoss(_Loss):
-    """-input[target], where the input holds logarithms of probabilities.
+    """Negative log-likelihood, -input[target], for an input of log-probabilities.
 
     Parameters
     ----------
@@ -87,21 +79,21 @@ class NLLLoss(_Loss):
 
 
 class MSELoss(_Loss):
-    """(input - target)^2."""
+    """Mean squared error, (input - target)^2."""
 
     def forward(self, input, target):
         return ops.mse_loss(input, target, reduction=self.reduction)
 
 
 class L1Loss(_Loss):
-    """|input - target|."""
+    """Mean absolute error, |input - target|."""
 
     def forward(self, input, target):
         return ops.l1_loss(input, target, reduction=self.reduction)
 
 
 class SmoothL1Loss(_Loss):
-    """d^2 / (2 beta) for |d| < beta, |d| - beta / 2 beyond, with d = input - target.
+    """Smooth L1 loss: d^2 / (2 beta) for |d| < beta, else |d| - beta / 2, d = input - target.
 
     Parameters
     ----------
@@ -118,7 +110,7 @@ class SmoothL1Loss(_Loss):
 
 
 class HuberLoss(_Loss):
-    """d^2 / 2 for |d| < delta, delta (|d| - delta / 2) beyond, with d = input - target.
+    """Huber loss: d^2 / 2 for |d| < delta, else delta (|d| - delta / 2), d = input - target.
 
     Parameters
     ----------
@@ -135,12 +127,12 @@ class HuberLoss(_Loss):
 
 
 class BCELoss(_Loss):
-    """-(t log p + (1 - t) log(1 - p)) for probabilities p and targets t.
+    """Binary cross-entropy, -(t log p + (1 - t) log(1 - p)), of probabilities p and targets t.
 
     Parameters
     ----------
     weight : Tensor, optional
-        Factor of each entry.
+        Weight of each entry.
     reduction : {"mean", "sum", "none"}
     """
 
@@ -153,15 +145,15 @@ class BCELoss(_Loss):
 
 
 class BCEWithLogitsLoss(_Loss):
-    """`BCELoss` of sigmoid(input), computed without overflow.
+    """Binary cross-entropy of logits: `BCELoss` of sigmoid(input), without overflow.
 
     Parameters
     ----------
     weight : Tensor, optional
-        Factor of each entry.
+        Weight of each entry.
     reduction : {"mean", "sum", "none"}
     pos_weight : Tensor, optional
-        Factor of the positive targets.
+        Weight of the positive targets.
     """
 
     def __init__(self, weight=None, *, reduction="mean", pos_weight=None):
@@ -176,14 +168,14 @@ class BCEWithLogitsLoss(_Loss):
 
 
 class KLDivLoss(_Loss):
-    """target (log target - input), where the input holds logarithms of probabilities.
+    """Kullback-Leibler divergence, target * (log(target) - input), of log-probabilities `input`.
 
     Parameters
     ----------
     reduction : {"mean", "batchmean", "sum", "none"}
-        "batchmean", the sum divided by the size of the batch, is the divergence.
+        Reduction; "batchmean" divides the sum by the batch size, as in the definition.
     log_target : bool
-        The target holds logarithms, too.
+        Whether the target also holds log-probabilities.
     """
 
     def __init__(self, *, reduction="mean", log_target=False):
@@ -195,13 +187,13 @@ class KLDivLoss(_Loss):
 
 
 class CosineSimilarity(Module):
-    """x1 . x2 / (|x1| |x2|) along an axis.
+    """Cosine similarity, x1 . x2 / (|x1| |x2|), along an axis.
 
     Parameters
     ----------
     dim : int, default 1
     eps : float, default 1e-8
-        The least norm.
+        Lower bound of each norm.
     """
 
     def __init__(self, dim=1, eps=1e-8):

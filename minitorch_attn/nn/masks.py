@@ -1,7 +1,7 @@
-"""Masks that know what True means: who may attend to whom.
+"""Attention masks that define what True means, namely that the query may attend to the key.
 
-Libraries disagree on whether True lets a query see a key or hides the key from it. A `Mask` says
-it by name, `mask.attend` or `mask.blocked`, and every attention here reads it rightly.
+Libraries disagree on whether True lets a query attend to a key or blocks the key. A `Mask` has
+both, as `mask.attend` and `mask.blocked`, and every attention layer and function accepts it.
 """
 
 import operator
@@ -9,36 +9,31 @@ import operator
 from ..autograd.broadcasting import broadcast_shapes
 from ..backend import array_module, as_device, as_dtype, is_array, module_for
 from ..errors import ArgumentError, DTypeError, ShapeError
+from ..ops.attention.mask import additive, causal_mask
 from ..tensor import Tensor, wrap
 from .checks import check_sizes
 
 __all__ = [
-    "Mask",
-    "block_diagonal",
-    "causal",
-    "from_attend",
-    "from_blocked",
-    "from_key_padding",
-    "padding",
-    "sliding_window",
-]
+    "Mask", "block_diagonal", "causal", "from_attend", "from_blocked", "from_key_padding",
+    "padding", "sliding_window",
+]  # fmt: skip
 
-_MOST_ROWS, _MOST_COLUMNS = 16, 40  # of the grid that repr draws
+_MOST_ROWS, _MOST_COLUMNS = 16, 40  # largest grid that repr draws
 
 
 class Mask:
-    """Which keys each query may attend to.
+    """Mask of the keys that each query may attend to.
 
-    Made by `causal`, `padding`, `from_attend`, `from_blocked` and their like, and combined by
-    `&` (both let it through) and `|` (at least one does).
+    `causal`, `padding`, `from_attend`, `from_blocked` and the other functions of this module make
+    masks; `&` (both allow it) and `|` (at least one does) combine them.
 
     Parameters
     ----------
     attend : bool Tensor, broadcastable to (batch, heads, query, key)
         True where the query may attend to the key.
     is_causal : bool
-        This is exactly the lower triangle that attention's own `is_causal=True` stands for, so
-        that it need not be read.
+        True if the mask is exactly the lower triangle of `is_causal=True`, so that attention need
+        not read it.
 
     Attributes
     ----------
@@ -57,22 +52,23 @@ class Mask:
     __slots__ = ("attend", "is_causal")
 
     def __init__(self, attend, is_causal=False):
-        self.attend = _bool_tensor(attend, "Mask(attend)")
+        self.attend = _bool_tensor(attend, "Mask")
         if self.attend.ndim > 4:
             raise ShapeError(
-                "Mask(attend): too many axes.",
+                "Mask: attend must have at most four axes",
                 got=f"{self.attend.shape}",
                 expected="a shape that broadcasts to (batch, heads, query, key)",
+                hint="attend.reshape(...), without axes of size 1",
             )
         self.is_causal = is_causal
 
     @property
     def blocked(self):
-        """True where the query may not attend to the key: the opposite of `attend`."""
+        """True where the query may not attend to the key, the opposite of `attend`."""
         return wrap(~self.attend.array)
 
     def additive(self, dtype="float32"):
-        """0 where the query may attend, -inf where not: to be added to the scores.
+        """Return 0 where the query may attend and -inf elsewhere, to be added to the scores.
 
         Parameters
         ----------
@@ -82,21 +78,20 @@ class Mask:
         -------
         Tensor
         """
-        xp = array_module(self.attend.array)
-        return wrap(xp.where(self.attend.array, 0.0, -float("inf")).astype(as_dtype(dtype)))
+        return wrap(additive(self.attend.array, as_dtype(dtype)))
 
     @property
     def shape(self):
-        """The shape of `attend`."""
+        """Shape of `attend`."""
         return self.attend.shape
 
     @property
     def device(self):
-        """Where `attend` lives."""
+        """Device of `attend`."""
         return self.attend.device
 
     def to(self, device):
-        """The same mask on another device; itself if it is there already."""
+        """Copy the mask to another device; return the mask itself if it is already there."""
         moved = self.attend.to(as_device(device))
         return self if moved is self.attend else Mask(moved, self.is_causal)
 
@@ -109,9 +104,8 @@ class Mask:
     def _combined(self, other, symbol):
         if not isinstance(other, Mask):
             raise DTypeError(
-                f"Mask {symbol} other: a bare tensor does not say what True means.",
+                f"Mask {symbol} other: a tensor does not say what True means",
                 got=type(other).__name__,
-                expected="a Mask",
                 hint="masks.from_attend(tensor) or masks.from_blocked(tensor)",
             )
         _check_broadcast(self.shape, other.shape, symbol)
@@ -124,7 +118,7 @@ class Mask:
 
 
 def _grid(attend):
-    """Lines of # and . for the first head of the first batch; all batches if they are one row."""
+    """Draw # and . for the first head of the first batch item, or a line for each one-row mask."""
     shape = (1,) * (4 - attend.ndim) + attend.shape
     batch, heads, queries, keys = shape
     attend = attend.reshape(shape)
@@ -148,7 +142,7 @@ def _check_broadcast(a, b, symbol):
         broadcast_shapes(a, b)
     except ShapeError:
         raise ShapeError(
-            f"mask {symbol} mask: the shapes do not broadcast.",
+            f"mask {symbol} mask: the shapes do not broadcast",
             got=f"{a} and {b}",
             expected="equal sizes, or 1, from the last axis on: (batch, heads, query, key)",
             hint="padding(lengths, max_len=) gives the number of keys",
@@ -162,7 +156,7 @@ def _bool_tensor(value, where):
         value = Tensor(value)
     if value.dtype.kind != "b":
         raise DTypeError(
-            f"{where}: a mask is a tensor of True and False.",
+            f"{where}: the mask must be boolean",
             got=f"{value.dtype}",
             expected="bool",
             hint="tensor != 0 for ones and zeros, tensor == 0 for an additive mask",
@@ -171,40 +165,23 @@ def _bool_tensor(value, where):
 
 
 def from_attend(attend):
-    """A Mask from a tensor that is True where the query may attend to the key.
-
-    Parameters
-    ----------
-    attend : bool Tensor, broadcastable to (batch, heads, query, key)
-
-    Returns
-    -------
-    Mask
-    """
-    return Mask(_bool_tensor(attend, "masks.from_attend(attend)"))
+    """Create a Mask from a tensor that broadcasts to (batch, heads, query, key): True = attend."""
+    return Mask(_bool_tensor(attend, "masks.from_attend"))
 
 
 def from_blocked(blocked):
-    """A Mask from a tensor that is True where the query may not attend to the key.
-
-    Parameters
-    ----------
-    blocked : bool Tensor, broadcastable to (batch, heads, query, key)
-
-    Returns
-    -------
-    Mask
+    """Create a Mask from a tensor that broadcasts to (batch, heads, query, key), True = blocked.
 
     Examples
     --------
     >>> from_blocked([[False, True]]).attend
     tensor([[ True, False]])
     """
-    return Mask(wrap(~_bool_tensor(blocked, "masks.from_blocked(blocked)").array))
+    return Mask(wrap(~_bool_tensor(blocked, "masks.from_blocked").array))
 
 
 def from_key_padding(key_padding_mask):
-    """A Mask from PyTorch's `key_padding_mask`: True where a key is padding.
+    """Create a Mask from PyTorch's `key_padding_mask`, which is True where a key is padding.
 
     Parameters
     ----------
@@ -214,15 +191,20 @@ def from_key_padding(key_padding_mask):
     -------
     Mask of shape (batch, 1, 1, key) or (1, 1, 1, key)
     """
-    where = "masks.from_key_padding(key_padding_mask)"
+    where = "masks.from_key_padding"
     blocked = _bool_tensor(key_padding_mask, where).array
     if blocked.ndim not in (1, 2):
-        raise ShapeError(f"{where}.", got=f"{blocked.shape}", expected="(batch, key) or (key,)")
+        raise ShapeError(
+            f"{where}: key_padding_mask must have one or two axes",
+            got=f"{blocked.shape}",
+            expected="(batch, key) or (key,)",
+            hint="masks.from_blocked(tensor) for a mask of more axes",
+        )
     return Mask(wrap(~blocked.reshape(-1, 1, 1, blocked.shape[-1])))
 
 
 def causal(n, m=None, offset=0, device=None):
-    """Each query attends to the keys up to its own position.
+    """Causal mask: each query attends to the keys up to its own position.
 
     Query i attends to key j where j <= i + offset.
 
@@ -233,7 +215,7 @@ def causal(n, m=None, offset=0, device=None):
     m : int, optional
         Number of keys; by default n + offset.
     offset : int, default 0
-        Position of the first query among the keys: how many keys a cache holds already.
+        Position of the first query among the keys, the number of keys already in a cache.
     device : str or Device, optional
 
     Returns
@@ -249,19 +231,19 @@ def causal(n, m=None, offset=0, device=None):
     """
     m = n + offset if m is None else m
     check_sizes("masks.causal", n=n, m=m)
-    xp = module_for(as_device(device))
-    return Mask(wrap(xp.arange(m) <= xp.arange(n)[:, None] + offset), is_causal=offset == 0)
+    attend = causal_mask(n, m, offset, module_for(as_device(device)))
+    return Mask(wrap(attend), is_causal=offset == 0)
 
 
 def sliding_window(n, window, device=None):
-    """Each query attends to the keys less than `window` positions away, on both sides.
+    """Sliding-window mask: each query attends to keys less than `window` positions away.
 
     Parameters
     ----------
     n : int
         Number of queries and of keys.
     window : int
-        1 lets a query see only itself.
+        Positions that a query sees in each direction, including its own; 1 means only itself.
     device : str or Device, optional
 
     Returns
@@ -289,11 +271,12 @@ def sliding_window(n, window, device=None):
 
 
 def padding(lengths, max_len=None, device=None):
-    """Every query attends to the first lengths[b] keys of its batch item.
+    """Padding mask: every query attends to the first lengths[b] keys of its batch item.
 
     Parameters
     ----------
     lengths : sequence of int or integer Tensor of shape (batch,)
+        Number of tokens of each sequence, without its padding.
     max_len : int, optional
         Number of keys; by default the largest length.
     device : str or Device, optional
@@ -309,12 +292,12 @@ def padding(lengths, max_len=None, device=None):
       # . .
       # # #
     """
-    lengths = _as_lengths(lengths, "masks.padding(lengths)")
+    lengths = _as_lengths(lengths, "masks.padding")
     longest = max(lengths, default=0)
     max_len = longest if max_len is None else max_len
     if longest > max_len:
         raise ArgumentError(
-            "masks.padding(lengths, max_len): a sequence is longer than max_len.",
+            "masks.padding: lengths must be at most max_len",
             got=f"a length of {longest} and max_len={max_len}",
             hint="truncate the sequences, or give a larger max_len",
         )
@@ -324,12 +307,12 @@ def padding(lengths, max_len=None, device=None):
 
 
 def block_diagonal(lengths, device=None):
-    """Each token attends to the tokens of its own document, in a row of several packed ones.
+    """Block-diagonal mask for packed documents: each token attends to its own document.
 
     Parameters
     ----------
     lengths : sequence of int
-        Tokens in each document, in order.
+        Number of tokens of each document, in order.
     device : str or Device, optional
 
     Returns
@@ -344,22 +327,29 @@ def block_diagonal(lengths, device=None):
       # # .
       . . #
     """
-    lengths = _as_lengths(lengths, "masks.block_diagonal(lengths)")
+    lengths = _as_lengths(lengths, "masks.block_diagonal")
     numbers = [i for i, length in enumerate(lengths) for _ in range(length)]
     document = Tensor(numbers, dtype="int64", device=as_device(device)).array
     return Mask(wrap(document[:, None] == document))
 
 
 def _as_lengths(lengths, where):
-    """A list of int from a list or a tensor; negative or fractional ones are refused."""
+    """Convert a list or tensor to a list of int; reject negative and fractional numbers."""
     if not isinstance(lengths, (list, tuple)):
         lengths = lengths.tolist()
     try:
         lengths = [operator.index(n) for n in lengths]
     except TypeError:
         raise DTypeError(
-            f"{where}.", got=repr(lengths), expected="one whole number for each sequence"
+            f"{where}: lengths must be whole numbers",
+            got=repr(lengths),
+            expected="one number of tokens for each sequence",
+            hint="[len(sequence) for sequence in sequences]",
         ) from None
     if any(n < 0 for n in lengths):
-        raise ArgumentError(f"{where}: a length is negative.", got=str(lengths))
+        raise ArgumentError(
+            f"{where}: lengths must not be negative",
+            got=str(lengths),
+            hint="0 for an empty sequence",
+        )
     return lengths

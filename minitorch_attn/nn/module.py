@@ -1,10 +1,10 @@
-"""Module: parameters, buffers and submodules under their names, and the call."""
+"""Module: the base class of layers and models, with named parameters, buffers and submodules."""
 
 from ..autograd import modes
 from ..autograd.modes import no_grad
 from ..errors import ArgumentError, DTypeError
 from ..tensor import Tensor
-from . import state
+from . import state_dict as state
 from .conversion import Conversion
 from .hooks import Hooks, RemovableHandle, call_watched, call_with_hooks
 from .parameter import Parameter
@@ -12,14 +12,18 @@ from .parameter import Parameter
 __all__ = ["Module"]
 
 _REGISTRIES = ("_parameters", "_buffers", "_modules")
+_CREATE = {
+    Parameter: "nn.Parameter(tensor), or register_buffer() for a tensor that is not trained",
+    Tensor: "mt.tensor(data)",
+}  # kind -> what to register
 
 
 class Module(Conversion):
-    """The base of every layer and model.
+    """Base class of every layer and model.
 
     Assigning a `Parameter` or a `Module` to an attribute registers it; `register_buffer`
-    registers a tensor that is state but not trained. Subclasses call `super().__init__()`
-    first and define `forward`.
+    registers a tensor that belongs to the state but is not trained. Subclasses must call
+    `super().__init__()` first and define `forward`.
 
     Attributes
     ----------
@@ -49,7 +53,7 @@ class Module(Conversion):
         put("_hooks", None)
 
     def forward(self, *args, **kwargs):
-        """What the module computes; subclasses define it."""
+        """Compute the output. Subclasses must override this method."""
         raise NotImplementedError(f"{type(self).__name__} does not define forward()")
 
     def __call__(self, *args, **kwargs):
@@ -70,15 +74,15 @@ class Module(Conversion):
         self._enter(registry, name, value)
 
     def _enter(self, registry, name, value):
-        """Put an entry into its registry and among the attributes, where Python looks first.
+        """Add an entry to its registry and to the attributes, where Python looks first.
 
-        `__getattr__` alone would do, but Python calls it only after a search in vain, which takes
-        twenty times as long; a model that writes token after token does so 200 times for each.
+        `__getattr__` alone would suffice, but Python calls it only after a failed search, which
+        takes twenty times as long; a model that generates text does so 200 times per token.
         """
         self.__dict__[registry][name] = self.__dict__[name] = value
 
     def _registry_for(self, name, value):
-        """Which registry takes `value` under `name`; None for a plain attribute."""
+        """Return the registry for `value` under `name`, or None for a plain attribute."""
         mine = self.__dict__
         for kind, registry in ((Parameter, "_parameters"), (Module, "_modules")):
             if isinstance(value, kind):
@@ -96,16 +100,15 @@ class Module(Conversion):
             if name in mine.get(registry, ()):
                 if value is not None and not isinstance(value, kind):
                     raise DTypeError(
-                        f"{type(self).__name__}.{name} is registered as a {kind.__name__}.",
+                        f"{type(self).__name__}.{name} must be a {kind.__name__} or None",
                         got=type(value).__name__,
-                        expected=f"a {kind.__name__}, or None",
-                        hint=f"del module.{name} first",
+                        hint=f"del module.{name} first, to replace it with another type",
                     )
                 return registry
         return None
 
     def _forget(self, name, keep=None):
-        """Remove `name` wherever it is an attribute, except in the registry `keep`."""
+        """Delete the attribute `name` and its entries in all registries except `keep`."""
         self.__dict__.pop(name, None)
         for registry in _REGISTRIES:
             if registry != keep:
@@ -133,18 +136,18 @@ class Module(Conversion):
         return sorted({*super().__dir__(), *names})
 
     def register_parameter(self, name, param):
-        """Add a Parameter, or None as a place for one, under `name`."""
+        """Register a Parameter, or None as a placeholder for one, under `name`."""
         self._register("_parameters", name, param, Parameter)
 
     def register_buffer(self, name, tensor, persistent=True):
-        """Add a tensor that is state but not trained.
+        """Register a buffer, a tensor that belongs to the state but is not trained.
 
         Parameters
         ----------
         name : str
         tensor : Tensor or None
         persistent : bool
-            Whether it belongs to the state dict.
+            Whether the buffer is part of the state dict.
         """
         self._register("_buffers", name, tensor, Tensor)
         if persistent:
@@ -153,7 +156,7 @@ class Module(Conversion):
             self._non_persistent.add(name)
 
     def register_module(self, name, module):
-        """Add a submodule, or None as a place for one, under `name`."""
+        """Register a submodule, or None as a placeholder for one, under `name`."""
         self._register("_modules", name, module, Module)
 
     add_module = register_module
@@ -164,20 +167,24 @@ class Module(Conversion):
             raise AttributeError(f"{where} before super().__init__()")
         if not isinstance(name, str) or not name or "." in name:
             raise ArgumentError(
-                f"{where}.", got=repr(name), expected="a name: a str without a dot, not empty"
+                f"{where}: not a nonempty str without a dot",
+                got=repr(name),
+                hint="replace '.' with '_', and a number n with str(n)",
             )
         if hasattr(self, name) and name not in self.__dict__[registry]:
-            raise ArgumentError(f"{where}: there is an attribute of that name.")
+            raise ArgumentError(f"{where}: the attribute already exists", hint="another name")
         if value is not None and not isinstance(value, kind):
             raise DTypeError(
-                f"{where}.", got=type(value).__name__, expected=f"a {kind.__name__}, or None"
+                f"{where}: not a {kind.__name__} or None",
+                got=type(value).__name__,
+                hint=_CREATE.get(kind, "an instance such as nn.ReLU(), not a class or a function"),
             )
         self._enter(registry, name, value)
 
     # Walking the tree
 
     def named_children(self):
-        """(name, module) of the direct submodules, each module once."""
+        """Yield (name, module) for the direct submodules, each module once."""
         seen = set()
         for name, module in self._modules.items():
             if module is not None and module not in seen:
@@ -185,11 +192,11 @@ class Module(Conversion):
                 yield name, module
 
     def children(self):
-        """The direct submodules."""
+        """Return an iterator over the direct submodules."""
         return (module for _, module in self.named_children())
 
     def named_modules(self, memo=None, prefix="", remove_duplicate=True):
-        """(dotted name, module) of this module and all below it, parents first."""
+        """Yield (dotted name, module) for this module and all its descendants, parents first."""
         memo = set() if memo is None else memo
         if self in memo:
             return
@@ -202,7 +209,7 @@ class Module(Conversion):
                 yield from module.named_modules(memo, below, remove_duplicate)
 
     def modules(self):
-        """This module and all below it."""
+        """Return an iterator over this module and all its descendants."""
         return (module for _, module in self.named_modules())
 
     def _named_entries(self, registry, prefix, recurse, remove_duplicate):
@@ -217,33 +224,33 @@ class Module(Conversion):
                 yield f"{module_name}.{name}" if module_name else name, value
 
     def named_parameters(self, prefix="", recurse=True, remove_duplicate=True):
-        """(dotted name, parameter); a shared parameter once, under its first name.
+        """Yield (dotted name, parameter) pairs, each shared parameter once, under its first name.
 
         Parameters
         ----------
         prefix : str
-            Put before every name, with a dot.
+            Prefix of every name, followed by a dot.
         recurse : bool
-            Also those of submodules.
+            Whether to include the parameters of submodules.
         remove_duplicate : bool
-            False gives a shared parameter under each of its names.
+            Whether to list a shared parameter only once; False lists it under each of its names.
         """
         return self._named_entries("_parameters", prefix, recurse, remove_duplicate)
 
     def parameters(self, recurse=True):
-        """The parameters, each once, in the order of `named_parameters`."""
+        """Return an iterator over the parameters, each once, in `named_parameters` order."""
         return (value for _, value in self.named_parameters(recurse=recurse))
 
     def named_buffers(self, prefix="", recurse=True, remove_duplicate=True):
-        """(dotted name, buffer)."""
+        """Yield (dotted name, buffer) pairs."""
         return self._named_entries("_buffers", prefix, recurse, remove_duplicate)
 
     def buffers(self, recurse=True):
-        """The buffers, each once."""
+        """Return an iterator over the buffers, each once."""
         return (value for _, value in self.named_buffers(recurse=recurse))
 
     def get_submodule(self, target):
-        """The submodule with the dotted name `target`; "" is this module."""
+        """Return the submodule with the dotted name `target`; "" is this module."""
         module = self
         for name in target.split(".") if target else ():
             found = module._modules.get(name)
@@ -255,11 +262,11 @@ class Module(Conversion):
         return module
 
     def get_parameter(self, target):
-        """The parameter with the dotted name `target`."""
+        """Return the parameter with the dotted name `target`."""
         return self._get_entry(target, "_parameters", "parameter")
 
     def get_buffer(self, target):
-        """The buffer with the dotted name `target`."""
+        """Return the buffer with the dotted name `target`."""
         return self._get_entry(target, "_buffers", "buffer")
 
     def _get_entry(self, target, registry, noun):
@@ -270,7 +277,7 @@ class Module(Conversion):
         return value
 
     def apply(self, fn):
-        """Call `fn(module)` for every module, children first; returns this module."""
+        """Call `fn(module)` for every module, children first, and return this module."""
         for child in self.children():
             child.apply(fn)
         fn(self)
@@ -279,10 +286,12 @@ class Module(Conversion):
     # Modes
 
     def train(self, mode=True):
-        """Set `training` here and below; returns this module."""
+        """Set `training` for this module and all its descendants, and return this module."""
         if not isinstance(mode, bool):
             raise DTypeError(
-                f"{type(self).__name__}.train(mode).", got=repr(mode), expected="True or False"
+                f"{type(self).__name__}.train: mode must be a bool",
+                got=repr(mode),
+                hint="train() for training, eval() for evaluation",
             )
         self.training = mode
         for module in self.children():
@@ -290,17 +299,17 @@ class Module(Conversion):
         return self
 
     def eval(self):
-        """The same as `train(False)`."""
+        """Switch to eval mode, like `train(False)`."""
         return self.train(False)
 
     def requires_grad_(self, requires_grad=True):
-        """Set `requires_grad` of every parameter; returns this module."""
+        """Set `requires_grad` for every parameter and return this module."""
         for parameter in self.parameters():
             parameter.requires_grad_(requires_grad)
         return self
 
     def zero_grad(self, set_to_none=True):
-        """Forget the gradients of all parameters, or fill them with zeros."""
+        """Set the gradients of all parameters to None, or fill them with zeros."""
         for parameter in self.parameters():
             if set_to_none:
                 parameter.grad = None
@@ -311,16 +320,16 @@ class Module(Conversion):
     # State dicts
 
     def state_dict(self, *, destination=None, prefix="", keep_vars=False):
-        """The parameters and persistent buffers by dotted name, sharing memory.
+        """Return the parameters and persistent buffers by dotted name, without copying memory.
 
         Parameters
         ----------
         destination : dict, optional
-            Add to this one.
+            Dictionary to add to.
         prefix : str
-            Put before every name, as it is.
+            Prefix of every name.
         keep_vars : bool
-            The parameters themselves instead of detached tensors.
+            Whether to return the parameters themselves instead of detached tensors.
 
         Returns
         -------
@@ -335,7 +344,7 @@ class Module(Conversion):
         return destination
 
     def load_state_dict(self, state_dict, strict=True, assign=False):
-        """Copy values by name into this module; see `minitorch_attn.nn.state.load`."""
+        """Copy values by name into this module; see `minitorch_attn.nn.state_dict.load`."""
         return state.load(self, state_dict, strict, assign)
 
     # Hooks
@@ -346,22 +355,22 @@ class Module(Conversion):
         return RemovableHandle(getattr(self._hooks, which), entry, prepend)
 
     def register_forward_pre_hook(self, hook, *, prepend=False, with_kwargs=False):
-        """Call `hook(module, args)` before forward; what it returns replaces the arguments.
+        """Call `hook(module, args)` before forward; its result replaces the arguments.
 
-        With `with_kwargs=True` it is `hook(module, args, kwargs)`, returning both or None.
+        With `with_kwargs=True`, call `hook(module, args, kwargs)`, which returns both or None.
         """
         return self._add_hook("forward_pre", (hook, with_kwargs), prepend)
 
     def register_forward_hook(self, hook, *, prepend=False, with_kwargs=False, always_call=False):
-        """Call `hook(module, args, output)` after forward; what it returns replaces the output.
+        """Call `hook(module, args, output)` after forward; its result replaces the output.
 
-        With `with_kwargs=True` it is `hook(module, args, kwargs, output)`; with
+        With `with_kwargs=True`, call `hook(module, args, kwargs, output)`; with
         `always_call=True` it also runs, with output None, when forward raises.
         """
         return self._add_hook("forward", (hook, with_kwargs, always_call), prepend)
 
     def register_full_backward_pre_hook(self, hook, prepend=False):
-        """Call `hook(module, grad_output)` before the module's backward; may replace it."""
+        """Call `hook(module, grad_output)` before the module's backward; it may replace it."""
         return self._add_hook("backward_pre", (hook,), prepend)
 
     def register_full_backward_hook(self, hook, prepend=False):
@@ -375,11 +384,11 @@ class Module(Conversion):
     # Text
 
     def extra_repr(self):
-        """What stands between the brackets of `repr`; subclasses define it."""
+        """Return the text between the brackets of `repr`. Subclasses may override this method."""
         return ""
 
     def _repr_lines(self):
-        """`(name): repr` of each child."""
+        """Return `(name): repr` for each child."""
         return [f"({name}): {_indent(repr(module))}" for name, module in self._modules.items()]
 
     def __repr__(self):
@@ -391,5 +400,5 @@ class Module(Conversion):
 
 
 def _indent(text):
-    """Every line but the first two spaces in."""
+    """Indent every line except the first by two spaces."""
     return text.replace("\n", "\n  ")

@@ -1,4 +1,4 @@
-"""Parameter: a tensor that a module owns and an optimiser changes."""
+"""Parameter: a tensor that a module owns and an optimizer updates."""
 
 from ..tensor import Tensor
 
@@ -6,12 +6,12 @@ __all__ = ["Parameter"]
 
 
 class Parameter(Tensor):
-    """A leaf tensor that requires grad and that a `Module` lists among its parameters.
+    """A leaf tensor that requires grad and that a `Module` registers when it is assigned.
 
     Parameters
     ----------
     data : Tensor, array, nested sequence or number
-        A Tensor is used as it is, without a copy, outside of its graph; anything else is copied.
+        Initial value; a Tensor is detached and not copied, anything else is copied.
     requires_grad : bool, default True
 
     Examples
@@ -28,7 +28,7 @@ class Parameter(Tensor):
         source = data if isinstance(data, Tensor) else Tensor(data)
         super().__init__(0.0)
         self.data = source
-        self._version = source._version  # one memory, one count of its changes
+        self._version = source._version  # the same memory, so the same version counter
         self.requires_grad = requires_grad
 
     def __repr__(self):

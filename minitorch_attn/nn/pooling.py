@@ -1,4 +1,4 @@
-"""Pooling as layers: they have no parameters."""
+"""Pooling layers, which have no parameters."""
 
 from .. import ops
 from .module import Module
@@ -36,26 +36,28 @@ class _MaxPool(Module):
 
 
 class MaxPool1d(_MaxPool):
-    """The largest element of every window of a sequence; the arguments are those of `MaxPool2d`."""
+    """Max pooling over a sequence; the arguments are those of `MaxPool2d`."""
 
     pool = staticmethod(ops.max_pool1d)
 
 
 class MaxPool2d(_MaxPool):
-    """The largest element of every window.
+    """Max pooling over an image: the largest element of every window.
 
     Parameters
     ----------
     kernel_size : int or (int, int)
+        Size of the window.
     stride : int or (int, int), optional
-        By default `kernel_size`.
+        Step from window to window, by default `kernel_size`.
     padding : int or (int, int), default 0
-        How far windows begin outside of the image.
+        Padding on each side of the image.
     dilation : int or (int, int), default 1
+        Step from element to element within a window.
     return_indices : bool
-        Also return where each element was found.
+        Whether to return the index of each maximum.
     ceil_mode : bool
-        Also a last window that ends outside.
+        Whether to add a last window that ends outside the image.
 
     Examples
     --------
@@ -69,22 +71,18 @@ class MaxPool2d(_MaxPool):
 
 
 class MaxPool3d(_MaxPool):
-    """The largest element of every window of a volume; the arguments are those of `MaxPool2d`."""
+    """Max pooling over a volume; the arguments are those of `MaxPool2d`."""
 
     pool = staticmethod(ops.max_pool3d)
 
 
 class AvgPool1d(Module):
-    """The mean of every window of a sequence.
+    """Average pooling over a sequence; see `AvgPool2d`.
 
     Parameters
     ----------
-    kernel_size : int
-    stride : int, optional
-        By default `kernel_size`.
-    padding : int, default 0
-    ceil_mode : bool
-    count_include_pad : bool
+    kernel_size, stride, padding, ceil_mode, count_include_pad
+        See `AvgPool2d`.
 
     Examples
     --------
@@ -139,16 +137,16 @@ class _AvgPool(Module):
 
 
 class AvgPool2d(_AvgPool):
-    """The mean of every window.
+    """Average pooling over an image: the mean of every window.
 
     Parameters
     ----------
     kernel_size, stride, padding, ceil_mode
-        As in `MaxPool2d`.
+        See `MaxPool2d`.
     count_include_pad : bool
         Whether the zeros of the padding count as elements.
     divisor_override : int, optional
-        Divide the sum by this number instead.
+        Divisor of the sum, instead of the number of elements.
 
     Examples
     --------
@@ -162,7 +160,7 @@ class AvgPool2d(_AvgPool):
 
 
 class AvgPool3d(_AvgPool):
-    """The mean of every window of a volume; the arguments are those of `AvgPool2d`."""
+    """Average pooling over a volume; the arguments are those of `AvgPool2d`."""
 
     pool = staticmethod(ops.avg_pool3d)
 
@@ -182,18 +180,18 @@ class _AdaptivePool(Module):
 
 
 class AdaptiveAvgPool1d(_AdaptivePool):
-    """The means of `output_size` windows that share out a sequence."""
+    """Average pooling of a sequence to `output_size` elements."""
 
     pool = staticmethod(ops.adaptive_avg_pool1d)
 
 
 class AdaptiveAvgPool2d(_AdaptivePool):
-    """The means of as many windows as are asked for.
+    """Average pooling of an image to a given output size.
 
     Parameters
     ----------
     output_size : int or (int, int)
-        None in place of a number keeps the size of that axis.
+        Size of the output; None keeps the size of that axis.
 
     Examples
     --------
@@ -206,7 +204,7 @@ class AdaptiveAvgPool2d(_AdaptivePool):
 
 
 class AdaptiveAvgPool3d(_AdaptivePool):
-    """The means of as many windows as are asked for, of a volume."""
+    """Average pooling of a volume to a given output size."""
 
     pool = staticmethod(ops.adaptive_avg_pool3d)
 
@@ -221,20 +219,20 @@ class _AdaptiveMaxPool(_AdaptivePool):
 
 
 class AdaptiveMaxPool1d(_AdaptiveMaxPool):
-    """The largest elements of `output_size` windows that share out a sequence."""
+    """Max pooling of a sequence to `output_size` elements."""
 
     pool = staticmethod(ops.adaptive_max_pool1d)
 
 
 class AdaptiveMaxPool2d(_AdaptiveMaxPool):
-    """The largest elements of as many windows as are asked for.
+    """Max pooling of an image to a given output size.
 
     Parameters
     ----------
     output_size : int or (int, int)
-        None in place of a number keeps the size of that axis.
+        Size of the output; None keeps the size of that axis.
     return_indices : bool
-        Also return where each element was found.
+        Whether to return the index of each maximum.
     """
 
     pool = staticmethod(ops.adaptive_max_pool2d)

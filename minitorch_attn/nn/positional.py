@@ -1,4 +1,4 @@
-"""Where a token stands: sinusoidal, learned and rotary positions."""
+"""Positional encodings of tokens: sinusoidal, learned and rotary."""
 
 import math
 
@@ -12,17 +12,13 @@ from .module import Module
 from .parameter import Parameter
 
 __all__ = [
-    "LearnedPositionalEmbedding",
-    "LearnedPositionalEmbedding2d",
-    "RotaryEmbedding",
-    "SinusoidalPositionalEncoding",
-    "rotary_table",
-    "sinusoidal_positions",
-]
+    "LearnedPositionalEmbedding", "LearnedPositionalEmbedding2d", "RotaryEmbedding",
+    "SinusoidalPositionalEncoding", "rotary_table", "sinusoidal_positions",
+]  # fmt: skip
 
 
 def _angles(num_positions, dim, base, offset, device):
-    """position * base^(-2i / dim) for i < dim / 2, in float64: (position, dim / 2)."""
+    """Compute position * base^(-2i / dim) for i < dim / 2, as float64 (position, dim / 2)."""
     xp = module_for(as_device(device))
     frequencies = xp.exp(xp.arange(dim // 2).astype("float64") * (-2 * math.log(base) / dim))
     positions = xp.arange(offset, offset + num_positions).astype("float64")
@@ -32,18 +28,19 @@ def _angles(num_positions, dim, base, offset, device):
 def sinusoidal_positions(
     num_positions, embed_dim, *, base=10000.0, offset=0, dtype="float32", device=None
 ):
-    """The table of Vaswani et al.: sines and cosines of falling frequency.
+    """Sinusoidal position table of Vaswani et al.: sines and cosines of decreasing frequency.
 
     PE[pos, 2i] = sin(pos / base^(2i / embed_dim)), PE[pos, 2i + 1] = cos(same).
 
     Parameters
     ----------
     num_positions : int
+        Number of positions.
     embed_dim : int
-        Even.
+        Number of features, which must be even.
     base : float, default 10000
     offset : int, default 0
-        The first position.
+        First position.
     dtype : dtype, default float32
     device : str or Device, optional
 
@@ -70,20 +67,20 @@ def sinusoidal_positions(
 
 
 class SinusoidalPositionalEncoding(Module):
-    """x + PE: adds the table of `sinusoidal_positions` to the embeddings.
+    """Sinusoidal positional encoding: add the table of `sinusoidal_positions` to the embeddings.
 
     Parameters
     ----------
     embed_dim : int
-        Even.
+        Number of features, which must be even.
     max_len : int, default 5000
         Number of positions.
     dropout : float, default 0
-        On the sum, while training, as in the paper's section 5.4.
+        Dropout probability of the sum, applied during training (section 5.4 of the paper).
     base : float, default 10000
     device, dtype : optional
-        Of the table, which is no parameter and not in the state dict; what is used of it takes
-        the dtype of x.
+        Device and dtype of the table, which is neither a parameter nor in the state dict. The
+        rows that are used are converted to the dtype of x.
 
     Examples
     --------
@@ -101,27 +98,28 @@ class SinusoidalPositionalEncoding(Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x, offset=0):
-        """x + PE[offset : offset + token].
+        """Return x + PE[offset : offset + token].
 
         Parameters
         ----------
         x : Tensor of shape (..., token, embed)
         offset : int, default 0
-            Position of the first token: how many a cache holds already.
+            Position of the first token, equal to the number of tokens already in a cache.
         """
         return self.dropout(x + position_rows(self.table, x, offset, type(self).__name__))
 
 
 class LearnedPositionalEmbedding(Module):
-    """x + weight[position]: one learned vector for each position.
+    """Learned positional embedding, x + weight[position], with one vector for each position.
 
     Parameters
     ----------
     max_len : int
         Number of positions.
     embed_dim : int
+        Number of features.
     std : float, default 0.02
-        The table starts from N(0, std^2).
+        Standard deviation of the initial table, which is normal with mean 0.
     device, dtype : optional
 
     Attributes
@@ -142,17 +140,17 @@ class LearnedPositionalEmbedding(Module):
         self.reset_parameters()
 
     def reset_parameters(self):
-        """Draw the table anew."""
+        """Draw a new table."""
         init.normal_(self.weight, std=self.std)
 
     def forward(self, x, offset=0):
-        """x + weight[offset : offset + token].
+        """Return x + weight[offset : offset + token].
 
         Parameters
         ----------
         x : Tensor of shape (..., token, embed)
         offset : int, default 0
-            Position of the first token: how many a cache holds already.
+            Position of the first token, equal to the number of tokens already in a cache.
         """
         return x + position_rows(self.weight, x, offset, type(self).__name__)
 
@@ -161,16 +159,16 @@ class LearnedPositionalEmbedding(Module):
 
 
 class LearnedPositionalEmbedding2d(Module):
-    """x + (row vector, column vector): a learned half for the row and one for the column.
+    """Learned 2-D positional embedding, half of each vector for the row and half for the column.
 
     Parameters
     ----------
     height, width : int
-        Of the grid of patches.
+        Height and width of the grid of patches.
     embed_dim : int
-        Even.
+        Number of features, which must be even.
     std : float, default 0.02
-        Both tables start from N(0, std^2).
+        Standard deviation of the initial tables, which are normal with mean 0.
     device, dtype : optional
 
     Attributes
@@ -200,12 +198,12 @@ class LearnedPositionalEmbedding2d(Module):
         self.reset_parameters()
 
     def reset_parameters(self):
-        """Draw both tables anew."""
+        """Draw two new tables."""
         init.normal_(self.row_weight, std=self.std)
         init.normal_(self.column_weight, std=self.std)
 
     def table(self):
-        """The vectors of all places, row after row: (height * width, embed)."""
+        """Return the vectors of all patches in row-major order, (height * width, embed)."""
         half = self.row_weight.shape[1]
         grid = (self.height, self.width, half)
         rows = self.row_weight.reshape(self.height, 1, half).expand(grid)
@@ -217,9 +215,10 @@ class LearnedPositionalEmbedding2d(Module):
         places = self.height * self.width
         if x.ndim < 2 or x.shape[-2] != places:
             raise ShapeError(
-                "LearnedPositionalEmbedding2d(x): one token for each place of the grid.",
+                "LearnedPositionalEmbedding2d: the number of tokens does not match the grid",
                 got=f"x {x.shape}",
                 expected=f"(..., {places}, embed) for a grid of {self.height} by {self.width}",
+                hint="remove the class token first, or build the module with another grid",
             )
         return x + self.table()
 
@@ -228,16 +227,17 @@ class LearnedPositionalEmbedding2d(Module):
 
 
 def rotary_table(num_positions, head_dim, *, base=10000.0, offset=0, dtype="float32", device=None):
-    """Cosines and sines of the angles position * base^(-2i / head_dim).
+    """Table for rotary embeddings: cosines and sines of position * base^(-2i / head_dim).
 
     Parameters
     ----------
     num_positions : int
+        Number of positions.
     head_dim : int
-        Even.
+        Number of features of a head, which must be even.
     base : float, default 10000
     offset : int, default 0
-        The first position.
+        First position.
     dtype : dtype, default float32
     device : str or Device, optional
 
@@ -252,23 +252,23 @@ def rotary_table(num_positions, head_dim, *, base=10000.0, offset=0, dtype="floa
 
 
 class RotaryEmbedding(Module):
-    """Turns queries and keys by angles proportional to their positions.
+    """Rotary position embedding: rotate queries and keys by angles proportional to their positions.
 
-    The product of a query at position m with a key at position n then depends on m - n only.
+    The dot product of a query at position m and a key at position n then depends only on m - n.
 
     Parameters
     ----------
     head_dim : int
-        Even.
+        Number of features of a head, which must be even.
     max_len : int, default 2048
         Number of positions.
     base : float, default 10000
     interleaved : bool, default False
-        Pairs are neighbouring features, as in the paper [1]_; False pairs feature i with
-        i + head_dim / 2, as in published Llama weights.
+        Whether pairs are neighboring features, as in the paper [1]_; False pairs feature i with
+        feature i + head_dim / 2, as in published Llama weights.
     device, dtype : optional
-        Of the tables, which are no parameters and not in the state dict; what is used of them
-        takes the dtype of x.
+        Device and dtype of the tables, which are neither parameters nor in the state dict. The
+        rows that are used are converted to the dtype of x.
 
     References
     ----------
@@ -294,13 +294,13 @@ class RotaryEmbedding(Module):
         self.register_buffer("sin", sin, persistent=False)
 
     def forward(self, x, offset=0):
-        """Turn `x`, whose first token stands at position `offset`.
+        """Rotate `x`, whose first token is at position `offset`.
 
         Parameters
         ----------
         x : Tensor of shape (..., token, head_dim)
         offset : int, default 0
-            How many tokens a cache holds already.
+            Position of the first token, equal to the number of tokens already in a cache.
 
         Returns
         -------
@@ -319,13 +319,17 @@ class RotaryEmbedding(Module):
 
 
 def position_rows(table, x, offset, name):
-    """The rows of a table of positions that belong to the tokens of x: (..., token, embed)."""
+    """Return the rows of a position table for the tokens of x, (..., token, embed)."""
     if x.ndim < 2:
-        raise ShapeError(f"{name}(x).", got=f"x {x.shape}", expected="(..., token, features)")
+        raise ShapeError(
+            f"{name}: x must be (..., token, features)",
+            got=f"x {x.shape}",
+            hint="x.unsqueeze(0) for a single token",
+        )
     end = offset + x.shape[-2]
     if offset < 0 or end > table.shape[0]:
         raise IndexRangeError(
-            f"{name}: there are not that many positions.",
+            f"{name}: the positions are out of range",
             got=f"{x.shape[-2]} tokens from position {offset}",
             expected=f"positions from 0 to {table.shape[0] - 1}",
             hint="a larger max_len, or shorter sequences",
@@ -335,4 +339,8 @@ def position_rows(table, x, offset, name):
 
 def _check_even(where, size):
     if size % 2 or size <= 0:
-        raise ArgumentError(f"{where}: features come in pairs.", got=str(size), expected="even")
+        raise ArgumentError(
+            f"{where}: the size must be positive and even",
+            got=str(size),
+            hint="a multiple of 2 * num_heads for embed_dim, so that head_dim is even",
+        )

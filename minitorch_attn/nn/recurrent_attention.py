@@ -1,10 +1,11 @@
-"""The attention of recurrent encoder-decoders: Bahdanau's additive, Luong's general score.
+"""Attention for recurrent encoder-decoders, with Bahdanau's additive or Luong's general score.
 
-Here attention begins: one query, the state of a decoder, against one key for each word that an
-encoder has read. The Transformer keeps the weighted mean and drops the recurrence.
+Attention began here: the query is the decoder's state, and each word that the encoder has read
+provides one key. The Transformer keeps the weighted mean and drops the recurrence.
 """
 
 from .. import ops
+from ..computes import computes
 from ..errors import DTypeError, ShapeError
 from ..tensor import Tensor
 from .linear import Linear
@@ -17,7 +18,7 @@ __all__ = ["AdditiveAttention", "AttentionSeq2Seq", "LuongAttention"]
 
 
 class AdditiveAttention(Module):
-    r"""Scores from a network with one hidden layer: v^T tanh(W_q query + W_k key).
+    r"""Additive attention, with scores v^T tanh(W_q query + W_k key) from one hidden layer.
 
     Parameters
     ----------
@@ -33,7 +34,7 @@ class AdditiveAttention(Module):
         e_ij  = v_a^T tanh(W_a s_{i-1} + U_a h_j)      `W_q` is W_a, `W_k` is U_a, `v` is v_a
         a_ij  = exp(e_ij) / sum_k exp(e_ik)            Eq. 6
         c_i   = sum_j a_ij h_j                         Eq. 5
-    where the paper departs: it has no values beside the keys and no padding. A query whose keys
+    In the paper, the values are the keys, and sequences are not padded. A query whose keys
     are all blocked gets zeros, with a zero gradient.
 
     References
@@ -67,7 +68,7 @@ class AdditiveAttention(Module):
         key : Tensor of shape (batch, key, key_dim)
         value : Tensor of shape (batch, key, value_dim)
         key_padding_mask : bool Tensor of shape (batch, key), or Mask, optional
-            A bare tensor is True where the key is blocked.
+            A tensor is True where the key is blocked.
 
         Returns
         -------
@@ -78,8 +79,9 @@ class AdditiveAttention(Module):
         _check("AdditiveAttention", "key", key, self.key_dim, query)
         return self.attend(query, self.W_k(key), value, key_padding_mask)
 
+    @computes("attention")
     def attend(self, query, projected_key, value, key_padding_mask=None):
-        """The same with W_k key given: it serves every query, so a decoder computes it once.
+        """Attend with a given W_k key, which a decoder computes once for all queries.
 
         Parameters
         ----------
@@ -95,8 +97,9 @@ class AdditiveAttention(Module):
         _check("AdditiveAttention", "value", value, None, query)
         if value.shape[:-1] != projected_key.shape[:-1]:
             raise ShapeError(
-                "AdditiveAttention: every key has one value.",
+                "AdditiveAttention: key and value must have the same number of tokens",
                 got=f"{projected_key.shape[:-1]} keys and {value.shape[:-1]} values",
+                hint="make both from the same tokens",
             )
         # (batch, query, 1, hidden) + (batch, 1, key, hidden) -> (batch, query, key, hidden)
         hidden = ops.tanh(self.W_q(query).unsqueeze(-2) + projected_key.unsqueeze(-3))
@@ -110,12 +113,12 @@ class AdditiveAttention(Module):
 
 
 class LuongAttention(Module):
-    r"""Scores from a bilinear form, query^T W key, and the attentional state of the decoder.
+    r"""Luong attention, with scores query^T W key and the decoder's attentional state.
 
     Parameters
     ----------
     query_dim, key_dim : int
-        Sizes of a query, which is also the size of the result, and of a key.
+        Sizes of a query and of a key; the result has the size of a query.
 
     Notes
     -----
@@ -125,7 +128,7 @@ class LuongAttention(Module):
         a_t(s)  = exp(score) / sum_s' exp(score)       Eq. 7
         c_t     = sum_s a_t(s) hbar_s
         htilde_t = tanh(W_c [c_t; h_t])                Eq. 5, `W_c`
-    where the paper departs: its W_c has no bias, and its sizes are equal. A query whose keys are
+    In the paper, W_c does not have a bias, and the sizes are equal. A query whose keys are
     all blocked gets a context of zeros.
 
     References
@@ -148,6 +151,7 @@ class LuongAttention(Module):
         self.W = Linear(key_dim, query_dim, bias=False)
         self.W_c = Linear(key_dim + query_dim, query_dim)
 
+    @computes("attention")
     def forward(self, query, key, key_padding_mask=None):
         """Attend from each query to the keys.
 
@@ -156,7 +160,7 @@ class LuongAttention(Module):
         query : Tensor of shape (batch, query, query_dim), or without the batch
         key : Tensor of shape (batch, key, key_dim)
         key_padding_mask : bool Tensor of shape (batch, key), or Mask, optional
-            A bare tensor is True where the key is blocked.
+            A tensor is True where the key is blocked.
 
         Returns
         -------
@@ -176,27 +180,26 @@ class LuongAttention(Module):
 
 
 class AttentionSeq2Seq(Module):
-    r"""An encoder that reads both ways and a decoder that looks back at it at every step.
+    r"""A bidirectional encoder, and a decoder that attends to it at every step.
 
     Parameters
     ----------
     input_dim, output_dim : int
-        Sizes of a token of the source, and of a token of the target and of the output.
+        Sizes of a source token and of a target token; the output has the latter size.
     hidden_dim : int
-        Size of the states.
+        Size of the hidden states.
 
     Notes
     -----
-    Bahdanau et al. 2014 [1]_, in their symbols, with the class's own parts beside them:
+    Bahdanau et al. 2014 [1]_, in their symbols, each with the matching part of this class:
         h_j = [forward h_j; backward h_j]              section 3.2, `encoder`
         s_0 = tanh(W_s h)                              appendix A.2.2, `init`
         c_i = sum_j a_ij h_j                           Eqs. 5 and 6, `attn`
         s_i = f(s_{i-1}, y_{i-1}, c_i)                 appendix A.2.2, `cell`
         o_i = g(s_i, c_i)                              `out`
-    where the paper departs: s_0 sees the backward state at the first word alone, where `init` sees
-    the last states of both directions; its reset gate stands elsewhere (see `GRU`); its g is a
-    maxout layer that also sees y_{i-1}. Padding is read by the encoder, and blocked in `attn`
-    only.
+    In the paper, s_0 depends only on the backward state at the first word; `init` uses the last
+    states of both directions. The paper's reset gate differs (see `GRU`), and its g is a maxout
+    layer that also depends on y_{i-1}. The encoder reads padding; only `attn` blocks it.
 
     References
     ----------
@@ -222,15 +225,15 @@ class AttentionSeq2Seq(Module):
         self.out = Linear(3 * hidden_dim, output_dim)
 
     def forward(self, x, y, key_padding_mask=None):
-        """Read a source, then write a target whose tokens before are given (teacher forcing).
+        """Encode a source and predict a target from its earlier tokens (teacher forcing).
 
         Parameters
         ----------
         x : Tensor of shape (batch, source, input_dim)
         y : Tensor of shape (batch, target, output_dim)
-            What the decoder reads at each step: the target moved on by one step.
+            Decoder input at each step, the target shifted by one step.
         key_padding_mask : bool Tensor of shape (batch, source), or Mask, optional
-            A bare tensor is True where the token of the source is padding.
+            A tensor is True where the source token is padding.
 
         Returns
         -------
@@ -240,7 +243,11 @@ class AttentionSeq2Seq(Module):
         _check("AttentionSeq2Seq", "x", x, self.input_dim, x, batched=True)
         _check("AttentionSeq2Seq", "y", y, self.output_dim, x, batched=True)
         if y.shape[1] == 0:
-            raise ShapeError("AttentionSeq2Seq: y has no steps.", got=f"y {y.shape}")
+            raise ShapeError(
+                "AttentionSeq2Seq: y must have at least one token",
+                got=f"y {y.shape}",
+                hint="begin each target with a start token",
+            )
         memory, h = self.encode(x)
         projected = self.attn.W_k(memory)
         outputs, weights = [], []
@@ -251,7 +258,7 @@ class AttentionSeq2Seq(Module):
         return ops.stack(outputs, 1), ops.stack(weights, 1)
 
     def encode(self, x):
-        """The annotations of all words, and the decoder's first state.
+        """Compute the annotations of all words and the decoder's first state.
 
         Returns
         -------
@@ -262,7 +269,7 @@ class AttentionSeq2Seq(Module):
         return memory, ops.tanh(self.init(ops.cat([last[0], last[1]], -1)))
 
     def step(self, y_t, h, memory, projected, key_padding_mask=None):
-        """One step of the decoder.
+        """Compute one decoder step.
 
         Parameters
         ----------
@@ -270,7 +277,7 @@ class AttentionSeq2Seq(Module):
         h : Tensor of shape (batch, hidden_dim)
         memory : Tensor of shape (batch, source, 2 * hidden_dim)
         projected : Tensor of shape (batch, source, hidden_dim)
-            `attn.W_k(memory)`.
+            Projected memory, `attn.W_k(memory)`.
         key_padding_mask : bool Tensor of shape (batch, source), or Mask, optional
 
         Returns
@@ -286,21 +293,24 @@ class AttentionSeq2Seq(Module):
 
 
 def _check(where, name, x, size, query, batched=False):
-    """Refuse what is no tensor of the same number of axes and batch as the query."""
+    """Check that x is a tensor with the same number of axes and the same batch as the query."""
     if not isinstance(x, Tensor):
-        raise DTypeError(f"{where}: {name} is not a tensor.", got=type(x).__name__)
+        raise DTypeError(
+            f"{where}: {name} is not a tensor", got=type(x).__name__, hint=f"mt.tensor({name})"
+        )
     axes = (3,) if batched else (2, 3)
     good = x.ndim in axes and x.ndim == query.ndim and x.shape[:-2] == query.shape[:-2]
     if not good or size not in (None, x.shape[-1]):
         raise ShapeError(
-            f"{where}: {name} has the wrong shape.",
-            got=f"{name} {x.shape}" + ("" if x is query else f", beside {query.shape}"),
+            f"{where}: the shape of {name} does not match",
+            got=f"{name} {x.shape}" + ("" if x is query else f", query {query.shape}"),
             expected=f"(batch, token, {'value_dim' if size is None else size})",
+            hint="the batch must be the same, the last axis that of the layer",
         )
 
 
 def _attend_mask(where, mask, key):
-    """A bool Tensor that is True where a key takes part and broadcasts to the scores, or None."""
+    """Return None or a bool Tensor for the scores, True where a query may attend to the key."""
     if mask is None:
         return None
     shape = key.shape[:-1]  # (batch, key) or (key,)
@@ -312,15 +322,16 @@ def _attend_mask(where, mask, key):
         return attend
     if not isinstance(mask, Tensor) or mask.dtype.kind != "b":
         raise DTypeError(
-            f"{where}: key_padding_mask is not a boolean tensor.",
+            f"{where}: key_padding_mask must be a boolean tensor",
             got=f"{getattr(mask, 'dtype', type(mask).__name__)}",
             expected="bool, True where a key is blocked",
             hint="mask == 0 where 1 means that a key may be attended to; or a Mask from mt.masks",
         )
     if mask.shape != shape:
         raise ShapeError(
-            f"{where}: key_padding_mask has the wrong shape.",
+            f"{where}: the shape of key_padding_mask does not match the keys",
             got=f"key_padding_mask {mask.shape}",
             expected=f"{shape}",
+            hint="a Mask from mt.masks may be of any shape that broadcasts",
         )
     return from_blocked(mask).attend.unsqueeze(-2)  # (batch, 1, key)

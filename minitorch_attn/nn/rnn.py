@@ -1,6 +1,6 @@
-"""Recurrent networks of several layers and directions: RNN, LSTM, GRU.
+"""Recurrent networks (RNN, LSTM, GRU) with several layers and directions.
 
-The mathematics is in `ops/recurrent.py`, `ops/lstm.py` and `ops/gru.py`; single steps are in
+The mathematics is in `ops/rnn.py`, `ops/lstm.py` and `ops/gru.py`; single steps are in
 `nn/rnn_cell.py`.
 """
 
@@ -21,32 +21,33 @@ _GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "LSTM": 4, "GRU": 3}
 
 
 class RNNBase(Module):
-    """What RNN, LSTM and GRU share: parameters, layers, directions, packed and padded input.
+    """Base class of RNN, LSTM and GRU, with layers, directions, and packed or padded input.
 
     Parameters
     ----------
     mode : "RNN_TANH", "RNN_RELU", "LSTM" or "GRU"
     input_size, hidden_size : int
+        Number of features of the input and of the state.
     num_layers : int, default 1
-        Each layer reads the outputs of the one before.
+        Number of layers; each one reads the outputs of the previous one.
     bias : bool, default True
     batch_first : bool, default False
-        Padded input and output are (batch, token, feature) instead of (token, batch, feature).
-        States are (layer * direction, batch, feature) in any case.
+        Whether padded input and output are (batch, token, feature) instead of (token, batch,
+        feature). States are always (layer * direction, batch, feature).
     dropout : float, default 0
-        On the output of each layer but the last, while training.
+        Dropout probability for the output of each layer but the last, applied during training.
     bidirectional : bool, default False
-        A second network reads from the end; their outputs stand side by side.
+        Whether a second network reads from the end, with both outputs concatenated.
     proj_size : int, default 0
-        Of an LSTM: project the output to that size.
+        Size to which an LSTM projects its output; 0 for no projection.
     device, dtype : optional
-        Of the parameters.
+        Device and dtype of the parameters.
 
     Notes
     -----
-    Parameters of layer k are `weight_ih_lk`, `weight_hh_lk`, `bias_ih_lk`, `bias_hh_lk` and
-    `weight_hr_lk`, those of the second direction end in `_reverse`; the gates are stacked along
-    the first axis, in the order that `ops/` gives. They start uniform within 1/sqrt(hidden_size).
+    The parameters of layer k are `weight_ih_lk`, `weight_hh_lk`, `bias_ih_lk`, `bias_hh_lk` and
+    `weight_hr_lk`; those of the second direction end in `_reverse`. The gates are stacked along
+    the first axis, in the order of `ops/`. Initial values are uniform within 1/sqrt(hidden_size).
     """
 
     def __init__(
@@ -60,7 +61,8 @@ class RNNBase(Module):
         )  # fmt: skip
         if dropout > 0 and num_layers == 1:
             warnings.warn(
-                f"dropout={dropout} acts between layers, and there is only one.", stacklevel=3
+                f"dropout={dropout} has no effect: it acts between layers, and num_layers is 1",
+                stacklevel=3,
             )
         self.mode = mode
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
@@ -82,17 +84,17 @@ class RNNBase(Module):
         self.reset_parameters()
 
     def reset_parameters(self):
-        """Draw the parameters anew."""
+        """Draw new parameters."""
         bound = 1.0 / math.sqrt(self.hidden_size)
         for parameter in self.parameters():
             init.uniform_(parameter, -bound, bound)
 
     def flatten_parameters(self):
-        """Do nothing: the name exists so that code written for PyTorch runs."""
+        """Do nothing; the method exists for compatibility with PyTorch."""
 
     @property
     def all_weights(self):
-        """The parameters, one list for each layer and direction."""
+        """The parameters, as one list for each layer and direction."""
         return [
             list(self._weights(layer, reverse).values())
             for layer in range(self.num_layers)
@@ -104,7 +106,7 @@ class RNNBase(Module):
         return 2 if self.bidirectional else 1
 
     def _weights(self, layer, reverse):
-        """The parameters of one layer and direction by the names the operations give them."""
+        """Return the parameters of one layer and direction, under the names in the operations."""
         names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
         named = {name: _full_name(name, layer, reverse) for name in names}
         mine = self._parameters
@@ -112,30 +114,30 @@ class RNNBase(Module):
 
     @property
     def _state_sizes(self):
-        """The sizes of the state h, and of the cell where there is one."""
+        """Return the sizes of the state h and, for an LSTM, of the cell."""
         return (self.hidden_size,)
 
     def _sequence(self, x, states, **kwargs):
-        """Run one layer and direction; subclasses name the operation."""
+        """Run one layer and direction. Subclasses must override this method."""
         raise NotImplementedError(f"{type(self).__name__} does not define a recurrence")
 
     def forward(self, input, hx=None):
-        """Read whole sequences.
+        """Process whole sequences.
 
         Parameters
         ----------
         input : Tensor of shape (token, batch, input) or (token, input), or PackedSequence
-            (batch, token, input) with `batch_first=True`.
+            Input sequences; (batch, token, input) with `batch_first=True`.
         hx : Tensor of shape (layer * direction, batch, hidden), optional
-            The initial state, by default zeros; without the batch for unbatched input. For an
+            Initial state, by default zeros; without the batch axis for unbatched input. For an
             LSTM a pair: the state and the cell.
 
         Returns
         -------
         output : Tensor of shape (token, batch, direction * hidden), or like `input`
-            The states of the last layer.
+            States of the last layer.
         h_n : like `hx`
-            The state of each layer and direction after its last step.
+            State of each layer and direction after its last step.
         """
         packed = isinstance(input, PackedSequence)
         self._check_input(input.data if packed else input, packed)
@@ -185,7 +187,7 @@ class RNNBase(Module):
         return x, [ops.stack(list(each)) for each in zip(*last, strict=True)]
 
     def _initial_states(self, hx, rows, batch, batched):
-        """A list of states, each (layer * direction, batch, size)."""
+        """Return a list of states, each of shape (layer * direction, batch, size)."""
         layers = self.num_layers * self._directions
         if hx is None:
             return [
@@ -195,24 +197,28 @@ class RNNBase(Module):
         name, pair = type(self).__name__, len(self._state_sizes) == 2
         if pair and not (isinstance(hx, (tuple, list)) and len(hx) == 2):
             raise DTypeError(
-                f"{name}: hx is not a pair.", got=type(hx).__name__, expected="(h_0, c_0)"
+                f"{name}: hx must be a pair",
+                got=type(hx).__name__,
+                expected="(h_0, c_0)",
+                hint="hx=None starts with zeros",
             )
         states = list(hx) if pair else [hx]
         for i, (state, size) in enumerate(zip(states, self._state_sizes, strict=True)):
             label = f"hx[{i}]" if pair else "hx"
             if not isinstance(state, Tensor) or state.dtype != rows.dtype:
                 raise DTypeError(
-                    f"{name}: {label} is not a tensor of the dtype of the input.",
+                    f"{name}: {label} is not a tensor with the dtype of input",
                     got=f"{getattr(state, 'dtype', type(state).__name__)}",
                     expected=f"{rows.dtype}",
+                    hint=f"hx=None for zeros, or {label}.to(input.dtype)",
                 )
             wanted = (layers, batch, size) if batched else (layers, size)
             if state.shape != wanted:
                 raise ShapeError(
-                    f"{name}: {label} has the wrong shape.",
+                    f"{name}: {label} has the wrong shape",
                     got=f"{label} {state.shape}",
                     expected=f"{wanted}: (layer * direction, {'batch, ' * batched}hidden)",
-                    hint="the batch is never the first axis of a state, also with batch_first=True",
+                    hint="the first axis of a state is never the batch, even with batch_first=True",
                 )
         return states if batched else [s.unsqueeze(1) for s in states]
 
@@ -220,14 +226,15 @@ class RNNBase(Module):
         name = type(self).__name__
         if not isinstance(input, Tensor):
             raise DTypeError(
-                f"{name}: input is not a tensor.",
+                f"{name}: input is not a tensor",
                 got=type(input).__name__,
                 expected="a Tensor or a PackedSequence",
+                hint="mt.tensor(data), or nn.utils.rnn.pack_sequence() for a list of tensors",
             )
         dtype = self.weight_ih_l0.dtype
         if input.dtype != dtype:
             raise DTypeError(
-                f"{name}: input and parameters have different dtypes.",
+                f"{name}: input and parameters have different dtypes",
                 got=f"input {input.dtype} and parameters {dtype}",
                 hint=f"input.to(mt.{dtype}), or module.to(mt.{input.dtype})",
             )
@@ -239,10 +246,10 @@ class RNNBase(Module):
             good = good and input.shape[int(self.batch_first and input.ndim == 3)] > 0
         if not good or input.shape[-1] != self.input_size:
             raise ShapeError(
-                f"{name}: input has the wrong shape.",
+                f"{name}: input has the wrong shape",
                 got=f"input {input.shape}",
                 expected=axes.format(self.input_size) + ", and at least one token",
-                hint="the last axis is input_size, given when the layer was made",
+                hint="the last axis must have the input_size of the layer",
             )
 
     def extra_repr(self):
@@ -257,14 +264,13 @@ class RNNBase(Module):
 
 
 class RNN(RNNBase):
-    """Elman's network: h_t = tanh(W_ih x_t + b_ih + W_hh h_{t-1} + b_hh), or relu of it.
+    """Elman network (RNN): h_t = tanh(W_ih x_t + b_ih + W_hh h_{t-1} + b_hh), or with relu.
 
     Parameters
     ----------
-    input_size, hidden_size : int
-    num_layers : int, default 1
     nonlinearity : "tanh" or "relu", default "tanh"
-    bias, batch_first, dropout, bidirectional, device, dtype : optional
+        Activation of the state.
+    input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device, dtype
         See `RNNBase`.
 
     Notes
@@ -285,7 +291,9 @@ class RNN(RNNBase):
     ):  # fmt: skip
         if nonlinearity not in ("tanh", "relu"):
             raise ArgumentError(
-                "RNN(nonlinearity).", got=repr(nonlinearity), expected="'tanh' or 'relu'"
+                "RNN: nonlinearity must be 'tanh' or 'relu'",
+                got=repr(nonlinearity),
+                hint="the name in lower case, not a function",
             )
         super().__init__(
             f"RNN_{nonlinearity.upper()}", input_size, hidden_size, num_layers, bias, batch_first,
@@ -298,7 +306,7 @@ class RNN(RNNBase):
 
 
 class LSTM(RNNBase):
-    """Long short-term memory; the equations are those of `ops.lstm.LstmSequence`.
+    """Long short-term memory (LSTM), with the equations of `ops.lstm.LstmSequence`.
 
     Parameters
     ----------
@@ -338,7 +346,7 @@ class LSTM(RNNBase):
 
 
 class GRU(RNNBase):
-    """Gated recurrent units; the equations are those of `ops.gru.GruSequence`.
+    """Gated recurrent units (GRU), with the equations of `ops.gru.GruSequence`.
 
     Parameters
     ----------
@@ -373,28 +381,43 @@ class GRU(RNNBase):
 
 
 def _full_name(name, layer, reverse):
-    """Of the parameter `name`, as it stands in the state dict."""
+    """Return the full name of the parameter `name` in the state dict."""
     return f"{name}_l{layer}{'_reverse' if reverse else ''}"
 
 
 def _check_config(mode, proj_size, dropout, flags, sizes):
     if mode not in _GATES:
-        raise ArgumentError("RNNBase(mode).", got=repr(mode), expected=f"one of {list(_GATES)}")
+        raise ArgumentError(
+            f"RNNBase: mode must be one of {list(_GATES)}",
+            got=repr(mode),
+            hint="nn.RNN, nn.LSTM and nn.GRU set it",
+        )
     for name, value in flags.items():
         if not isinstance(value, bool):
-            raise DTypeError(f"{mode}({name}).", got=repr(value), expected="True or False")
+            raise DTypeError(
+                f"{mode}: {name} must be a bool",
+                got=repr(value),
+                hint=f"pass it by keyword: {name}=True",
+            )
     for name, value in sizes.items():
         if not isinstance(value, int):
-            raise DTypeError(f"{mode}({name}).", got=repr(value), expected="an int")
+            raise DTypeError(
+                f"{mode}: {name} must be an integer",
+                got=repr(value),
+                hint="int(...), or // in place of /",
+            )
         if value <= 0:
-            raise ArgumentError(f"{mode}({name}).", got=repr(value), expected="at least 1")
+            raise ArgumentError(f"{mode}: {name} must be at least 1", got=repr(value))
     if type(dropout) is bool or not isinstance(dropout, (int, float)) or not 0 <= dropout <= 1:
         raise ArgumentError(
-            f"{mode}(dropout).", got=repr(dropout), expected="a probability from 0 to 1"
+            f"{mode}: dropout must be between 0 and 1",
+            got=repr(dropout),
+            hint="0.1 zeroes 10 percent of the elements",
         )
     if not 0 <= proj_size < sizes["hidden_size"]:
         raise ArgumentError(
-            f"{mode}(proj_size).",
+            f"{mode}: proj_size is out of range",
             got=f"proj_size={proj_size}, hidden_size={sizes['hidden_size']}",
             expected="from 1 to hidden_size - 1, or 0 for no projection",
+            hint="a Linear layer after the LSTM can enlarge its output",
         )

@@ -1,4 +1,4 @@
-"""Single steps of recurrent networks: RNNCell, LSTMCell, GRUCell."""
+"""Recurrent cells, single steps of RNNs: RNNCell, LSTMCell, GRUCell."""
 
 import math
 
@@ -14,16 +14,17 @@ __all__ = ["GRUCell", "LSTMCell", "RNNCell", "RNNCellBase"]
 
 
 class RNNCellBase(Module):
-    """What the cells share: their parameters and the check of what they are given.
+    """Base class of the cells, with their parameters and input checks.
 
     Parameters
     ----------
     input_size, hidden_size : int
+        Number of features of the input and of the state.
     bias : bool
     num_chunks : int
-        How many vectors of the size of the state the weights make.
+        Number of gates, each a vector of the state's size that the weights compute.
     device, dtype : optional
-        Of the parameters.
+        Device and dtype of the parameters.
     """
 
     def __init__(self, input_size, hidden_size, bias, num_chunks, device=None, dtype=None):
@@ -42,7 +43,7 @@ class RNNCellBase(Module):
         self.reset_parameters()
 
     def reset_parameters(self):
-        """Draw the parameters anew, uniform within 1/sqrt(hidden_size)."""
+        """Draw new parameters, uniform within 1/sqrt(hidden_size)."""
         bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0
         for parameter in self.parameters():
             init.uniform_(parameter, -bound, bound)
@@ -52,16 +53,18 @@ class RNNCellBase(Module):
         return self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh
 
     def _prepared(self, input, states, labels):
-        """Input and states with a batch axis, zeros for absent states; was there a batch?"""
+        """Return input and states with a batch axis, and if they had one; states default to 0."""
         name = type(self).__name__
         if not isinstance(input, Tensor):
-            raise DTypeError(f"{name}: input is not a tensor.", got=type(input).__name__)
+            raise DTypeError(
+                f"{name}: input is not a tensor", got=type(input).__name__, hint="mt.tensor(data)"
+            )
         if input.ndim not in (1, 2) or input.shape[-1] != self.input_size:
             raise ShapeError(
-                f"{name}: input has the wrong shape.",
+                f"{name}: input has the wrong shape",
                 got=f"input {input.shape}",
                 expected=f"(batch, {self.input_size}) or ({self.input_size},)",
-                hint="the last axis is input_size, given when the layer was made",
+                hint="the last axis must have the input_size of the layer",
             )
         wanted = (*input.shape[:-1], self.hidden_size)
         if states is None:
@@ -69,12 +72,17 @@ class RNNCellBase(Module):
             states = [zeros] * len(labels)
         for label, state in zip(labels, states, strict=True):
             if not isinstance(state, Tensor):
-                raise DTypeError(f"{name}: {label} is not a tensor.", got=type(state).__name__)
+                raise DTypeError(
+                    f"{name}: {label} is not a tensor",
+                    got=type(state).__name__,
+                    hint="hx=None starts with zeros",
+                )
             if state.shape != wanted:
                 raise ShapeError(
-                    f"{name}: {label} has the wrong shape.",
+                    f"{name}: {label} has the wrong shape",
                     got=f"{label} {state.shape}, input {input.shape}",
                     expected=f"{label} {wanted}",
+                    hint="hx=None starts with zeros",
                 )
         batched = input.ndim == 2
         if not batched:
@@ -91,7 +99,7 @@ class RNNCellBase(Module):
 
 
 class RNNCell(RNNCellBase):
-    """One step of Elman's network: h' = tanh(W_ih x + b_ih + W_hh h + b_hh), or relu of it.
+    """One step of an Elman network: h' = tanh(W_ih x + b_ih + W_hh h + b_hh), or with relu.
 
     Parameters
     ----------
@@ -99,7 +107,7 @@ class RNNCell(RNNCellBase):
     bias : bool, default True
     nonlinearity : "tanh" or "relu", default "tanh"
     device, dtype : optional
-        Of the parameters.
+        Device and dtype of the parameters.
 
     Examples
     --------
@@ -114,7 +122,9 @@ class RNNCell(RNNCellBase):
         super().__init__(input_size, hidden_size, bias, 1, device, dtype)
         if nonlinearity not in ("tanh", "relu"):
             raise ArgumentError(
-                "RNNCell(nonlinearity).", got=repr(nonlinearity), expected="'tanh' or 'relu'"
+                "RNNCell: nonlinearity must be 'tanh' or 'relu'",
+                got=repr(nonlinearity),
+                hint="the name in lower case, not a function",
             )
         self.nonlinearity = nonlinearity
 
@@ -128,14 +138,14 @@ class RNNCell(RNNCellBase):
 
 
 class LSTMCell(RNNCellBase):
-    """One step of a long short-term memory; the equations are those of `LstmSequence`.
+    """One step of a long short-term memory (LSTM), with the equations of `LstmSequence`.
 
     Parameters
     ----------
     input_size, hidden_size : int
     bias : bool, default True
     device, dtype : optional
-        Of the parameters.
+        Device and dtype of the parameters.
 
     Examples
     --------
@@ -152,7 +162,10 @@ class LSTMCell(RNNCellBase):
         # input: (batch, input) or (input,)   hx: two of (batch, hidden) or (hidden,)
         if hx is not None and not (isinstance(hx, (tuple, list)) and len(hx) == 2):
             raise DTypeError(
-                "LSTMCell: hx is not a pair.", got=type(hx).__name__, expected="(h, c)"
+                "LSTMCell: hx must be a pair",
+                got=type(hx).__name__,
+                expected="(h, c)",
+                hint="hx=None starts with zeros",
             )
         input, states, batched = self._prepared(input, hx, ["hx[0]", "hx[1]"])
         h, c = ops.lstm_cell(input, states, *self._weights)
@@ -160,14 +173,14 @@ class LSTMCell(RNNCellBase):
 
 
 class GRUCell(RNNCellBase):
-    """One step of gated recurrent units; the equations are those of `GruSequence`.
+    """One step of gated recurrent units (GRU), with the equations of `GruSequence`.
 
     Parameters
     ----------
     input_size, hidden_size : int
     bias : bool, default True
     device, dtype : optional
-        Of the parameters.
+        Device and dtype of the parameters.
 
     Examples
     --------

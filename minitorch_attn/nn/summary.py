@@ -1,4 +1,4 @@
-"""What a model is made of and what a forward pass costs: parameters, FLOPs and memory by layer."""
+"""Summary of a model: parameters, FLOPs and memory of each layer in a forward pass."""
 
 import sys
 from contextlib import ExitStack
@@ -9,34 +9,34 @@ from ..backend.gemm import dry_run
 from ..errors import ArgumentError
 from ..formatting import short_bytes, short_count
 from ..ops import zeros
-from ..ops.flops import FLOPS
+from ..ops.plumbing.flops import FLOPS
 from ..tensor import Tensor
-from .evaluation import evaluating
+from .eval_mode import evaluating
 
 __all__ = ["Summary", "summary"]
 
 
 class Row:
-    """One module of a model.
+    """One module of a model, as a row of the summary.
 
     Attributes
     ----------
     name : str
-        Its path in the model; "" for the model itself.
+        Path of the module; "" for the model itself.
     kind : str
-        Its class.
+        Name of its class.
     depth : int
-        How many modules it is inside of.
+        Number of modules that contain it.
     parameters : int
-        Numbers that it learns, those of the modules inside included, shared ones once.
+        Number of its parameters, including those of its submodules; shared ones count once.
     input_shape, output_shape : tuple or None
-        Of its first call.
+        Input and output shapes of the first call.
     calls : int
-        How often it ran.
+        Number of calls.
     flops : int
-        Of all its calls, those of the modules inside included.
+        FLOPs of all calls, including those of its submodules.
     output_bytes : int
-        What all operations inside it returned, views not counted.
+        Size in bytes of all operation outputs inside it, not counting views.
     """
 
     def __init__(self, name, module):
@@ -48,26 +48,26 @@ class Row:
 
 
 class Summary:
-    """A forward pass, counted: every module with its shapes, parameters, FLOPs and memory.
+    """Summary of a forward pass: shapes, parameters, FLOPs and memory of every module.
 
     Matrix products and convolutions count two operations for each multiply-add. The pass is a dry
-    run: products are not computed, so a model made under `nn.init.skip_init()` needs neither the
+    run: products are not computed, so a model built under `nn.init.skip_init()` needs neither the
     time nor the memory of a real pass.
 
     Parameters
     ----------
     model : Module
     *inputs : Tensor or tuple of int
-        What to call it with; a tuple of sizes stands for zeros of that shape.
+        Inputs of the model; a tuple of sizes means zeros of that shape.
     **kwargs
-        Further arguments of the call.
+        Keyword arguments of the model.
 
     Attributes
     ----------
     rows : list of Row
-        In the order of `named_modules`; the first is the model.
+        Modules in the order of `named_modules`; the first one is the model.
     parameters, trainable, flops, parameter_bytes, output_bytes : int
-        Of the whole model.
+        Totals of the whole model.
 
     Examples
     --------
@@ -96,12 +96,12 @@ class Summary:
         self.flops, self.output_bytes = self.rows[0].flops, self.rows[0].output_bytes
 
     def table(self, depth=None):
-        """The table as text.
+        """Format the summary as a text table.
 
         Parameters
         ----------
         depth : int, optional
-            Leave out modules that are inside more than so many others.
+            Largest depth of the modules that are shown.
         """
         head = ("layer", "input", "output", "parameters", "FLOPs", "memory")
         lines = [head]
@@ -138,19 +138,19 @@ class Summary:
 
 
 def summary(model, *inputs, depth=3, file=None, **kwargs):
-    """Print what a model is made of and what one forward pass costs.
+    """Print a summary of a model: parameters, FLOPs and memory of a forward pass.
 
     Parameters
     ----------
     model : Module
     *inputs : Tensor or tuple of int
-        What to call it with; a tuple of sizes stands for zeros of that shape.
+        Inputs of the model; a tuple of sizes means zeros of that shape.
     depth : int, optional
-        How far to go into modules within modules; None for all the way.
+        Largest depth of nested modules that are shown; None for all.
     file : text file, optional
-        Where to print, by default the standard output.
+        File to print to, by default the standard output.
     **kwargs
-        Further arguments of the call.
+        Keyword arguments of the model.
 
     Examples
     --------
@@ -170,13 +170,13 @@ def summary(model, *inputs, depth=3, file=None, **kwargs):
 
 
 class _Counter(Listener):
-    """Listens to every operation and adds it to all modules that are running."""
+    """Listener that adds every operation to all modules that are running."""
 
     def __init__(self):
         self.running = []
 
     def watch(self, stack, module, row):
-        """Let `row` be among the running ones while `module` runs."""
+        """Keep `row` on the stack while `module` runs."""
 
         def enter(module, args, kwargs):
             self.running.append(row)
@@ -193,7 +193,7 @@ class _Counter(Listener):
         stack.enter_context(module.register_forward_hook(leave, always_call=True))
 
     def record_forward(self, ctx, inputs, outputs):
-        """Called by the engine after each operation."""
+        """Record an operation; the engine calls this method after each one."""
         outputs = outputs if type(outputs) is tuple else (outputs,)
         count = FLOPS.get(ctx.function.__name__)
         flops = count(inputs, outputs) if count else 0
@@ -210,7 +210,7 @@ def _as_input(value, like):
     if isinstance(value, Tensor) or value is None:
         return value
     raise ArgumentError(
-        "summary(model, *inputs): not an input.",
+        "summary: each input must be a tensor or a tuple of sizes",
         got=f"{value!r:.60} of type {type(value).__name__}",
         expected="a tensor, or a tuple of sizes for zeros of that shape",
         hint="mt.tensor([[1, 2, 3]]) for token ids",
@@ -218,7 +218,7 @@ def _as_input(value, like):
 
 
 def _first_shape(values):
-    """The shape of the first tensor among values, tuples of them and dicts of them."""
+    """Return the shape of the first tensor in values, including nested tuples and dicts."""
     for value in values:
         if isinstance(value, Tensor):
             return value.shape
@@ -235,7 +235,7 @@ def _sizes(shape):
 
 
 def _aligned(cells, widths):
-    """Words to the left, numbers to the right."""
+    """Align words to the left and numbers to the right."""
     left = [cell.ljust(width) for cell, width in zip(cells[:3], widths[:3], strict=True)]
     right = [cell.rjust(width) for cell, width in zip(cells[3:], widths[3:], strict=True)]
     return "  ".join(left + right).rstrip()

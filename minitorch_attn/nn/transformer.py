@@ -1,26 +1,23 @@
-"""The Transformer as PyTorch's classes of these names: layers, stacks, and both together."""
+"""Transformer layers and stacks under the names, arguments and mask polarity of PyTorch."""
 
 import copy
-import math
 
-from .. import ops
+from ..computes import computes
 from . import init
 from .activation import activation_function
-from .attention import MultiheadAttention
 from .containers import ModuleList
 from .dropout import Dropout
 from .feed_forward import two_layers
+from .layer_norm import LayerNorm
 from .linear import Linear
+from .masks import causal
 from .module import Module
-from .norm import LayerNorm
+from .multihead_attention import MultiheadAttention
 
 __all__ = [
-    "Transformer",
-    "TransformerDecoder",
-    "TransformerDecoderLayer",
-    "TransformerEncoder",
+    "Transformer", "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder",
     "TransformerEncoderLayer",
-]
+]  # fmt: skip
 
 
 class TransformerEncoderLayer(Module):
@@ -38,24 +35,28 @@ class TransformerEncoderLayer(Module):
     dim_feedforward : int, default 2048
         Hidden size of the feed-forward network.
     dropout : float, default 0.1
-        On the attention weights, inside the feed-forward network, and on both branches.
+        Dropout probability for the attention weights, the hidden features of the feed-forward
+        network, and the output of both branches.
     activation : str or callable, default "relu"
+        Nonlinearity of the feed-forward network.
     layer_norm_eps : float, default 1e-5
+        Small number added to the variance in the LayerNorms.
     batch_first : bool, default False
-        Inputs are (batch, token, embed) instead of (token, batch, embed).
+        Whether inputs are (batch, token, embed) instead of (token, batch, embed).
     norm_first : bool, default False
+        Whether to use pre-norm instead of post-norm.
     bias : bool, default True
-        Of the linear layers and of the LayerNorms.
+        Whether the linear layers and the LayerNorms have a bias.
     device, dtype : optional
-        Of the parameters.
+        Device and dtype of the parameters.
 
     Notes
     -----
     Vaswani et al. 2017, arXiv:1706.03762v7, section 3.1; pre-norm: Xiong et al. 2020,
     arXiv:2002.04745v1.
 
-    A token that may attend to nothing gets a context of zeros. PyTorch's inference fast path,
-    which gives NaN or zeros in places where its training path does not, has no counterpart.
+    A token that may not attend to any key gets a context of zeros, in training and in eval mode.
+    PyTorch's fast path for inference may give NaN or zeros where its training path does not.
 
     Examples
     --------
@@ -85,19 +86,20 @@ class TransformerEncoderLayer(Module):
         self.dropout2 = Dropout(dropout)
         self.activation = activation_function(activation)
 
+    @computes("encoder layer", reveals=("pre-norm block",))
     def forward(self, src, src_mask=None, src_key_padding_mask=None, is_causal=False):
-        """One layer of the encoder.
+        """Run one encoder layer.
 
         Parameters
         ----------
         src : Tensor of shape (batch, token, embed), (token, batch, embed) or (token, embed)
         src_mask, src_key_padding_mask, is_causal
-            `attn_mask`, `key_padding_mask` and `is_causal` of `MultiheadAttention`: bare bool
-            tensors are True where blocked.
+            `attn_mask`, `key_padding_mask` and `is_causal` of `MultiheadAttention`: bool tensors
+            are True where blocked.
 
         Returns
         -------
-        Tensor of the shape of `src`
+        Tensor of the same shape as `src`
         """
         masks = (src_mask, src_key_padding_mask, is_causal)
         if self.norm_first:
@@ -109,6 +111,7 @@ class TransformerEncoderLayer(Module):
     def _attend(self, x, mask, key_padding_mask, is_causal):
         return self.dropout1(_attend(self.self_attn, x, x, mask, key_padding_mask, is_causal))
 
+    @computes("feed-forward network")
     def _feed_forward(self, x):
         return self.dropout2(
             two_layers(x, self.linear1, self.activation, self.dropout, self.linear2)
@@ -158,16 +161,17 @@ class TransformerDecoderLayer(Module):
         self.dropout3 = Dropout(dropout)
         self.activation = activation_function(activation)
 
+    @computes("decoder layer")
     def forward(
         self, tgt, memory, tgt_mask=None, memory_mask=None, tgt_key_padding_mask=None,
         memory_key_padding_mask=None, tgt_is_causal=False, memory_is_causal=False,
     ):  # fmt: skip
-        """One layer of the decoder.
+        """Run one decoder layer.
 
         Parameters
         ----------
         tgt : Tensor of shape (batch, token, embed), (token, batch, embed) or (token, embed)
-        memory : Tensor of like shape
+        memory : Tensor with the axes in the order of `tgt`
             The encoder's output.
         tgt_mask, tgt_key_padding_mask, tgt_is_causal
             Masks of the self-attention; see `MultiheadAttention`.
@@ -176,7 +180,7 @@ class TransformerDecoderLayer(Module):
 
         Returns
         -------
-        Tensor of the shape of `tgt`
+        Tensor of the same shape as `tgt`
         """
         own = (tgt_mask, tgt_key_padding_mask, tgt_is_causal)
         cross = (memory_mask, memory_key_padding_mask, memory_is_causal)
@@ -196,6 +200,7 @@ class TransformerDecoderLayer(Module):
         context = _attend(self.multihead_attn, x, memory, mask, key_padding_mask, is_causal)
         return self.dropout2(context)
 
+    @computes("feed-forward network")
     def _feed_forward(self, x):
         return self.dropout3(
             two_layers(x, self.linear1, self.activation, self.dropout, self.linear2)
@@ -203,7 +208,7 @@ class TransformerDecoderLayer(Module):
 
 
 def _attend(attention, x, memory, mask, key_padding_mask, is_causal):
-    """The context alone, by the fused path."""
+    """Compute the context with the fused kernels."""
     context, _ = attention(
         x, memory, memory, key_padding_mask=key_padding_mask, need_weights=False,
         attn_mask=mask, is_causal=bool(is_causal),
@@ -217,12 +222,13 @@ class TransformerEncoder(Module):
     Parameters
     ----------
     encoder_layer : TransformerEncoderLayer
-        Copied `num_layers` times, values included.
+        Layer that is copied `num_layers` times, including its values.
     num_layers : int
+        Number of layers.
     norm : Module, optional
-        After the last layer; a pre-norm stack needs one.
+        Normalization applied after the last layer; a pre-norm stack needs one.
     enable_nested_tensor, mask_check : bool
-        Accepted for PyTorch's sake.
+        Accepted for compatibility with PyTorch; ignored.
 
     Examples
     --------
@@ -240,23 +246,14 @@ class TransformerEncoder(Module):
         self.num_layers, self.norm = num_layers, norm
 
     def forward(self, src, mask=None, src_key_padding_mask=None, is_causal=None):
-        """All layers in turn; arguments as for `TransformerEncoderLayer.forward`."""
+        """Run all layers in order; arguments as for `TransformerEncoderLayer.forward`."""
         for layer in self.layers:
             src = layer(src, mask, src_key_padding_mask, bool(is_causal))
         return src if self.norm is None else self.norm(src)
 
 
 class TransformerDecoder(Module):
-    """A stack of decoder layers.
-
-    Parameters
-    ----------
-    decoder_layer : TransformerDecoderLayer
-        Copied `num_layers` times, values included.
-    num_layers : int
-    norm : Module, optional
-        After the last layer; a pre-norm stack needs one.
-    """
+    """A stack of decoder layers; parameters as for `TransformerEncoder`."""
 
     def __init__(self, decoder_layer, num_layers, norm=None):
         super().__init__()
@@ -267,7 +264,7 @@ class TransformerDecoder(Module):
         self, tgt, memory, tgt_mask=None, memory_mask=None, tgt_key_padding_mask=None,
         memory_key_padding_mask=None, tgt_is_causal=None, memory_is_causal=False,
     ):  # fmt: skip
-        """All layers in turn; arguments as for `TransformerDecoderLayer.forward`."""
+        """Run all layers in order; arguments as for `TransformerDecoderLayer.forward`."""
         for layer in self.layers:
             tgt = layer(
                 tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask,
@@ -281,26 +278,22 @@ def _copies(layer, num_layers):
 
 
 class Transformer(Module):
-    """Encoder and decoder; embeddings and the output layer are left to you.
+    """Encoder and decoder, without embeddings or an output layer.
 
     Parameters
     ----------
-    d_model : int, default 512
-    nhead : int, default 8
     num_encoder_layers, num_decoder_layers : int, default 6
-    dim_feedforward : int, default 2048
-    dropout : float, default 0.1
-    activation : str or callable, default "relu"
+        Number of layers of each stack.
     custom_encoder, custom_decoder : Module, optional
-    layer_norm_eps : float, default 1e-5
-    batch_first, norm_first : bool, default False
-    bias : bool, default True
-    device, dtype : optional
+        Stacks to use instead of the default ones.
+    d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, \
+    norm_first, bias, device, dtype
+        As for `TransformerEncoderLayer`.
 
     Notes
     -----
     Vaswani et al. 2017, arXiv:1706.03762v7, section 3. As in PyTorch, and unlike in the paper,
-    both stacks end in a LayerNorm also when their layers are post-norm.
+    both stacks end with a LayerNorm even if their layers are post-norm.
 
     Examples
     --------
@@ -341,19 +334,15 @@ class Transformer(Module):
 
     @staticmethod
     def generate_square_subsequent_mask(sz, device=None, dtype="float32"):
-        """The causal mask as floats: 0 where a query may attend, -inf after its position.
-
-        `masks.causal(sz)` says the same as a `Mask`.
-        """
-        blocked = ops.full((sz, sz), -math.inf, dtype=dtype, device=device)
-        return ops.triu(blocked, 1)
+        """Return the causal mask as floats, 0 where a query may attend and -inf elsewhere."""
+        return causal(sz, device=device).additive(dtype)
 
     def forward(
         self, src, tgt, src_mask=None, tgt_mask=None, memory_mask=None,
         src_key_padding_mask=None, tgt_key_padding_mask=None, memory_key_padding_mask=None,
         src_is_causal=None, tgt_is_causal=None, memory_is_causal=False,
     ):  # fmt: skip
-        """decoder(tgt, encoder(src)).
+        """Compute decoder(tgt, encoder(src)).
 
         Parameters
         ----------
@@ -367,7 +356,7 @@ class Transformer(Module):
 
         Returns
         -------
-        Tensor of the shape of `tgt`
+        Tensor of the same shape as `tgt`
         """
         memory = self.encoder(src, src_mask, src_key_padding_mask, src_is_causal)
         return self.decoder(

@@ -1,4 +1,4 @@
-"""Layers that change the resolution or the layout of images: they have no parameters."""
+"""Upsampling layers, and layers that rearrange images; none has parameters."""
 
 from .. import ops
 from .module import Module
@@ -10,13 +10,14 @@ __all__ = [
 
 
 class Upsample(Module):
-    """The input in another size; see `interpolate`.
+    """Upsample an input to another size; see `interpolate`.
 
     Parameters
     ----------
     size : int or sequence of int, optional
+        Size of the output.
     scale_factor : float or sequence of float, optional
-        Instead of `size`.
+        Scale factor for the size, instead of `size`.
     mode : str, default "nearest"
     align_corners, recompute_scale_factor : bool, optional
 
@@ -52,21 +53,21 @@ class Upsample(Module):
 
 
 class UpsamplingNearest2d(Upsample):
-    """Upsample(mode="nearest") for images."""
+    """Nearest-neighbor upsampling of images, Upsample(mode="nearest")."""
 
     def __init__(self, size=None, scale_factor=None):
         super().__init__(size, scale_factor, mode="nearest")
 
 
 class UpsamplingBilinear2d(Upsample):
-    """Upsample(mode="bilinear", align_corners=True) for images."""
+    """Bilinear upsampling of images, Upsample(mode="bilinear", align_corners=True)."""
 
     def __init__(self, size=None, scale_factor=None):
         super().__init__(size, scale_factor, mode="bilinear", align_corners=True)
 
 
 class Unfold(Module):
-    """Every patch of an image as a column; see `unfold`.
+    """Unfold an image into columns, one for each patch; see `unfold`.
 
     Parameters
     ----------
@@ -96,7 +97,7 @@ class Unfold(Module):
 
 
 class Fold(Module):
-    """An image from columns of patches, which add up where they overlap; see `fold`.
+    """Fold columns of patches into an image; overlapping patches are added; see `fold`.
 
     Parameters
     ----------
@@ -128,12 +129,12 @@ class Fold(Module):
 
 
 class PixelShuffle(Module):
-    """Groups of r * r channels laid out as squares of r by r elements; see `pixel_shuffle`.
+    """Rearrange groups of r * r channels into squares of r by r pixels; see `pixel_shuffle`.
 
     Parameters
     ----------
     upscale_factor : int
-        r.
+        Factor r for the height and width.
 
     Examples
     --------
@@ -154,12 +155,12 @@ class PixelShuffle(Module):
 
 
 class PixelUnshuffle(Module):
-    """Squares of r by r elements taken apart into r * r channels; see `pixel_unshuffle`.
+    """Rearrange squares of r by r pixels into r * r channels; see `pixel_unshuffle`.
 
     Parameters
     ----------
     downscale_factor : int
-        r.
+        Factor r for the height and width.
     """
 
     def __init__(self, downscale_factor):

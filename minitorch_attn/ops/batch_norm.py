@@ -1,34 +1,40 @@
-"""Normalisation by channel: batch_norm, instance_norm and group_norm.
+"""Batch normalization (batch_norm), and the related instance_norm and group_norm.
 
-All three make mean 0 and variance 1 over some of (batch, channel, *space) and then scale and shift
-each channel. They differ in what is averaged: the batch and space for each channel; space for each
-image and channel; space and a group of channels for each image.
+All three give mean 0 and variance 1 over some of the axes (batch, channel, *space), then scale and
+shift each channel. They differ in the axes of the mean: batch_norm takes it over the batch and
+space, for each channel; instance_norm over space, for each image and channel; group_norm over
+space and a group of channels, for each image.
 """
 
 import math
 
 from ..autograd.function import Function
 from ..backend import array_module, check_same_device
+from ..computes import computes
 from ..errors import ArgumentError, DTypeError, ShapeError
-from .given import not_tensors
-from .shape import Reshape
+from .plumbing.tensor_arguments import not_tensors
+from .reshape import Reshape
 
 __all__ = ["batch_norm", "group_norm", "instance_norm"]
 
 
+@computes("norm over any axes", reveals=("layer norm",))
 class NormOver(Function):
-    r"""y = x_hat w + b,  x_hat = (x - m) r,  r = 1 / sqrt(v + eps), for x with four axes.
+    r"""Normalization to mean 0 and variance 1 over some axes, then a scale and a shift per channel.
 
-    m and v are the mean and the variance (divided by the count) over some of the axes; w and b,
-    where they are given, have one number per channel. Channels are the third axis, or the second
-    and third together.
+    Forward:  y = (x - m) * r * weight + bias, m = mean(x), r = 1 / sqrt(var(x) + eps)
+    Backward: h = grad_y * weight, grad_x = r * (h - mean(h) - x_hat * mean(h * x_hat)),
+        grad_weight = sum(grad_y * x_hat), grad_bias = sum(grad_y)
 
-    Derivative: with g = dL/dy, h = g w = dL/dx_hat and means over the same axes,
-        dL/dw = sum of g x_hat and dL/db = sum of g, over all that is not the channel,
-        dL/dx = r (h - mean(h) - x_hat mean(h x_hat)):
-    x_hat does not change when x moves along the all-ones direction or along x_hat itself, so the
-    gradient has no component along either.
-    Saved: x, w and b; m and r from inside.
+    x has four axes. The mean and the variance (divided by the count) are taken over `axes`. The
+    channels are the third axis, or the second and third together; weight and bias, if given, have
+    one number per channel.
+
+    Derivation: x_hat = (x - m) r is the normalized input and h = dL/dx_hat. x_hat does not change
+    when x moves along the all-ones direction or along x_hat itself, so the gradient has no
+    component along either. grad_weight and grad_bias are summed over all axes but those of the
+    channels.
+    Saved: x, weight and bias; m and r as intermediates.
     """
 
     @staticmethod
@@ -76,7 +82,7 @@ class NormOver(Function):
 
     @staticmethod
     def composed(ctx, x, weight, bias, *, axes, eps, running):
-        """The definition, one operation at a time; the running statistics have moved already."""
+        """The definition, step by step; `forward` has updated the running statistics already."""
         centered = x - x.mean(axes, keepdim=True)
         variance = (centered * centered).mean(axes, keepdim=True)
         y = centered * (variance + eps).rsqrt()
@@ -85,14 +91,14 @@ class NormOver(Function):
 
 
 def _other_axes(parameter):
-    """All axes but those of the channels."""
+    """All axes except those of the channels."""
     return (*range(3 - parameter.ndim), 3)
 
 
 def _move(running_mean, running_var, momentum, mean, variance, count):
-    """running <- (1 - momentum) running + momentum new, in place, averaged over instances.
+    """Move running statistics to (1 - momentum) running + momentum new, averaged over instances.
 
-    The running variance is the unbiased one, divided by count - 1.
+    The update is in place. The running variance is the unbiased one, divided by count - 1.
     """
     unbiased = variance * (count / (count - 1) if count > 1 else math.nan)
     for running, new in ((running_mean, mean), (running_var, unbiased)):
@@ -106,28 +112,31 @@ def batch_norm(
     input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1,
     eps=1e-5,
 ):  # fmt: skip
-    """Each channel with mean 0 and variance 1 over the batch and space, then scaled and shifted.
+    """Batch normalization: mean 0 and variance 1 per channel, then an affine map.
 
     Parameters
     ----------
     input : Tensor of shape (batch, channel, *space)
     running_mean, running_var : Tensor of shape (channel,), or None
-        Used in place of the batch's own where `training` is False; else moved, in place, by
-        `momentum` towards the mean and the unbiased variance of the batch.
+        Running statistics. If `training` is False, they replace the statistics of the batch;
+        otherwise `momentum` moves them, in place, towards the batch's mean and unbiased variance.
     weight, bias : Tensor of shape (channel,), optional
-    training : bool
-    momentum : float
-    eps : float
-        Added to the variance.
+        Scale and shift of each channel.
+    training : bool, default False
+        Whether to normalize by the statistics of the batch.
+    momentum : float, default 0.1
+        Weight of the new statistics in the running statistics.
+    eps : float, default 1e-5
+        Small number added to the variance, so that the divisor is never 0.
 
     Returns
     -------
-    Tensor of the shape of `input`
+    Tensor of the same shape as `input`
 
     Notes
     -----
-    Derivative in `NormOver`. Ioffe and Szegedy 2015, arXiv:1502.03167v3, Algorithm 1; the paper
-    corrects the variance for its running average only, and so does this.
+    The mean and variance are taken over the batch and space. The derivative is in `NormOver`. As in
+    Ioffe and Szegedy 2015, arXiv:1502.03167v3, Algorithm 1, only the running variance is unbiased.
 
     Examples
     --------
@@ -154,21 +163,23 @@ def instance_norm(
     input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True,
     momentum=0.1, eps=1e-5,
 ):  # fmt: skip
-    """Each channel of each image with mean 0 and variance 1 over space, then scaled and shifted.
+    """Instance normalization: mean 0 and variance 1 per image and channel, then an affine map.
 
     Parameters
     ----------
     input : Tensor of shape (batch, channel, *space)
     running_mean, running_var : Tensor of shape (channel,), optional
-        As in `batch_norm`; they move towards the mean over the batch.
+        Running statistics as in `batch_norm`; they move towards the mean over the batch.
     weight, bias : Tensor of shape (channel,), optional
-    use_input_stats : bool
-        False uses the running statistics.
+        Scale and shift of each channel.
+    use_input_stats : bool, default True
+        If True, normalize by the input's own statistics; if False, by the running ones.
     momentum, eps : float
+        See `batch_norm`.
 
     Notes
     -----
-    Derivative in `NormOver`. Ulyanov et al. 2016, arXiv:1607.08022v3, Eq. 4.
+    The derivative is in `NormOver`. Ulyanov et al. 2016, arXiv:1607.08022v3, Eq. 4.
 
     Examples
     --------
@@ -192,23 +203,25 @@ def instance_norm(
 
 
 def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
-    """Each group of channels of each image with mean 0 and variance 1, then scaled and shifted.
+    """Group normalization: mean 0 and variance 1 per group of channels, then an affine map.
 
     Parameters
     ----------
     input : Tensor of shape (batch, channel, *space)
     num_groups : int
-        Groups of equally many neighbouring channels.
+        Number of groups of neighboring channels, all of the same size.
     weight, bias : Tensor of shape (channel,), optional
-    eps : float
+        Scale and shift of each channel.
+    eps : float, default 1e-5
+        Number added to the variance.
 
     Returns
     -------
-    Tensor of the shape of `input`
+    Tensor of the same shape as `input`
 
     Notes
     -----
-    Derivative in `NormOver`. Wu and He 2018, arXiv:1803.08494v3, Eq. 1-3 and 7.
+    The derivative is in `NormOver`. Wu and He 2018, arXiv:1803.08494v3, Eq. 1-3 and 7.
 
     Examples
     --------
@@ -220,9 +233,10 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
     batch, channels, *space = input.shape
     if num_groups < 1 or channels % num_groups:
         raise ShapeError(
-            "group_norm: the channels do not divide into groups.",
-            got=f"input {input.shape} and num_groups={num_groups}",
-            expected="a number of groups that divides the number of channels",
+            "group_norm: the number of channels is not divisible by num_groups",
+            got=f"input {input.shape} with {channels} channels and num_groups={num_groups}",
+            expected="a positive num_groups that divides the number of channels",
+            hint="num_groups=1 normalizes all channels together",
         )
     width = channels // num_groups
     if batch * width * math.prod(space) == 1:
@@ -236,7 +250,7 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
 
 
 def _normed(x, weight, bias, axes, eps, running_mean, running_var, momentum):
-    """NormOver, moving the running statistics where there are any."""
+    """Apply `NormOver`, and update the running statistics if they are given."""
     kept = [r for r in (running_mean, running_var) if r is not None]
     running = None
     if kept:
@@ -250,11 +264,12 @@ def _normed(x, weight, bias, axes, eps, running_mean, running_var, momentum):
 
 
 def _by_running(input, running_mean, running_var, weight, bias, eps):
-    """(x - mean) / sqrt(var + eps) * weight + bias with statistics that are constants."""
+    """Compute (x - mean) / sqrt(var + eps) * weight + bias with constant statistics."""
     if running_mean is None or running_var is None:
         raise ArgumentError(
-            "normalising without the statistics of the input needs running ones.",
-            got="running_mean or running_var is None",
+            "batch_norm and instance_norm: the running statistics are missing",
+            got=f"running_mean={running_mean!r:.20} and running_var={running_var!r:.20}",
+            expected="two tensors, one number per channel each",
             hint="training=True (batch_norm) or use_input_stats=True (instance_norm)",
         )
     shape = (-1, *(1 for _ in input.shape[2:]))
@@ -267,7 +282,7 @@ def _by_running(input, running_mean, running_var, weight, bias, eps):
 
 def _too_few(where, input, expected):
     return ShapeError(
-        f"{where}: one value has no variance.",
+        f"{where}: a single value has no variance",
         got=f"input {input.shape}",
         expected=expected,
         hint="module.eval() uses the running statistics",
@@ -275,21 +290,22 @@ def _too_few(where, input, expected):
 
 
 def _check(where, input, **parameters):
-    """Refuse other than floating-point numbers, and parameters that do not fit the channels."""
+    """Reject inputs that are not floating point, and parameters with a different size or dtype."""
     try:
         ndim, dtype = input.ndim, input.dtype
     except AttributeError as error:
         raise not_tensors(error, where, input=input) from None
     if ndim < 2:
         raise ShapeError(
-            f"{where}: input has too few axes.",
+            f"{where}: input must have at least 2 axes",
             got=f"input {input.shape}",
             expected="(batch, channel, *space)",
+            hint="input.unsqueeze(0) adds a batch axis",
         )
     if dtype.kind != "f":
         raise DTypeError(
-            f"{where}: defined for floating-point tensors.",
-            got=f"{dtype}",
+            f"{where}: input must be a floating-point tensor",
+            got=f"input {dtype}",
             hint=f"{where}(input.float(), ...)",
         )
     for name, parameter in parameters.items():
@@ -301,13 +317,14 @@ def _check(where, input, **parameters):
             raise not_tensors(error, where, **{name: parameter}) from None
         if not fits:
             raise ShapeError(
-                f"{where}: {name} has not one number per channel.",
+                f"{where}: {name} must have one number per channel",
                 got=f"{name} {parameter.shape} for input {input.shape}",
                 expected=f"{input.shape[1:2]}",
+                hint="the channels are axis 1 of input",
             )
         if parameter.dtype != dtype:
             raise DTypeError(
-                f"{where}: {name} and input have different dtypes.",
+                f"{where}: {name} and input have different dtypes",
                 got=f"{name} {parameter.dtype} and input {dtype}",
                 hint=f"{name}.to(input.dtype), or the module's .to(dtype)",
             )

@@ -1,4 +1,4 @@
-"""The same elements several times, without a copy."""
+"""Broadcasting: repeat the elements of a tensor without a copy."""
 
 import math
 
@@ -6,16 +6,18 @@ from ..autograd.broadcasting import broadcast_shapes, sum_to_shape
 from ..autograd.function import Function
 from ..backend import array_module
 from ..errors import ShapeError
-from .axes import sizes_of
-from .given import as_operand, as_operands, not_tensors
+from .plumbing.axes import sizes_of
+from .plumbing.tensor_arguments import as_operand, as_operands, not_tensors
 
 __all__ = ["broadcast_tensors", "broadcast_to", "expand", "expand_as"]
 
 
 class BroadcastTo(Function):
-    """y = x repeated along new axes and axes of size 1, without a copy.
+    """Broadcasting: repeat x along new axes and axes of size 1, without a copy.
 
-    Derivative: every element is used several times; the gradient is the sum over its uses.
+    Forward:  y = x repeated to a shape
+    Backward: grad_x = sum_to(grad_y, x)
+    Derivation: every element is used several times; its gradient is the sum over its uses.
     Saved: nothing.
     """
 
@@ -24,7 +26,7 @@ class BroadcastTo(Function):
     @staticmethod
     def forward(ctx, x, *, shape):
         if x.size == math.prod(shape):
-            return x.reshape(shape)  # nothing is repeated, so the view may be written to
+            return x.reshape(shape)  # no element is repeated, so writing to the view is safe
         return array_module(x).broadcast_to(x, shape)
 
     @staticmethod
@@ -33,7 +35,7 @@ class BroadcastTo(Function):
 
 
 def broadcast_to(input, size):
-    """`input` repeated to the shape `size` without a copy; the same as `expand`.
+    """Broadcast `input` to the shape `size` without a copy; the same as `expand`.
 
     Examples
     --------
@@ -46,18 +48,18 @@ def broadcast_to(input, size):
 
 
 def expand(input, size):
-    """`input` repeated along axes of size 1 and new leading axes; a view that repeats memory.
+    """Repeat `input` along axes of size 1 and new leading axes; a view that repeats memory.
 
     Parameters
     ----------
     input : Tensor
     size : tuple of int
-        -1 keeps the size of an axis.
+        The shape of the result; -1 keeps the size of an axis.
 
     Raises
     ------
     ShapeError
-        If an axis of another size than 1 would have to change.
+        If an axis whose size is not 1 would have to change.
 
     Examples
     --------
@@ -78,15 +80,16 @@ def expand(input, size):
     if lead < 0 or any(n < 0 or (i >= lead and old[i - lead] not in (n, 1))
                        for i, n in enumerate(shape)):  # fmt: skip
         raise ShapeError(
-            "expand(input, size): the shape cannot be reached by repeating.",
+            "expand(input, size): input does not broadcast to size",
             got=f"input {input.shape} and size {size}",
             expected="compared from the right, equal sizes, or 1 in input; -1 for old axes only",
+            hint="input.repeat(...) copies an axis of any size",
         )
     return BroadcastTo.apply(input, shape=shape)
 
 
 def expand_as(input, other):
-    """`input` repeated to the shape of `other`.
+    """Broadcast `input` to the shape of `other`, without a copy.
 
     Examples
     --------
@@ -98,7 +101,7 @@ def expand_as(input, other):
 
 
 def broadcast_tensors(*tensors):
-    """All tensors repeated to the one shape that they broadcast to.
+    """Broadcast all tensors to their common shape, without copies.
 
     Examples
     --------

@@ -1,19 +1,21 @@
-"""Other dtypes, other devices, other memory: the same numbers."""
+"""Convert or copy a tensor: cast, to, clone, alias."""
 
 from .. import backend
 from ..autograd.function import Function
 from ..backend import as_device, as_dtype, device_of, to_device
 from ..errors import ArgumentError
 from ..tensor import Tensor
-from .given import as_operand, not_tensors
+from .plumbing.tensor_arguments import as_operand, not_tensors
 
 __all__ = ["alias", "cast", "clone", "to"]
 
 
 class Cast(Function):
-    """y = x in another dtype.
+    """Conversion to another dtype.
 
-    Derivative: 1, in the dtype of x; none where y holds no fractions.
+    Forward:  y = x in another dtype
+    Backward: grad_x = grad_y in the dtype of x
+    Derivation: dy/dx = 1. An integer or boolean y does not have a gradient.
     Saved: nothing.
     """
 
@@ -28,9 +30,11 @@ class Cast(Function):
 
 
 class Move(Function):
-    """y = x on another device.
+    """Copy to another device.
 
-    Derivative: 1; the gradient travels back.
+    Forward:  y = x on another device
+    Backward: grad_x = grad_y on the device of x
+    Derivation: dy/dx = 1.
     Saved: nothing.
     """
 
@@ -45,9 +49,11 @@ class Move(Function):
 
 
 class Clone(Function):
-    """y = x in memory of its own.
+    """Copy in new memory.
 
-    Derivative: 1.
+    Forward:  y = x in new memory
+    Backward: grad_x = grad_y
+    Derivation: dy/dx = 1.
     Saved: nothing.
     """
 
@@ -61,9 +67,11 @@ class Clone(Function):
 
 
 class Alias(Function):
-    """y = x, the same memory under another name.
+    """View of a whole tensor.
 
-    Derivative: 1.
+    Forward:  y = x, the same memory
+    Backward: grad_x = grad_y
+    Derivation: dy/dx = 1.
     Saved: nothing.
     """
 
@@ -79,12 +87,13 @@ class Alias(Function):
 
 
 def cast(input, dtype):
-    """`input` in another dtype; itself if it has it already.
+    """Convert `input` to another dtype; returns `input` itself if it has that dtype already.
 
     Parameters
     ----------
     input : Tensor
-    dtype : dtype or its name
+    dtype : dtype or str
+        Dtype of the result, or its name.
 
     Examples
     --------
@@ -101,31 +110,33 @@ def cast(input, dtype):
 
 
 def clone(input):
-    """A copy of `input` that is part of the graph."""
+    """Copy `input`; the copy is part of the graph."""
     input = as_operand(input, "clone")
     return Clone.apply(input)
 
 
 def alias(input):
-    """A view of all of `input`: the same values as a node of its own."""
+    """Return a view of the whole of `input`, with its own node in the graph."""
     input = as_operand(input, "alias")
     return Alias.apply(input)
 
 
 def to(input, *args, dtype=None, device=None, copy=False, non_blocking=False):
-    """`input` in another dtype, on another device, or like another tensor.
+    """Convert `input` to another dtype, another device, or both.
 
     Parameters
     ----------
     input : Tensor
     *args
-        A dtype, a device, both (device first), or a Tensor to be like.
+        A dtype, a device, both (device first), or a Tensor whose dtype and device are used.
     dtype : dtype, optional
+        Dtype of the result.
     device : str or Device, optional
-    copy : bool
-        Copy even if nothing changes.
+        Device of the result.
+    copy : bool, default False
+        If True, copy even if the dtype and the device stay the same.
     non_blocking : bool
-        Accepted for PyTorch's sake; copies here are always complete.
+        Ignored; for compatibility with PyTorch. Every copy is complete when `to` returns.
 
     Examples
     --------
@@ -161,8 +172,9 @@ def _names_device(argument):
         as_dtype(argument)
     except TypeError:
         raise ArgumentError(
-            "Tensor.to: neither a dtype nor a device.",
+            "Tensor.to: the argument is neither a dtype nor a device",
             got=repr(argument),
             expected="a dtype such as mt.float32, or 'cpu', 'cuda:0', 'strict'",
+            hint="x.to(mt.float64), x.to('cuda:0') or x.to(other)",
         ) from None
     return False

@@ -1,6 +1,6 @@
-"""Questions with yes or no for an answer: comparisons, and tests for NaN and infinity.
+"""Comparison: eq, lt, isclose, equal and others, and tests for NaN and infinity.
 
-The answers are booleans, which have no gradient, so nothing here is recorded in the graph.
+The results are booleans, which do not have gradients, so nothing here is recorded in the graph.
 """
 
 import builtins
@@ -8,9 +8,9 @@ import builtins
 from ..backend import array_module, as_array
 from ..errors import ArgumentError, DTypeError
 from ..tensor import Tensor, wrap
-from .given import as_operand
-from .operands import explained
-from .promotion import promote
+from .plumbing.operands import explained
+from .plumbing.promotion import promote
+from .plumbing.tensor_arguments import as_operand
 
 __all__ = [
     "allclose", "eq", "equal", "ge", "gt", "isclose", "isfinite", "isinf", "isnan", "le", "lt",
@@ -19,7 +19,7 @@ __all__ = [
 
 
 def answer(name, question, input, other):
-    """A question of the array library about two operands, brought to one dtype."""
+    """Apply a comparison of the array library to two operands, converted to one dtype."""
     try:
         a, b = promote(input, other)
         a = a.array if isinstance(a, Tensor) else a
@@ -30,13 +30,13 @@ def answer(name, question, input, other):
 
 
 def answer_about(name, question, input):
-    """A question of the array library about one tensor."""
+    """Apply a test of the array library to one tensor."""
     x = as_operand(input, name).array
     return wrap(as_array(getattr(array_module(x), question)(x)))
 
 
 def eq(input, other):
-    """Where the elements are equal; NaN equals nothing.
+    """True where the elements are equal; NaN is not equal to anything.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def eq(input, other):
 
 
 def ne(input, other):
-    """Where the elements differ; NaN differs from everything.
+    """True where the elements differ; NaN differs from everything, also from NaN.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def ne(input, other):
 
 
 def lt(input, other):
-    """Where `input` is smaller; never at NaN.
+    """True where `input` is less than `other`; False at NaN.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def lt(input, other):
 
 
 def le(input, other):
-    """Where `input` is smaller or equal; never at NaN.
+    """True where `input` is less than or equal to `other`; False at NaN.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def le(input, other):
 
 
 def gt(input, other):
-    """Where `input` is larger; never at NaN.
+    """True where `input` is greater than `other`; False at NaN.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def gt(input, other):
 
 
 def ge(input, other):
-    """Where `input` is larger or equal; never at NaN.
+    """True where `input` is greater than or equal to `other`; False at NaN.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ def ge(input, other):
 
 
 def isnan(input):
-    """Where the elements are NaN.
+    """True where the elements are NaN.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ def isnan(input):
 
 
 def isinf(input):
-    """Where the elements are infinite, of either sign.
+    """True where the elements are infinite, positive or negative.
 
     Parameters
     ----------
@@ -196,7 +196,7 @@ def isinf(input):
 
 
 def isfinite(input):
-    """Where the elements are neither infinite nor NaN.
+    """True where the elements are neither infinite nor NaN.
 
     Parameters
     ----------
@@ -216,14 +216,15 @@ def isfinite(input):
 
 
 def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
-    """Where |input - other| <= atol + rtol |other|.
+    """True where the elements are close: |input - other| <= atol + rtol |other|.
 
     Parameters
     ----------
     input, other : Tensor
-        Of one dtype.
+        Tensors of the same dtype.
     rtol, atol : float
-    equal_nan : bool
+        Relative and absolute tolerance.
+    equal_nan : bool, default False
         Whether NaN is close to NaN.
 
     Returns
@@ -240,7 +241,9 @@ def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
         a, b = as_operand(input, "isclose").array, as_operand(other, "isclose", "other").array
         _needs_one_dtype(a, b)
         if rtol < 0 or atol < 0:
-            raise ArgumentError("isclose: a negative tolerance.", got=f"rtol={rtol}, atol={atol}")
+            raise ArgumentError(
+                "isclose: rtol and atol must not be negative", got=f"rtol={rtol} and atol={atol}"
+            )
         close = array_module(a, b).isclose(a, b, rtol, atol, equal_nan)
         return wrap(as_array(close))
     except (ValueError, TypeError) as error:
@@ -250,20 +253,22 @@ def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
 def _needs_one_dtype(a, b):
     if a.dtype != b.dtype:
         raise DTypeError(
-            "isclose(input, other): the dtypes differ.",
+            "isclose(input, other): input and other must have the same dtype",
             got=f"input {a.dtype} and other {b.dtype}",
             hint="other.to(input.dtype)",
         )
 
 
 def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
-    """Whether every element of `input` is close to that of `other`, as in `isclose`.
+    """True if all elements of `input` and `other` are close, as in `isclose`.
 
     Parameters
     ----------
     input, other : Tensor
     rtol, atol : float
-    equal_nan : bool
+        Relative and absolute tolerance.
+    equal_nan : bool, default False
+        Whether NaN is close to NaN.
 
     Returns
     -------
@@ -279,7 +284,7 @@ def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
 
 
 def equal(input, other):
-    """Whether two tensors have the same shape and the same elements.
+    """True if two tensors have the same shape and the same elements.
 
     Parameters
     ----------

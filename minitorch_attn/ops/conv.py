@@ -1,4 +1,4 @@
-r"""Convolution: Conv, and the two products it leads to, each the derivative of the others.
+r"""Convolution: Conv, and the two products that its derivatives need.
 
 With x the image, w the kernels and g an image of output places, along every spatial axis
 
@@ -6,8 +6,8 @@ With x the image, w the kernels and g an image of output places, along every spa
     ConvTransposed  x[b, c, i] = sum_{m, k} w[m, c, k] g[b, m, o],   i = o s + k d - p
     ConvKernel      w[m, c, k] = sum_{b, o} g[b, m, o] x[b, c, o s + k d - p]
 
-(stride s, dilation d, padding p; x is 0 outside). All three are the one sum over (b, m, c, o, k) of
-g w x with one of its factors left out. It is linear in each factor, so the derivative of each
+(stride s, dilation d, padding p; x is 0 outside). All three come from one sum over (b, m, c, o, k)
+of g w x, with one of its factors left out. It is linear in each factor, so the derivative of each
 product with respect to one factor is the product that leaves out that factor. Each runs as one
 matrix product per group over the columns of `_columns`.
 """
@@ -16,8 +16,9 @@ import math
 
 from ..autograd.function import Function
 from ..backend import array_module, matmul
-from .conv_inputs import conv_geometry, transposed_geometry
-from .spatial import batched, crop, enlarge, shifts, unbatched, windows
+from ..computes import computes
+from .plumbing.conv_arguments import conv_geometry, transposed_geometry
+from .plumbing.spatial import batched, crop, enlarge, shifts, unbatched, windows
 
 __all__ = [
     "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
@@ -25,15 +26,22 @@ __all__ = [
 
 
 class Conv(Function):
-    r"""y[b, m, o] = sum_{c, k} w[m, c, k] x[b, c, o s + k d - p] + bias[m].
+    r"""Convolution of images with kernels.
 
-    Derivative: with g = dL/dy,
+    Forward:  y = each window of x times weight, summed, + bias
+    Backward: grad_x = the transposed convolution of grad_y with weight,
+        grad_weight = sum over places of grad_y * the window of x,
+        grad_bias = grad_y summed over places
+    Derivation: y[b, m, o] = sum_{c, k} w[m, c, k] x[b, c, o s + k d - p] + bias[m], so with g =
+    dL/dy
         dL/dx = ConvTransposed(g, w),   dL/dw = ConvKernel(g, x),
         dL/dbias[m] = sum_{b, o} g[b, m, o].
-    Saved: x and w. The columns are made anew: they are larger than x by the size of a kernel.
+    Saved: x and w. `backward` computes the columns again, because they are larger than x by a
+    factor of the kernel size.
     """
 
     @staticmethod
+    @computes("convolution", reveals=("linear",))
     def forward(ctx, x, weight, bias, *, stride, padding, dilation, groups):
         # x: (batch, in, *space), weight: (out, in / groups, *kernel) -> (batch, out, *place)
         ctx.how = _how(stride, padding, dilation, groups)
@@ -62,14 +70,20 @@ class Conv(Function):
 
 
 class ConvTransposed(Function):
-    r"""x[b, c, i] = sum_{m, k} w[m, c, k] g[b, m, o] + bias[c], where i = o s + k d - p.
+    r"""Transposed convolution: each input place adds a scaled kernel to a larger image.
 
-    Derivative: with h = dL/dx, which has the shape of an image,
+    Forward:  x = every g times weight, added where its window lies, + bias
+    Backward: grad_g = the convolution of grad_x with weight,
+        grad_weight = sum over places of g * the window of grad_x,
+        grad_bias = grad_x summed over places
+    Derivation: x[b, c, i] = sum_{m, k} w[m, c, k] g[b, m, o] + bias[c], where i = o s + k d - p.
+    With h = dL/dx, which has the shape of an image,
         dL/dg = Conv(h, w),   dL/dw = ConvKernel(g, h),   dL/dbias[c] = sum_{b, i} h[b, c, i].
     Saved: g and w.
     """
 
     @staticmethod
+    @computes("convolution", reveals=("linear",))
     def forward(ctx, g, weight, bias, *, size, stride, padding, dilation, groups):
         # g: (batch, out, *place), weight: (out, in / groups, *kernel) -> (batch, in, *size)
         ctx.how = _how(stride, padding, dilation, groups)
@@ -103,14 +117,19 @@ class ConvTransposed(Function):
 
 
 class ConvKernel(Function):
-    r"""w[m, c, k] = sum_{b, o} g[b, m, o] x[b, c, o s + k d - p].
+    r"""The kernel's gradient: correlation of an image with the output gradients.
 
-    Derivative: with v = dL/dw, which has the shape of the kernels,
+    Forward:  w = sum over places of g * the window of x
+    Backward: grad_g = the convolution of x with grad_weight,
+        grad_x = the transposed convolution of g with grad_weight
+    Derivation: w[m, c, k] = sum_{b, o} g[b, m, o] x[b, c, o s + k d - p], so with v = dL/dw, which
+    has the shape of the kernels,
         dL/dg = Conv(x, v),   dL/dx = ConvTransposed(g, v).
     Saved: g and x.
     """
 
     @staticmethod
+    @computes("convolution", reveals=("linear",))
     def forward(ctx, g, x, *, kernel, stride, padding, dilation, groups):
         # g: (batch, out, *place), x: (batch, in, *space) -> (out, in / groups, *kernel)
         ctx.how = _how(stride, padding, dilation, groups)
@@ -137,10 +156,10 @@ def _how(stride, padding, dilation, groups):
 
 
 def _columns(x, kernel, *, stride, padding, dilation, groups):
-    """What each output place sees, as columns (group, in * kernel, item); and the places.
+    """Return the window of each place as a column, (group, in * kernel, item), and the places.
 
-    The copy runs along an axis of x that is whole in memory: the places, or with a stride the
-    kernel, where the columns are then the rows of the matrix in memory.
+    The copy runs along an axis of x that is contiguous in memory: the axis of places or, with a
+    stride, of the kernel. The columns are then the rows of the matrix in memory.
     """
     view = windows(enlarge(x, padding), kernel, stride, dilation)  # (batch, in, *place, *kernel)
     batch, channels, count = x.shape[0], x.shape[1], len(kernel)
@@ -166,12 +185,12 @@ def _grouped(weight, groups):
 
 
 def _is_pointwise(kernel, stride, padding):
-    """Whether every place sees one element only: then the image itself holds the columns."""
+    """True if every window is one element, so that the image itself holds the columns."""
     return math.prod(kernel) == math.prod(stride) == 1 and not any(a or b for a, b in padding)
 
 
 def _mixed(kernels, x, groups):
-    """The channels of every element mixed by a matrix per group."""
+    """Pointwise convolution: one matrix per group maps the channels of every element."""
     batch, channels = x.shape[:2]
     x_items = x.reshape(batch, groups, channels // groups, math.prod(x.shape[2:]))
     y = matmul(kernels, x_items)  # (group, out, in) @ (batch, group, in, place)
@@ -179,7 +198,7 @@ def _mixed(kernels, x, groups):
 
 
 def _biased(y, bias):
-    """y with a number per channel added in place; the channels are on axis 1."""
+    """Add one number per channel to y, in place; the channels are on axis 1."""
     if bias is not None:
         y += bias.reshape(-1, *(1 for _ in y.shape[2:]))
     return y
@@ -198,9 +217,9 @@ def conv1d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
 
 
 def conv2d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
-    """Each output place sees a window of the input through one kernel per output channel.
+    """Convolution over two spatial axes, with one kernel per output channel.
 
-    The kernel is not flipped: what deep learning calls convolution is a cross-correlation.
+    The kernel is not flipped: what deep learning calls a convolution is a cross-correlation.
 
     Parameters
     ----------
@@ -208,13 +227,13 @@ def conv2d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     weight : Tensor of shape (out, in / groups, kernel height, kernel width)
     bias : Tensor of shape (out,), optional
     stride : int or (int, int)
-        The step from window to window.
+        Step from window to window.
     padding : int, (int, int), "valid" or "same"
-        Zeros around the input; "same" adds as many as keep its size, at stride 1.
+        Number of zeros around the input; "same" keeps the size of the input, at stride 1.
     dilation : int or (int, int)
-        The step from entry to entry of the kernel.
+        Step from entry to entry of the kernel.
     groups : int
-        Output channels of one group see the input channels of that group only.
+        Number of groups of channels; an output channel uses the input channels of its group only.
 
     Returns
     -------
@@ -224,11 +243,11 @@ def conv2d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     Raises
     ------
     ShapeError
-        If the channels or the sizes do not fit.
+        If the channels or the sizes do not match.
 
     Notes
     -----
-    Derivative in `Conv`. Dumoulin and Visin 2016 [1]_ draw the geometry.
+    The derivative is in `Conv`. Dumoulin and Visin 2016 [1]_ draw the geometry.
 
     References
     ----------
@@ -270,7 +289,7 @@ def conv_transpose1d(
 def conv_transpose2d(
     input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1
 ):
-    """Each input place adds a kernel, scaled, into a larger image: the gradient of `conv2d`.
+    """Transposed convolution: each input place adds a scaled kernel to a larger image.
 
     Parameters
     ----------
@@ -278,11 +297,12 @@ def conv_transpose2d(
     weight : Tensor of shape (in, out / groups, kernel height, kernel width)
     bias : Tensor of shape (out,), optional
     stride, padding, dilation : int or (int, int)
-        Of the convolution whose transpose this is: the padding is cut off.
+        Settings of the convolution whose transpose this is; here the padding is cropped.
     output_padding : int or (int, int)
-        How much larger the output is on the far side, where several input sizes of that
-        convolution give one output size; less than the stride or the dilation.
+        Number of elements added at the end of each output axis, less than the stride or dilation.
+        It selects one of the input sizes for which that convolution has the same output size.
     groups : int
+        Number of groups of channels.
 
     Returns
     -------
@@ -291,7 +311,7 @@ def conv_transpose2d(
 
     Notes
     -----
-    Derivative in `ConvTransposed`.
+    This is the gradient of `conv2d` for its input. The derivative is in `ConvTransposed`.
 
     Examples
     --------

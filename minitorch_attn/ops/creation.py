@@ -1,19 +1,11 @@
-"""New tensors: constants, ranges and random numbers."""
+"""Creation of tensors: constants, ranges and random numbers."""
 
 import builtins
 
-from ..backend import (
-    as_device,
-    as_dtype,
-    from_host,
-    host_generator,
-    is_array,
-    like,
-    module_for,
-)
+from ..backend import as_device, as_dtype, from_host, host_generator, is_array, like, module_for
 from ..errors import ArgumentError, DTypeError
 from ..tensor import Tensor, wrap
-from .given import as_operand
+from .plumbing.tensor_arguments import as_operand
 
 __all__ = [
     "arange", "as_tensor", "copy_of", "empty", "empty_like", "eye", "from_numpy", "full",
@@ -25,7 +17,7 @@ _FLOAT = as_dtype("float32")
 
 
 def _sizes(size):
-    """`zeros(2, 3)` and `zeros((2, 3))` mean the same."""
+    """Return the sizes of `zeros(2, 3)` or `zeros((2, 3))`, which mean the same."""
     if len(size) == 1 and not isinstance(size[0], builtins.int):
         return tuple(size[0])
     return tuple(size)
@@ -48,9 +40,11 @@ def zeros(*size, dtype=None, device=None, requires_grad=False):
     Parameters
     ----------
     *size : int, or one tuple
+        Size of each axis.
     dtype : dtype, default float32
     device : str or Device, default "cpu"
-    requires_grad : bool
+    requires_grad : bool, default False
+        Whether operations on the tensor are recorded, so that it gets a gradient.
 
     Examples
     --------
@@ -69,13 +63,13 @@ def ones(*size, dtype=None, device=None, requires_grad=False):
 
 
 def empty(*size, dtype=None, device=None, requires_grad=False):
-    """A tensor with arbitrary contents; arguments as for `zeros`."""
+    """A tensor with uninitialized elements; arguments as for `zeros`."""
     xp = module_for(as_device(device))
     return _finish(xp.empty(_sizes(size), dtype=dtype or _FLOAT), requires_grad)
 
 
 def full(size, fill_value, *, dtype=None, device=None, requires_grad=False):
-    """A tensor with every element equal to `fill_value`, whose type gives the dtype."""
+    """A tensor filled with `fill_value`, whose type gives the default dtype."""
     if isinstance(fill_value, Tensor):
         dtype, fill_value = dtype or fill_value.dtype, fill_value.item()
     if dtype is None:
@@ -87,7 +81,7 @@ def full(size, fill_value, *, dtype=None, device=None, requires_grad=False):
 
 
 def zeros_like(input, *, dtype=None, device=None, requires_grad=False):
-    """Zeros of the shape, dtype and device of `input`."""
+    """Zeros with the shape, dtype and device of `input`."""
     input = as_operand(input, "zeros_like")
     return zeros(
         input.shape, dtype=dtype or input.dtype, device=device or input.device,
@@ -96,7 +90,7 @@ def zeros_like(input, *, dtype=None, device=None, requires_grad=False):
 
 
 def ones_like(input, *, dtype=None, device=None, requires_grad=False):
-    """Ones of the shape, dtype and device of `input`."""
+    """Ones with the shape, dtype and device of `input`."""
     input = as_operand(input, "ones_like")
     return ones(
         input.shape, dtype=dtype or input.dtype, device=device or input.device,
@@ -105,7 +99,7 @@ def ones_like(input, *, dtype=None, device=None, requires_grad=False):
 
 
 def empty_like(input, *, dtype=None, device=None, requires_grad=False):
-    """Arbitrary contents in the shape, dtype and device of `input`."""
+    """Uninitialized elements with the shape, dtype and device of `input`."""
     input = as_operand(input, "empty_like")
     return empty(
         input.shape, dtype=dtype or input.dtype, device=device or input.device,
@@ -114,7 +108,7 @@ def empty_like(input, *, dtype=None, device=None, requires_grad=False):
 
 
 def full_like(input, fill_value, *, dtype=None, device=None, requires_grad=False):
-    """`fill_value` in the shape, dtype and device of `input`."""
+    """A tensor filled with `fill_value`, with the shape, dtype and device of `input`."""
     input = as_operand(input, "full_like")
     return full(
         input.shape, fill_value, dtype=dtype or input.dtype, device=device or input.device,
@@ -123,7 +117,7 @@ def full_like(input, fill_value, *, dtype=None, device=None, requires_grad=False
 
 
 def arange(start, end=None, step=1, *, dtype=None, device=None, requires_grad=False):
-    """start, start + step, ... up to but without `end`.
+    """The numbers start, start + step, ... up to, but not including, `end`.
 
     Examples
     --------
@@ -133,7 +127,7 @@ def arange(start, end=None, step=1, *, dtype=None, device=None, requires_grad=Fa
     if end is None:
         start, end = 0, start
     if step == 0:
-        raise ArgumentError("arange: the step is zero.", got="step=0")
+        raise ArgumentError("arange: step must not be 0", got="step=0")
     if dtype is None:
         fractional = any(isinstance(v, builtins.float) for v in (start, end, step))
         dtype = _FLOAT if fractional else "int64"
@@ -142,7 +136,7 @@ def arange(start, end=None, step=1, *, dtype=None, device=None, requires_grad=Fa
 
 
 def linspace(start, end, steps, *, dtype=None, device=None, requires_grad=False):
-    """`steps` numbers from `start` to `end`, both included."""
+    """`steps` evenly spaced numbers from `start` to `end`, both included."""
     xp = module_for(as_device(device))
     return _finish(xp.linspace(start, end, steps).astype(dtype or _FLOAT), requires_grad)
 
@@ -154,31 +148,31 @@ def eye(n, m=None, *, dtype=None, device=None, requires_grad=False):
 
 
 def rand(*size, dtype=None, device=None, requires_grad=False):
-    """Uniform random numbers in [0, 1), drawn on the host and so equal on every device."""
+    """Uniform random numbers in [0, 1), drawn on the host and thus the same on every device."""
     host = host_generator().random(_sizes(size)).astype(dtype or _FLOAT)
     return _place(host, device, requires_grad)
 
 
 def randn(*size, dtype=None, device=None, requires_grad=False):
-    """Standard normal random numbers, drawn on the host and so equal on every device."""
+    """Standard normal random numbers, drawn on the host and thus the same on every device."""
     host = host_generator().standard_normal(_sizes(size)).astype(dtype or _FLOAT)
     return _place(host, device, requires_grad)
 
 
 def rand_like(input, *, dtype=None):
-    """Uniform random numbers in the shape, dtype and device of `input`."""
+    """Uniform random numbers with the shape, dtype and device of `input`."""
     input = as_operand(input, "rand_like")
     return rand(input.shape, dtype=dtype or input.dtype, device=input.device)
 
 
 def randn_like(input, *, dtype=None):
-    """Standard normal random numbers in the shape, dtype and device of `input`."""
+    """Standard normal random numbers with the shape, dtype and device of `input`."""
     input = as_operand(input, "randn_like")
     return randn(input.shape, dtype=dtype or input.dtype, device=input.device)
 
 
 def randint(low, high=None, size=None, *, dtype=None, device=None):
-    """Random integers from `low` up to but without `high`."""
+    """Random integers from `low` up to, but not including, `high`."""
     if size is None:  # randint(high, size)
         low, high, size = 0, low, high
     host = host_generator().integers(low, high, size=tuple(size)).astype(dtype or "int64")
@@ -186,31 +180,35 @@ def randint(low, high=None, size=None, *, dtype=None, device=None):
 
 
 def randperm(n, *, device=None):
-    """The integers below `n` in random order."""
+    """The integers from 0 to `n` - 1 in random order."""
     return _place(host_generator().permutation(n), device, False)
 
 
 def from_numpy(ndarray):
     """A tensor that shares memory with a NumPy array."""
     if not is_array(ndarray):
-        raise DTypeError("from_numpy takes a NumPy array.", got=type(ndarray).__name__)
+        raise DTypeError(
+            "from_numpy: the argument is not a NumPy array",
+            got=type(ndarray).__name__,
+            hint="mt.tensor(...) copies a list or a number",
+        )
     return wrap(ndarray)
 
 
 def as_tensor(data, dtype=None, device=None):
-    """`data` as a tensor; a copy only where dtype or device ask for one."""
+    """Convert `data` to a tensor; copy it only if dtype or device require it."""
     if not isinstance(data, Tensor):
         data = wrap(data) if is_array(data) else Tensor(data, dtype=dtype)
     return data.to(dtype=dtype, device=device)
 
 
 def tensor_like(data, other):
-    """`data` as a tensor with the dtype and device of `other`."""
+    """Convert `data` to a tensor with the dtype and device of `other`."""
     return wrap(like(data.array if isinstance(data, Tensor) else data, other.array))
 
 
 def copy_of(target, source):
-    """`source` in the shape, dtype and device of `target`: what `copy_` writes."""
+    """Convert `source` to the shape, dtype and device of `target`, for `copy_`."""
     target = as_operand(target, "copy_of", "target")
     if not isinstance(source, Tensor):
         source = tensor_like(source, target)

@@ -1,33 +1,33 @@
-"""Distances between rows."""
+"""Distances between the rows of two matrices: cdist."""
 
 import math
 
 from ..errors import ArgumentError, ShapeError
+from .arithmetic import abs as magnitude
+from .arithmetic import mul, sub
 from .comparison import eq
-from .elementwise import abs as magnitude
-from .elementwise import mul, sub
-from .extreme import amax
-from .given import as_operand
+from .max_min import amax
+from .plumbing.tensor_arguments import as_operand
 from .power import pow as power
 from .power import sqrt
-from .reduce import sum as sum_over
-from .selection import where
-from .shape import unsqueeze
+from .reshape import unsqueeze
+from .sum_mean import sum as sum_over
+from .where import where
 
 __all__ = ["cdist"]
 
 
 def cdist(x1, x2, p=2.0, compute_mode="use_mm_for_euclid_dist_if_necessary"):
-    """d_ij = (sum_k |x1_ik - x2_jk|^p)^(1/p), the distance of every row from every other.
+    """Distance of every row of x1 from every row of x2: d_ij = (sum_k |x1_ik - x2_jk|^p)^(1/p).
 
     Parameters
     ----------
     x1 : Tensor of shape (..., n, k)
     x2 : Tensor of shape (..., m, k)
     p : float, default 2
-        From 0 (the number of places that differ) to infinity (the largest difference).
+        Order of the norm, from 0 (number of entries that differ) to infinity (largest difference).
     compute_mode : str
-        Accepted for PyTorch's sake; differences are always taken before they are squared.
+        Ignored; for compatibility with PyTorch. The distance is always computed from differences.
 
     Returns
     -------
@@ -35,7 +35,7 @@ def cdist(x1, x2, p=2.0, compute_mode="use_mm_for_euclid_dist_if_necessary"):
 
     Notes
     -----
-    At distance 0, where the derivative jumps, it is taken to be 0.
+    At distance 0, where the derivative jumps, it is defined as 0.
 
     Examples
     --------
@@ -47,12 +47,13 @@ def cdist(x1, x2, p=2.0, compute_mode="use_mm_for_euclid_dist_if_necessary"):
     x1, x2 = as_operand(x1, "cdist", "x1"), as_operand(x2, "cdist", "x2")
     if x1.ndim < 2 or x2.ndim < 2 or x1.shape[-1] != x2.shape[-1]:
         raise ShapeError(
-            "cdist(x1, x2): the rows differ in length.",
+            "cdist(x1, x2): the rows of x1 and x2 must have the same length",
             got=f"x1 {x1.shape} and x2 {x2.shape}",
             expected="x1 (..., n, k) and x2 (..., m, k)",
+            hint="x.unsqueeze(0) makes a row of a vector",
         )
     if not p >= 0:
-        raise ArgumentError("cdist: p is negative.", got=f"p={p}", expected="p from 0 on")
+        raise ArgumentError("cdist: p must be at least 0", got=f"p={p}")
     apart = sub(unsqueeze(x1, -2), unsqueeze(x2, -3))  # (..., n, m, k)
     if p == 2:
         return _root(sum_over(mul(apart, apart), -1), 2)

@@ -1,20 +1,25 @@
-"""Random zeros in training: dropout of elements, drop_path of whole samples."""
+"""Dropout of elements, and drop_path (stochastic depth) of whole samples."""
 
 from ..autograd import inplace as in_place
 from ..autograd.function import Function
 from ..backend import array_module, keep_mask
 from ..errors import ArgumentError, DTypeError
-from .given import not_tensors
+from .plumbing.tensor_arguments import not_tensors
 
 __all__ = ["drop_path", "dropout"]
 
 
 class Dropout(Function):
-    """y = x * m * s for a mask m of zeros and ones that broadcasts to x, and a number s.
+    """Dropout: multiply by a random mask of zeros and ones, then scale.
 
-    With m_i = 1 at probability 1 - p and s = 1 / (1 - p) the mean of y_i is x_i.
-    Derivative: dy_i/dx_i = m_i s, by the mask of the forward pass.
-    Saved: the mask, one byte for each element of it.
+    Forward:  y = x * mask * scale
+    Backward: grad_x = grad_y * mask * scale
+
+    The mask broadcasts to x. If mask_i is 1 with probability 1 - p and scale is 1 / (1 - p), the
+    mean of y_i is x_i.
+
+    Derivation: dy_i/dx_i = mask_i scale, with the mask of the forward pass.
+    Saved: the mask, one byte for each of its elements.
     """
 
     @staticmethod
@@ -31,17 +36,17 @@ class Dropout(Function):
 
 
 def dropout(input, p=0.5, training=True, inplace=False):
-    """Set each element to 0 with probability `p`, and scale up the others to keep the mean.
+    """Dropout: zero each element with probability `p`, and scale the others to keep the mean.
 
     Parameters
     ----------
     input : Tensor
     p : float in [0, 1], default 0.5
-        Probability of a zero.
+        Probability that an element becomes 0.
     training : bool, default True
-        If False, the input is returned as it is.
+        Whether to drop elements; if False, the input is returned unchanged.
     inplace : bool, default False
-        Write the result into the memory of `input`.
+        Whether to write the result into the memory of `input`.
 
     Returns
     -------
@@ -49,9 +54,9 @@ def dropout(input, p=0.5, training=True, inplace=False):
 
     Notes
     -----
-    Derivative in `Dropout`. The mask is a function of the seed and of how many masks were drawn
-    since `manual_seed`, the same on every device. Srivastava et al. 2014 [1]_ scale at test time
-    instead of training time.
+    The derivative is in `Dropout`. The mask depends only on the seed and the number of masks drawn
+    since `manual_seed`, so it is the same on every device. Srivastava et al. 2014 [1]_ scale at
+    test time instead of training time.
 
     References
     ----------
@@ -74,18 +79,18 @@ def dropout(input, p=0.5, training=True, inplace=False):
 
 
 def drop_path(x, drop_prob=0.0, training=False, scale_by_keep=True):
-    """Set whole samples (entries of axis 0) to 0: stochastic depth, for a residual branch.
+    """Stochastic depth: zero whole samples (entries of axis 0) of a residual branch.
 
     Parameters
     ----------
     x : Tensor of shape (batch, ...)
-        What the branch adds to the residual stream.
+        Output of the branch, before it is added to the residual stream.
     drop_prob : float in [0, 1], default 0
         Probability that a sample skips the branch.
     training : bool, default False
-        If False, the input is returned as it is.
+        Whether to drop samples; if False, the input is returned unchanged.
     scale_by_keep : bool, default True
-        Divide what is kept by 1 - `drop_prob`, so that the mean is kept.
+        Whether to divide the remaining samples by 1 - `drop_prob`, which keeps the mean.
 
     Returns
     -------
@@ -121,7 +126,9 @@ def _masked(x, shape, p, scaled):
 def _check(x, p, where, name):
     if not 0.0 <= p <= 1.0:
         raise ArgumentError(
-            f"{where}: {name} is a probability.", got=f"{name}={p}", expected="from 0 to 1"
+            f"{where}: {name} must be between 0 and 1",
+            got=f"{name}={p}",
+            hint="0.1 drops one in ten, 0 none",
         )
     try:
         real = x.dtype.kind == "f"
@@ -129,5 +136,5 @@ def _check(x, p, where, name):
         raise not_tensors(error, where, input=x) from None
     if not real:
         raise DTypeError(
-            f"{where}: defined for floating-point tensors.", got=f"{x.dtype}", hint="x.float()"
+            f"{where}: input must be a floating-point tensor", got=f"{x.dtype}", hint="x.float()"
         )

@@ -1,12 +1,12 @@
-"""Einstein's summation: products of tensors, written with one letter per axis."""
+"""Einsum (Einstein summation): products of tensors, written with one letter per axis."""
 
 from ..errors import ArgumentError, ShapeError
 from ..tensor import Tensor
-from .elementwise import mul
-from .given import not_tensors
+from .arithmetic import mul
 from .matmul import matmul
-from .reduce import sum as sum_over
-from .shape import Permute, Reshape
+from .plumbing.tensor_arguments import not_tensors
+from .reshape import Permute, Reshape
+from .sum_mean import sum as sum_over
 from .triangle import diagonal
 
 __all__ = ["einsum"]
@@ -15,17 +15,17 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
 def einsum(equation, *operands):
-    """Multiply tensors and sum over the axes whose letters do not appear in the result.
+    """Einstein summation: multiply tensors, and sum over the axes that the result does not name.
 
     Parameters
     ----------
     equation : str
-        Such as "bqd,bkd->bqk". Without "->" the result has the letters that appear once, in
-        alphabetical order (capitals first). "..." stands for any axes, which broadcast. A letter
-        that appears twice in one operand takes its diagonal.
+        An equation such as "bqd,bkd->bqk". Without "->" the result has the letters that appear
+        once, in alphabetical order (capitals first). "..." stands for any axes, which broadcast. A
+        letter that appears twice in one operand takes its diagonal.
     *operands : Tensor, or one sequence of them
-        Instead of an equation: tensor, list of axis numbers, tensor, list of axis numbers, ...,
-        and perhaps the list of the result.
+        One tensor for each term. All arguments may instead be tensor, list of axis numbers,
+        tensor, list of axis numbers, ..., and optionally the list of the result's axes.
 
     Returns
     -------
@@ -33,8 +33,8 @@ def einsum(equation, *operands):
 
     Notes
     -----
-    Pairs of operands are multiplied from left to right, as matrix products where axes are summed,
-    so that derivatives of every order are those of the products.
+    Operands are multiplied in pairs from left to right, by `matmul` where axes are summed, so the
+    derivatives of every order come from those products.
 
     Examples
     --------
@@ -73,13 +73,14 @@ def _from_lists(arguments):
 
 
 def _parse(equation, operands):
-    """The labels of every operand's axes and of the result's; those of "..." are "...1", ..."""
+    """Label the axes of every operand and of the result; "..." becomes "...1", "...2", ..."""
     left, arrow, right = equation.replace(" ", "").partition("->")
     terms = left.split(",")
     if len(terms) != len(operands):
         raise ArgumentError(
-            f"einsum({equation!r}): one term is needed for each operand.",
+            f"einsum({equation!r}): the numbers of terms and operands do not match",
             got=f"{len(terms)} terms and {len(operands)} operands",
+            hint="separate the terms by commas: 'ij,jk->ik' for two operands",
         )
     try:
         labelled = [_labels(t, x.ndim, equation) for t, x in zip(terms, operands, strict=True)]
@@ -97,8 +98,9 @@ def _parse(equation, operands):
     for label in result:
         if label not in known or result.count(label) > 1:
             raise ArgumentError(
-                f"einsum({equation!r}): the result names an axis twice, or one nobody has.",
+                f"einsum({equation!r}): an axis of the result is repeated or is not in any operand",
                 got=f"{label!r}",
+                hint="name each axis of the result once, by a letter of an operand",
             )
     return labelled, result
 
@@ -114,9 +116,10 @@ def _labels(term, ndim, equation):
     count = ndim - len(letters)
     if count < 0 or (count and not has_dots) or not all(c in _LETTERS for c in letters):
         raise ArgumentError(
-            f"einsum({equation!r}): a term does not fit its operand.",
+            f"einsum({equation!r}): a term does not match its operand",
             got=f"{term!r} for {ndim} axes",
             expected="one letter per axis, or '...' for the rest",
+            hint="'...' stands for the axes that a term does not name",
         )
     return [*before, *[f"...{i}" for i in range(count, 0, -1)], *after]
 
@@ -130,8 +133,9 @@ def _without_repeats(x, labels, equation):
             second = labels.index(label, first + 1)
             if x.shape[first] != x.shape[second]:
                 raise ShapeError(
-                    f"einsum({equation!r}): axes with the same letter differ in size.",
+                    f"einsum({equation!r}): axes with the same letter must have the same size",
                     got=f"{label!r} is {x.shape[first]} and {x.shape[second]} in {x.shape}",
+                    hint="a different letter for each axis, if no diagonal is meant",
                 )
             x = diagonal(x, 0, first, second)
             del labels[second], labels[first]
@@ -140,15 +144,16 @@ def _without_repeats(x, labels, equation):
 
 
 def _without_stretched(factors, equation):
-    """Drop axes of size 1 that are larger in another operand: broadcasting repeats them."""
+    """Remove axes of size 1 that are larger in another operand; broadcasting repeats them."""
     sizes = {}
     for x, labels in factors:
         for label, n in zip(labels, x.shape, strict=True):
             if sizes.get(label, 1) != 1 and n not in (1, sizes[label]):
                 raise ShapeError(
-                    f"einsum({equation!r}): an axis has two sizes.",
+                    f"einsum({equation!r}): the sizes of an axis do not match",
                     got=f"{label!r} is {sizes[label]} and {n}",
-                    expected="one size, or 1",
+                    expected="equal sizes, or 1",
+                    hint="a different letter for one of the two axes, or a transposed operand",
                 )
             sizes[label] = n if sizes.get(label, 1) == 1 else sizes[label]
     kept = []
@@ -161,7 +166,7 @@ def _without_stretched(factors, equation):
 
 
 def _sum_out(x, labels, needed):
-    """Sum over the axes that nobody needs any more."""
+    """Sum over the axes that neither the result nor a later operand needs."""
     gone = tuple([i for i, label in enumerate(labels) if label not in needed])
     if gone:
         x = sum_over(x, gone)
@@ -169,7 +174,7 @@ def _sum_out(x, labels, needed):
 
 
 def _multiply(a, labels_a, b, labels_b, needed):
-    """The product of two factors, summed over what both have and nobody else needs."""
+    """The product of two factors, summed over the shared axes that are not needed later."""
     a, labels_a = _sum_out(a, labels_a, needed.union(labels_b))
     b, labels_b = _sum_out(b, labels_b, needed.union(labels_a))
     shared = [label for label in labels_a if label in labels_b]

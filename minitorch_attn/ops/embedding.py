@@ -1,4 +1,4 @@
-"""Rows of a table by their number, and the table of unit vectors."""
+"""Embedding: look up rows of a table by their number; and create one_hot vectors."""
 
 import math
 
@@ -6,17 +6,19 @@ from ..autograd.function import Function
 from ..backend import array_module, scatter_add
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..tensor import wrap
-from .given import as_operand, not_tensors
-from .range_check import check_range
+from .plumbing.range_check import check_range
+from .plumbing.tensor_arguments import as_operand, not_tensors
 
 __all__ = ["embedding", "one_hot"]
 
 
 class Embedding(Function):
-    """y = weight[ids]: row ids[...] of the table at every place.
+    """Embedding lookup: row ids[...] of the table at every place.
 
-    Derivative: each row receives the sum of the gradients of its uses; the padding row none.
-    With `by_frequency` that sum is divided by the number of uses in the batch.
+    Forward:  y = weight[ids]
+    Backward: grad_weight[r] = sum of grad_y over the places where ids = r
+    Derivation: each row receives the sum of the gradients of its uses; the padding row does not
+    receive any. With `by_frequency` that sum is divided by the number of uses in the batch.
     Saved: ids.
     """
 
@@ -39,9 +41,11 @@ class Embedding(Function):
 
 
 class RowSum(Function):
-    """y[r] = sum of x over the places where ids = r: the adjoint of Embedding.
+    """Sum of the entries that belong to each row, the adjoint of Embedding.
 
-    Derivative: each place receives the gradient of its row; those of the padding row none.
+    Forward:  y[r] = sum of x over the places where ids = r
+    Backward: grad_x = grad_y[ids]
+    Derivation: each place receives the gradient of its row, or zeros if that is the padding row.
     Saved: ids.
     """
 
@@ -68,9 +72,11 @@ class RowSum(Function):
 
 
 class RowTake(Function):
-    """y = weight[ids] with zeros for the padding row, divided by frequency: adjoint of RowSum.
+    """Embedding lookup with zeros for the padding row, divided by frequency; the adjoint of RowSum.
 
-    Derivative: RowSum of the gradient.
+    Forward:  y = weight[ids]
+    Backward: grad_weight[r] = sum of grad_y over the places where ids = r
+    Derivation: RowSum of the gradient, with the same padding row and frequencies.
     Saved: ids.
     """
 
@@ -97,7 +103,7 @@ class RowTake(Function):
 
 
 def _frequencies(ids, rows, dtype):
-    """How often each row is used, at least 1, as a column."""
+    """Number of uses of each row, at least 1, as a column."""
     xp = array_module(ids)
     counts = xp.bincount(ids.reshape(-1), minlength=rows)
     return xp.maximum(counts, 1).astype(dtype).reshape(rows, 1)
@@ -107,23 +113,25 @@ def embedding(
     input, weight, padding_idx=None, max_norm=None, norm_type=2.0,
     scale_grad_by_freq=False, sparse=False,
 ):  # fmt: skip
-    """Row `input[...]` of the table `weight` at every place: `torch.nn.functional.embedding`.
+    """Embedding lookup: row `input[...]` of the table `weight` at every place.
 
     Parameters
     ----------
     input : integer Tensor of any shape
         Row numbers, such as token ids.
     weight : Tensor of shape (rows, embed)
+        The table.
     padding_idx : int, optional
-        This row receives no gradient.
+        Number of a row that does not receive a gradient.
     max_norm : float, optional
-        Rows that are used and have a larger norm are first scaled down to it, in `weight` itself.
-    norm_type : float
-        The p of that norm.
-    scale_grad_by_freq : bool
-        Divide the gradient of a row by the number of its uses.
+        Largest norm of a row. Used rows with a larger norm are first scaled down to it, in `weight`
+        itself.
+    norm_type : float, default 2
+        Order p of that norm.
+    scale_grad_by_freq : bool, default False
+        Whether to divide the gradient of a row by the number of its uses.
     sparse : bool
-        Accepted for PyTorch's sake; gradients are dense.
+        Ignored; for compatibility with PyTorch. Gradients are dense.
 
     Returns
     -------
@@ -132,7 +140,7 @@ def embedding(
     Raises
     ------
     IndexRangeError
-        If a row number is negative or too large; on a GPU at the next reading from it.
+        If a row number is negative or too large. On a GPU, the next read from the device raises it.
 
     Examples
     --------
@@ -148,17 +156,20 @@ def embedding(
         raise not_tensors(error, "embedding", input=input, weight=weight) from None
     if not is_table:
         raise ShapeError(
-            "embedding(input, weight): weight is a table.",
+            "embedding(input, weight): weight must have 2 axes",
             got=f"weight {weight.shape}",
             expected="(rows, embed)",
+            hint="weight.reshape(rows, -1)",
         )
     rows = weight.shape[0]
     check_range(ids, rows, where="embedding", name="input")
     if padding_idx is not None:
         if not -rows <= padding_idx < rows:
             raise ArgumentError(
-                "embedding: padding_idx is no row of weight.",
+                "embedding: padding_idx is out of range",
                 got=f"padding_idx={padding_idx} and weight {weight.shape}",
+                expected=f"from {-rows} to {rows - 1}",
+                hint="padding_idx=None, if the table has no padding row",
             )
         padding_idx %= rows
     if max_norm is not None:
@@ -184,13 +195,14 @@ def _limit_norms(weight, input, max_norm, norm_type):
 
 
 def one_hot(tensor, num_classes=-1):
-    """Unit vectors: 1 at the place that `tensor` gives, 0 elsewhere, as integers.
+    """One-hot vectors: 1 at the position that `tensor` gives, 0 elsewhere, as integers.
 
     Parameters
     ----------
     tensor : integer Tensor
+        The position of the 1 in each vector.
     num_classes : int, default -1
-        -1 takes one more than the largest entry, for which a device has to be waited for.
+        Length of the vectors; -1 means the largest entry plus 1, and waits for the device.
 
     Returns
     -------
@@ -206,16 +218,19 @@ def one_hot(tensor, num_classes=-1):
     tensor = as_operand(tensor, "one_hot", "tensor")
     classes = tensor.array
     if classes.dtype.kind not in "iu":
-        raise DTypeError("one_hot: integers are needed.", got=f"{tensor.dtype}")
+        raise DTypeError(
+            "one_hot: tensor must hold integers", got=f"{tensor.dtype}", hint="tensor.long()"
+        )
     if num_classes == -1:
         if classes.size == 0:
             raise ArgumentError(
-                "one_hot: an empty tensor does not tell the number of classes.",
+                "one_hot: num_classes is missing, and tensor is empty",
                 got=f"shape {tensor.shape} and num_classes=-1",
+                hint="give num_classes",
             )
         num_classes = int(classes.max()) + 1
     elif num_classes < 1 and (classes.size or num_classes < 0):
-        raise ArgumentError("one_hot: num_classes has to be positive.", got=f"{num_classes}")
+        raise ArgumentError("one_hot: num_classes must be positive", got=f"{num_classes}")
     check_range(classes, num_classes, where="one_hot", name="tensor")
     places = array_module(classes).arange(num_classes)
     return wrap((classes.reshape(*classes.shape, 1) == places).astype("int64"))

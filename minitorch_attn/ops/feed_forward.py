@@ -1,37 +1,40 @@
-"""The feed-forward network of a Transformer block as one operation, and its composed twin."""
+"""Feed-forward network of a Transformer block as one fused operation, and its composed version."""
 
 from math import prod
 
 from ..autograd.function import Function
 from ..backend import array_module, matmul
-from ..backend.rows import column_sum, row_blocks
+from ..backend.row_reductions import column_sum, row_blocks
+from ..computes import computes
 from ..errors import ArgumentError
-from .activation import Relu
-from .gate import Gelu, GeluTanh, Silu
+from .gelu import Gelu, GeluTanh, Silu
 from .linear import Linear, linear
 from .matmul import rows_of
-from .selection import keep_where
+from .relu import Relu
+from .where import keep_where
 
 __all__ = ["feed_forward", "feed_forward_composed"]
 
 ACTIVATIONS = {"gelu": Gelu, "gelu_tanh": GeluTanh, "relu": Relu, "silu": Silu}
-KEPT, FROM_ROWS = 2**21, 4096  # a hidden layer of more numbers and so many rows is not kept
-ROWS = 512  # of a block: its hidden layer stays in the caches, its products are still large
+KEPT, FROM_ROWS = 2**21, 4096  # larger hidden layers with at least this many rows use blocks
+ROWS = 512  # rows in a block, so that its hidden layer fits into the caches
 
 
+@computes("feed-forward network", reveals=("linear", "GELU"))
 class FeedForward(Function):
-    r"""y = f(x W1^T + b1) W2^T + b2, for every row x.
+    r"""Feed-forward network: two linear layers with an activation f between them, row by row.
 
-    With the pre-activation u and the hidden layer h,
+    Forward:  y = f(x @ weight1^T + bias1) @ weight2^T + bias2
+    Backward: grad_weight2 = grad_y^T @ h, du = (grad_y @ weight2) * f'(u),
+        grad_weight1 = du^T @ x, grad_x = du @ weight1
+    Derivation: with the pre-activation u and the hidden layer h,
         u = x W1^T + b1,   h = f(u),   y = h W2^T + b2.
-
-    Derivative: with g = dL/dy and s = f'(u), from the last line to the first,
+    With g = dL/dy and s = f'(u), from the last equation to the first,
         dL/dW2 = g^T h,   dL/db2 = sum of g over the rows,   dL/dh = g W2,
         dL/du = dL/dh * s,
         dL/dW1 = (dL/du)^T x,   dL/db1 = sum of dL/du over the rows,   dL/dx = dL/du W1.
-    f and f' share their costly part, tanh or erf or exp: both are computed at once.
-
-    Saved: the five inputs; h and s from inside.
+    f and f' share an expensive part (tanh, erf or exp), so both are computed at once.
+    Saved: the five inputs; h and s as intermediates.
     """
 
     @staticmethod
@@ -58,21 +61,24 @@ class FeedForward(Function):
 
     @staticmethod
     def composed(ctx, x, weight1, bias1, weight2, bias2, *, activation):
-        """The definition, one operation at a time."""
+        """The definition, step by step."""
         hidden = ACTIVATIONS[activation].apply(Linear.apply(x, weight1, bias1))
         return Linear.apply(hidden, weight2, bias2)
 
 
+@computes("feed-forward network", reveals=("linear", "GELU"))
 class FeedForwardInBlocks(Function):
-    r"""y = f(x W1^T + b1) W2^T + b2, in memory without the hidden layer.
+    r"""Feed-forward network that never holds the whole hidden layer in memory.
 
-    A block of rows has its own hidden layer, which nothing else needs: y is computed block by
-    block, and what lies between is dropped.
+    Forward:  y = f(x @ weight1^T + bias1) @ weight2^T + bias2, one block of rows at a time
+    Backward: as FeedForward, one block of rows at a time
 
-    Derivative: as in `FeedForward`, from the hidden layer of one block at a time, which is
-    computed anew; the gradients of weights and biases are sums over the blocks. That is a product
-    more than the six of a step, and two arrays of the size of the hidden layer less.
+    Each block of rows has its own hidden layer, which no other block needs: `forward` computes y
+    block by block and drops the hidden layer of each.
 
+    Derivation: as in `FeedForward`. `backward` computes the hidden layer again, one block at a
+    time; the gradients of weights and biases are sums over the blocks. That takes one matrix
+    product more than the six of `FeedForward`, and saves two arrays of the hidden layer's size.
     Saved: the five inputs.
     """
 
@@ -84,7 +90,7 @@ class FeedForwardInBlocks(Function):
             h = f.value(affine(rows[block], weight1, bias1))  # (row, hidden)
             y[block] = affine(h, weight2, bias2)
         ctx.save(x, weight1, bias1, weight2, bias2)
-        ctx.save_intermediate()  # nothing, but the lines of backward know arrays only
+        ctx.save_intermediate()  # nothing, but it marks the op as fused: backward needs arrays
         return y.reshape((*x.shape[:-1], weight2.shape[0]))
 
     @staticmethod
@@ -102,19 +108,20 @@ class FeedForwardInBlocks(Function):
 
     @staticmethod
     def composed(ctx, *inputs, **settings):
-        """The definition, one operation at a time."""
+        """The definition, step by step."""
         return FeedForward.composed(ctx, *inputs, **settings)
 
 
 class _Grads:
-    """The gradients of weights and biases, to which each block of rows adds."""
+    """Sums of the gradients of weights and biases over blocks of rows."""
 
     def __init__(self, needs_grad):
         self.needs_grad = needs_grad
         self.weight1 = self.bias1 = self.weight2 = self.bias2 = None
 
+    @computes("linear")
     def add(self, g, x, h, slope, weight1, weight2):
-        """Add what some rows contribute; return dL/dx of these rows."""
+        """Add the contribution of some rows; return dL/dx of these rows."""
         need_x, need_weight1, need_bias1, need_weight2, need_bias2 = self.needs_grad
         if need_bias2:
             self.bias2 = _added(self.bias2, column_sum(g))
@@ -133,8 +140,9 @@ class _Grads:
         return grad_x, self.weight1, self.bias1, self.weight2, self.bias2
 
 
+@computes("linear")
 def affine(rows, weight, bias):
-    """rows @ weight^T + bias, in memory of its own."""
+    """Return rows @ weight^T + bias, in new memory."""
     y = matmul(rows, weight.T)  # (rows, in) @ (in, out)
     if bias is not None:
         y += bias
@@ -142,7 +150,7 @@ def affine(rows, weight, bias):
 
 
 def through(grad, slope):
-    """grad * slope, in the memory of `grad`; a slope of bool is 1 or 0."""
+    """Multiply `grad` by the slope, in place; a boolean slope means 1 or 0."""
     if slope.dtype.kind == "b":
         return keep_where(slope, grad)
     grad *= slope
@@ -150,7 +158,7 @@ def through(grad, slope):
 
 
 def _added(total, part):
-    """The sum; the first part begins it."""
+    """Add both, in place; None counts as 0."""
     if total is None:
         return part
     total += part
@@ -158,17 +166,17 @@ def _added(total, part):
 
 
 def feed_forward(input, weight1, bias1, weight2, bias2, activation="gelu"):
-    """f(input weight1^T + bias1) weight2^T + bias2: two linear layers with an activation between.
+    """Feed-forward network: f(input weight1^T + bias1) weight2^T + bias2 with an activation f.
 
     Parameters
     ----------
     input : Tensor of shape (..., in)
-    weight1 : Tensor of shape (hidden, in)
-    bias1 : Tensor of shape (hidden,), or None
-    weight2 : Tensor of shape (out, hidden)
-    bias2 : Tensor of shape (out,), or None
+    weight1, bias1 : Tensor of shape (hidden, in) and (hidden,)
+        The first linear layer; the bias may be None.
+    weight2, bias2 : Tensor of shape (out, hidden) and (out,)
+        The second linear layer; the bias may be None.
     activation : {"gelu", "gelu_tanh", "relu", "silu"}
-        f.
+        Activation function f.
 
     Returns
     -------
@@ -177,12 +185,12 @@ def feed_forward(input, weight1, bias1, weight2, bias2, activation="gelu"):
     Raises
     ------
     ShapeError, DTypeError, ArgumentError
-        If the arguments do not fit together.
+        If the arguments do not match.
 
     Notes
     -----
-    Derivative in `FeedForward`; a large hidden layer is never in memory as a whole, see
-    `FeedForwardInBlocks`. Vaswani et al. 2017 [1]_, Eq. 2.
+    The derivative is in `FeedForward`; `FeedForwardInBlocks` never holds a large hidden layer in
+    memory as a whole. Vaswani et al. 2017 [1]_, Eq. 2.
 
     References
     ----------
@@ -197,13 +205,14 @@ def feed_forward(input, weight1, bias1, weight2, bias2, activation="gelu"):
     """
     if activation not in ACTIVATIONS:
         raise ArgumentError(
-            "feed_forward(activation=): no such activation.",
-            got=repr(activation),
+            "feed_forward(activation=): activation is not one of the fused ones",
+            got=f"activation={activation!r}",
             expected="one of " + ", ".join(ACTIVATIONS),
+            hint="linear() and the activation one after the other",
         )
     inputs = input, weight1, bias1, weight2, bias2
     if not _fit(*inputs):
-        return feed_forward_composed(*inputs, activation)  # which says what does not fit
+        return feed_forward_composed(*inputs, activation)  # which raises the error
     rows = prod(input.shape[:-1])
     large = rows >= FROM_ROWS and rows * weight1.shape[0] > KEPT
     function = FeedForwardInBlocks if large else FeedForward
@@ -211,7 +220,7 @@ def feed_forward(input, weight1, bias1, weight2, bias2, activation="gelu"):
 
 
 def feed_forward_composed(input, weight1, bias1, weight2, bias2, activation="gelu"):
-    """`feed_forward` built from `linear` and the activation: slower, the same.
+    """Composed version of `feed_forward` from `linear` and the activation; same result, slower.
 
     Examples
     --------
@@ -225,7 +234,7 @@ def feed_forward_composed(input, weight1, bias1, weight2, bias2, activation="gel
 
 
 def _fit(x, weight1, bias1, weight2, bias2):
-    """Whether all are tensors of one floating-point dtype whose sizes fit."""
+    """True if all are tensors of one floating-point dtype with matching sizes."""
     try:
         dtype, shape = x.array.dtype, x.array.shape
         (hidden, width), (out, also_hidden) = weight1.array.shape, weight2.array.shape

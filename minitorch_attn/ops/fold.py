@@ -1,27 +1,33 @@
-"""Images as columns of patches and back: `torch.nn.functional.unfold` and `fold`."""
+"""Fold and unfold: convert images to columns of patches, and back."""
 
 import math
 
 from ..autograd.function import Function
 from ..backend import array_module
+from ..computes import computes
 from ..errors import ShapeError
-from .given import as_operand
-from .shape import Reshape
-from .spatial import batched, crop, each_axis, enlarge, shifts, unbatched, windows
+from .plumbing.spatial import batched, crop, each_axis, enlarge, shifts, unbatched, windows
+from .plumbing.tensor_arguments import as_operand
+from .reshape import Reshape
 
 __all__ = ["fold", "unfold"]
 
 
 class Patches(Function):
-    r"""y[b, c, k, o] = x[b, c, o * stride + k * dilation - padding], 0 outside of x.
+    r"""Patches of an image: all windows along every spatial axis.
 
-    k runs over the entries of a patch and o over the places of patches, along every spatial axis.
+    Forward:  y = every window of x
+    Backward: grad_x = zeros with grad_y added where each element was taken
 
-    Derivative: an element of x receives the gradients of all patches that it is in: PatchSum.
+    With k over the entries of a patch and o over the places of patches, along every spatial axis,
+    y[b, c, k, o] = x[b, c, o * stride + k * dilation - padding], and 0 outside of x.
+
+    Derivation: an element of x receives the sum of the gradients of all patches that contain it.
     Saved: nothing.
     """
 
     @staticmethod
+    @computes("patches", reveals=("windows",))
     def forward(ctx, x, *, kernel, stride, padding, dilation):
         # x: (batch, channel, *space) -> (batch, channel, *kernel, *place)
         ctx.how = {"kernel": kernel, "stride": stride, "padding": padding, "dilation": dilation}
@@ -36,13 +42,17 @@ class Patches(Function):
 
 
 class PatchSum(Function):
-    r"""y = zeros with every patch added at its place: the adjoint of Patches.
+    r"""Sum of overlapping patches, each added at its place; the adjoint of Patches.
 
-    Derivative: the patches of the gradient.
+    Forward:  y = zeros with each window x added
+    Backward: grad_x = every window of grad_y
+    Derivation: an entry of a patch reaches one element of y, so it receives that element's
+    gradient.
     Saved: nothing.
     """
 
     @staticmethod
+    @computes("patches", reveals=("windows",))
     def forward(ctx, x, *, size, kernel, stride, padding, dilation):
         # x: (batch, channel, *kernel, *place) -> (batch, channel, *size)
         ctx.how = {"kernel": kernel, "stride": stride, "padding": padding, "dilation": dilation}
@@ -59,7 +69,7 @@ class PatchSum(Function):
 
 
 def _geometry(where, kernel_size, dilation, padding, stride):
-    """The four numbers of each axis, the padding as pairs."""
+    """Return the four settings with one number per axis; the padding is given as pairs."""
     kernel = each_axis(kernel_size, 2, where, "kernel_size", 1)
     stride = each_axis(stride, 2, where, "stride", 1)
     dilation = each_axis(dilation, 2, where, "dilation", 1)
@@ -68,26 +78,27 @@ def _geometry(where, kernel_size, dilation, padding, stride):
 
 
 def _places(size, how, where):
-    """How many patches there are along each axis."""
+    """Number of patches along each axis."""
     numbers = zip(size, how["kernel"], how["stride"], how["padding"], how["dilation"], strict=True)
     places = tuple([(n + a + b - d * (k - 1) - 1) // s + 1 for n, k, s, (a, b), d in numbers])
     if min(places) < 1:
         raise ShapeError(
-            f"{where}: the patches are larger than the image.",
+            f"{where}: kernel_size must not be larger than the padded image",
             got=f"an image of {tuple(size)} and kernel_size={how['kernel']}",
             expected="dilation * (kernel_size - 1) + 1 <= size + 2 * padding on every axis",
+            hint="a larger padding, or a smaller kernel_size",
         )
     return places
 
 
 def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
-    """Every patch of an image as a column.
+    """Unfold an image into its patches, one per column.
 
     Parameters
     ----------
     input : Tensor of shape (batch, channel, height, width) or (channel, height, width)
     kernel_size, dilation, padding, stride : int or (int, int)
-        As in a convolution.
+        Settings of the windows, as in a convolution.
 
     Returns
     -------
@@ -95,7 +106,7 @@ def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
 
     Notes
     -----
-    Derivative in `Patches`.
+    The derivative is in `Patches`.
 
     Examples
     --------
@@ -115,15 +126,15 @@ def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
 
 
 def fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):
-    """An image from columns of patches, which add up where they overlap: the adjoint of unfold.
+    """Fold columns of patches into an image and add overlapping patches; the adjoint of unfold.
 
     Parameters
     ----------
     input : Tensor of shape (batch, channel * kernel, place) or (channel * kernel, place)
     output_size : int or (int, int)
-        Of the image.
+        Height and width of the image.
     kernel_size, dilation, padding, stride : int or (int, int)
-        As they were given to `unfold`.
+        The settings of the `unfold` that made the columns.
 
     Returns
     -------
@@ -131,7 +142,7 @@ def fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):
 
     Notes
     -----
-    Derivative in `PatchSum`.
+    The derivative is in `PatchSum`.
 
     Examples
     --------
@@ -144,9 +155,10 @@ def fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):
     input = as_operand(input, "fold")
     if input.ndim not in (2, 3):
         raise ShapeError(
-            "fold: input has the wrong number of axes.",
+            "fold: input must have 2 or 3 axes",
             got=f"input {input.shape}",
             expected="(batch, channel * kernel, place), or (channel * kernel, place)",
+            hint="fold takes what unfold returns",
         )
     size = each_axis(output_size, 2, "fold", "output_size", 1)
     how = _geometry("fold", kernel_size, dilation, padding, stride)
@@ -155,9 +167,10 @@ def fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):
     lead, (rows, columns) = input.shape[:-2], input.shape[-2:]
     if rows % entries or columns != math.prod(places):
         raise ShapeError(
-            "fold: the columns do not make such an image.",
+            "fold: input does not match output_size and kernel_size",
             got=f"input {input.shape}, output_size={size} and kernel_size={how['kernel']}",
             expected=f"a multiple of {entries} rows and {places[0]} * {places[1]} columns",
+            hint="the settings of the unfold that made input",
         )
     shape = (*(lead or (1,)), rows // entries, *how["kernel"], *places)
     y = PatchSum.apply(Reshape.apply(input, shape=shape), size=size, **how)

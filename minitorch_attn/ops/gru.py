@@ -1,34 +1,42 @@
-"""Gated recurrent units: a recurrence that chooses, entry by entry, between old and new."""
+"""GRU, the gated recurrent unit: gru_sequence for sequences, gru_cell for one step."""
 
 from ..autograd.function import Function
 from ..backend import array_module, matmul
-from ..backend.quiet import overflow_is_fine
-from .join import chunk
+from ..backend.errstate import overflow_is_fine
+from ..computes import computes
+from .cat_split import chunk
 from .linear import linear
 from .lstm import sigmoid_in_place
-from .recurrent import check_cell, check_layer, parameter_grads, project, steps, transposed, walk
+from .rnn import check_cell, check_layer, parameter_grads, project, steps, transposed, walk
 from .sigmoid import sigmoid, tanh
 
 __all__ = ["gru_cell", "gru_sequence"]
 
 
+@computes("GRU")
 class GruSequence(Function):
-    r"""Two gates and a candidate; with s(x) = 1 / (1 + e^-x), one step after the other
+    r"""One layer and direction of gated recurrent units.
+
+    Forward:  h_t = (1 - z_t) * n_t + z_t * h_(t-1), with gates r_t and z_t
+    Backward: from the last step to the first: grad_h_(t-1) += z_t * grad_h_t
+        + what passes the gates
+
+    Two gates and a candidate, step by step, with s(x) = 1 / (1 + e^-x):
         a_t = W x_t + b,   e_t = U h_{t-1} + u,   each in three parts, in this order:
         reset gate   r_t = s(a_r + e_r)
         update gate  z_t = s(a_z + e_z)
         candidate    n_t = tanh(a_n + r_t e_n)
         output       h_t = (1 - z_t) n_t + z_t h_{t-1}.
 
-    Derivative: dL/dh_t is the sum of what comes from the output and from step t + 1.
+    Derivation: dL/dh_t is the sum of the gradients from the output and from step t + 1.
         dL/da_n = dL/dh_t (1 - z_t) (1 - n_t^2)             dL/de_n = dL/da_n r_t
         dL/da_r = dL/da_n e_n r_t (1 - r_t)                 dL/de_r = dL/da_r
         dL/da_z = dL/dh_t (h_{t-1} - n_t) z_t (1 - z_t)     dL/de_z = dL/da_z
         dL/dh_{t-1} = dL/dh_t z_t + U^T dL/de_t
-    and from a_t = W x_t + b, e_t = U h_{t-1} + u the weights' and biases', each one sum over t:
+    The gradients of weights and biases follow from a_t = W x_t + b and e_t = U h_{t-1} + u:
         dL/dW = sum_t dL/da_t x_t^T,   dL/dU = sum_t dL/de_t h_{t-1}^T,
         dL/db = sum_t dL/da_t,         dL/du = sum_t dL/de_t.
-    Saved: the inputs; r, z and n, e_n and h_{t-1} from inside.
+    Saved: the inputs; r, z and n, e_n and h_{t-1} as intermediates.
     """
 
     @staticmethod
@@ -85,7 +93,7 @@ class GruSequence(Function):
 
     @staticmethod
     def composed(ctx, x, h0, w_ih, w_hh, b_ih, b_hh, *, batch_sizes, reverse):
-        """The definition, one step and one operation at a time."""
+        """The definition, step by step."""
 
         def step(x, h):
             a_r, a_z, a_n = chunk(linear(x, w_ih, b_ih), 3, -1)
@@ -111,26 +119,31 @@ def gru_sequence(
     Parameters
     ----------
     input : Tensor of shape (row, input)
-        The tokens, step by step.
+        The tokens of all sequences, step by step.
     h0 : Tensor of shape (batch, hidden)
+        The state before the first step.
     weight_ih : Tensor of shape (3 * hidden, input)
-        For the reset gate, the update gate and the candidate.
+        Input weights of the reset gate, the update gate and the candidate, in this order.
     weight_hh : Tensor of shape (3 * hidden, hidden)
+        State weights in the same order.
     bias_ih, bias_hh : Tensor of shape (3 * hidden,), optional
+        Biases of the products with the input and with the state.
     batch_sizes : sequence of int
-        How many sequences have each step; never increasing.
+        Number of sequences at each step, never increasing.
     reverse : bool, default False
-        Begin with the last token of each sequence.
+        Whether to start with the last token of each sequence.
 
     Returns
     -------
     output : Tensor of shape (row, hidden)
+        The state after each step.
     h_n : Tensor of shape (batch, hidden)
+        The state after the last step of each sequence.
 
     Notes
     -----
-    Derivative in `GruSequence`. Cho et al. 2014 [1]_, Eqs. 5 to 8, with one change that PyTorch
-    and cuDNN share: the reset gate multiplies U_n h + u_n instead of h alone.
+    The derivative is in `GruSequence`. Cho et al. 2014 [1]_, Eqs. 5 to 8, except that, as in
+    PyTorch and cuDNN, the reset gate multiplies U_n h + u_n instead of h alone.
 
     References
     ----------
@@ -139,7 +152,7 @@ def gru_sequence(
 
     Examples
     --------
-    Without weights both gates are half open, and each step halves the state:
+    With zero weights both gates are 1/2, so each step halves the state:
 
     >>> import minitorch_attn as mt
     >>> w = mt.zeros(3, 1)
@@ -158,8 +171,11 @@ def gru_cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
     ----------
     input : Tensor of shape (batch, input)
     hx : Tensor of shape (batch, hidden)
+        The state before the step.
     w_ih, w_hh : Tensor of shape (3 * hidden, input) and (3 * hidden, hidden)
+        Weights as in `gru_sequence`.
     b_ih, b_hh : Tensor of shape (3 * hidden,), optional
+        Biases as in `gru_sequence`.
 
     Returns
     -------

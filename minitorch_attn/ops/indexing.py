@@ -1,194 +1,356 @@
-"""What an index means: a basic part, which gives a view, and an advanced part, which looks up."""
+"""Indexing: reading and writing parts of a tensor, `x[...]` and `x[...] = value`.
+
+An index is applied in two steps. The basic part (integers, slices, None, `...`) gives a view. The
+advanced part, integer arrays, then looks elements up in that view, which copies. A boolean mask
+counts as the integer arrays of its True places. Integers belong to the basic part, as in PyTorch.
+"""
 
 import builtins
-from operator import index as as_int
-from typing import NamedTuple
 
-from ..autograd.broadcasting import broadcast_shapes
-from ..backend import is_array, new_array, to_device
-from ..errors import DTypeError, IndexRangeError, ShapeError
+from ..autograd.broadcasting import sum_to_shape
+from ..autograd.function import Function
+from ..autograd.inplace import change, check_writable, is_tracked
+from ..backend import array_module, new_array, scatter_add
+from ..errors import ShapeError
 from ..tensor import Tensor, wrap
-from .range_check import check_range
+from .cast import cast
+from .plumbing.index_parsing import select_parts
+from .plumbing.tensor_arguments import as_operand, not_tensors
 
-__all__ = ["Selection", "select_parts"]
+__all__ = ["getitem", "index_assign", "index_put", "setitem"]
 
 
-class Selection(NamedTuple):
-    """An index, understood.
+class Slice(Function):
+    """Basic indexing with integers, slices, None and `...`, which gives a view.
 
-    `basic` is a tuple that gives a view; `axes` are the axes of that view which `indices`, integer
-    Tensors, look up. `distinct` says that no element can be met twice.
+    Forward:  y = x[index]
+    Backward: grad_x = zeros with grad_y at [index]
+    Derivation: the derivative is 1 for the selected elements and 0 for the others.
+    Saved: nothing.
     """
 
-    basic: tuple
-    axes: tuple = ()
-    indices: tuple = ()
-    distinct: bool = True
+    view = True
+
+    @staticmethod
+    def forward(ctx, x, *, index):
+        ctx.index = index
+        return x[index]
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        return Place.call(grad_y, shape=ctx.shapes[0], index=ctx.index)
 
 
-def select_parts(input, index):
-    """Understand an index of `input`.
+class Place(Function):
+    """Zeros of a shape with x at [index], the adjoint of Slice.
+
+    Forward:  y = zeros with x at [index]
+    Backward: grad_x = grad_y[index]
+    Derivation: every element of x reaches one place of y, with derivative 1.
+    Saved: nothing.
+    """
+
+    @staticmethod
+    def forward(ctx, x, *, shape, index):
+        ctx.index = index
+        y = array_module(x).zeros(shape, dtype=x.dtype)
+        y[index] = x
+        return y
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        return Slice.call(grad_y, index=ctx.index)
+
+
+class LookUp(Function):
+    """Advanced indexing with integer arrays on some of the axes: x[..., i_1, ..., i_n, ...].
+
+    Forward:  y = x[indices]
+    Backward: grad_x = zeros with grad_y added where each element was taken
+    Derivation: the derivative is 1 for each use of an element; the gradients of its uses add up.
+    Saved: the indices.
+    """
+
+    @staticmethod
+    def forward(ctx, x, *indices, axes, distinct=False):
+        ctx.axes, ctx.distinct = axes, distinct
+        ctx.save(*indices)
+        return x[_key(indices, axes)]
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        indices = ctx.saved
+        grad_x = PlaceAt.call(
+            grad_y, *indices, shape=ctx.shapes[0], axes=ctx.axes, distinct=ctx.distinct
+        )
+        return (grad_x, *(None for _ in indices))
+
+
+class PlaceAt(Function):
+    """Zeros of a shape with x added at the places of some indices, the adjoint of LookUp.
+
+    Forward:  y = zeros with x added at the indices
+    Backward: grad_x = grad_y[indices]
+    Derivation: every element of x reaches one place of y, with derivative 1.
+    Saved: the indices.
+    """
+
+    @staticmethod
+    def forward(ctx, x, *indices, shape, axes, distinct):
+        ctx.axes, ctx.distinct = axes, distinct
+        ctx.save(*indices)
+        y = array_module(x).zeros(shape, dtype=x.dtype)
+        if distinct:
+            y[_key(indices, axes)] = x
+            return y
+        return scatter_add(y, _key(indices, axes), x)
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        indices = ctx.saved
+        grad_x = LookUp.call(grad_y, *indices, axes=ctx.axes, distinct=ctx.distinct)
+        return (grad_x, *(None for _ in indices))
+
+
+class Assign(Function):
+    """Assignment to part of a tensor, out of place.
+
+    Forward:  y = x with value at [index]
+    Backward: grad_x = grad_y with zeros at [index], grad_value = sum_to(grad_y[index], value)
+    Derivation: a replaced element depends on value instead of x. The gradient of value is summed
+    over the axes along which value was repeated. If an index names one element twice, it is
+    undefined which value is written.
+    Saved: the indices.
+    """
+
+    @staticmethod
+    def forward(ctx, x, value, *indices, basic, axes):
+        ctx.basic, ctx.axes = basic, axes
+        ctx.save(*indices)
+        y = x.copy()
+        _write_at(y, basic, _key(indices, axes), value)
+        return y
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        indices = ctx.saved
+        need_x, need_value = ctx.needs_grad[:2]
+        grad_x = grad_value = None
+        if need_x:
+            grad_x = Assign.call(grad_y, 0.0, *indices, basic=ctx.basic, axes=ctx.axes)
+        if need_value:
+            taken = Slice.call(grad_y, index=ctx.basic)
+            if indices:
+                taken = LookUp.call(taken, *indices, axes=ctx.axes)
+            grad_value = sum_to_shape(taken, ctx.shapes[1])
+        return (grad_x, grad_value, *(None for _ in indices))
+
+
+class AddAt(Function):
+    """Addition to part of a tensor, out of place; an element named twice receives both values.
+
+    Forward:  y = x with value added at the indices
+    Backward: grad_x = grad_y, grad_value = sum_to(grad_y[indices], value)
+    Derivation: dy/dx = 1; value receives the gradient looked up at the same places, summed over the
+    axes along which value was repeated.
+    Saved: the indices.
+    """
+
+    @staticmethod
+    def forward(ctx, x, value, *indices, axes):
+        ctx.axes = axes
+        ctx.save(*indices)
+        return scatter_add(x.copy(), _key(indices, axes), value)
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        indices = ctx.saved
+        grad_value = None
+        if ctx.needs_grad[1]:
+            taken = LookUp.call(grad_y, *indices, axes=ctx.axes)
+            grad_value = sum_to_shape(taken, ctx.shapes[1])
+        return (grad_y, grad_value, *(None for _ in indices))
+
+
+def _at_least_a_row(index):
+    """A 0-d integer index as a 1-d index, which AddAt handles like the others."""
+    single = isinstance(index, Tensor) and index.ndim == 0 and index.dtype.kind in "iu"
+    return index.reshape(1) if single else index
+
+
+def _key(indices, axes):
+    """Return the index for an array, with the integer arrays on their axes."""
+    if not axes:
+        return ...
+    if axes == (0,):
+        return indices[0]
+    key = [slice(None)] * (max(axes) + 1)
+    for axis, index in zip(axes, indices, strict=True):
+        key[axis] = index
+    return tuple(key)
+
+
+def _write_at(array, basic, key, value):
+    """array[basic][key] = value, where the basic part is a view."""
+    part = array[basic]
+    part[key] = value
+
+
+def getitem(input, index):
+    """Return `input[index]`: a view for integers, slices, None and `...`, else a copy.
 
     Parameters
     ----------
     input : Tensor
     index : int, slice, None, Ellipsis, bool, list, integer or boolean Tensor, or a tuple of these
+        The part to read.
 
     Returns
     -------
-    Selection
+    Tensor
+
+    Raises
+    ------
+    IndexRangeError
+        If there are too many indices, or one of them is out of range.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> x = mt.tensor([[1, 2, 3], [4, 5, 6]])
+    >>> getitem(x, (1, slice(None, None, -1))), x[:, [0, 2]], x[x > 4]
+    (tensor([6, 5, 4]), tensor([[1, 3],
+            [4, 6]]), tensor([5, 6]))
     """
-    entries = index if type(index) is tuple else (index,)
-    for entry in entries:
-        if type(entry) not in _PLAIN:
-            entries = [_understood(input, e) for e in entries]
-            _check_places(input, entries)
-            return _parted(input, entries)
-    _check_places(input, entries)
-    return Selection(_with_ellipsis(entries))
-
-
-_PLAIN = frozenset({builtins.int, slice, type(None), type(Ellipsis)})
-
-
-def _understood(input, entry):
-    """An entry of an index as int, slice, None, Ellipsis, bool, or integer or boolean Tensor."""
-    if isinstance(entry, builtins.bool) or entry is None or entry is Ellipsis:
-        return entry
-    if isinstance(entry, slice):
-        limits = (entry.start, entry.stop, entry.step)
-        return slice(*[None if n is None else as_int(n) for n in limits])
-    if not isinstance(entry, Tensor):
-        if not is_array(entry) and hasattr(entry, "__index__"):
-            return as_int(entry)
-        entry = wrap(_index_array(entry))
-    if entry.dtype.kind == "f":
-        raise DTypeError(
-            "x[index]: an index tensor holds integers or booleans.",
-            got=f"{entry.dtype}",
-            hint="index.long(), or a comparison such as index > 0 for a mask",
-        )
-    if entry.ndim == 0:
-        return entry.item()
-    if entry.device != input.device:
-        entry = wrap(to_device(entry.array, input.device))
-    return entry
-
-
-def _index_array(entry):
-    """The array behind a list, a range or an array."""
-    if is_array(entry):
-        return entry
-    if not isinstance(entry, (list, tuple, range)):
-        raise DTypeError(
-            "x[index]: this is not an index.",
-            got=f"{entry!r} of type {type(entry).__name__}",
-            expected="an int, slice, None, ..., bool, list, or integer or boolean tensor",
-        )
-    return new_array(list(entry), None if len(entry) else "int64")
-
-
-def _axes_used(entry):
-    if isinstance(entry, Tensor):
-        return entry.ndim if entry.dtype.kind == "b" else 1
-    return 0 if entry is None or entry is Ellipsis or isinstance(entry, builtins.bool) else 1
-
-
-def _check_places(input, entries):
-    """Refuse more indices than axes, a second `...`, and integers out of range."""
-    shape = input.array.shape
-    axis = 0
-    for number, entry in enumerate(entries):
-        if type(entry) is builtins.int:
-            if axis < len(shape) and not -shape[axis] <= entry < shape[axis]:
-                _refuse_integer(entry, axis, shape)
-            axis += 1
-        elif entry is Ellipsis:
-            rest = entries[number + 1 :]
-            if any(e is Ellipsis for e in rest):
-                raise IndexRangeError("x[index]: more than one '...'.", got=f"{tuple(entries)}")
-            axis = max(axis, len(shape) - builtins.sum([_axes_used(e) for e in rest]))
-        else:
-            axis += _axes_used(entry)
-    if axis > len(shape):
-        raise IndexRangeError(
-            "x[index]: too many indices.",
-            got=f"{builtins.sum([_axes_used(e) for e in entries])} for a tensor of shape {shape}",
-            expected=f"at most {len(shape)}",
-        )
-
-
-def _refuse_integer(entry, axis, shape):
-    size = shape[axis]
-    raise IndexRangeError(
-        "x[index]: the index is out of range.",
-        got=f"{entry} for axis {axis} of a tensor of shape {shape}",
-        expected=f"from {-size} to {size - 1}" if size else "none: the size is 0",
-    )
-
-
-def _with_ellipsis(entries):
-    """With `...` a single element is a 0-d view, too."""
-    for entry in entries:
-        if entry is Ellipsis:
-            return tuple(entries)
-    return (*entries, ...)
-
-
-def _parted(input, entries):
-    """Separate the basic part from the integer arrays, and masks into integer arrays."""
-    basic, axes, indices = [], [], []
-    skipped = input.ndim - builtins.sum([_axes_used(e) for e in entries])
-    axis = place = 0  # of input, of the view
-    for entry in entries:
-        found = ()
-        if entry is Ellipsis:
-            basic += [slice(None)] * skipped
-            axis, place = axis + skipped, place + skipped
-        elif isinstance(entry, builtins.bool):  # a new axis, taken once or not at all
-            found = [wrap(to_device(new_array([0] * entry, "int64"), input.device))]
-            basic.append(None)
-        elif isinstance(entry, Tensor):
-            found = _looked_up(entry, input.shape[axis:])
-            basic += [slice(None)] * len(found)
-            axis += len(found)
-        else:
-            basic.append(entry)
-            axis += entry is not None
-            place += type(entry) is not builtins.int
-        axes += range(place, place + len(found))
-        indices += found
-        place += len(found)
-    if len(indices) > 1:
-        _check_together(indices)
-    # The True places of one mask are distinct; integers, and combinations, may repeat.
-    masks = [e for e in entries if isinstance(e, Tensor) and e.dtype.kind == "b"]
-    distinct = len(masks) == 1 and masks[0].ndim == len(indices)
-    if all(isinstance(e, slice) and e == slice(None) for e in basic):
-        basic = ()
-    return Selection(_with_ellipsis(basic), tuple(axes), tuple(indices), distinct)
-
-
-def _check_together(indices):
     try:
-        broadcast_shapes(*[index.shape for index in indices])
-    except ShapeError:
-        raise IndexRangeError(
-            "x[index]: the index tensors do not broadcast together.",
-            got=" and ".join(str(index.shape) for index in indices),
-            hint="a mask counts as one index for each of its axes, as long as it has True places",
-        ) from None
+        selection = select_parts(input, index)
+    except AttributeError as error:
+        raise not_tensors(error, "getitem", input=input) from None
+    basic, axes, indices, distinct = selection
+    if not indices:
+        return Slice.apply(input, index=basic)
+    viewed = input if basic == (...,) else Slice.apply(input, index=basic)
+    return LookUp.apply(viewed, *indices, axes=axes, distinct=distinct)
 
 
-def _looked_up(entry, sizes):
-    """The integer arrays that an index tensor stands for, checked against the sizes."""
-    if entry.dtype.kind != "b":
-        check_range(entry.array, sizes[0], where="x[index]", name="index", lowest=-sizes[0])
-        return [entry]
-    if entry.shape != tuple(sizes[: entry.ndim]):
-        raise IndexRangeError(
-            "x[mask]: the shape of the mask differs from the axes that it selects from.",
-            got=f"mask {entry.shape}",
-            expected=f"{tuple(sizes[: entry.ndim])}",
+def setitem(target, index, value):
+    """Assign `target[index] = value`; every view of the same memory changes with it.
+
+    Parameters
+    ----------
+    target : Tensor
+    index : int, slice or other index, as in `getitem`
+    value : Tensor or number
+        Values to write, broadcast to the shape of `target[index]`, in the dtype of `target`.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> x = mt.zeros(2, 3)
+    >>> setitem(x, (slice(None), 1), mt.tensor([1.0, 2.0]))
+    >>> x
+    tensor([[0., 1., 0.],
+            [0., 2., 0.]])
+    """
+    target = as_operand(target, "setitem", "target")
+    selection = select_parts(target, index)
+    value = _as_value(target, value)
+    if is_tracked(target, (value,)):
+        change(target, _assign, selection, value)
+        return
+    value = _fitted(target, selection, value)
+    raw = value.array if isinstance(value, Tensor) else value
+    key = _key([i.array for i in selection.indices], selection.axes)
+    check_writable(target)
+    _write_at(target.array, selection.basic, key, raw)
+    target.changed_in_place()
+
+
+def index_assign(input, index, value):
+    """Return a copy of `input` with `value` at `[index]`: `input[index] = value`, out of place.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> index_assign(mt.zeros(3), slice(1, None), mt.tensor([1.0, 2.0]))
+    tensor([0., 1., 2.])
+    """
+    input = as_operand(input, "index_assign")
+    return _assign(input, select_parts(input, index), _as_value(input, value))
+
+
+def _assign(input, selection, value):
+    value = _fitted(input, selection, value)
+    basic, axes = selection.basic, selection.axes
+    return Assign.apply(input, value, *selection.indices, basic=basic, axes=axes)
+
+
+def _as_value(target, value):
+    """`value` as a number, or as a tensor with the dtype and device of `target`."""
+    if isinstance(value, (builtins.bool, builtins.int, builtins.float)):
+        return value
+    if not isinstance(value, Tensor):
+        value = wrap(new_array(value))
+    if value.device != target.device and value.ndim == 0:
+        value = value.to(target.device)
+    return cast(value, target.dtype)
+
+
+def _fitted(target, selection, value):
+    """`value` without extra leading axes of size 1; checks that it broadcasts to the selection."""
+    if not isinstance(value, Tensor):
+        return value
+    place = _shape_of(target.array, selection)
+    shape = value.shape
+    while len(shape) > len(place) and shape[0] == 1:
+        shape = shape[1:]
+    lead = len(place) - len(shape)
+    if lead < 0 or any(n not in (1, place[i + lead]) for i, n in enumerate(shape)):
+        raise ShapeError(
+            "x[index] = value: value does not broadcast to the shape of x[index]",
+            got=f"value {value.shape}",
+            expected=f"a shape that broadcasts to {place}",
+            hint="value.reshape(...), or value.unsqueeze(-1) for one value per row",
         )
-    return [wrap(i) for i in entry.array.nonzero()]
+    return value if shape == value.shape else value.reshape(shape)
+
+
+def _shape_of(array, selection):
+    """The shape of array[selection], without copying elements."""
+    part = array[selection.basic]
+    if not selection.indices:
+        return part.shape
+    xp = array_module(part)
+    hollow = xp.broadcast_to(xp.zeros((), dtype=part.dtype), part.shape)
+    return hollow[_key([i.array for i in selection.indices], selection.axes)].shape
+
+
+def index_put(input, indices, values, accumulate=False):
+    """A copy of `input` with `values` written at, or added to, `input[indices]`.
+
+    Parameters
+    ----------
+    input : Tensor
+    indices : tuple of integer or boolean Tensor
+        One index for each leading axis; a mask counts for all of its axes.
+    values : Tensor
+        Values to write, broadcast to the shape of `input[indices]`.
+    accumulate : bool, default False
+        Whether to add; an element that occurs twice in `indices` receives both values.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> where = (mt.tensor([0, 2, 2]),)
+    >>> index_put(mt.zeros(3), where, mt.tensor([1.0, 2.0, 3.0]), accumulate=True)
+    tensor([1., 0., 5.])
+    """
+    input = as_operand(input, "index_put")
+    entries = tuple([slice(None) if i is None else _at_least_a_row(i) for i in indices])
+    selection = select_parts(input, entries)
+    values = _as_value(input, values)
+    if not accumulate:
+        return _assign(input, selection, values)
+    return AddAt.apply(
+        input, _fitted(input, selection, values), *selection.indices, axes=selection.axes
+    )

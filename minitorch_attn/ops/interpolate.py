@@ -1,8 +1,8 @@
-"""Interpolation: images in other sizes.
+"""Interpolation: resize images and sequences.
 
-Every mode is linear in the input and treats one axis after the other: each output element is a
+Every mode is linear in the input and processes one axis after the other: each output element is a
 weighted sum of a few input elements along the axis. A mode is therefore a table of positions and
-weights; the sum and its derivative are those of `TapSum`.
+weights; `TapSum` computes the sum and its derivative.
 """
 
 import math
@@ -10,38 +10,32 @@ from functools import lru_cache
 
 from ..backend import array_module
 from ..errors import ArgumentError, DTypeError, ShapeError
-from .axes import sizes_of
-from .given import as_operand
+from .plumbing.axes import sizes_of
+from .plumbing.tensor_arguments import as_operand
+from .plumbing.weighted_sum import Taps, tap_sum
 from .pool import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
-from .taps import Taps, tap_sum
 
 __all__ = ["interpolate"]
 
-_host = array_module()  # tables are made where the sizes are known
+_host = array_module()  # tables are made on the host, where the sizes are known
 
-# mode -> the numbers of axes that it is defined for
+# mode -> numbers of axes of the input that it supports
 _MODES = {
-    "nearest": (3, 4, 5),
-    "nearest-exact": (3, 4, 5),
-    "linear": (3,),
-    "bilinear": (4,),
-    "trilinear": (5,),
-    "bicubic": (4,),
-    "lanczos": (4,),
-    "area": (3, 4, 5),
-}
+    "nearest": (3, 4, 5), "nearest-exact": (3, 4, 5), "linear": (3,), "bilinear": (4,),
+    "trilinear": (5,), "bicubic": (4,), "lanczos": (4,), "area": (3, 4, 5),
+}  # fmt: skip
 _WITH_CORNERS = ("linear", "bilinear", "trilinear", "bicubic")
-_PLAIN = ("nearest", "nearest-exact", "area")  # these refuse even align_corners=False
+_PLAIN = ("nearest", "nearest-exact", "area")  # not even align_corners=False
 _AREA = {3: adaptive_avg_pool1d, 4: adaptive_avg_pool2d, 5: adaptive_avg_pool3d}
 
 
 @lru_cache(maxsize=256)
 def _nearest_table(size, places, step, exact):
-    """The element under the left edge of each output element, or under its centre.
+    """The element under the left edge of each output element, or under its center.
 
-    PyTorch works these positions out in single precision, whatever the dtype of the input. Its
-    forward pass over one or three axes on the CPU rounds a few of them otherwise than its own
-    gradient does; here both are those of the gradient.
+    PyTorch computes these positions in single precision, whatever the dtype of the input. On the
+    CPU, its forward pass over one or three axes rounds a few of them differently than its own
+    gradient does; here both use the positions of the gradient.
     """
     if not exact and places in (size, 2 * size):
         return Taps((_host.arange(places) * size // max(places, 1))[:, None], None, size)
@@ -53,7 +47,7 @@ def _nearest_table(size, places, step, exact):
 
 
 def _sources(size, places, step, align_corners, below_zero):
-    """Where each output element lies, in units of input elements: the left one, and how far on."""
+    """Return the left neighbor of each output element in the input, and the fraction beyond it."""
     o = _host.arange(places)
     if align_corners:
         where = o * ((size - 1) / (places - 1) if places > 1 else 0.0)
@@ -67,7 +61,7 @@ def _sources(size, places, step, align_corners, below_zero):
 
 @lru_cache(maxsize=256)
 def _linear_table(size, places, step, align_corners):
-    """A straight line between neighbours: weights 1 - t and t."""
+    """Linear interpolation between two neighbors, with weights 1 - t and t."""
     if size == places:
         left, t = _host.arange(places), _host.zeros(places)
     else:
@@ -78,7 +72,7 @@ def _linear_table(size, places, step, align_corners):
 
 @lru_cache(maxsize=256)
 def _cubic_table(size, places, step, align_corners):
-    """Keys' cubic convolution over four neighbours, with a = -0.75; the border is repeated."""
+    """Keys' cubic convolution over four neighbors, with a = -0.75; the border is repeated."""
     left, t = _sources(size, places, step, align_corners, below_zero=True)
     offsets = _host.arange(-1, 3)
     index = _host.clip(left[:, None] + offsets, 0, size - 1)
@@ -86,7 +80,7 @@ def _cubic_table(size, places, step, align_corners):
 
 
 def _keys(x, a):
-    """Cubic convolution of Keys 1981, Eq. 4 with a for -1/2: 1 at 0, 0 at the other integers."""
+    """Cubic convolution of Keys 1981, Eq. 4, with a for -1/2; 1 at 0 and 0 at other integers."""
     x = abs(x)
     near = ((a + 2) * x - (a + 3)) * x * x + 1
     far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
@@ -105,25 +99,25 @@ def _lanczos(x):
     return _host.where(abs(x) < 3, _host.sinc(x) * _host.sinc(x / 3), 0.0)
 
 
-# mode -> (filter, how far it reaches)
+# mode -> (filter, its reach)
 _FILTERS = {"bilinear": (_triangle, 1), "bicubic": (_keys_half, 2), "lanczos": (_lanczos, 3)}
 
 
 @lru_cache(maxsize=256)
 def _smooth_table(size, places, step, align_corners, mode):
-    """The filter of a mode, as wide as the step between output elements where that is over 1."""
+    """Table of a mode's filter, widened by the step between output elements if that exceeds 1."""
     function, reach = _FILTERS[mode]
     if align_corners:
         step = (size - 1) / (places - 1) if places > 1 else 0.0
     else:
         step = step or size / places
     wide = max(step, 1.0)
-    centre = (_host.arange(places) + 0.5) * step
-    first = _host.maximum((centre - reach * wide + 0.5).astype(_host.int64), 0)
-    last = _host.minimum((centre + reach * wide + 0.5).astype(_host.int64), size)
+    center = (_host.arange(places) + 0.5) * step
+    first = _host.maximum((center - reach * wide + 0.5).astype(_host.int64), 0)
+    last = _host.minimum((center + reach * wide + 0.5).astype(_host.int64), size)
     index = first[:, None] + _host.arange(int((last - first).max(initial=1)))
     inside = index < last[:, None]
-    weight = _host.where(inside, function((index + 0.5 - centre[:, None]) / wide), 0.0)
+    weight = _host.where(inside, function((index + 0.5 - center[:, None]) / wide), 0.0)
     total = weight.sum(axis=1, keepdims=True)
     weight /= _host.where(total == 0, 1.0, total)
     return Taps(_host.where(inside, index, size), weight, size)
@@ -143,26 +137,26 @@ def interpolate(
     input, size=None, scale_factor=None, mode="nearest", align_corners=None,
     recompute_scale_factor=None, antialias=False,
 ):  # fmt: skip
-    """`input` in another size.
+    """Resize `input` by interpolation along its spatial axes.
 
     Parameters
     ----------
-    input : Tensor of shape (batch, channel, *space), with one to three axes of space
+    input : Tensor of shape (batch, channel, *space), with one to three spatial axes
     size : int or sequence of int, optional
-        Of the output, per axis of space.
+        Size of the output along each spatial axis.
     scale_factor : float or sequence of float, optional
-        Instead of `size`: the output has floor(size * scale_factor) elements.
+        Scale factor instead of `size`; the output has floor(size * scale_factor) elements.
     mode : str
-        "nearest", "nearest-exact" and "area" for any number of axes, "linear", "bilinear" and
-        "trilinear" for one, two and three, "bicubic" and "lanczos" (with `antialias`) for two.
+        Method: "nearest", "nearest-exact" and "area" for any number of axes, "linear", "bilinear"
+        and "trilinear" for one, two and three, "bicubic" and "lanczos" (with `antialias`) for two.
     align_corners : bool, optional
-        Whether the centres of the corner elements coincide, or (by default) their outer edges.
+        If True, the centers of the corner elements coincide; by default, their outer edges do.
     recompute_scale_factor : bool, optional
-        Whether positions follow from the two sizes; by default they follow from `scale_factor`
-        where it is given.
+        Whether to compute positions from the two sizes; by default `scale_factor` is used
+        if it is given.
     antialias : bool
-        Widen the filter by the factor of a reduction, as Pillow does ("bilinear", "bicubic",
-        "lanczos").
+        Whether to widen the filter when the size is reduced, as Pillow does ("bilinear",
+        "bicubic", "lanczos").
 
     Returns
     -------
@@ -170,8 +164,8 @@ def interpolate(
 
     Notes
     -----
-    Derivative in `TapSum`. Cubic convolution: Keys 1981, IEEE Trans. ASSP 29(6), with a = -0.75,
-    and a = -0.5 with `antialias`.
+    The derivative is in `TapSum`. Cubic convolution: Keys 1981, IEEE Trans. ASSP 29(6), with
+    a = -0.75, and a = -0.5 with `antialias`.
 
     Examples
     --------
@@ -186,7 +180,7 @@ def interpolate(
     sizes, steps = _output_sizes(input, size, scale_factor, count)
     if recompute_scale_factor and size is not None:
         raise ArgumentError(
-            "interpolate: recompute_scale_factor needs a scale_factor.", got=f"size={size}"
+            "interpolate: recompute_scale_factor must not be given with size", got=f"size={size}"
         )
     if recompute_scale_factor or size is not None:
         steps = (None,) * count
@@ -194,9 +188,9 @@ def interpolate(
         return _AREA[input.ndim](input, sizes)
     if min(input.shape[1:]) < 1 or min(sizes) < 1:
         raise ShapeError(
-            "interpolate: there is nothing to take values from, or nothing left.",
+            "interpolate: the sizes of input and output must be at least 1",
             got=f"input {input.shape} and an output of {sizes}",
-            expected="sizes of at least 1",
+            hint="a larger size or scale_factor",
         )
     tables = [
         _table(mode, n, m, step, align_corners, antialias)
@@ -206,35 +200,38 @@ def interpolate(
 
 
 def _check(input, size, scale_factor, mode, align_corners, antialias):
-    """Refuse what does not go together; return whether corners are aligned."""
+    """Reject arguments that contradict each other; return whether corners are aligned."""
     if mode not in _MODES or input.ndim not in _MODES[mode]:
         raise ArgumentError(
-            "interpolate: there is no such mode for this input.",
+            "interpolate: mode is not one of the modes for this input",
             got=f"mode={mode!r} for input {input.shape}",
             expected="one of " + ", ".join(m for m in _MODES if input.ndim in _MODES[m])
             if 3 <= input.ndim <= 5
             else "input (batch, channel, *space) with one to three axes of space",
+            hint="input.unsqueeze(0), if the batch axis is missing",
         )
     if (size is None) == (scale_factor is None):
         raise ArgumentError(
-            "interpolate: exactly one of size and scale_factor is needed.",
+            "interpolate: exactly one of size and scale_factor must be given",
             got=f"size={size} and scale_factor={scale_factor}",
+            hint="size= in elements, or scale_factor= as a factor",
         )
     if mode not in _WITH_CORNERS and (align_corners or (align_corners is False and mode in _PLAIN)):
         raise ArgumentError(
-            f"interpolate: mode {mode!r} takes no align_corners.",
+            f"interpolate: align_corners must not be given for mode {mode!r}",
             got=f"align_corners={align_corners}",
-            expected=f"one of the modes {', '.join(_WITH_CORNERS)}",
+            hint=f"the modes {', '.join(_WITH_CORNERS)} take it",
         )
     if antialias and mode not in _FILTERS or mode == "lanczos" and not antialias:
         raise ArgumentError(
-            "interpolate: antialias goes with the modes bilinear, bicubic and lanczos, "
-            "and lanczos with nothing else.",
+            "interpolate: antialias does not match mode",
             got=f"antialias={antialias} and mode={mode!r}",
+            expected="antialias=True with mode 'lanczos', and with 'bilinear' or 'bicubic' only",
+            hint="another mode, or antialias=False",
         )
     if input.dtype.kind != "f":
         raise DTypeError(
-            "interpolate: defined for floating-point tensors.",
+            "interpolate: input must be a floating-point tensor",
             got=f"{input.dtype}",
             hint="interpolate(input.float(), ...)",
         )
@@ -247,9 +244,10 @@ def _output_sizes(input, size, scale_factor, count):
     given = tuple(given) if isinstance(given, (tuple, list)) else (given,) * count
     if len(given) != count:
         raise ArgumentError(
-            "interpolate: one number, or one per axis of space.",
+            "interpolate: size and scale_factor must be one number, or one per axis of space",
             got=f"{given} for input {input.shape}",
             expected=f"{count} numbers",
+            hint="leave out the batch and the channel",
         )
     if scale_factor is None:
         return sizes_of(given, "interpolate"), (None,) * count

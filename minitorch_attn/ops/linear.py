@@ -1,25 +1,28 @@
-"""Products with something added: the linear layer and its relatives."""
+"""Linear layer and matrix products with an added term: linear, addmm, addmv, baddbmm."""
 
 from .. import backend
 from ..autograd.broadcasting import broadcast_shapes
 from ..autograd.function import Function
-from ..backend.rows import column_sum
+from ..backend.row_reductions import column_sum
+from ..computes import computes
 from ..errors import ShapeError
+from .arithmetic import add, mul
 from .broadcast import BroadcastTo, expand
-from .elementwise import add, mul
-from .given import not_tensors
 from .matmul import MatMul, bmm, matmul, mm, mv, rows_of, same_dtype
+from .plumbing.tensor_arguments import not_tensors
 
 __all__ = ["addmm", "addmv", "baddbmm", "linear"]
 
 
+@computes("linear")
 class Linear(Function):
-    r"""y = x W^T + b, for every row x.
+    r"""Linear layer: multiply every row of x by weight^T and add the bias.
 
-    Derivative: y_ri = sum_j x_rj W_ij + b_i, so with g = dL/dy and all leading axes flattened
-    into rows
-        dL/dx = g @ W,   dL/dW = g^T @ x,   dL/db = sum of g over the rows.
-    Saved: x and W.
+    Forward:  y = x @ weight^T + bias
+    Backward: grad_x = grad_y @ weight, grad_weight = grad_y^T @ x,
+        grad_bias = grad_y summed over rows
+    Derivation: y_ri = sum_j x_rj weight_ij + bias_i, with all leading axes flattened into rows r.
+    Saved: x and weight.
     """
 
     @staticmethod
@@ -46,9 +49,11 @@ class Linear(Function):
 
 
 class ColumnSum(Function):
-    """y_j = sum of x_ij over the rows i.
+    """Sum of each column of a matrix.
 
-    Derivative: 1; every row receives the gradient.
+    Forward:  y_j = sum over i of x_ij
+    Backward: grad_x_ij = grad_y_j
+    Derivation: dy_j/dx_ij = 1, so every row receives the gradient.
     Saved: nothing.
     """
 
@@ -62,12 +67,12 @@ class ColumnSum(Function):
 
 
 def linear(input, weight, bias=None):
-    """y = x W^T + b: `torch.nn.functional.linear`.
+    """Linear layer, y = x W^T + b, as `torch.nn.functional.linear`.
 
     Parameters
     ----------
     input : Tensor of shape (..., in)
-    weight : Tensor of shape (out, in), or (in,) for a single output without an axis
+    weight : Tensor of shape (out, in), or (in,) for an output without its last axis
     bias : Tensor of shape (out,), optional
 
     Returns
@@ -77,7 +82,7 @@ def linear(input, weight, bias=None):
     Raises
     ------
     ShapeError
-        If the sizes do not fit.
+        If the sizes do not match.
 
     Examples
     --------
@@ -91,19 +96,20 @@ def linear(input, weight, bias=None):
         raise not_tensors(error, "linear", input=input, weight=weight) from None
     if not x_shape or not 1 <= len(w_shape) <= 2 or x_shape[-1] != w_shape[-1]:
         raise ShapeError(
-            "linear(input, weight, bias): the sizes do not fit.",
+            "linear(input, weight, bias): the last axes of input and weight do not match",
             got=f"input {x_shape} and weight {w_shape}",
             expected="input (..., in) and weight (out, in)",
-            hint="weight.T if it holds one output per column",
+            hint="weight.T if weight holds one output per column",
         )
     same_dtype(input, weight, "linear", ("input", "weight"))
     if bias is not None:
         same_dtype(weight, bias, "linear", ("weight", "bias"))
         if bias.shape != w_shape[:-1] and bias.shape != ():
             raise ShapeError(
-                "linear(input, weight, bias): bias has another size than the output.",
+                "linear(input, weight, bias): the shape of bias does not match the outputs",
                 got=f"weight {w_shape} and bias {bias.shape}",
                 expected=f"bias {w_shape[:-1]}",
+                hint="bias.squeeze() removes axes of size 1",
             )
     if len(w_shape) == 1:
         product = matmul(input, weight)
@@ -114,7 +120,7 @@ def linear(input, weight, bias=None):
 
 
 def addmm(input, mat1, mat2, *, beta=1, alpha=1):
-    """beta * input + alpha * (mat1 @ mat2); with beta = 0, NaN in `input` does not count.
+    """Add a matrix product: beta * input + alpha * (mat1 @ mat2); beta = 0 ignores `input`.
 
     Examples
     --------
@@ -127,7 +133,7 @@ def addmm(input, mat1, mat2, *, beta=1, alpha=1):
 
 
 def addmv(input, mat, vec, *, beta=1, alpha=1):
-    """beta * input + alpha * (mat @ vec).
+    """Add a matrix-vector product: beta * input + alpha * (mat @ vec).
 
     Examples
     --------
@@ -139,7 +145,7 @@ def addmv(input, mat, vec, *, beta=1, alpha=1):
 
 
 def baddbmm(input, batch1, batch2, *, beta=1, alpha=1):
-    """beta * input + alpha * (batch1 @ batch2), matrix by matrix.
+    """Add a batched matrix product: beta * input + alpha * (batch1 @ batch2).
 
     Examples
     --------
@@ -157,8 +163,9 @@ def _added(where, input, product, beta, alpha):
         raise not_tensors(error, where, input=input) from None
     if broadcast_shapes(shape, product.shape, where=where) != product.shape:
         raise ShapeError(
-            f"{where}: input does not broadcast to the product.",
+            f"{where}: the shape of input does not broadcast to that of the product",
             got=f"input {shape} and a product of shape {product.shape}",
+            hint="check the order of the factors, or reshape input",
         )
     if alpha != 1:
         product = mul(product, alpha)

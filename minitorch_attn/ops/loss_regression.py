@@ -1,6 +1,6 @@
-"""Losses between numbers: squared, absolute and Huber errors, binary cross-entropy, KL divergence.
+"""Regression losses: squared, absolute and Huber error, binary cross-entropy, KL divergence.
 
-Each is a line of elementwise operations, which carry the derivatives, and a reduction.
+Each is an elementwise expression followed by a reduction; its operations have the derivatives.
 """
 
 import warnings
@@ -9,13 +9,13 @@ from ..autograd.function import Function
 from ..backend import array_module
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..tensor import Tensor
-from .activation import hardtanh
 from .broadcast import broadcast_tensors
-from .exponential import Log
-from .given import as_operand
-from .loss import reduction_of
-from .selection import Maximum, where
+from .cross_entropy import reduction_of
+from .exp_log import Log
+from .plumbing.tensor_arguments import as_operand
+from .relu import hardtanh
 from .sigmoid import logsigmoid
+from .where import Maximum, where
 
 __all__ = [
     "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_similarity", "huber_loss",
@@ -24,11 +24,12 @@ __all__ = [
 
 
 class BinaryCrossEntropy(Function):
-    r"""y = -(t log x + (1 - t) log(1 - x)), each logarithm at least -100.
+    r"""Binary cross-entropy of probabilities x and targets t, each logarithm at least -100.
 
-    Derivative: dy/dx = -t / x + (1 - t) / (1 - x) = (x - t) / (x (1 - x)),
-        where the divisor is at least 1e-12, so that no x in [0, 1] gives infinity;
-        dy/dt = log(1 - x) - log x.
+    Forward:  y = -(t * log(x) + (1 - t) * log(1 - x))
+    Backward: grad_x = grad_y * (x - t) / (x * (1 - x)), grad_t = grad_y * (log(1 - x) - log(x))
+    Derivation: dy/dx = -t / x + (1 - t) / (1 - x) = (x - t) / (x (1 - x)), with the divisor at
+    least 1e-12, so that the result is finite for every x in [0, 1].
     Saved: both inputs.
     """
 
@@ -48,22 +49,22 @@ class BinaryCrossEntropy(Function):
 
 
 def log_from_minus_100(x):
-    """log x, but never less than -100; the inner bound, which is smaller, avoids log 0."""
+    """Compute max(log x, -100); the smaller bound inside the logarithm avoids log 0."""
     xp = array_module(x)
     return xp.maximum(xp.log(xp.maximum(x, 1e-45)), -100.0)
 
 
 def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
-    """The squared error, (input - target)^2.
+    """Mean squared error, (input - target)^2.
 
     Parameters
     ----------
     input, target : Tensor of one shape
     size_average, reduce : bool, optional
-        PyTorch's old names for `reduction`.
+        Deprecated PyTorch arguments, replaced by `reduction`.
     reduction : {"mean", "sum", "none"}
     weight : Tensor of the same shape, optional
-        How much each element counts; the mean is then weighted.
+        Weight of each element; the mean is then weighted.
 
     Returns
     -------
@@ -82,7 +83,7 @@ def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", we
 
 
 def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
-    """The absolute error, |input - target|; arguments as for `mse_loss`.
+    """Mean absolute error, |input - target|; arguments as for `mse_loss`.
 
     Examples
     --------
@@ -96,7 +97,7 @@ def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", wei
 
 
 def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
-    """A squared error that goes on as a straight line beyond `delta`.
+    """Huber loss: squared error up to `delta`, linear beyond it.
 
     With d = input - target: d^2 / 2 where |d| <= delta, else delta (|d| - delta / 2).
 
@@ -105,9 +106,9 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     input, target : Tensor of one shape
     reduction : {"mean", "sum", "none"}
     delta : float, default 1
-        Where the parabola ends.
+        Absolute error at which the loss changes from quadratic to linear.
     weight : Tensor of the same shape, optional
-        Factor of each element; unlike in `mse_loss` the mean divides by the number of elements.
+        Weight of each element; unlike in `mse_loss`, the mean divides by the number of elements.
 
     Returns
     -------
@@ -115,7 +116,7 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
 
     Notes
     -----
-    Both pieces are c (d - c / 2) with c = d limited to [-delta, delta]. Its derivative is c.
+    Both pieces are c (d - c / 2) with c = d limited to [-delta, delta]; the derivative is c.
 
     Examples
     --------
@@ -125,7 +126,11 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     """
     reduction = reduction_of(reduction, None, None, "huber_loss")
     if not delta > 0:
-        raise ArgumentError("huber_loss: delta is positive.", got=f"delta={delta}")
+        raise ArgumentError(
+            "huber_loss: delta must be positive",
+            got=f"delta={delta}",
+            hint="l1_loss() if the loss must be linear everywhere",
+        )
     loss = _huber(_difference(input, target, "huber_loss"), delta)
     if weight is not None:
         _check_weight(weight, input, "huber_loss")
@@ -134,7 +139,7 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
 
 
 def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0):
-    """The absolute error with a rounded tip: `huber_loss` with `delta=beta`, divided by `beta`.
+    """Smooth absolute error: `huber_loss` with `delta=beta`, divided by `beta`.
 
     Examples
     --------
@@ -144,7 +149,11 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mea
     """
     reduction = reduction_of(reduction, size_average, reduce, "smooth_l1_loss")
     if beta < 0:
-        raise ArgumentError("smooth_l1_loss: beta is not negative.", got=f"beta={beta}")
+        raise ArgumentError(
+            "smooth_l1_loss: beta must not be negative",
+            got=f"beta={beta}",
+            hint="beta=0 gives the absolute error",
+        )
     difference = _difference(input, target, "smooth_l1_loss")
     return _reduced(_huber(difference, beta) / beta if beta else difference.abs(), reduction)
 
@@ -152,18 +161,18 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mea
 def binary_cross_entropy(
     input, target, weight=None, size_average=None, reduce=None, reduction="mean"
 ):
-    """How surprised a yes-or-no classifier is: -(t log p + (1 - t) log(1 - p)).
+    """Binary cross-entropy of probabilities, -(t log p + (1 - t) log(1 - p)).
 
     Parameters
     ----------
     input : Tensor
-        Probabilities p of "yes", in [0, 1].
+        Probabilities p of the positive class, in [0, 1].
     target : Tensor of the same shape and dtype
-        1 for "yes", 0 for "no", or a probability t.
+        Targets t: 1 for the positive class, 0 for the negative one, or a probability.
     weight : Tensor that broadcasts to `input`, optional
-        Factor of each element.
+        Weight of each element.
     reduction, size_average, reduce
-        As in `mse_loss`; the mean divides by the number of elements.
+        See `mse_loss`; the mean divides by the number of elements.
 
     Returns
     -------
@@ -171,8 +180,8 @@ def binary_cross_entropy(
 
     Notes
     -----
-    Derivative in `BinaryCrossEntropy`. After a sigmoid use `binary_cross_entropy_with_logits`,
-    which loses no digits.
+    The derivative is in `BinaryCrossEntropy`. For logits, use `binary_cross_entropy_with_logits`
+    instead of a sigmoid followed by this function; it does not lose precision.
 
     Examples
     --------
@@ -185,7 +194,7 @@ def binary_cross_entropy(
     _check_pair(input, target, here)
     if input.shape != target.shape or input.dtype != target.dtype:
         raise ShapeError(
-            f"{here}: input and target differ in shape or dtype.",
+            f"{here}: the shapes or dtypes of input and target do not match",
             got=f"input {input.shape} {input.dtype} and target {target.shape} {target.dtype}",
             hint="target.to(input.dtype).reshape(input.shape)",
         )
@@ -194,28 +203,22 @@ def binary_cross_entropy(
 
 
 def binary_cross_entropy_with_logits(
-    input,
-    target,
-    weight=None,
-    size_average=None,
-    reduce=None,
-    reduction="mean",
-    pos_weight=None,
+    input, target, weight=None, size_average=None, reduce=None, reduction="mean", pos_weight=None
 ):
-    """`binary_cross_entropy` of sigmoid(input), exact for logits of any size.
+    """Binary cross-entropy of sigmoid(input), accurate for logits of any size.
 
     Parameters
     ----------
     input : Tensor
-        Logits x of "yes".
+        Logits x of the positive class.
     target : Tensor of the same shape
-        1 for "yes", 0 for "no", or a probability t.
+        Targets t: 1 for the positive class, 0 for the negative one, or a probability.
     weight : Tensor that broadcasts to `input`, optional
-        Factor of each element.
+        Weight of each element.
     reduction, size_average, reduce
-        As in `mse_loss`; the mean divides by the number of elements.
+        See `mse_loss`; the mean divides by the number of elements.
     pos_weight : Tensor that broadcasts to `input`, optional
-        Factor w of the "yes" term.
+        Weight w of the term of the positive class.
 
     Returns
     -------
@@ -223,7 +226,7 @@ def binary_cross_entropy_with_logits(
 
     Notes
     -----
-    With log(1 - sigmoid(x)) = log sigmoid(x) - x the loss -(w t log s + (1 - t) log(1 - s)) is
+    With log(1 - sigmoid(x)) = log sigmoid(x) - x, the loss -(w t log s + (1 - t) log(1 - s)) is
     (1 - t) x - (1 + (w - 1) t) log s.
 
     Examples
@@ -237,7 +240,7 @@ def binary_cross_entropy_with_logits(
     _check_pair(input, target, here)
     if input.shape != target.shape:
         raise ShapeError(
-            f"{here}: there is not one target per logit.",
+            f"{here}: the shapes of input and target do not match",
             got=f"input {input.shape} and target {target.shape}",
             hint="logits.squeeze(-1) if they carry an axis of size 1",
         )
@@ -249,7 +252,7 @@ def binary_cross_entropy_with_logits(
 
 
 def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_target=False):
-    """The Kullback-Leibler divergence of `target` from a model: t (log t - input).
+    """Kullback-Leibler divergence of `target` from a model: t (log t - input).
 
     Parameters
     ----------
@@ -258,12 +261,12 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
     target : Tensor of the same shape
         Probabilities t, or their logarithms with `log_target`.
     size_average, reduce : bool, optional
-        PyTorch's old names for `reduction`.
+        Deprecated PyTorch arguments, replaced by `reduction`.
     reduction : {"mean", "batchmean", "sum", "none"}
-        "batchmean", the sum over the size of axis 0, is the divergence by its definition; "mean"
+        "batchmean", the sum divided by the size of axis 0, is the divergence as defined. "mean"
         also divides by the number of classes.
     log_target : bool, default False
-        `target` holds logarithms.
+        Whether `target` holds log-probabilities.
 
     Returns
     -------
@@ -288,16 +291,16 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
 
 
 def cosine_similarity(x1, x2, dim=1, eps=1e-8):
-    """The cosine of the angle between vectors, x1 . x2 / (|x1| |x2|).
+    """Cosine similarity of vectors, x1 . x2 / (|x1| |x2|).
 
     Parameters
     ----------
     x1, x2 : Tensor
-        They broadcast.
-    dim : int, default 1
-        The axis that holds the vectors.
+        Vectors to compare; the shapes broadcast.
+    Axis of the components of each vector.
+        Axis along which the components of each vector lie.
     eps : float, default 1e-8
-        Lengths count as at least this.
+        Lower bound of each norm, which avoids division by zero.
 
     Returns
     -------
@@ -311,9 +314,9 @@ def cosine_similarity(x1, x2, dim=1, eps=1e-8):
     """
     x1 = as_operand(x1, "cosine_similarity", "x1")
     x2 = as_operand(x2, "cosine_similarity", "x2")
-    if x1.shape != x2.shape:  # else a length would leave out the copies of an element
+    if x1.shape != x2.shape:  # The norm must also count repeated elements.
         x1, x2 = broadcast_tensors(x1, x2)
-    # The bound goes under the root, whose derivative is infinite at 0.
+    # Clamped before the square root, whose derivative is infinite at 0.
     x1 = x1 / (x1 * x1).sum(dim, keepdim=True).clamp(min=eps * eps).sqrt()
     x2 = x2 / (x2 * x2).sum(dim, keepdim=True).clamp(min=eps * eps).sqrt()
     return (x1 * x2).sum(dim)
@@ -325,12 +328,12 @@ def _huber(difference, delta):
 
 
 def _difference(input, target, where):
-    """input - target, with PyTorch's warning where broadcasting is probably a mistake."""
+    """Return input - target; warn as PyTorch does if they broadcast, probably by mistake."""
     _check_pair(input, target, where)
     if input.shape != target.shape:
         warnings.warn(
             f"{where}: input {input.shape} and target {target.shape} have different shapes and "
-            "are broadcast, which is rarely what is meant.",
+            "broadcast, which is probably a mistake; reshape one of them",
             stacklevel=3,
         )
     return input - target
@@ -339,23 +342,28 @@ def _difference(input, target, where):
 def _check_pair(input, target, where):
     for name, value in (("input", input), ("target", target)):
         if not isinstance(value, Tensor):
-            raise DTypeError(f"{where}: {name} is not a tensor.", got=type(value).__name__)
+            raise DTypeError(
+                f"{where}: {name} is not a tensor",
+                got=type(value).__name__,
+                hint=f"mt.tensor({name})",
+            )
     if input.dtype.kind != "f":
         raise DTypeError(
-            f"{where}: the input has to hold floats.", got=f"{input.dtype}", hint="input.float()"
+            f"{where}: input must be floating-point", got=f"{input.dtype}", hint="input.float()"
         )
 
 
 def _check_weight(weight, input, where):
     if weight.shape != input.shape:
         raise ShapeError(
-            f"{where}: weight holds one number per element of the input.",
+            f"{where}: the shapes of weight and input do not match",
             got=f"weight {weight.shape} and input {input.shape}",
+            hint="weight.expand(input.shape)",
         )
 
 
 def _weighted(loss, weight, reduction, where):
-    """The reduction, by a weighted mean if there are weights."""
+    """Reduce the losses, by a weighted mean if weights are given."""
     if weight is None:
         return _reduced(loss, reduction)
     _check_weight(weight, loss, where)

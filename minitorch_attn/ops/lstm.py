@@ -1,29 +1,36 @@
-"""Long short-term memory: a recurrence whose cell is added to, not multiplied through."""
+"""Long short-term memory (LSTM): one layer over sequences, and a single step."""
 
 from ..autograd.function import Function
 from ..backend import array_module, matmul
-from ..backend.quiet import overflow_is_fine
+from ..backend.errstate import overflow_is_fine
+from ..computes import computes
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..tensor import Tensor
-from .join import chunk
+from .cat_split import chunk
 from .linear import linear
-from .recurrent import check_cell, check_layer, parameter_grads, project, steps, transposed, walk
+from .rnn import check_cell, check_layer, parameter_grads, project, steps, transposed, walk
 from .sigmoid import sigmoid, tanh
 
 __all__ = ["lstm_cell", "lstm_sequence"]
 
 
+@computes("LSTM")
 class LstmSequence(Function):
-    r"""Four gates guard a cell c_t; with s(x) = 1 / (1 + e^-x), one step after the other
+    r"""Long short-term memory (LSTM) over a sequence: four gates control a cell c_t.
+
+    Forward:  c_t = f_t * c_(t-1) + i_t * g_t, h_t = o_t * tanh(c_t), with gates i_t, f_t and o_t
+    Backward: from the last step to the first: grad_c_(t-1) = f_t * grad_c_t
+
+    With s(x) = 1 / (1 + e^-x), step by step
         a_t = W x_t + b + U h_{t-1} + u,   in four quarters, in this order:
         input gate   i_t = s(a_i)
         forget gate  f_t = s(a_f)
         candidate    g_t = tanh(a_g)
         output gate  o_t = s(a_o)
         cell         c_t = f_t c_{t-1} + i_t g_t
-        output       y_t = o_t tanh c_t,   h_t = y_t, or P y_t where there is a projection P.
+        output       y_t = o_t tanh c_t,   h_t = y_t, or P y_t with a projection P.
 
-    Derivative: dL/dh_t and dL/dc_t are sums of what comes from outside and from step t + 1.
+    Derivation: dL/dh_t and dL/dc_t are sums of the gradients from the output and from step t + 1.
         dL/dy_t = P^T dL/dh_t                            dL/dP = sum_t dL/dh_t y_t^T
         dL/dc_t gains dL/dy_t o_t (1 - tanh^2 c_t)
         dL/da_i = dL/dc_t g_t     i_t (1 - i_t)
@@ -31,9 +38,9 @@ class LstmSequence(Function):
         dL/da_g = dL/dc_t i_t     (1 - g_t^2)
         dL/da_o = dL/dy_t tanh(c_t) o_t (1 - o_t)
         dL/dc_{t-1} = dL/dc_t f_t,   dL/dh_{t-1} = U^T dL/da_t.
-    Along the cell a gradient is multiplied by f_t alone. From dL/da_t, the gradients of x, W, U
-    and the biases are those of `RnnSequence`.
-    Saved: the inputs; the gates, h_{t-1}, c_{t-1} and tanh c_t from inside.
+    Along the cell, a gradient is multiplied only by f_t. The gradients of x, W, U and the biases
+    follow from dL/da_t as in `RnnSequence`.
+    Saved: the inputs; the gates, h_{t-1}, c_{t-1} and tanh c_t as intermediates.
     """
 
     @staticmethod
@@ -98,7 +105,7 @@ class LstmSequence(Function):
 
     @staticmethod
     def composed(ctx, x, h0, c0, w_ih, w_hh, b_ih, b_hh, w_hr, *, batch_sizes, reverse):
-        """The definition, one step and one operation at a time."""
+        """The definition, computed one operation at a time; the reference implementation."""
 
         def step(x, h, c):
             i, f, g, o = chunk(linear(x, w_ih, b_ih) + linear(h, w_hh, b_hh), 4, -1)
@@ -116,7 +123,7 @@ def quarters(a):
 
 
 def sigmoid_in_place(x):
-    """x becomes 1 / (1 + e^-x)."""
+    """Replace x with 1 / (1 + e^-x)."""
     xp = array_module(x)
     xp.negative(x, out=x)
     xp.exp(x, out=x)
@@ -128,35 +135,35 @@ def lstm_sequence(
     input, h0, c0, weight_ih, weight_hh, bias_ih=None, bias_hh=None, weight_hr=None, *,
     batch_sizes, reverse=False,
 ):  # fmt: skip
-    """One layer and direction of a long short-term memory over sequences.
+    """One layer and direction of a long short-term memory (LSTM) over packed sequences.
 
     Parameters
     ----------
     input : Tensor of shape (row, input)
-        The tokens, step by step.
-    h0 : Tensor of shape (batch, out)
-    c0 : Tensor of shape (batch, hidden)
+        Tokens of all sequences, ordered by step.
+    h0, c0 : Tensor of shape (batch, out) and (batch, hidden)
+        Initial state and cell.
     weight_ih : Tensor of shape (4 * hidden, input)
-        For the input gate, the forget gate, the candidate and the output gate.
+        Weights of the input gate, forget gate, candidate and output gate, stacked.
     weight_hh : Tensor of shape (4 * hidden, out)
     bias_ih, bias_hh : Tensor of shape (4 * hidden,), optional
     weight_hr : Tensor of shape (out, hidden), optional
-        Projects the output; without it out = hidden.
+        Projection of the output; without it, out = hidden.
     batch_sizes : sequence of int
-        How many sequences have each step; never increasing.
+        Number of sequences at each step, never increasing.
     reverse : bool, default False
-        Begin with the last token of each sequence.
+        Whether to start with the last token of each sequence.
 
     Returns
     -------
     output : Tensor of shape (row, out)
-    h_n : Tensor of shape (batch, out)
-    c_n : Tensor of shape (batch, hidden)
+    h_n, c_n : Tensor of shape (batch, out) and (batch, hidden)
+        State and cell after the last step of each sequence.
 
     Notes
     -----
-    Derivative in `LstmSequence`. The gates are those of Gers, Schmidhuber and Cummins [1]_; the
-    projection is Eq. 8 of Sak, Senior and Beaufays [2]_, without their peephole connections.
+    The derivative is in `LstmSequence`. The gates are those of Gers, Schmidhuber and Cummins [1]_;
+    the projection is Eq. 8 of Sak, Senior and Beaufays [2]_, without their peephole connections.
 
     References
     ----------
@@ -185,7 +192,7 @@ def lstm_sequence(
 
 
 def lstm_cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
-    """One step of a long short-term memory.
+    """One step of a long short-term memory (LSTM).
 
     Parameters
     ----------
@@ -201,7 +208,7 @@ def lstm_cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
 
     Examples
     --------
-    The forget gate is half open without any weights:
+    With zero weights, the forget gate is half open:
 
     >>> import minitorch_attn as mt
     >>> w = mt.zeros(4, 1)
@@ -210,7 +217,10 @@ def lstm_cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
     """
     if not isinstance(hx, (tuple, list)) or len(hx) != 2:
         raise ArgumentError(
-            "lstm_cell: hx is not a pair.", got=type(hx).__name__, expected="(h, c)"
+            "lstm_cell: hx must be a pair of tensors",
+            got=type(hx).__name__,
+            expected="(h, c)",
+            hint="(h, mt.zeros_like(h)) if there is no cell yet",
         )
     h, c = hx
     sizes = check_cell("lstm_cell", (input, h, w_ih, w_hh, b_ih, b_hh), 4)
@@ -225,20 +235,25 @@ def _check_projection(where, weight_hr, weight_hh):
     wanted = (weight_hh.shape[-1], weight_hh.shape[0] // 4)
     if weight_hr.shape != wanted:
         raise ShapeError(
-            f"{where}: weight_hr has the wrong shape.",
+            f"{where}: weight_hr has the wrong shape",
             got=f"weight_hr {weight_hr.shape}, weight_hh {weight_hh.shape}",
             expected=f"weight_hr {wanted}",
+            hint="weight_hr.T if it has one column per output",
         )
 
 
 def _check_cell_state(where, c, name, shape, input):
     if not isinstance(c, Tensor) or c.dtype != input.dtype:
         raise DTypeError(
-            f"{where}: {name} is not a tensor of the dtype of input.",
+            f"{where}: {name} is not a tensor with the dtype of input",
             got=f"{getattr(c, 'dtype', type(c).__name__)}",
             expected=f"{input.dtype}",
+            hint=f"{name}.to(input.dtype)",
         )
     if c.shape != shape:
         raise ShapeError(
-            f"{where}: {name} has the wrong shape.", got=f"{c.shape}", expected=f"{shape}"
+            f"{where}: {name} has the wrong shape",
+            got=f"{c.shape}",
+            expected=f"{shape}",
+            hint=f"mt.zeros{shape} starts with an empty cell",
         )

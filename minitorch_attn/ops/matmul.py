@@ -1,25 +1,25 @@
-"""Matrix products."""
+"""Matrix multiplication (matmul, `@`) and other products: mm, bmm, mv, dot, outer, tensordot."""
 
 from .. import backend
 from ..autograd.broadcasting import broadcast_shapes, sum_to_shape
 from ..autograd.function import Function
 from ..errors import DTypeError, ShapeError
-from .axes import axes_of
-from .elementwise import mul
-from .given import as_operand
-from .shape import Reshape, permute, reshape
+from .arithmetic import mul
+from .plumbing.axes import axes_of
+from .plumbing.tensor_arguments import as_operand
+from .reshape import Reshape, permute, reshape
 
 __all__ = ["bmm", "dot", "inner", "matmul", "mm", "mv", "outer", "tensordot", "vdot"]
 
 
 class MatMul(Function):
-    r"""c = a @ b over the last two axes; leading axes broadcast.
+    r"""Matrix product over the last two axes; leading axes broadcast.
 
-    Derivative: c_ij = sum_k a_ik b_kj, so with g = dL/dc
-        dL/da = g @ b^T,   dL/db = a^T @ g,
-    each summed over the leading axes that broadcasting repeated. A plain matrix b that meets
-    many a's receives that sum from one product: with the leading axes of a and g flattened into
-    rows, a^T @ g adds over them.
+    Forward:  c = a @ b
+    Backward: grad_a = grad_c @ b^T, grad_b = a^T @ grad_c
+    Derivation: c_ij = sum_k a_ik b_kj; each gradient is summed over the leading axes that
+    broadcasting repeated. If b is a single matrix and a is a batch, one product computes that sum:
+    with the leading axes of a and grad_c flattened into rows, a^T @ grad_c sums over them.
     Saved: both inputs.
     """
 
@@ -47,7 +47,7 @@ class MatMul(Function):
 
 
 def rows_of(x):
-    """The leading axes merged into one: (..., n) -> (rows, n)."""
+    """Flatten the leading axes into one: (..., n) -> (rows, n)."""
     if x.ndim == 2:
         return x
     rows = 1
@@ -57,21 +57,21 @@ def rows_of(x):
 
 
 def same_dtype(a, b, where, names):
-    """Two tensors of one dtype: PyTorch promotes no product, and so finds mistakes."""
+    """Check that two tensors have the same dtype; as in PyTorch, products do not promote."""
     try:
         same = a.array.dtype == b.array.dtype
     except AttributeError:
         name, x = (names[1], b) if hasattr(a, "array") else (names[0], a)
         raise DTypeError(
-            f"{where}({', '.join(names)}): {name} is not a tensor.",
+            f"{where}({', '.join(names)}): {name} is not a tensor",
             got=f"{type(x).__name__}",
-            hint="mt.tensor(...) makes a tensor of it; `*` multiplies by a number",
+            hint="mt.tensor(...) creates a tensor; `*` multiplies by a number",
         ) from None
     if not same:
         raise DTypeError(
-            f"{where}({', '.join(names)}): the dtypes differ.",
+            f"{where}({', '.join(names)}): the dtypes do not match",
             got=f"{names[0]} {a.dtype} and {names[1]} {b.dtype}",
-            expected="one dtype",
+            expected="the same dtype",
             hint=f"{names[1]}.to({names[0]}.dtype)",
         )
     return a, b
@@ -79,7 +79,7 @@ def same_dtype(a, b, where, names):
 
 def _refuse(where, a, b, names, expected, hint=None):
     raise ShapeError(
-        f"{where}({', '.join(names)}): the inner sizes differ.",
+        f"{where}({', '.join(names)}): the inner sizes do not match",
         got=f"{names[0]} {a.shape} and {names[1]} {b.shape}",
         expected=expected,
         hint=hint,
@@ -93,8 +93,8 @@ def matmul(input, other):
     ----------
     input : Tensor of shape (..., n, k) or (k,)
     other : Tensor of shape (..., k, m) or (k,)
-        A vector counts as a row on the left and as a column on the right; the axis of size 1
-        that it gets for that is taken away again.
+        A vector acts as a row on the left and as a column on the right. The axis of size 1 that
+        this adds is removed from the result.
 
     Returns
     -------
@@ -103,7 +103,7 @@ def matmul(input, other):
     Raises
     ------
     ShapeError
-        If the inner sizes differ, or the leading axes do not broadcast.
+        If the inner sizes do not match, or the leading axes do not broadcast.
 
     Examples
     --------
@@ -122,10 +122,10 @@ def matmul(input, other):
 
 
 def _fitting(a, b):
-    """Refuse what has no product."""
+    """Raise ShapeError if the product is not defined."""
     if a.ndim == 0 or b.ndim == 0:
         raise ShapeError(
-            "matmul(a, b): a 0-d tensor has no axis to be summed over.",
+            "matmul(a, b): the operands must have at least one axis",
             got=f"a {a.shape} and b {b.shape}",
             hint="`*` multiplies by a number",
         )
@@ -148,7 +148,7 @@ def _transposed_fits(a, b):
 
 
 def _with_vectors(a, b):
-    """A product with a vector, written as one with a matrix of one row or column."""
+    """Multiply by a vector, as by a matrix of one row or column."""
     rows = Reshape.apply(a, shape=(1, a.shape[0])) if a.ndim == 1 else a
     columns = Reshape.apply(b, shape=(b.shape[0], 1)) if b.ndim == 1 else b
     c = MatMul.apply(rows, columns)
@@ -159,14 +159,14 @@ def _with_vectors(a, b):
 
 
 def _of_ranks(where, a, b, names, rank_a, rank_b):
-    """Check the ranks, the inner sizes and, for batches, that there are equally many."""
+    """Check the ranks, the inner sizes and, for batches, the batch sizes."""
     a, b = same_dtype(a, b, where, names)
     if a.ndim != rank_a or b.ndim != rank_b:
         raise ShapeError(
-            f"{where}({', '.join(names)}): wrong number of axes.",
+            f"{where}({', '.join(names)}): the number of axes does not match",
             got=f"{names[0]} {a.shape} and {names[1]} {b.shape}",
             expected=f"{rank_a} and {rank_b} axes",
-            hint="matmul() takes any ranks",
+            hint="matmul() accepts any number of axes",
         )
     inner = b.shape[-2] if rank_b > 1 else b.shape[0]
     if a.shape[-1] != inner or (rank_a == 3 and a.shape[0] != b.shape[0]):
@@ -177,7 +177,7 @@ def _of_ranks(where, a, b, names, rank_a, rank_b):
 
 
 def mm(input, mat2):
-    """Product of two matrices, (n, k) @ (k, m).
+    """Matrix product of two matrices, (n, k) @ (k, m).
 
     Examples
     --------
@@ -189,7 +189,7 @@ def mm(input, mat2):
 
 
 def bmm(input, mat2):
-    """Products of equally many pairs of matrices, (batch, n, k) @ (batch, k, m).
+    """Batched matrix product, (batch, n, k) @ (batch, k, m).
 
     Examples
     --------
@@ -201,7 +201,7 @@ def bmm(input, mat2):
 
 
 def mv(input, vec):
-    """Product of a matrix and a vector, (n, k) @ (k,).
+    """Matrix-vector product, (n, k) @ (k,).
 
     Examples
     --------
@@ -213,7 +213,7 @@ def mv(input, vec):
 
 
 def dot(input, tensor):
-    """Inner product of two vectors of equal length.
+    """Dot product of two vectors of the same length.
 
     Examples
     --------
@@ -225,7 +225,7 @@ def dot(input, tensor):
 
 
 def vdot(input, other):
-    """The same as `dot`: nothing here is complex.
+    """The same as `dot`, because complex numbers are not supported.
 
     Examples
     --------
@@ -237,7 +237,7 @@ def vdot(input, other):
 
 
 def inner(input, other):
-    """Products summed over the last axes of both; a 0-d tensor multiplies.
+    """Inner product over the last axes of both; a 0-d tensor multiplies element by element.
 
     Examples
     --------
@@ -255,7 +255,7 @@ def inner(input, other):
 
 
 def outer(input, vec2):
-    """All products of an entry of one vector with an entry of the other, (n,) and (m,) -> (n, m).
+    """Outer product of two vectors, (n,) and (m,) -> (n, m).
 
     Examples
     --------
@@ -267,20 +267,21 @@ def outer(input, vec2):
     input, vec2 = as_operand(input, "outer"), as_operand(vec2, "outer", "vec2")
     if input.ndim != 1 or vec2.ndim != 1:
         raise ShapeError(
-            "outer(input, vec2): two vectors are needed.",
+            "outer(input, vec2): input and vec2 must be vectors",
             got=f"input {input.shape} and vec2 {vec2.shape}",
+            hint="x.flatten()",
         )
     return mul(reshape(input, (input.shape[0], 1)), vec2)
 
 
 def tensordot(a, b, dims=2):
-    """Products summed over several axes at once.
+    """Tensor contraction: products summed over several axes at once.
 
     Parameters
     ----------
     a, b : Tensor
     dims : int, or two sequences of int
-        The number of axes, the last of `a` with the first of `b`; or the axes of each.
+        Number of axes to sum over, the last of `a` and the first of `b`; or the axes of each.
 
     Examples
     --------

@@ -1,21 +1,23 @@
-"""More room around a tensor, or less: `torch.nn.functional.pad`."""
+"""Padding: add entries around a tensor, or crop it (`torch.nn.functional.pad`)."""
 
 from ..autograd.function import Function
 from ..backend import array_module
 from ..errors import ArgumentError, ShapeError
 from ..tensor import wrap
-from .axes import sizes_of
-from .given import as_operand
-from .index import LookUp
+from .indexing import LookUp
+from .plumbing.axes import sizes_of
+from .plumbing.tensor_arguments import as_operand
 
 __all__ = ["pad"]
 
 
 class Pad(Function):
-    """y = x with so many entries added before and after on each axis, or cut off.
+    """Pad x before and after each axis; a negative amount crops it.
 
-    Derivative: 1 for what is still there, 0 for what was cut off: the gradient padded by the
-    opposite amounts, with zeros.
+    Forward:  y = x with entries around it
+    Backward: grad_x = grad_y without them
+    Derivation: the derivative is 1 for elements kept and 0 for elements cropped, so the gradient is
+    padded with zeros by the opposite amounts.
     Saved: nothing.
     """
 
@@ -38,18 +40,18 @@ class Pad(Function):
 
 
 def pad(input, pad, mode="constant", value=None):
-    """`input` with entries added around it, or cut off where an amount is negative.
+    """Pad `input` with entries on each side, or crop it where an amount is negative.
 
     Parameters
     ----------
     input : Tensor
     pad : sequence of int
-        Pairs (before, after), for the last axis first.
+        Pairs of amounts (before, after), starting with the last axis.
     mode : {"constant", "reflect", "replicate", "circular"}
-        What to add: one value; the entries mirrored at the border entry; the border entry;
-        the entries from the other end.
+        Source of the new entries: a constant value, the entries mirrored at the border entry,
+        copies of the border entry, or the entries from the opposite end.
     value : number, default 0
-        For "constant".
+        Value to add in mode "constant".
 
     Returns
     -------
@@ -68,12 +70,17 @@ def pad(input, pad, mode="constant", value=None):
         return Pad.apply(input, amounts=amounts, value=0 if value is None else value)
     if mode not in _SOURCES:
         raise ArgumentError(
-            "pad: there is no such mode.",
+            "pad: mode is not supported",
             got=f"mode={mode!r}",
             expected="'constant', 'reflect', 'replicate' or 'circular'",
+            hint="'replicate' is 'edge' in NumPy, and 'circular' is 'wrap'",
         )
     if value is not None and value != 0:
-        raise ArgumentError(f"pad: mode {mode!r} takes no value.", got=f"value={value}")
+        raise ArgumentError(
+            f"pad: value requires mode='constant', not {mode!r}",
+            got=f"{value}",
+            hint="omit value, or use mode='constant'",
+        )
     for axis, (before, after) in enumerate(amounts):
         if before or after:
             index = _source(input, axis, before, after, mode)
@@ -82,19 +89,21 @@ def pad(input, pad, mode="constant", value=None):
 
 
 def _amounts(input, flat):
-    """(before, after) for every axis, the first axis first."""
+    """Return (before, after) for every axis, starting with the first axis."""
     if len(flat) % 2 or len(flat) > 2 * input.ndim:
         raise ArgumentError(
-            "pad(input, pad): pad holds pairs, at most one per axis.",
+            "pad(input, pad): pad must hold at most one pair per axis",
             got=f"pad={flat} for input {input.shape}",
+            hint="(left, right) for the last axis, then (top, bottom) for the axis before it",
         )
     pairs = list(zip(flat[::2], flat[1::2], strict=True))[::-1]
     amounts = ((0, 0),) * (input.ndim - len(pairs)) + tuple(pairs)
     for n, (before, after) in zip(input.shape, amounts, strict=True):
         if n + before + after < 0 or n + before < 0 or n + after < 0:
             raise ShapeError(
-                "pad(input, pad): more is cut off than there is.",
+                "pad(input, pad): the amounts to crop are larger than the axis",
                 got=f"pad={flat} for input {input.shape}",
+                hint="pad lists pairs (before, after), the last axis first",
             )
     return amounts
 
@@ -111,7 +120,7 @@ def _circular(xp, place, size):
     return place % size
 
 
-# mode -> (where an entry outside is taken from, the largest amount for a size)
+# mode -> (the index that an outside entry copies, the largest amount for a size)
 _SOURCES = {
     "reflect": (_reflected, lambda size: size - 1),
     "replicate": (_replicated, lambda size: float("inf") if size else 0),
@@ -120,14 +129,15 @@ _SOURCES = {
 
 
 def _source(input, axis, before, after, mode):
-    """For each entry along the padded axis, the number of the entry that it copies."""
+    """For each entry along the padded axis, the index of the entry that it copies."""
     size = input.shape[axis]
     source, largest = _SOURCES[mode]
     if max(before, after) > max(largest(size), 0):
         raise ShapeError(
-            f"pad(input, pad, mode={mode!r}): more is added than there is to take it from.",
+            f"pad(input, pad, mode={mode!r}): the amounts are out of range for the axis",
             got=f"({before}, {after}) on axis {axis} of input {input.shape}",
             expected=f"at most {max(largest(size), 0)}",
+            hint="mode='constant' accepts any amount",
         )
     xp = array_module(input.array)
     return source(xp, xp.arange(-before, size + after), size)

@@ -1,20 +1,22 @@
-"""Channels traded for resolution: pixel_shuffle and its inverse."""
+"""Pixel shuffle: rearrange channels into pixels for upsampling, and its inverse."""
 
+from ..computes import computes
 from ..errors import ArgumentError, ShapeError
-from .given import as_operand
-from .shape import permute, reshape
+from .plumbing.tensor_arguments import as_operand
+from .reshape import permute, reshape
 
 __all__ = ["pixel_shuffle", "pixel_unshuffle"]
 
 
+@computes("pixel shuffle", reveals=("merged neighbors",))
 def pixel_shuffle(input, upscale_factor):
-    """Groups of r * r channels laid out as squares of r by r elements.
+    """Rearrange groups of r * r channels into squares of r by r pixels.
 
     Parameters
     ----------
     input : Tensor of shape (..., channel * r * r, height, width)
     upscale_factor : int
-        r.
+        Factor r by which height and width grow.
 
     Returns
     -------
@@ -35,9 +37,10 @@ def pixel_shuffle(input, upscale_factor):
     *lead, channels, height, width = input.shape
     if channels % (r * r):
         raise ShapeError(
-            "pixel_shuffle: the channels do not make squares.",
+            "pixel_shuffle: the number of channels is not divisible by upscale_factor^2",
             got=f"input {input.shape} and upscale_factor={r}",
             expected=f"a multiple of {r * r} channels",
+            hint=f"a convolution with channels * {r * r} outputs before it",
         )
     count = len(lead)
     x = reshape(input, (*lead, channels // (r * r), r, r, height, width))
@@ -46,14 +49,15 @@ def pixel_shuffle(input, upscale_factor):
     return reshape(x, (*lead, channels // (r * r), height * r, width * r))
 
 
+@computes("pixel shuffle", reveals=("merged neighbors",))
 def pixel_unshuffle(input, downscale_factor):
-    """Squares of r by r elements taken apart into r * r channels: undoes `pixel_shuffle`.
+    """Rearrange squares of r by r pixels into r * r channels; the inverse of `pixel_shuffle`.
 
     Parameters
     ----------
     input : Tensor of shape (..., channel, height * r, width * r)
     downscale_factor : int
-        r.
+        Factor r by which height and width shrink.
 
     Returns
     -------
@@ -69,9 +73,10 @@ def pixel_unshuffle(input, downscale_factor):
     *lead, channels, height, width = input.shape
     if height % r or width % r:
         raise ShapeError(
-            "pixel_unshuffle: the image does not divide into squares.",
+            "pixel_unshuffle: height or width is not divisible by downscale_factor",
             got=f"input {input.shape} and downscale_factor={r}",
-            expected=f"a height and a width that {r} divides",
+            expected=f"a height and a width that are multiples of {r}",
+            hint=f"mt.pad(input, (0, {-width % r}, 0, {-height % r}))",
         )
     count = len(lead)
     x = reshape(input, (*lead, channels, height // r, r, width // r, r))
@@ -83,10 +88,14 @@ def pixel_unshuffle(input, downscale_factor):
 def _factor(where, input, name, factor):
     if as_operand(input, where).ndim < 3:
         raise ShapeError(
-            f"{where}: input has too few axes.",
+            f"{where}: input must have at least 3 axes",
             got=f"input {input.shape}",
-            expected="(..., channel, height, width)",
+            hint="x.unsqueeze(0) adds a channel axis to (height, width)",
         )
     if not isinstance(factor, int) or factor < 1:
-        raise ArgumentError(f"{where}: {name}.", got=repr(factor), expected="a positive integer")
+        raise ArgumentError(
+            f"{where}: {name} must be a positive integer",
+            got=repr(factor),
+            hint="one integer, such as 2, for both height and width",
+        )
     return factor

@@ -1,8 +1,8 @@
-"""Pooling: each output place is the largest or the mean of a window of the input.
+"""Pooling: each output element is the maximum or the mean of a window of the input.
 
-A window over several axes is a product of windows along each axis. Its largest element is the
-largest of its rows' largest elements, its sum the sum of its rows' sums, and so every pooling
-runs along one axis after the other, with a table of the positions that each window covers.
+A window over several axes is a product of windows along each axis. Its maximum is the maximum of
+the maxima of its rows, and its sum is the sum of the sums of its rows. So every pooling runs along
+one axis at a time, with a table of the positions that each window covers.
 """
 
 import math
@@ -10,8 +10,9 @@ import math
 from ..autograd.function import Function
 from ..backend import array_module
 from ..errors import ArgumentError
-from .elementwise import mul
-from .pool_windows import (
+from .arithmetic import mul
+from .gather_scatter import GatherBack
+from .plumbing.pool_windows import (  # fmt: skip
     floating_only,
     largest_table,
     mean_table,
@@ -21,10 +22,9 @@ from .pool_windows import (
     sum_table,
     window_positions,
     windows_of,
-)  # fmt: skip
-from .scatter import GatherBack
-from .spatial import batched, unbatched
-from .taps import at, tap_sum
+)
+from .plumbing.spatial import batched, unbatched
+from .plumbing.weighted_sum import at, tap_sum
 
 __all__ = [
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
@@ -34,13 +34,14 @@ __all__ = [
 
 
 class MaxPool(Function):
-    r"""y_o = max over the window W(o) of x; also where it was found, counted within the image.
+    r"""Max pooling over windows; also returns the index of each maximum within its image.
 
-    Of equal elements the first in row-major order is found, of several NaN the last.
-
-    Derivative: dy_o/dx_i = 1 for the element i that was found, else 0; windows that overlap may
-    find the same one, and then their gradients add up.
-    Saved: the places.
+    Forward:  y = the largest of each window of x, and its place
+    Backward: grad_x = zeros with grad_y added at those places
+    Derivation: dy_o/dx_i = 1 for the element i that was found, else 0. Overlapping windows may find
+    the same element, and then their gradients add up. Among equal elements, the first in row-major
+    order is found; among several NaN, the last.
+    Saved: the indices.
     """
 
     @staticmethod
@@ -67,9 +68,9 @@ class MaxPool(Function):
 
 
 def _largest_along(x, place, step, taps, axis):
-    """The largest element of each window along one axis, and its place.
+    """Find the largest element of each window along one axis, and its index.
 
-    `place` says where the elements of x itself were found; one step along `axis` is worth `step`.
+    `place` holds the indices of the elements of x; one step along `axis` adds `step` to an index.
     """
     xp = array_module(x)
     positions = xp.arange(0, taps.size * step, step).reshape(-1, *(1,) * (x.ndim - axis - 1))
@@ -81,7 +82,7 @@ def _largest_along(x, place, step, taps, axis):
         if best is None:
             best, found = part.copy(), xp.broadcast_to(here, part.shape)
             continue
-        better = (part > best) | (part != part)  # NaN differs from itself
+        better = (part > best) | (part != part)  # NaN does not equal itself
         best = xp.where(better, part, best)
         found = xp.where(better, here, found)
     return best, found
@@ -90,7 +91,7 @@ def _largest_along(x, place, step, taps, axis):
 def max_pool1d(
     input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False
 ):
-    """The largest element of every window along one axis; see `max_pool2d`.
+    """Max pooling over one axis; see `max_pool2d`.
 
     Examples
     --------
@@ -106,23 +107,23 @@ def max_pool1d(
 def max_pool2d(
     input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False
 ):
-    """The largest element of every window.
+    """Max pooling over two axes: the largest element of every window.
 
     Parameters
     ----------
     input : Tensor of shape (batch, channel, height, width) or (channel, height, width)
     kernel_size : int or (int, int)
+        Size of the window.
     stride : int or (int, int), optional
-        The step from window to window, by default `kernel_size`.
+        Step from window to window, by default `kernel_size`.
     padding : int or (int, int)
-        How far windows begin outside of the input, where there is nothing to find; at most half
-        of a window.
+        Size of the padding on each side, at most half of a window. It is never the maximum.
     dilation : int or (int, int)
-        The step from element to element within a window.
+        Step from element to element within a window.
     ceil_mode : bool
-        Also a last window that ends outside, as long as it begins inside or in the padding before.
+        Whether to add a last window that ends outside if it starts inside or in the left padding.
     return_indices : bool
-        Also return where each element was found, counted in row-major order within its channel.
+        Whether to return the index of each maximum, in row-major order within its channel.
 
     Returns
     -------
@@ -130,7 +131,7 @@ def max_pool2d(
 
     Notes
     -----
-    Derivative in `MaxPool`. Of equal elements the first one is found and gets all the gradient.
+    The derivative is in `MaxPool`. Among equal elements, the first gets all the gradient.
 
     Examples
     --------
@@ -148,14 +149,14 @@ def max_pool2d(
 def max_pool3d(
     input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False
 ):
-    """The largest element of every window over three axes; see `max_pool2d`."""
+    """Max pooling over three axes; see `max_pool2d`."""
     return _max_pool(
         "max_pool3d", 3, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices
     )
 
 
 def avg_pool1d(input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True):
-    """The mean of every window along one axis; see `avg_pool2d`.
+    """Average pooling over one axis; see `avg_pool2d`.
 
     Examples
     --------
@@ -172,17 +173,17 @@ def avg_pool2d(
     input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True,
     divisor_override=None,
 ):  # fmt: skip
-    """The mean of every window.
+    """Average pooling over two axes: the mean of every window.
 
     Parameters
     ----------
     input : Tensor of shape (batch, channel, height, width) or (channel, height, width)
     kernel_size, stride, padding, ceil_mode
-        As in `max_pool2d`; padding counts as zeros.
+        See `max_pool2d`; the padding consists of zeros.
     count_include_pad : bool
-        Whether the zeros of the padding count as elements. What `ceil_mode` adds never does.
+        Whether zeros of the padding count as elements. Zeros that `ceil_mode` adds never count.
     divisor_override : int, optional
-        Divide the sum by this number instead.
+        Number to divide the sum by, instead of the number of elements.
 
     Returns
     -------
@@ -190,7 +191,7 @@ def avg_pool2d(
 
     Notes
     -----
-    Linear in the input: its derivative is that of `TapSum`.
+    The operation is linear in the input, and its derivative is that of `TapSum`.
 
     Examples
     --------
@@ -209,7 +210,7 @@ def avg_pool3d(
     input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True,
     divisor_override=None,
 ):  # fmt: skip
-    """The mean of every window over three axes; see `avg_pool2d`."""
+    """Average pooling over three axes; see `avg_pool2d`."""
     return _avg_pool(
         "avg_pool3d", 3, input, kernel_size, stride, padding, ceil_mode, count_include_pad,
         divisor_override,
@@ -217,21 +218,21 @@ def avg_pool3d(
 
 
 def adaptive_avg_pool1d(input, output_size):
-    """The means of `output_size` windows that share out one axis; see `adaptive_avg_pool2d`."""
+    """Average pooling over one axis to a given output size; see `adaptive_avg_pool2d`."""
     return _adaptive_avg("adaptive_avg_pool1d", 1, input, output_size)
 
 
 def adaptive_avg_pool2d(input, output_size):
-    """The means of as many windows as are asked for.
+    """Average pooling to a given output size.
 
-    Window o of m over n elements reaches from floor(o n / m) to ceil((o + 1) n / m): neighbours
-    overlap where m does not divide n.
+    Window o of m over n elements reaches from floor(o n / m) to ceil((o + 1) n / m): neighbors
+    overlap if n is not divisible by m.
 
     Parameters
     ----------
     input : Tensor of shape (batch, channel, height, width) or (channel, height, width)
     output_size : int or (int, int)
-        None in place of a number keeps the size of that axis.
+        Size of the output; None keeps the size of that axis.
 
     Examples
     --------
@@ -243,17 +244,17 @@ def adaptive_avg_pool2d(input, output_size):
 
 
 def adaptive_avg_pool3d(input, output_size):
-    """The means of windows that share out three axes; see `adaptive_avg_pool2d`."""
+    """Average pooling over three axes to a given output size; see `adaptive_avg_pool2d`."""
     return _adaptive_avg("adaptive_avg_pool3d", 3, input, output_size)
 
 
 def adaptive_max_pool1d(input, output_size, return_indices=False):
-    """The largest elements of windows that share out one axis; see `adaptive_max_pool2d`."""
+    """Max pooling over one axis to a given output size; see `adaptive_max_pool2d`."""
     return _adaptive_max("adaptive_max_pool1d", 1, input, output_size, return_indices)
 
 
 def adaptive_max_pool2d(input, output_size, return_indices=False):
-    """The largest elements of the windows of `adaptive_avg_pool2d`.
+    """Max pooling to a given output size, over the windows of `adaptive_avg_pool2d`.
 
     Examples
     --------
@@ -283,7 +284,11 @@ def _avg_pool(
 ):  # fmt: skip
     x = floating_only(where, batched(input, count, where))
     if divisor == 0:
-        raise ArgumentError(f"{where}: divisor_override.", got="0", expected="another number")
+        raise ArgumentError(
+            f"{where}: divisor_override must not be 0",
+            got="0",
+            hint="divisor_override=None divides by the size of the window",
+        )
     axes = windows_of(where, x, kernel_size, stride, padding, 1, ceil_mode)
     if divisor is not None:
         y = mul(tap_sum(x, [sum_table(*axis) for axis in axes]), 1.0 / divisor)

@@ -1,4 +1,4 @@
-"""Powers: squares, roots, reciprocals and general exponents."""
+"""Powers: square, sqrt, rsqrt, reciprocal, pow."""
 
 from numbers import Number
 
@@ -8,22 +8,24 @@ from ..backend import array_module
 from ..errors import ArgumentError
 from ..tensor import Tensor
 from .cast import cast
-from .exponential import Log
-from .given import as_operand
-from .operands import explained, floating, number
-from .promotion import promote, result_type
+from .exp_log import Log
+from .plumbing.operands import explained, floating, number
+from .plumbing.promotion import promote, result_type
+from .plumbing.tensor_arguments import as_operand
 from .rounding import Zero
-from .selection import Where
+from .where import Where
 
 __all__ = ["pow", "reciprocal", "rsqrt", "sqrt", "square"]
 
-_FEW = 64  # whole exponents up to this size are products; beyond, rounding adds up
+_FEW = 64  # integer exponents up to this size use products, beyond it rounding errors add up
 
 
 class Square(Function):
-    """y = x^2.
+    """Square of each element.
 
-    Derivative: dy/dx = 2 x.
+    Forward:  y = x^2
+    Backward: grad_x = grad_y * 2 * x
+    Derivation: dy/dx = 2 x.
     Saved: the input x.
     """
 
@@ -39,9 +41,11 @@ class Square(Function):
 
 
 class Sqrt(Function):
-    """y = x^(1/2).
+    """Square root of each element.
 
-    Derivative: y^2 = x gives 2 y dy = dx, so dy/dx = 1 / (2 y): infinite at 0.
+    Forward:  y = sqrt(x)
+    Backward: grad_x = grad_y / (2 * y)
+    Derivation: y^2 = x gives 2 y dy = dx, so dy/dx = 1 / (2 y), which is infinite at 0.
     Saved: the output y.
     """
 
@@ -58,9 +62,11 @@ class Sqrt(Function):
 
 
 class Rsqrt(Function):
-    """y = x^(-1/2).
+    """Reciprocal square root, x^(-1/2).
 
-    Derivative: dy/dx = -x^(-3/2) / 2 = -y^3 / 2.
+    Forward:  y = 1 / sqrt(x)
+    Backward: grad_x = -grad_y * y^3 / 2
+    Derivation: dy/dx = -x^(-3/2) / 2 = -y^3 / 2.
     Saved: the output y.
     """
 
@@ -77,9 +83,11 @@ class Rsqrt(Function):
 
 
 class Reciprocal(Function):
-    """y = 1 / x.
+    """Reciprocal of each element.
 
-    Derivative: dy/dx = -1 / x^2 = -y^2.
+    Forward:  y = 1 / x
+    Backward: grad_x = -grad_y * y^2
+    Derivation: dy/dx = -1 / x^2 = -y^2.
     Saved: the output y.
     """
 
@@ -96,9 +104,11 @@ class Reciprocal(Function):
 
 
 class PowerOfNumber(Function):
-    """y = x^p for a number p.
+    """Power with a constant exponent.
 
-    Derivative: dy/dx = p x^(p-1), and 0 everywhere for p = 0.
+    Forward:  y = x^exponent
+    Backward: grad_x = grad_y * exponent * x^(exponent - 1)
+    Derivation: dy/dx = p x^(p-1) for the exponent p, and 0 everywhere for p = 0.
     Saved: the input x.
     """
 
@@ -118,10 +128,12 @@ class PowerOfNumber(Function):
 
 
 class Power(Function):
-    """c = a^b.
+    """Power of two tensors, a^b.
 
-    Derivative: dc/da = b a^(b-1), which is 0 for b = 0 even at a = 0. From c = exp(b log a),
-    dc/db = c log a, and 0 where a = 0 and b >= 0: there c does not change with b.
+    Forward:  c = a^b
+    Backward: grad_a = sum_to(grad_c * b * a^(b - 1), a), grad_b = sum_to(grad_c * c * log(a), b)
+    Derivation: dc/da = b a^(b-1), which is 0 for b = 0 even at a = 0. From c = exp(b log a),
+    dc/db = c log a, but 0 where a = 0 and b >= 0, because c does not change with b there.
     Both are summed over the axes that broadcasting repeated.
     Saved: the inputs and the output.
     """
@@ -149,7 +161,7 @@ class Power(Function):
 
 
 def _power(x, exponent):
-    """x^exponent for an array and a number, by products where they are exact and faster."""
+    """Compute x^exponent for an array and a number, by products where they are exact and faster."""
     if exponent == 2:
         return x * x
     if exponent == 0.5:
@@ -163,7 +175,7 @@ def _power(x, exponent):
 
 
 def _repeated_product(x, count):
-    """x multiplied with itself, by squaring: 6 products for the 64th power."""
+    """Compute an integer power of x by repeated squaring; the 64th power takes 6 products."""
     result = None
     while count:
         if count & 1:
@@ -177,7 +189,7 @@ def _repeated_product(x, count):
 
 
 def square(input):
-    """input * input.
+    """Square of each element.
 
     Parameters
     ----------
@@ -185,7 +197,7 @@ def square(input):
 
     Returns
     -------
-    Tensor
+    Tensor of the same shape as `input`
 
     Examples
     --------
@@ -198,7 +210,7 @@ def square(input):
 
 
 def sqrt(input):
-    """The square root; NaN for negative elements.
+    """Square root of each element; NaN for negative elements.
 
     Parameters
     ----------
@@ -206,7 +218,7 @@ def sqrt(input):
 
     Returns
     -------
-    Tensor
+    Tensor of the same shape as `input`
 
     Examples
     --------
@@ -218,7 +230,7 @@ def sqrt(input):
 
 
 def rsqrt(input):
-    """One over the square root.
+    """Reciprocal square root of each element, 1 / sqrt(input).
 
     Parameters
     ----------
@@ -226,7 +238,7 @@ def rsqrt(input):
 
     Returns
     -------
-    Tensor
+    Tensor of the same shape as `input`
 
     Examples
     --------
@@ -238,7 +250,7 @@ def rsqrt(input):
 
 
 def reciprocal(input):
-    """One over each element.
+    """Reciprocal of each element, 1 / input.
 
     Parameters
     ----------
@@ -246,7 +258,7 @@ def reciprocal(input):
 
     Returns
     -------
-    Tensor
+    Tensor of the same shape as `input`
 
     Examples
     --------
@@ -258,23 +270,23 @@ def reciprocal(input):
 
 
 def pow(input, exponent):
-    """input to the power of `exponent`, broadcast.
+    """Power: `input` raised to `exponent`, with broadcasting.
 
     Parameters
     ----------
     input : Tensor or number
     exponent : Tensor or number
-        Whole numbers, 1/2 and -1/2 are worked out by products and roots.
+        The integers, 1/2 and -1/2 are computed with products and square roots.
 
     Returns
     -------
     Tensor
-        Integers stay integers if both operands are.
+        An integer tensor if both operands are integers.
 
     Raises
     ------
     ArgumentError
-        For an integer tensor and a negative whole exponent.
+        For an integer tensor and a negative integer exponent.
 
     Examples
     --------
@@ -298,7 +310,7 @@ def _pow_number(input, exponent):
         dtype = result_type(input, exponent)
         if dtype.kind != "f" and exponent < 0:
             raise ArgumentError(
-                "pow(input, exponent): an integer tensor has no negative powers.",
+                "pow(input, exponent): exponent must not be negative for an integer tensor",
                 got=f"input {input.dtype} and exponent {exponent}",
                 hint="input.float()",
             )

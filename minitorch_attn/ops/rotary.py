@@ -1,24 +1,23 @@
-"""Rotation of pairs of features by an angle that grows with the position."""
+"""Rotary position embedding: rotate pairs of features by an angle that depends on the position."""
 
 from ..autograd.function import Function
 from ..backend import array_module
 from ..errors import ShapeError
-from .given import not_tensors
+from .plumbing.tensor_arguments import not_tensors
 
 __all__ = ["apply_rotary"]
 
 
 class Rotary(Function):
-    """Each pair (a, b) of features is turned by an angle t.
+    """Rotary position embedding: rotate each pair (a, b) of features by an angle t.
 
-        (a, b) -> (a cos t - b sin t, b cos t + a sin t)
-
-    The pairs are neighbours (x_0, x_1), (x_2, x_3), ... where `interleaved`, else x_i and
-    x_{i + d/2}.
-
-    Derivative: a rotation is linear, and its transpose is the rotation by -t:
-        dL/dx = the same rotation of dL/dy with sin t replaced by -sin t.
+    Forward:  each pair (a, b) of x becomes (a * cos - b * sin, b * cos + a * sin)
+    Backward: grad_x = each pair of grad_y turned back by the same angle
+    Derivation: a rotation is linear, and its transpose is the rotation by -t, which is the same
+    formula with sin t replaced by -sin t.
     Saved: cos t and sin t, which are constants.
+
+    The pairs are neighbors (x_0, x_1), (x_2, x_3), ... if `interleaved`, else x_i and x_{i + d/2}.
     """
 
     @staticmethod
@@ -47,26 +46,26 @@ def _pairs(x, interleaved):
 
 
 def _stretches_to(shape, target):
-    """Whether broadcasting turns `shape` into `target`."""
+    """True if broadcasting turns `shape` into `target`."""
     pairs = zip(shape[::-1], target[::-1], strict=False)
     return len(shape) <= len(target) and all(n in (1, size) for n, size in pairs)
 
 
 def apply_rotary(input, cos, sin, *, interleaved=False):
-    """Turn pairs of features by given angles.
+    """Apply a rotary position embedding: rotate pairs of features by given angles.
 
     Parameters
     ----------
     input : Tensor of shape (..., token, head_dim)
     cos, sin : Tensor of shape (token, head_dim / 2), or broadcastable to (..., token, head_dim / 2)
-        Of the angles; constants without a gradient.
+        Cosine and sine of the angles; they are constants and do not receive gradients.
     interleaved : bool, default False
-        Pairs are neighbours, as in the paper [1]_; False pairs feature i with i + head_dim / 2,
-        as in published Llama weights.
+        If True, pairs are neighbors, as in the paper [1]_; if False, feature i pairs with feature
+        i + head_dim / 2, as in published Llama weights.
 
     Returns
     -------
-    Tensor of the shape of `input`
+    Tensor of the same shape as `input`
 
     References
     ----------
@@ -85,17 +84,17 @@ def apply_rotary(input, cos, sin, *, interleaved=False):
         raise not_tensors(error, "apply_rotary", input=input, cos=cos, sin=sin) from None
     if ndim < 2 or input.shape[-1] % 2:
         raise ShapeError(
-            "apply_rotary(input, cos, sin): the features do not form pairs.",
+            "apply_rotary(input, cos, sin): head_dim is not divisible by 2",
             got=f"input {input.shape}",
-            expected="(..., token, head_dim) with an even head_dim",
+            hint="embed_dim / num_heads must be even",
         )
     half = (*input.shape[:-1], input.shape[-1] // 2)
     if cos_shape != sin_shape or not _stretches_to(cos_shape, half):
         raise ShapeError(
-            "apply_rotary(input, cos, sin): there is not one angle for each pair.",
+            "apply_rotary(input, cos, sin): the shapes of cos and sin do not match input",
             got=f"input {input.shape}, cos {cos_shape}, sin {sin_shape}",
-            expected=f"cos and sin of one shape that broadcasts to {half}",
-            hint="rotary_table(num_positions, head_dim) makes both",
+            expected=f"cos and sin with the same shape, which broadcasts to {half}",
+            hint="rotary_table(num_positions, head_dim) computes both",
         )
     cos, sin = (t.to(dtype=input.dtype) for t in (cos, sin))
     return Rotary.apply(input, cos, sin, interleaved=interleaved)

@@ -1,24 +1,26 @@
-"""Steps: functions that are constant between jumps, and the remainder that they leave.
+"""Rounding: sign, floor, ceil, trunc, round, floor_divide, and the remainder.
 
-Between jumps the derivative is 0, and 0 is also the convention at the jumps. That is a gradient
-of zeros and not the absence of one: `x.grad` exists after a backward pass.
+These functions are constant between jumps, so the derivative is 0; it is 0 at the jumps by
+convention. After a backward pass, `x.grad` is a tensor of zeros, not None.
 """
 
 from ..autograd.broadcasting import sum_to_shape
 from ..autograd.function import Function
 from ..backend import array_module
 from ..errors import ArgumentError
-from .given import as_operand
-from .operands import binary, explained
-from .promotion import promote
+from .plumbing.operands import binary, explained
+from .plumbing.promotion import promote
+from .plumbing.tensor_arguments import as_operand
 
 __all__ = ["ceil", "floor", "floor_divide", "remainder", "round", "sign", "trunc"]
 
 
 class Zero(Function):
-    """y = 0 in the shape of x.
+    """Zeros in the shape of x.
 
-    Derivative: 0.
+    Forward:  y = 0 * x
+    Backward: grad_x = 0
+    Derivation: y is constant.
     Saved: nothing.
     """
 
@@ -32,9 +34,11 @@ class Zero(Function):
 
 
 class Sign(Function):
-    """y = -1, 0 or 1 as x is negative, zero or positive.
+    """Sign of each element: -1, 0 or 1.
 
-    Derivative: 0.
+    Forward:  y = sign(x)
+    Backward: grad_x = 0
+    Derivation: y is constant on each side of 0.
     Saved: nothing.
     """
 
@@ -42,7 +46,7 @@ class Sign(Function):
     def forward(ctx, x):
         if x.dtype.kind == "b":
             return x.copy()
-        return (x > 0).astype(x.dtype) - (x < 0)  # 0 at NaN, too
+        return (x > 0).astype(x.dtype) - (x < 0)  # 0 at NaN as well
 
     @staticmethod
     def backward(ctx, grad_y):
@@ -50,10 +54,11 @@ class Sign(Function):
 
 
 class Round(Function):
-    """y = a whole number next to x: below, above, towards zero, or the nearest one.
+    """Round down, up, towards zero, or to the nearest integer (half to even).
 
-    The nearest is the even one where two are equally near.
-    Derivative: 0.
+    Forward:  y = a whole number next to x
+    Backward: grad_x = 0
+    Derivation: y is constant between the jumps.
     Saved: nothing.
     """
 
@@ -72,9 +77,11 @@ class Round(Function):
 
 
 class WholeQuotient(Function):
-    """c = the whole number next to a / b: below it, or towards zero.
+    """Integer quotient of a and b, rounded down or towards zero.
 
-    Derivative: 0.
+    Forward:  c = a whole number next to a / b
+    Backward: grad_a = 0, grad_b = 0
+    Derivation: y is constant between the jumps.
     Saved: nothing.
     """
 
@@ -97,10 +104,12 @@ class WholeQuotient(Function):
 
 
 class Remainder(Function):
-    """c = a - floor(a / b) b, which has the sign of b.
+    """Remainder of a divided by b, with the sign of b.
 
-    Derivative: floor(a / b) is constant between its jumps, so dc/da = 1 and
-    dc/db = -floor(a / b); summed over the axes that broadcasting repeated.
+    Forward:  c = a - floor(a / b) * b
+    Backward: grad_a = sum_to(grad_c, a), grad_b = sum_to(-grad_c * floor(a / b), b)
+    Derivation: floor(a / b) is constant between its jumps, so dc/da = 1 and
+    dc/db = -floor(a / b). Both are summed over the axes that broadcasting repeated.
     Saved: both inputs.
     """
 
@@ -120,7 +129,7 @@ class Remainder(Function):
 
 
 def sign(input):
-    """-1, 0 or 1 as the element is negative, zero or positive; 0 for NaN.
+    """Sign of each element: -1, 0 or 1; 0 for NaN.
 
     Parameters
     ----------
@@ -128,7 +137,7 @@ def sign(input):
 
     Returns
     -------
-    Tensor
+    Tensor of the same shape as `input`
 
     Examples
     --------
@@ -140,7 +149,7 @@ def sign(input):
 
 
 def floor(input):
-    """The largest whole number that is not above each element.
+    """Floor: the largest integer less than or equal to each element.
 
     Parameters
     ----------
@@ -148,7 +157,7 @@ def floor(input):
 
     Returns
     -------
-    Tensor
+    Tensor of the same shape as `input`
 
     Examples
     --------
@@ -160,7 +169,7 @@ def floor(input):
 
 
 def ceil(input):
-    """The smallest whole number that is not below each element.
+    """Ceiling: the smallest integer greater than or equal to each element.
 
     Parameters
     ----------
@@ -168,7 +177,7 @@ def ceil(input):
 
     Returns
     -------
-    Tensor
+    Tensor of the same shape as `input`
 
     Examples
     --------
@@ -180,7 +189,7 @@ def ceil(input):
 
 
 def trunc(input):
-    """Each element without its fraction.
+    """Truncate: each element without its fractional part.
 
     Parameters
     ----------
@@ -188,7 +197,7 @@ def trunc(input):
 
     Returns
     -------
-    Tensor
+    Tensor of the same shape as `input`
 
     Examples
     --------
@@ -200,17 +209,17 @@ def trunc(input):
 
 
 def round(input, *, decimals=0):
-    """The nearest whole number, the even one where two are equally near.
+    """Round to the nearest integer; halves round to the even one.
 
     Parameters
     ----------
     input : Tensor
     decimals : int
-        Round to this many digits after the point instead.
+        Number of digits after the decimal point.
 
     Returns
     -------
-    Tensor
+    Tensor of the same shape as `input`
 
     Examples
     --------
@@ -222,7 +231,7 @@ def round(input, *, decimals=0):
 
 
 def floor_divide(input, other):
-    """The whole number below input / other; integers stay integers.
+    """Floor division: floor(input / other); integers stay integers.
 
     Parameters
     ----------
@@ -230,7 +239,7 @@ def floor_divide(input, other):
 
     Returns
     -------
-    Tensor
+    Tensor of the broadcast shape
 
     Raises
     ------
@@ -248,7 +257,7 @@ def floor_divide(input, other):
 
 
 def trunc_divide(input, other):
-    """input / other without its fraction: `div` with rounding_mode="trunc"."""
+    """Division rounded towards zero: `div` with rounding_mode="trunc"."""
     _refuse_zero("div", input, other)
     try:
         return WholeQuotient.apply(*promote(input, other), towards="zero")
@@ -257,9 +266,9 @@ def trunc_divide(input, other):
 
 
 def remainder(input, other):
-    """What division by `other` leaves: input - floor(input / other) * other.
+    """Remainder of the division: input - floor(input / other) * other.
 
-    The result has the sign of `other`, as Python's `%`.
+    The result has the sign of `other`, like Python's `%`.
 
     Parameters
     ----------
@@ -267,7 +276,7 @@ def remainder(input, other):
 
     Returns
     -------
-    Tensor
+    Tensor of the broadcast shape
 
     Raises
     ------
@@ -285,10 +294,10 @@ def remainder(input, other):
 
 
 def _refuse_zero(name, input, other):
-    """Whole numbers have no infinity to give."""
+    """Raise ArgumentError for an integer division by 0; integers cannot represent infinity."""
     if type(other) is int and other == 0 and input.dtype.kind != "f":
         raise ArgumentError(
-            f"{name}(input, other): an integer tensor cannot be divided by 0.",
+            f"{name}(input, other): other must not be 0 for an integer tensor",
             got=f"input {input.dtype} and other 0",
             hint="input.float() gives infinity or NaN",
         )

@@ -1,26 +1,26 @@
-"""Soft steps, which turn gradually from one level to another, and the soft corners under them.
-
-The sigmoid and tanh are the steps; log-sigmoid, softplus and logaddexp are their integrals.
-"""
+"""Sigmoid and tanh, and their integrals: logsigmoid, softplus and logaddexp."""
 
 from ..autograd.broadcasting import sum_to_shape
 from ..autograd.function import Function
 from ..backend import array_module
-from ..backend.quiet import overflow_is_fine
+from ..backend.errstate import overflow_is_fine
 from ..backend.select import where as choose
+from ..computes import computes
 from ..errors import DTypeError
-from .given import as_operand
-from .operands import explained, floating, number
-from .promotion import promote
-from .selection import Where
+from .plumbing.operands import explained, floating, number
+from .plumbing.promotion import promote
+from .plumbing.tensor_arguments import as_operand
+from .where import Where
 
 __all__ = ["logaddexp", "logsigmoid", "sigmoid", "softplus", "tanh"]
 
 
 class Tanh(Function):
-    """y = tanh x = (e^x - e^-x) / (e^x + e^-x).
+    """Hyperbolic tangent, (e^x - e^-x) / (e^x + e^-x).
 
-    Derivative: dy/dx = 1 - y^2.
+    Forward:  y = tanh(x)
+    Backward: grad_x = grad_y * (1 - y^2)
+    Derivation: dy/dx = 1 - y^2.
     Saved: the output y.
     """
 
@@ -37,16 +37,18 @@ class Tanh(Function):
 
 
 class Sigmoid(Function):
-    """y = 1 / (1 + e^-x).
+    """Logistic sigmoid.
 
-    Derivative: dy/dx = e^-x / (1 + e^-x)^2 = y (1 - y).
+    Forward:  y = 1 / (1 + exp(-x))
+    Backward: grad_x = grad_y * y * (1 - y)
+    Derivation: dy/dx = e^-x / (1 + e^-x)^2 = y (1 - y).
     Saved: the output y.
     """
 
     @staticmethod
     def forward(ctx, x):
         xp = array_module(x)
-        with overflow_is_fine():  # y = 1 / inf = 0 far below 0
+        with overflow_is_fine():  # far below 0, y = 1 / inf = 0
             y = 1 / (1 + xp.exp(-x))
         ctx.save(y)
         return y
@@ -58,9 +60,11 @@ class Sigmoid(Function):
 
 
 class LogSigmoid(Function):
-    """y = log(1 / (1 + e^-x)) = min(x, 0) - log(1 + e^-|x|).
+    """Logarithm of the sigmoid, computed as min(x, 0) - log(1 + e^-|x|).
 
-    Derivative: with s the sigmoid, dy/dx = s'(x) / s(x) = 1 - s(x) = s(-x).
+    Forward:  y = -log(1 + exp(-x))
+    Backward: grad_x = grad_y / (1 + exp(x))
+    Derivation: with s the sigmoid, dy/dx = s'(x) / s(x) = 1 - s(x) = s(-x).
     Saved: the input x.
     """
 
@@ -77,9 +81,11 @@ class LogSigmoid(Function):
 
 
 class Softplus(Function):
-    """y = log(1 + e^(bx)) / b, a smooth relu; simply x where bx is above a threshold.
+    """Softplus, a smooth ReLU; exactly x where beta * x is above a threshold.
 
-    Derivative: with s(x) = 1 / (1 + e^-x), dy/dx = s(bx); 1 above the threshold.
+    Forward:  y = log(1 + exp(beta * x)) / beta
+    Backward: grad_x = grad_y / (1 + exp(-beta * x))
+    Derivation: with s(x) = 1 / (1 + e^-x), dy/dx = s(beta x), and 1 above the threshold.
     Saved: the input x.
     """
 
@@ -89,7 +95,7 @@ class Softplus(Function):
         ctx.beta, ctx.threshold = beta, threshold
         xp = array_module(x)
         t = x * beta
-        y = (xp.maximum(t, 0) + xp.log1p(xp.exp(-xp.abs(t)))) / beta  # nothing overflows
+        y = (xp.maximum(t, 0) + xp.log1p(xp.exp(-xp.abs(t)))) / beta  # without overflow
         return choose(t > threshold, x, y)
 
     @staticmethod
@@ -99,11 +105,15 @@ class Softplus(Function):
         return Where.call(t > ctx.threshold, grad_y, grad_y * Sigmoid.call(t))
 
 
+@computes("log-add-exp", reveals=("log softmax",))
 class LogAddExp(Function):
-    """y = log(e^a + e^b) = m + log(1 + e^-|a - b|), with m the larger of a and b.
+    """Logarithm of a sum of two exponentials, computed as max(a, b) + log(1 + e^-|a - b|).
 
-    Derivative: with s the sigmoid, dy/da = e^a / (e^a + e^b) = s(a - b) and dy/db = s(b - a);
-    summed over the axes that broadcasting repeated.
+    Forward:  y = log(exp(a) + exp(b))
+    Backward: grad_a = sum_to(grad_y / (1 + exp(b - a)), a),
+        grad_b = sum_to(grad_y / (1 + exp(a - b)), b)
+    Derivation: with s the sigmoid, dy/da = e^a / (e^a + e^b) = s(a - b) and dy/db = s(b - a).
+    Both are summed over the axes that broadcasting repeated.
     Saved: both inputs.
     """
 
@@ -112,7 +122,7 @@ class LogAddExp(Function):
         xp = array_module(a, b)
         larger = xp.maximum(a, b)
         gap = xp.abs(a - b)
-        gap = xp.where(a == b, 0.0, gap)  # two equal infinities are no distance apart
+        gap = xp.where(a == b, 0.0, gap)  # the distance of two equal infinities is 0
         ctx.save(a, b)
         return larger + xp.log1p(xp.exp(-gap))
 
@@ -127,7 +137,7 @@ class LogAddExp(Function):
 
 
 def tanh(input):
-    """The hyperbolic tangent, between -1 and 1.
+    """Hyperbolic tangent, between -1 and 1.
 
     Parameters
     ----------
@@ -135,7 +145,7 @@ def tanh(input):
 
     Returns
     -------
-    Tensor
+    Tensor of the same shape as `input`
 
     Examples
     --------
@@ -147,7 +157,7 @@ def tanh(input):
 
 
 def sigmoid(input):
-    """1 / (1 + e^-input), between 0 and 1.
+    """Sigmoid, 1 / (1 + e^-input), between 0 and 1.
 
     Parameters
     ----------
@@ -155,7 +165,7 @@ def sigmoid(input):
 
     Returns
     -------
-    Tensor
+    Tensor of the same shape as `input`
 
     Examples
     --------
@@ -167,7 +177,7 @@ def sigmoid(input):
 
 
 def logsigmoid(input):
-    """log(sigmoid(input)), exact where the sigmoid itself vanishes.
+    """Log-sigmoid, log(sigmoid(input)), accurate even where the sigmoid underflows.
 
     Parameters
     ----------
@@ -175,7 +185,7 @@ def logsigmoid(input):
 
     Returns
     -------
-    Tensor
+    Tensor of the same shape as `input`
 
     Examples
     --------
@@ -187,19 +197,19 @@ def logsigmoid(input):
 
 
 def softplus(input, beta=1.0, threshold=20.0):
-    """log(1 + e^(beta * input)) / beta, a smooth relu.
+    """Softplus, log(1 + e^(beta * input)) / beta, a smooth relu.
 
     Parameters
     ----------
     input : Tensor
     beta : float
-        Sharpness of the bend.
+        Sharpness of the transition at 0.
     threshold : float
-        Where beta * input is above it, the result is the input.
+        Value of beta * input above which the result is the input.
 
     Returns
     -------
-    Tensor
+    Tensor of the same shape as `input`
 
     Examples
     --------
@@ -213,7 +223,7 @@ def softplus(input, beta=1.0, threshold=20.0):
 
 
 def logaddexp(input, other):
-    """log(e^input + e^other), without overflow.
+    """Log of a sum of exponentials, log(e^input + e^other), without overflow.
 
     Parameters
     ----------
@@ -221,7 +231,7 @@ def logaddexp(input, other):
 
     Returns
     -------
-    Tensor
+    Tensor of the broadcast shape
 
     Examples
     --------
@@ -234,9 +244,9 @@ def logaddexp(input, other):
         a, b = promote(a, b)
         if a.dtype.kind != "f":
             raise DTypeError(
-                "logaddexp(input, other): not defined for whole numbers.",
+                "logaddexp(input, other): the operands must be floating-point",
                 got=f"{input.dtype} and {other.dtype}",
-                hint="x.float() first",
+                hint="input.float()",
             )
         return LogAddExp.apply(a, b)
     except (ValueError, TypeError) as error:

@@ -1,4 +1,4 @@
-"""Softmax and its relatives: scores in, weights that sum to 1 out."""
+"""Softmax and related functions: turn scores into weights that sum to 1."""
 
 import warnings
 from functools import lru_cache
@@ -6,23 +6,27 @@ from functools import lru_cache
 from ..autograd.broadcasting import broadcast_shapes
 from ..autograd.function import Function
 from ..backend import array_module
-from ..backend.rows import row_max, row_sum
+from ..backend.row_reductions import row_max, row_sum
+from ..computes import computes
 from ..errors import DTypeError, ShapeError
 from ..tensor import Tensor
-from .axes import axes_of, axis_of
 from .cast import cast
-from .exponential import Exp
-from .given import as_operand, not_tensors
-from .operands import floating
-from .shape import reshape
+from .exp_log import Exp
+from .plumbing.axes import axes_of, axis_of
+from .plumbing.operands import floating
+from .plumbing.tensor_arguments import as_operand, not_tensors
+from .reshape import reshape
 
 __all__ = ["log_softmax", "logsumexp", "masked_softmax", "softmax", "softmin"]
 
 
+@computes("softmax")
 class Softmax(Function):
-    r"""y_i = exp(x_i) / sum_j exp(x_j), along one axis.
+    r"""Softmax along one axis.
 
-    Derivative: dy_i/dx_j = y_i (delta_ij - y_j).  With g = dL/dy,
+    Forward:  y = exp(x) / sum(exp(x))
+    Backward: grad_x = y * (grad_y - sum(grad_y * y))
+    Derivation: dy_i/dx_j = y_i (delta_ij - y_j).  With g = dL/dy,
         dL/dx_j = sum_i g_i y_i (delta_ij - y_j) = y_j (g_j - sum_i g_i y_i).
     Saved: the output y.  The (n, n) Jacobian is never built.
     """
@@ -30,7 +34,7 @@ class Softmax(Function):
     @staticmethod
     def forward(ctx, x, *, axis):
         xp = array_module(x)
-        y = x - max_along(x, axis)  # leaves the result unchanged and keeps exp from overflowing
+        y = x - max_along(x, axis)  # for numerical stability
         xp.exp(y, out=y)
         y /= sum_along(y, axis)
         ctx.axis = axis
@@ -44,13 +48,17 @@ class Softmax(Function):
         return y * (grad_y - mean_grad)
 
 
+@computes("masked softmax")
 class MaskedSoftmax(Function):
-    r"""y_i = m_i exp(x_i) / sum_j m_j exp(x_j), along one axis, for a mask m of 0 and 1.
+    r"""Softmax along one axis over the positions that a mask m of 0 and 1 allows.
 
-    Derivative: that of `Softmax`, in which y_j = 0 stops the gradient of a blocked x_j.
+    Forward:  y = exp(x) / sum(exp(x)) over the allowed positions
+    Backward: grad_x = y * (grad_y - sum(grad_y * y))
+    Derivation: as in `Softmax`, with y_i = m_i exp(x_i) / sum_j m_j exp(x_j). The gradient of a
+    blocked x_j is 0, because y_j = 0.
     Saved: the output y.
 
-    Where nothing is left to sum (all blocked, or all x_i = -inf) y is 0, and so is dL/dx.
+    If nothing is left to sum (all blocked, or all x_i = -inf), y is 0, and so is dL/dx.
     """
 
     @staticmethod
@@ -69,10 +77,13 @@ class MaskedSoftmax(Function):
         return y * (grad_y - mean_grad), None
 
 
+@computes("log softmax", reveals=("softmax",))
 class LogSoftmax(Function):
-    r"""y_i = log softmax(x)_i = x_i - log sum_j exp(x_j), along one axis.
+    r"""Logarithm of the softmax along one axis.
 
-    Derivative: dy_i/dx_j = delta_ij - exp(y_j).  With g = dL/dy,
+    Forward:  y = x - log(sum(exp(x)))
+    Backward: grad_x = grad_y - exp(y) * sum(grad_y)
+    Derivation: dy_i/dx_j = delta_ij - exp(y_j).  With g = dL/dy,
         dL/dx_j = g_j - exp(y_j) sum_i g_i.
     Saved: the output y.
     """
@@ -92,10 +103,13 @@ class LogSoftmax(Function):
         return grad_y - Exp.call(y) * grad_y.sum(axis=ctx.axis, keepdims=True)
 
 
+@computes("log-sum-exp", reveals=("softmax", "log softmax"))
 class LogSumExp(Function):
-    r"""y = log sum_i exp(x_i), over some axes.
+    r"""Log-sum-exp over some axes.
 
-    Derivative: dy/dx_i = exp(x_i) / sum_j exp(x_j) = exp(x_i - y), the softmax of x.
+    Forward:  y = log(sum(exp(x)))
+    Backward: grad_x = grad_y * exp(x - y)
+    Derivation: dy/dx_i = exp(x_i) / sum_j exp(x_j) = exp(x_i - y), the softmax of x.
     Saved: the input x and the output y.
     """
 
@@ -122,14 +136,15 @@ class LogSumExp(Function):
         return grad_y * Exp.call(x - y)
 
 
+@computes("softmax in place", reveals=("softmax", "masked softmax"))
 def softmax_in_place(x, axis):
-    """Write over x its softmax, zeros where every entry of a row is -inf; returns x."""
+    """Overwrite x with its softmax, and return it; zeros where every entry of a row is -inf."""
     xp = array_module(x)
     x_max = max_along(x, axis)
-    x -= xp.maximum(x_max, _lowest(x.dtype, xp))  # -inf less a finite number stays -inf
+    x -= xp.maximum(x_max, _lowest(x.dtype, xp))  # -inf minus a finite number is -inf
     xp.exp(x, out=x)
     total = sum_along(x, axis)
-    x /= xp.maximum(total, 1.0)  # it is at least exp(0) = 1, or 0 where nothing is left
+    x /= xp.maximum(total, 1.0)  # total >= exp(0) = 1, or 0 where every entry is -inf
     return x
 
 
@@ -141,7 +156,7 @@ def _lowest(dtype, xp):
 def max_along(x, axis):
     """The maximum along one axis, which is kept with size 1."""
     if not x.size:
-        return array_module(x).zeros_like(x)  # nothing to look at, and nothing to subtract from
+        return array_module(x).zeros_like(x)  # without entries, any value works
     return row_max(x) if axis in (-1, x.ndim - 1) else x.max(axis=axis, keepdims=True)
 
 
@@ -151,16 +166,16 @@ def sum_along(x, axis):
 
 
 def softmax(input, dim=None, dtype=None):
-    """Normalised exponential along one axis.
+    """Normalized exponential along one axis.
 
     Parameters
     ----------
     input : Tensor of shape (..., n, ...)
         Scores (dimensionless log-weights).
     dim : int
-        The axis that will sum to 1.
+        Axis that will sum to 1.
     dtype : dtype, optional
-        Cast the input first.
+        Dtype to convert the input to first.
 
     Returns
     -------
@@ -170,8 +185,8 @@ def softmax(input, dim=None, dtype=None):
 
     Notes
     -----
-    Derivative in `Softmax`. Used over the key axis in Vaswani et al. 2017 [1]_, Eq. 1.
-    As in PyTorch, `dim=None` picks an axis by an old rule and warns.
+    The derivative is in `Softmax`. Vaswani et al. 2017 [1]_, Eq. 1, apply it over the key axis.
+    As in PyTorch, `dim=None` selects an axis by an old rule and warns.
 
     References
     ----------
@@ -188,20 +203,20 @@ def softmax(input, dim=None, dtype=None):
 
 
 def softmin(input, dim=None, dtype=None):
-    """`softmax(-input)`: the smallest score gets the largest weight."""
+    """`softmax(-input)`, which gives the smallest score the largest weight."""
     return softmax(-as_operand(input, "softmin"), dim, dtype)
 
 
 def log_softmax(input, dim=None, dtype=None):
-    """The logarithm of `softmax`, exact also where the weight itself would round to 0.
+    """The logarithm of `softmax`, accurate even where the weight itself would round to 0.
 
     Parameters
     ----------
     input : Tensor of shape (..., n, ...)
     dim : int
-        The axis along which the exponentials sum to 1.
+        Axis along which the exponentials sum to 1.
     dtype : dtype, optional
-        Cast the input first.
+        Dtype to convert the input to first.
 
     Returns
     -------
@@ -217,21 +232,21 @@ def log_softmax(input, dim=None, dtype=None):
 
 
 def masked_softmax(input, mask=None, dim=-1):
-    """Softmax over the entries that a mask leaves; the others get weight 0.
+    """Softmax over the entries that a mask allows; the others get weight 0.
 
     Parameters
     ----------
     input : Tensor of shape (..., n, ...)
         Scores; -inf blocks an entry as well.
     mask : bool Tensor that broadcasts to `input`, or Mask, optional
-        True where an entry takes part.
+        True for the entries that take part.
     dim : int, default -1
-        The axis that will sum to 1.
+        Axis that will sum to 1.
 
     Returns
     -------
     Tensor of the same shape as `input`
-        A row without any entry left is all zeros and sends back a zero gradient.
+        A row in which every entry is blocked is all zeros, with a zero gradient.
 
     Examples
     --------
@@ -253,7 +268,7 @@ def masked_softmax(input, mask=None, dim=-1):
 def _check_mask(mask, shape):
     if not isinstance(mask, Tensor) or mask.dtype.kind != "b":
         raise DTypeError(
-            "masked_softmax: the mask is not a boolean tensor.",
+            "masked_softmax: mask must be a boolean tensor",
             got=f"{getattr(mask, 'dtype', type(mask).__name__)}",
             expected="bool, True where an entry takes part",
             hint="add a float mask to the scores instead",
@@ -261,9 +276,10 @@ def _check_mask(mask, shape):
     together = broadcast_shapes(shape, mask.shape, names=("input", "mask"), where="masked_softmax")
     if together != shape:
         raise ShapeError(
-            "masked_softmax: the mask is larger than the input.",
+            "masked_softmax: mask does not broadcast to the shape of input",
             got=f"mask {mask.shape} and input {shape}",
-            expected="a mask that broadcasts to the input",
+            expected="axes of size 1, or the same length as those of input",
+            hint="mask[:, None, None, :] for a mask of keys, (batch, key)",
         )
 
 
@@ -273,7 +289,7 @@ def _along_one_axis(function, name, input, dim, dtype):
     input = _real(input, name)
     if dim is None:
         dim = 0 if input.ndim in (0, 1, 3) else 1
-        warnings.warn(f"{name}: dim was not given; {dim} was taken.", stacklevel=3)
+        warnings.warn(f"{name}: dim is missing; dim={dim} is used", stacklevel=3)
     axis = axis_of(dim, input.ndim, name)
     if input.ndim == 0:
         return reshape(function.apply(reshape(input, (1,)), axis=0), ())
@@ -287,7 +303,7 @@ def _real(input, name):
         raise not_tensors(error, name, input=input) from None
     if not real:
         raise DTypeError(
-            f"{name}: defined for floating-point tensors.",
+            f"{name}: input must be a floating-point tensor",
             got=f"{input.dtype}",
             hint=f"{name}(input.float(), ...)",
         )
@@ -302,12 +318,12 @@ def logsumexp(input, dim, keepdim=False):
     input : Tensor
     dim : int or tuple of int
     keepdim : bool, default False
-        Keep the reduced axes with size 1.
+        Whether to keep the reduced axes with size 1.
 
     Returns
     -------
     Tensor
-        -inf where nothing, or only -inf, was summed.
+        Result; -inf where the sum is empty or all summands are -inf.
 
     Examples
     --------

@@ -4,9 +4,9 @@ from ..autograd.function import Function
 from ..backend import array_module, as_device, module_for
 from ..errors import ArgumentError, ShapeError
 from ..tensor import wrap
-from .axes import axis_of
-from .given import as_operand
-from .reduce import sum as sum_over
+from .plumbing.axes import axis_of
+from .plumbing.tensor_arguments import as_operand
+from .sum_mean import sum as sum_over
 
 __all__ = [
     "diag", "diag_embed", "diagonal", "trace", "tril", "tril_indices", "triu", "triu_indices",
@@ -14,9 +14,11 @@ __all__ = [
 
 
 class Triangle(Function):
-    """y_ij = x_ij where j - i <= k (lower) or j - i >= k (upper), else 0.
+    """Lower or upper triangle: x_ij where j - i <= k (lower) or j - i >= k (upper), else 0.
 
-    Derivative: 1 inside, 0 outside: the same triangle of the gradient.
+    Forward:  y = a triangle of x, else 0
+    Backward: grad_x = the same triangle of grad_y
+    Derivation: the derivative is 1 inside the triangle and 0 outside.
     Saved: nothing.
     """
 
@@ -32,9 +34,11 @@ class Triangle(Function):
 
 
 class Diagonal(Function):
-    """y_..i = x_..i,i+k over the two axes: a view, its own axis last.
+    """Diagonal of two axes: y_..i = x_..i,i+k, as the last axis; a view.
 
-    Derivative: 1 on the diagonal, 0 beside it.
+    Forward:  y = a diagonal of x
+    Backward: grad_x = zeros with grad_y on the diagonal
+    Derivation: the derivative is 1 on the diagonal and 0 elsewhere.
     Saved: nothing.
     """
 
@@ -49,7 +53,7 @@ class Diagonal(Function):
         rest = [i for i in range(x.ndim) if i not in (dim1, dim2)]
         shape = (*[x.shape[i] for i in rest], min(x.shape[dim1], x.shape[dim2]))
         strides = (*[x.strides[i] for i in rest], x.strides[dim1] + x.strides[dim2])
-        # NumPy's own diagonal() may not be written to.
+        # The result of NumPy's own diagonal() is read-only.
         return array_module(x).lib.stride_tricks.as_strided(x, shape, strides)
 
     @staticmethod
@@ -61,9 +65,11 @@ class Diagonal(Function):
 
 
 class DiagonalPlace(Function):
-    """y = zeros of a shape with x on a diagonal: the adjoint of Diagonal.
+    """Place x on a diagonal of zeros; the adjoint of Diagonal.
 
-    Derivative: 1; the diagonal of the gradient.
+    Forward:  y = zeros with x on a diagonal
+    Backward: grad_x = that diagonal of grad_y
+    Derivation: linear, so the gradient is read from the diagonal.
     Saved: nothing.
     """
 
@@ -73,7 +79,7 @@ class DiagonalPlace(Function):
         xp = array_module(x)
         y = xp.zeros(shape, dtype=x.dtype)
         i = xp.arange(x.shape[-1])
-        # The two axes first, so that the pairs (i, i + k) are one axis in front.
+        # With the two axes first, an index pair (i, i + k) selects along both.
         y_first = xp.moveaxis(y, (dim1, dim2), (0, 1))
         y_first[i - min(offset, 0), i + max(offset, 0)] = xp.moveaxis(x, -1, 0)
         return y
@@ -87,20 +93,21 @@ class DiagonalPlace(Function):
 def _check_matrix(input, where):
     if as_operand(input, where).ndim < 2:
         raise ShapeError(
-            f"{where}(input): input has to hold matrices.",
+            f"{where}: input must have at least two axes",
             got=f"input {input.shape}",
-            expected="at least 2 axes",
+            expected="(..., row, column)",
+            hint="input.unsqueeze(0) for one row, input.unsqueeze(-1) for one column",
         )
 
 
 def tril(input, diagonal=0):
-    """The lower triangle of the last two axes, zeros above.
+    """The lower triangle of the last two axes, with zeros above it.
 
     Parameters
     ----------
     input : Tensor of shape (..., n, m)
     diagonal : int, default 0
-        Entries up to this many places right of the main diagonal are kept.
+        Number of places right of the main diagonal up to which entries are kept.
 
     Examples
     --------
@@ -114,7 +121,7 @@ def tril(input, diagonal=0):
 
 
 def triu(input, diagonal=0):
-    """The upper triangle of the last two axes, zeros below; see `tril`.
+    """The upper triangle of the last two axes, with zeros below it; see `tril`.
 
     Examples
     --------
@@ -134,9 +141,9 @@ def diagonal(input, offset=0, dim1=0, dim2=1):
     ----------
     input : Tensor
     offset : int, default 0
-        Positive above the main diagonal, negative below.
+        Offset from the main diagonal, positive above it and negative below it.
     dim1, dim2 : int
-        The two axes.
+        Axes that form the matrices.
 
     Examples
     --------
@@ -153,8 +160,9 @@ def _two_axes(dim1, dim2, ndim, where):
     dim1, dim2 = axis_of(dim1, ndim, where, "dim1"), axis_of(dim2, ndim, where, "dim2")
     if dim1 == dim2 or ndim < 2:
         raise ArgumentError(
-            f"{where}: dim1 and dim2 have to be two axes.",
+            f"{where}: dim1 and dim2 must be two different axes",
             got=f"dim1={dim1} and dim2={dim2} for {ndim} axes",
+            hint="dim1=-2, dim2=-1 for the matrices of a batch",
         )
     return dim1, dim2
 
@@ -171,7 +179,11 @@ def diag_embed(input, offset=0, dim1=-2, dim2=-1):
     """
     input = as_operand(input, "diag_embed")
     if input.ndim == 0:
-        raise ShapeError("diag_embed: a 0-d tensor has no axis to lay on a diagonal.", got="()")
+        raise ShapeError(
+            "diag_embed: input must have at least one axis",
+            got="input ()",
+            hint="input.reshape(1) for a 1 x 1 matrix",
+        )
     dim1, dim2 = _two_axes(dim1, dim2, input.ndim + 1, "diag_embed")
     size = input.shape[-1] + abs(offset)
     shape = list(input.shape[:-1])
@@ -181,7 +193,7 @@ def diag_embed(input, offset=0, dim1=-2, dim2=-1):
 
 
 def diag(input, diagonal=0):
-    """The diagonal of a matrix, or the matrix with a vector on its diagonal.
+    """The diagonal of a matrix, or the matrix that has a vector on its diagonal.
 
     Examples
     --------
@@ -194,7 +206,11 @@ def diag(input, diagonal=0):
     if input.ndim == 1:
         return diag_embed(input, diagonal)
     if input.ndim != 2:
-        raise ShapeError("diag: one or two axes are needed.", got=f"input {input.shape}")
+        raise ShapeError(
+            "diag: input must have one or two axes",
+            got=f"input {input.shape}",
+            hint="diagonal(input) or diag_embed(input) for a batch",
+        )
     return Diagonal.apply(input, offset=int(diagonal), dim1=0, dim2=1)
 
 
@@ -209,7 +225,11 @@ def trace(input):
     """
     input = as_operand(input, "trace")
     if input.ndim != 2:
-        raise ShapeError("trace: a matrix is needed.", got=f"input {input.shape}")
+        raise ShapeError(
+            "trace: input must have two axes",
+            got=f"input {input.shape}",
+            hint="diagonal(input, 0, -2, -1).sum(-1) for a batch of matrices",
+        )
     return sum_over(diagonal(input))
 
 
@@ -220,7 +240,7 @@ def _indices(row, col, offset, lower, dtype, device):
 
 
 def tril_indices(row, col, offset=0, *, dtype=None, device=None):
-    """Places (row numbers, column numbers) of the lower triangle of a row x col matrix.
+    """Indices (rows, columns) of the lower triangle of a row x col matrix.
 
     Examples
     --------
@@ -232,7 +252,7 @@ def tril_indices(row, col, offset=0, *, dtype=None, device=None):
 
 
 def triu_indices(row, col, offset=0, *, dtype=None, device=None):
-    """Places (row numbers, column numbers) of the upper triangle of a row x col matrix.
+    """Indices (rows, columns) of the upper triangle of a row x col matrix.
 
     Examples
     --------

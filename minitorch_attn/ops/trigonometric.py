@@ -1,20 +1,22 @@
-"""Sine, cosine, tangent, and the error function."""
+"""Trigonometric functions (sin, cos, tan) and the error function (erf)."""
 
 import math
 
 from .. import backend
 from ..autograd.function import Function
 from ..backend import array_module
-from .exponential import Exp
-from .operands import floating
+from .exp_log import Exp
+from .plumbing.operands import floating
 
 __all__ = ["cos", "erf", "sin", "tan"]
 
 
 class Sin(Function):
-    """y = sin x.
+    """Sine of each element, in radians.
 
-    Derivative: dy/dx = cos x.
+    Forward:  y = sin(x)
+    Backward: grad_x = grad_y * cos(x)
+    Derivation: dy/dx = cos x.
     Saved: the input x.
     """
 
@@ -30,9 +32,11 @@ class Sin(Function):
 
 
 class Cos(Function):
-    """y = cos x.
+    """Cosine of each element, in radians.
 
-    Derivative: dy/dx = -sin x.
+    Forward:  y = cos(x)
+    Backward: grad_x = -grad_y * sin(x)
+    Derivation: dy/dx = -sin x.
     Saved: the input x.
     """
 
@@ -48,9 +52,11 @@ class Cos(Function):
 
 
 class Tan(Function):
-    """y = tan x = sin x / cos x.
+    """Tangent of each element, in radians.
 
-    Derivative: dy/dx = 1 + tan(x)^2 = 1 + y^2.
+    Forward:  y = tan(x)
+    Backward: grad_x = grad_y * (1 + y^2)
+    Derivation: y = sin x / cos x gives dy/dx = 1 + tan(x)^2 = 1 + y^2.
     Saved: the output y.
     """
 
@@ -67,9 +73,11 @@ class Tan(Function):
 
 
 class Erf(Function):
-    r"""y = 2 / sqrt(pi) times the integral of e^(-t^2) from 0 to x.
+    r"""Error function: 2 / sqrt(pi) times the integral of e^(-t^2) from 0 to x.
 
-    Derivative: dy/dx = 2 / sqrt(pi) e^(-x^2).
+    Forward:  y = erf(x)
+    Backward: grad_x = grad_y * 2 / sqrt(pi) * exp(-x^2)
+    Derivation: dy/dx is the integrand at x.
     Saved: the input x.
     """
 
@@ -85,7 +93,7 @@ class Erf(Function):
 
 
 def sin(input):
-    """The sine of each element, in radians.
+    """Sine of each element, in radians.
 
     Parameters
     ----------
@@ -93,7 +101,7 @@ def sin(input):
 
     Returns
     -------
-    Tensor
+    Tensor of the same shape as `input`
 
     Examples
     --------
@@ -105,7 +113,7 @@ def sin(input):
 
 
 def cos(input):
-    """The cosine of each element, in radians.
+    """Cosine of each element, in radians.
 
     Parameters
     ----------
@@ -113,7 +121,7 @@ def cos(input):
 
     Returns
     -------
-    Tensor
+    Tensor of the same shape as `input`
 
     Examples
     --------
@@ -125,7 +133,7 @@ def cos(input):
 
 
 def tan(input):
-    """The tangent of each element, in radians.
+    """Tangent of each element, in radians.
 
     Parameters
     ----------
@@ -133,7 +141,7 @@ def tan(input):
 
     Returns
     -------
-    Tensor
+    Tensor of the same shape as `input`
 
     Examples
     --------
@@ -145,7 +153,7 @@ def tan(input):
 
 
 def erf(input):
-    """The error function: the chance of |t| < x sqrt(2) for a standard normal t.
+    """Error function: the probability that |t| < x sqrt(2) for a standard normal t.
 
     Parameters
     ----------
@@ -153,7 +161,7 @@ def erf(input):
 
     Returns
     -------
-    Tensor
+    Tensor of the same shape as `input`
 
     Examples
     --------

@@ -5,19 +5,21 @@ import builtins
 from ..autograd.function import Function
 from ..backend import array_module
 from ..errors import ArgumentError
-from .given import as_operand
-from .operands import number
-from .reduce import count_over, mean, reduced_axes, require_floating, spread
-from .selection import Where, drop_where
+from .plumbing.operands import number
+from .plumbing.tensor_arguments import as_operand
+from .sum_mean import count_over, mean, reduced_axes, require_floating, spread
+from .where import Where, drop_where
 
 __all__ = ["std", "std_mean", "var", "var_mean"]
 
 
 class Var(Function):
-    """y = sum of (x_i - m)^2 / (n - c), with m the mean of the n elements and c a correction.
+    """Variance over some axes of n elements, with a correction to the count.
 
-    Derivative: dy/dx_i = 2 (x_i - m) / (n - c). The part through m vanishes, because the
-    differences from the mean sum to 0.
+    Forward:  y = sum((x - mean(x))^2) / (n - correction)
+    Backward: grad_x = grad_y * 2 * (x - mean(x)) / (n - correction)
+    Derivation: dy/dx_i = 2 (x_i - m) / (n - correction) with m = mean(x). The part through m
+    vanishes, because the differences from the mean sum to 0.
     Saved: the input x.
     """
 
@@ -35,9 +37,12 @@ class Var(Function):
 
 
 class Std(Function):
-    """y = sqrt(v), with v the variance of x.
+    """Standard deviation over some axes: the square root of the variance.
 
-    Derivative: dy/dv = 1 / (2 y), and dv/dx_i as in Var; 0 by convention where y = 0.
+    Forward:  y = sqrt(sum((x - mean(x))^2) / (n - correction))
+    Backward: grad_x = grad_y * (x - mean(x)) / (y * (n - correction))
+    Derivation: with v the variance, dy/dv = 1 / (2 y), and dv/dx_i as in Var; 0 by convention
+    where y = 0.
     Saved: the input x and the output y.
     """
 
@@ -57,18 +62,18 @@ class Std(Function):
 
 
 def _centred(x, axis):
-    """x less its mean, for an array or a Tensor."""
+    """x minus its mean, for an array or a Tensor."""
     return x - x.sum(axis=axis, keepdims=True) / (count_over(x.shape, axis) or 1)
 
 
 def _variance(x, axis, keepdims, correction):
-    """The variance, and what the sum of squares was divided by."""
+    """Return the variance, and the number that divided the sum of squares."""
     centred = _centred(x, axis)
     squares = (centred * centred).sum(axis=axis, keepdims=keepdims)
     count = count_over(x.shape, axis)
     if not count:
         return squares * float("nan"), 0
-    # One element has no spread to estimate it from: 0 / 0 is NaN, as in PyTorch.
+    # A single element gives 0 / 0 = NaN, as in PyTorch.
     return squares / builtins.max(count - correction, 0), count - correction
 
 
@@ -78,20 +83,20 @@ def _toward_mean(grad, x, axis, freedom):
 
 
 def var(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
-    """The variance over the axes `dim`: the mean squared distance from the mean.
+    """Variance over the axes `dim`: the mean squared distance from the mean.
 
     Parameters
     ----------
     input : Tensor
-        Of a floating-point dtype.
+        Floating-point tensor.
     dim : int or sequence of int, optional
-        All axes by default.
+        Axes to reduce, all by default.
     unbiased : bool, optional
-        True for `correction=1`, False for `correction=0`.
+        Older form of `correction`; True means 1, False means 0.
     keepdim : bool
-        Keep the axes, with size 1.
+        Whether to keep the reduced axes with size 1.
     correction : int or float, default 1
-        Divide by n - correction; 1 makes the estimate from a sample unbiased.
+        Correction to the divisor n - correction; 1 gives an unbiased estimate from a sample.
 
     Returns
     -------
@@ -116,20 +121,20 @@ def var(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
 
 
 def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
-    """The standard deviation over the axes `dim`: the square root of the variance.
+    """Standard deviation over the axes `dim`: the square root of the variance.
 
     Parameters
     ----------
     input : Tensor
-        Of a floating-point dtype.
+        Floating-point tensor.
     dim : int or sequence of int, optional
-        All axes by default.
+        Axes to reduce, all by default.
     unbiased : bool, optional
-        True for `correction=1`, False for `correction=0`.
+        Older form of `correction`; True means 1, False means 0.
     keepdim : bool
-        Keep the axes, with size 1.
+        Whether to keep the reduced axes with size 1.
     correction : int or float, default 1
-        Divide by n - correction.
+        Correction to the divisor n - correction.
 
     Returns
     -------
@@ -145,7 +150,7 @@ def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
 
 
 def var_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
-    """The variance and the mean over the axes `dim`.
+    """Variance and mean over the axes `dim`.
 
     Parameters
     ----------
@@ -158,7 +163,7 @@ def var_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
     Returns
     -------
     tuple of Tensor
-        As `var` and `mean` give them.
+        The results of `var` and `mean`.
 
     Examples
     --------
@@ -171,7 +176,7 @@ def var_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
 
 
 def std_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
-    """The standard deviation and the mean over the axes `dim`.
+    """Standard deviation and mean over the axes `dim`.
 
     Parameters
     ----------
@@ -184,7 +189,7 @@ def std_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
     Returns
     -------
     tuple of Tensor
-        As `std` and `mean` give them.
+        The results of `std` and `mean`.
 
     Examples
     --------
@@ -197,7 +202,7 @@ def std_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
 
 
 def _dims(dim):
-    """`var(x, False)` means unbiased=False, as in PyTorch."""
+    """Return the axes that `dim` names; none in `var(x, False)`, which means unbiased=False."""
     return None if isinstance(dim, builtins.bool) else dim
 
 
@@ -209,7 +214,10 @@ def _apply(function, name, input, dim, unbiased, keepdim, correction):
     if correction is None:
         correction = 0 if unbiased is False else 1
     elif unbiased is not None:
-        raise ArgumentError(f"{name}(input): give unbiased or correction, not both.")
+        raise ArgumentError(
+            f"{name}(input): unbiased and correction must not both be set",
+            hint="correction=1 for unbiased=True, correction=0 for unbiased=False",
+        )
     else:
         correction = number(correction, name, "correction")
     axis = reduced_axes(dim, input.ndim, name)

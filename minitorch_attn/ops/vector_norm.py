@@ -1,4 +1,4 @@
-"""The length of a vector in several senses."""
+"""Vector norms: vector_norm, norm and normalize."""
 
 import builtins
 import math
@@ -6,24 +6,26 @@ import math
 from ..autograd.function import Function
 from ..backend import array_module
 from ..errors import ArgumentError
+from .arithmetic import abs
 from .cast import cast
 from .comparison import ne
-from .elementwise import abs
-from .extreme import amax, amin, refuse_empty
-from .given import as_operand
-from .operands import number
+from .max_min import amax, amin, refuse_empty
+from .plumbing.operands import number
+from .plumbing.tensor_arguments import as_operand
 from .power import PowerOfNumber
-from .reduce import reduced_axes, require_floating, spread, sum
 from .rounding import Sign, Zero
-from .selection import Where, clamp, drop_where
+from .sum_mean import reduced_axes, require_floating, spread, sum
+from .where import Where, clamp, drop_where
 
 __all__ = ["norm", "normalize"]
 
 
 class EuclideanNorm(Function):
-    """y = sqrt(sum of x_i^2) over some axes.
+    """Euclidean norm (2-norm) over some axes.
 
-    Derivative: y^2 = sum x_i^2 gives dy/dx_i = x_i / y; at the kink y = 0 it is 0.
+    Forward:  y = sqrt(sum(x^2))
+    Backward: grad_x = grad_y * x / y
+    Derivation: y^2 = sum x_i^2 gives dy/dx_i = x_i / y, and 0 at the kink y = 0.
     Saved: the input and the output.
     """
 
@@ -42,9 +44,11 @@ class EuclideanNorm(Function):
 
 
 class PNorm(Function):
-    """y = (sum of |x_i|^p)^(1/p) over some axes, for p other than 0, 1, 2 and infinity.
+    """The p-norm over some axes, for p other than 0, 1, 2 and infinity.
 
-    Derivative: y^p = sum |x_i|^p gives dy/dx_i = sign(x_i) |x_i|^(p-1) / y^(p-1); 0 where
+    Forward:  y = sum(abs(x)^p)^(1 / p)
+    Backward: grad_x = grad_y * sign(x) * abs(x)^(p - 1) / y^(p - 1)
+    Derivation: y^p = sum |x_i|^p gives dy/dx_i = sign(x_i) |x_i|^(p-1) / y^(p-1), and 0 where
     x_i = 0 or y = 0.
     Saved: the input and the output.
     """
@@ -70,21 +74,21 @@ class PNorm(Function):
 
 
 def vector_norm(input, ord=2, dim=None, keepdim=False, *, dtype=None):
-    """The norm (sum of |x|^ord)^(1/ord) of the elements over the axes `dim`.
+    """Vector norm over the axes `dim`: (sum of |x|^ord)^(1/ord).
 
     Parameters
     ----------
     input : Tensor
-        Of a floating-point dtype.
+        Floating-point tensor.
     ord : number
-        2 is the Euclidean length, 1 the sum of absolute values, infinity the largest and
-        -infinity the smallest of them, 0 the number of elements that are not 0.
+        Order of the norm: 2 is the Euclidean norm, 1 the sum of absolute values, infinity the
+        largest and -infinity the smallest of them, 0 the number of nonzero elements.
     dim : int or sequence of int, optional
-        All axes by default.
+        Axes to reduce, all by default.
     keepdim : bool
-        Keep the axes, with size 1.
+        Whether to keep the reduced axes with size 1.
     dtype : dtype, optional
-        Convert first.
+        Dtype to convert to first.
 
     Returns
     -------
@@ -120,19 +124,19 @@ def vector_norm(input, ord=2, dim=None, keepdim=False, *, dtype=None):
 
 
 def norm(input, p="fro", dim=None, keepdim=False, dtype=None):
-    """The norm of the elements over the axes `dim`, as `linalg.vector_norm`.
+    """Norm over the axes `dim`, as `linalg.vector_norm`.
 
     Parameters
     ----------
     input : Tensor
     p : number or "fro"
-        "fro" is the Euclidean length of all elements, as 2.
+        Order of the norm; "fro" is the Euclidean norm of all elements, the same as 2.
     dim : int or sequence of int, optional
-        All axes by default.
+        Axes to reduce, all by default.
     keepdim : bool
-        Keep the axes, with size 1.
+        Whether to keep the reduced axes with size 1.
     dtype : dtype, optional
-        Convert first.
+        Dtype to convert to first.
 
     Returns
     -------
@@ -146,29 +150,28 @@ def norm(input, p="fro", dim=None, keepdim=False, dtype=None):
     """
     if p == "nuc":
         raise ArgumentError(
-            "norm(input, p): the nuclear norm needs singular values, which are not part of this "
-            "library.",
+            "norm(input, p): the nuclear norm is not supported",
             got="p='nuc'",
-            expected="a number, or 'fro'",
+            hint="p='fro', or a number",
         )
     return vector_norm(input, 2 if p in ("fro", None) else p, dim, keepdim, dtype=dtype)
 
 
 def normalize(input, p=2.0, dim=1, eps=1e-12):
-    """`input` divided by its norm over `dim`: vectors of length 1.
+    """Normalize vectors to length 1: `input` divided by its norm over `dim`.
 
     Parameters
     ----------
     input : Tensor
     p : float, default 2
-        As for `norm`.
+        Order of the norm.
     dim : int or sequence of int, default 1
     eps : float, default 1e-12
-        The least norm, so that a zero vector stays zero.
+        Lower bound of the norm, so that a zero vector stays zero.
 
     Returns
     -------
-    Tensor of the shape of `input`
+    Tensor of the same shape as `input`
 
     Examples
     --------

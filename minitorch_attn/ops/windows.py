@@ -1,41 +1,40 @@
-"""Windows of an image map, and which of their tokens are neighbours, as in the Swin Transformer.
+"""Windows of an image map for shifted-window attention, as in the Swin Transformer.
 
 Liu et al. 2021, "Swin Transformer: Hierarchical Vision Transformer using Shifted Windows",
-arXiv:2103.14030v2, section 3.2. Cutting a map into windows and putting it together again are two
-permutations of its elements, so their derivatives are each other.
+arXiv:2103.14030v2, section 3.2. Cutting a map into windows and merging them again are
+permutations that invert each other, so each is the derivative of the other.
 """
 
 from functools import lru_cache
 
 from ..backend import as_device, module_for
+from ..computes import computes
 from ..errors import ArgumentError, ShapeError
 from ..tensor import wrap
 
 __all__ = [
-    "relative_position_index",
-    "shifted_window_mask",
-    "window_merge",
-    "window_partition",
+    "relative_position_index", "shifted_window_mask", "window_merge", "window_partition",
     "window_regions",
-]
+]  # fmt: skip
 
-_CACHED_MASKS = 32  # a model needs one for each of its stages
+_CACHED_MASKS = 32  # a model needs one mask per stage
 
 
+@computes("windows")
 def window_partition(x, window_size):
-    """Cut a map into windows that do not overlap.
+    """Partition a map into windows that do not overlap.
 
     Parameters
     ----------
     x : Tensor of shape (batch, height, width, embed)
-        Height and width are multiples of the window's.
+        Map whose height and width are multiples of those of the window.
     window_size : (int, int)
         Height and width of a window.
 
     Returns
     -------
     Tensor of shape (batch, window, token, embed)
-        Windows row by row, and in each its tokens row by row.
+        Windows in row-major order, each with its tokens in row-major order.
 
     Examples
     --------
@@ -54,15 +53,17 @@ def window_partition(x, window_size):
     return x.reshape(batch, rows * columns, window_size[0] * window_size[1], embed)
 
 
+@computes("windows")
 def window_merge(windows, window_size, height, width):
-    """Put the windows of a map together again: undoes `window_partition`.
+    """Merge the windows of a map; the inverse of `window_partition`.
 
     Parameters
     ----------
     windows : Tensor of shape (batch, window, token, embed)
     window_size : (int, int)
+        Height and width of a window.
     height, width : int
-        Of the map.
+        Height and width of the map.
 
     Returns
     -------
@@ -76,7 +77,7 @@ def window_merge(windows, window_size, height, width):
 
 
 def relative_position_index(window_size, device=None):
-    """For each pair of tokens of a window, the row of the table of biases that it uses.
+    """Index into the table of relative position biases for each pair of tokens of a window.
 
     Parameters
     ----------
@@ -86,8 +87,8 @@ def relative_position_index(window_size, device=None):
     Returns
     -------
     int64 Tensor of shape (token, token)
-        (dy + height - 1) * (2 * width - 1) + (dx + width - 1) for a query that lies dy rows and
-        dx columns after the key: pairs with one offset share one of the (2 * height - 1) *
+        (dy + height - 1) * (2 * width - 1) + (dx + width - 1) for a query that is dy rows and
+        dx columns after the key: pairs with the same offset share one of the (2 * height - 1) *
         (2 * width - 1) rows.
 
     Notes
@@ -112,24 +113,24 @@ def relative_position_index(window_size, device=None):
 
 
 def window_regions(height, width, window_size, shift_size, device=None):
-    """Which tokens of a map that was shifted cyclically were neighbours before the shift.
+    """Regions of a cyclically shifted map whose tokens were neighbors before the shift.
 
     Parameters
     ----------
     height, width : int
-        Of the map.
+        Height and width of the map.
     window_size, shift_size : (int, int)
-        By how much the map was rolled upwards and to the left.
+        Size of a window, and how far the map was rolled up and to the left.
 
     Returns
     -------
     int64 Tensor of shape (height, width)
-        Up to nine numbers. Within a window, tokens with one number belong together.
+        Region of each token, up to nine. Within a window, tokens of one region belong together.
 
     Notes
     -----
-    Swin, Figure 4: along each axis the last window holds tokens from the end of the map and, after
-    them, those that the roll brought round from its start.
+    Swin, Figure 4: along each axis, the last window holds tokens from the end of the map, followed
+    by those that the roll moved there from its start.
 
     Examples
     --------
@@ -149,18 +150,18 @@ def window_regions(height, width, window_size, shift_size, device=None):
 
 
 def shifted_window_mask(height, width, window_size, shift_size, device=None):
-    """Within each window of a shifted map, which tokens may attend to which.
+    """Attention mask of each window of a shifted map, which says which tokens may attend to which.
 
     Parameters
     ----------
     height, width, window_size, shift_size, device
-        As of `window_regions`.
+        See `window_regions`.
 
     Returns
     -------
     bool Tensor of shape (window, token, token)
-        True where query and key are of one region. It is kept for the next call: not to be
-        written to.
+        True where query and key are in the same region. It is cached for the next call, so do not
+        write to it.
 
     Examples
     --------
@@ -184,14 +185,18 @@ def _mask(height, width, window_size, shift_size, device):
 
 
 def _grid(height, width, window_size, where):
-    """How many windows stand below and beside each other."""
+    """Return the numbers of rows and columns of windows."""
     if min(window_size) < 1:
-        raise ArgumentError(f"{where}: a window has no size.", got=f"window_size={window_size}")
+        raise ArgumentError(
+            f"{where}: window_size must be positive",
+            got=f"{window_size}",
+            hint=f"window_size=({height}, {width}) covers the whole map",
+        )
     if height % window_size[0] or width % window_size[1]:
         raise ShapeError(
-            f"{where}: the windows do not divide the map.",
+            f"{where}: the map is not divisible by window_size",
             got=f"a map of {height} x {width}, windows of {window_size[0]} x {window_size[1]}",
-            expected="height and width to be multiples of the window's",
+            expected="height and width that are multiples of those of the window",
             hint="pad the map at its right and bottom edges",
         )
     return height // window_size[0], width // window_size[1]

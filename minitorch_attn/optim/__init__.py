@@ -1,4 +1,4 @@
-"""Optimisers and learning-rate schedules, with PyTorch's interface."""
+"""Optimizers and learning-rate schedules, with PyTorch's interface."""
 
 from . import lr_scheduler
 from .adafactor import Adafactor, HFAdafactor
@@ -8,13 +8,6 @@ from .rmsprop import Adagrad, RMSprop
 from .sgd import SGD
 
 __all__ = [
-    "SGD",
-    "Adafactor",
-    "Adagrad",
-    "Adam",
-    "AdamW",
-    "HFAdafactor",
-    "Optimizer",
-    "RMSprop",
+    "SGD", "Adafactor", "Adagrad", "Adam", "AdamW", "HFAdafactor", "Optimizer", "RMSprop",
     "lr_scheduler",
-]
+]  # fmt: skip

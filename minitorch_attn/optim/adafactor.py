@@ -1,8 +1,8 @@
-"""Adafactor: second moments of a matrix kept as one row and one column.
+"""Adafactor, which stores the second moments of a matrix as one row and one column.
 
-There are two dialects. `Adafactor` is PyTorch's; `HFAdafactor` is the one in the transformers
-library, which T5 was trained with. Both look at the shape of each parameter, so they walk over
-parameters instead of a flat buffer.
+There are two variants. `Adafactor` is PyTorch's; `HFAdafactor` is the one in Hugging Face
+transformers, which T5 was trained with. Both depend on the shape of each parameter, so they
+update parameters one by one instead of a flat buffer.
 """
 
 from ..backend import array_module
@@ -14,7 +14,7 @@ __all__ = ["Adafactor", "HFAdafactor"]
 
 
 class _PerParameter(Optimizer):
-    """An optimiser whose update needs the shape of the parameter."""
+    """Optimizer whose update depends on the shape of the parameter."""
 
     def names_of_state(self, group):
         return ()
@@ -34,19 +34,19 @@ class _PerParameter(Optimizer):
 
 
 def _rms(xp, x):
-    """Root mean square, as a 0-d array."""
+    """Return the root mean square as a 0-d array."""
     return xp.sqrt((x * x).sum() / max(x.size, 1))
 
 
 class Adafactor(_PerParameter):
-    r"""Second moments factored into rows and columns, steps relative to the parameter's size.
+    r"""Adafactor with factored second moments and steps relative to the parameter's size.
 
     For a matrix with gradient g at step t, 1 - beta_t = t^beta2_decay:
         R <- beta_t R + (1 - beta_t) row means of g^2
         C <- beta_t C + (1 - beta_t) column means of g^2
         V = R C / mean(R),   u = g / sqrt(V)
         p <- p - max(eps2, rms(p)) min(lr, 1/sqrt(t)) u / max(1, rms(u) / d)
-    Vectors and scalars keep all of V. Weight decay is taken from the weights first.
+    Vectors and scalars store the full V. Weight decay is applied to the weights first.
 
     Parameters
     ----------
@@ -54,9 +54,9 @@ class Adafactor(_PerParameter):
     lr : float, default 1e-2
     beta2_decay : float, default -0.8
     eps : (float or None, float), default (None, 1e-3)
-        eps1 keeps V from zero, None is the dtype's machine epsilon; eps2 bounds rms(p) below.
+        Minimum eps1 of sqrt(V), by default the machine epsilon, and minimum eps2 of rms(p).
     d : float, default 1
-        The clipping threshold.
+        Clipping threshold.
     weight_decay : float, default 0
     maximize : bool
 
@@ -83,8 +83,9 @@ class Adafactor(_PerParameter):
         check_options(lr=lr, weight_decay=weight_decay)
         if beta2_decay > 0 or d < 1:
             raise ArgumentError(
-                "Adafactor: beta2_decay is at most 0 and d at least 1.",
+                "Adafactor: beta2_decay must be at most 0 and d at least 1",
                 got=f"beta2_decay={beta2_decay}, d={d}",
+                hint="the defaults are beta2_decay=-0.8 and d=1.0",
             )
         defaults = dict(
             lr=lr, beta2_decay=beta2_decay, eps=tuple(eps), d=d, weight_decay=weight_decay,
@@ -134,9 +135,9 @@ class Adafactor(_PerParameter):
 
 
 class HFAdafactor(_PerParameter):
-    r"""Adafactor in the dialect of the transformers library.
+    r"""Adafactor as in Hugging Face transformers.
 
-    As `Adafactor`, but eps1 is added to g^2, the step is relative to rms(p) only with
+    It differs from `Adafactor`: eps1 is added to g^2, the step is relative to rms(p) only with
     `scale_parameter`, and with `relative_step` the rate is min(1e-2, 1/sqrt(t)), or
     min(1e-6 t, 1/sqrt(t)) with `warmup_init`.
 
@@ -144,12 +145,12 @@ class HFAdafactor(_PerParameter):
     ----------
     params : iterable of Tensor, or of dict
     lr : float, optional
-        None with `relative_step`.
+        Learning rate; must be None with `relative_step`.
     eps : (float, float), default (1e-30, 1e-3)
     clip_threshold : float, default 1
     decay_rate : float, default -0.8
     beta1 : float, optional
-        Keep a running mean of the updates.
+        Decay of a running mean of the updates; None for no running mean.
     weight_decay : float, default 0
     scale_parameter, relative_step : bool, default True
     warmup_init : bool, default False
@@ -167,12 +168,15 @@ class HFAdafactor(_PerParameter):
     ):  # fmt: skip
         if lr is not None and relative_step:
             raise ArgumentError(
-                "HFAdafactor: a learning rate and relative_step exclude each other.",
+                "HFAdafactor: lr must be None with relative_step=True",
                 got=f"lr={lr}",
-                hint="relative_step=False",
+                hint="pass relative_step=False to use this lr",
             )
         if warmup_init and not relative_step:
-            raise ArgumentError("HFAdafactor: warmup_init needs relative_step=True.")
+            raise ArgumentError(
+                "HFAdafactor: warmup_init requires relative_step=True",
+                hint="pass relative_step=True and lr=None, or warmup_init=False",
+            )
         defaults = dict(
             lr=lr, eps=tuple(eps), clip_threshold=clip_threshold, decay_rate=decay_rate,
             beta1=beta1, weight_decay=weight_decay, scale_parameter=scale_parameter,
@@ -223,7 +227,7 @@ class HFAdafactor(_PerParameter):
 
     @staticmethod
     def _scaled(state, grad, squares, beta2):
-        """g / sqrt(V), with V from the running means of g^2."""
+        """Return g / sqrt(V), with V from the running means of g^2."""
         xp = array_module(grad)
         if "exp_avg_sq" in state:
             v = state["exp_avg_sq"].array

@@ -1,4 +1,4 @@
-"""Adam and AdamW: steps scaled by running moments of the gradient."""
+"""Adam and AdamW, whose steps are scaled by running moments of the gradient."""
 
 import math
 
@@ -10,14 +10,14 @@ __all__ = ["Adam", "AdamW"]
 
 
 class Adam(Optimizer):
-    r"""Adaptive moment estimation.
+    r"""Adam, adaptive moment estimation.
 
         m <- beta1 m + (1 - beta1) g            m^ = m / (1 - beta1^t)
         v <- beta2 v + (1 - beta2) g^2          v^ = v / (1 - beta2^t)
         p <- p - lr m^ / (sqrt(v^) + eps)
 
-    Weight decay adds weight_decay p to g, before the moments (AdamW takes it from p instead).
-    With `amsgrad` the largest v so far is used.
+    Weight decay adds weight_decay p to g before the moments (AdamW subtracts it from p instead).
+    With `amsgrad`, the step uses the largest v so far.
 
     Parameters
     ----------
@@ -52,7 +52,10 @@ class Adam(Optimizer):
     ):  # fmt: skip
         check_options(lr=lr, eps=eps, weight_decay=weight_decay)
         if not all(0 <= beta < 1 for beta in betas):
-            raise ArgumentError("Adam: each beta lies in [0, 1).", got=f"betas={tuple(betas)}")
+            raise ArgumentError(
+                "Adam: betas must lie in [0, 1)",
+                got=f"betas={tuple(betas)}", hint="the default is betas=(0.9, 0.999)",
+            )  # fmt: skip
         defaults = dict(
             lr=lr, betas=tuple(betas), eps=eps, weight_decay=weight_decay, amsgrad=amsgrad,
             foreach=foreach, maximize=maximize, capturable=capturable,
@@ -86,7 +89,7 @@ class Adam(Optimizer):
         if largest:
             xp.maximum(largest[0], v, out=largest[0])
             v = largest[0]
-        # m^ / (sqrt(v^) + eps) with both fractions multiplied by root: one pass fewer
+        # m^ / (sqrt(v^) + eps) with both fractions multiplied by root saves one pass
         root = math.sqrt(1.0 - beta2**step)
         xp.sqrt(v, out=work)
         work += eps * root
@@ -96,13 +99,13 @@ class Adam(Optimizer):
 
 
 class AdamW(Adam):
-    r"""Adam with weight decay taken from the weights, not mixed into the gradient.
+    r"""Adam with decoupled weight decay, subtracted from the weights, not added to the gradient.
 
         p <- p - lr weight_decay p,   then Adam's step.
 
     Parameters
     ----------
-    As for `Adam`; `weight_decay` is 1e-2 by default.
+    As in `Adam`; `weight_decay` is 1e-2 by default.
 
     References
     ----------

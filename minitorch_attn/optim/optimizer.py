@@ -1,4 +1,4 @@
-"""What all optimisers share: parameter groups, state, and the walk over flat buffers."""
+"""Optimizer base class, with parameter groups, state, and updates on flat buffers."""
 
 from functools import partial
 
@@ -8,30 +8,30 @@ from ..backend.threads import shares, together
 from ..errors import ArgumentError, DTypeError, GraphError
 from ..ops import tensor_like
 from ..tensor import Tensor, tensor, wrap
-from .flat import FlatBuffer, partition
+from .flat_buffer import FlatBuffer, partition
 
 __all__ = ["Optimizer"]
 
 
 class Optimizer:
-    """Base of the optimisers; the interface is PyTorch's.
+    """Base class of the optimizers, with PyTorch's interface.
 
-    A subclass lists `state_names`, the buffers it keeps per parameter, and defines
+    A subclass defines `names_of_state`, the buffers it keeps for each parameter, and
     `update(group, step, value, grad, *state, scratch_a, scratch_b)`, which changes `value` and
     the state in place for a block of elements.
 
     Parameters
     ----------
     params : iterable of Tensor, or of dict
-        Parameters, or groups `{"params": [...], "lr": ...}` with options of their own.
+        Parameters, or groups `{"params": [...], "lr": ...}` with separate options.
     defaults : dict
-        Options for groups that do not set them.
+        Default options of the groups.
 
     Attributes
     ----------
     threads : int, default 1
-        Threads that share out the blocks of an update. Every block is changed by the same
-        operations whichever thread has it, so the result is the same to the bit.
+        Number of threads that process the blocks of an update. The result is bit-identical
+        for any number of threads.
     """
 
     step_in_state = True
@@ -45,7 +45,10 @@ class Optimizer:
         self._buffers = []  # one list of FlatBuffer for each group
         params = list(params) if not isinstance(params, Tensor) else [params]
         if not params:
-            raise ArgumentError("optimizer: the list of parameters is empty.")
+            raise ArgumentError(
+                "optimizer: the list of parameters must not be empty",
+                hint="pass model.parameters(); an iterator can be read only once",
+            )
         groups = params if isinstance(params[0], dict) else [{"params": params}]
         for group in groups:
             self.add_param_group(dict(group))
@@ -57,12 +60,21 @@ class Optimizer:
         known = {id(p) for group in self.param_groups for p in group["params"]}
         for p in params:
             if not isinstance(p, Tensor):
-                raise DTypeError("optimizer: parameters are Tensors.", got=type(p).__name__)
+                raise DTypeError(
+                    "optimizer: parameters must be Tensors",
+                    got=type(p).__name__, hint="pass model.parameters()",
+                )  # fmt: skip
             if not p.is_leaf:
-                raise GraphError("optimizer: only leaf tensors can be optimised.")
+                raise GraphError(
+                    "optimizer: parameters must be leaf tensors",
+                    got=f"{p.shape}",
+                    hint="x.detach().requires_grad_() is a leaf with the values of x",
+                )
             if id(p) in known:
                 raise ArgumentError(
-                    "optimizer: a parameter appears twice.", got=f"a tensor of shape {p.shape}"
+                    "optimizer: a parameter appears twice",
+                    got=f"a tensor of shape {p.shape}",
+                    hint="list a shared parameter once, in one of the groups",
                 )
             known.add(id(p))
         group = {"params": params, **{k: v for k, v in param_group.items() if k != "params"}}
@@ -72,7 +84,7 @@ class Optimizer:
         self._buffers.append(None)
 
     def zero_grad(self, set_to_none=True):
-        """Forget the gradients, or fill them with zeros."""
+        """Set the gradients to None, or fill them with zeros."""
         for group in self.param_groups:
             for p in group["params"]:
                 if p.grad is not None:
@@ -84,7 +96,7 @@ class Optimizer:
         Parameters
         ----------
         closure : callable, optional
-            Computes the loss again and returns it.
+            Function that computes the loss again and returns it.
 
         Returns
         -------
@@ -98,17 +110,17 @@ class Optimizer:
 
     @staticmethod
     def loss_of(closure):
-        """What the closure returns, computed with the graph recorded."""
+        """Call the closure with gradients enabled and return its result."""
         if closure is None:
             return None
         with enable_grad():
             return closure()
 
     def start_state(self, group, name, view):
-        """Fill a new state buffer with its initial value; zero needs nothing."""
+        """Fill a new state buffer with its initial value; the default is zero."""
 
     def names_of_state(self, group):
-        """The state buffers that this group needs."""
+        """Return the names of the state buffers of this group."""
         raise NotImplementedError
 
     def update(self, group, step, value, grad, *state_and_scratch):
@@ -116,7 +128,7 @@ class Optimizer:
         raise NotImplementedError
 
     def _current_buffers(self, number):
-        """The group's flat buffers, laid out again if its parameters moved."""
+        """Return the group's flat buffers; create them again if its parameters moved."""
         buffers = self._buffers[number]
         if buffers is None or not all(b.is_current() for b in buffers):
             group = self.param_groups[number]
@@ -127,7 +139,7 @@ class Optimizer:
         return buffers
 
     def _adopt_state(self, buffer):
-        """Move existing state into the buffer and let `self.state` see it there."""
+        """Move existing state to the buffer and make `self.state` refer to it."""
         for i, p in enumerate(buffer.parameters):
             for name, old in self.state.get(p, {}).items():
                 if name != "step" and isinstance(old, Tensor):
@@ -156,7 +168,7 @@ class Optimizer:
             keyed.append((i, count))
         blocks = buffer.blocks(buffer.stretches(keyed))
         for name in names:
-            buffer.state(name)  # made here, before several threads ask for it
+            buffer.state(name)  # create it here, before several threads access it
         parts = shares([stop - start for _, start, stop in blocks], self.threads)
         together([partial(self._update, group, buffer, names, blocks[part]) for part in parts])
         buffer.touched(indices)
@@ -166,11 +178,11 @@ class Optimizer:
             self.update(group, step, *parts)
 
     def _count(self, entry):
-        """How many updates this parameter has seen, this one included."""
+        """Return the number of updates of this parameter, including this one."""
         return int(entry["step"].item())
 
     def state_dict(self):
-        """The state by parameter number, and the groups with numbers in place of parameters."""
+        """Return the state by parameter number, and the groups with parameter numbers."""
         numbers, groups = {}, []
         for group in self.param_groups:
             for p in group["params"]:
@@ -181,14 +193,15 @@ class Optimizer:
         return {"state": dict(sorted(state.items())), "param_groups": groups}
 
     def load_state_dict(self, state_dict):
-        """Take over what `state_dict` returned, from an optimiser with the same groups."""
+        """Load the result of `state_dict` of an optimizer with the same groups."""
         saved = state_dict["param_groups"]
         sizes = [len(group["params"]) for group in self.param_groups]
         if [len(group["params"]) for group in saved] != sizes:
             raise ArgumentError(
-                "optimizer.load_state_dict: the parameter groups differ.",
+                "optimizer.load_state_dict: the parameter groups do not match",
                 got=f"groups of {[len(group['params']) for group in saved]} parameters",
                 expected=f"groups of {sizes}",
+                hint="create the optimizer with the groups, in their order, that it had when saved",
             )
         by_number = {}
         for group, old in zip(self.param_groups, saved, strict=True):
@@ -201,7 +214,7 @@ class Optimizer:
         self._buffers = [None] * len(self.param_groups)
 
     def _loaded(self, name, value, parameter):
-        """A state entry for `parameter`: moments in its dtype and place, the count as it was."""
+        """Convert a state entry to the dtype and device of `parameter`; the step stays a number."""
         if name == "step":
             number = value.item() if isinstance(value, Tensor) else value
             return tensor(float(number)) if self.step_is_tensor else int(number)
@@ -222,5 +235,5 @@ def check_options(**options):
     for name, value in options.items():
         if value is not None and not value >= 0:
             raise ArgumentError(
-                f"optimizer: {name} must not be negative.", got=f"{name}={value}", expected=">= 0"
+                f"optimizer: {name} must not be negative", got=f"{name}={value}", expected=">= 0"
             )

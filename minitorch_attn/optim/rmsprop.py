@@ -1,4 +1,4 @@
-"""RMSprop and Adagrad: steps divided by the size of past gradients."""
+"""RMSprop and Adagrad, whose steps are divided by the size of past gradients."""
 
 from ..backend import array_module
 from .optimizer import Optimizer, check_options
@@ -7,10 +7,10 @@ __all__ = ["Adagrad", "RMSprop"]
 
 
 class RMSprop(Optimizer):
-    r"""v <- alpha v + (1 - alpha) g^2,   p <- p - lr g / (sqrt(v) + eps).
+    r"""RMSprop: v <- alpha v + (1 - alpha) g^2,   p <- p - lr g / (sqrt(v) + eps).
 
-    With `centered` the variance v - m^2 stands in place of v, where m is the running mean of g.
-    With `momentum` the quotient is added to a velocity u <- momentum u + g / (...), and
+    With `centered`, the variance v - m^2 replaces v, where m is the running mean of g. With
+    `momentum`, the quotient is added to a velocity u <- momentum u + g / (...), and
     p <- p - lr u.
 
     Parameters
@@ -25,7 +25,7 @@ class RMSprop(Optimizer):
     References
     ----------
     .. [1] "Generating Sequences With Recurrent Neural Networks", arXiv:1308.0850v5, sec. 4.2
-       (centred); there eps stands inside the root.
+       (centered), with eps inside the square root.
 
     Examples
     --------
@@ -93,7 +93,7 @@ class RMSprop(Optimizer):
 
 
 class Adagrad(Optimizer):
-    r"""s <- s + g^2,   p <- p - lr / (1 + (t - 1) lr_decay) g / (sqrt(s) + eps).
+    r"""Adagrad: s <- s + g^2,   p <- p - lr / (1 + (t - 1) lr_decay) g / (sqrt(s) + eps).
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ class Adagrad(Optimizer):
     lr : float, default 1e-2
     lr_decay, weight_decay : float, default 0
     initial_accumulator_value : float, default 0
-        What s starts from.
+        Initial value of s.
     eps : float, default 1e-10
     maximize : bool
 

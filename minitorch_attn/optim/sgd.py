@@ -1,4 +1,4 @@
-"""Stochastic gradient descent, with momentum."""
+"""SGD: stochastic gradient descent with momentum."""
 
 from ..errors import ArgumentError
 from .optimizer import Optimizer, check_options
@@ -7,9 +7,9 @@ __all__ = ["SGD"]
 
 
 class SGD(Optimizer):
-    r"""v <- momentum v + (1 - dampening) g,   p <- p - lr v.
+    r"""SGD with momentum: v <- momentum v + (1 - dampening) g,   p <- p - lr v.
 
-    The first v is g itself, whatever the dampening. With `nesterov` the step is
+    The first v is g itself, regardless of the dampening. With `nesterov`, the step is
     g + momentum v. Weight decay adds weight_decay p to g.
 
     Parameters
@@ -19,7 +19,7 @@ class SGD(Optimizer):
     momentum, dampening, weight_decay : float, default 0
     nesterov : bool
     maximize : bool
-        Climb instead of descend.
+        Whether to maximize the objective instead of minimizing it.
 
     References
     ----------
@@ -45,8 +45,9 @@ class SGD(Optimizer):
         check_options(lr=lr, momentum=momentum, weight_decay=weight_decay)
         if nesterov and (momentum <= 0 or dampening != 0):
             raise ArgumentError(
-                "SGD: Nesterov momentum needs a momentum and no dampening.",
+                "SGD: nesterov=True requires momentum > 0 and dampening=0",
                 got=f"momentum={momentum}, dampening={dampening}",
+                hint="for example momentum=0.9, dampening=0",
             )
         defaults = dict(
             lr=lr, momentum=momentum, dampening=dampening, weight_decay=weight_decay,
@@ -60,7 +61,7 @@ class SGD(Optimizer):
         return ("momentum_buffer",) if group["momentum"] else ()
 
     def _count(self, entry):
-        """1 for the first update of a momentum buffer, 2 for all later ones."""
+        """Return 1 for the first update of a momentum buffer, 2 for all later ones."""
         buffer = entry.get("momentum_buffer")
         if buffer is None or id(buffer) in self._started:
             return 2

@@ -1,4 +1,4 @@
-"""Where time goes: every operation, forward and backward, against what the machine can do."""
+"""Profiling: measure every operation, forward and backward, and compare with machine limits."""
 
 from .ceilings import Ceilings, ceilings
 from .record import Event, Profile, profile

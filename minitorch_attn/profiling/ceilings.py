@@ -1,4 +1,4 @@
-"""What this machine can do at best: matrix products per second, and bytes per second."""
+"""Roofline ceilings of this machine: peak FLOP/s in matrix products, and memory bandwidth."""
 
 from functools import cache
 from time import perf_counter
@@ -12,22 +12,22 @@ from ..backend.gemm import matmul
 
 __all__ = ["Ceilings", "ceilings"]
 
-_SIZE = 1024  # of the matrices: large enough for the best speed of BLAS
-_BYTES = 2**26  # of the array that is copied: larger than any cache
+_SIZE = 1024  # number of rows of the matrices, large enough for BLAS to reach full speed
+_BYTES = 2**26  # size of the copied array, larger than any cache
 _TRIES = 10
 
 
 class Ceilings(NamedTuple):
-    """The two roofs: no operation is faster than both allow (but for data in a cache).
+    """Peak speed and bandwidth. Operations cannot exceed them unless their data are in a cache.
 
     Attributes
     ----------
     flops : float
-        Floating-point operations per second of a large matrix product.
+        Floating-point operations per second in a large matrix product.
     bandwidth : float
-        Bytes per second, read and written, of a large copy.
+        Bytes read and written per second in a large copy.
     dtype : dtype
-        Of the product.
+        Dtype of the matrix product.
     """
 
     flops: float
@@ -35,7 +35,7 @@ class Ceilings(NamedTuple):
     dtype: object
 
     def least_seconds(self, flops, nbytes):
-        """What so many operations on so many bytes take at least."""
+        """Return the minimum time in seconds for `flops` operations on `nbytes` bytes."""
         return max(flops / self.flops, nbytes / self.bandwidth)
 
     def __str__(self):
@@ -46,14 +46,14 @@ class Ceilings(NamedTuple):
 
 
 def ceilings(dtype="float32", device="cpu"):
-    """Measure the roofs of this machine, once per process, in half a second.
+    """Measure this machine's ceilings, once per process. This takes half a second.
 
     Parameters
     ----------
     dtype : str or dtype
-        Of the matrix product.
+        Dtype of the matrix product.
     device : str or Device
-        The strict device computes where the CPU does.
+        Device to measure. The strict device uses the CPU.
 
     Returns
     -------
@@ -84,7 +84,7 @@ def _measured(dtype, device):
 
 
 def _fastest(work, on_gpu):
-    """The shortest time of several: other programs can only make it longer."""
+    """Return the shortest of several times, because other programs can only increase a time."""
     best = float("inf")
     for _ in range(_TRIES):
         if on_gpu:

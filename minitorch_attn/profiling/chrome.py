@@ -1,4 +1,4 @@
-"""Events in the trace event format, which chrome://tracing and ui.perfetto.dev show."""
+"""Chrome trace: export events in the format of chrome://tracing and ui.perfetto.dev."""
 
 import json
 
@@ -6,7 +6,7 @@ __all__ = ["chrome_trace"]
 
 
 def chrome_trace(events):
-    """A JSON text with one complete event ("ph": "X") for each, in microseconds.
+    """Return JSON text with a complete event ("ph": "X") for each event. Times are in microseconds.
 
     Parameters
     ----------
@@ -18,8 +18,8 @@ def chrome_trace(events):
 
     Notes
     -----
-    The format is described in Google's document "Trace Event Format". Events of one thread nest by
-    their times: operations lie inside the modules that called them.
+    The format is described in Google's document "Trace Event Format". Events on one thread nest by
+    their times: operations appear inside the modules that called them.
     """
     entries = [
         {"name": "process_name", "ph": "M", "pid": 1, "tid": 1, "args": {"name": "minitorch_attn"}}

@@ -1,23 +1,23 @@
-"""Events that belong together, summed up."""
+"""Groups of profiled events, by operation or by module, with their sums."""
 
 __all__ = ["Group", "by_module", "by_op"]
 
 
 class Group:
-    """What some events have in common, and their sums.
+    """Sums over the events of one operation or module.
 
     Attributes
     ----------
     name : str
-        Of the operation, or the path of the module.
+        Name of the operation, or path of the module.
     around : tuple of str
-        Paths of the modules around it, the outermost first.
+        Paths of the enclosing modules, the outermost first.
     calls : int
-        How often it ran forward.
+        Number of forward calls.
     forward, backward : float
-        Seconds.
+        Time in seconds.
     flops, nbytes, elements : int
-        Of both together.
+        Sums over forward and backward.
     """
 
     def __init__(self, name, around=()):
@@ -27,16 +27,16 @@ class Group:
 
     @property
     def label(self):
-        """Its path from the module around it."""
+        """Path relative to the enclosing module."""
         return self.name.removeprefix(f"{self.around[-1]}.") if self.around else self.name
 
     @property
     def seconds(self):
-        """Of both together."""
+        """Total time in seconds for forward and backward."""
         return self.forward + self.backward
 
     def add(self, event):
-        """Add what an operation did; its call is counted by whoever knows what a call is."""
+        """Add an operation's event. The caller counts the calls."""
         if event.phase == "forward":
             self.forward += event.own_seconds
         else:
@@ -50,7 +50,7 @@ class Group:
 
 
 def by_op(events):
-    """One Group for each operation, the longest first."""
+    """Return one Group for each operation, the longest first."""
     groups = {}
     for event in events:
         if event.phase != "module":
@@ -61,7 +61,7 @@ def by_op(events):
 
 
 def by_module(events):
-    """One Group for each module, with all that ran inside it, in the order of the first calls."""
+    """Return one Group for each module with all events inside it, in order of first calls."""
     calls = [event for event in events if event.phase == "module"]
     calls.sort(key=lambda event: (event.start, len(event.modules)))
     groups = {}

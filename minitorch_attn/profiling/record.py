@@ -1,4 +1,4 @@
-"""Time every operation, forward and backward, and count what it computes and moves."""
+"""Record the time, FLOPs and bytes of every operation, forward and backward."""
 
 from time import perf_counter
 
@@ -6,7 +6,7 @@ from ..autograd.listener import Listener
 from ..backend import device_of, is_array
 from ..backend.cuda import synchronize
 from ..files import atomic_file
-from ..ops.flops import FLOPS, backward_flops
+from ..ops.plumbing.flops import FLOPS, backward_flops
 from ..tensor import Tensor
 from .ceilings import ceilings
 from .chrome import chrome_trace
@@ -17,26 +17,25 @@ __all__ = ["Event", "Profile", "profile"]
 
 
 class Event:
-    """One run of one operation, forward or backward, or one call of a module.
+    """One forward or backward run of an operation, or one call of a module.
 
     Attributes
     ----------
     name : str
-        Of the operation, or the path of the module.
+        Name of the operation, or path of the module.
     phase : str
         "forward", "backward" or "module".
     start, seconds : float
-        Since the profile began; what ran inside it included.
+        Start time relative to the profile's start, and duration including nested events.
     own_seconds : float
-        Without what ran inside it, as operations do in a `backward` that is recorded.
+        Duration in seconds without nested events, such as operations in a recorded `backward`.
     modules : tuple of str
-        Paths of the modules that were running, the outermost first; in backward, of those that
-        were running when the operation ran forward.
+        Paths of the running modules, the outermost first. In backward, those of the forward run.
     flops, nbytes, elements : int
-        Floating-point operations of products, bytes of the arrays read and written, and numbers
-        written.
+        Floating-point operations in products, bytes read from and written to arrays, and number
+        of elements written.
     shapes : tuple
-        Of the inputs; None for numbers.
+        Shapes of the inputs; None for numbers.
     dtype : dtype or None
     """
 
@@ -51,26 +50,26 @@ class Event:
 
 
 class _Running:
-    """An event that has not ended, and the time that belongs to others."""
+    """An event that has not ended, with the total time of the events inside it."""
 
     def __init__(self, event, key):
         self.event, self.key, self.inside = event, key, 0.0
 
 
 class Profile(Listener):
-    """The operations that ran in a `with` block on this thread, timed.
+    """Times of the operations that ran in a `with` block on this thread.
 
-    Floating-point operations are those of products, two for each multiply-add (`ops/flops.py`).
-    Bytes are those of the inputs and outputs, each counted once; what an operation writes and
-    reads again inside is not seen, so an operation may be slower than the roofs with good reason,
-    and faster where its data are in a cache. On a GPU the profile waits for each operation.
+    FLOPs count products only, two for each multiply-add; see `ops/plumbing/flops.py`. Bytes count
+    each input and output once. Temporary arrays within an operation are not counted, so an
+    operation may be slower than the ceilings, or faster if its data are in a cache. On a GPU, the
+    profiler waits for each operation to finish.
 
     Attributes
     ----------
     events : list of Event
-        In the order in which they ended.
+        Events in the order in which they ended.
     seconds : float
-        Of the whole block.
+        Duration of the whole block in seconds.
 
     Examples
     --------
@@ -87,14 +86,14 @@ class Profile(Listener):
         self.seconds = 0.0
         self._began = 0.0
         self._running, self._modules = [], []
-        self._nodes = {}  # number of a Context -> (modules, FLOPs of its forward)
+        self._nodes = {}  # number of a Context -> (modules, FLOPs in its forward)
         self._paths = {}  # id of a module -> its path
-        self._roots = []  # kept, so that no id is used twice
+        self._roots = []  # referenced here, so that ids are not reused
         self._ceilings = None
         self._on_gpu = False
 
     def __enter__(self):
-        self._began = perf_counter() - self.seconds  # entered again, it goes on
+        self._began = perf_counter() - self.seconds  # continue if the profile is entered again
         return super().__enter__()
 
     def __exit__(self, *exc_info):
@@ -103,7 +102,7 @@ class Profile(Listener):
         self._modules.clear()
         return super().__exit__(*exc_info)
 
-    # What the engine announces
+    # Hooks called by the engine
 
     def before_forward(self, ctx, inputs):
         modules = tuple(running.event.name for running in self._modules)
@@ -146,7 +145,7 @@ class Profile(Listener):
                 return
 
     def _path(self, module):
-        """Its path in the outermost module that is running."""
+        """Return the module's path within the outermost running module."""
         if not self._modules:
             root = type(module).__name__
             self._roots.append(module)
@@ -170,7 +169,7 @@ class Profile(Listener):
             synchronize()
         now = perf_counter() - self._began
         running = self._running.pop()
-        while running.key is not ctx:  # an operation that raised has no end
+        while running.key is not ctx:  # an operation that raised an error has no end
             running = self._running.pop()
         event = running.event
         event.seconds = now - event.start
@@ -180,11 +179,11 @@ class Profile(Listener):
         self.events.append(event)
         return event
 
-    # What was found
+    # Results
 
     @property
     def ceilings(self):
-        """The roofs of this machine, for the dtype that most products had."""
+        """Ceilings of this machine for the dtype that most products use."""
         if self._ceilings is None:
             flops = {}
             for event in self.events:
@@ -196,7 +195,7 @@ class Profile(Listener):
         return self._ceilings
 
     def by_op(self):
-        """The events of each operation together, those that took most time first.
+        """Group the events by operation, the longest first.
 
         Returns
         -------
@@ -205,7 +204,7 @@ class Profile(Listener):
         return by_op(self.events)
 
     def by_module(self):
-        """The events inside each module together, in the order of the first calls.
+        """Group the events by module, in order of first calls.
 
         Returns
         -------
@@ -214,14 +213,14 @@ class Profile(Listener):
         return by_module(self.events)
 
     def table(self, rows=20, depth=2):
-        """The time of each operation and of each module, as text.
+        """Return the times of all operations and modules as text.
 
         Parameters
         ----------
         rows : int
-            Operations to list.
+            Maximum number of operations to show.
         depth : int, optional
-            Leave out modules that are inside more than so many others; None for all.
+            Maximum nesting depth of the modules to show; None for all.
         """
         return profile_table(self, rows, depth)
 
@@ -229,7 +228,7 @@ class Profile(Listener):
         return self.table()
 
     def save_picture(self, path):
-        """Draw time by operation, and each operation under the roofs; write it as a PNG.
+        """Plot the time by operation and the roofline, and write the figure to a PNG file.
 
         Parameters
         ----------
@@ -242,7 +241,7 @@ class Profile(Listener):
         save_figure(roofline_figure(self.by_op(), roofs.flops, roofs.bandwidth), path)
 
     def save_chrome_trace(self, path):
-        """Write all events for chrome://tracing or ui.perfetto.dev.
+        """Write all events to a JSON file for chrome://tracing or ui.perfetto.dev.
 
         Parameters
         ----------
@@ -281,7 +280,7 @@ def _is_on_gpu(value):
 
 
 def _describe(event, ctx, read, written):
-    """Shapes of the inputs, and bytes; a view moves none."""
+    """Set the input shapes and the number of bytes. A view does not move data."""
     event.shapes = ctx.shapes
     made = [array for array in map(_array, written) if array is not None]
     if made:

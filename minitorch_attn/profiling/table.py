@@ -1,4 +1,4 @@
-"""A profile as text."""
+"""Table of a profile: operations and modules as text."""
 
 from ..formatting import short_bytes, short_count
 
@@ -8,7 +8,7 @@ HEAD = ("calls", "forward", "backward", "share", "FLOPs", "moved", "GFLOP/s", "G
 
 
 def profile_table(profile, rows, depth):
-    """What `Profile.table` prints."""
+    """Return the text of `Profile.table`."""
     groups, modules, roofs = profile.by_op(), profile.by_module(), profile.ceilings
     busy = sum(group.seconds for group in groups)
     forward = sum(group.forward for group in groups)
@@ -57,7 +57,7 @@ def _time(seconds):
 
 
 def _aligned(lines):
-    """The name to the left, numbers to the right, a rule under the head."""
+    """Left-align names and right-align numbers, with a line under the header."""
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     text = [
         "  ".join(

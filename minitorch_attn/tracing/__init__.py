@@ -1,4 +1,4 @@
-"""Step through a computation: every operation, forward and backward, with its values."""
+"""Tracing: record every operation, forward and backward, together with its values."""
 
 from .diff import Difference, trace_diff
 from .record import Recording

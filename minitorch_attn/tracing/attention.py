@@ -1,7 +1,7 @@
-"""Find attention among the steps of a recording: weights, mask, heads, and the windows of Swin.
+"""Find attention in a recording: the weights, mask and heads, and Swin's windows.
 
-Attention is found by what it does, so that one written by hand is found as well: a matrix product
-whose first factor was made by a softmax over its last axis, perhaps with dropout between.
+Attention is recognized by its computation: a matrix product whose first factor comes from a
+softmax over its last axis, possibly after dropout. So attention in your own code is found, too.
 """
 
 import numpy as np
@@ -12,23 +12,23 @@ from .steps import Entry
 __all__ = ["Found", "find_attention", "is_attention"]
 
 _SOFTMAX = ("Softmax", "MaskedSoftmax")
-_PASSED_ON = ("Dropout", "Reshape", "Cast", "Clone", "BroadcastTo")  # between softmax and product
+_PASSED_ON = ("Dropout", "Reshape", "Cast", "Clone", "BroadcastTo")  # may follow the softmax
 
 
 class Found:
-    """One attention of a recording.
+    """One attention operation of a recording.
 
     Attributes
     ----------
     step : Step
-        The product of weights and values.
+        Product of weights and values.
     softmax : Step
     weights, scores : Entry
-        After the softmax, and before it.
+        Values after and before the softmax.
     mask : numpy.ndarray or None
-        True where the query may attend to the key, as large as the scores, or as the mask.
+        Mask that broadcasts to the scores. True where the query may attend to the key.
     windows : dict or None
-        grid, size, shift and regions, of Swin.
+        Grid, size, shift and regions of Swin's windows.
     """
 
     def __init__(self, step, softmax):
@@ -38,25 +38,25 @@ class Found:
 
     @property
     def heads(self):
-        """How many there are: the axis before (query, key), if there is one."""
+        """Number of heads: the size of the axis before (query, key), or 1."""
         shape = self.weights.values.shape
         return shape[-3] if len(shape) > 2 else 1
 
 
 def is_attention(function):
-    """Whether a fused Function is attention: ops/attention.py and the files beside it.
+    """Return True if a fused Function computes attention, i.e. is defined in `ops/attention/`.
 
     Examples
     --------
-    >>> from minitorch_attn.ops.attention import Attention
+    >>> from minitorch_attn.ops.attention.fused import Attention
     >>> is_attention(Attention)
     True
     """
-    return function.__module__.rpartition(".")[2].partition("_")[0] == "attention"
+    return ".ops.attention." in function.__module__
 
 
 def find_attention(steps):
-    """All attentions, in order.
+    """Find all attention operations, in the order in which they ran.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def find_attention(steps):
 
 
 def _softmax_of(entry, made_by):
-    """The step that made these weights, if it is a softmax over their last axis."""
+    """Return the step that computed these weights if it is a softmax over their last axis."""
     step = made_by.get(entry.number)
     while step is not None and step.op in _PASSED_ON and isinstance(step.inputs[0], Entry):
         step = made_by.get(step.inputs[0].number)
@@ -92,7 +92,7 @@ def _softmax_of(entry, made_by):
 
 
 def _mask(softmax):
-    """Where a query may attend: not where a score is -inf, nor where the mask says so."""
+    """Return where a query may attend: where the score is not -inf and the mask allows it."""
     scores = softmax.inputs[0].values.array
     blocked = np.isneginf(scores) if scores.dtype.kind == "f" else np.zeros(scores.shape, bool)
     allowed = ~blocked if blocked.any() else None
@@ -106,7 +106,7 @@ def _mask(softmax):
 
 
 def _windows(found, steps):
-    """The grid of windows of a block of Swin, and which tokens belong together after the shift."""
+    """Return a Swin block's windows, and which tokens belong together after the shift."""
     block = found.step.module
     while block is not None and block.windows is None:
         block = block.parent
@@ -129,7 +129,7 @@ def _windows(found, steps):
 
 
 def _map_shape(block, last, steps):
-    """Height and width of the map that a block was called with: of the first one in it."""
+    """Return the height and width of a block's input, the first feature map in the block."""
     first = None
     for step in reversed(steps[: last.number]):
         if step.kind != "forward":

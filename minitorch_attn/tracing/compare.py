@@ -1,4 +1,4 @@
-"""Compare two steps of two recordings."""
+"""Compare a step of one recording with a step of another."""
 
 import numpy as np
 
@@ -11,28 +11,28 @@ _RTOL = {2: 1e-2, 4: 1e-4, 8: 1e-9}  # by bytes
 
 
 class Unlike:
-    """What differs between two steps.
+    """A difference between two steps.
 
     Attributes
     ----------
     name : str
-        As "input a (w_q)" or "output c".
+        Name of the tensor, such as "input a (w_q)" or "output c".
     kind : str
         "values", "shape", "dtype", "number" or "missing".
     mine, reference
-        The two shapes, dtypes or numbers; with "values" those at `index`.
+        The two shapes, dtypes or numbers. For "values", the values at `index`.
     index : tuple of int or None
-        Where the difference is largest.
+        Index of the largest difference.
     largest : float or None
-        How large it is.
+        Size of the largest difference.
     count, size : int
-        How many values differ, of how many compared.
+        Number of values that differ, and number of values that were compared.
     entries : tuple of Entry, or None
         The two tensors.
     """
 
     entries = None
-    of_input = False  # of what the step was given
+    of_input = False  # the difference is in an input
 
     def __init__(self, name, kind, mine, reference, index=None, largest=None, count=0, size=0):
         self.name, self.kind, self.mine, self.reference = name, kind, mine, reference
@@ -40,13 +40,13 @@ class Unlike:
 
     @property
     def text(self):
-        """In a few words."""
+        """Short description of the difference."""
         if self.kind == "values":
             return f"{self.name}: {self.count} of {self.size} values differ"
         return f"{self.name}: {self.kind}"
 
     def document(self):
-        """Its entries of the document of a Difference."""
+        """Return the entries for a Difference's document."""
         numbers = [_json(value) for value in (self.mine, self.reference, self.largest)]
         return {
             "index": None if self.index is None else list(self.index),
@@ -67,13 +67,13 @@ def _json(value):
 
 
 def compare_steps(mine, reference, rtol=None, atol=None):
-    """The first thing that differs between two steps of one kind, inputs first.
+    """Find the first difference between two steps of the same kind, inputs first.
 
     Parameters
     ----------
     mine, reference : Step
     rtol, atol : float, optional
-        See `trace_diff`.
+        Tolerances; see `trace_diff`.
 
     Returns
     -------
@@ -97,7 +97,7 @@ def compare_steps(mine, reference, rtol=None, atol=None):
 
 
 def _additions(step):
-    """The gradients after each addition; before them where the step is one of `.grad`."""
+    """Return the gradients after each addition. For `.grad`, include those before it."""
     if step.kind != "accumulate":
         return [addition.after for addition in step.added]
     return [entry for a in step.added for entry in (a.before, a.contribution, a.after)]
@@ -141,15 +141,15 @@ def _compare(name, mine, reference, rtol, atol):
 
 
 def compare_values(name, mine, reference, rtol=None, atol=None):
-    """What differs between two arrays.
+    """Find the difference between two arrays.
 
     Parameters
     ----------
     name : str
-        What they are called.
+        Name of both arrays.
     mine, reference : Values
     rtol, atol : float, optional
-        See `trace_diff`.
+        Tolerances; see `trace_diff`.
 
     Returns
     -------
@@ -161,7 +161,7 @@ def compare_values(name, mine, reference, rtol=None, atol=None):
         return Unlike(name, "dtype", str(mine.dtype), str(reference.dtype))
     a, b = mine.array, reference.array
     if mine.steps != reference.steps or not a.size:
-        return None  # kept to another extent: nothing to compare entry by entry
+        return None  # the recordings kept different samples, which cannot be compared
     if a.dtype.kind != "f":
         wrong = a != b
         size = np.abs(a.astype(np.float64) - b.astype(np.float64))
@@ -177,7 +177,7 @@ def compare_values(name, mine, reference, rtol=None, atol=None):
 
 
 def _distance(a, b):
-    """|a - b|, 0 where both are NaN or the same infinity, inf where only one is either."""
+    """Return |a - b|, but 0 where both are NaN or the same infinity, and inf where only one is."""
     with np.errstate(invalid="ignore"):
         size = np.abs(a.astype(np.float64) - b.astype(np.float64))
     alike = (a == b) | (np.isnan(a) & np.isnan(b))

@@ -1,29 +1,29 @@
-"""The first step at which two recordings differ: what went wrong, and where.
+"""Diff two recordings: find the first step at which they differ.
 
 The document for the page, `Difference.document()`: version, title, report (text), same, kind,
 what, mine_step and reference_step (ids or null), index, mine_value, reference_value, largest,
 count, size, pairs ([mine id, reference id, "same" or what differs], with "what follows agrees
-again" where that is so), structure (for each place where the sequences differ {"mine": [ids],
-"reference": [ids], "harmless"}), and the documents `mine` and `reference` of both recordings.
+again" if all later steps agree), structure ({"mine": [ids], "reference": [ids], "harmless"} for
+each place where the sequences differ), and both recordings' documents `mine` and `reference`.
 """
 
 from difflib import SequenceMatcher
 
 from ..files import atomic_file
 from .compare import Unlike, compare_steps
-from .detours import detours
+from .equivalent_forms import detours
 
 __all__ = ["Difference", "side_by_side", "trace_diff"]
 
 
 class Gap:
-    """A place where one recording has steps that the other has not.
+    """Adjacent steps that occur in only one of two recordings.
 
     Attributes
     ----------
     mine, reference : list of Step
     harmless : bool
-        It cancels out: another way to the same result.
+        True if the steps cancel out, so that the result is the same.
     """
 
     def __init__(self, mine, reference, position):
@@ -32,22 +32,22 @@ class Gap:
 
 
 class Difference:
-    """What `trace_diff` found.
+    """Result of `trace_diff`.
 
     Attributes
     ----------
     same : bool
-        Nothing differs; also where the two took another way to the same values.
+        True if nothing differs, or if the recordings compute the same values in different ways.
     kind : str or None
         "values", "shape", "dtype", "number", "missing" or "structure".
     mine, reference : Step or None
-        The steps that differ; with "structure" the first ones where the sequences part.
+        The steps that differ. For "structure", the first steps at which the sequences diverge.
     unlike : Unlike or None
-        What differs in the step.
+        The difference between the two steps.
     gaps : list of Gap
         All places where the sequences differ.
     pairs : list of (Step, Step, Unlike or None)
-        What was compared.
+        The compared steps.
 
     Examples
     --------
@@ -68,7 +68,7 @@ class Difference:
         self._find()
 
     def _find(self):
-        """The first difference that does not cancel out; before a step, a gap comes first."""
+        """Find the first difference that does not cancel out. A gap precedes the next step."""
         fine = self._detours()
         self.healed = [
             u is not None and {a.number, -b.number - 1} <= fine for a, b, u in self.pairs
@@ -93,7 +93,7 @@ class Difference:
         self.agreed = sum(unlike is None for *_, unlike in self.pairs[:at])
 
     def _detours(self):
-        """Numbers of the steps that make no difference; those of the reference as -1, -2, ..."""
+        """Return the numbers of harmless steps. Steps of the reference count as -1, -2, ..."""
         within = [gap for gap in self.gaps if gap.position < len(self.pairs)]
         agree = [pair for pair in self.pairs if pair[2] is None]
         given = [pair for pair in self.pairs if pair[2] is None or not pair[2].of_input]
@@ -113,11 +113,11 @@ class Difference:
 
     @property
     def same(self):
-        """Whether nothing was found."""
+        """True if no difference was found."""
         return self.kind is None
 
     def report(self):
-        """What differs first, in words.
+        """Describe the first difference.
 
         Returns
         -------
@@ -134,12 +134,12 @@ class Difference:
         return f"<Difference: {'none' if self.same else self.kind}>"
 
     def document(self, values=2048):
-        """All of it as one JSON-able dict; see the docstring of this module.
+        """Return the difference as a dict for JSON; see this module's docstring.
 
         Parameters
         ----------
         values : int
-            The most values of one tensor.
+            Maximum number of values per tensor.
 
         Returns
         -------
@@ -174,7 +174,7 @@ class Difference:
         }
 
     def save_html(self, path):
-        """Write a page that shows both recordings and the first difference.
+        """Write an HTML page that shows both recordings and the first difference.
 
         Parameters
         ----------
@@ -195,24 +195,23 @@ def _state(unlike, healed):
 def trace_diff(mine, reference, rtol=None, atol=None):
     """Find the first step, forward or backward, at which two recordings differ.
 
-    Both should start from the same inputs and the same parameters. The steps are put side by side
-    by the names of their operations, and by the modules where both have the same. What differs but
-    cancels out again, as in (q / 3) @ k and (q @ k) / 3, is no difference: there may be two ways
-    to one result.
+    Both should start from the same inputs and the same parameters. Steps are matched by the
+    names of their operations, and by modules if both recordings have the same modules. Differences
+    that cancel out, as between (q / 3) @ k and (q @ k) / 3, do not count.
 
     Parameters
     ----------
     mine, reference : Recording
     rtol : float, optional
-        Two values differ when they are further apart than this, times the largest value of their
-        tensor; by default 1e-4 in float32, 1e-9 in float64, 1e-2 in float16.
+        Relative tolerance, as a multiple of the tensor's largest value. Default: 1e-4 for float32,
+        1e-9 for float64, 1e-2 for float16.
     atol : float, optional
-        Or further than this; by default the smallest number of the dtype.
+        Absolute tolerance, added to the relative one. Default: the dtype's smallest normal number.
 
     Returns
     -------
     Difference
-        `print(it)` says in words what differs.
+        Result, which prints as a description of the difference.
 
     Examples
     --------
@@ -242,24 +241,24 @@ def trace_diff(mine, reference, rtol=None, atol=None):
 
 
 def side_by_side(a, b):
-    """Which steps of two sequences correspond.
+    """Match the steps of two sequences.
 
     Parameters
     ----------
     a, b : sequence of Step
-        What counts is their `kind`, `op` and `module`.
+        Steps, matched by their `kind`, `op` and `module`.
 
     Returns
     -------
     list of (str, int, int, int, int)
-        As of `difflib`: the steps from i to i_end of `a` and from j to j_end of `b` correspond one
-        by one where the text is "equal".
+        Tuples (text, i, i_end, j, j_end), as in `difflib`. If the text is "equal", the steps from
+        i to i_end of `a` and from j to j_end of `b` correspond one by one.
     """
     return SequenceMatcher(None, *_keys(a, b), autojunk=False).get_opcodes()
 
 
 def _keys(a, b):
-    """What makes two steps correspond: kind and operation, and the module if most are in both."""
+    """Return the keys for matching: kind, operation, and the module if most modules are in both."""
     paths = [{str(step.module) for step in steps} for steps in (a, b)]
     with_module = 2 * len(paths[0] & paths[1]) > max(map(len, paths))
     return [

@@ -1,45 +1,45 @@
-"""A recording as one document that JSON can hold: what the pages, and other tools, read.
+"""JSON document of a recording, for the HTML pages and other tools.
 
-Version 1. Tensors, modules and steps are lists; everything refers to them by number.
+Version 1. Tensors, modules and steps are lists. Other entries refer to them by number.
 
 =============  ===================================================================================
 title          What was recorded.
 made_by        "minitorch_attn" and its version.
 message        What the reader should know (an error, a limit that was reached), or "".
-skipped        How many steps ran beyond the limit.
-modules        id, path (dotted; "" for an outermost one), class, parent (id or null).
-functions      From "file.Class" to its formulas `forward` and `backward`, its docstring `doc`, and
+skipped        Number of steps that ran beyond the limit.
+modules        id, path (dotted; "" for an outermost module), class, parent (id or null).
+functions      By "file.Class": its formulas `forward` and `backward`, its docstring `doc`, and
                the lines `forward_at` and `backward_at` of its definition.
 tensors        id; name; variable (what the code calls it, or null); role: "parameter", "input",
                "result", "gradient" or "mask"; shape; dtype; requires_grad; min, max, mean, std (of
-               the finite values; null without any); nan, inf (counts); values: a flat list in C
-               order, rounded to five digits, "nan", "inf" and "-inf" as text; sampled: whether
+               the finite values; null if none); nan, inf (counts); values: a flat list in C
+               order, rounded to five digits, "nan", "inf" and "-inf" as text; sampled: true if
                these are a sample; sample: null, or its `shape` and the `steps` along each axis;
                shares_memory_with: ids of earlier tensors; was: the tensor that was in this place
                before a change in place, or null.
 steps          See below, in the order in which they ran.
-fused          Operations that were taken apart: id, op, function, module, settings, inputs,
+fused          Fused operations that ran step by step: id, op, function, module, settings, inputs,
                outputs, and the steps `first` and `last`.
 attention      step (weights times values), softmax (step), module, weights, scores, mask (tensor
                or null; 1 = may attend), heads, query_labels, key_labels, and for Swin windows:
                grid, size, shift, regions (a tensor; tokens with one number belong together).
 =============  ===================================================================================
 
-A step has id, kind, op, function (key of `functions`), formula, module, source, called_at,
-definition, settings, inputs and outputs, input_names and output_names (the letters of the
-formula), notes (what is odd about it), part_of (id of a fused operation) and inside (the backward
-step that was running). An input is a tensor, {"number": 2.0} or null. By kind:
+A step has id, kind, op, function (key in `functions`), formula, module, source, called_at,
+definition, settings, inputs and outputs, input_names and output_names (letters in the formula),
+notes (anything unusual), part_of (id of a fused operation) and inside (the backward step that was
+running). An input is a tensor, {"number": 2.0} or null. Further fields by kind:
 
 * "forward": variables (what the code calls the inputs), aliases ([output, input] positions that
   share memory).
 * "backward": of (the forward step); grads (gradients of the outputs, as inputs) and results
-  (gradients of the inputs, as outputs; null where none is wanted); added: for each gradient that
-  grew, tensor (whose gradient; null if from before the recording), before (null for the first),
-  contribution, after, from_step (that made the tensor).
-* "accumulate": at the end of a backward pass, the `.grad` of one leaf; one entry in added.
+  (gradients of the inputs, as outputs; null where none is required); added: for each gradient that
+  increased, tensor (its owner; null if created before the recording), before (null for the first
+  contribution), contribution, after, from_step (the step that created the tensor).
+* "accumulate": addition to one leaf's `.grad` when a backward pass ends; added has one entry.
 
-A line of code is {"file", "line", "function", "text", "first"}, text being three lines from line
-number `first` on.
+A line of code is {"file", "line", "function", "text", "first"}, where text contains three lines,
+starting at line number `first`.
 """
 
 import inspect
@@ -54,21 +54,20 @@ from .values import Values, plain
 
 __all__ = ["document"]
 
-_BUDGET = 180_000  # values in all: about 1.5 MB
-_MAPS = 120_000  # values of attention weights in all, where each has more than others
+_BUDGET = 180_000  # total number of values, about 1.5 MB
+_MAPS = 120_000  # total number of attention weights, which get a larger budget
 _LEAST = 64
 
 
 def document(recording, values=4096):
-    """The document of a recording.
+    """Create the document of a recording.
 
     Parameters
     ----------
     recording : Recording
     values : int
-        The most values of one tensor. If all together were too many for a page, the larger
-        tensors get fewer; those of attention keep theirs, and weights have up to four times
-        as many.
+        Maximum number of values per tensor. If the total is too large for a page, larger tensors
+        keep fewer values. Attention weights may keep up to four times as many.
 
     Returns
     -------
@@ -89,14 +88,14 @@ class _Writer:
         self.functions = {}
 
     def _most(self, values):
-        """How many values each tensor may have, so that all fit."""
+        """Return the maximum number of values per tensor with which all tensors fit the budget."""
         sizes = [entry.values.size for entry in self.recording.tensors]
         while values > _LEAST and sum(min(size, values) for size in sizes) > _BUDGET:
             values //= 2
         return values
 
     def document(self):
-        """The whole document."""
+        """Create the document."""
         recording, package = self.recording, __name__.split(".")[0]
         attention = [self._attention(found) for found in self.found]
         return {
@@ -118,7 +117,7 @@ class _Writer:
     def _tensor(self, entry):
         is_map = entry.number in self.kept_whole
         most = self.maps if entry.number in self.weights else self.values if is_map else self.most
-        # Of many heads and sequences a few whole maps: a row of a part would not sum to 1.
+        # Keep a few complete maps, because the rows of a partial map do not sum to 1.
         kept, steps = entry.values.grid(most, whole=2 if is_map else 0)
         return {
             "id": entry.number,
@@ -133,7 +132,7 @@ class _Writer:
         }
 
     def _more(self, array, name):
-        """A tensor that no step has: of a mask or of regions."""
+        """Add a tensor that does not belong to a step, i.e. a mask or regions."""
         values = Values(array, array.size)
         kept, steps = values.grid(self.maps, whole=2)
         number = len(self.tensors)
@@ -199,12 +198,9 @@ class _Writer:
             forward, backward = formula(function)
             forward_at, backward_at = definitions(function)
             self.functions[key] = {
-                "forward": forward,
-                "backward": backward,
-                "doc": _dedented(function.__doc__),
-                "forward_at": _short_place(forward_at),
-                "backward_at": _short_place(backward_at),
-            }
+                "forward": forward, "backward": backward, "doc": _dedented(function.__doc__),
+                "forward_at": _short_place(forward_at), "backward_at": _short_place(backward_at),
+            }  # fmt: skip
         return key
 
     def _fused(self, fused):
@@ -299,7 +295,7 @@ def _addition(addition):
 
 
 def _setting(value):
-    """A setting of an operation as JSON, or as short text."""
+    """Convert an operation's setting to a JSON value or short text."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):

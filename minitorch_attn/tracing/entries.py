@@ -1,4 +1,4 @@
-"""Which tensor is which: one Entry for each array at each moment that a recording saw it."""
+"""Entries of a recording: one Entry for each state of each array."""
 
 import weakref
 
@@ -11,18 +11,18 @@ from .values import Values
 
 __all__ = ["Entries"]
 
-_SMALL = 4096  # numbers that are kept of an array when the memory for whole ones is used up
+_SMALL = 4096  # values to keep per array after the memory limit is reached
 
 
 class Entries(list):
-    """All entries of a recording, found again by the identity of their arrays.
+    """All entries in a recording, looked up by the identity of their arrays.
 
     Parameters
     ----------
     keep : int
-        The most numbers to keep of one array.
+        Maximum number of values to keep per array.
     max_bytes : int
-        When so much is kept, only small samples are kept of what comes.
+        Total size in bytes above which only small samples of later arrays are kept.
     """
 
     def __init__(self, keep, max_bytes):
@@ -33,16 +33,16 @@ class Entries(list):
         self._live = {}  # id of an array -> (Entry, weak reference)
 
     def see(self, value, role, name=None, variables=None):
-        """The Entry of a tensor or array; the value itself for numbers and None.
+        """Return the Entry for a tensor or array. Numbers and None are returned unchanged.
 
         Parameters
         ----------
         value : Tensor, array, number or None
         role : str
-            For an array that is new.
+            Role to assign if the array is new.
         name : str, optional
         variables : dict of int to str, optional
-            id of a tensor -> what the code calls it.
+            Names of variables, by the id of the tensor.
 
         Returns
         -------
@@ -57,7 +57,7 @@ class Entries(list):
         if found is not None:
             if found[0].values.still(array):
                 return self._called(found[0], variable)
-            was = found[0].number  # somebody has written into it
+            was = found[0].number  # the array was changed in place
         if isinstance(value, Parameter):
             role = "parameter"
         name = self.known_names.get(id(array)) or name or variable
@@ -65,7 +65,7 @@ class Entries(list):
         return self._called(self._new(array, role, name, needs, was), variable)
 
     def _called(self, entry, variable):
-        """Note what the code calls it; one-letter names and `input` say less than others."""
+        """Store the variable's name. Names other than single letters and `input` are preferred."""
         if variable is not None:
             poor = entry.variable is None or len(entry.variable) == 1 or entry.variable == "input"
             if poor:
@@ -84,22 +84,22 @@ class Entries(list):
         return entry
 
     def remember(self, array, entry):
-        """Find `entry` again by this array, as long as the array lives."""
+        """Associate `entry` with this array for as long as the array exists."""
         if type(array).__weakrefoffset__:
             key = id(array)
             self._live[key] = (entry, weakref.ref(array, lambda _: self._live.pop(key, None)))
 
     def link(self, entry, array, others):
-        """Note that `entry` lies in the memory of those of `others`, (Entry, array), that it does.
+        """Record which of `others`, pairs (Entry, array), share memory with `entry`.
 
         Returns
         -------
         list of int
-            The positions of these in `others`.
+            Their positions in `others`.
         """
         found = []
-        for position, (other, theirs) in enumerate(others):
-            if other is entry or theirs is array or shares_memory(array, theirs):
+        for position, (other, other_array) in enumerate(others):
+            if other is entry or other_array is array or shares_memory(array, other_array):
                 found.append(position)
                 if other is not entry and other.number not in entry.shares:
                     entry.shares += [other.number, *other.shares]

@@ -1,4 +1,4 @@
-"""How gradients add up: before + contribution = after, for every tensor that one reaches."""
+"""Gradients in a recording: before + contribution = after, for every tensor."""
 
 import numpy as np
 
@@ -12,10 +12,10 @@ __all__ = ["Arrivals"]
 
 
 class Arrivals:
-    """The gradients on their way: for each output of a node, the sum of what has arrived.
+    """Sums of the gradients that have arrived at each output of a node.
 
-    The sums are formed here a second time, by the same additions in the same order as in the
-    engine, and compared with what the engine then hands to the node.
+    The sums are computed again, with the same additions in the same order as in the engine, and
+    compared with the sums that the engine passes to the node.
 
     Parameters
     ----------
@@ -27,22 +27,22 @@ class Arrivals:
         self.tensors = {}  # (number of a node, output index) -> Entry of that tensor
         self.made_by = {}  # number of a node -> forward step
         self._sums = {}  # (number of a node, output index) -> (Entry, array)
-        self._grad_before = {}  # number of a Leaf -> (Entry, array) of its .grad before the pass
+        self._grad_before = {}  # number of a Leaf -> (Entry, array) for its .grad before the pass
 
     def clear(self):
-        """A pass starts: nothing is on its way."""
+        """Reset the sums at the start of a pass."""
         self._sums.clear()
         self._grad_before.clear()
 
     def add(self, edge, value, contribution):
-        """A gradient arrives at an edge.
+        """Add a gradient that arrives at an edge.
 
         Parameters
         ----------
         edge : (node, int)
         value : array or Tensor
         contribution : Entry
-            Of that value.
+            Entry of the value.
 
         Returns
         -------
@@ -63,34 +63,34 @@ class Arrivals:
         return Addition(tensor, before, contribution, after, self.made_by.get(key[0]))
 
     def arrive(self, key, value):
-        """What a node is given as gradient of an output.
+        """Return the gradient that a node receives for an output.
 
         Returns
         -------
         Entry, str or None
-            The Entry, and what is odd about it.
+            Entry, and a note if it is unexpected.
         """
         array = as_array(value.array if isinstance(value, Tensor) else value)
         entry, _ = self._sums.pop(key, (None, None))
         name = f"gradient of {self.name(key)}"
         if entry is None:
             return self.entries.see(array, "gradient", name), None
-        if entry.values.still(array):  # not what the array has now: it may be the same object
+        if entry.values.still(array):  # compare values, because the same array may have changed
             self.entries.remember(array, entry)
             return entry, None
         seen = self.entries.see(array, "gradient", name)
         return seen, (
             f"the {name} that arrived is not the sum of its contributions: a hook replaced it, "
-            "or somebody wrote into its memory"
+            "or its memory was changed in place"
         )
 
     def settle(self, tensor):
-        """The `.grad` of a tensor was made or added to.
+        """Record that a tensor's `.grad` was created or increased.
 
         Returns
         -------
         (Addition, str or None)
-            And what is odd about it.
+            Addition, and a note if it is unexpected.
         """
         node, index = tensor._edge
         key = (node.number, index)
@@ -106,12 +106,12 @@ class Arrivals:
         return Addition(self.tensors.get(key), before, contribution, after, made_by), odd
 
     def name(self, key):
-        """What the tensor is called whose gradient arrives there."""
+        """Return the name of the tensor whose gradient arrives at an edge."""
         entry = self.tensors.get(key)
         return "a tensor from before the recording" if entry is None else entry.name or "a tensor"
 
     def _note_grad(self, edge):
-        """Keep the `.grad` that a leaf has before anything is added to it."""
+        """Store a leaf's `.grad` before the first addition."""
         leaf = getattr(edge[0], "tensor", None)
         tensor = leaf() if leaf is not None else None
         if tensor is not None and tensor.grad is not None:

@@ -1,4 +1,4 @@
-"""A recording as one HTML file: opens by double click, needs no network, and may not use one."""
+"""HTML page for a recording: one self-contained file that does not use the network."""
 
 import base64
 import hashlib
@@ -8,49 +8,45 @@ from importlib import resources
 
 __all__ = ["diff_page", "page"]
 
-# In the order in which they are joined to one script.
+# Files, in the order in which they are concatenated into one script.
 _SHARED = ("model.js", "colours.js", "heatmap.js", "cards.js", "parts.js")
 _STEPPER = (*_SHARED, "tree.js", "windows.js", "attention.js", "panels.js", "stepper.js")
 _DIFF = (*_SHARED, "diff.js")
 
 
 def page(document):
-    """The page that steps through a recording.
+    """Create the page that steps through a recording.
 
     Parameters
     ----------
     document : dict
-        The JSON document of a recording, version 1.
+        JSON document of a recording, version 1.
 
     Returns
     -------
     str
-        HTML. It holds the document, one style sheet and one script; its Content-Security-Policy
-        allows just these two, by their hashes, and no connection of any kind.
+        HTML with the document, one style sheet and one script. The Content-Security-Policy allows
+        only this style sheet and this script, by their hashes, and forbids connections.
     """
     return _fill(
-        "stepper.html",
-        style=_asset("stepper.css"),
-        script=_joined(_STEPPER),
-        data=_without_repetition(document),
-        title=document["title"],
-        made_by=document["made_by"],
+        "stepper.html", style=_asset("stepper.css"), script=_joined(_STEPPER),
+        data=_without_repetition(document), title=document["title"], made_by=document["made_by"],
         message=document.get("message") or "",
-    )
+    )  # fmt: skip
 
 
 def diff_page(difference):
-    """The page that shows where two recordings differ.
+    """Create the page that shows where two recordings differ.
 
     Parameters
     ----------
     difference : dict
-        The JSON document of a `Difference`, version 1.
+        JSON document of a `Difference`, version 1.
 
     Returns
     -------
     str
-        HTML, as self-contained as that of `page`.
+        Self-contained HTML, as from `page`.
     """
     mine, reference = difference["mine"], difference["reference"]
     return _fill(
@@ -68,9 +64,9 @@ def diff_page(difference):
 
 
 def _fill(template, *, style, script, data, **texts):
-    """Put a style sheet, a script and data into a page whose policy allows nothing else.
+    """Insert a style sheet, a script and data into a template with a matching security policy.
 
-    `{{name}}` in the template stands for what is put in; the plain texts are escaped.
+    `{{name}}` in the template is replaced by the part with that name. Plain texts are escaped.
     """
     parts = {name: html.escape(text) for name, text in texts.items()}
     parts["policy"] = (
@@ -78,9 +74,9 @@ def _fill(template, *, style, script, data, **texts):
         "base-uri 'none'; form-action 'none'"
     )
     parts["style"], parts["script"] = style, script
-    # A "<" could end the element that holds the data; as \u003c it means the same in JSON.
+    # A "<" could end the element that contains the data; \u003c is equivalent in JSON.
     parts["data"] = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
-    pieces = _asset(template).replace("}}", "{{").split("{{")  # text, name, text, name, ..., text
+    pieces = _asset(template).replace("}}", "{{").split("{{")  # [text, name, text, name, ..., text]
     pieces[1::2] = [parts[name] for name in pieces[1::2]]
     return "".join(pieces)
 
@@ -90,15 +86,15 @@ def _joined(names):
 
 
 def _asset(name):
-    """The text of a file of `web/`."""
+    """Read a file of `web/`."""
     return (resources.files(__package__) / "web" / name).read_text(encoding="utf-8")
 
 
 def _without_repetition(document):
-    """The document with `{"same_as": id}` for values that an earlier tensor has already.
+    """Replace values that equal those of an earlier tensor by `{"same_as": id}`.
 
-    Reshaped tensors, views, and a gradient after its first contribution repeat values exactly;
-    in a Transformer that is about half of them.
+    Reshaped tensors, views, and a gradient after its first contribution repeat values exactly.
+    In a Transformer, these are about half of all tensors.
     """
     first, tensors = {}, []
     for tensor in document["tensors"]:

@@ -16,28 +16,28 @@ from .steps import PACKAGE, Entry, Fused, Module, Place, Step, here
 
 __all__ = ["Recording"]
 
-_KEEP = 65_536  # numbers of one tensor that are kept
+_KEEP = 65_536  # maximum number of values to keep per tensor
 
 
 class Recording(Listener):
-    """Every operation that runs in a `with` block on this thread, forward and backward.
+    """Records every operation that runs in a `with` block on this thread, forward and backward.
 
-    While it is on, attention runs as the single operations that define it, so that scores and
-    weights are seen; its results differ from those of the fused operation by rounding only.
-    Operations of other threads are not recorded. The backward pass of an `mt.checkpoint` belongs in
-    the same recording as its forward pass, because it does the same again.
+    Inside the block, attention runs step by step, so that scores and weights are recorded. The
+    results differ from those of the fused operation only by rounding. Operations on other threads
+    are not recorded. The backward pass of an `mt.checkpoint` must be in the same recording as its
+    forward pass, because it repeats the forward pass.
 
     Parameters
     ----------
     expand : bool or sequence of str, default False
-        Take apart the other fused operations, too: layer norm, GELU, cross-entropy and the
-        recurrent layers. A sequence names those to take apart, as ("LayerNorm", "CrossEntropy").
+        If True, also run the other fused operations step by step: layer norm, GELU, cross-entropy
+        and recurrent layers. A sequence such as ("LayerNorm", "CrossEntropy") selects some of them.
     max_steps : int, default 5000
-        Steps after these are counted only.
+        Maximum number of steps to record. Later steps are only counted.
     max_bytes : int
-        When the copies take so much memory, of later tensors only a sample is kept.
+        Total size of the copies above which only samples of later tensors are kept.
     labels : list of str, optional
-        The tokens, for the axes of attention that have as many places.
+        Tokens that label attention axes of the same length.
     title : str, optional
 
     Attributes
@@ -46,11 +46,11 @@ class Recording(Listener):
     tensors : list of Entry
     modules : list of Module
     fused : list of Fused
-        The operations that were taken apart.
+        Fused operations that ran step by step.
     skipped : int
-        Steps beyond `max_steps`.
+        Number of steps beyond `max_steps`.
     ended_with : str
-        The error that ended the block, if one did, and where it was raised.
+        Error that ended the block, if any, with the line that raised it.
 
     Examples
     --------
@@ -73,10 +73,10 @@ class Recording(Listener):
         self.ended_with = ""
         self._arrivals = Arrivals(self.tensors)
         self._numbers = {}  # id of a module -> Module
-        self._roots = []  # kept, so that no id is used twice
+        self._roots = []  # referenced here, so that ids are not reused
         self._paths = {}
         self._calls, self._apart, self._running = [], [], []
-        self._before = None  # (entries of the inputs, lines) of the operation that runs
+        self._before = None  # (entries of the inputs, lines) for the running operation
         self._outer = None
 
     def __enter__(self):
@@ -100,7 +100,7 @@ class Recording(Listener):
         return self.expand is not False and function.__name__ in self.expand
 
     def _full(self):
-        """Whether there is no room for another step, which is then counted."""
+        """Return True if the recording is full, and count the skipped step."""
         if len(self.steps) < self.max_steps:
             return False
         self.skipped += 1
@@ -141,7 +141,7 @@ class Recording(Listener):
         return step
 
     def _made(self, step, inputs, outputs):
-        """The entries of the outputs, and whose memory they lie in."""
+        """Record the outputs' entries, and the inputs whose memory they share."""
         given = [
             (entry, value.array if isinstance(value, Tensor) else value, position)
             for position, (entry, value) in enumerate(zip(step.inputs, inputs, strict=True))
@@ -253,41 +253,41 @@ class Recording(Listener):
         self._calls.append(known)
 
     def leave_module(self, module):
-        known = self._numbers.get(id(module))  # None for one that was called before the recording
+        known = self._numbers.get(id(module))  # None if it was called before the recording
         while known is not None and self._calls and self._calls.pop() is not known:
             pass
 
     def _learn(self, root):
-        """The names of what is in an outermost module."""
+        """Collect the names of parameters in an outermost module."""
         self._roots.append(root)
         for path, module in root.named_modules():
             self._paths.setdefault(id(module), path)
         for path, tensor in (*root.named_parameters(), *root.named_buffers()):
             self.tensors.known_names.setdefault(id(tensor.array), path)
 
-    # What was found
+    # Results
 
     @property
     def message(self):
-        """What the reader should know: where it stopped, and what was left out."""
+        """Message for the reader that says where the recording stopped and what was skipped."""
         parts = []
         if self.ended_with:
             parts.append(self.ended_with)
         if self.skipped:
             parts.append(
                 f"the recording is full: {len(self.steps):,} steps are kept, {self.skipped:,} more "
-                "ran. Record one forward and backward pass of a small input, or give a larger "
+                "ran. Record one forward and backward pass of a small input, or use a larger "
                 "max_steps"
             )
         return ". ".join(parts)
 
     def document(self, values=4096):
-        """All of it as one JSON-able dict; see `minitorch_attn.tracing.document`.
+        """Return the recording as a dict for JSON; see `minitorch_attn.tracing.document`.
 
         Parameters
         ----------
         values : int
-            The most values of one tensor.
+            Maximum number of values per tensor.
 
         Returns
         -------
@@ -298,18 +298,18 @@ class Recording(Listener):
         return document(self, values)
 
     def table(self, rows=80, depth=None, width=None, colour=None):
-        """Every step as text: `print(t.table())` in a script, `t.table()` at a prompt.
+        """Return all steps as text. Use `print(t.table())` in a script, `t.table()` at a prompt.
 
         Parameters
         ----------
         rows : int
-            Fold modules until there are about so many rows in each part.
+            Approximate number of rows in each part. Modules are folded to fit this number.
         depth : int, optional
-            Fold modules that are inside more than so many others; chosen by `rows` if left out.
+            Nesting depth at which modules are folded. By default, `rows` determines the depth.
         width : int, optional
-            By default that of the terminal.
+            Width of the table in characters. Default: the width of the terminal.
         colour : bool, optional
-            By default where standard output is a terminal and NO_COLOR is not set.
+            If True, use color. Default: True if standard output is a terminal without NO_COLOR.
 
         Returns
         -------
@@ -320,13 +320,13 @@ class Recording(Listener):
         return trace_table(self, rows, depth, width, colour)
 
     def save_html(self, path, values=4096):
-        """Write one page to step through in a browser; it needs no network.
+        """Write a self-contained HTML page to step through the recording in a browser.
 
         Parameters
         ----------
         path : str or path
         values : int
-            The most values of one tensor.
+            Maximum number of values per tensor.
         """
         from .page import page
 
@@ -341,12 +341,12 @@ class Recording(Listener):
 
 
 def _checked(names):
-    """Names of fused operations; refuses others."""
+    """Check the names of fused operations."""
     names = frozenset([names] if isinstance(names, str) else names)
     known = {function.__name__ for function in _below(Function) if function.composed is not None}
     if not names <= known:
         raise ArgumentError(
-            "mt.trace(expand=): not the name of a fused operation.",
+            "mt.trace: expand must contain only names of fused operations",
             got=", ".join(map(repr, sorted(names - known))),
             expected=f"some of {', '.join(sorted(known))}, or True for all",
         )
@@ -360,7 +360,7 @@ def _below(function):
 
 
 def _describe(kind, error, trail):
-    """An error in a line, with the innermost line outside this package."""
+    """Describe an error in one line, including the innermost code line outside this package."""
     place = None
     while trail is not None:
         code = trail.tb_frame.f_code

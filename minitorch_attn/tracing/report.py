@@ -1,4 +1,4 @@
-"""A difference between two recordings in words."""
+"""Report on the difference between two recordings."""
 
 from .steps import definitions
 
@@ -12,7 +12,7 @@ _WHEN = {
 
 
 def diff_report(difference):
-    """What `Difference.report` returns."""
+    """Return the text of `Difference.report`."""
     if difference.same:
         return "\n".join(_same(difference))
     if difference.kind == "structure":
@@ -44,7 +44,7 @@ def _structure(difference):
 
 
 def _earlier(difference, shown=None):
-    """Where the sequences part before that, though the next step of both agrees."""
+    """Return earlier places at which the sequences diverge and then agree again."""
     lines = []
     for gap in difference.gaps:
         if gap.position <= difference.position and gap is not shown:
@@ -54,7 +54,7 @@ def _earlier(difference, shown=None):
 
 
 def _rows(label, steps):
-    """The steps that one has and the other has not; the first few."""
+    """Format the first few steps that occur in only one recording."""
     if not steps:
         return [f"  {label:<10} nothing"]
     lines = []
@@ -110,7 +110,7 @@ def _settings(mine, reference):
 
 
 def _lines(mine, reference):
-    """Where both come from, once if it is one place."""
+    """Format the source lines of both steps, only once if they are the same."""
     lines = []
     if mine.source is not None:
         module = f"  ({mine.module})" if mine.module is not None else ""
@@ -126,7 +126,7 @@ def _lines(mine, reference):
 
 
 def _hint(mine, unlike):
-    """What follows from the fact that everything before agrees."""
+    """Return a hint that follows from the agreement of all earlier steps."""
     if unlike.name.startswith("input"):
         if unlike.entries is None or all(entry.role != "result" for entry in unlike.entries):
             return ["No step made this: the recordings start from different values here."]

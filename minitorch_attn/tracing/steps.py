@@ -1,39 +1,31 @@
-"""One step of a recording, and the lines of code that it belongs to."""
+"""Steps of a recording, and the lines of code to which they belong."""
 
 import linecache
 import os
 import sys
 
-from ..autograd.trace import definition
+from ..autograd.op_log import definition
 
 __all__ = [
-    "PACKAGE",
-    "Addition",
-    "Entry",
-    "Fused",
-    "Module",
-    "Place",
-    "Step",
-    "definitions",
-    "here",
-]
+    "PACKAGE", "Addition", "Entry", "Fused", "Module", "Place", "Step", "definitions", "here",
+]  # fmt: skip
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _OPS = os.path.join(PACKAGE, "ops") + os.sep
-# Below these an operation is made; above them it is used.
+# Files that implement operations. Frames outside these files use the operations.
 _MACHINERY = tuple(
     os.path.join(PACKAGE, name)
-    for name in ("autograd", "backend", "kernels", "ops", "tensor.py", "methods", "tracing")
+    for name in ("autograd", "backend", "ops", "tensor.py", "methods", "tracing")
 )
 
 
 class Place:
-    """A line of source code with its neighbours.
+    """A line of source code with its neighbors.
 
     Attributes
     ----------
     file : str
-        From the current folder, or from the folder of this package, with forward slashes.
+        Path relative to the current folder or this package's folder, with slashes.
     line : int
     function : str
     """
@@ -44,7 +36,7 @@ class Place:
 
     @property
     def text(self):
-        """The line before, the line itself and the line after."""
+        """The previous line, the line itself and the next line."""
         return [
             linecache.getline(self.path, number).rstrip() if number > 0 else ""
             for number in range(self.line - 1, self.line + 2)
@@ -52,7 +44,7 @@ class Place:
 
     @property
     def source(self):
-        """The line itself."""
+        """Text of this line."""
         return linecache.getline(self.path, self.line).strip()
 
     def __str__(self):
@@ -67,17 +59,17 @@ def _short(file):
 
 
 def here():
-    """The lines that lead to the operation that is running.
+    """Find the lines of code that called the running operation.
 
     Returns
     -------
     source : Place
-        The innermost line of mathematics: in your code, in a layer, or in the composed twin or the
-        backward of an operation that is taken apart.
+        Innermost line of mathematics: in your code, in a layer, or, for a fused operation that
+        runs step by step, in its composed version or its backward.
     called_at : Place
-        The innermost line outside this package.
+        Innermost line outside this package.
     names : dict of int to str
-        The variables of the function of `source`: id of the value -> name.
+        Variables in the function that contains `source`, as {id of the value: name}.
     """
     frame, used = sys._getframe(1), None
     while frame is not None:
@@ -97,7 +89,7 @@ def here():
 
 
 def _is_mathematics(code):
-    """Whether this is a forward, a backward or a twin: in ops/, with `ctx` as first argument."""
+    """Return True for a forward, backward or composed version: in ops/, with `ctx` first."""
     first = code.co_varnames[0] if code.co_argcount else ""
     return first == "ctx" and code.co_filename.startswith(_OPS)
 
@@ -109,7 +101,7 @@ def _place(frame):
 
 
 def definitions(function):
-    """Where the forward and the backward of a Function are defined.
+    """Return the lines at which a Function's forward and backward are defined.
 
     Returns
     -------
@@ -126,13 +118,13 @@ class Module:
     ----------
     number : int
     path : str
-        Its dotted name in the outermost module; empty for that itself.
+        Dotted name within the outermost module; empty for the outermost module itself.
     name : str
-        Of its class.
+        Name of the module's class.
     parent : Module or None
-        The one that called it.
+        Module that called it.
     windows : (window_size, shift_size) or None
-        Of the blocks of Swin.
+        Window size and shift in Swin blocks.
     """
 
     def __init__(self, number, path, module, parent):
@@ -146,7 +138,7 @@ class Module:
 
 
 class Entry:
-    """A tensor as it was at one moment; changed in place, it becomes another Entry.
+    """State of a tensor at one moment. A change in place creates another Entry.
 
     Attributes
     ----------
@@ -154,13 +146,13 @@ class Entry:
     role : str
         "parameter", "input", "result" or "gradient".
     name : str
-        The dotted name of a parameter, the variable of your code, or what made it.
+        Parameter's dotted name, variable in your code, or operation that created the tensor.
     values : Values
     requires_grad : bool
     shares : list of int
-        Numbers of earlier entries whose memory it lies in.
+        Numbers of the earlier entries whose memory this entry shares.
     was : int or None
-        The number of the entry that was here before a change in place.
+        Number of the entry from before a change in place.
     """
 
     def __init__(self, number, role, name, values, requires_grad=False, was=None):
@@ -174,17 +166,17 @@ class Entry:
 
 
 class Addition:
-    """A gradient that grew: before + contribution = after.
+    """An addition to a gradient: before + contribution = after.
 
     Attributes
     ----------
     tensor : Entry or None
-        Whose gradient it is; None for what was made before the recording.
+        Tensor to which the gradient belongs; None if it was created before the recording.
     before : Entry or None
-        None for the first contribution.
+        Gradient before the addition; None for the first contribution.
     contribution, after : Entry
     from_step : int or None
-        The forward step that made `tensor`.
+        Forward step that created `tensor`.
     """
 
     def __init__(self, tensor, before, contribution, after, from_step):
@@ -201,29 +193,29 @@ class Step:
     kind : str
         "forward", "backward" or "accumulate".
     op : str
-        The name of the Function; "AddToGrad" for "accumulate".
+        Name of the Function; "AddToGrad" for "accumulate".
     function : type or None
     formula : str
     module : Module or None
     source, called_at : Place or None
-        Of the forward operation, also for its backward.
+        Lines of the forward operation, even for a backward step.
     settings : dict
     inputs, outputs : list
-        Of Entry, number or None; of Entry. In a backward step the gradients of the outputs and
-        those of the inputs.
+        Inputs (Entry, number or None) and outputs (Entry). In a backward step, the output
+        gradients and the input gradients.
     input_names, output_names : list of str
-        The letters of the formula.
+        Letters in the formula.
     variables : list of str or None
-        What the code at `source` calls the inputs.
+        Names of the inputs in the code at `source`.
     aliases : list of (int, int)
-        (output, input) that share memory.
+        Pairs (output, input) that share memory.
     of : int or None
-        The forward step of a backward one.
+        Number of the forward step to which a backward step belongs.
     added : list of Addition
     part_of : Fused or None
-        The fused operation that this step is a part of.
+        Fused operation to which this step belongs.
     inside : int or None
-        The backward step that was running.
+        Number of the backward step that was running.
     notes : list of str
     """
 
@@ -241,7 +233,7 @@ class Step:
 
 
 class Fused:
-    """A fused operation that was taken apart.
+    """A fused operation that ran step by step.
 
     Attributes
     ----------
@@ -258,5 +250,5 @@ class Fused:
 
     @property
     def op(self):
-        """The name of the Function."""
+        """Name of the Function."""
         return self.function.__name__

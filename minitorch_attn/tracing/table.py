@@ -1,6 +1,6 @@
-"""A recording as text for a terminal: forward, then backward, then what stays in `.grad`.
+"""Table of a recording for a terminal: forward, backward and the final `.grad`.
 
-Steps stand under the line of code that they come from. Long recordings are folded by module.
+Steps are listed under their line of code. Long recordings are folded by module.
 """
 
 import io
@@ -14,23 +14,23 @@ from .steps import Entry
 
 __all__ = ["trace_table"]
 
-_WIDE = 110  # from this width on the backward has its formulas, too
+_WIDE = 110  # minimum width at which the backward table shows formulas
 
 
 def trace_table(recording, rows=80, depth=None, width=None, colour=None):
-    """What `Recording.table` returns.
+    """Return the text of `Recording.table`.
 
     Parameters
     ----------
     recording : Recording
     rows : int
-        Fold modules until there are about so many rows in each part.
+        Approximate number of rows in each part. Modules are folded to fit this number.
     depth : int, optional
-        Fold modules that are inside more than so many others; chosen by `rows` if left out.
+        Nesting depth at which modules are folded. By default, `rows` determines the depth.
     width : int, optional
-        Of the terminal.
+        Width of the table in characters. Default: the width of the terminal.
     colour : bool, optional
-        By default where standard output is a terminal and NO_COLOR is not set.
+        If True, use color. Default: True if standard output is a terminal without NO_COLOR.
 
     Returns
     -------
@@ -52,14 +52,14 @@ def trace_table(recording, rows=80, depth=None, width=None, colour=None):
 
 
 class Shown(str):
-    """Text that an interactive session shows as it reads, line by line."""
+    """Text that an interactive session shows without quotes and escapes."""
 
     def __repr__(self):
         return str(self)
 
 
 def _parts(recording, rows, depth, width):
-    """What to print, one after the other: texts and tables."""
+    """Yield the texts and tables to print."""
     steps = {
         kind: [step for step in recording.steps if step.kind == kind]
         for kind in ("forward", "backward", "accumulate")
@@ -97,7 +97,7 @@ def _title(text):
 
 
 def _table(columns):
-    """A table without rules; `columns` are (head, keywords)."""
+    """Create a table without borders. `columns` contains pairs (header, keywords)."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_edge=False)
@@ -110,7 +110,7 @@ def _table(columns):
 
 
 def _forward(steps, rows, depth, width):
-    """A line of code, then the operations that it makes; folded modules in between."""
+    """Yield each line of code with its operations, and each folded module."""
     from rich.text import Text
 
     groups = _folded(steps, rows, depth)
@@ -145,7 +145,7 @@ def _forward_row(module, group):
 
 
 def _runs(groups):
-    """Neighbouring rows of one module and one line of code under one heading."""
+    """Group adjacent rows with the same module and line of code under one heading."""
     runs = []
     for module, group in groups:
         step = group[0]
@@ -174,7 +174,7 @@ def _shapes(step):
 
 
 def _shape(entry):
-    """(2, 3), without the spaces, which a line could break at."""
+    """Format a shape without spaces, so that it is not split across lines."""
     return str(entry.values.shape).replace(", ", ",").replace(",)", ",)")
 
 
@@ -229,7 +229,7 @@ def _kept(steps, rows):
 
 
 def _sum(addition):
-    """(name, place, before, contribution, after) at the place where the sum is largest."""
+    """Return (name, index, before, contribution, after) for the largest value in the sum."""
     if addition is None:
         return "", "", "", "", ""
     name = "?" if addition.tensor is None else _name(addition.tensor)
@@ -248,7 +248,7 @@ def _number(values, index):
 
 
 def _name(entry):
-    """The variable and the operation that made it, as far as known."""
+    """Return the variable's name and the operation that created it, if known."""
     if entry.variable is None or entry.variable == entry.name or entry.role == "parameter":
         return entry.name
     return f"{entry.variable} ({entry.name})"
@@ -258,7 +258,7 @@ def _name(entry):
 
 
 def _folded(steps, rows, depth):
-    """(None, [step]), or (module, its steps) for a module whose inside is not shown."""
+    """Return (None, [step]), or (module, its steps) for folded modules."""
     if depth is not None:
         return _fold(steps, depth)
     deepest = max((len(_chain(step)) for step in steps), default=0)
@@ -282,7 +282,7 @@ def _fold(steps, depth):
 
 
 def _chain(step):
-    """The modules around a step, the outermost first."""
+    """Return the modules that enclose a step, the outermost first."""
     chain, module = [], step.module
     while module is not None:
         chain.append(module)

@@ -1,4 +1,4 @@
-"""What is kept of an array: its statistics, and its values or an evenly spaced sample of them."""
+"""Values of an array in a recording: statistics, and all values or a regular sample."""
 
 import math
 
@@ -10,27 +10,27 @@ __all__ = ["Values", "grid_steps", "plain"]
 
 
 class Values:
-    """The values of an array at one moment, copied, so that later changes do not reach them.
+    """A copy of the values of an array at one moment.
 
     Parameters
     ----------
     array : array of any device
     keep : int
-        How many numbers to copy at most. Of a larger array every k-th along its longest axes, or
-        with four axes or more along those before the last two, where that is enough.
+        Maximum number of values to copy. A larger array is sampled along its longest axes. With
+        four or more axes, only those before the last two are sampled if that is sufficient.
 
     Attributes
     ----------
     shape, dtype
-        Of the whole array.
+        Shape and dtype of the whole array.
     array : numpy.ndarray
-        The copy; the whole array, or the sample `array[::step, ...]`.
+        Copy of the whole array, or of the sample `array[::step, ...]`.
     steps : tuple of int
-        The step along each axis; all 1 for the whole array.
+        Sampling step along each axis; all 1 for the whole array.
     min, max, mean, std : float or None
-        Of all finite values; None where there are none.
+        Statistics of all finite values; None if no value is finite.
     nan, inf : int
-        How many values are NaN, and how many infinite.
+        Number of NaN values and of infinite values.
 
     Examples
     --------
@@ -41,10 +41,10 @@ class Values:
 
     def __init__(self, array, keep):
         self.shape, self.dtype = tuple(array.shape), array.dtype
-        # With four axes these are maps of attention, or pictures: some whole ones say more.
+        # Arrays with four axes are attention maps or images. Keep some of them complete.
         self.steps = grid_steps(self.shape, keep, whole=2 if len(self.shape) > 3 else 0)
         host = np.asarray(to_host(array))
-        self.array = np.array(host[_grid(self.steps)])  # a copy, also of a 0-d array
+        self.array = np.array(host[_grid(self.steps)])  # a copy, even of a 0-d array
         self._measure(host)
 
     def _measure(self, host):
@@ -64,16 +64,16 @@ class Values:
 
     @property
     def size(self):
-        """How many numbers the whole array has."""
+        """Number of values in the whole array."""
         return math.prod(self.shape)
 
     @property
     def whole(self):
-        """Whether all values are kept."""
+        """True if all values are kept."""
         return all(step == 1 for step in self.steps)
 
     def still(self, array):
-        """Whether an array has these values, as far as they are kept.
+        """Return True if an array has the same values at the kept positions.
 
         Parameters
         ----------
@@ -82,38 +82,38 @@ class Values:
         Returns
         -------
         bool
-            NaN equals NaN here.
+            True if the values are equal. NaN equals NaN.
         """
         if tuple(array.shape) != self.shape or array.dtype != self.dtype:
             return False
         return same(self.array, np.asarray(to_host(array))[_grid(self.steps)])
 
     def grid(self, count, whole=0):
-        """At most `count` of the values, evenly spaced; see `grid_steps`.
+        """Return at most `count` of the values, evenly spaced; see `grid_steps`.
 
         Returns
         -------
         (numpy.ndarray, tuple of int)
-            The values, and their step along each axis of the whole array.
+            Values, and the sampling step along each axis of the whole array.
         """
         further = grid_steps(self.array.shape, count, whole)
         steps = tuple(a * b for a, b in zip(self.steps, further, strict=True))
         return self.array[_grid(further)], steps
 
     def place(self, index):
-        """The index in the whole array of an index in the sample."""
+        """Convert an index in the sample to an index in the whole array."""
         return tuple(int(i) * step for i, step in zip(index, self.steps, strict=True))
 
 
 def same(a, b):
-    """Whether two arrays on the host are equal, NaN included."""
+    """Return True if two arrays on the host are equal, where NaN equals NaN."""
     return bool(np.array_equal(a, b, equal_nan=a.dtype.kind == "f"))
 
 
 def grid_steps(shape, count, whole=0):
-    """The steps along each axis that leave at most `count` places.
+    """Return the steps along each axis that leave at most `count` positions.
 
-    The last `whole` axes are left as they are, if so many places are enough for them.
+    The last `whole` axes are not sampled if they have at most `count` positions.
 
     Examples
     --------
@@ -139,18 +139,18 @@ def _grid(steps):
 
 
 def plain(array, digits=5):
-    """The values of an array as a flat list that JSON can hold.
+    """Return an array's values as a flat list for JSON.
 
     Parameters
     ----------
     array : numpy.ndarray
     digits : int
-        Significant digits that are kept.
+        Number of significant digits to keep.
 
     Returns
     -------
     list
-        Numbers, and "nan", "inf" or "-inf", which JSON has no numbers for.
+        Numbers, with "nan", "inf" and "-inf" as text, because JSON cannot represent them.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Training: the loop, checkpoints, run folders, progress."""
+"""Training: the training loop, checkpoints, run folders and progress display."""
 
 from .checkpoint import Checkpoints
 from .inference import forward_in_threads
@@ -8,11 +8,6 @@ from .progress import Progress
 from .run_folder import RunFolder
 
 __all__ = [
-    "Checkpoints",
-    "Loop",
-    "Progress",
-    "RunFolder",
-    "ThreadSplit",
-    "forward_in_threads",
+    "Checkpoints", "Loop", "Progress", "RunFolder", "ThreadSplit", "forward_in_threads",
     "mean_loss",
-]
+]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The checkpoints of a run: the last few, each whole or not there at all."""
+"""Checkpoints of a training run: write them atomically, keep the newest few, and read them."""
 
 import contextlib
 import os
@@ -15,17 +15,17 @@ _NAME = re.compile(r"step-(\d+)\.safetensors")
 
 
 class Checkpoints:
-    """A folder of checkpoints, one safetensors file for each kept step.
+    """Checkpoint folder with one safetensors file for each step that is kept.
 
-    Each file is written atomically and carries a checksum; older ones are deleted only after a
-    newer one is whole.
+    Each file is written atomically and contains a checksum. Older files are deleted only after a
+    newer file is complete.
 
     Parameters
     ----------
     folder : str or path
-        Made when the first checkpoint is saved.
+        Checkpoint folder. It is created when the first checkpoint is saved.
     keep : int, default 2
-        How many to keep, at least 2: when the newest is damaged there is one before it.
+        Number of checkpoints to keep, at least 2, so that a damaged checkpoint has a predecessor.
 
     Examples
     --------
@@ -41,32 +41,31 @@ class Checkpoints:
     def __init__(self, folder, keep=2):
         if keep < 2:
             raise ArgumentError(
-                "Checkpoints(keep=): a damaged checkpoint needs one before it.",
+                "Checkpoints: keep must be at least 2, so that a damaged one has a predecessor",
                 got=str(keep),
-                expected="at least 2",
             )
         self.folder = Path(folder)
         self.keep = keep
 
     def path(self, step):
-        """Where the checkpoint of `step` is, or would be."""
+        """Return the path of the checkpoint for `step`."""
         return self.folder / f"step-{step:08d}.safetensors"
 
     def steps(self):
-        """The steps that have a checkpoint, in rising order."""
+        """Return the steps that have checkpoints, in increasing order."""
         with contextlib.suppress(OSError):
             found = map(_NAME.fullmatch, os.listdir(self.folder))
             return sorted(int(match[1]) for match in found if match)
         return []
 
     def save(self, step, state):
-        """Write the checkpoint of `step`, then delete all but the newest `keep`.
+        """Write a checkpoint for `step`, then delete all but the newest `keep` checkpoints.
 
         Parameters
         ----------
         step : int
         state : dict
-            Anything that `mt.save` takes.
+            State to save: any values that `mt.save` accepts.
 
         Returns
         -------
@@ -75,7 +74,7 @@ class Checkpoints:
         Raises
         ------
         CheckpointError
-            If it cannot be written; the older ones are still there.
+            If the checkpoint cannot be written. Older checkpoints are then not deleted.
         """
         path = self.path(step)
         try:
@@ -93,7 +92,7 @@ class Checkpoints:
         Parameters
         ----------
         which : int, "latest" or "previous"
-            A step; the newest; or the newest undamaged one before that.
+            Step, "latest" (newest checkpoint) or "previous" (newest intact checkpoint before it).
         device : str or Device, optional
 
         Returns
@@ -104,7 +103,7 @@ class Checkpoints:
         Raises
         ------
         CheckpointError
-            If there is none, or it is damaged; the message names the file.
+            If the checkpoint is missing or damaged. The message names the file.
         """
         steps = self.steps()
         if which == "previous":
@@ -112,10 +111,11 @@ class Checkpoints:
         wanted = steps[-1] if which == "latest" and steps else which
         if wanted not in steps:
             raise CheckpointError(
-                f"{self.folder} has no {which} checkpoint."
+                f"{self.folder}: the {which} checkpoint is missing"
                 if which == "latest"
-                else f"{self.folder} has no checkpoint of step {which}.",
+                else f"{self.folder}: the checkpoint of step {which} is missing",
                 got=_list(steps),
+                hint='which="latest" loads the newest' if steps else "save one first",
             )
         try:
             return wanted, load(self.path(wanted), device)
@@ -123,10 +123,9 @@ class Checkpoints:
             older = [step for step in steps if step < wanted]
             raise CheckpointError(
                 error.message,
-                got=error.got,
-                expected=error.expected,
-                hint=f"--resume previous, which goes back to step {older[-1]}" if older else None,
-            ) from error
+                got=error.got, expected=error.expected,
+                hint=f"--resume previous returns to step {older[-1]}" if older else None,
+            ) from error  # fmt: skip
 
     def _load_previous(self, steps, device):
         damaged = []
@@ -136,22 +135,22 @@ class Checkpoints:
             except CheckpointError as error:
                 damaged.append(f"{self.path(step).name}: {error.got}")
         raise CheckpointError(
-            f"{self.folder} has no undamaged checkpoint before the newest.",
-            got="; ".join(damaged) or _list(steps),
-        )
+            f"{self.folder}: an undamaged checkpoint before the newest is missing",
+            got="; ".join(damaged) or _list(steps), hint="start the run again in a new folder",
+        )  # fmt: skip
 
     def set_aside(self, after):
-        """Rename the checkpoints of later steps to *.replaced, so that a run can go back.
+        """Rename the checkpoints for later steps to *.replaced, so that a run can return to a step.
 
         Parameters
         ----------
         after : int
-            The step that the run goes back to.
+            Step to which the run returns.
 
         Returns
         -------
         list of Path
-            The new names.
+            The new paths.
         """
         moved = []
         for step in self.steps():
@@ -161,7 +160,7 @@ class Checkpoints:
         return moved
 
     def clean(self):
-        """Remove what a killed process left half-written."""
+        """Remove temporary files left by a killed process."""
         with contextlib.suppress(OSError):
             for name in os.listdir(self.folder):
                 if name.startswith(".step-") and name.endswith(TEMPORARY_SUFFIX):
@@ -169,4 +168,4 @@ class Checkpoints:
 
 
 def _list(steps):
-    return "checkpoints of the steps " + ", ".join(map(str, steps)) if steps else "none at all"
+    return "checkpoints of the steps " + ", ".join(map(str, steps)) if steps else "no checkpoints"

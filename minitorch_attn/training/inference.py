@@ -1,4 +1,4 @@
-"""A forward pass in several threads, each with a part of the batch."""
+"""Inference in several threads, each of which processes a part of the batch."""
 
 from functools import partial
 
@@ -14,25 +14,25 @@ __all__ = ["forward_in_threads"]
 
 
 def forward_in_threads(function, batch, threads=2):
-    """`function(batch)` without a graph, the batch shared out over threads.
+    """Compute `function(batch)` without a graph, with the batch split among threads.
 
     Parameters
     ----------
     function : callable
-        From a part of the batch to a tensor, or a tuple, list or dict of tensors, with the batch
-        as their first axis; a model in eval mode, for instance.
+        Function, such as a model in eval mode, that takes a part of the batch and returns a tensor,
+        or a tuple, list or dict of tensors, whose first axis is the batch.
     batch : Tensor, or tuple, list or dict of tensors and masks
-        A tuple is handed over as it is: `lambda pair: model(*pair)` takes it apart.
+        Input. A tuple is passed as one argument; `lambda pair: model(*pair)` unpacks it.
     threads : int, default 2
 
-    Returns
-    -------
-    What `function` returns, for the whole batch.
+        Returns
+        -------
+        Result of `function` for the whole batch.
 
     Notes
     -----
-    While it runs, each matrix product has one thread; the setting before is put back. See
-    `ThreadSplit` for what a part may draw at random.
+    While this runs, each matrix product uses one thread. `ThreadSplit` describes how random
+    numbers are handled.
 
     Examples
     --------
@@ -42,7 +42,7 @@ def forward_in_threads(function, batch, threads=2):
     (7, 5)
     """
     if threads < 1:
-        raise ArgumentError("forward_in_threads(threads=): no thread.", got=f"{threads}")
+        raise ArgumentError("forward_in_threads: threads must be at least 1", got=f"{threads}")
     parts = split_batch(batch, threads)
     if len(parts) == 1:
         with no_grad():
@@ -57,7 +57,7 @@ def _part(function, part, first_offset):
 
 
 def _joined(results):
-    """Results of the parts as one, along the first axis."""
+    """Concatenate the parts' results along the first axis."""
     first = results[0]
     if isinstance(first, Tensor):
         return cat(results, 0)
@@ -66,7 +66,7 @@ def _joined(results):
     if isinstance(first, (tuple, list)):
         return type(first)(_joined(list(items)) for items in zip(*results, strict=True))
     raise ArgumentError(
-        "forward_in_threads: the results of the parts cannot be joined.",
+        "forward_in_threads: the results of the parts cannot be joined",
         got=f"a {type(first).__name__}",
         expected="tensors with the batch as their first axis, or tuples and dicts of them",
     )

@@ -1,4 +1,4 @@
-"""The training loop, and everything that makes it possible to stop and go on."""
+"""Training loop, which can be stopped and resumed."""
 
 import math
 import time
@@ -15,75 +15,58 @@ __all__ = ["Loop", "mean_loss"]
 
 
 class Loop:
-    """Batches, forward, backward, clip, step, schedule; now and then evaluate and save.
+    """Train a model: forward, backward, clip, step and schedule. Evaluate and save at intervals.
 
     Parameters
     ----------
     model : Module
     optimizer : Optimizer
     batches : iterator with state_dict() and load_state_dict()
-        Its items are given to `loss_function`.
+        Iterator over the batches that are passed to `loss_function`.
     loss_function : callable
-        `loss_function(model, batch)` -> 0-d Tensor.
+        Function `loss_function(model, batch)` that returns a 0-d Tensor.
     scheduler : LRScheduler, optional
     max_norm : float, optional
-        Clip the gradient to this norm.
+        Maximum gradient norm. A larger gradient is scaled down to this norm.
     evaluate : callable, optional
-        `evaluate(model)` -> float, the validation loss, or a dict with "validation_loss" and
-        other figures for the metrics; called in eval mode, without a graph.
+        Function `evaluate(model)` that returns the validation loss as a float, or a dict with
+        "validation_loss" and other metrics. It is called in eval mode, without a graph.
     log_every, evaluate_every, save_every : int
-        In steps. 0 leaves evaluation or saving out.
+        Number of steps between log entries, evaluations and checkpoints. 0 disables evaluation or
+        saving.
     run : RunFolder, optional
-        Takes the metrics and the checkpoints.
+        Folder for the metrics and the checkpoints.
     on_log : sequence of callable
-        Each is called with the entry (a dict) that is also written to the metrics.
+        Callbacks that receive each entry (a dict) that is written to the metrics.
     on_step : sequence of callable
-        Each is called with the number of steps made, after each step.
+        Callbacks that receive the number of completed steps after each step.
     extra : dict, optional
-        More plain values to keep in every checkpoint: configuration, vocabulary.
+        More plain values to store in every checkpoint, such as configuration and vocabulary.
     threads : int, default 1
-        Share each batch, and each update, out over so many threads; see `ThreadSplit`.
+        Number of threads among which each batch and each update is split; see `ThreadSplit`.
     count : callable, optional
-        `count(batch)` -> number of examples that the loss is the mean of; by default rows.
+        Function `count(batch)` that returns how many examples the loss averages. Default: rows.
 
     Attributes
     ----------
     step : int
-        How many steps were made.
+        Number of steps completed so far.
     seconds : float
-        How long they took, over all sessions.
+        Time in seconds spent on steps, over all sessions.
     stop_requested : bool
-        Set it, from a signal handler or a callback, to leave the loop after the current step.
+        Set this to True, in a signal handler or a callback, to stop after the current step.
     """
 
     def __init__(
-        self,
-        model,
-        optimizer,
-        batches,
-        loss_function,
-        *,
-        scheduler=None,
-        max_norm=None,
-        evaluate=None,
-        log_every=10,
-        evaluate_every=250,
-        save_every=250,
-        run=None,
-        on_log=(),
-        on_step=(),
-        extra=None,
-        threads=1,
-        count=None,
-    ):
+        self, model, optimizer, batches, loss_function, *, scheduler=None, max_norm=None,
+        evaluate=None, log_every=10, evaluate_every=250, save_every=250, run=None, on_log=(),
+        on_step=(), extra=None, threads=1, count=None,
+    ):  # fmt: skip
         self.model = model
         self.optimizer = optimizer
         self.optimizer.threads = threads
         self.batches = batches
-        self.loss_function = loss_function
-        self.backward = ThreadSplit(
-            model, lambda model, batch: self.loss_function(model, batch), threads, count
-        )
+        self.backward = ThreadSplit(model, loss_function, threads, count)
         self.scheduler = scheduler
         self.max_norm = math.inf if max_norm is None else max_norm
         self.evaluate = evaluate
@@ -97,27 +80,28 @@ class Loop:
         self.step = 0
         self.seconds = 0.0
         self.stop_requested = False
-        self._pending = []  # (loss, gradient norm) of steps that were not read yet: Tensors
-        self._read = []  # the same as floats, since the last log entry
+        self._pending = []  # (loss, gradient norm) of the latest steps, as Tensors
+        self._read = []  # the same values as floats, since the last log entry
 
     def train(self, steps):
-        """Train until `steps` steps are made in all, or a stop is requested.
+        """Train until `steps` steps have been made in total, or a stop is requested.
 
         Parameters
         ----------
         steps : int
+            Total number of steps, including those before a resume.
 
         Returns
         -------
         bool
-            Whether all steps were made. The state is saved in either case.
+            True if all steps were made. The state is saved in either case.
 
         Raises
         ------
         NumericError
-            If the loss or the gradient is NaN or infinite; the checkpoints before stay.
+            If the loss or the gradient is NaN or infinite. Earlier checkpoints are kept.
         """
-        with np.errstate(all="ignore"):  # the loop looks for what is not finite by itself
+        with np.errstate(all="ignore"):  # the loop itself checks that losses are finite
             if self.step == 0:
                 self._log(evaluating=True)
             self.model.train()
@@ -132,7 +116,7 @@ class Loop:
         return self.step >= steps
 
     def _after_step(self, last):
-        """Everything that is due after a step."""
+        """Call the callbacks. Log, evaluate and save if this is due."""
         for callback in self.on_step:
             callback(self.step)
         evaluating = last or _is_time(self.step, self.evaluate_every)
@@ -142,12 +126,12 @@ class Loop:
             self.save()
 
     def training_step(self, batch):
-        """One step of training.
+        """Make one training step.
 
         Returns
         -------
         loss, norm : 0-d Tensor
-            The loss of the batch and the norm of its gradient before clipping.
+            Loss of the batch, and gradient norm before clipping.
         """
         self.optimizer.zero_grad()
         loss = self.backward(batch)
@@ -158,7 +142,7 @@ class Loop:
         return loss, norm
 
     def _log(self, evaluating):
-        """Make an entry for the metrics and give it to everyone who wants it."""
+        """Write an entry to the metrics and call the callbacks with it."""
         self._read_losses()
         entry = {"step": self.step}
         if self._read:
@@ -190,9 +174,9 @@ class Loop:
         return figures
 
     def _read_losses(self):
-        """Turn the losses that are still tensors into numbers, and look at them.
+        """Convert the pending losses to numbers and check that they are finite.
 
-        Reading a number makes a GPU finish its work first; once in a while is enough.
+        Reading a number waits for the GPU, so the losses are read only at intervals.
         """
         pending, self._pending = self._pending, []
         first = self.step - len(pending) + 1
@@ -208,7 +192,7 @@ class Loop:
         saved = self.run.checkpoints.steps() if self.run is not None else []
         where = f"; the checkpoint of step {saved[-1]} is whole" if saved else ""
         return NumericError(
-            f"training stopped: {what} is {value}.",
+            f"training stopped: {what} is {value}",
             got=f"learning rate {self.optimizer.param_groups[0]['lr']:.3g}{where}",
             expected="finite numbers",
             hint="a smaller learning rate (--lr), a longer warm-up (--warmup) or tighter clipping "
@@ -219,7 +203,7 @@ class Loop:
     # State
 
     def state_dict(self):
-        """Everything that the rest of the run depends on."""
+        """Return all state that the rest of the run depends on."""
         self._read_losses()
         return {
             **self.extra,
@@ -234,7 +218,7 @@ class Loop:
         }
 
     def load_state_dict(self, state):
-        """Go on where the run with this state stood; the next losses are equal to the bit."""
+        """Continue from a saved state. All further losses are identical to the bit."""
         try:
             self.model.load_state_dict(state["model"])
             self.optimizer.load_state_dict(state["optimizer"])
@@ -248,18 +232,20 @@ class Loop:
             set_rng_state(state["random"])
         except (KeyError, TypeError) as error:
             raise CheckpointError(
-                "this is not a checkpoint of a training run.", got=f"missing or wrong: {error}"
+                "load_state_dict: state is not a checkpoint of a training run",
+                got=f"missing or wrong: {error}",
+                hint="pass the state that Checkpoints.load returns",
             ) from error
 
     def save(self):
-        """Write a checkpoint, if there is a run folder and saving is on."""
+        """Write a checkpoint if a run folder is set and saving is enabled."""
         if self.run is not None and self.save_every:
-            state = self.state_dict()  # looks at the losses first: never saves what became NaN
+            state = self.state_dict()  # check the losses first, so that no NaN is saved
             self.run.sync()
             self.run.checkpoints.save(self.step, state)
 
     def resume(self, which="latest"):
-        """Load a checkpoint of the run folder and cut the metrics to match.
+        """Load a checkpoint from the run folder and truncate the metrics to match.
 
         Parameters
         ----------
@@ -268,7 +254,7 @@ class Loop:
         Returns
         -------
         int
-            The step that the run goes on from; 0 if it was stopped before its first checkpoint.
+            Step at which the run continues; 0 if it was stopped before its first checkpoint.
         """
         checkpoints = self.run.checkpoints
         checkpoints.clean()
@@ -278,7 +264,7 @@ class Loop:
         step, state = checkpoints.load(which)
         self.load_state_dict(state)
         checkpoints.set_aside(after=step)
-        self.run.cut_metrics(after=step if step else -1)  # step 0 is evaluated again
+        self.run.cut_metrics(after=step if step else -1)  # step 0 will be evaluated again
         return step
 
 
@@ -287,14 +273,14 @@ def _is_time(step, interval):
 
 
 def mean_loss(model, batches, loss_function):
-    """The mean of a loss over batches, each weighted by its number of targets.
+    """Return the mean loss over batches, each weighted by its number of targets.
 
     Parameters
     ----------
     model : Module
     batches : iterable of (inputs, targets)
     loss_function : callable
-        `loss_function(model, batch)` -> 0-d Tensor, a mean over the targets.
+        Function `loss_function(model, batch)` that returns the mean over the targets, a 0-d Tensor.
 
     Returns
     -------

@@ -1,8 +1,8 @@
-"""One step in several threads: each takes a part of the batch, and the gradients are added.
+"""Data-parallel training: each thread processes a part of the batch, and gradients are added.
 
-A thread of BLAS helps large products only; the passes over activations between them run on one
-core. With the batch shared out, every pass runs on every core. NumPy lets other threads run while
-it computes, so Python's lock is held for the short time between two operations.
+BLAS threads speed up only large matrix products; operations on activations between them run on
+one core. With the batch split among threads, every operation uses all cores. NumPy releases
+Python's global lock while it computes, so the lock is held only between two operations.
 """
 
 import copy
@@ -19,31 +19,31 @@ __all__ = ["ThreadSplit", "split_batch"]
 
 
 class ThreadSplit:
-    r"""loss.backward() of a batch, computed in several threads.
+    r"""Compute loss.backward() of a batch in several threads.
 
     With n_k of the n examples in part k, loss = sum_k (n_k / n) loss_k, so each part's gradient is
-    weighted by its share. The parts are added in a fixed order: the result does not depend on
-    which thread ends first, and equals the whole batch's to round-off.
+    weighted by n_k / n. The parts are added in a fixed order, so the result does not depend on
+    which thread finishes first. It equals the whole batch's gradient up to rounding.
 
     Parameters
     ----------
     model : Module
-        Its parameters receive the gradients. The other threads work on copies that share its
+        Model whose parameters receive the gradients. The other threads use copies that share its
         memory.
     loss_function : callable
-        `loss_function(model, batch)` -> 0-d Tensor, a mean over the examples of the batch.
+        Function `loss_function(model, batch)` that returns the mean over examples, a 0-d Tensor.
     threads : int
     count : callable, optional
-        `count(batch)` -> number of examples the mean is taken over, such as tokens that are not
-        padding; by default the size of the first axis.
+        Function `count(batch)` that returns how many examples the mean includes, such as the tokens
+        that are not padding. Default: the size of the first axis.
 
     Notes
     -----
-    Dropout draws from a range of counter values of each thread, so a seed gives the same masks in
-    every run, but others than without the split. Whatever else a forward pass draws, or keeps for
-    the whole batch as batch normalisation does, cannot be split and is refused.
+    Each thread has a separate counter range for dropout. A seed therefore gives the same masks in
+    every run, but different masks without the split. Other random numbers in a forward pass raise
+    an error, and so does batch normalization, which needs the whole batch.
 
-    While it runs, each matrix product has one thread; the setting before is put back.
+    While this runs, each matrix product uses one thread.
 
     Examples
     --------
@@ -59,11 +59,11 @@ class ThreadSplit:
 
     def __init__(self, model, loss_function, threads=2, count=None):
         if threads < 1:
-            raise ArgumentError("ThreadSplit(threads=): no thread.", got=f"{threads}")
+            raise ArgumentError("ThreadSplit: threads must be at least 1", got=f"{threads}")
         for name, module in model.named_modules():
             if isinstance(module, _BatchNorm) and threads > 1:
                 raise ArgumentError(
-                    "ThreadSplit: batch normalisation needs the whole batch.",
+                    "ThreadSplit: batch normalization is not supported, it needs the whole batch",
                     got=f"{name}: {type(module).__name__}",
                     hint="train with threads=1, or use LayerNorm or GroupNorm",
                 )
@@ -72,7 +72,7 @@ class ThreadSplit:
         self._copies = []
 
     def __call__(self, batch):
-        """Add the gradient of the loss of `batch` to the `.grad` of the model's parameters.
+        """Add the gradient of the loss on `batch` to the `.grad` of the model's parameters.
 
         Parameters
         ----------
@@ -81,7 +81,7 @@ class ThreadSplit:
         Returns
         -------
         0-d Tensor
-            The loss, without a graph.
+            Loss without a graph.
         """
         parts = split_batch(batch, self.threads) if self.threads > 1 else [batch]
         if len(parts) == 1:
@@ -104,52 +104,52 @@ class ThreadSplit:
         return loss.detach()
 
     def _copies_for(self, count):
-        """Copies of the model, one for each further thread, that share its memory as it is now."""
+        """Return copies of the model that share its memory, one for each additional thread."""
         while len(self._copies) < count:
             self._copies.append(copy.deepcopy(self.model))
         tensors = [*self.model.parameters(), *self.model.buffers()]
         for other in self._copies[:count]:
-            for mine, theirs in zip(self.model.modules(), other.modules(), strict=True):
-                if theirs.training != mine.training:
-                    theirs.training = mine.training
-            for mine, theirs in zip(tensors, [*other.parameters(), *other.buffers()], strict=True):
-                if theirs.array is not mine.array:
-                    theirs.data = mine.detach()
-                    theirs._version = mine._version
-                theirs.grad = None
+            for mine, copied in zip(self.model.modules(), other.modules(), strict=True):
+                if copied.training != mine.training:
+                    copied.training = mine.training
+            for mine, copied in zip(tensors, [*other.parameters(), *other.buffers()], strict=True):
+                if copied.array is not mine.array:
+                    copied.data = mine.detach()
+                    copied._version = mine._version
+                copied.grad = None
         return self._copies[:count]
 
     def _add_gradients(self, other):
-        """Add a copy's gradients to the model's, each thread those of a part of the parameters."""
+        """Add a copy's gradients to the model's, with the parameters split among threads."""
         pairs = list(zip(self.model.parameters(), other.parameters(), strict=True))
         parts = shares([mine.array.size for mine, _ in pairs], self.threads)
         together([partial(_add_pairs, pairs[part]) for part in parts])
 
 
 def _add_pairs(pairs):
-    for mine, theirs in pairs:
-        if theirs.grad is None:
+    for mine, copied in pairs:
+        if copied.grad is None:
             continue
         if mine.grad is None:
-            mine.grad = theirs.grad
+            mine.grad = copied.grad
         else:
-            mine.grad.array += theirs.grad.array
+            mine.grad.array += copied.grad.array
             mine.grad.changed_in_place()
-        theirs.grad = None
+        copied.grad = None
 
 
 def _total(losses, weights):
-    """sum_k weight_k loss_k."""
+    """Return sum_k weight_k loss_k."""
     return sum(loss * weight for loss, weight in zip(losses, weights, strict=True))
 
 
 def first_size(batch):
-    """The size of the first axis of the first tensor in a batch."""
+    """Return the size of the first axis of the first tensor in a batch."""
     return _sizes(batch)[0]
 
 
 def _sizes(batch):
-    """The sizes of the first axes of all tensors in a batch."""
+    """Return the sizes of the first axes of all tensors in a batch."""
     if isinstance(batch, Tensor):
         return [batch.shape[0] if batch.ndim else 0]
     if isinstance(batch, (tuple, list, dict)):
@@ -159,13 +159,13 @@ def _sizes(batch):
 
 
 def split_batch(batch, parts):
-    """A batch in parts of almost equal size; fewer parts if there are fewer examples.
+    """Split a batch into at most `parts` parts of almost equal size, none of which is empty.
 
     Parameters
     ----------
     batch : Tensor, or tuple, list or dict of tensors and masks
-        The tensors with one size of the first axis; what is no tensor, and a mask that all
-        examples share, is given to each part.
+        Tensors whose first axes have the same size. Other values, and a mask shared by all
+        examples, are passed to each part.
     parts : int
 
     Returns
@@ -181,21 +181,21 @@ def split_batch(batch, parts):
     sizes = set(_sizes(batch))
     if len(sizes) != 1:
         raise ShapeError(
-            "split_batch(batch, parts): the first axes differ.",
+            "split_batch: the first axes of the tensors must have the same size",
             got=f"sizes {sorted(sizes)}" if sizes else "no tensor",
             expected="the batch as the first axis of every tensor",
         )
     (size,) = sizes
     parts = max(1, min(parts, size))
     edges = [round(size * k / parts) for k in range(parts + 1)]
-    edges = [size - edge for edge in reversed(edges)]  # the larger parts first
+    edges = [size - edge for edge in reversed(edges)]  # the first parts are larger
     return [_slice(batch, slice(*edge), size) for edge in zip(edges, edges[1:], strict=False)]
 
 
 def _slice(value, rows, size):
     if isinstance(value, Tensor):
         return value[rows] if value.requires_grad else wrap(value.array[rows])
-    if isinstance(value, Mask):  # one that is the same for all examples goes to each part
+    if isinstance(value, Mask):  # a mask shared by all examples is passed to each part
         each = len(value.shape) == 4 and value.shape[0] == size
         return Mask(value.attend[rows], value.is_causal) if each else value
     if isinstance(value, dict):

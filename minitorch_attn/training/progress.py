@@ -1,4 +1,4 @@
-"""How far a run is: a bar on a terminal, plain lines in a file or a pipe."""
+"""Progress of a training run, shown as a bar on a terminal or as lines in a file or pipe."""
 
 import time
 
@@ -8,25 +8,25 @@ _FIELDS = ("loss", "validation", "accuracy", "speed", "left")
 
 
 class Progress:
-    """Shows loss, validation loss, the speed and the time left.
+    """Show loss, validation loss, speed and remaining time.
 
-    A context manager, to be given to `Loop` as `on_log`, and its `advance` as `on_step`.
+    This is a context manager. Pass it to `Loop` as `on_log`, and its `advance` as `on_step`.
 
     Parameters
     ----------
     steps : int
-        Of the whole run.
+        Number of steps in the whole run.
     units_per_step : int
-        How many tokens, say, a step learns from.
+        Number of units, such as tokens, per step.
     start : int, default 0
-        The step that a resumed run goes on from.
+        First step of a resumed run.
     console : rich.console.Console, optional
-        By default one for standard output. It decides whether there is a terminal, and follows
-        NO_COLOR.
+        Console for the output. It detects terminals and obeys NO_COLOR. Default: standard output.
     line_seconds : float, default 10
-        Without a terminal: a line for each evaluation, and at least one in so many seconds.
+        Maximum time in seconds between two lines if the output is not a terminal. Each evaluation
+        also prints a line.
     unit : str, default "tokens"
-        What the speed counts.
+        Unit for the speed.
     """
 
     def __init__(
@@ -58,10 +58,10 @@ class Progress:
         return False
 
     def __call__(self, entry):
-        """Show one entry of the log."""
+        """Show one log entry."""
         now = time.perf_counter()
         if entry["step"] == self.start:
-            self.started = now  # the evaluation before the first step says nothing about speed
+            self.started = now  # ignore the evaluation before the first step
         self.loss = entry.get("loss", self.loss)
         self.validation_loss = entry.get("validation_loss", self.validation_loss)
         self.accuracy = entry.get("accuracy", self.accuracy)
@@ -74,7 +74,7 @@ class Progress:
             self.console.print("  ".join([count, *filter(None, texts)]), soft_wrap=True)
 
     def advance(self, step):
-        """Show that a step was made; a bar moves, lines wait for the next entry."""
+        """Update the bar after a step. Lines are printed only for log entries."""
         now = time.perf_counter()
         if self.bar is not None and now - self.last_shown >= 0.2:
             self._refresh(step, now)
@@ -84,7 +84,7 @@ class Progress:
         self.bar.update(self.task, completed=step, refresh=True, **self._texts(step, now))
 
     def _texts(self, step, now):
-        """What stands beside the bar, or in a line."""
+        """Return the texts to show beside the bar or in a line."""
         done, elapsed = step - self.start, now - self.started
         rate = done / elapsed if done and elapsed else None  # steps per second
         narrow = self.bar is not None and self.console.width < 100
@@ -115,7 +115,7 @@ def _bar(console):
 
 
 def duration(seconds):
-    """Seconds as a person would say them.
+    """Format a duration in seconds for display.
 
     Examples
     --------

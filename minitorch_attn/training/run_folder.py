@@ -1,4 +1,4 @@
-"""The folder of one run: config.json, metrics.jsonl and the checkpoints."""
+"""Run folder: config.json, metrics.jsonl and the checkpoints of one run."""
 
 import itertools
 import json
@@ -15,19 +15,19 @@ CONFIG, METRICS, CHECKPOINTS = "config.json", "metrics.jsonl", "checkpoints"
 
 
 class RunFolder:
-    """What a run leaves behind, and what a resumed run finds.
+    """Files in a training run's folder, from which the run can be resumed.
 
-    `metrics.jsonl` holds one JSON object a line, each with a "step". It contains nothing that
-    depends on the clock, so that a run that was interrupted and resumed leaves the same file as
-    one that was not.
+    Each line of `metrics.jsonl` is a JSON object with a "step". The contents do not depend on the
+    clock, so a run that was interrupted and resumed writes the same file as a run without
+    interruption.
 
     Parameters
     ----------
     path : str or path
     config : dict
-        JSON values: everything needed to start the run again.
+        All values needed to start the run again, as JSON values.
     keep : int, default 2
-        How many checkpoints to keep.
+        Number of checkpoints to keep.
 
     Attributes
     ----------
@@ -55,12 +55,12 @@ class RunFolder:
 
     @classmethod
     def create(cls, path, config, keep=2):
-        """Start a run in a folder that does not exist yet or is empty.
+        """Create the files for a run in a new or empty folder.
 
         Raises
         ------
         CheckpointError
-            If there is something in the folder, or it cannot be written.
+            If the folder is not empty or cannot be written.
         """
         run = cls(path, config, keep)
         try:
@@ -70,50 +70,54 @@ class RunFolder:
             raise write_error(run.path, error) from error
         if found:
             raise CheckpointError(
-                f"{run.path} is not empty.",
+                f"{run.path} is not empty",
                 got=", ".join(found[:5]) + (", ..." if len(found) > 5 else ""),
                 expected="a new or an empty folder",
+                hint="choose another folder, or delete this one if you no longer need it",
             )
         run.save_config()
         return run
 
     @classmethod
     def open(cls, path, keep=2):
-        """The run that is in a folder.
+        """Open the run in an existing folder.
 
         Raises
         ------
         CheckpointError
-            If there is no run, or its config.json is damaged.
+            If config.json is missing or damaged.
         """
         path = Path(path)
         try:
             config = json.loads((path / CONFIG).read_text(encoding="utf-8"))
         except FileNotFoundError:
-            raise CheckpointError(f"there is no run in {path}.", got=f"no {CONFIG}") from None
+            raise CheckpointError(
+                f"{path} is not a run folder: {CONFIG} is missing",
+                hint="pass a folder that `mta train` or `mta tour` wrote",
+            ) from None
         except OSError as error:
             raise read_error(path / CONFIG, error) from error
         except ValueError as error:
             raise CheckpointError(
-                f"{path / CONFIG} is damaged.",
+                f"{path / CONFIG} is damaged",
                 got=str(error),
-                hint="each checkpoint holds a copy: mt.load(file)['config']",
+                hint="each checkpoint contains a copy: mt.load(file)['config']",
             ) from None
         return cls(path, config, keep)
 
     def save_config(self):
-        """Write config.json anew, atomically."""
+        """Write config.json atomically."""
         text = json.dumps(self.config, indent=2, ensure_ascii=False)
         with atomic_file(self.path / CONFIG) as file:
             file.write(text.encode("utf-8", "surrogatepass") + b"\n")
 
     def log(self, entry):
-        """Append one line to metrics.jsonl; it is with the operating system when this returns.
+        """Append one line to metrics.jsonl and pass it to the operating system.
 
         Parameters
         ----------
         entry : dict
-            JSON values, with a "step".
+            JSON values, including a "step".
         """
         line = json.dumps(entry, allow_nan=False) + "\n"
         path = self.path / METRICS
@@ -124,7 +128,7 @@ class RunFolder:
             raise write_error(path, error) from error
 
     def sync(self):
-        """Let metrics.jsonl reach the disk: a checkpoint must not outlive the lines before it."""
+        """Flush metrics.jsonl to the disk, so that it is not older than the next checkpoint."""
         path = self.path / METRICS
         try:
             if path.exists():
@@ -134,7 +138,7 @@ class RunFolder:
             raise write_error(path, error) from error
 
     def metrics(self):
-        """The lines of metrics.jsonl; a last line that was cut off is left out.
+        """Read metrics.jsonl. A truncated last line is ignored.
 
         Returns
         -------
@@ -155,9 +159,9 @@ class RunFolder:
                 entries.append((entry["step"], entry))
             except (ValueError, KeyError, TypeError):
                 if number == len(lines) and not line.endswith(b"\n"):
-                    break  # a killed process was writing it
+                    break  # left by a killed process
                 raise CheckpointError(
-                    f"{path} is damaged.",
+                    f"{path} is damaged",
                     got=f"line {number}: {line[:60]!r}",
                     expected="one JSON object with a step in each line",
                     hint="delete that line",
@@ -165,7 +169,7 @@ class RunFolder:
         return [entry for _, entry in entries]
 
     def cut_metrics(self, after):
-        """Drop the lines of later steps, before the steps are done again."""
+        """Remove the lines for later steps before those steps are repeated."""
         path = self.path / METRICS
         if path.exists():
             kept = [entry for entry in self.metrics() if entry["step"] <= after]
@@ -174,7 +178,7 @@ class RunFolder:
 
 
 def free_name(parent, prefix):
-    """The first of parent/prefix-1, parent/prefix-2, ... that does not exist.
+    """Return the first path among parent/prefix-1, parent/prefix-2, ... that does not exist.
 
     Returns
     -------
@@ -185,7 +189,7 @@ def free_name(parent, prefix):
 
 
 def newest_run(parent, prefix):
-    """The run parent/prefix-N with the largest N, or None.
+    """Return the run folder parent/prefix-N with the largest N, or None.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Pictures, drawn with matplotlib, which is imported when the first one is drawn."""
+"""Visualization: figures drawn with matplotlib, which is imported on first use."""
 
 from .accuracy import accuracy_figure
 from .attention import attention_figure, attention_maps
@@ -13,19 +13,8 @@ from .roofline import roofline_figure
 from .windows import relative_index_figure, windows_figure
 
 __all__ = [
-    "accuracy_figure",
-    "attention_figure",
-    "attention_maps",
-    "attention_rollout",
-    "class_attention_figure",
-    "cross_attention_figure",
-    "image_rows_figure",
-    "loss_figure",
-    "masks_figure",
-    "memory_figure",
-    "position_similarity_figure",
-    "relative_index_figure",
-    "roofline_figure",
-    "sinusoidal_figure",
-    "windows_figure",
-]
+    "accuracy_figure", "attention_figure", "attention_maps", "attention_rollout",
+    "class_attention_figure", "cross_attention_figure", "image_rows_figure", "loss_figure",
+    "masks_figure", "memory_figure", "position_similarity_figure", "relative_index_figure",
+    "roofline_figure", "sinusoidal_figure", "windows_figure",
+]  # fmt: skip

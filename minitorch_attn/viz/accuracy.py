@@ -1,4 +1,4 @@
-"""Accuracy over the steps of a training, for several models."""
+"""Accuracy over the training steps, for several models."""
 
 from .style import COLOURS, new_figure
 
@@ -6,13 +6,13 @@ __all__ = ["accuracy_figure"]
 
 
 def accuracy_figure(curves, baselines=None, title="Accuracy", x_label="step"):
-    """A line for each model, with its last value beside it.
+    """Plot a line for each model, with the last value beside it.
 
     Parameters
     ----------
     curves : dict of str to list of (step, accuracy)
     baselines : dict of str to float, optional
-        Accuracies to beat, drawn as horizontal lines with their names.
+        Baseline accuracies, drawn as horizontal lines with their names.
     title, x_label : str
 
     Returns
@@ -21,32 +21,21 @@ def accuracy_figure(curves, baselines=None, title="Accuracy", x_label="step"):
     """
     figure = new_figure(8, 4.8)
     axes = figure.add_subplot()
-    for (name, points), colour in zip(curves.items(), COLOURS, strict=False):
+    for (name, points), color in zip(curves.items(), COLOURS, strict=False):
         if not points:
             continue
         steps, values = zip(*points, strict=True)
-        axes.plot(steps, values, color=colour, marker="o", markersize=4)
+        axes.plot(steps, values, color=color, marker="o", markersize=4)
         axes.annotate(
-            f"{name} {100 * values[-1]:.1f} %",
-            (steps[-1], values[-1]),
-            xytext=(6, 0),
-            textcoords="offset points",
-            va="center",
-            color=colour,
-            annotation_clip=False,
-        )
+            f"{name} {100 * values[-1]:.1f} %", (steps[-1], values[-1]), xytext=(6, 0),
+            textcoords="offset points", va="center", color=color, annotation_clip=False,
+        )  # fmt: skip
     for name, value in (baselines or {}).items():
         axes.axhline(value, color="0.45", linewidth=1, linestyle=(0, (4, 3)), zorder=1)
         axes.annotate(
-            f"{name} {100 * value:.1f} %",
-            (0.005, value),
-            xycoords=("axes fraction", "data"),
-            xytext=(0, 2),
-            textcoords="offset points",
-            va="bottom",
-            fontsize="small",
-            color="0.35",
-        )
+            f"{name} {100 * value:.1f} %", (0.005, value), xycoords=("axes fraction", "data"),
+            xytext=(0, 2), textcoords="offset points", va="bottom", fontsize="small", color="0.35",
+        )  # fmt: skip
     axes.set(xlabel=x_label, ylabel="accuracy", title=title, ylim=(0, 1))
     axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
     axes.spines[["top", "right"]].set_visible(False)

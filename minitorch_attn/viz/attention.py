@@ -1,65 +1,52 @@
-"""Attention maps: who looks at whom, for every head of every layer."""
-
-from contextlib import ExitStack
+"""Attention maps for every head in every layer."""
 
 import numpy as np
 
 from ..autograd import no_grad
 from ..backend import to_host
 from ..errors import ShapeError
-from ..nn import MultiheadAttention, evaluating, watch_attention
+from ..nn import evaluating, watch_attention
 from .style import new_figure
 
 __all__ = ["attention_figure", "attention_maps"]
 
 
 def attention_maps(model, *inputs):
-    """The attention weights of every attention in a model, for one forward pass.
+    """Return the weights of every attention layer in a model, for one forward pass.
 
-    Hooks ask each layer for its weights; the model's own code knows nothing of it.
+    Hooks request the weights from each layer, so the model's code does not change.
 
     Parameters
     ----------
     model : Module
-        Run in eval mode, without a graph.
+        Model to run, in eval mode and without a graph.
     *inputs
-        Given to the model; a batch of one.
+        Inputs for the model, with a batch size of 1.
 
     Returns
     -------
     list of array of shape (heads, query, key)
-        In the order in which the layers ran.
+        Attention maps in the order in which the layers ran.
     """
     maps = []
-
-    def ask(module, args, kwargs):
-        return args, {**kwargs, "need_weights": True, "average_attn_weights": False}
-
-    def keep(module, args, output):
-        keep_weights(module, output[1])
 
     def keep_weights(attention, weights):
         maps.append(to_host(weights.array)[0])
 
-    with ExitStack() as stack:
-        for module in model.modules():
-            if isinstance(module, MultiheadAttention):
-                stack.enter_context(module.register_forward_pre_hook(ask, with_kwargs=True))
-                stack.enter_context(module.register_forward_hook(keep))
-        with watch_attention(model, keep_weights), evaluating(model), no_grad():
-            model(*inputs)
+    with watch_attention(model, keep_weights), evaluating(model), no_grad():
+        model(*inputs)
     return maps
 
 
 def attention_figure(maps, labels, title="Attention weights"):
-    """A grid of maps, a row for each layer and a column for each head, on one shared scale.
+    """Plot a grid of attention maps, with a row for each layer and a column for each head.
 
     Parameters
     ----------
     maps : list of array of shape (heads, query, key)
-        One for each layer.
+        Attention maps, one for each layer.
     labels : list of str
-        The tokens; as many as the maps have keys. Spaces and line ends are made visible.
+        Tokens, one for each key in the maps. Spaces and line ends are made visible.
     title : str
 
     Returns
@@ -69,7 +56,7 @@ def attention_figure(maps, labels, title="Attention weights"):
     heads, queries, keys = maps[0].shape
     if any(m.shape != maps[0].shape for m in maps) or not len(labels) == keys == queries:
         raise ShapeError(
-            "attention_figure(maps, labels): these do not belong together.",
+            "attention_figure: maps and labels must have the same length",
             got=f"maps {[m.shape for m in maps]} and {len(labels)} labels",
             expected="maps (heads, token, token), all of one shape, and a label for each token",
         )
@@ -88,7 +75,7 @@ def attention_figure(maps, labels, title="Attention weights"):
             if head == 0:
                 axes.set_ylabel(f"layer {layer + 1}", fontsize=13)
     shown = [visible(label) for label in labels]
-    grid[0, 0].set_xticks(range(keys), shown)  # one set for all: the axes are shared
+    grid[0, 0].set_xticks(range(keys), shown)  # the axes are shared, so one set of ticks suffices
     grid[0, 0].set_yticks(range(keys), shown)
     bar = figure.colorbar(image, ax=grid, shrink=0.6, aspect=30, pad=0.01)
     bar.outline.set_visible(False)

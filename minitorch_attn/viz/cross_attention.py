@@ -1,4 +1,4 @@
-"""Attention from the words of one text to those of another."""
+"""Cross-attention maps from the words of one text to those of another."""
 
 from .attention import visible
 from .style import new_figure
@@ -7,12 +7,12 @@ __all__ = ["cross_attention_figure"]
 
 
 def cross_attention_figure(maps, title="Cross-attention"):
-    """A row for each pair of texts: the target downwards, the source to the right.
+    """Plot a map for each pair of texts, with the target on the vertical axis.
 
     Parameters
     ----------
     maps : list of (array of shape (target, source), source labels, target labels)
-        Rows of weights, each summing to 1 or less, all on the scale from 0 to 1.
+        Weights, whose rows sum to at most 1, with labels. All maps use the color scale 0 to 1.
     title : str
 
     Returns
@@ -25,7 +25,7 @@ def cross_attention_figure(maps, title="Cross-attention"):
     grid = figure.subplots(len(maps), 1, squeeze=False, height_ratios=heights)[:, 0]
     for axes, (weights, source, target) in zip(grid, maps, strict=True):
         image = axes.imshow(weights, cmap="Blues", vmin=0, vmax=1, aspect="equal")
-        axes.set_xlim(-0.5, longest - 0.5)  # all cells of one size, all texts begin at the left
+        axes.set_xlim(-0.5, longest - 0.5)  # same cell size and left edge for all maps
         axes.xaxis.tick_top()
         axes.set_xticks(range(len(source)), [visible(label) for label in source])
         axes.set_yticks(range(len(target)), [visible(label) for label in target])

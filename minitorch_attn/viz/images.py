@@ -1,4 +1,4 @@
-"""Small grey images in rows."""
+"""Grayscale images in labeled rows."""
 
 import numpy as np
 
@@ -8,18 +8,18 @@ __all__ = ["image_rows_figure"]
 
 
 def image_rows_figure(rows, labels, title="Images", captions=None):
-    """A grid of images: a row for each kind, with its label to the left.
+    """Plot a grid of images, with a row for each kind and its label on the left.
 
     Parameters
     ----------
     rows : sequence of sequences of array of shape (height, width)
-        Values from 0 (white) to 1 (black); NaN is a pixel that is not there and is drawn in
-        grey-blue. Rows may be of different lengths.
+        Values from 0 (white) to 1 (black). NaN stands for a missing pixel and is drawn in
+        gray-blue. Rows may have different lengths.
     labels : sequence of str
-        One for each row.
+        Labels, one for each row.
     title : str
     captions : sequence of sequences of str, optional
-        A text under each image.
+        Captions, one under each image.
 
     Returns
     -------
@@ -37,7 +37,7 @@ def image_rows_figure(rows, labels, title="Images", captions=None):
             if c >= len(row):
                 axes.set_axis_off()
                 continue
-            axes.set_facecolor("#c9d6e2")  # shows where a pixel is NaN
+            axes.set_facecolor("#c9d6e2")  # visible where a pixel is NaN
             axes.imshow(np.ma.masked_invalid(row[c]), cmap="gray_r", vmin=0, vmax=1)
             if captions is not None:
                 axes.set_xlabel(captions[r][c], fontsize=9, labelpad=2)

@@ -1,4 +1,4 @@
-"""The loss curve of a run, with the marks that it should be measured by."""
+"""Loss curve of a run, with baselines."""
 
 from .style import COLOURS, new_figure
 
@@ -6,30 +6,25 @@ __all__ = ["loss_figure"]
 
 
 def loss_figure(
-    metrics,
-    baselines=None,
-    title="Loss",
-    smoothing=0.6,
-    unit="nats per token",
-    what="cross-entropy",
-    highest=None,
-):
-    """Training and validation loss over the steps.
+    metrics, baselines=None, title="Loss", smoothing=0.6, unit="nats per token",
+    what="cross-entropy", highest=None,
+):  # fmt: skip
+    """Plot the training and validation loss over the steps.
 
     Parameters
     ----------
     metrics : list of dict
         Entries with "step" and "loss", "validation_loss" or both, as in metrics.jsonl.
     baselines : dict of str to float, optional
-        Losses to beat, drawn as horizontal lines with their names.
+        Baseline losses, drawn as horizontal lines with their names.
     title : str
     smoothing : float, default 0.6
-        Weight of the past in the running mean of the training loss; the raw values stay visible
-        behind it.
+        Weight of past values in the running mean of the training loss. The raw values remain
+        visible behind it.
     unit, what : str
-        Of the loss, for the axis.
+        Unit and name of the loss for the axis label.
     highest : float, optional
-        Where the axis of the loss ends, when the first losses are far above all others.
+        Upper limit of the loss axis, for runs whose first losses are far above all others.
 
     Returns
     -------
@@ -43,12 +38,9 @@ def loss_figure(
         steps, losses = zip(*training, strict=True)
         axes.plot(steps, losses, color=COLOURS[0], alpha=0.25, linewidth=1)
         axes.plot(
-            steps,
-            _running_mean(losses, smoothing),
-            color=COLOURS[0],
-            linewidth=1.8,
+            steps, _running_mean(losses, smoothing), color=COLOURS[0], linewidth=1.8,
             label="training",
-        )
+        )  # fmt: skip
     if validation:
         steps, losses = zip(*validation, strict=True)
         axes.plot(steps, losses, color=COLOURS[1], marker="o", markersize=4, label="validation")
@@ -88,7 +80,7 @@ def _draw_baselines(axes, baselines):
 
 
 def _running_mean(values, weight):
-    """Exponential running mean without the pull of its start (the correction of Adam)."""
+    """Return the exponential running mean with Adam's bias correction."""
     mean, means = 0.0, []
     for count, value in enumerate(values, 1):
         mean = weight * mean + (1 - weight) * value

@@ -1,4 +1,4 @@
-"""Masks side by side: who may look at whom."""
+"""Masks side by side: which queries may attend to which keys."""
 
 import numpy as np
 
@@ -13,14 +13,14 @@ _MAY, _MAY_NOT = "#0072B2", "#f2f2f2"
 
 
 def masks_figure(masks, labels=None, title="Masks"):
-    """One panel for each mask: rows are queries, columns are keys, blue where one may look.
+    """Plot one panel per mask. Rows are queries, columns are keys, and blue means "may attend".
 
     Parameters
     ----------
     masks : dict of str to Mask
-        Under their captions. Of a mask with a batch or heads, the first ones are drawn.
+        Masks by caption. If a mask has several batch entries or heads, the first one is shown.
     labels : list of str, optional
-        The tokens.
+        Tokens that label the axes.
     title : str
 
     Returns
@@ -30,15 +30,15 @@ def masks_figure(masks, labels=None, title="Masks"):
     from matplotlib.colors import ListedColormap
 
     if not masks:
-        raise ArgumentError("masks_figure(masks): there is no mask.")
+        raise ArgumentError("masks_figure: masks must not be empty")
     figure = new_figure(2.5 * len(masks) + 0.4, 3.2)
     panels = figure.subplots(1, len(masks), squeeze=False)[0]
     for panel, (caption, mask) in zip(panels, masks.items(), strict=True):
         attend = (mask.attend if isinstance(mask, Mask) else mask).numpy()
         attend = attend.reshape(-1, *attend.shape[-2:])[0]
         queries, keys = attend.shape
-        colours = ListedColormap([_MAY_NOT, _MAY])
-        panel.imshow(attend.astype(int), cmap=colours, vmin=0, vmax=1)
+        colors = ListedColormap([_MAY_NOT, _MAY])
+        panel.imshow(attend.astype(int), cmap=colors, vmin=0, vmax=1)
         panel.set_xticks(np.arange(keys + 1) - 0.5, minor=True)
         panel.set_yticks(np.arange(queries + 1) - 0.5, minor=True)
         panel.grid(which="minor", color="white", linewidth=1.2)

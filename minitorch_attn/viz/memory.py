@@ -1,4 +1,4 @@
-"""How much memory a computation holds while it runs, and for what."""
+"""Memory that a computation holds over time, by kind."""
 
 from .style import COLOURS, new_figure
 
@@ -6,16 +6,16 @@ __all__ = ["memory_figure"]
 
 
 def memory_figure(by_kind, peak_moment, peak_op="", title="Memory held by tensors and the graph"):
-    """Memory over time as a stack, one colour for each kind of holder, with the peak marked.
+    """Plot memory over time as stacked areas, one color for each kind, with the peak marked.
 
     Parameters
     ----------
     by_kind : dict of str to list of int
-        Bytes held by each kind after each change, as `MemoryTrace.by_kind` returns them.
+        Number of bytes that each kind holds after each change; see `MemoryTracker.by_kind`.
     peak_moment : int
-        Where the sum is largest.
+        Moment at which the sum is largest.
     peak_op : str
-        The operation that reached it.
+        Operation that reached the peak.
     title : str
 
     Returns
@@ -28,13 +28,13 @@ def memory_figure(by_kind, peak_moment, peak_op="", title="Memory held by tensor
     totals = [sum(sizes) for sizes in zip(*by_kind.values(), strict=True)]
     unit, name = _unit(max(totals, default=0))
     moments = range(len(totals))
-    colours = (*COLOURS, "#999999")
+    colors = (*COLOURS, "#999999")
     if kinds:
         axes.stackplot(
             moments,
             [[size / unit for size in sizes] for sizes in kinds.values()],
             labels=kinds,
-            colors=[c for c, kind in zip(colours, by_kind, strict=False) if kind in kinds],
+            colors=[c for c, kind in zip(colors, by_kind, strict=False) if kind in kinds],
             step="post",
             linewidth=0,
             alpha=0.85,

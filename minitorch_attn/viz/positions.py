@@ -1,4 +1,4 @@
-"""Positions: the sinusoids of the Transformer, and what a vision transformer has learned."""
+"""Position embeddings: the Transformer's sinusoids, and a ViT's learned position embeddings."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ __all__ = ["position_similarity_figure", "sinusoidal_figure"]
 
 
 def sinusoidal_figure(num_positions=100, dim=64, title="Sinusoidal positions"):
-    """The table of sinusoids, four of its columns as curves, and how alike two positions are.
+    """Plot the table of sinusoids, four of its columns, and the similarity of positions.
 
     Parameters
     ----------
@@ -23,8 +23,8 @@ def sinusoidal_figure(num_positions=100, dim=64, title="Sinusoidal positions"):
 
     Notes
     -----
-    Vaswani et al. 2017, arXiv:1706.03762v7, section 3.5. The scalar product of two rows depends on
-    their distance only: cos a cos b + sin a sin b = cos(a - b).
+    Vaswani et al. 2017, arXiv:1706.03762v7, section 3.5. The dot product of two rows depends only
+    on their distance, because cos a cos b + sin a sin b = cos(a - b).
     """
     table = sinusoidal_positions(num_positions, dim).numpy()
     figure = new_figure(12.5, 3.9)
@@ -33,8 +33,8 @@ def sinusoidal_figure(num_positions=100, dim=64, title="Sinusoidal positions"):
     heat.set(xlabel="dimension", ylabel="position", title="the table: one row is added to a token")
     bar = figure.colorbar(shown, ax=heat, aspect=25, pad=0.02)
     bar.outline.set_visible(False)
-    for colour, column in zip(COLOURS, (0, dim // 8, dim // 4, dim // 2), strict=False):
-        curves.plot(table[:, column], color=colour, label=f"dimension {column}", linewidth=1.5)
+    for color, column in zip(COLOURS, (0, dim // 8, dim // 4, dim // 2), strict=False):
+        curves.plot(table[:, column], color=color, label=f"dimension {column}", linewidth=1.5)
     curves.set(xlabel="position", ylim=(-1.1, 1.75), title="four dimensions")
     curves.legend(frameon=False, fontsize=8, loc="upper center", ncols=2)
     curves.spines[["top", "right"]].set_visible(False)
@@ -48,14 +48,14 @@ def sinusoidal_figure(num_positions=100, dim=64, title="Sinusoidal positions"):
 
 
 def position_similarity_figure(embeddings, grid, title="Similarity of learned positions"):
-    """For each patch of an image, how similar its position is to that of every other patch.
+    """Plot the similarity of each patch's position embedding to those of all patches.
 
     Parameters
     ----------
     embeddings : array or Tensor of shape (patch, embed)
-        Without those of the class token.
+        Position embeddings of the patches, without the class token.
     grid : (int, int)
-        Patches below and beside each other.
+        Number of patch rows and patch columns.
     title : str
 
     Returns
@@ -64,17 +64,16 @@ def position_similarity_figure(embeddings, grid, title="Similarity of learned po
 
     Notes
     -----
-    Cosine similarity, as in Dosovitskiy et al. 2020, arXiv:2010.11929v2, Figure 7, centre.
+    Cosine similarity, as in Dosovitskiy et al. 2020, arXiv:2010.11929v2, Figure 7, center.
     """
     table = embeddings.detach().numpy() if hasattr(embeddings, "detach") else np.asarray(embeddings)
     rows, columns = grid
     if table.ndim != 2 or len(table) != rows * columns:
         raise ShapeError(
-            "position_similarity_figure(embeddings, grid): these do not belong together.",
-            got=f"embeddings {table.shape}, grid {grid}",
-            expected=f"({rows * columns}, embed)",
+            "position_similarity_figure: embeddings does not match grid",
+            got=f"embeddings {table.shape}, grid {grid}", expected=f"({rows * columns}, embed)",
             hint="leave out the position of the class token: embeddings[1:]",
-        )
+        )  # fmt: skip
     norms = np.linalg.norm(table, axis=1, keepdims=True)
     unit = table / np.where(norms == 0, 1, norms)
     similarity = unit @ unit.T

@@ -1,4 +1,4 @@
-"""Attention through all layers: rollout, and where the class token looks in an image."""
+"""Attention rollout through all layers, and the class token's attention to an image."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ __all__ = ["attention_rollout", "class_attention_figure"]
 
 
 def attention_rollout(maps, residual=0.5):
-    r"""How much of each input token reaches each output token, by the attention weights alone.
+    r"""Compute how much of each input token reaches each output token through attention weights.
 
     A_l = residual I + (1 - residual) mean over heads of the weights of layer l, rows summing to 1
     rollout = A_L ... A_2 A_1.
@@ -17,14 +17,14 @@ def attention_rollout(maps, residual=0.5):
     Parameters
     ----------
     maps : sequence of array of shape (heads, token, token)
-        One for each layer, from the first to the last.
+        Attention maps, one for each layer, from the first to the last.
     residual : float, default 0.5
-        The share of the path past the attention.
+        Weight of the residual path, which bypasses attention.
 
     Returns
     -------
     array of shape (token, token)
-        Each row sums to 1.
+        Rollout, whose rows sum to 1.
 
     Notes
     -----
@@ -42,10 +42,9 @@ def attention_rollout(maps, residual=0.5):
         weights = np.asarray(weights)
         if weights.ndim != 3 or weights.shape[1] != weights.shape[2]:
             raise ShapeError(
-                "attention_rollout(maps): not self-attention.",
-                got=f"{weights.shape}",
-                expected="(heads, token, token) for each layer",
-            )
+                "attention_rollout: maps must be those of self-attention",
+                got=f"{weights.shape}", expected="(heads, token, token) for each layer",
+            )  # fmt: skip
         layer = residual * np.eye(weights.shape[1]) + (1 - residual) * weights.mean(0)
         layer /= layer.sum(-1, keepdims=True)
         rollout = layer if rollout is None else layer @ rollout
@@ -53,19 +52,19 @@ def attention_rollout(maps, residual=0.5):
 
 
 def class_attention_figure(image, maps, grid, title="What the class token looks at", prefix=1):
-    """Where the class token of the last layer looks, head by head, and by rollout, in the image.
+    """Plot the class token's attention to the image: each head of the last layer, and rollout.
 
     Parameters
     ----------
     image : array of shape (height, width) or (channels, height, width)
-        Values in any range.
+        Image with values in any range.
     maps : list of array of shape (heads, token, token)
-        Of all layers; the class token is token 0.
+        Attention maps of all layers; the class token is token 0.
     grid : (int, int)
-        Patches below and beside each other.
+        Number of patch rows and patch columns.
     title : str
     prefix : int, default 1
-        Tokens before the patches: 2 with a distillation token.
+        Number of tokens before the patches; 2 if the model has a distillation token.
 
     Returns
     -------
@@ -73,16 +72,17 @@ def class_attention_figure(image, maps, grid, title="What the class token looks 
 
     Notes
     -----
-    The heads as in Caron et al. 2021, arXiv:2104.14294v2, Figure 1; all on one scale. A row of
-    weights sums to 1 with what goes to the class token itself, which is not shown.
+    The heads are shown as in Caron et al. 2021, arXiv:2104.14294v2, Figure 1, all on one scale.
+    A row of weights sums to 1 if the class token's weight for itself, not shown, is included.
     """
     last = np.asarray(maps[-1])
     tokens = prefix + grid[0] * grid[1]
     if any(np.shape(m)[-2:] != (tokens, tokens) for m in maps):
         raise ShapeError(
-            "class_attention_figure: the maps do not fit the grid.",
+            "class_attention_figure: maps does not match grid",
             got=f"maps {[np.shape(m) for m in maps]}, grid {grid}, prefix {prefix}",
             expected=f"(heads, {tokens}, {tokens})",
+            hint="prefix counts the tokens before the patches, such as the class token",
         )
     picture = _as_picture(image)
     heads = [row[0, prefix:].reshape(grid) for row in last]
@@ -115,7 +115,7 @@ def class_attention_figure(image, maps, grid, title="What the class token looks 
 
 
 def _as_picture(image):
-    """(height, width) or (height, width, 3), from 0 to 1."""
+    """Convert an image to shape (height, width) or (height, width, 3), with values from 0 to 1."""
     image = np.asarray(image, dtype="float64")
     if image.ndim == 3:
         image = image[0] if image.shape[0] == 1 else image.transpose(1, 2, 0)

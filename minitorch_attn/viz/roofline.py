@@ -1,4 +1,4 @@
-"""Time by operation, and how near each operation comes to what the machine allows."""
+"""Roofline: time by operation, and each operation's speed compared with the machine's limits."""
 
 from math import log10
 
@@ -8,16 +8,16 @@ __all__ = ["roofline_figure"]
 
 
 def roofline_figure(groups, flops, bandwidth, rows=12, title="Where the time goes"):
-    """Bars of time, and a roofline: speed against operations per byte, both logarithmic.
+    """Plot times and a roofline (speed against operations per byte, on logarithmic axes).
 
     Parameters
     ----------
     groups : list of Group
-        With name, forward, backward, seconds, flops, nbytes and elements, the longest first.
+        Operations to plot, the one that takes the longest time first.
     flops, bandwidth : float
-        What the machine reaches in a large product, and in a large copy, per second.
+        Operations per second in a large product, and bytes per second in a large copy.
     rows : int
-        How many to show.
+        Maximum number of operations to show.
     title : str
 
     Returns
@@ -27,8 +27,8 @@ def roofline_figure(groups, flops, bandwidth, rows=12, title="Where the time goe
     Notes
     -----
     Williams, Waterman and Patterson 2009, "Roofline: An Insightful Visual Performance Model for
-    Multicore Architectures", CACM 52(4). An operation without products counts as one operation for
-    each number it writes: under the slope its height then shows the bytes per second.
+    Multicore Architectures", CACM 52(4). An operation without products counts as one FLOP for
+    each number that it writes, so that its height below the slope shows the bytes per second.
     """
     figure = new_figure(12.5, 5.2)
     left, right = figure.subplots(1, 2, width_ratios=(1, 1.25))
@@ -44,12 +44,9 @@ def _draw_bars(axes, groups):
     forward = [group.forward * 1e3 for group in groups]
     axes.barh(places, forward, color=COLOURS[0], label="forward")
     axes.barh(
-        places,
-        [group.backward * 1e3 for group in groups],
-        left=forward,
-        color=COLOURS[1],
+        places, [group.backward * 1e3 for group in groups], left=forward, color=COLOURS[1],
         label="backward",
-    )
+    )  # fmt: skip
     axes.set_yticks(places, [group.name for group in groups])
     axes.invert_yaxis()
     axes.set_xlabel("milliseconds")
@@ -81,7 +78,7 @@ def _draw_roof(axes, groups, flops, bandwidth):
         textcoords="offset points", ha="right", color="0.25",
     )  # fmt: skip
     longest = max([group.seconds for _, _, group in points], default=1.0)
-    for counted, colour, label in (
+    for counted, color, label in (
         (True, COLOURS[2], "products"),
         (False, COLOURS[3], "others: one operation per number written"),
     ):
@@ -90,7 +87,7 @@ def _draw_roof(axes, groups, flops, bandwidth):
             axes.scatter(
                 [x for x, _, _ in some], [y / 1e9 for _, y, _ in some],
                 s=[20 + 300 * g.seconds / longest for _, _, g in some],
-                color=colour, alpha=0.6, linewidths=0, label=label,
+                color=color, alpha=0.6, linewidths=0, label=label,
             )  # fmt: skip
     _label(axes, points)
     if points:
@@ -104,12 +101,12 @@ def _draw_roof(axes, groups, flops, bandwidth):
 
 
 def _label(axes, points):
-    """Names beside the points; where two would touch, the slower one moves down."""
+    """Write names beside the points. If two names would overlap, the slower one moves down."""
     if not points:
         return
     heights = [log10(y) for _, y, _ in points]
     points_per_decade = 280 / (max(heights) - min(heights) + 1)
-    placed = []  # (decade of x, height in typographic points) of the labels so far
+    placed = []  # (decade of x, height in typographic points) for the labels so far
     for x, y, group in sorted(points, key=lambda point: -point[1]):
         wanted = height = log10(y) * points_per_decade
         for other_x, other in placed:

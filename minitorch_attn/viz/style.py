@@ -1,4 +1,4 @@
-"""What all pictures share: how a figure is made, its colours, how it is saved."""
+"""Style shared by all figures: create figures, choose colors, save figures."""
 
 import io
 import warnings
@@ -7,12 +7,12 @@ from ..files import atomic_file
 
 __all__ = ["COLOURS", "new_figure", "save_figure"]
 
-# Okabe and Ito 2008: told apart by colour-blind readers, and in grey by their lightness.
+# Okabe and Ito 2008. Color-blind readers can distinguish the colors; in gray, lightness differs.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 
 
 def new_figure(width, height):
-    """A matplotlib Figure of this size in inches, outside pyplot: no window, no global state.
+    """Create a matplotlib Figure (size in inches) without pyplot's windows and global state.
 
     Returns
     -------
@@ -27,7 +27,7 @@ def new_figure(width, height):
 
 
 def save_figure(figure, path, dpi=150):
-    """Write a PNG, whole or not at all.
+    """Write a figure to a PNG file atomically.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ def save_figure(figure, path, dpi=150):
     """
     buffer = io.BytesIO()
     with warnings.catch_warnings():
-        # Labels come from any text; a box for a character that the font lacks says enough.
+        # Labels may contain any text. A box for a character missing from the font is acceptable.
         warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
         figure.savefig(buffer, format="png", dpi=dpi)
     with atomic_file(path) as file:

@@ -1,4 +1,4 @@
-"""Swin's windows: cut, shifted and masked, and which bias each pair of tokens uses."""
+"""Swin's windows: partition, shift, masks, and the position bias for each pair of tokens."""
 
 import numpy as np
 
@@ -9,12 +9,12 @@ __all__ = ["relative_index_figure", "windows_figure"]
 
 
 def windows_figure(height=8, width=8, window=4, shift=2, title="Windows before and after a shift"):
-    """A map cut into windows, rolled by the shift, with its regions, and the mask of each window.
+    """Plot a feature map's windows: partitioned, rolled by the shift, with regions and masks.
 
     Parameters
     ----------
     height, width : int
-        Of the map, in tokens; multiples of `window`.
+        Size of the feature map in tokens. Both must be multiples of `window`.
     window, shift : int
     title : str
 
@@ -29,7 +29,7 @@ def windows_figure(height=8, width=8, window=4, shift=2, title="Windows before a
     sizes, shifts = (window, window), (shift, shift)
     rows, columns = np.indices((height, width))
     before = rows // window * (width // window) + columns // window
-    places = rows * width + columns  # each token carries its first place with it
+    places = rows * width + columns  # each token carries its original position
     rolled = np.roll(places, (-shift, -shift), (0, 1))
     regions = window_regions(height, width, sizes, shifts).numpy()
     mask = shifted_window_mask(height, width, sizes, shifts).numpy()
@@ -38,22 +38,22 @@ def windows_figure(height=8, width=8, window=4, shift=2, title="Windows before a
     plain = first.subplots()
     _draw_map(plain, before, places, window, "1. windows of the block before")
     _draw_map(second.subplots(), before.reshape(-1)[rolled], rolled, window,
-              f"2. the map rolled by {shift}; same colours")  # fmt: skip
-    _draw_map(third.subplots(), regions, rolled, window, "3. regions: neighbours before the roll")
+              f"2. the map rolled by {shift}; same colors")  # fmt: skip
+    _draw_map(third.subplots(), regions, rolled, window, "3. regions: neighbors before the roll")
     _draw_masks(fourth, mask, (height // window, width // window))
     figure.suptitle(title, fontsize=13)
     return figure
 
 
-def _draw_map(panel, colours, numbers, window, title):
-    """Tokens coloured by number, each with its first place; thick lines between windows."""
+def _draw_map(panel, colors, numbers, window, title):
+    """Plot tokens colored by number, with original positions and thick lines between windows."""
     from matplotlib.colors import ListedColormap
 
     palette = ListedColormap([*COLOURS, "#F0E442", "#999999", "#DDDDDD"])
-    _, index = np.unique(colours, return_inverse=True)
-    shown = index.reshape(colours.shape) % palette.N
+    _, index = np.unique(colors, return_inverse=True)
+    shown = index.reshape(colors.shape) % palette.N
     panel.imshow(shown, cmap=palette, vmin=-0.5, vmax=palette.N - 0.5, alpha=0.55)
-    height, width = colours.shape
+    height, width = colors.shape
     for edge in range(0, height + 1, window):
         panel.axhline(edge - 0.5, color="black", linewidth=1.8)
     for edge in range(0, width + 1, window):
@@ -75,12 +75,12 @@ def _draw_masks(figure, mask, windows):
 
 
 def relative_index_figure(window=3, title="Relative positions share biases"):
-    """For each pair of tokens of a window, the entry of the table of biases that it reads.
+    """Plot the position-bias index for each pair of tokens in a window.
 
     Parameters
     ----------
     window : int
-        Its side, in tokens.
+        Side length of the window in tokens.
     title : str
 
     Returns
@@ -123,5 +123,5 @@ def _numbered(panel, numbers, scale):
         middle = (scale["vmin"] + scale["vmax"]) / 2
         for (row, column), number in np.ndenumerate(numbers):
             dark = scale["cmap"] == "viridis" and number < middle
-            colour = "white" if dark else "black"
-            panel.text(column, row, number, ha="center", va="center", fontsize=7.5, color=colour)
+            color = "white" if dark else "black"
+            panel.text(column, row, number, ha="center", va="center", fontsize=7.5, color=color)

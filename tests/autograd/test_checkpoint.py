@@ -164,7 +164,7 @@ def test_second_derivatives_through_a_fused_operation(make):
 
 
 def test_attention_in_tiles_draws_its_masks_again(make, monkeypatch):
-    from minitorch_attn.ops import attention
+    from minitorch_attn.ops.attention import scaled_dot_product as attention
 
     monkeypatch.setattr(attention, "tiles_pay", lambda shape: True)
     x = make(2, 7, 3)
@@ -203,7 +203,7 @@ def test_without_recording_the_function_is_just_called(make):
     x, seen = make(3), []
 
     def fn(x):
-        seen.append(state.tracers)
+        seen.append(state.listeners)
         return x.exp()
 
     with mt.no_grad():
@@ -303,7 +303,7 @@ def test_a_buffer_made_inside_may_be_changed_inside(make, device):
 
 def test_batch_normalisation_in_training_is_refused(device):
     layer = mt.nn.BatchNorm1d(3).to(device)
-    with pytest.raises(GraphError, match="changes a tensor outside"):
+    with pytest.raises(GraphError, match="must not change an outside tensor"):
         checkpoint(layer, mt.ones(5, 3, device=device))
     layer.eval()
     checkpoint(layer, mt.ones(5, 3, device=device)).sum().backward()
@@ -312,7 +312,7 @@ def test_batch_normalisation_in_training_is_refused(device):
 
 def test_a_function_that_changes_its_argument_is_refused(make):
     x = make(3) * 1.0
-    with pytest.raises(GraphError, match="changes a tensor outside"):
+    with pytest.raises(GraphError, match="must not change an outside tensor"):
         checkpoint(lambda x: x.add_(1.0).exp(), x)
 
 
@@ -321,7 +321,7 @@ def test_a_weight_changed_before_the_backward_pass_is_noticed(make):
     y = checkpoint(lambda x: (x + w).exp().tanh(), x)  # Add saves neither
     with mt.no_grad():
         w.add_(1.0)
-    with pytest.raises(GraphError, match="changed in place since"):
+    with pytest.raises(GraphError, match="was changed in place"):
         y.sum().backward()
 
 
@@ -329,7 +329,7 @@ def test_another_mode_in_the_backward_pass_is_noticed(make):
     layer, x = mt.nn.Dropout(0.5), make(30)
     y = checkpoint(lambda x: layer(x).exp(), x)
     layer.eval()
-    with pytest.raises(GraphError, match="does not do the same"):
+    with pytest.raises(GraphError, match="second call does not match"):
         y.sum().backward()
 
 
@@ -337,7 +337,7 @@ def test_a_backward_pass_inside_is_refused(make):
     def fn(x):
         return mt.autograd.grad(x.exp().sum(), x, create_graph=True)[0]
 
-    with pytest.raises(GraphError, match="runs inside the function"):
+    with pytest.raises(GraphError, match="must not run a backward pass"):
         checkpoint(fn, make(3))
 
 
@@ -347,7 +347,7 @@ def test_a_seed_set_inside_is_refused(make):
         return mt.nn.functional.dropout(x, 0.5)
 
     mt.manual_seed(5)
-    with pytest.raises(GraphError, match="sets the random seed"):
+    with pytest.raises(GraphError, match="must not set the random seed"):
         checkpoint(fn, make(3))
 
 
@@ -357,7 +357,7 @@ def test_an_error_inside_leaves_nobody_listening(make):
 
     with pytest.raises(ZeroDivisionError):
         checkpoint(fn, make(3))
-    assert state.tracers == ()
+    assert state.listeners == ()
 
 
 def test_one_tensor_given_several_times_stays_one(device):

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minitorch_attn as mt
-from minitorch_attn.autograd import grad, gradcheck, gradgradcheck
+from minitorch_attn.autograd import grad, gradgradcheck
 from minitorch_attn.errors import DTypeError, GraphError, ShapeError
+from minitorch_attn.gradcheck import gradcheck
 
 
 @pytest.fixture
@@ -217,10 +218,10 @@ def test_leaves_and_their_views_are_refused(x):
 
 def test_results_that_do_not_fit_are_refused(x, w, device):
     y = w * 1
-    with pytest.raises(ShapeError, match="cannot change the shape"):
+    with pytest.raises(ShapeError, match="shape of the result does not match"):
         y.add_(x)
     counts = mt.tensor([1, 2, 3], device=device)
-    with pytest.raises(DTypeError, match="cannot store"):
+    with pytest.raises(DTypeError, match="does not fit into"):
         counts.add_(0.5)
     assert counts.tolist() == [1, 2, 3]
 

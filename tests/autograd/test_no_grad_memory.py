@@ -86,7 +86,7 @@ def test_a_deeper_model_holds_no_more(name, device):
 
     def most(depth, recording=False):
         model = build(depth).to(device).eval()
-        with mt.set_grad_enabled(recording), mt.memory.trace() as memory:
+        with mt.set_grad_enabled(recording), mt.memory.track() as memory:
             model(*inputs(device))
         kinds = memory.by_kind()
         return max(a + b for a, b in zip(kinds[RESULT], kinds[SAVED], strict=True))
@@ -98,7 +98,7 @@ def test_a_deeper_model_holds_no_more(name, device):
 def test_decoding_into_a_static_cache_holds_the_same_after_every_token(device):
     model = models.GPT(11, 64, num_layers=2, **WIDTHS).to(device).eval()
     cache, held = mt.nn.StaticKVCache(40), []
-    with mt.no_grad(), mt.memory.trace() as memory:
+    with mt.no_grad(), mt.memory.track() as memory:
         for step in range(30):
             model(ids(device)[:, step % 5 : step % 5 + 1], cache=cache)
             held.append(memory.held)

@@ -101,15 +101,15 @@ MACHINES = {
         "two installations",
         "pip uninstall cupy-cuda12x cupy-cuda13x",
     ),
-    "no driver": (fake_cupy(INSUFFICIENT, driver=0), None, "no working NVIDIA driver", "--gpus"),
+    "no driver": (fake_cupy(INSUFFICIENT, driver=0), None, "driver is missing", "--gpus"),
     "old driver": (
         fake_cupy(INSUFFICIENT, driver=12040),
         None,
         "CUDA 12.4, CuPy for CUDA 13.2",
         "cupy-cuda12x",
     ),
-    "no device": (fake_cupy(NO_DEVICE), None, "shows no GPU", "unset CUDA_VISIBLE_DEVICES"),
-    "no device counted": (fake_cupy(0), None, "shows no GPU", "nvidia-smi -L"),
+    "no device": (fake_cupy(NO_DEVICE), None, "does not show a GPU", "unset CUDA_VISIBLE_DEVICES"),
+    "no device counted": (fake_cupy(0), None, "does not show a GPU", "nvidia-smi -L"),
     "no toolkit": (fake_cupy(kernel=NVRTC), None, "libnvrtc", "'cupy-cuda13x[ctk]'"),
     "no toolkit, other wheel": (
         fake_cupy(kernel=NVRTC),

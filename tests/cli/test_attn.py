@@ -10,7 +10,7 @@ from PIL import Image
 
 import minitorch_attn as mt
 from minitorch_attn.cli.attn import head_figures
-from minitorch_attn.cli.looking import Look, Part, look_at_image, look_at_text
+from minitorch_attn.cli.attn_weights import Look, Part, look_at_image, look_at_text
 from minitorch_attn.data.tokenizers import ByteBPE
 from minitorch_attn.models import pretrained
 

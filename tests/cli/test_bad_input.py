@@ -111,7 +111,7 @@ def test_a_real_disk_that_is_full(mta, tiny, small_disk, tmp_path):
     filler.unlink()
     arguments = ["--out", small_disk / "run", "--resume"]
     code, out, err = mta("train", "gpt", *arguments)
-    assert "going on from step" in out
+    assert "resuming from step" in out
     steps = RunFolder.open(small_disk / "run").checkpoints.steps()
     assert steps and (code == 0 or "No space left" in err)  # the pictures may not fit
 

@@ -7,10 +7,10 @@ import types
 
 import pytest
 
-from minitorch_attn.course import doctor
-from minitorch_attn.course.grade.rooms import new_room
-from minitorch_attn.course.grade.sandbox import Sandbox
-from minitorch_attn.course.grade.users import FIRST
+from minitorch_attn.cli import doctor_checks as doctor
+from minitorch_attn.grader.grade.sandbox import Sandbox
+from minitorch_attn.grader.grade.sandbox_folders import new_folder
+from minitorch_attn.grader.grade.sandbox_users import FIRST
 
 
 def test_a_table_with_an_exit_code(mta):
@@ -20,7 +20,7 @@ def test_a_table_with_an_exit_code(mta):
     lines = out.splitlines()
     for name in names:
         assert any(name in line and line[:7].strip() in ("ok", "without") for line in lines), name
-    assert "nothing that is needed is missing" in out and max(map(len, lines)) <= 160
+    assert "everything required is available" in out and max(map(len, lines)) <= 160
 
 
 def test_as_json(mta):
@@ -72,7 +72,7 @@ def test_a_gpu_that_is_there_and_one_that_does_not_answer(monkeypatch):
 
 def test_the_threads_of_the_blas(monkeypatch):
     monkeypatch.setattr("minitorch_attn.backend.blas.blas_threads", lambda: None)
-    assert "cannot be counted" in doctor.blas().text
+    assert "unknown number of threads" in doctor.blas().text
     monkeypatch.setattr("minitorch_attn.backend.blas.blas_threads", lambda: 1)
     assert "1 of" in doctor.blas().text
 
@@ -81,7 +81,7 @@ def test_the_threads_of_the_blas(monkeypatch):
 def test_the_sandbox_is_probed_not_guessed(monkeypatch):
     works = Sandbox(3).works() is None
     assert doctor.sandbox().text.startswith("level 3") == works
-    place = new_room(user=FIRST)  # where another user can get to
+    place = new_folder(user=FIRST)  # where another user can get to
     place.chmod(0o755)
     refuses = place / "bwrap"
     refuses.write_text("#!/bin/sh\necho 'No permissions to create new namespace' >&2\nexit 1\n")

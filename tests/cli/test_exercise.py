@@ -24,7 +24,7 @@ def test_alone_it_begins_with_the_first_and_checks_it_once(mta, tmp_path):
     assert out.startswith("exercise 01 of 33: Queries, keys and values\nexercises-work")
     for part in (
         "Three matrix products", "1 gradient disagrees", "WRONG  h", "WRONG  gradcheck",
-        "ok     forward gives the right values", "not yet: 1 of 2 parts is wrong",
+        "ok     forward returns the correct values", "not yet: 1 of 2 parts is wrong",
         "exercise hint 01", "0 of 33 solved", FIRST.old.strip(),
     ):  # fmt: skip
         assert (part in out) is (part != FIRST.old.strip()), part
@@ -92,7 +92,7 @@ def test_start_leaves_a_copy_as_it_is(mta, tmp_path):
     mta("exercise", "start", "1")
     (tmp_path / COPY).write_text("mine")
     code, out, _ = mta("exercise", "start", "1")
-    assert code == 0 and "as you left it" in out and (tmp_path / COPY).read_text() == "mine"
+    assert code == 0 and "it was not changed" in out and (tmp_path / COPY).read_text() == "mine"
     assert json.loads(mta("exercise", "start", "1", "--json")[1])["copied"] is False
 
 
@@ -132,8 +132,8 @@ def test_another_folder_is_used_and_remembered(mta, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["check", "99"], "there is no exercise '99'"),
-        (["start", "scale"], "more than one exercise has 'scale'"),
+        (["check", "99"], "'99' matches no exercise"),
+        (["start", "scale"], "'scale' matches more than one exercise"),
         (["check", "5"], "exercise start 05"),
         (["reset"], "Missing argument"),
         (["fly"], "No such command"),
@@ -158,10 +158,10 @@ def test_a_file_that_is_no_text_is_a_message(mta, tmp_path):
     mta("exercise", "start", "1")
     (tmp_path / COPY).write_bytes(b"\xff\xfe\x00")
     code, out, _ = mta("exercise", "check", "1")
-    assert code == 1 and "it is not a text in UTF-8" in out
+    assert code == 1 and "it is not UTF-8 text" in out
     (tmp_path / COPY).write_text("")
     code, out, _ = mta("exercise", "check", "1")
-    assert code == 1 and "the class Project of the exercise is gone" in out
+    assert code == 1 and "the class Project of the exercise is missing" in out
 
 
 def test_when_all_are_solved_it_says_so(mta, tmp_path):
@@ -205,12 +205,12 @@ def test_a_syntax_error_has_a_name_of_its_own_and_a_caret(mta, tmp_path):
     text = FIRST.text.replace("grad_h = np.zeros_like(h)", "grad_h = (np.zeros_like(h)")
     (tmp_path / COPY).write_text(text)
     code, out, _ = mta("exercise", "check", "1")
-    assert code == 1 and "  WRONG  Python understands it\n" in out and "keeps to" not in out
+    assert code == 1 and "  WRONG  the file is valid Python\n" in out and "follows" not in out
     where = f"         {COPY}:29: SyntaxError: '(' was never closed\n"
     line = " " * 13 + "grad_h = (np.zeros_like(h)\n"
     assert where + "\n" + line + " " * (13 + len("grad_h = ")) + "^\n" in out
     (part,) = json.loads(mta("exercise", "check", "1", "--json")[1])["parts"]
-    assert part["name"] == "Python understands it" and f"{COPY}:29" in part["text"]
+    assert part["name"] == "the file is valid Python" and f"{COPY}:29" in part["text"]
 
 
 def test_after_a_failed_check_the_next_is_the_one_that_failed(mta, tmp_path):
@@ -243,7 +243,7 @@ def test_an_error_is_told_once(mta):
 def test_what_is_not_written_is_named_by_its_line(mta):
     mta("exercise", "start", "26")
     out = mta("exercise", "check", "26")[1]
-    assert "line 33 is still to be written: dL/dx, of the shape of y" in out
+    assert "line 33 is not written yet: dL/dx, of the shape of y" in out
     assert "\nnot yet\n" in out and "Traceback" not in out
 
 

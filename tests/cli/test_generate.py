@@ -129,8 +129,8 @@ def _terminal():
 @pytest.mark.parametrize(
     ("name", "tokenizer", "words"),
     [
-        ("GPT2LMHeadModel", False, ["no tokenizer", "tokenizer.json"]),
-        ("BertForMaskedLM", True, ["writes no text", "BertForMaskedLM"]),
+        ("GPT2LMHeadModel", False, ["tokenizer is missing", "tokenizer.json"]),
+        ("BertForMaskedLM", True, ["does not generate text", "BertForMaskedLM"]),
     ],
 )
 def test_folders_that_cannot_write(name, tokenizer, words, mta, folder):
@@ -144,7 +144,7 @@ def test_wrong_folders(mta, folder, tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / "notes.txt").write_text("x")
     code, out, err = mta("generate", "empty", "--prompt", "a")
-    assert code == 1 and "holds no model" in err and "notes.txt" in err
+    assert code == 1 and "config.json is missing" in err and "notes.txt" in err
     code, out, err = mta("generate", folder("GPT2LMHeadModel"), "--prompt", "a" * 24)
     assert code == 1 and "too long" in err and "at most 23" in err
 

@@ -72,7 +72,7 @@ def test_run_prints_what_the_lesson_prints(start, tmp_path):
     process = start("lesson", "run", "1", "2", "--fast", cwd=tmp_path)
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
-    assert "first fast" in out and "last fast" in out and "lesson 02 ran to its end" in out
+    assert "first fast" in out and "last fast" in out and "lesson 02 finished in" in out
     assert (tmp_path / "runs" / "lessons" / "01" / "figure-1.png").exists()
 
 
@@ -120,7 +120,7 @@ def test_an_encoding_without_the_letters_keeps_the_formula(start, tmp_path, monk
 
 def test_a_wrong_number_is_a_message(mta):
     code, _, err = mta("lesson", "step", "3")
-    assert code == 1 and err.startswith("error: there is no lesson '3'.") and "01 to 10" in err
+    assert code == 1 and err.startswith("error: no lesson matches '3'") and "01 to 10" in err
 
 
 def test_a_damaged_progress_file_is_reported_once(mta, tmp_path):

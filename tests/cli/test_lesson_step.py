@@ -110,7 +110,7 @@ def test_a_number_jumps_and_what_lies_between_runs_once(step):
     assert "cells 2 to 3 have run" in shown and "cell 2 ran" not in shown
     assert "cell 4 ran, 3 so far" in shown
     screen.press("9")
-    assert "there are cells 1 to 5" in screen.press("\r", until="next   b")
+    assert "choose a cell from 1 to 5" in screen.press("\r", until="next   b")
     screen.press("q", until=None)
     assert screen.close() == 0
 
@@ -119,13 +119,13 @@ def test_quitting_remembers_the_place(step, tmp_path):
     screen = step()
     screen.press("\r")
     screen.press("\r")
-    assert "left at cell 3 of 5" in screen.press("q", until=None)
+    assert "stopped at cell 3 of 5" in screen.press("q", until=None)
     assert screen.close() == 0
     assert (
         json.loads((tmp_path / "state" / "progress.json").read_text())["lessons"]["01"]["cell"] == 2
     )
     again = step()
-    assert "You left at cell 3" in again.first and "cell 3 ran, 2 so far" in again.first
+    assert "You stopped at cell 3" in again.first and "cell 3 ran, 2 so far" in again.first
     again.press("q", until=None)
     again.close()
     anew = step("--from", "1")

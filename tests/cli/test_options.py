@@ -67,7 +67,7 @@ def test_the_configuration_of_a_run_starts_another_like_it(mta, tiny, tmp_path):
     ("name", "content", "what"),
     [
         ("a.toml", "speed = 3", "unknown options: speed"),
-        ("a.toml", "lr = ", "cannot be read"),
+        ("a.toml", "lr = ", "could not be read"),
         ("a.json", "[1]", "not a table"),
         ("a.json", '{"layers": "three"}', "'three' is not a valid integer"),
         ("a.json", '{"layers": 0}', "--layers"),

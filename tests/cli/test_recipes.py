@@ -9,13 +9,15 @@ from minitorch_attn.training.recipes import RECIPES, load_recipe
 SMALL = "--layers 1 --heads 2 --dim 8 --batch 4 --warmup 2 --eval-every 4".split()
 
 
-def test_the_list_has_one_line_for_each(mta):
+def test_the_list_has_two_lines_for_each(mta):
     code, out, err = mta("train", "--list")
     assert (code, err) == (0, "")
     lines = out.splitlines()
-    assert [line.split()[0] for line in lines] == list(RECIPES)
-    for name, line in zip(RECIPES, lines, strict=True):
-        assert load_recipe(name).summary in line and line.endswith(str(load_recipe(name).target))
+    assert [line.split()[0] for line in lines[::2]] == list(RECIPES)
+    for name, line, below in zip(RECIPES, lines[::2], lines[1::2], strict=True):
+        recipe = load_recipe(name)
+        assert line.endswith(recipe.summary) and below.strip() == str(recipe.target)
+    assert max(map(len, lines)) <= 80
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -47,13 +49,13 @@ def test_a_run_of_dates(mta, tmp_path):
     assert result["recipe"] == "dates" and result["reached"] is False
     assert (tmp_path / "a/cross_attention.png").stat().st_size > 10_000
     code, out, err = mta("train", "dates", "--out", "a", "--resume", "--steps", 8)
-    assert (code, err) == (0, "") and "going on from step 4 of 8" in out
+    assert (code, err) == (0, "") and "resuming from step 4 of 8" in out
 
 
 def test_a_run_goes_on_with_the_command_that_began_it(mta, tiny):
     assert mta(*tiny, "--steps", 2, "--out", "a")[0] == 0
     code, out, err = mta("train", "dates", "--out", "a", "--resume")
-    assert code == 2 and "was begun with `python -m minitorch_attn train gpt`" in err
+    assert code == 2 and "was started with `python -m minitorch_attn train gpt`" in err
     assert mta("tour", "--out", "a", "--resume")[0] == 0
 
 
@@ -64,7 +66,7 @@ def test_what_a_run_of_bert_cannot_change(mta):
     assert (code, err) == (0, "") and "from scratch, on the same labels" in out
     for change in (["--steps", 9], ["--minutes", 1]):
         code, out, err = mta("train", "bert", "--out", "a", "--resume", *change)
-        assert code == 2 and "only --device can change" in err
+        assert code == 2 and "can only change --device" in err
     assert mta("train", "bert", "--out", "a", "--resume")[0] == 0
 
 
@@ -73,5 +75,5 @@ def test_digits_without_scikit_learn(mta, monkeypatch, tmp_path):
 
     monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
     code, out, err = mta("train", "vit", *SMALL, "--steps", 2)
-    assert code == 1 and "scikit-learn, which is not installed" in err
+    assert code == 1 and "scikit-learn, which includes the digits, is not installed" in err
     assert "pip install" in err and not (tmp_path / "runs").exists()

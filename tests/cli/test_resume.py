@@ -45,7 +45,7 @@ def test_one_signal_saves_and_stops(number, code, start, mta, tiny, tmp_path):
     assert "stopping after this step" in err and "Traceback" not in err
     step = RunFolder.open("a").checkpoints.steps()[-1]
     assert f"stopped; saved at step {step:,} of 100,000 in a" in out
-    assert "go on with: python -m minitorch_attn train gpt --out a --resume" in out
+    assert "continue with: python -m minitorch_attn train gpt --out a --resume" in out
 
     assert mta("train", "gpt", "--out", "a", "--resume", "--steps", step + 7)[0] == 0
     assert RunFolder.open("a").metrics()[-1]["step"] == step + 7
@@ -60,7 +60,7 @@ def test_a_stopped_run_equals_an_unbroken_one(start, mta, tiny, tmp_path):
     process.communicate(timeout=60)
     assert process.returncode == 130
     code, out, err = mta("train", "gpt", "--out", "a", "--resume")
-    assert (code, err) == (0, "") and "a: going on from step" in out
+    assert (code, err) == (0, "") and "a: resuming from step" in out
     assert metrics("a") == metrics("whole")
     assert Path("a/sample.txt").read_bytes() == Path("whole/sample.txt").read_bytes()
 
@@ -76,7 +76,7 @@ def test_a_second_ctrl_c_stops_at_once(start, tiny, tmp_path):
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "stopped at once" in out and "Traceback" not in err
+    assert "stopped immediately" in out and "Traceback" not in err
     assert time.monotonic() - started < 10
 
 
@@ -89,7 +89,7 @@ def test_ctrl_c_after_the_training(mta, tiny, monkeypatch):
     real = viz.attention_figure
     monkeypatch.setattr(viz, "attention_figure", interrupt)
     code, out, err = mta(*tiny, "--steps", 10)
-    assert code == 130 and "stopped at once; saved at step 10 of 10" in out
+    assert code == 130 and "stopped immediately; saved at step 10 of 10" in out
     assert not Path("runs/gpt-1/attention.png").exists()
     monkeypatch.setattr(viz, "attention_figure", real)
     assert mta("train", "gpt", "--resume")[0] == 0
@@ -127,13 +127,13 @@ def test_killed_at_any_moment(start, mta, tiny, tmp_path, rng):
 def test_a_finished_run_can_be_made_longer(mta, tiny):
     assert mta(*tiny, "--steps", 20)[0] == 0
     code, out, err = mta("train", "gpt", "--resume")
-    assert code == 0 and "going on from step 20 of 20" in out
+    assert code == 0 and "resuming from step 20 of 20" in out
     assert mta("train", "gpt", "--resume", "--steps", 30)[0] == 0
     run = RunFolder.open("runs/gpt-1")
     assert run.config["options"]["steps"] == 30
     assert [m["step"] for m in run.metrics()] == [0, 10, 20, 30]
     code, out, err = mta("train", "gpt", "--resume", "--steps", 15)
-    assert code == 2 and "this run has made 30 steps already" in err
+    assert code == 2 and "must be at least 30" in err
     assert RunFolder.open("runs/gpt-1").config["options"]["steps"] == 30
 
 
@@ -146,10 +146,10 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used_when_asked(mta
     newest.write_bytes(raw)
     code, out, err = mta("train", "gpt", "--resume")
     assert code == 1 and "step-00000030.safetensors is damaged" in err
-    assert "--resume previous, which goes back to step 20" in err
+    assert "--resume previous returns to step 20" in err
     assert metrics("runs/gpt-1") == before
     code, out, err = mta("train", "gpt", "--resume", "previous")
-    assert (code, err) == (0, "") and "going on from step 20 of 30" in out
+    assert (code, err) == (0, "") and "resuming from step 20 of 30" in out
     assert metrics("runs/gpt-1") == before
 
 
@@ -159,10 +159,10 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used_when_asked(mta
 def test_a_resumed_run_keeps_its_settings(option, value, has, mta, tiny):
     assert mta(*tiny, "--steps", 10)[0] == 0
     code, out, err = mta("train", "gpt", "--resume", option, value)
-    assert code == 2 and has in err and "only --steps, --minutes and --device" in err
+    assert code == 2 and has in err and "only change --steps, --minutes and --device" in err
     assert mta(*tiny, "--resume")[0] == 0  # the same values are no change
 
 
 def test_a_folder_without_a_run(mta, tmp_path):
     code, out, err = mta("tour", "--out", "nothing", "--resume")
-    assert code == 1 and "there is no run in nothing" in err
+    assert code == 1 and "is not a run folder" in err

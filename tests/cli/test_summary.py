@@ -62,4 +62,4 @@ def test_what_is_not_there(mta, tmp_path):
     assert max(map(len, err.splitlines())) <= 100
     assert mta("summary", "vit_b_16", "--input", "1,three")[0] == 2
     code, out, err = mta("summary", "vit_b_16", "--input", "1,3,100,100")
-    assert code == 1 and "another size" in err
+    assert code == 1 and "image size does not match" in err

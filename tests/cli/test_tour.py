@@ -75,7 +75,7 @@ def test_it_learns_more_than_counting_can(mta, tiny, tmp_path):
 
 def test_a_wrong_backward_shows_and_fails(mta, tiny, monkeypatch):
     """Layer norm whose weight gets twice its gradient."""
-    from minitorch_attn.ops.norm import LayerNorm
+    from minitorch_attn.ops.layer_norm import LayerNorm
 
     real = LayerNorm.backward
 

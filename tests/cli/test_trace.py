@@ -80,7 +80,7 @@ def test_a_syntax_error_is_the_scripts_own(folder, mta):
     (folder / "model.py").write_text("x = (\n")
     code, out, err = mta("trace", "model.py")
     assert code == 1 and "SyntaxError" in err
-    assert "ran no operation" in err and not list(folder.glob("*.html"))
+    assert "did not run an operation" in err and not list(folder.glob("*.html"))
 
 
 def test_the_exit_code_is_the_scripts(folder, mta):

@@ -59,7 +59,7 @@ def test_without_the_check_at_its_end_a_file_is_judged_all_the_same(attempt):
 
 def test_zeros_fail(attempt):
     found = wrong(attempt("26", SOFTMAX_BACKWARD, body("return np.zeros_like(y)\n")))
-    assert {"gradcheck", "gradients are those of the library", "large inputs"} <= set(found)
+    assert {"gradcheck", "gradients match the library's", "large inputs"} <= set(found)
 
 
 def test_another_forward_fails_although_its_backward_fits(attempt):
@@ -68,7 +68,7 @@ def test_another_forward_fails_although_its_backward_fits(attempt):
     forward = exercise.text[start : exercise.text.index("        ctx.save(y)")]
     outcome = attempt("03", forward, body("y = 1 / (1 + np.exp(-x))\n"))
     assert outcome.report_ok  # the logistic function, whose derivative is y (1 - y)
-    assert "forward gives the right values" in wrong(outcome)
+    assert "forward returns the correct values" in wrong(outcome)
 
 
 NAIVE = """
@@ -109,17 +109,18 @@ def test_clever_differences_are_not_precise_enough(attempt):
     outcome = attempt("26", SOFTMAX_BACKWARD, body(BY_ROWS))
     found = wrong(outcome)
     assert outcome.report_ok and "gradcheck" not in found
-    assert "too much for a formula" in found["gradients are those of the library"]
+    assert "too large for an exact formula" in found["gradients match the library's"]
 
 
 def test_the_library_in_place_of_the_class_is_noticed(attempt):
     found = wrong(attempt("03", "return Softmax.apply(x)", "return x.softmax(-1)"))
-    assert found == {"it keeps to the task": "softmax() was changed: only the class is to be"}
+    text = "softmax() was changed: change only the class"
+    assert found == {"the solution follows the task": text}
 
 
 def test_the_class_has_to_run(attempt, no_rules):
     outcome = attempt("03", "return Softmax.apply(x)", "return x.softmax(-1)")
-    assert wrong(outcome) == {"it keeps to the task": "Softmax is not used any more"}
+    assert wrong(outcome) == {"the solution follows the task": "Softmax is no longer used"}
 
 
 @pytest.mark.parametrize(
@@ -174,14 +175,14 @@ def test_the_rules_leave_room(attempt):
 def test_a_backward_does_not_run_another(attempt):
     lines = "return Softmax.forward(ctx, y)\n"
     found = wrong(attempt("26", SOFTMAX_BACKWARD, body(lines)))
-    assert "a backward is not to call .forward(...)" in found["it keeps to the task"]
+    assert "a backward must not call .forward(...)" in found["the solution follows the task"]
 
 
 ENDS = {
-    "leaves": ("import os\nos._exit(0)", "ended with status 0"),
+    "leaves": ("import os\nos._exit(0)", "exited with status 0"),
     "exits": ("raise SystemExit(0)", "SystemExit: 0"),
-    "hangs": ("while True: pass", "was not done after 6 s"),
-    "interrupts": ("raise KeyboardInterrupt", "ended with status"),
+    "hangs": ("while True: pass", "did not finish within 6 s"),
+    "interrupts": ("raise KeyboardInterrupt", "exited with status"),
 }
 
 
@@ -191,7 +192,7 @@ def test_a_file_that_ends_its_process_or_hangs_fails(how, attempt, no_rules):
     limit = 6 if how == "hangs" else LIMIT
     new = f"{code}\n\n\nclass Softmax"
     outcome = attempt("03", "class Softmax", new, solved=True, limit=limit)
-    text = wrong(outcome)["it runs"]
+    text = wrong(outcome)["the file runs"]
     assert any(word in text for word in words.split("|"))
 
 
@@ -211,7 +212,7 @@ np.abs = lambda x: 0 * x
 def test_forged_reports_and_comparisons_change_nothing(attempt, no_rules):
     outcome = attempt("03", "class Softmax", FORGED + "\n\nclass Softmax")
     assert outcome.report_ok  # it says what it was told to say
-    assert "gradients are those of the library" in wrong(outcome)
+    assert "gradients match the library's" in wrong(outcome)
     assert np.abs(-1.0) == 1.0  # not in this process
 
 
@@ -221,7 +222,7 @@ def test_forged_reports_and_comparisons_change_nothing(attempt, no_rules):
         ("return (y * grad_y).astype('float32')", "float32"),
         ("return grad_y[0]", "shape"),
         ("return grad_y * np.nan", "not finite|nan"),
-        ("return None", "there is none"),
+        ("return None", "it is missing"),
     ],
 )
 def test_results_of_another_kind_fail_with_a_reason(line, words, attempt):
@@ -232,7 +233,7 @@ def test_results_of_another_kind_fail_with_a_reason(line, words, attempt):
 def test_an_error_names_the_line_of_the_file(attempt):
     found = wrong(attempt("03", BUG, "        return y @ nothing\n"))
     number = find_exercise("03").text[: find_exercise("03").text.index(BUG)].count("\n") + 1
-    assert found["it runs"] == (
+    assert found["the file runs"] == (
         f"line {number}: return y @ nothing\nNameError: name 'nothing' is not defined"
     )
 
@@ -249,7 +250,7 @@ def test_mending_backward_instead_of_forward_is_green_and_fails(attempt):
         "        return weights * grad_weights - whole * shared, None\n",
     )  # fmt: skip
     assert outcome.report_ok
-    assert {"the weights of the words sum to 1", "forward gives the right values"} <= set(
+    assert {"the weights of the words sum to 1", "forward returns the correct values"} <= set(
         wrong(outcome)
     )
 

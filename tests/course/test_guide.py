@@ -75,11 +75,11 @@ def test_the_guide_from_the_first_to_the_last_command(tmp_path):
     assert set(kinds) == set(grades)
     for name, kind in kinds.items():
         score = float(grades[name]["score"])
-        if kind == "right":
+        if kind == "correct":
             assert {grades[name]["score"]} == most
         elif kind.startswith("bug"):
             assert 0 < score < float(*most)
-        else:  # what was given out, nothing, or an attack
+        else:  # the unchanged starter, nothing, or an attack
             assert score == 0
     for path in re.findall(r"^\| `(marks/[^`]*)`", GUIDE, re.M):
         assert list(tmp_path.glob(path.replace("NAME", "*"))), path

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from minitorch_attn.course.catalogue import find_lesson, lesson_folder, lessons
+from minitorch_attn.course.lesson_list import find_lesson, lesson_folder, lessons
 from minitorch_attn.errors import ArgumentError, DataError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,7 +48,7 @@ def test_a_lesson_is_found(folder, name, stem):
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("3", "there is no lesson '3'"), ("swin", "there is no lesson"), ("masks", "more than one")],
+    [("3", "no lesson matches '3'"), ("swin", "no lesson matches"), ("masks", "more than one")],
 )
 def test_what_is_not_one_lesson_is_refused(folder, name, message):
     with pytest.raises(ArgumentError, match=message) as caught:
@@ -63,7 +63,7 @@ def test_title_and_question(folder):
 
 def test_a_lesson_without_a_title_is_named(folder):
     (folder / "01_scale.py").write_text("# %%\nx = 1\n")
-    with pytest.raises(DataError, match=r"01_scale\.py: the first cell has no title"):
+    with pytest.raises(DataError, match=r"01_scale\.py: the title of the first cell is missing"):
         _ = find_lesson("1").title
 
 

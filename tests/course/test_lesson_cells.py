@@ -2,8 +2,8 @@
 
 import pytest
 
-from minitorch_attn.course.catalogue import lessons
 from minitorch_attn.course.cells import read_cells
+from minitorch_attn.course.lesson_list import lessons
 from minitorch_attn.errors import DataError
 
 TEXT = '''# %% [markdown]

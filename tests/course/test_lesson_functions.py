@@ -44,7 +44,7 @@ PLACES = [
     (mt.nn.Linear(2, 2).forward, "method Linear.forward"),
     (mt.no_grad, "class no_grad"),
     (mt.Tensor.shape, "method Tensor.shape"),
-    (mt.Tensor.__matmul__, "function matmul"),
+    (mt.Tensor.__matmul__, "method Tensor.__matmul__"),
     (mt.data.tokenizers.ByteBPE.from_files, "method ByteBPE.from_files"),
     (mt.nn.collect_attention, "function collect_attention"),
     (mt.viz, "module minitorch_attn.viz"),
@@ -92,11 +92,11 @@ def test_where_refuses_what_stands_beside_the_package():
 def test_fails_prints_the_message(capsys):
     with fails(ValueError):
         mt.ones(2, 3) @ mt.ones(2, 3)
-    assert capsys.readouterr().out.startswith("ShapeError: matmul(a, b): the inner sizes differ.")
+    assert capsys.readouterr().out.startswith("ShapeError: matmul(a, b): ")
 
 
 def test_fails_complains_when_nothing_is_raised():
-    with pytest.raises(AssertionError, match="was to raise ShapeError or KeyError"):
+    with pytest.raises(AssertionError, match="must raise ShapeError or KeyError"):
         with fails((ShapeError, KeyError)):
             pass
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from minitorch_attn.course.catalogue import lessons
+from minitorch_attn.course.lesson_list import lessons
 from minitorch_attn.course.math_text import markdown_for_terminal, unicode_math
 
 FORMULAS = [

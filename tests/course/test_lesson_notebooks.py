@@ -3,7 +3,7 @@
 import pytest
 
 from minitorch_attn.course import notebooks
-from minitorch_attn.course.catalogue import Lesson, lessons
+from minitorch_attn.course.lesson_list import Lesson, lessons
 
 pytest.importorskip("jupytext")
 nbformat = pytest.importorskip("nbformat")

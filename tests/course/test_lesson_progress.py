@@ -70,7 +70,7 @@ def test_where_nothing_can_be_written_it_says_so(tmp_path):
     (tmp_path / "file").write_text("")
     progress = Progress(tmp_path / "file" / "progress.json")
     progress.leave("01", 1, 2)
-    assert progress.cell("01") == 1 and "not remembered" in progress.note
+    assert progress.cell("01") == 1 and "could not be saved" in progress.note
 
 
 def test_the_place_follows_the_system(monkeypatch, tmp_path):

@@ -54,5 +54,5 @@ def test_dtypes_of_numbers_with_a_point_can_be_chosen():
 
 @pytest.mark.parametrize(("lengths", "size"), [((5, 4), 2), ((5, 5), 6), ((5, 5), 0)])
 def test_batches_that_cannot_be_made(lengths, size):
-    with pytest.raises(ArgumentError, match="no such batches"):
+    with pytest.raises(ArgumentError, match="must have the same length, at least batch_size"):
         ShuffledBatches([np.zeros(n) for n in lengths], size)

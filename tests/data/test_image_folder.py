@@ -60,5 +60,5 @@ def test_other_folders(folder, tmp_path):
         ImageFolder(folder / "readme.md")
     (folder / "eel" / "a.png").write_text("no picture")
     broken = ImageFolder(folder)
-    with pytest.raises(DataError, match="a.png is not a picture"):
+    with pytest.raises(DataError, match="a.png is not an image"):
         broken[4]

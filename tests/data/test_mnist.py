@@ -41,15 +41,15 @@ GOOD = idx(np.arange(12, dtype="u1").reshape(3, 4))
         (b"\x89PNG" + GOOD, "starts with 89 50 4e 47"),
         (b"\0\0\x0a\x01" + GOOD[4:], "not an IDX file"),
         (b"\0\0\x08\x00", "not an IDX file"),
-        (GOOD[:9], "make no sense"),
-        (b"\0\0\x0e\x03" + b"\xff" * 12 + b"x", "make no sense"),
-        (GOOD[:-1], "cut off: shorter"),
+        (GOOD[:9], "are invalid"),
+        (b"\0\0\x0e\x03" + b"\xff" * 12 + b"x", "are invalid"),
+        (GOOD[:-1], "shorter"),
         (GOOD + b"x", "longer"),
         (GOOD[:12], "0 bytes of values"),
     ],
 )
 def test_broken_files(content, message, tmp_path):
-    path = tmp_path / "broken"
+    path = tmp_path / "archive is damaged"
     for packed in (content, gzip.compress(content)):
         path.write_bytes(packed)
         with pytest.raises(DataError, match=message) as caught:
@@ -97,11 +97,11 @@ def test_files_that_are_missing_or_do_not_go_together(folder, tmp_path):
     folder, (_, labels, *_) = folder
     path = folder / "raw" / "train-labels-idx1-ubyte.gz"
     path.write_bytes(idx(labels[:-1]))
-    with pytest.raises(DataError, match="do not belong together"):
+    with pytest.raises(DataError, match="do not match"):
         mnist(folder)
     path.write_bytes(idx(labels.reshape(7, 1)))
-    with pytest.raises(DataError, match="do not belong together"):
+    with pytest.raises(DataError, match="do not match"):
         mnist(folder)
     path.unlink()
-    with pytest.raises(DataError, match="has no train-labels-idx1-ubyte"):
+    with pytest.raises(DataError, match="train-labels-idx1-ubyte is missing"):
         mnist(folder)

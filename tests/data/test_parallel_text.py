@@ -32,7 +32,7 @@ def test_a_table(tmp_path, monkeypatch):
     with pytest.raises(DataError, match="line 2: too few columns"):
         read_tsv(path)
     path.write_bytes(b"\n \n")
-    with pytest.raises(DataError, match="no pairs"):
+    with pytest.raises(DataError, match="at least one pair"):
         read_tsv(path)
 
 

@@ -6,7 +6,7 @@ import zipfile
 
 import pytest
 
-from minitorch_attn.course.catalogue import lessons
+from minitorch_attn.course.lesson_list import lessons
 from minitorch_attn.course.notebooks import notebook
 
 pytest.importorskip("mistune", reason="needs the docs extra: pip install -e '.[docs]'")

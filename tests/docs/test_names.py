@@ -3,13 +3,16 @@
 import re
 
 import pytest
-from sitebuilder import pages
+from sitebuilder import source_links
 from sitebuilder.names import ROOT, UnknownNameError, locate
 
 DOCS = ROOT / "docs"
-PAGES = sorted(DOCS.glob("*.md"))
+PAGES = source_links.pages()
 TERMS = (DOCS / "where_is_it.md").read_text(encoding="utf-8")
-NAMES = [(page, name) for page in PAGES for name in pages.names(page.read_text(encoding="utf-8"))]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+NAMES = [
+    (page, name) for page in PAGES for name in source_links.names(page.read_text(encoding="utf-8"))
+]
 
 # What students look for, in the words they use.
 SEARCHED = """
@@ -33,16 +36,54 @@ def test_a_name_has_a_line_that_defines_it(page, name):
     assert is_module or re.search(rf"\b(def|class) {last}\b|^{last}\b", line.strip()), line
 
 
-def test_at_least_forty_terms_have_a_place():
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_link_leads_to_the_present_line(page):
+    text = page.read_text(encoding="utf-8")
+    assert text == source_links.refreshed(text, page.parent), "run: make -C docs links"
+
+
+def test_a_line_that_moves_is_noticed():
+    link = source_links.refreshed("{where}`ops.softmax.Softmax`", DOCS)
+    line = int(re.search(r"#L(\d+)", link)[1])
+    moved = link.replace(f"#L{line}", f"#L{line + 1}")
+    assert moved != link == source_links.refreshed(moved, DOCS)
+    assert link.startswith(f"[`ops/softmax.py:{line}`](../minitorch_attn/ops/softmax.py#L{line} ")
+
+
+def test_a_label_in_words_stays():
+    link = source_links.refreshed("{where}`softmax <ops.softmax.Softmax>`", ROOT)
+    assert link.startswith("[`softmax`](minitorch_attn/ops/softmax.py#L")
+    assert source_links.as_roles(link) == "{where}`softmax <ops.softmax.Softmax>`"
+
+
+def test_at_least_sixty_terms_have_a_place():
     rows = [line for line in TERMS.splitlines() if line.startswith("| **")]
-    assert len(rows) >= 40
-    assert all(pages.names(row) for row in rows)
+    assert len(rows) >= 60
+    assert all(source_links.names(row) for row in rows)
+
+
+def test_readme_and_site_link_the_pages_that_lead_into_the_code():
+    guides = [page.stem for page in DOCS.glob("add_a*.md")]
+    assert len(guides) >= 6
+    for stem in ("where_is_it", "walk", "architecture", *guides):
+        assert f"](docs/{stem}.md)" in README
+        assert f"]({stem}.md)" in (DOCS / "index.md").read_text(encoding="utf-8")
+
+
+def test_the_layout_table_names_every_folder():
+    table = README[README.index("## Layout") : README.index("## License")]
+    named = set(re.findall(r"`([\w/]+/)`", table))
+    package = ROOT / "minitorch_attn"
+    parts = {f"minitorch_attn/{path.parent.name}/" for path in package.glob("*/__init__.py")}
+    tops = {"lessons/", "exercises/", "assignments/", "tests/", "docs/", "benchmarks/", "tools/"}
+    assert named >= parts | tops
+    assert all((ROOT / name).is_dir() or list(package.rglob(f"{name[:-1]}/")) for name in named)
 
 
 @pytest.mark.parametrize("term", [term.strip() for term in SEARCHED.split(";")])
 def test_what_is_searched_for_is_a_term_with_a_place(term):
-    rows = [row for row in TERMS.splitlines() if row.startswith("|") and pages.names(row)]
-    words = [row.split("{where}")[0].lower() for row in rows]
+    rows = [row for row in TERMS.splitlines() if row.startswith("|") and source_links.names(row)]
+    words = [row.split("[`")[0].lower() for row in rows]
     assert any(" ".join(term.split()).lower() in row for row in words)
 
 
@@ -64,10 +105,8 @@ def test_wrapped_inherited_and_assigned_things_are_found():
     assert locate("nn.Linear").text == "class Linear(Module):"
     assert locate("masks.causal").text.startswith("def causal(")
     assert locate("tensor.Tensor.shape").text == "def shape(self):"
-    assert locate("Tensor.exp").file == "minitorch_attn/methods/elementwise.py"
+    assert locate("Tensor.exp").text == "def exp(input):"
+    assert locate("Tensor.add_").text == "def add(input, other, *, alpha=1):"
+    assert locate("Tensor.__matmul__").file == "minitorch_attn/tensor.py"
     assert locate("models.gpt2").text == "def gpt2(**settings):"
     assert locate("data.cifar.CIFAR10_CLASSES").text.startswith("CIFAR10_CLASSES = ")
-
-
-def test_names_are_read_from_both_forms_of_the_role():
-    assert pages.names("{where}`a.b`, {where}`text <c.d>`, `e.f`") == ["a.b", "c.d"]

@@ -68,7 +68,7 @@ def test_padding_on_the_left_changes_nothing(device, cached):
     np.testing.assert_allclose(steps(ids, attention_mask=mask), alone, rtol=1e-9)
     np.testing.assert_allclose(steps(ids), alone, rtol=1e-9)  # the padding token tells
     assert np.abs(steps(ids, attention_mask=np.ones_like(mask)) - alone).max() > 1e-3
-    with pytest.warns(UserWarning, match="continued behind it"):
+    with pytest.warns(UserWarning, match="continues after it"):
         written(model, ids[:, ::-1].copy(), device, max_new_tokens=1)
 
 
@@ -196,8 +196,8 @@ def test_a_step_waits_for_the_device_once(rng):
         ({"token_type_ids": mt.ones(1, 1)}, "token_type_ids"),
         ({"guidance_scale": 1.5}, "guidance_scale"),
         ({"num_beam_groups": 2}, "num_beam_groups"),
-        ({"input_ids": mt.tensor([[1]])}, "both inputs and input_ids"),
-        ({"max_length": 2}, "no room"),
+        ({"input_ids": mt.tensor([[1]])}, "inputs and input_ids"),
+        ({"max_length": 2}, "max_length must be greater"),
         ({"max_new_tokens": 0}, "max_new_tokens"),
         ({"num_return_sequences": 2}, "num_return_sequences"),
         ({"num_beams": 2, "num_return_sequences": 3}, "num_return_sequences"),
@@ -216,7 +216,7 @@ def test_wrong_arguments(arguments, match):
 
 def test_ids_of_a_batch(device):
     for ids in (mt.tensor([1, 2]), mt.tensor([[1.0]])):
-        with pytest.raises(ShapeError, match="token ids of a batch"):
+        with pytest.raises(ShapeError, match="must have shape"):
             generate(chain(device), ids)
     assert written(chain(device), [[1]], "cpu", max_new_tokens=1) == [[1, 2]]  # moved to the model
     assert generate(chain(device), [[1]], max_new_tokens=1).numpy().tolist() == [[1, 2]]
@@ -227,5 +227,5 @@ def test_what_changes_nothing_is_said():
     for arguments in ({"temperature": 0.5}, {"length_penalty": 2.0}, {"output_scores": True}):
         with pytest.warns(UserWarning, match=next(iter(arguments))):
             generate(chain("cpu"), ids, max_new_tokens=1, **arguments)
-    with pytest.warns(UserWarning, match="at least 9 tokens"):
+    with pytest.warns(UserWarning, match="minimum length of 9 tokens"):
         generate(chain("cpu"), ids, max_new_tokens=1, min_length=9)

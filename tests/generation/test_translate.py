@@ -50,7 +50,7 @@ def test_rows_are_written_as_if_alone(device, rng):
 
 
 def test_nothing_to_write(device, rng):
-    with pytest.raises(ArgumentError, match="nothing to write"):
+    with pytest.raises(ArgumentError, match="max_new_tokens must be at least 1"):
         translate(small(device, rng), mt.tensor([[3]], device=device), 1, 2, max_new_tokens=0)
 
 

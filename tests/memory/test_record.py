@@ -58,7 +58,7 @@ def kinds_at_peak(memory):
 
 def test_a_chain_by_hand(make):
     x = make(125)  # 1000 bytes
-    with mt.memory.trace() as memory:
+    with mt.memory.track() as memory:
         y = Twice.apply(Twice.apply(x))
         assert memory.held == 3000  # x, what is between, y
         del y
@@ -76,7 +76,7 @@ def test_a_chain_by_hand(make):
 
 def test_views_are_not_counted_again(make):
     x = make(5, 25)
-    with mt.memory.trace() as memory:
+    with mt.memory.track() as memory:
         y = Twice.apply(x)
         z = y.reshape(25, 5).T[2:, :3]
         assert memory.held == 2000
@@ -93,14 +93,14 @@ def test_views_are_not_counted_again(make):
 def test_a_view_seen_first_counts_the_whole_buffer(make):
     whole = make(125, requires_grad=False)
     part = whole[:5]
-    with mt.memory.trace() as memory:
+    with mt.memory.track() as memory:
         Twice.apply(part)
     assert memory.peak == 1000 + 40
 
 
 def test_what_is_kept_from_inside_and_when_it_is_let_go(make):
     x = make(125)
-    with mt.memory.trace() as memory:
+    with mt.memory.track() as memory:
         y = Inner.apply(x)
         assert memory.held == 3000
         y.backward(mt.ones(125, dtype="float64", device=x.device))
@@ -116,7 +116,7 @@ def test_what_is_kept_from_inside_and_when_it_is_let_go(make):
 
 def test_a_result_that_outlives_the_graph_is_no_longer_saved(make):
     x = make(125)
-    with mt.memory.trace() as memory:
+    with mt.memory.track() as memory:
         y = x.tanh()
         y.sum().backward()
         last = memory.blocks[1]
@@ -126,7 +126,7 @@ def test_a_result_that_outlives_the_graph_is_no_longer_saved(make):
 
 def test_a_gradient_with_a_graph_is_a_gradient_when_it_has_arrived(make):
     x = make(125)
-    with mt.memory.trace() as memory:
+    with mt.memory.track() as memory:
         x.tanh().sum().backward(create_graph=True)
         held = [block for block in memory.blocks if block.died is None]
     (grad,) = [block for block in held if block.made_as == GRADIENT]
@@ -136,7 +136,7 @@ def test_a_gradient_with_a_graph_is_a_gradient_when_it_has_arrived(make):
 
 def test_without_recording_nothing_is_kept(make):
     x = make(125)
-    with mt.no_grad(), mt.memory.trace() as memory:
+    with mt.no_grad(), mt.memory.track() as memory:
         y = Inner.apply(Inner.apply(Inner.apply(x)))
         assert memory.held == 2000
     # x, one result, what is inside the next, and its result
@@ -147,7 +147,7 @@ def test_a_step_of_a_layer_by_hand(device):
     layer = mt.nn.Linear(7, 5, dtype="float64").to(device)
     x = mt.ones(3, 7, dtype="float64", device=device)
     weights, rows, results = 8 * (35 + 5), 8 * 21, 8 * 15
-    with mt.memory.trace() as memory:
+    with mt.memory.track() as memory:
         y = layer(x)
         assert memory.held == weights + rows + results
         g = mt.ones(3, 5, dtype="float64", device=device)
@@ -172,7 +172,7 @@ def test_checkpoints_save_as_many_bytes_as_they_should(make):
 
     def peak(how):
         gc.collect()
-        with mt.memory.trace() as memory:
+        with mt.memory.track() as memory:
             y = x
             for _ in range(6):
                 y = how(y)
@@ -191,7 +191,7 @@ def test_checkpoints_save_as_many_bytes_as_they_should(make):
 
 def test_the_graph_of_a_checkpoint_keeps_what_was_computed_anew(make):
     x = make(125)
-    with mt.memory.trace() as memory:
+    with mt.memory.track() as memory:
         mt.checkpoint(chain, x, 5).backward(mt.ones(125, dtype="float64", device=x.device))
     saved = memory.by_kind()[SAVED]
     assert max(saved[: len(saved) // 3]) <= 1000  # each is let go at once
@@ -207,7 +207,7 @@ def test_memory_of_gpt_with_checkpoints(device):
     ids = mt.tensor(np.arange(64).reshape(4, 16) % 11, device=device)
 
     def saved(how):
-        with mt.memory.trace() as memory:
+        with mt.memory.track() as memory:
             x = model.embed(ids)
             for block in model.blocks:
                 x = how(block, x)
@@ -221,7 +221,7 @@ def test_memory_of_gpt_with_checkpoints(device):
 
 def test_only_this_thread_and_only_inside(make):
     x = make(125)
-    memory = mt.memory.trace()
+    memory = mt.memory.track()
     with memory, pytest.raises(GraphError):
         Twice.apply(x)
         raise GraphError("stop")
@@ -232,7 +232,7 @@ def test_only_this_thread_and_only_inside(make):
 
 def test_the_table_names_what_holds_the_peak(make):
     x = make(125)
-    with mt.memory.trace() as memory:
+    with mt.memory.track() as memory:
         y = chain(x, 3)
         Inner.apply(y)
     text = str(memory)
@@ -249,7 +249,7 @@ def test_the_picture_shows_the_sums(make, tmp_path):
     from minitorch_attn.viz import memory_figure
 
     x = make(125)
-    with mt.memory.trace() as memory:
+    with mt.memory.track() as memory:
         chain(x, 3)
     figure = memory_figure(memory.by_kind(), memory.peak_moment, memory.peak_op)
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
@@ -258,7 +258,7 @@ def test_the_picture_shows_the_sums(make, tmp_path):
     assert "3.91 KiB in Twice" in [text.get_text() for text in axes.texts]
     memory.save_picture(tmp_path / "memory.png")
     assert (tmp_path / "memory.png").read_bytes().startswith(b"\x89PNG")
-    memory_figure(mt.memory.trace().by_kind(), 0)  # nothing happened: an empty picture
+    memory_figure(mt.memory.track().by_kind(), 0)  # nothing happened: an empty picture
 
 
 def test_owners_count_from_the_start_with_the_state_of_the_optimiser(device):
@@ -271,8 +271,8 @@ def test_owners_count_from_the_start_with_the_state_of_the_optimiser(device):
         optimizer.step()
 
     step()
-    with mt.memory.trace(layer, optimizer) as memory:
+    with mt.memory.track(layer, optimizer) as memory:
         held = {kind: sizes[-1] for kind, sizes in memory.by_kind().items() if sizes[-1]}
         step()
     assert held[PARAMETER] == weights and held[GRADIENT] == weights
-    assert 2 * weights <= held["optimiser state"] <= 2 * weights + 16  # and the count of steps
+    assert 2 * weights <= held["optimizer state"] <= 2 * weights + 16  # and the count of steps

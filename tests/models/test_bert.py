@@ -1,4 +1,4 @@
-"""BERT: the published parameter counts, a plain NumPy twin, both directions, the heads."""
+"""BERT: the published parameter counts, a NumPy reference, both directions, the heads."""
 
 import math
 

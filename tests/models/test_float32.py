@@ -5,7 +5,7 @@ import pytest
 
 import minitorch_attn as mt
 from minitorch_attn import nn
-from minitorch_attn.autograd import trace
+from minitorch_attn.autograd import op_log
 
 
 def tokens(rng, device, *shape):
@@ -109,7 +109,7 @@ def test_no_step_of_a_float32_model_is_float64(build, rng, device):
     _model, parameters, loss_of = build(rng, device)
     parameters = list(parameters)
     optimizer = mt.optim.AdamW(parameters)
-    with trace() as steps:
+    with op_log() as steps:
         loss = loss_of()
         loss.backward()
         nn.utils.clip_grad_norm_(parameters, 1.0)
@@ -124,6 +124,6 @@ def test_no_step_of_a_float32_model_is_float64(build, rng, device):
 
 def test_the_walk_would_notice_float64(rng, device):
     x = numbers(rng, device, 3)
-    with trace() as steps:
+    with op_log() as steps:
         (x.requires_grad_().double() * 2).float().sum().backward()
     assert "float64" in {dtype for _, dtype in dtypes_of(steps)}

@@ -1,4 +1,4 @@
-"""GPT: the numbers of the paper, a plain NumPy twin, causality, gradients."""
+"""GPT: the numbers of the paper, a NumPy reference, causality, gradients."""
 
 import math
 

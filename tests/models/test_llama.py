@@ -1,4 +1,4 @@
-"""Llama: published sizes, a plain NumPy twin, rotations, shared key heads, longer contexts."""
+"""Llama: published sizes, a NumPy reference, rotations, shared key heads, longer contexts."""
 
 import math
 

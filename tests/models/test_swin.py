@@ -1,4 +1,4 @@
-"""Swin: the paper's parameter counts, a twin that looks at one token at a time, gradients."""
+"""Swin: the paper's parameter counts, a reference that computes one token at a time, gradients."""
 
 import numpy as np
 import pytest

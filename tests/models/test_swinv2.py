@@ -1,4 +1,4 @@
-"""Swin V2: parameter counts, the twin with cosines and continuous biases, gradients."""
+"""Swin V2: parameter counts, the reference with cosines and continuous biases, gradients."""
 
 import math
 from functools import partial

@@ -1,4 +1,4 @@
-"""T5: the published parameter counts, a plain NumPy twin, buckets of distances, the cache."""
+"""T5: the published parameter counts, a NumPy reference, buckets of distances, the cache."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The Transformer: a plain NumPy twin, the numbers of the paper, masks, cache, gradients."""
+"""The Transformer: a NumPy reference, the numbers of the paper, masks, cache, gradients."""
 
 import math
 

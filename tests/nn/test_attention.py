@@ -1,391 +1,250 @@
-"""Multi-head attention against NumPy, its two paths against each other, and its masks."""
+"""Attention with every option against its definition; caches against the whole sequence at once."""
 
-import itertools
 import math
 
 import numpy as np
 import pytest
 
 import minitorch_attn as mt
-from minitorch_attn import masks, nn
-from minitorch_attn.autograd import gradcheck_module, gradgradcheck
-from minitorch_attn.errors import ArgumentError, DTypeError, ShapeError
+from minitorch_attn.errors import ArgumentError, GraphError
+from minitorch_attn.gradcheck import gradcheck
 
-BATCH, HEADS, HEAD_DIM, QUERY, KEY, KDIM, VDIM = 2, 3, 2, 5, 7, 11, 13
-EMBED = HEADS * HEAD_DIM
+BATCH, QUERIES, KEYS, EMBED, MEMORY = 2, 5, 7, 12, 11
 
 
-def layer(device, **options):
-    mt.manual_seed(9)
-    module = nn.MultiheadAttention(EMBED, HEADS, batch_first=True, **options)
-    module = module.double().to(device)
-    for p in module.parameters():  # biases away from their zeros
-        nn.init.uniform_(p, -0.7, 0.7)
-    return module
+def block(device, **options):
+    mt.manual_seed(3)
+    return mt.nn.Attention(EMBED, 6, **options).double().to(device)
 
 
-def host(tensor):
-    return tensor.detach().numpy()
+def by_hand(attention, x, memory, mask=None, bias=None):
+    """The definition, head by head, in NumPy."""
+    parameters = {name: p.numpy() for name, p in attention.named_parameters()}
+
+    def project(name, value):
+        return value @ parameters[f"{name}.weight"].T + parameters.get(f"{name}.bias", 0)
+
+    d, group = attention.head_dim, attention.num_heads // attention.num_kv_heads
+    query, key, value = project("q_proj", x), project("k_proj", memory), project("v_proj", memory)
+    contexts, all_weights = [], []
+    for head in range(attention.num_heads):
+        mine, shared = slice(head * d, (head + 1) * d), head // group
+        theirs = slice(shared * d, (shared + 1) * d)
+        scores = query[..., mine] @ key[..., theirs].swapaxes(1, 2) * attention.scale
+        scores = scores if bias is None else scores + bias[:, head]
+        scores = scores if mask is None else np.where(mask, scores, -np.inf)
+        weights = np.exp(scores - scores.max(-1, keepdims=True))
+        weights /= weights.sum(-1, keepdims=True)
+        all_weights.append(weights)
+        contexts.append(weights @ value[..., theirs])
+    return project("out_proj", np.concatenate(contexts, -1)), np.stack(all_weights, 1)
 
 
-def softmax(x):
-    e = np.exp(x - x.max(-1, keepdims=True))
-    return e / e.sum(-1, keepdims=True)
-
-
-def numpy_attention(module, query, key, value, additive=0.0):
-    """Head by head, with plain products. Returns the output and all weights."""
-    if module.in_proj_weight is None:
-        w = [host(getattr(module, f"{x}_proj_weight")) for x in "qkv"]
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"num_kv_heads": 2, "head_dim": 5},
+        {"num_kv_heads": 1, "bias": False, "output_dim": 3},
+        {"key_bias": False, "scale": 1.0},
+        {"bias": False, "out_bias": True, "head_dim": 7},
+    ],
+)
+@pytest.mark.parametrize("watched", [False, True])
+def test_equals_the_definition(options, watched, make, device):
+    attention = block(device, memory_dim=MEMORY, **options)
+    x, memory = make(BATCH, QUERIES, EMBED), make(BATCH, KEYS, MEMORY)
+    bias = make(1, 6, QUERIES, KEYS)
+    mask = np.arange(KEYS) <= np.arange(QUERIES)[:, None] + 1
+    context, weights = by_hand(attention, x.numpy(), memory.numpy(), mask, bias.numpy())
+    given = {"mask": mt.tensor(mask, device=device), "bias": bias}
+    if watched:
+        with mt.nn.collect_attention(attention) as found:
+            y = attention(x, memory, **given)
+        ((module, seen),) = found
+        assert module is attention
+        np.testing.assert_allclose(seen.numpy(), weights, atol=1e-14)
     else:
-        w = np.split(host(module.in_proj_weight), 3)
-    b = [0.0] * 3 if module.in_proj_bias is None else np.split(host(module.in_proj_bias), 3)
-    q, k, v = (host(x) @ w_i.T + b_i for x, w_i, b_i in zip((query, key, value), w, b, strict=True))
-    additive = np.broadcast_to(additive, (len(q), HEADS, q.shape[1], k.shape[1]))
-    contexts, weights = [], []
-    for h in range(HEADS):
-        part = slice(h * HEAD_DIM, (h + 1) * HEAD_DIM)
-        scores = q[..., part] @ k[..., part].swapaxes(1, 2) / math.sqrt(HEAD_DIM)
-        weights.append(softmax(scores + additive[:, h]))
-        contexts.append(weights[-1] @ v[..., part])
-    out = np.concatenate(contexts, -1) @ host(module.out_proj.weight).T
-    if module.out_proj.bias is not None:
-        out = out + host(module.out_proj.bias)
-    return out, np.stack(weights, 1)
+        y = attention(x, memory, **given)
+    np.testing.assert_allclose(y.numpy(), context, atol=1e-13)
 
 
-@pytest.fixture
-def inputs(make):
-    return make(BATCH, QUERY, EMBED), make(BATCH, KEY, EMBED), make(BATCH, KEY, EMBED)
+@pytest.mark.parametrize("watched", [False, True])
+def test_gradients(watched, make, device):
+    attention = block(device, num_kv_heads=3, dropout=0.0)
+    bias, mask = make(1, 6, QUERIES, QUERIES), mt.masks.causal(QUERIES, device=device)
+    if watched:
+        attention.weight_hooks.append(lambda attention, weights: None)
+    parameters = list(attention.parameters())
+    x = make(BATCH, QUERIES, EMBED)
+    assert gradcheck(lambda x, b, *_: attention(x, mask=mask, bias=b), (x, bias, *parameters))
 
 
-def test_against_numpy(device, inputs):
-    module = layer(device)
-    output, weights = module(*inputs, average_attn_weights=False)
-    expected, expected_weights = numpy_attention(module, *inputs)
-    np.testing.assert_allclose(host(output), expected, atol=1e-12)
-    np.testing.assert_allclose(host(weights), expected_weights, atol=1e-12)
-    averaged = module(*inputs)[1]
-    np.testing.assert_allclose(host(averaged), expected_weights.mean(1), atol=1e-12)
-    assert module(*inputs, need_weights=False)[1] is None
+def test_the_collected_weights_are_part_of_the_graph(make, device):
+    attention, x = block(device), make(BATCH, QUERIES, EMBED)
+    with mt.nn.collect_attention(attention) as found:
+        attention(x)
+    (found[0][1] ** 2).sum().backward()
+    assert x.grad.abs().max().item() > 0
+    assert attention.v_proj.weight.grad is None
+    assert attention.weight_hooks == []
 
 
-def test_sizes_of_key_and_value(device, make):
-    module = layer(device, kdim=KDIM, vdim=VDIM, bias=False)
-    query, key, value = make(BATCH, QUERY, EMBED), make(BATCH, KEY, KDIM), make(BATCH, KEY, VDIM)
-    expected, _ = numpy_attention(module, query, key, value)
-    for need_weights in (True, False):
-        output = module(query, key, value, need_weights=need_weights)[0]
-        np.testing.assert_allclose(host(output), expected, atol=1e-12)
-    names = ["q_proj_weight", "k_proj_weight", "v_proj_weight", "out_proj.weight"]
-    assert list(module.state_dict()) == names
+def test_the_context_depends_on_the_collected_weights(make, device):
+    """Heads that share keys, too: a gradient with respect to the weights arrives at them."""
+    attention = block(device, num_kv_heads=2)
+    with mt.nn.collect_attention(attention) as found:
+        y = attention(make(BATCH, QUERIES, EMBED))
+    (grad,) = mt.autograd.grad(y.square().sum(), found[0][1])
+    assert grad.shape == (BATCH, 6, QUERIES, QUERIES) and grad.abs().max().item() > 0
 
 
-def test_one_projection_equals_three(device, make):
-    module, x = layer(device), make(BATCH, QUERY, EMBED)
-    copies = (x, x.clone(), x.clone())
-    np.testing.assert_allclose(host(module(x, x, x)[0]), host(module(*copies)[0]), atol=1e-12)
+@pytest.mark.parametrize("cache", [mt.nn.KVCache, lambda: mt.nn.StaticKVCache(2)])
+@pytest.mark.parametrize("chunks", [(1,) * QUERIES, (2, 1, 2), (QUERIES,)])
+def test_in_chunks_as_all_at_once(cache, chunks, make, device):
+    attention, x, cache = block(device, num_kv_heads=2), make(BATCH, QUERIES, EMBED), cache()
+    whole = attention(x, is_causal=True)
+    parts, start = [], 0
+    with mt.no_grad():
+        for n in chunks:
+            parts.append(attention(x[:, start : start + n], is_causal=True, cache=cache.layer(0)))
+            start += n
+            assert cache.length == start
+    np.testing.assert_allclose(mt.cat(parts, 1).numpy(), whole.numpy(), atol=1e-14)
+    assert len(cache) == 1
+    assert cache[0][0].shape == cache[0][1].shape == (BATCH, 2, QUERIES, 2)
 
 
-def test_layouts(device, inputs):
-    module = layer(device)
-    expected, weights = module(*inputs)
-    turned = [x.transpose(0, 1) for x in inputs]
-    module.batch_first = False
-    for need_weights in (True, False):
-        output = module(*turned, need_weights=need_weights)[0]
-        np.testing.assert_allclose(host(output.transpose(0, 1)), host(expected), atol=1e-12)
-        output, alone = module(*[x[1] for x in inputs], need_weights=need_weights)
-        np.testing.assert_allclose(host(output), host(expected[1]), atol=1e-12)
-    assert module(*[x[1] for x in inputs])[1].shape == (QUERY, KEY)
-    heads = module(*[x[1] for x in inputs], average_attn_weights=False)[1]
-    assert heads.shape == (HEADS, QUERY, KEY)
-    np.testing.assert_allclose(host(heads.mean(0)), host(weights[1]), atol=1e-12)
+def test_padding_counts_the_keys_that_are_held(make, device):
+    attention, x, cache = block(device), make(BATCH, QUERIES, EMBED), mt.nn.KVCache()
+    attend = mt.tensor(np.array([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1]], bool), device=device)
+    mask = attend[:, None, None]
+    whole = attention(x, is_causal=True, mask=mask).numpy()
+    attention(x[:, :3], is_causal=True, mask=mask[..., :3], cache=cache.layer(0))
+    last = attention(x[:, 3:], is_causal=True, mask=mask, cache=cache.layer(0)).numpy()
+    np.testing.assert_allclose(last, whole[:, 3:], atol=1e-14)
 
 
-OPTIONS = [
-    {},
-    {"bias": False},
-    {"add_bias_kv": True},
-    {"add_zero_attn": True},
-    {"add_bias_kv": True, "add_zero_attn": True},
-    {"kdim": KDIM, "vdim": VDIM},
-]
+def test_gradients_flow_through_a_growing_cache(make, device):
+    attention, x = block(device), make(BATCH, QUERIES, EMBED)
+    attention(x, is_causal=True).sum().backward()
+    expected, x.grad = x.grad.numpy().copy(), None
+    cache = mt.nn.KVCache()
+    parts = [
+        attention(x[:, i : i + 1], is_causal=True, cache=cache.layer(0)) for i in range(QUERIES)
+    ]
+    mt.cat(parts, 1).sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), expected, atol=1e-13)
 
 
-def some_mask(kind, device):
-    rng = np.random.default_rng(1)
-    blocked = rng.random((QUERY, KEY)) < 0.3
-    blocked[:, 0] = False
-    padding = np.zeros((BATCH, KEY), bool)
-    padding[1, 4:] = True
-    floats = rng.normal(size=(BATCH * HEADS, QUERY, KEY))
-    tensors = {
-        "none": {},
-        "bool": {"attn_mask": blocked},
-        "float 3-D": {"attn_mask": floats},
-        "padding": {"key_padding_mask": padding},
-        "bool and padding": {"attn_mask": blocked, "key_padding_mask": padding},
-        "float and padding": {"attn_mask": floats, "key_padding_mask": padding},
-        "float padding": {"key_padding_mask": rng.normal(size=(BATCH, KEY))},
-    }[kind]
-    return {name: mt.tensor(value, device=device) for name, value in tensors.items()}
+def test_the_encoder_is_projected_once(make, device):
+    attention, cache = block(device, memory_dim=MEMORY), mt.nn.KVCache()
+    x, memory = make(BATCH, QUERIES, EMBED), make(BATCH, KEYS, MEMORY)
+    first = attention(x, memory, cache=cache.cross(0))
+    held = cache.cross(0).key
+    second = attention(x, memory * 0, cache=cache.cross(0))
+    assert cache.cross(0).key is held
+    np.testing.assert_array_equal(first.numpy(), second.numpy())
 
 
-MASKS = [
-    "none", "bool", "float 3-D", "padding", "bool and padding", "float and padding",
-    "float padding",
-]  # fmt: skip
+@pytest.mark.parametrize("make_cache", [mt.nn.KVCache, lambda: mt.nn.StaticKVCache(9)])
+def test_reorder_picks_rows_of_the_batch(make_cache, make, device):
+    attention, cache = block(device), make_cache()
+    x, memory = make(BATCH, 3, EMBED), make(BATCH, KEYS, EMBED)
+    with mt.no_grad():
+        attention(x, cache=cache.layer(0))
+        attention(x, memory, cache=cache.cross(0))
+        before = [t.numpy().copy() for t in cache[0]]
+        cache.reorder(mt.tensor([1, 1, 0], device=device))
+        for old, new in zip(before, cache[0], strict=True):
+            np.testing.assert_array_equal(new.numpy(), old[[1, 1, 0]])
+        attention(make(3, 1, EMBED), cache=cache.layer(0))  # and it can be written to again
+    assert cache.length == 4
+    np.testing.assert_array_equal(cache[0][0].numpy()[:, :, :3], before[0][[1, 1, 0]])
 
 
-@pytest.mark.parametrize("options, mask", list(itertools.product(OPTIONS, MASKS)), ids=str)
-def test_both_paths_agree_in_value_and_gradient(device, make, options, mask):
-    module, given = layer(device, **options), some_mask(mask, device)
-    inputs = make(BATCH, QUERY, EMBED), make(BATCH, KEY, module.kdim), make(BATCH, KEY, module.vdim)
-    cotangent = make(BATCH, QUERY, EMBED, requires_grad=False)
-    results = []
-    for need_weights in (True, False):
-        module.zero_grad()
-        for x in inputs:
-            x.grad = None
-        output = module(*inputs, need_weights=need_weights, **given)[0]
-        (output * cotangent).sum().backward()
-        results.append([output, *(t.grad for t in (*inputs, *module.parameters()))])
-    for a, b in zip(*results, strict=True):
-        np.testing.assert_allclose(host(a), host(b), atol=1e-11)
+def test_a_static_cache_writes_into_the_same_memory(make, device):
+    attention, cache = block(device), mt.nn.StaticKVCache(4)
+    with mt.no_grad():
+        for n in (1, 2, 3, 4):
+            attention(make(BATCH, 1, EMBED), cache=cache.layer(0))
+            if n == 1:
+                memory = cache.layer(0)._keys
+            assert cache.layer(0)._keys is memory
+        attention(make(BATCH, 1, EMBED), cache=cache.layer(0))
+    assert cache.layer(0)._keys.shape[2] == 8
 
 
-@pytest.mark.parametrize("options", OPTIONS[:1] + OPTIONS[4:], ids=str)
-@pytest.mark.parametrize("need_weights", [True, False])
-def test_gradients(device, make, options, need_weights):
-    module = layer(device, **options)
-    inputs = make(BATCH, 3, EMBED), make(BATCH, 5, module.kdim), make(BATCH, 5, module.vdim)
-    blocked = mt.tensor(np.arange(15).reshape(3, 5) % 4 == 1, device=device)
-
-    class Attend(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.inner = module
-
-        def forward(self, *inputs):
-            return module(*inputs, attn_mask=blocked, need_weights=need_weights)
-
-    assert gradcheck_module(Attend(), *inputs, fast=True)
-    if not options:
-        assert gradcheck_module(Attend(), *inputs)
-        assert gradgradcheck(lambda *x: Attend()(*x)[0], inputs, fast=True)
+def test_a_static_cache_refuses_the_graph(make, device):
+    attention, cache = block(device), mt.nn.StaticKVCache(4)
+    with pytest.raises(GraphError, match="no_grad"):
+        attention(make(BATCH, 1, EMBED), cache=cache.layer(0))
 
 
-def test_a_float_mask_can_be_learned(device, inputs, make):
-    module = layer(device)
-    bias = make(BATCH * HEADS, QUERY, KEY)
-    grads = []
-    for need_weights in (True, False):
-        bias.grad = None
-        module(*inputs, attn_mask=bias, need_weights=need_weights)[0].square().sum().backward()
-        grads.append(host(bias.grad))
-    assert abs(grads[0]).max() > 1e-3
-    np.testing.assert_allclose(*grads, atol=1e-12)
+def test_past_as_tuples(make, device):
+    past = [tuple(make(BATCH, 2, 3, 5) for _ in range(4)) for _ in range(3)]
+    cache = mt.nn.KVCache.of(past)
+    assert len(cache) == 3 and cache.length == 3
+    assert all(a is b for a, b in zip(cache[2], past[2], strict=True))
+    assert mt.nn.KVCache.of(cache) is cache and mt.nn.KVCache.of(None) is None
+    with pytest.raises(ArgumentError, match="layer 0"):
+        mt.nn.KVCache([(past[0][0],)])
 
 
-# Every door with every form that a mask can take. `attend` is what is meant.
+def test_a_token_that_sees_nothing_gets_zeros(make, device):
+    attention, x = block(device, bias=False), make(BATCH, QUERIES, EMBED)
+    nothing = mt.tensor(np.zeros((QUERIES, QUERIES), bool), device=device)
+    assert attention(x, mask=nothing).abs().max().item() == 0
 
 
-def doors(attend, device):
-    """name, keyword arguments: all of these mean the same 2-D pattern (query, key)."""
-    blocked = mt.tensor(~attend, device=device)
-    additive = mt.tensor(np.where(attend, 0.0, -np.inf), device=device)
-    repeated = mt.tensor(np.broadcast_to(~attend, (BATCH * HEADS, *attend.shape)), device=device)
-    return {
-        "bool, True = blocked": blocked,
-        "bool 3-D": repeated,
-        "float, added": additive,
-        "Mask from attend": masks.from_attend(mt.tensor(attend, device=device)),
-        "Mask from blocked": masks.from_blocked(blocked),
-        "Mask on the host": masks.from_attend(attend),
-        "Mask of four axes": masks.from_attend(attend[None, None]).to(device),
-    }
+def test_rotations_are_applied_once(make, device):
+    """Keys are turned before they are kept: the same tokens in chunks give the same scores."""
+    attention, x = block(device), make(BATCH, QUERIES, EMBED)
+    angles = mt.tensor(np.arange(QUERIES)[:, None] * np.array([[1.0]]), device=device)
+
+    def at(start, stop):
+        return lambda t: mt.apply_rotary(t, angles[start:stop].cos(), angles[start:stop].sin())
+
+    whole = attention(x, is_causal=True, rotary=at(0, QUERIES))
+    cache = mt.nn.KVCache()
+    parts = [
+        attention(x[:, a:b], is_causal=True, rotary=at(a, b), cache=cache.layer(0))
+        for a, b in ((0, 2), (2, 3), (3, QUERIES))
+    ]
+    np.testing.assert_allclose(mt.cat(parts, 1).numpy(), whole.numpy(), atol=1e-14)
 
 
-PATTERN = np.random.default_rng(2).random((QUERY, KEY)) < 0.6
-PATTERN[:, 2] = True
+def test_heads_that_do_not_share_out():
+    with pytest.raises(ArgumentError, match="embed_dim=7"):
+        mt.nn.Attention(7, 2)
+    with pytest.raises(ArgumentError, match="num_kv_heads=4"):
+        mt.nn.Attention(6, 6, num_kv_heads=4)
 
 
-@pytest.mark.parametrize("need_weights", [True, False])
-@pytest.mark.parametrize("form", list(doors(PATTERN, "cpu")))
-def test_polarity_of_attn_mask(device, inputs, form, need_weights):
-    module = layer(device)
-    expected, _ = numpy_attention(module, *inputs, np.where(PATTERN, 0.0, -np.inf))
-    mask = doors(PATTERN, device)[form]
-    output = module(*inputs, attn_mask=mask, need_weights=need_weights)[0]
-    np.testing.assert_allclose(host(output), expected, atol=1e-12)
+def test_dropout_only_while_training(make, device):
+    attention, x = block(device, dropout=0.5), make(BATCH, QUERIES, EMBED)
+    still = attention.eval()(x).numpy()
+    assert np.abs(attention.train()(x).numpy() - still).max() > 1e-3
+    assert math.isclose(attention.scale, 1 / math.sqrt(2))
 
 
-LENGTHS = [3, 7]
-ATTEND = np.arange(KEY) < np.array(LENGTHS)[:, None]
+def test_what_is_collected_from_a_stack(make, device):
+    layers = mt.nn.Sequential(block(device), mt.nn.ReLU(), block(device))
+    x = make(BATCH, QUERIES, EMBED)
+    with mt.nn.collect_outputs(layers) as outputs, mt.nn.collect_attention(layers) as weights:
+        y = layers(x)
+    assert [module for module, _ in outputs] == list(layers)
+    assert outputs[-1][1] is y
+    assert [module for module, _ in weights] == [layers[0], layers[2]]
+    layers(x)
+    assert len(outputs) == 3 and len(weights) == 2
 
 
-@pytest.mark.parametrize("need_weights", [True, False])
-@pytest.mark.parametrize(
-    ("door", "mask"),
-    [
-        ("key_padding_mask", lambda d: mt.tensor(~ATTEND, device=d)),
-        ("key_padding_mask", lambda d: mt.tensor(np.where(ATTEND, 0, -np.inf), device=d)),
-        ("key_padding_mask", lambda d: masks.padding(LENGTHS, device=d)),
-        ("attn_mask", lambda d: masks.padding(LENGTHS)),
-        ("key_padding_mask", lambda d: masks.from_key_padding(~ATTEND).to(d)),
-        ("attn_mask", lambda d: masks.from_attend(ATTEND[:, None, None]).to(d)),
-    ],
-)
-def test_polarity_of_key_padding_mask(device, inputs, door, mask, need_weights):
-    module = layer(device)
-    additive = np.where(ATTEND, 0.0, -np.inf)[:, None, None]
-    expected, _ = numpy_attention(module, *inputs, additive)
-    output = module(*inputs, need_weights=need_weights, **{door: mask(device)})[0]
-    np.testing.assert_allclose(host(output), expected, atol=1e-12)
-
-
-CAUSAL = np.tril(np.ones((QUERY, KEY), bool))
-
-
-@pytest.mark.parametrize("need_weights", [True, False])
-@pytest.mark.parametrize(
-    "how",
-    [
-        lambda d: {"is_causal": True},
-        lambda d: {"attn_mask": masks.causal(QUERY, KEY)},
-        lambda d: {"attn_mask": mt.tensor(~CAUSAL, device=d), "is_causal": True},
-        lambda d: {"attn_mask": mt.tensor(~CAUSAL, device=d)},
-        lambda d: {
-            "is_causal": True,
-            "key_padding_mask": mt.zeros(BATCH, KEY, dtype=mt.bool, device=d),
-        },
-        lambda d: {"attn_mask": masks.causal(QUERY, KEY), "key_padding_mask": masks.padding([KEY])},
-    ],
-)
-def test_causal_in_all_its_forms(device, inputs, how, need_weights):
-    module = layer(device)
-    expected, _ = numpy_attention(module, *inputs, np.where(CAUSAL, 0.0, -np.inf))
-    output = module(*inputs, need_weights=need_weights, **how(device))[0]
-    np.testing.assert_allclose(host(output), expected, atol=1e-12)
-
-
-def test_appended_keys_are_never_blocked(device, inputs):
-    module = layer(device, add_bias_kv=True, add_zero_attn=True)
-    everything = masks.from_attend(np.zeros((QUERY, KEY), bool))
-    for mask in (everything, mt.tensor(np.ones((QUERY, KEY), bool), device=device)):
-        output, weights = module(*inputs, attn_mask=mask)
-        assert weights.shape == (BATCH, QUERY, KEY + 2)
-        assert not host(weights)[..., :KEY].any()
-        np.testing.assert_allclose(host(weights).sum(-1), 1, atol=1e-12)
-        fused = module(*inputs, attn_mask=mask, need_weights=False)[0]
-        np.testing.assert_allclose(host(fused), host(output), atol=1e-12)
-
-
-@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
-def test_a_query_that_may_attend_to_nothing(device, inputs):
-    module = layer(device)
-    attend = np.ones((QUERY, KEY), bool)
-    attend[3] = False
-    mask = masks.from_attend(attend)
-    output, weights = module(*inputs, attn_mask=mask)
-    nan = np.isnan(host(output)).all(-1)
-    assert nan[:, 3].all() and not nan[:, [0, 1, 2, 4]].any()
-    assert np.isnan(host(weights)[:, 3]).all()
-    fused = module(*inputs, attn_mask=mask, need_weights=False)[0]
-    zero_context = np.broadcast_to(host(module.out_proj.bias), (BATCH, EMBED))
-    np.testing.assert_allclose(host(fused)[:, 3], zero_context, atol=1e-12)
-    fused.sum().backward()
-    assert np.isfinite(host(inputs[0].grad)).all() and not host(inputs[0].grad)[:, 3].any()
-
-
-def test_dropout_acts_in_training_only(device, inputs):
-    module = layer(device, dropout=0.5)
-    expected, all_weights = numpy_attention(module, *inputs)
-    mt.manual_seed(1)
-    output, weights = module(*inputs, average_attn_weights=False)
-    kept = host(weights) != 0
-    assert 0.2 < kept.mean() < 0.8
-    np.testing.assert_allclose(host(weights)[kept], 2 * all_weights[kept], atol=1e-12)
-    mt.manual_seed(1)
-    fused = module(*inputs, need_weights=False)[0]
-    np.testing.assert_allclose(host(fused), host(output), atol=1e-12)  # one mask for both paths
-    module.eval()
-    np.testing.assert_allclose(host(module(*inputs)[0]), expected, atol=1e-12)
-
-
-def test_no_heads_axis_is_repeated_by_accident(device, inputs):
-    """A (batch * heads) mask is read batch first, heads second."""
-    module = layer(device)
-    additive = np.random.default_rng(5).normal(size=(BATCH, HEADS, QUERY, KEY))
-    flat = mt.tensor(additive.reshape(-1, QUERY, KEY), device=device)
-    expected, weights = numpy_attention(module, *inputs, additive)
-    output, got = module(*inputs, attn_mask=flat, average_attn_weights=False)
-    np.testing.assert_allclose(host(output), expected, atol=1e-12)
-    np.testing.assert_allclose(host(got), weights, atol=1e-12)
-
-
-def test_zero_sizes(device, make):
-    module = layer(device)
-    nothing, some = make(0, QUERY, EMBED), make(0, KEY, EMBED)
-    assert module(nothing, some, some, need_weights=False)[0].shape == (0, QUERY, EMBED)
-    assert module(nothing, some, some)[1].shape == (0, QUERY, KEY)
-
-
-@pytest.mark.parametrize(
-    ("sizes", "text"),
-    [((5, 2), "num_heads one of"), ((6, 0), "both positive"), ((0, 1), "divisible")],
-)
-def test_heads_that_do_not_fit(sizes, text):
-    with pytest.raises(ArgumentError, match=text):
-        nn.MultiheadAttention(*sizes)
-
-
-def wrong(**changes):
-    sizes = {
-        "query": (BATCH, QUERY, EMBED),
-        "key": (BATCH, KEY, EMBED),
-        "value": (BATCH, KEY, EMBED),
-    }
-    return [mt.zeros(*changes.get(name, size), dtype=mt.float64) for name, size in sizes.items()]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        (wrong(query=(BATCH, QUERY, 5)), "query has the wrong shape"),
-        (wrong(key=(BATCH, KEY, 5)), "the last axis is kdim"),
-        (wrong(value=(KEY, EMBED)), "value has the wrong shape"),
-        (wrong(query=(EMBED,)), "query has the wrong shape"),
-        (wrong(value=(BATCH, 3, EMBED)), "every key has one value"),
-        (wrong(query=(3, QUERY, EMBED)), "different batch sizes"),
-    ],
-)
-def test_inputs_that_do_not_fit(arguments, text):
-    with pytest.raises(ShapeError, match=text):
-        layer("cpu")(*arguments)
-
-
-def test_inputs_that_are_no_tensors():
-    query, key, value = wrong()
-    with pytest.raises(DTypeError, match="key is not a tensor"):
-        layer("cpu")(query, key.numpy(), value)
-
-
-@pytest.mark.parametrize(
-    ("given", "error", "text"),
-    [
-        ({"attn_mask": mt.zeros(KEY, QUERY)}, ShapeError, r"attn_mask has the wrong shape"),
-        ({"attn_mask": mt.zeros(3, QUERY, KEY)}, ShapeError, r"\(6, 5, 7\)"),
-        ({"attn_mask": mt.zeros(QUERY, KEY).long()}, DTypeError, "mask == 0"),
-        ({"key_padding_mask": mt.zeros(KEY)}, ShapeError, r"\(2, 7\)"),
-        ({"key_padding_mask": mt.ones(BATCH, KEY).long()}, DTypeError, "True = blocked"),
-        ({"attn_mask": np.zeros((QUERY, KEY), bool)}, DTypeError, "a bool tensor"),
-        ({"attn_mask": masks.causal(QUERY)}, ShapeError, "the Mask in attn_mask"),
-        ({"key_padding_mask": masks.padding([1, 2, 3], KEY)}, ShapeError, "key_padding_mask"),
-    ],
-)
-def test_masks_that_do_not_fit(given, error, text):
-    for need_weights in (True, False):
-        with pytest.raises(error, match=text):
-            layer("cpu")(*wrong(), need_weights=need_weights, **given)
+def test_skip_init_leaves_the_generator_alone():
+    mt.manual_seed(5)
+    expected = mt.randn(3).numpy()
+    mt.manual_seed(5)
+    with mt.nn.init.skip_init():
+        mt.nn.Attention(6, 2)
+        assert mt.nn.init.ones_(mt.empty(2)).sum().item() == 2
+    np.testing.assert_array_equal(mt.randn(3).numpy(), expected)

@@ -36,9 +36,9 @@ def test_truncated_normal():
     assert values.min() >= -1 and values.max() <= 2
     # Mean of N(0, 1) cut to [-1, 2]: (phi(-1) - phi(2)) / (Phi(2) - Phi(-1))
     assert abs(values.mean() - 0.2296) < 0.05
-    with pytest.raises(ArgumentError, match="empty interval"):
+    with pytest.raises(ArgumentError, match="a must be less than b"):
         init.trunc_normal_(mt.zeros(2), a=1.0, b=1.0)
-    with pytest.raises(ArgumentError, match="hardly any"):
+    with pytest.raises(ArgumentError, match="too few values"):
         init.trunc_normal_(mt.zeros(2), a=50.0, b=51.0)
 
 
@@ -77,7 +77,7 @@ def test_wrong_calls():
         init.xavier_uniform_(mt.zeros(3))
     with pytest.raises(ArgumentError, match="fan_in"):
         init.kaiming_normal_(mt.zeros(2, 3), mode="fan")
-    with pytest.raises(ArgumentError, match="unknown"):
+    with pytest.raises(ArgumentError, match="not supported"):
         init.calculate_gain("gelu2")
 
 

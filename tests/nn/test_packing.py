@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minitorch_attn as mt
-from minitorch_attn.autograd import gradcheck
 from minitorch_attn.errors import ArgumentError, DTypeError, ShapeError
+from minitorch_attn.gradcheck import gradcheck
 from minitorch_attn.nn.utils import rnn
 
 
@@ -129,18 +129,18 @@ def test_made_by_hand(device):
         assert packed.data is data and packed.batch_sizes is sizes
     assert rnn.PackedSequence(data, sizes, order).unsorted_indices.tolist() == [1, 0]
     assert rnn.invert_permutation(None) is None
-    with pytest.raises(ArgumentError, match="on the host"):
+    with pytest.raises(ArgumentError, match="on the cpu"):
         rnn.PackedSequence(data, sizes.to("strict"))
 
 
 @pytest.mark.parametrize(
     ("shape", "lengths", "error", "message"),
     [
-        ((5,), [5], ShapeError, "axes"), ((5, 2), [5], ShapeError, "one length for each"),
-        ((5, 2), [2, 5], ArgumentError, "do not decrease"), ((5, 0), [], ShapeError, "nothing"),
-        ((5, 2), [5, 0], ArgumentError, "out of range"), ((5, 2, 0), [5, 1], ShapeError, "nothing"),
-        ((5, 2), [6, 1], ArgumentError, "from 1 to 5"), ((5, 2), None, DTypeError, "whole"),
-        ((5, 2), ["a", "b"], DTypeError, "whole"),
+        ((5,), [5], ShapeError, "axes"), ((5, 2), [5], ShapeError, "one entry per sequence"),
+        ((5, 2), [2, 5], ArgumentError, "must not increase"), ((5, 0), [], ShapeError, "empty"),
+        ((5, 2), [5, 0], ArgumentError, "out of range"), ((5, 2, 0), [5, 1], ShapeError, "empty"),
+        ((5, 2), [6, 1], ArgumentError, "from 1 to 5"), ((5, 2), None, DTypeError, "integers"),
+        ((5, 2), ["a", "b"], DTypeError, "integers"),
     ],
 )  # fmt: skip
 def test_wrong_lengths(device, shape, lengths, error, message):
@@ -150,26 +150,26 @@ def test_wrong_lengths(device, shape, lengths, error, message):
 
 def test_other_wrong_arguments(device):
     x, y = mt.zeros(5, 2, device=device), mt.zeros(5, 3, device=device)
-    with pytest.raises(ShapeError, match="number of axes"):
+    with pytest.raises(ShapeError, match="must have 1 axis"):
         rnn.pack_padded_sequence(x, mt.tensor([[5, 5]]))
     with pytest.raises(ArgumentError, match="total_length=4"):
         rnn.pad_packed_sequence(rnn.pack_sequence([x]), total_length=4)
-    with pytest.raises(DTypeError, match="not packed"):
+    with pytest.raises(DTypeError, match="must be a PackedSequence"):
         rnn.pad_packed_sequence(x)
-    with pytest.raises(ShapeError, match="one length for each"):
+    with pytest.raises(ShapeError, match="one entry per sequence"):
         rnn.unpad_sequence(x, [5])
-    with pytest.raises(DTypeError, match="unpad_sequence: lengths are whole numbers"):
+    with pytest.raises(DTypeError, match="unpad_sequence: lengths must be integers"):
         rnn.unpad_sequence(x, [5, None])
     for function in (rnn.pad_sequence, rnn.pack_sequence):
-        with pytest.raises(ArgumentError, match="no sequences"):
+        with pytest.raises(ArgumentError, match="must not be empty"):
             function([])
-        with pytest.raises(ShapeError, match="differ in more"):
+        with pytest.raises(ShapeError, match="shapes of the sequences"):
             function([x, y])
-        with pytest.raises(ShapeError, match="differ in more"):
+        with pytest.raises(ShapeError, match="shapes of the sequences"):
             function([x[0, 0]])
         with pytest.raises(DTypeError, match="not a tensor"):
             function([x, [1.0]])
-        with pytest.raises(DTypeError, match="no list"):
+        with pytest.raises(DTypeError, match="not a list"):
             function(3)
     with pytest.raises(ArgumentError, match="'right' or 'left'"):
         rnn.pad_sequence([x], padding_side="top")

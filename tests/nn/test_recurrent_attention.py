@@ -215,28 +215,28 @@ def test_wrong_inputs(device):
     luong_ = nn.LuongAttention(2, 3).to(device)
     query, key = zeros(2, 4, 2), zeros(2, 5, 3)
     for wrong in (zeros(2, 4, 3), zeros(2), zeros(1, 2, 4, 2)):
-        with pytest.raises(ShapeError, match="query has the wrong shape"):
+        with pytest.raises(ShapeError, match="shape of query does not match"):
             bahdanau(wrong, key, key)
     for wrong in (zeros(2, 5, 2), zeros(3, 5, 3), zeros(5, 3)):
-        with pytest.raises(ShapeError, match="key has the wrong shape"):
+        with pytest.raises(ShapeError, match="shape of key does not match"):
             luong_(query, wrong)
-    with pytest.raises(ShapeError, match="every key has one value"):
+    with pytest.raises(ShapeError, match="same number of tokens"):
         bahdanau(query, key, zeros(2, 4, 3))
-    with pytest.raises(ShapeError, match="value has the wrong shape"):
+    with pytest.raises(ShapeError, match="shape of value does not match"):
         bahdanau(query, key, zeros(5, 3))
     with pytest.raises(DTypeError, match="query is not a tensor"):
         luong_([[1.0, 2.0]], key)
     for attention, inputs in ((bahdanau, (query, key, key)), (luong_, (query, key))):
         with pytest.raises(DTypeError, match="True where a key is blocked"):
             attention(*inputs, zeros(2, 5))
-        with pytest.raises(ShapeError, match="key_padding_mask has the wrong shape"):
+        with pytest.raises(ShapeError, match="shape of key_padding_mask does not match"):
             attention(*inputs, zeros(2, 4) > 0)
         with pytest.raises(ShapeError):
             attention(*inputs, masks.padding([4, 4], device=device))
     model = nn.AttentionSeq2Seq(2, 3, 4).to(device)
     for x, y, name in [
-        (zeros(2, 5, 3), zeros(2, 6, 3), "x has"), (zeros(5, 2), zeros(6, 3), "x has"),
-        (zeros(2, 5, 2), zeros(3, 6, 3), "y has"), (zeros(2, 5, 2), zeros(2, 0, 3), "no steps"),
+        (zeros(2, 5, 3), zeros(2, 6, 3), "shape of x"), (zeros(5, 2), zeros(6, 3), "shape of x"),
+        (zeros(2, 5, 2), zeros(3, 6, 3), "shape of y"), (zeros(2, 5, 2), zeros(2, 0, 3), "one to"),
     ]:  # fmt: skip
         with pytest.raises(ShapeError, match=name):
             model(x, y)

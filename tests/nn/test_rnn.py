@@ -239,7 +239,7 @@ def test_dropout_acts_between_layers_in_training_only(make, device):
     np.testing.assert_array_equal(host(module.eval()(x)[0]), host(plain(x)[0]))
     half = ready(nn.GRU(2, 3, 2, dropout=0.5), device)
     assert gradcheck_module(half, x)
-    with pytest.warns(UserWarning, match="only one"):
+    with pytest.warns(UserWarning, match="num_layers is 1"):
         nn.GRU(2, 3, dropout=0.5)
 
 
@@ -280,7 +280,7 @@ def test_parameters_start_within_the_bound_and_carry_the_names():
     ],
 )  # fmt: skip
 def test_settings_that_make_no_sense(settings, error):
-    with pytest.raises(error, match=f"LSTM.{next(iter(settings))}"):
+    with pytest.raises(error, match=f"LSTM: {next(iter(settings))}"):
         nn.LSTM(**{"input_size": 2, "hidden_size": 3, **settings})
 
 
@@ -288,7 +288,7 @@ def test_other_settings_that_make_no_sense():
     for make in (nn.RNN, nn.RNNCell):
         with pytest.raises(ArgumentError, match="'tanh' or 'relu'"):
             make(2, 3, nonlinearity="sigmoid")
-    with pytest.raises(ArgumentError, match="is a size"):
+    with pytest.raises(ArgumentError, match="must be a non-negative integer"):
         nn.GRUCell(-1, 3)
     with pytest.raises(ArgumentError, match="mode"):
         nn.RNNBase("LSTMM", 2, 3)
@@ -311,17 +311,17 @@ def test_more_wrong_inputs(device):
     assert gru(x[:0])[1].shape == (1, 0, 3)
     with pytest.raises(ShapeError, match="at least one token"):
         gru(x[:, :0])
-    with pytest.raises(ShapeError, match="never the first axis"):
+    with pytest.raises(ShapeError, match="never the batch"):
         gru(x, h.swapaxes(0, 1))
     with pytest.raises(ShapeError, match=r"\(layer \* direction, hidden\)"):
         gru(x[0], h)
     with pytest.raises(DTypeError, match="different dtypes"):
         gru(x.double())
-    with pytest.raises(DTypeError, match="dtype of the input"):
+    with pytest.raises(DTypeError, match="dtype of input"):
         gru(x, h.double())
     with pytest.raises(DTypeError, match="not a tensor"):
         gru(x.tolist())
-    with pytest.raises(DTypeError, match="not a pair"):
+    with pytest.raises(DTypeError, match="must be a pair"):
         lstm(x, h)
     with pytest.raises(ShapeError, match=r"hx\[1\]"):
         lstm(x, (mt.zeros(1, 7, 3, device=device), h))
@@ -341,5 +341,5 @@ def test_wrong_inputs_of_cells(device, kind):
             cell(x, (h, wrong) if pair else wrong)
     with pytest.raises(DTypeError, match="input is not a tensor"):
         cell(x.tolist())
-    with pytest.raises(DTypeError, match=r"hx.* is not a"):
+    with pytest.raises(DTypeError, match=r"hx.* (is not a|must be)"):
         cell(x, 3)

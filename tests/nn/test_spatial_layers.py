@@ -106,7 +106,7 @@ def test_output_size_of_a_transposed_convolution(make, device):
     assert layer(x, output_size=(1, 2, 11, 6)).shape == (1, 2, 11, 6)
     np.testing.assert_array_equal(host(layer(x, (12, 5)))[:, :, :10, :4], host(layer(x)))
     for size in ((13, 4), (9, 4), (10,)):
-        with pytest.raises(ArgumentError, match="no such output"):
+        with pytest.raises(ArgumentError, match="output_size is out of range"):
             layer(x, output_size=size)
 
 
@@ -158,19 +158,19 @@ def test_instance_norm_takes_one_image(make, device):
 
 
 def test_wrong_arguments(make):
-    with pytest.raises(ArgumentError, match="groups divides"):
+    with pytest.raises(ArgumentError, match="not divisible by groups"):
         nn.Conv2d(3, 4, 2, groups=2)
-    with pytest.raises(ArgumentError, match="no such padding_mode"):
+    with pytest.raises(ArgumentError, match="padding_mode is not supported"):
         nn.Conv2d(3, 4, 2, padding_mode="mirror")
-    with pytest.raises(ArgumentError, match="no such padding_mode"):
+    with pytest.raises(ArgumentError, match="padding_mode is not supported"):
         nn.ConvTranspose1d(3, 4, 2, padding_mode="reflect")
-    with pytest.raises(ArgumentError, match="keeps the size"):
+    with pytest.raises(ArgumentError, match="stride must be 1"):
         nn.Conv2d(3, 4, 2, stride=2, padding="same")
-    with pytest.raises(ArgumentError, match="no such padding"):
+    with pytest.raises(ArgumentError, match="padding is not supported"):
         nn.Conv2d(3, 4, 2, padding="full")
-    with pytest.raises(ArgumentError, match="kernel_size is one"):
+    with pytest.raises(ArgumentError, match="kernel_size must be one"):
         nn.Conv1d(3, 4, (2, 2))
-    with pytest.raises(ArgumentError, match="num_groups divides"):
+    with pytest.raises(ArgumentError, match="not divisible by num_groups"):
         nn.GroupNorm(2, 3)
     with pytest.raises(ShapeError, match="4 axes"):
         nn.BatchNorm2d(3)(make(2, 3, 5))

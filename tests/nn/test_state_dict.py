@@ -91,7 +91,7 @@ def test_not_strict_reports_names_but_never_ignores_shapes(model):
 
 
 def test_not_a_dict(model):
-    with pytest.raises(DTypeError, match="not a state dict"):
+    with pytest.raises(DTypeError, match="must be a dict"):
         model.load_state_dict(list(arrays(model).items()))
 
 

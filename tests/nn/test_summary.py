@@ -142,5 +142,5 @@ def test_what_is_printed():
 
 
 def test_inputs_that_are_none():
-    with pytest.raises(ArgumentError, match="not an input"):
+    with pytest.raises(ArgumentError, match="each input must be"):
         Summary(mt.nn.Linear(3, 5), "text")

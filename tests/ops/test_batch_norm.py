@@ -1,4 +1,4 @@
-"""Normalisation by channel."""
+"""Batch, instance and group normalization."""
 
 import numpy as np
 import pytest
@@ -205,17 +205,17 @@ def test_inputs_are_left_alone_and_nothing_synchronises(make):
 
 
 BAD = [
-    (lambda x, p: mt.batch_norm(x, None, None), ArgumentError, "needs running ones", "None"),
-    (lambda x, p: mt.batch_norm(x[0, 0], None, None, training=True), ShapeError, "too few axes",
+    (lambda x, p: mt.batch_norm(x, None, None), ArgumentError, "statistics are missing", "None"),
+    (lambda x, p: mt.batch_norm(x[0, 0], None, None, training=True), ShapeError, "at least 2 axes",
      "(5,)"),
     (lambda x, p: mt.batch_norm(x[:1, :, :1], None, None, training=True), ShapeError,
      "has no variance", "(1, 4, 1)"),
     (lambda x, p: mt.instance_norm(x[:, :, :1]), ShapeError, "has no variance", "(2, 4, 1)"),
     (lambda x, p: mt.group_norm(x[:1, :, :1], 4), ShapeError, "has no variance", "(1, 4, 1)"),
-    (lambda x, p: mt.group_norm(x, 3), ShapeError, "do not divide", "num_groups=3"),
-    (lambda x, p: mt.group_norm(x, 2, p[:3]), ShapeError, "weight has not one", "(3,)"),
+    (lambda x, p: mt.group_norm(x, 3), ShapeError, "not divisible by num_groups", "num_groups=3"),
+    (lambda x, p: mt.group_norm(x, 2, p[:3]), ShapeError, "weight must have one", "(3,)"),
     (lambda x, p: mt.group_norm(x, 2, p, p.float()), DTypeError, "different dtypes", "float32"),
-    (lambda x, p: mt.batch_norm(x, p[:2], p), ShapeError, "running_mean has not one", "(2,)"),
+    (lambda x, p: mt.batch_norm(x, p[:2], p), ShapeError, "running_mean must have one", "(2,)"),
     (lambda x, p: mt.group_norm(x.long(), 2), DTypeError, "floating-point", "int64"),
 ]  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""The same numbers in another dtype, on another device, in other memory."""
+"""Casts, copies and moves: cast, to, clone, alias."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Convolutions and their transposes."""
+"""Convolutions and transposed convolutions."""
 
 import numpy as np
 import pytest
@@ -197,26 +197,26 @@ def test_a_step_needs_no_synchronisation(make):
 
 
 BAD = [
-    (lambda x, w: mt.conv2d(x[0, 0], w), ShapeError, "number of axes", "channel, height, width"),
-    (lambda x, w: mt.conv2d(x, w[:, :, 0]), ShapeError, "not a set of kernels", "weight (2, 3, 3)"),
-    (lambda x, w: mt.conv2d(x[:, :2], w), ShapeError, "channels do not fit", "3 channels"),
-    (lambda x, w: mt.conv2d(x, w, groups=3), ShapeError, "channels do not fit", "groups=3"),
+    (lambda x, w: mt.conv2d(x[0, 0], w), ShapeError, "3 or 4 axes", "channel, height, width"),
+    (lambda x, w: mt.conv2d(x, w[:, :, 0]), ShapeError, "weight must have", "weight (2, 3, 3)"),
+    (lambda x, w: mt.conv2d(x[:, :2], w), ShapeError, "do not match", "3 channels"),
+    (lambda x, w: mt.conv2d(x, w, groups=3), ShapeError, "do not match", "groups=3"),
     (lambda x, w: mt.conv2d(x, w, groups=0), ArgumentError, "groups", "positive integer"),
-    (lambda x, w: mt.conv2d(x, w, w[0, 0, 0, :1]), ShapeError, "bias has", "bias (1,)"),
-    (lambda x, w: mt.conv2d(x, w.float()), DTypeError, "dtypes differ", "weight float32"),
-    (lambda x, w: mt.conv2d(x, w, w[:, 0, 0, 0].float()), DTypeError, "dtypes differ",
+    (lambda x, w: mt.conv2d(x, w, w[0, 0, 0, :1]), ShapeError, "bias must have", "bias (1,)"),
+    (lambda x, w: mt.conv2d(x, w.float()), DTypeError, "the same dtype", "weight float32"),
+    (lambda x, w: mt.conv2d(x, w, w[:, 0, 0, 0].float()), DTypeError, "the same dtype",
      "bias float32"),
     (lambda x, w: mt.conv2d(x, w, dilation=3), ShapeError, "larger than", "dilation=(3, 3)"),
-    (lambda x, w: mt.conv2d(x, w, stride=0), ArgumentError, "stride is too small", "at least 1"),
-    (lambda x, w: mt.conv2d(x, w, padding=-1), ArgumentError, "padding is too small", "at least 0"),
+    (lambda x, w: mt.conv2d(x, w, stride=0), ArgumentError, "stride must be", "at least 1"),
+    (lambda x, w: mt.conv2d(x, w, padding=-1), ArgumentError, "padding must be", "at least 0"),
     (lambda x, w: mt.conv2d(x, w, stride=(1, 1, 1)), ArgumentError, "one per", "2 numbers"),
-    (lambda x, w: mt.conv2d(x, w, padding="full"), ArgumentError, "no such padding", "'same'"),
-    (lambda x, w: mt.conv2d(x, w, padding="same", stride=2), ArgumentError, "stride does not",
+    (lambda x, w: mt.conv2d(x, w, padding="full"), ArgumentError, "padding must be", "'same'"),
+    (lambda x, w: mt.conv2d(x, w, padding="same", stride=2), ArgumentError, "stride must be 1",
      "(2, 2)"),
-    (lambda x, w: mt.conv_transpose2d(x, w), ShapeError, "channels do not fit", "2 channels"),
+    (lambda x, w: mt.conv_transpose2d(x, w), ShapeError, "do not match", "2 channels"),
     (lambda x, w: mt.conv_transpose2d(x, w.swapaxes(0, 1), output_padding=1), ArgumentError,
-     "output_padding is too large", "less than the stride"),
-    (lambda x, w: mt.conv_transpose2d(x, w.swapaxes(0, 1), padding=4), ShapeError, "cuts off",
+     "output_padding must be", "less than the stride"),
+    (lambda x, w: mt.conv_transpose2d(x, w.swapaxes(0, 1), padding=4), ShapeError, "must leave",
      "padding=(4, 4)"),
 ]  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Products written with one letter per axis."""
+"""Einsum: products written with one letter per axis."""
 
 import numpy as np
 import pytest
@@ -73,14 +73,28 @@ CASES = [
 test_forward, test_gradient, test_second_gradient = checks(CASES)
 
 BAD = [
-    ("ij,jk", (2, 3), None, ArgumentError, "one term is needed", "2 terms and 1 operands"),
-    ("ijk,jk->i", (2, 3), (3, 2), ArgumentError, "does not fit its operand", "'ijk' for 2 axes"),
-    ("i,jk->i", (2, 3), (3, 2), ArgumentError, "does not fit its operand", "'i' for 2 axes"),
-    ("ij,jk->il", (2, 3), (3, 2), ArgumentError, "nobody has", "'l'"),
-    ("ij,jk->ii", (2, 3), (3, 2), ArgumentError, "an axis twice", "'i'"),
-    ("ij,jk->ik", (2, 3), (2, 3), ShapeError, "an axis has two sizes", "'j' is 3 and 2"),
-    ("ii,jk->i", (2, 3), (2, 3), ShapeError, "differ in size", "'i' is 2 and 3"),
-    ("i1,jk->i", (2, 3), (2, 3), ArgumentError, "does not fit its operand", "'i1'"),
+    (
+        "ij,jk",
+        (2, 3),
+        None,
+        ArgumentError,
+        "do not match",
+        "2 terms and 1 operands",
+    ),
+    ("ijk,jk->i", (2, 3), (3, 2), ArgumentError, "does not match", "'ijk' for 2 axes"),
+    ("i,jk->i", (2, 3), (3, 2), ArgumentError, "does not match", "'i' for 2 axes"),
+    ("ij,jk->il", (2, 3), (3, 2), ArgumentError, "not in any operand", "'l'"),
+    ("ij,jk->ii", (2, 3), (3, 2), ArgumentError, "is repeated", "'i'"),
+    (
+        "ij,jk->ik",
+        (2, 3),
+        (2, 3),
+        ShapeError,
+        "an axis do not match",
+        "'j' is 3 and 2",
+    ),
+    ("ii,jk->i", (2, 3), (2, 3), ShapeError, "must have the same size", "'i' is 2 and 3"),
+    ("i1,jk->i", (2, 3), (2, 3), ArgumentError, "does not match", "'i1'"),
 ]
 
 

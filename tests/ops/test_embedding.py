@@ -1,4 +1,4 @@
-"""Rows of a table, and unit vectors."""
+"""Embedding and one_hot."""
 
 import numpy as np
 import pytest
@@ -120,11 +120,11 @@ def test_a_step_needs_no_synchronisation(make, device):
 
 def test_errors_say_what_was_seen(make, device):
     ids, weight = mt.tensor([0, 1], device=device), make(6, 3)
-    with pytest.raises(ShapeError, match="weight is a table"):
+    with pytest.raises(ShapeError, match="weight must have 2 axes"):
         mt.embedding(ids, weight[0])
-    with pytest.raises(ArgumentError, match="padding_idx is no row"):
+    with pytest.raises(ArgumentError, match="padding_idx is out of range"):
         mt.embedding(ids, weight, padding_idx=6)
-    with pytest.raises(DTypeError, match="input has to hold integers"):
+    with pytest.raises(DTypeError, match="input must hold integers"):
         mt.embedding(ids.double(), weight)
 
 
@@ -137,7 +137,7 @@ def test_one_hot(device):
     assert mt.one_hot(x[:0], 3).shape == (0, 2, 3)
     with pytest.raises(IndexRangeError, match="one_hot: tensor holds an index out of range"):
         mt.one_hot(x, 2).numpy()
-    with pytest.raises(ArgumentError, match="an empty tensor"):
+    with pytest.raises(ArgumentError, match="num_classes is missing"):
         mt.one_hot(x[:0])
-    with pytest.raises(DTypeError, match="integers are needed"):
+    with pytest.raises(DTypeError, match="must hold integers"):
         mt.one_hot(x.float())

@@ -1,4 +1,4 @@
-"""The feed-forward network as one operation equals its layers, whole and in blocks of rows."""
+"""Feed-forward network: the fused op equals its layers, whole and in blocks of rows."""
 
 import itertools
 import math
@@ -13,8 +13,8 @@ from op_table import Case, checks
 
 import minitorch_attn as mt
 from minitorch_attn.errors import ArgumentError, DTypeError, ShapeError
-from minitorch_attn.ops import flops
 from minitorch_attn.ops.feed_forward import ACTIVATIONS, FeedForward, FeedForwardInBlocks
+from minitorch_attn.ops.plumbing import flops
 
 IN, HIDDEN, OUT = 3, 7, 2
 WHOLE, IN_BLOCKS = 2**21, 0
@@ -178,7 +178,7 @@ def test_which_sizes_are_computed_in_blocks(make, monkeypatch):
     monkeypatch.setattr(module, "KEPT", 5 * HIDDEN)
     monkeypatch.setattr(module, "FROM_ROWS", 7)
     for rows, name in ((5, "FeedForward"), (6, "FeedForward"), (7, "FeedForwardInBlocks")):
-        with mt.autograd.trace() as steps:
+        with mt.autograd.op_log() as steps:
             mt.feed_forward(*inputs(make, rows))
         assert [step.op for step in steps] == [name]
 
@@ -186,7 +186,7 @@ def test_which_sizes_are_computed_in_blocks(make, monkeypatch):
 def test_a_few_rows_are_kept_however_wide(make, monkeypatch):
     monkeypatch.setattr(module, "KEPT", 8 * HIDDEN)
     for rows, name in ((8, "FeedForward"), (9, "FeedForwardInBlocks")):
-        with mt.autograd.trace() as steps:
+        with mt.autograd.op_log() as steps:
             mt.feed_forward(*inputs(make, rows))
         assert [step.op for step in steps] == [name]
 

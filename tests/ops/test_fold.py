@@ -1,4 +1,4 @@
-"""Images as columns of patches and back."""
+"""Fold and unfold: images as columns of patches, and back."""
 
 import numpy as np
 import pytest
@@ -60,12 +60,12 @@ def fold_case(name, shape, *args, **how):
 CASES = [
     unfold_case("unfold", (2, 3, 5, 7), 2),
     unfold_case("unfold, a number per axis", (1, 2, 5, 7), (2, 3), (2, 1), (1, 2), (1, 3)),
-    unfold_case("unfold apart", (2, 3, 6, 4), (3, 2), stride=(3, 2)),
+    unfold_case("unfold, separate patches", (2, 3, 6, 4), (3, 2), stride=(3, 2)),
     unfold_case("unfold one element", (2, 3, 5, 2), 1),
     unfold_case("unfold no images", (0, 3, 5, 7), 2),
     fold_case("fold", (2, 8, 6), (3, 4), 2),
     fold_case("fold, a number per axis", (1, 12, 25), (5, 7), (2, 3), (2, 1), (1, 2), (1, 2)),
-    fold_case("fold apart", (2, 8, 4), 4, 2, stride=2),
+    fold_case("fold, separate patches", (2, 8, 4), 4, 2, stride=2),
     fold_case("fold padded", (1, 4, 9), 2, 2, padding=1),
 ]
 
@@ -100,13 +100,18 @@ def test_without_batch_and_without_sharing_memory(make):
 
 
 BAD = [
-    (lambda x: mt.unfold(x[0, 0], 2), ShapeError, "number of axes", "height, width"),
-    (lambda x: mt.unfold(x, 6), ShapeError, "larger than the image", "(5, 7)"),
-    (lambda x: mt.unfold(x, 0), ArgumentError, "kernel_size is too small", "at least 1"),
-    (lambda x: mt.unfold(x, 2, stride=(1, 2, 3)), ArgumentError, "stride is one", "2 numbers"),
-    (lambda x: mt.fold(x, 4, 2), ShapeError, "number of axes", "(2, 3, 5, 7)"),
-    (lambda x: mt.fold(x[0], 4, 2), ShapeError, "do not make such an image", "a multiple of 4"),
-    (lambda x: mt.fold(x[0, :, :4], 4, 2), ShapeError, "do not make such", "3 * 3 columns"),
+    (lambda x: mt.unfold(x[0, 0], 2), ShapeError, "must have 3 or 4 axes", "height, width"),
+    (lambda x: mt.unfold(x, 6), ShapeError, "the padded image", "(5, 7)"),
+    (lambda x: mt.unfold(x, 0), ArgumentError, "kernel_size must be", "at least 1"),
+    (lambda x: mt.unfold(x, 2, stride=(1, 2, 3)), ArgumentError, "stride must be one", "2 numbers"),
+    (lambda x: mt.fold(x, 4, 2), ShapeError, "must have 2 or 3 axes", "(2, 3, 5, 7)"),
+    (lambda x: mt.fold(x[0], 4, 2), ShapeError, "does not match output_size", "a multiple of 4"),
+    (
+        lambda x: mt.fold(x[0, :, :4], 4, 2),
+        ShapeError,
+        "does not match output_size",
+        "3 * 3 columns",
+    ),
 ]
 
 

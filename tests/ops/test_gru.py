@@ -1,4 +1,4 @@
-"""GruSequence and gru_cell."""
+"""GRU: gru_sequence and gru_cell."""
 
 from functools import partial
 

@@ -158,7 +158,7 @@ def test_the_mean_of_nothing_is_nan(device):
 def test_shapes_that_broadcast_are_reported(make):
     x, t = make(3, 5), make(3, 1)
     for loss in (mt.mse_loss, mt.l1_loss, mt.huber_loss, mt.smooth_l1_loss):
-        with pytest.warns(UserWarning, match="rarely what is meant"):
+        with pytest.warns(UserWarning, match="probably a mistake"):
             assert loss(x, t, reduction="none").shape == (3, 5)
     for loss in (mt.binary_cross_entropy, mt.binary_cross_entropy_with_logits):
         with pytest.raises(ShapeError, match=r"\(3, 5\)(.|\n)*\(3, 1\)"):
@@ -170,15 +170,15 @@ def test_bad_arguments(make, device):
     for loss in (mt.mse_loss, mt.l1_loss, mt.kl_div, mt.binary_cross_entropy_with_logits):
         with pytest.raises(DTypeError, match="target is not a tensor"):
             loss(x, 1.0)
-        with pytest.raises(DTypeError, match="has to hold floats"):
+        with pytest.raises(DTypeError, match="must be floating-point"):
             loss(mt.tensor([1], device=device), mt.tensor([1], device=device))
-        with pytest.raises(ArgumentError, match="no such reduction"):
+        with pytest.raises(ArgumentError, match="reduction must be"):
             loss(x, x, reduction="average")
-    with pytest.raises(ArgumentError, match="delta is positive"):
+    with pytest.raises(ArgumentError, match="delta must be positive"):
         mt.huber_loss(x, x, delta=0)
-    with pytest.raises(ArgumentError, match="beta is not negative"):
+    with pytest.raises(ArgumentError, match="beta must not be negative"):
         mt.smooth_l1_loss(x, x, beta=-1)
-    with pytest.raises(ShapeError, match="one number per element"):
+    with pytest.raises(ShapeError, match="shapes of weight and input"):
         mt.mse_loss(x, x, weight=make(5))
 
 

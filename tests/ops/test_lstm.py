@@ -67,7 +67,7 @@ def test_wrong_shapes_are_named(device, name, shape):
 
 def test_a_state_that_is_no_pair(device):
     x, h, _, w, u = good(device).values()
-    with pytest.raises(ArgumentError, match="not a pair"):
+    with pytest.raises(ArgumentError, match="must be a pair"):
         mt.lstm_cell(x[:2], h, w, u)
     with pytest.raises(DTypeError, match=r"hx\[1\]"):
         mt.lstm_cell(x[:2], (h, h.double()), w, u)

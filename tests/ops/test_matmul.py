@@ -36,7 +36,7 @@ MATMUL = [
          (5, 3)),
     Case("swapped axes of a batch", lambda a, b: a @ b.transpose(-1, -2),
          lambda a, b: product(a, b.swapaxes(-1, -2)), (2, 7, 3), (2, 5, 3)),
-    Case("two vectors", mt.matmul, np.dot, (3,), (3,)),
+    Case("must be vectors", mt.matmul, np.dot, (3,), (3,)),
     Case("a vector and a matrix", mt.matmul, np.matmul, (3,), (3, 5)),
     Case("a matrix and a vector", mt.matmul, np.matmul, (2, 3), (3,)),
     Case("a vector and a batch", mt.matmul, np.matmul, (3,), (2, 7, 3, 5)),
@@ -74,20 +74,20 @@ def test_integers_multiply_too(device):
 
 
 BAD = [
-    (lambda m: m(2, 3) @ m(2, 3), ShapeError, "the inner sizes differ", "b.swapaxes(-1, -2)"),
-    (lambda m: m(3, 2) @ m(3, 5), ShapeError, "the inner sizes differ", "a.swapaxes(-1, -2)"),
-    (lambda m: m(3) @ m(2), ShapeError, "the inner sizes differ", "a (3,) and b (2,)"),
+    (lambda m: m(2, 3) @ m(2, 3), ShapeError, "inner sizes do not match", "b.swapaxes(-1, -2)"),
+    (lambda m: m(3, 2) @ m(3, 5), ShapeError, "inner sizes do not match", "a.swapaxes(-1, -2)"),
+    (lambda m: m(3) @ m(2), ShapeError, "inner sizes do not match", "a (3,) and b (2,)"),
     (lambda m: m(2, 2, 3) @ m(5, 3, 2), ShapeError, "do not broadcast", "a (2,) and b (5,)"),
-    (lambda m: m() @ m(2), ShapeError, "a 0-d tensor", "`*` multiplies"),
-    (lambda m: m(2, 3) @ m(3, 2, dtype="float32"), DTypeError, "dtypes differ", "b.to(a.dtype)"),
+    (lambda m: m() @ m(2), ShapeError, "at least one axis", "`*` multiplies"),
+    (lambda m: m(2, 3) @ m(3, 2, dtype="float32"), DTypeError, "dtypes do not", "b.to(a.dtype)"),
     (lambda m: m(2, 3) @ 2.0, DTypeError, "b is not a tensor", "float"),
-    (lambda m: m(2, 3).mm(m(3)), ShapeError, "wrong number of axes", "2 and 2 axes"),
-    (lambda m: m(2, 3).mm(m(2, 3)), ShapeError, "the inner sizes differ", "(n, k) and (k, m)"),
-    (lambda m: m(5, 2, 3).bmm(m(4, 3, 2)), ShapeError, "inner sizes differ", "(batch, n, k)"),
-    (lambda m: m(2).dot(m(3)), ShapeError, "the inner sizes differ", "tensor (3,)"),
-    (lambda m: m(2, 3).outer(m(3)), ShapeError, "two vectors", "input (2, 3)"),
-    (lambda m: mt.inner(m(2, 3), m(3, 2)), ShapeError, "inner sizes differ", "last axes"),
-    (lambda m: mt.tensordot(m(2, 3), m(2, 3), 1), ShapeError, "inner sizes differ", "axes (1,)"),
+    (lambda m: m(2, 3).mm(m(3)), ShapeError, "number of axes does not match", "2 and 2 axes"),
+    (lambda m: m(2, 3).mm(m(2, 3)), ShapeError, "inner sizes do not match", "(n, k) and (k, m)"),
+    (lambda m: m(5, 2, 3).bmm(m(4, 3, 2)), ShapeError, "inner sizes do not match", "(batch, n, k)"),
+    (lambda m: m(2).dot(m(3)), ShapeError, "inner sizes do not match", "tensor (3,)"),
+    (lambda m: m(2, 3).outer(m(3)), ShapeError, "must be vectors", "input (2, 3)"),
+    (lambda m: mt.inner(m(2, 3), m(3, 2)), ShapeError, "inner sizes do not match", "last axes"),
+    (lambda m: mt.tensordot(m(2, 3), m(2, 3), 1), ShapeError, "inner sizes do not", "axes (1,)"),
 ]
 
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import minitorch_attn as mt
-from minitorch_attn.autograd import gradcheck, gradgradcheck
+from minitorch_attn.autograd import gradgradcheck
+from minitorch_attn.gradcheck import gradcheck
 
 
 @pytest.mark.parametrize("p", [1.0, 2.0, 3.0])

@@ -39,9 +39,9 @@ CASES = [
 test_forward, test_gradient, test_second_gradient = checks(CASES)
 
 BAD = [
-    (lambda x: mt.pixel_shuffle(x, 2), ShapeError, "do not make squares", "a multiple of 4"),
-    (lambda x: mt.pixel_unshuffle(x, 2), ShapeError, "does not divide", "that 2 divides"),
-    (lambda x: mt.pixel_shuffle(x[0, 0], 1), ShapeError, "too few axes", "(5, 7)"),
+    (lambda x: mt.pixel_shuffle(x, 2), ShapeError, "not divisible by upscale", "a multiple of 4"),
+    (lambda x: mt.pixel_unshuffle(x, 2), ShapeError, "not divisible by down", "multiples of 2"),
+    (lambda x: mt.pixel_shuffle(x[0, 0], 1), ShapeError, "at least 3 axes", "(5, 7)"),
     (lambda x: mt.pixel_unshuffle(x, 0), ArgumentError, "downscale_factor", "positive integer"),
 ]
 

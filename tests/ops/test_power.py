@@ -90,7 +90,7 @@ def test_dtypes(device):
 
 
 def test_integers_have_no_negative_powers(device):
-    with pytest.raises(ArgumentError, match="no negative powers"):
+    with pytest.raises(ArgumentError, match="must not be negative"):
         mt.tensor([2], device=device) ** -1
 
 

@@ -80,7 +80,7 @@ def test_dtypes_and_errors(device, make):
     for name in ("tanh", "sigmoid", "logsigmoid", "softplus"):
         assert getattr(mt, name)(whole).dtype == np.float32
     assert mt.logaddexp(whole, make(2)).dtype == np.float64
-    with pytest.raises(DTypeError, match="whole numbers"):
+    with pytest.raises(DTypeError, match="must be floating-point"):
         mt.logaddexp(whole, whole)
     with pytest.raises(ShapeError, match="logaddexp"):
         mt.logaddexp(make(2), make(3))

@@ -143,20 +143,20 @@ def test_dtypes(device):
 
 def test_dim_by_the_old_rule_warns(make):
     x = make(2, 3, 5)
-    with pytest.warns(UserWarning, match="dim was not given; 0"):
+    with pytest.warns(UserWarning, match="dim=0 is used"):
         y = mt.softmax(x)
     np.testing.assert_array_equal(y.numpy(), mt.softmax(x, 0).numpy())
 
 
 def test_bad_arguments(make, device):
     x = make(3, 5)
-    with pytest.raises(IndexRangeError, match="no such axis"):
+    with pytest.raises(IndexRangeError, match="out of range"):
         x.softmax(2)
-    with pytest.raises(DTypeError, match="not a boolean tensor"):
+    with pytest.raises(DTypeError, match="must be a boolean tensor"):
         mt.masked_softmax(x, make(3, 5))
     with pytest.raises(ShapeError, match="do not broadcast"):
         mt.masked_softmax(x, mt.ones(3, 4, device=device).bool())
-    with pytest.raises(ShapeError, match="larger than the input"):
+    with pytest.raises(ShapeError, match="does not broadcast"):
         mt.masked_softmax(x, mt.ones(2, 3, 5, device=device).bool())
 
 

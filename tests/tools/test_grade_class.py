@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from minitorch_attn.course.grade.sandbox import Sandbox
+from minitorch_attn.grader.grade.sandbox import Sandbox
 from tools import grade_class
 
 

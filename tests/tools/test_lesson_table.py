@@ -1,6 +1,6 @@
 """lessons/README.md is what the lessons' first cells say."""
 
-from minitorch_attn.course.catalogue import lessons
+from minitorch_attn.course.lesson_list import lessons
 from tools import lesson_table
 
 

@@ -43,7 +43,7 @@ def test_a_damaged_newest_is_named_with_the_way_back(checkpoints):
         checkpoints.load()
     assert str(checkpoints.path(40)) in str(caught.value)
     assert "is damaged" in str(caught.value)
-    assert "--resume previous, which goes back to step 30" in str(caught.value)
+    assert "--resume previous returns to step 30" in str(caught.value)
     assert checkpoints.load("previous") == (30, {"step": 30})
 
 
@@ -57,7 +57,9 @@ def test_previous_passes_over_damaged_ones(checkpoints):
 
 
 def test_what_is_not_there(tmp_path, checkpoints):
-    with pytest.raises(CheckpointError, match="no latest checkpoint.*\n.*none at all"):
+    with pytest.raises(
+        CheckpointError, match="the latest checkpoint is missing.*\n.*no checkpoints"
+    ):
         Checkpoints(tmp_path / "nowhere").load()
     with pytest.raises(CheckpointError, match="step 15.*\n.*20, 30, 40"):
         checkpoints.load(15)

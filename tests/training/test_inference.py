@@ -48,5 +48,5 @@ def test_errors_come_out(make):
         forward_in_threads(broken, make(5, 3))
     with pytest.raises(ArgumentError, match="cannot be joined"):
         forward_in_threads(lambda part: 3, make(5, 3))
-    with pytest.raises(ArgumentError, match="no thread"):
+    with pytest.raises(ArgumentError, match="threads must be at least 1"):
         forward_in_threads(lambda part: part, make(5, 3), threads=0)

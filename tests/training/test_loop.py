@@ -176,7 +176,7 @@ def test_nan_is_never_saved_when_the_run_is_stopped(tmp_path):
 
 def test_an_infinite_gradient_is_named():
     loop = make_loop(evaluate_every=0)
-    loop.loss_function = lambda model, batch: (
+    loop.backward.loss_function = lambda model, batch: (
         model[2].bias.sum() * 0 + 1e30 * (model(batch[0]) * 1e30).sum().clamp(max=1.0)
     )
     with pytest.raises(NumericError, match="gradient of step 1 is inf|loss of step 1 is"):

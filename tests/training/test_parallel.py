@@ -160,7 +160,7 @@ def test_what_needs_the_whole_batch_is_refused(device):
     )
     with pytest.raises(GraphError, match="threads=1"):
         noisy(mt.ones(4, 3, device=device))
-    with pytest.raises(ArgumentError, match="no thread"):
+    with pytest.raises(ArgumentError, match="threads must be at least 1"):
         ThreadSplit(mt.nn.Linear(3, 1), loss_function, 0)
 
 

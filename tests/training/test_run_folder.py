@@ -67,7 +67,7 @@ def test_damage_in_the_middle_is_named(run):
 
 
 def test_a_missing_and_a_damaged_configuration(run, tmp_path):
-    with pytest.raises(CheckpointError, match="there is no run in"):
+    with pytest.raises(CheckpointError, match="is not a run folder"):
         RunFolder.open(tmp_path / "nowhere")
     (run.path / "config.json").write_text('{"seed": ')
     with pytest.raises(CheckpointError, match="config.json is damaged"):

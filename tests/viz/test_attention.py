@@ -70,7 +70,7 @@ def test_maps_and_labels_that_do_not_fit():
         ([np.zeros((1, 3, 3)), np.zeros((2, 3, 3))], "abc"),
         ([np.zeros((1, 2, 3))], "abc"),
     ):
-        with pytest.raises(ShapeError, match="do not belong together"):
+        with pytest.raises(ShapeError, match="maps and labels"):
             attention_figure(maps, list(labels))
 
 

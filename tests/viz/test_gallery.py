@@ -35,7 +35,7 @@ def test_rollout_without_and_with_only_the_residual_path(residual, expected):
 
 
 def test_rollout_wants_self_attention():
-    with pytest.raises(ShapeError, match="not self-attention"):
+    with pytest.raises(ShapeError, match="those of self-attention"):
         viz.attention_rollout([np.ones((2, 3, 4))])
 
 
@@ -52,7 +52,7 @@ def test_the_class_token_over_the_image(prefix, tmp_path):
     np.testing.assert_allclose(weights[3].ravel(), rolled)
     save_figure(figure, tmp_path / "cls.png", dpi=40)
     assert (tmp_path / "cls.png").stat().st_size > 1000
-    with pytest.raises(ShapeError, match="do not fit the grid"):
+    with pytest.raises(ShapeError, match="does not match grid"):
         viz.class_attention_figure(image, maps, (3, 3), prefix=prefix)
 
 
@@ -83,7 +83,7 @@ def test_masks_are_drawn_as_they_are():
     np.testing.assert_array_equal(padding, [[1, 1, 1, 0]])
     assert [axes.get_title() for axes in figure.axes] == ["causal", "padding"]
     assert [t.get_text() for t in figure.axes[0].get_xticklabels()] == list("abcd")
-    with pytest.raises(ArgumentError, match="no mask"):
+    with pytest.raises(ArgumentError, match="must not be empty"):
         viz.masks_figure({})
 
 

@@ -1,5 +1,5 @@
-"""The exercises: gradients with one mistake to find, and backward passes to write.
+"""Exercises: find a mistake in a gradient, or write a backward pass.
 
-`load` knows the files, `work` the learner's copies, `check` runs a copy in a process of its own
-and judges the arrays that come back by the library's own gradients.
+`load` reads the exercises and `work` manages the learner's copies. `check` runs a copy in a
+separate process and compares the arrays it returns with the library's own results.
 """

@@ -1,8 +1,8 @@
-"""Check a learner's file: it computes in a process of its own, and is judged here.
+"""Check a learner's file: run it in a separate process, and judge its results in this process.
 
-The process gets inputs and gives back arrays. They are compared with what the library's own
-operations give, on a small case and on a big one, so nothing that the file does to itself or to
-the checks in its process makes it pass.
+The process receives inputs and returns arrays. This process compares them with the results of the
+library's own operations, for a small and a large case. So a file cannot pass by manipulating the
+process in which it runs.
 """
 
 import json
@@ -19,7 +19,7 @@ import numpy as np
 
 from ... import autograd
 from ...tensor import Tensor
-from ..running import environment
+from ..run_lesson import environment
 from .judges import JUDGES
 from .rules import function_classes, not_python, rule_broken
 from .work import near
@@ -27,20 +27,20 @@ from .work import near
 __all__ = ["Outcome", "Part", "check_file"]
 
 SECONDS = 60.0
-_TOLERANCE = 1e-12  # of the largest entry; central differences reach 1e-11 at best
-_OUTPUT = 4000  # characters of what the file prints
+_TOLERANCE = 1e-12  # error relative to the largest entry; central differences reach 1e-11 at best
+_OUTPUT = 4000  # maximum number of characters of the file's output to keep
 
 
 @dataclass(frozen=True)
 class Part:
-    """One thing that was checked.
+    """Result of one part of a check.
 
     Parameters
     ----------
     name : str
     passed : bool
     text : str, default ""
-        What was found, for the learner.
+        Message for the learner.
     """
 
     name: str
@@ -50,19 +50,21 @@ class Part:
 
 @dataclass
 class Outcome:
-    """What a check has found.
+    """Result of a check.
 
     Attributes
     ----------
     exercise : str
-        Its name.
+        Name of the exercise.
     parts : list of Part
     report : str or None
         The gradcheck report.
     report_ok : bool
+        Whether the gradcheck report found no mistake.
     output : str
-        What the file has printed.
+        Text that the file printed.
     seconds : float
+        Duration of the check.
     """
 
     exercise: str
@@ -74,17 +76,17 @@ class Outcome:
 
     @property
     def passed(self):
-        """Whether every part has passed."""
+        """Whether all parts passed."""
         return bool(self.parts) and all(part.passed for part in self.parts)
 
     def to_json(self):
-        """As a dict for `--json`."""
+        """Return the result as a dict for `--json`."""
         return {**asdict(self), "passed": self.passed}
 
 
 @dataclass
 class Case:
-    """Inputs, and what belongs to them."""
+    """Inputs of a case, with the library's outputs and gradients."""
 
     name: str
     inputs: list
@@ -93,13 +95,13 @@ class Case:
     gradients: dict = field(default_factory=dict)
 
     def arrays(self):
-        """What is given to the process."""
+        """Return the arrays that the process receives."""
         given = {f"x{i}": x for i, x in enumerate(self.inputs)}
         return {**given, **{f"g{i}": g for i, g in enumerate(self.cotangents)}}
 
 
 def check_file(exercise, path, seconds=SECONDS, columns=None):
-    """Check a file.
+    """Check a learner's file.
 
     Parameters
     ----------
@@ -107,9 +109,9 @@ def check_file(exercise, path, seconds=SECONDS, columns=None):
     path : str or path
         The learner's file.
     seconds : float
-        After this time the process is ended.
+        Time limit for the process, in seconds.
     columns : int, optional
-        The width for the report; by default as in a pipe.
+        Width of the report in characters. Defaults to 96.
 
     Returns
     -------
@@ -136,25 +138,25 @@ def check_file(exercise, path, seconds=SECONDS, columns=None):
 
 
 def _refused(exercise, path):
-    """The part that a file fails before it is run; None if it may run."""
+    """Return the part that a file fails before it runs, or None if it may run."""
     try:
         text = Path(path).read_text("utf-8")
     except UnicodeDecodeError as error:
-        return Part("it can be read", False, f"it is not a text in UTF-8: {error}")
+        return Part("the file is readable", False, f"it is not UTF-8 text: {error}")
     except OSError as error:
-        return Part("it can be read", False, f"it cannot be read: {error.strerror}")
+        return Part("the file is readable", False, f"it could not be read: {error.strerror}")
     unclear = not_python(text, near(path))
     if unclear:
-        return Part("Python understands it", False, unclear)
+        return Part("the file is valid Python", False, unclear)
     broken = rule_broken(text, exercise.text)
-    return Part("it keeps to the task", False, broken) if broken else None
+    return Part("the solution follows the task", False, broken) if broken else None
 
 
-# What the process is given
+# Input of the process
 
 
 def _case(name, judge, rng, big):
-    """Inputs, random cotangents, and the library's outputs and gradients."""
+    """Make inputs and random cotangents, and compute the library's outputs and gradients."""
     inputs = judge.draw(rng, big)
     leaves = [Tensor(x, requires_grad=x.dtype == np.float64) for x in inputs]
     outputs = judge.truth(*leaves)
@@ -169,7 +171,7 @@ def _case(name, judge, rng, big):
 
 
 def _give(folder, judge, small, big, calls):
-    """Write the inputs and the order of work."""
+    """Write the inputs and the list of cases to run."""
     cases = [{"name": "small", "kind": "gradients"}]
     for number, arguments in enumerate(calls):
         for i, arrays in enumerate(arguments):
@@ -185,7 +187,7 @@ def _give(folder, judge, small, big, calls):
 
 
 def _run(path, folder, seconds, columns):
-    """Run the process to its end or to the limit; its exit status, None at the limit."""
+    """Run the process. Return its exit status, or None if it exceeded the time limit."""
     command = [sys.executable, "-P", "-m", f"{__package__}.child", str(path), str(folder)]
     settings = {**environment(), "COLUMNS": str(columns or 96)}
     with open(folder / "printed.txt", "wb") as printed:
@@ -202,7 +204,7 @@ def _run(path, folder, seconds, columns):
 
 
 def _end(process):
-    """End the process with all that it has started."""
+    """Kill the process and all processes that it has started."""
     if os.name == "posix":
         try:
             os.killpg(process.pid, signal.SIGKILL)
@@ -227,32 +229,32 @@ def _printed(folder):
     return text if len(text) <= _OUTPUT else text[:_OUTPUT] + "\n..."
 
 
-# What comes back
+# Output of the process
 
 
 def _judge(exercise, judge, folder, note, small, big, ended, seconds):
-    """The parts, as far as they have a meaning."""
+    """Compare the results of the process, part by part."""
     import ast
 
     errors = note.get("errors") or {}
     early = errors.get("import") or errors.get("small")
     if early:
-        return [Part("it runs", False, _error_text(early))]
+        return [Part("the file runs", False, _error_text(early))]
     stopped = _stopped(note, ended, seconds)
     results = _results(folder, "small")
     if results is None:
-        return [Part("it runs", False, stopped or "nothing came back")]
-    parts = [_compare_outputs("forward gives the right values", small, results)]
+        return [Part("the file runs", False, stopped or "it returned nothing")]
+    parts = [_compare_outputs("forward returns the correct values", small, results)]
     if exercise.kind == "property" and not parts[0].passed:
-        parts = []  # the properties say it better, and the last part says it anyway
+        parts = []  # the properties are more helpful, and the last part reports the error anyway
     for number, prop in enumerate(judge.properties):
         parts.append(_property(prop, number, folder, errors))
     parts.append(_gradcheck_part(note, errors))
-    parts.append(_compare_gradients("gradients are those of the library", small, results))
+    parts.append(_compare_gradients("gradients match the library's", small, results))
     full = _results(folder, "big")
     if full is None:
         reason = _error_text(errors["big"]) if "big" in errors else stopped
-        parts.append(Part("large inputs", False, reason or "nothing came back"))
+        parts.append(Part("large inputs", False, reason or "it returned nothing"))
     else:
         both = (_compare_outputs("", big, full), _compare_gradients("", big, full))
         wrong = [part.text for part in both if not part.passed]
@@ -260,34 +262,35 @@ def _judge(exercise, judge, folder, note, small, big, ended, seconds):
     classes = set(function_classes(ast.parse(exercise.text)))
     unused = classes - set(note.get("ran") or ())
     if unused:
-        parts.append(Part("it keeps to the task", False, f"{min(unused)} is not used any more"))
+        text = f"{min(unused)} is no longer used"
+        parts.append(Part("the solution follows the task", False, text))
     return parts
 
 
 def _stopped(note, ended, seconds):
-    """Why the process ended before its end; None if it did not."""
+    """Explain why the process ended too early. Return None if it finished."""
     if note.get("stage") == "end":
         return None
-    where = {"big": "on large inputs", "gradcheck": "in the gradient check"}.get(
+    where = {"big": "for large inputs", "gradcheck": "in the gradient check"}.get(
         note.get("stage"), ""
     )
     if ended is None:
-        text = f"it was not done {where} after {seconds:g} s".replace("  ", " ")
+        text = f"it did not finish {where} within {seconds:g} s".replace("  ", " ")
         if note.get("stage") == "big":
-            text += ": the formula takes well under a second; differences or loops take longer"
+            text += ": the formula takes less than a second; differences or loops take longer"
         return text
-    return f"the program ended {where} with status {ended}, before it was done".replace("  ", " ")
+    return f"the program exited {where} with status {ended} before the end".replace("  ", " ")
 
 
 def _error_text(error):
     if error["kind"] == "NotImplementedError":
-        return f"line {error['line']} is still to be written: {error['text']}"
+        return f"line {error['line']} is not written yet: {error['text']}"
     place = f"line {error['line']}: {error['source']}\n" if error.get("line") else ""
     return f"{place}{error['kind']}: {error['text']}"
 
 
 def _results(folder, name):
-    """The arrays of a case; None if there are none that can be read."""
+    """Read the arrays of a case. Return None if they could not be read."""
     try:
         with np.load(folder / f"{name}-out.npz", allow_pickle=False) as file:
             return dict(file)
@@ -305,12 +308,12 @@ def _property(prop, number, folder, errors):
             return Part(prop.name, False, _error_text(errors[name]))
         arrays = _results(folder, name)
         if arrays is None:
-            return Part(prop.name, False, "nothing came back")
+            return Part(prop.name, False, "it returned nothing")
         results.append([arrays[f"y{i}"] for i in range(len(arrays)) if f"y{i}" in arrays])
     try:
         holds, text = prop.look(results)
     except (IndexError, ValueError, TypeError) as error:
-        return Part(prop.name, False, f"what came back has another form: {error}")
+        return Part(prop.name, False, f"it returned outputs of the wrong form: {error}")
     return Part(prop.name, bool(holds), "" if holds else text)
 
 
@@ -320,7 +323,7 @@ def _gradcheck_part(note, errors):
         return Part(name, False, _error_text(errors["gradcheck"]))
     report = note.get("report")
     if not report:
-        return Part(name, False, "it did not come to an end")
+        return Part(name, False, "it did not finish")
     return Part(name, bool(report["ok"]), str(report["text"]).splitlines()[0])
 
 
@@ -342,13 +345,13 @@ def _compare_gradients(name, case, results):
 
 
 def _difference(found, wanted):
-    """How an array differs from the right one; None if it does not."""
+    """Describe how an array differs from the correct one. Return None if it does not differ."""
     if found is None:
-        return "there is none"
+        return "it is missing"
     if found.dtype != np.float64 or found.shape != wanted.shape:
         return f"{found.dtype} {found.shape} instead of {wanted.dtype} {wanted.shape}"
     if not np.isfinite(found).all():
-        return "it has entries that are not finite"
+        return "some entries are not finite"
     size = max(np.abs(wanted).max(initial=0.0), 1e-300)
     off = np.abs(found - wanted)
     if off.max(initial=0.0) <= _TOLERANCE * size:
@@ -356,5 +359,5 @@ def _difference(found, wanted):
     at = tuple(map(int, np.unravel_index(off.argmax(), off.shape)))
     text = f"{found[at]:.6g} instead of {wanted[at]:.6g} at {at}"
     if off.max() < 1e-5 * size:
-        return f"off by {off.max() / size:.0e} of its size, too much for a formula"
+        return f"relative error {off.max() / size:.0e}, too large for an exact formula"
     return text

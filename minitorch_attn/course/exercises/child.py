@@ -1,7 +1,7 @@
-"""Run a learner's file: the program of the process that a check starts.
+"""Child process of a check: run a learner's file.
 
-It is called with the file and a folder. It reads the inputs from the folder, calls the file's
-function, and writes what comes back. It decides nothing.
+Its arguments are the file and a folder. It reads the inputs from the folder, calls the file's
+function, and writes the outputs. The parent process judges them.
 """
 
 import importlib.util
@@ -20,7 +20,7 @@ __all__ = ["main"]
 
 
 class Ran(Listener):
-    """Which Functions of the file have run."""
+    """Records which `Function` classes of the file have run."""
 
     def __init__(self, module):
         self.module, self.names = module, set()
@@ -31,11 +31,12 @@ class Ran(Listener):
 
 
 def main(file, folder):
-    """Run all cases that the folder has.
+    """Run all cases in a folder.
 
     Parameters
     ----------
     file, folder : str
+        Paths of the learner's file and of the folder of cases.
     """
     folder = Path(folder)
     order = json.loads((folder / "order.json").read_text(encoding="utf-8"))
@@ -62,13 +63,13 @@ def main(file, folder):
 
 
 class Note:
-    """What the parent reads besides arrays: how far it came, and what went wrong."""
+    """Information for the parent process besides arrays: the stage reached, and errors."""
 
     def __init__(self, path):
         self.path, self.fields, self.running = path, {"errors": {}}, None
 
     def stage(self, name):
-        """A block of which an error is noted; after one in `import` nothing else can run."""
+        """Record errors in a `with` block. An error in stage "import" ends the program."""
         self.running = name
         self.write(name)
         return self
@@ -95,7 +96,7 @@ class Note:
         return True
 
     def write(self, stage):
-        """Put it on the disk, so that it is there even if the process is killed."""
+        """Write the note to disk, so that it survives if the process is killed."""
         text = json.dumps({**self.fields, "stage": stage})
         part = self.path.with_suffix(".part")
         part.write_text(text, encoding="utf-8")
@@ -103,14 +104,14 @@ class Note:
 
 
 def derive(entry, folder, name):
-    """Outputs, and gradients for the given cotangents."""
+    """Compute the outputs, and the gradients for the given cotangents."""
     arrays = read(folder, name)
     inputs = tensors(arrays, True)
     outputs = as_tuple(entry(*inputs))
     found = {f"y{i}": y.numpy() for i, y in enumerate(outputs)}
     leaves = {i: x for i, x in enumerate(inputs) if x.requires_grad}
     given = [Tensor(arrays[f"g{i}"].copy()) for i in range(len(outputs)) if f"g{i}" in arrays]
-    if [y.shape for y in outputs] == [g.shape for g in given]:  # else the parent says so
+    if [y.shape for y in outputs] == [g.shape for g in given]:  # otherwise the parent reports it
         gradients = autograd.grad(outputs, list(leaves.values()), given, allow_unused=True)
         for i, gradient in zip(leaves, gradients, strict=True):
             if gradient is not None:
@@ -119,7 +120,7 @@ def derive(entry, folder, name):
 
 
 def tensors(arrays, requires_grad):
-    """The inputs; those in float64 require a gradient."""
+    """Convert inputs to Tensors. Inputs of dtype float64 require a gradient."""
     found = []
     while f"x{len(found)}" in arrays:
         array = arrays[f"x{len(found)}"]
@@ -128,18 +129,18 @@ def tensors(arrays, requires_grad):
 
 
 def as_tuple(outputs):
-    """One Tensor or several."""
+    """Return the outputs as a tuple, also if there is only one Tensor."""
     return tuple(outputs) if isinstance(outputs, (tuple, list)) else (outputs,)
 
 
 def read(folder, name):
-    """The arrays of a case."""
+    """Read the arrays of a case."""
     with np.load(folder / f"{name}.npz", allow_pickle=False) as file:
         return dict(file)
 
 
 def write(folder, name, arrays):
-    """The results of a case, whole or not at all."""
+    """Write the results of a case atomically."""
     part = folder / f"{name}-out.part.npz"
     np.savez(part, **arrays)
     part.replace(folder / f"{name}-out.npz")

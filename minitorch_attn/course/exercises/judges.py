@@ -1,8 +1,8 @@
-"""What each exercise is judged by: inputs in which a mistake cannot hide, and the truth.
+"""Judges: inputs that reveal a mistake and a correct implementation, for each exercise.
 
-The truth is made of the library's own operations. Inputs are drawn anew for each check; the sizes
-of a case differ in every axis, no batch is 1, and gains are those of a trained model. The big
-case is one on which differences of the forward pass take too long.
+The correct implementation uses the library's own operations. Each check samples new inputs. All
+axes have different sizes, batch sizes are larger than 1, and gains resemble those of a trained
+model. The big case is so large that finite differences of the forward pass take too long.
 """
 
 from dataclasses import dataclass
@@ -25,18 +25,19 @@ __all__ = ["JUDGES", "Judge"]
 
 @dataclass(frozen=True)
 class Judge:
-    """How an exercise is judged.
+    """Inputs and reference implementation to judge an exercise with.
 
     Parameters
     ----------
     entry : str
-        The function of the file that is called.
+        Name of the function in the learner's file.
     draw : callable
-        `draw(rng, big)` gives its inputs, a list of arrays; those in float64 are checked.
+        `draw(rng, big)` returns the inputs as a list of arrays. Gradients are checked for float64
+        inputs.
     truth : callable
-        The same function, of Tensors.
+        Correct implementation of the function, for Tensors.
     properties : tuple of Property
-        What must hold besides.
+        Additional properties to check.
     """
 
     entry: str
@@ -46,7 +47,7 @@ class Judge:
 
 
 def _normal(*shapes):
-    """A `draw` of normal numbers: for each input its small and its big shape."""
+    """Make a `draw` for Gaussian inputs, each with a small and a big shape."""
 
     def draw(rng, big):
         return [rng.normal(size=pair[big]) for pair in shapes]
@@ -55,8 +56,8 @@ def _normal(*shapes):
 
 
 def _heads(queries, keys):
-    """Queries, keys and values of several heads."""
-    small = [(2, 3, n, 6) for n in (queries, keys, keys)]  # sqrt(6) is no axis: a scale shows
+    """Make a `draw` for the queries, keys and values of several heads."""
+    small = [(2, 3, n, 6) for n in (queries, keys, keys)]  # sqrt(6) reveals a wrong scale
     return _normal(*[(shape, (2, 12, 64, 64)) for shape in small])
 
 
@@ -94,7 +95,7 @@ def _biased(rng, big):
 def _embedding(rng, big):
     words, width, shape = (5000, 64, (16, 128)) if big else (7, 4, (2, 5))
     ids = rng.integers(0, words // 2, shape)
-    ids[0, :2] = ids[1, 0] = words - 1  # one that occurs three times
+    ids[0, :2] = ids[1, 0] = words - 1  # one id occurs three times
     return [rng.normal(size=(words, width)), ids]
 
 
@@ -128,7 +129,7 @@ def _attention(query, key, value):
 
 
 def _whole_attention(query, key, value, blocked=None):
-    """The context, the scores and the weights, as the exercises on properties return them."""
+    """Compute context, scores and weights, as the property exercises return them."""
     scores = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
     if blocked is not None:
         weights = scores.masked_fill(blocked, -float("inf")).softmax(-1)
@@ -197,9 +198,7 @@ JUDGES = {
         "biased_scores", _biased, lambda s, table, index: s + _position_bias(table, index)
     ),
     "shifted": Judge(
-        "shifted_attention",
-        _normal(((2, 15, 4), (8, 255, 32)), ((4, 4), (32, 32))),
-        _shifted,
+        "shifted_attention", _normal(((2, 15, 4), (8, 255, 32)), ((4, 4), (32, 32))), _shifted
     ),
     "scaled": Judge("attention", _heads(5, 7), _whole_attention, SCALE_PROPERTIES),
     "several_heads": Judge(
@@ -211,16 +210,12 @@ JUDGES = {
     "causal_attention": Judge("attention", _heads(5, 5), _causal_attention, CAUSAL_PROPERTIES),
     "cross": Judge("attention", _heads(5, 5), _whole_attention, CROSS_PROPERTIES),
     "gelu": Judge(
-        "gelu",
-        _normal(((2, 3, 5), (8, 256, 64))),
-        lambda x: F.gelu(x, approximate="tanh"),
+        "gelu", _normal(((2, 3, 5), (8, 256, 64))), lambda x: F.gelu(x, approximate="tanh")
     ),
     "embedding": Judge("embedding", _embedding, lambda table, ids: F.embedding(ids, table)),
     "cross_entropy": Judge("cross_entropy", _labels, lambda z, t: F.cross_entropy(z, t)),
     "windows": Judge("windows", _normal(((2, 4, 9, 5), (8, 32, 48, 16))), _windows),
     "online": Judge(
-        "attention",
-        _normal(*[((2, n, 4), (24, 64, 64)) for n in (5, 7, 7)]),
-        _attention,
+        "attention", _normal(*[((2, n, 4), (24, 64, 64)) for n in (5, 7, 7)]), _attention
     ),
 }

@@ -1,4 +1,4 @@
-"""The exercises: their files, titles, hints and explanations."""
+"""Load the exercises: their files, titles, hints and explanations."""
 
 import ast
 import tomllib
@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 from ...errors import ArgumentError, DataError
-from ..places import course_folder
+from ..folders import course_folder
 
 __all__ = ["Exercise", "exercise_folder", "exercises", "find_exercise"]
 
@@ -21,23 +21,23 @@ class Exercise:
     Parameters
     ----------
     path : Path
-        The original, `NN_name.py`.
+        Original file, `NN_name.py`.
     kind : {"bug", "property", "write"}
-        A wrong gradient to mend, a wrong forward whose gradients are right, or a `backward` to
-        write.
+        Task: fix a wrong gradient ("bug"), fix a wrong forward pass whose gradients are correct
+        ("property"), or write a `backward` ("write").
     title : str
     judge : str
-        The name of what it is judged by, in `judges`.
+        Key of the judge in `judges.JUDGES`.
     hints : tuple of str
-        Three, the last one nearly the answer.
+        Three hints; the last one nearly gives the answer.
     explanation : str
-        What was wrong and what hides it; for after success.
+        Description of the mistake and why it is easy to miss, shown after the exercise is solved.
     seen : tuple of (str, str)
-        Where the mistake, or one like it, was made in real code, and what happened there.
+        URLs of real code with this or a similar mistake, each with a description.
     old, new : str
-        Lines of the original, and those that solve it.
+        Lines of the original file, and lines of the solution that replace them.
     lesson : str, default ""
-        The number of the lesson that explains it.
+        Number of the lesson that explains the topic.
     """
 
     path: Path
@@ -53,40 +53,40 @@ class Exercise:
 
     @property
     def number(self):
-        """Two digits, as in the file's name."""
+        """Two digits at the beginning of the file name."""
         return self.path.name[:2]
 
     @property
     def name(self):
-        """The file's name without its ending."""
+        """File name without its suffix."""
         return self.path.stem
 
     @cached_property
     def text(self):
-        """The original file."""
+        """Text of the original file."""
         return self.path.read_text(encoding="utf-8")
 
     @property
     def solved(self):
-        """The file with its solution."""
+        """Text of the file with the solution."""
         if self.text.count(self.old) != 1:
             raise DataError(
-                f"{self.path.name}: the lines that its solution replaces are not there once.",
+                f"{self.path.name}: the lines that the solution replaces must occur exactly once",
                 got=f"{self.text.count(self.old)} times {self.old.strip()!r}",
-                hint="install the package anew",
+                hint="reinstall the package",
             )
         return self.text.replace(self.old, self.new)
 
     @property
     def task(self):
-        """The docstring below its title."""
+        """Description of the task: the file's docstring without its title."""
         return ast.get_docstring(ast.parse(self.text)).split("\n", 2)[2]
 
 
 def exercise_folder():
-    """The folder of the exercises: beside the package in a checkout, within it when installed.
+    """Find the folder of the exercises: next to the package in a checkout, inside it if installed.
 
-    The environment variable MTA_EXERCISES names another one.
+    The environment variable MTA_EXERCISES overrides this folder.
 
     Returns
     -------
@@ -95,7 +95,7 @@ def exercise_folder():
     Raises
     ------
     DataError
-        If there is none.
+        If the folder does not exist.
     """
     return course_folder("exercises", "exercises/files", _has_list, "MTA_EXERCISES")
 
@@ -105,12 +105,12 @@ def _has_list(folder):
 
 
 def exercises(folder=None):
-    """All exercises, in order.
+    """Load all exercises, in order.
 
     Parameters
     ----------
     folder : str or path, optional
-        By default `exercise_folder()`.
+        Folder of the exercises, `exercise_folder()` by default.
 
     Returns
     -------
@@ -121,8 +121,10 @@ def exercises(folder=None):
     try:
         fields = tomllib.loads(file.read_text(encoding="utf-8"))
         return [_exercise(folder, entry) for entry in fields["exercise"]]
-    except (KeyError, TypeError, ValueError) as error:  # of TOML too
-        raise DataError(f"{file} cannot be used.", got=str(error)) from None
+    except (KeyError, TypeError, ValueError) as error:  # includes TOML errors
+        raise DataError(
+            f"{file} could not be read", got=str(error), hint="reinstall the package"
+        ) from None
 
 
 def _exercise(folder, entry):
@@ -135,13 +137,14 @@ def _exercise(folder, entry):
 
 
 def find_exercise(name, folder=None):
-    """The exercise of a number or of a part of a file's name.
+    """Find an exercise by its number or by part of its file name.
 
     Parameters
     ----------
     name : str
-        "3", "03", "03_softmax", a path to a copy, or a part that one name alone has.
+        "3", "03", "03_softmax", the path of a copy, or part of exactly one name.
     folder : str or path, optional
+        Folder of the exercises, `exercise_folder()` by default.
 
     Returns
     -------
@@ -150,7 +153,7 @@ def find_exercise(name, folder=None):
     Raises
     ------
     ArgumentError
-        If there is none or more than one.
+        If no exercise or more than one matches.
     """
     known = exercises(folder)
     stem = Path(str(name)).name.removesuffix(".py")
@@ -163,7 +166,8 @@ def find_exercise(name, folder=None):
         return found[0]
     numbers = [item.number for item in known]
     raise ArgumentError(
-        f"there is no exercise {name!r}." if not found else f"more than one exercise has {name!r}.",
+        f"{name!r} matches {'more than one' if found else 'no'} exercise",
         got=", ".join(item.name for item in found) or None,
-        expected=f"a number from {numbers[0]} to {numbers[-1]}, or a part of one name",
+        expected=f"a number from {numbers[0]} to {numbers[-1]}, or part of one name",
+        hint="list the exercises: mta exercise list",
     )

@@ -1,4 +1,4 @@
-"""Which exercises are solved, in the file that also has the lessons."""
+"""Progress: record solved exercises in the same file as the progress in the lessons."""
 
 from pathlib import Path
 
@@ -23,55 +23,56 @@ class ExerciseProgress(Progress):
     """
 
     def exercise(self, name):
-        """The fields of an exercise: "solved", "hints", "when"; empty if it was not begun."""
+        """Return "solved", "hints" and "when" of an exercise, or {} if it was not started."""
         table = self.fields.get("exercises")
         found = table.get(name) if isinstance(table, dict) else None
         return found if isinstance(found, dict) else {}
 
     def is_solved(self, name):
-        """Whether its check has passed."""
+        """Return whether the check has passed."""
         return bool(self.exercise(name).get("solved"))
 
     def hints(self, name):
-        """How many hints were given."""
+        """Return the number of hints shown."""
         count = self.exercise(name).get("hints", 0)
         return count if isinstance(count, int) and count > 0 else 0
 
     def begin(self, name):
-        """Remember that it is being worked on."""
+        """Record that the exercise was started."""
         self._change(name, {}, "exercises")
 
     def when_exercise(self, name):
-        """Seconds since 1970 of the last change; 0 if there is none."""
+        """Return the time of the last change in seconds since 1970; 0 if there is none."""
         when = self.exercise(name).get("when", 0)
         return when if isinstance(when, (int, float)) else 0
 
     def solve(self, name):
-        """Remember that a check has passed."""
+        """Record that the check has passed."""
         self._change(name, {"solved": True}, "exercises")
 
     def reopen(self, name):
-        """Forget that it was solved, and its hints."""
+        """Mark the exercise as unsolved, without hints."""
         self._change(name, {"solved": False, "hints": 0}, "exercises")
 
     def hint_given(self, name, count):
-        """Remember that this many hints were given."""
+        """Record the number of hints shown."""
         self._change(name, {"hints": count}, "exercises")
 
     def current(self, known):
-        """The exercise to go on with.
+        """Find the exercise to continue with.
 
-        It is the open one that was worked on last; else the first open one after the last that was
-        solved; else the first open one.
+        This is the most recently used unsolved exercise. If there is none, it is the first
+        unsolved exercise after the last solved one, or else the first unsolved exercise.
 
         Parameters
         ----------
         known : list of Exercise
+            All exercises, in order.
 
         Returns
         -------
         Exercise or None
-            None when all are solved.
+            None if all exercises are solved.
         """
         open_ones = [item for item in known if not self.is_solved(item.name)]
         begun = [item for item in open_ones if self.when_exercise(item.name)]
@@ -84,12 +85,12 @@ class ExerciseProgress(Progress):
 
     @property
     def work_folder(self):
-        """The folder of the copies that was used last, or None."""
+        """Return the work folder that was used last, or None."""
         found = self._entry("exercise_work", "folder").get("path")
         return Path(found) if isinstance(found, str) else None
 
     def use_folder(self, path):
-        """Remember the folder of the copies."""
+        """Record the work folder."""
         if self.work_folder != path:
             self._change("folder", {"path": str(path)}, "exercise_work")
 

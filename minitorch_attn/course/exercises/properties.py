@@ -1,6 +1,6 @@
-"""What attention is known by, where a gradient check cannot help.
+"""Properties of correct attention, to find mistakes that a gradient check cannot find.
 
-A property calls the learner's function on inputs of its own and looks at what comes back.
+A property calls the learner's function on its own inputs and tests the outputs.
 """
 
 from dataclasses import dataclass
@@ -8,29 +8,26 @@ from dataclasses import dataclass
 import numpy as np
 
 __all__ = [
-    "CAUSAL_PROPERTIES",
-    "CROSS_PROPERTIES",
-    "HEAD_PROPERTIES",
-    "MASK_PROPERTIES",
-    "SCALE_PROPERTIES",
-    "Property",
-]
+    "CAUSAL_PROPERTIES", "CROSS_PROPERTIES", "HEAD_PROPERTIES", "MASK_PROPERTIES",
+    "SCALE_PROPERTIES", "Property",
+]  # fmt: skip
 
 _LOG_3 = np.log(3.0)
 
 
 @dataclass(frozen=True)
 class Property:
-    """Something that must hold.
+    """Property that the learner's function must have.
 
     Parameters
     ----------
     name : str
+        Description of the property.
     draw : callable
-        `draw(rng)` gives a list of calls, each a list of arrays.
+        `draw(rng)` returns a list of calls, each a list of input arrays.
     look : callable
-        `look(results)`, with the list of outputs of each call, gives (whether it holds, a phrase
-        with what was seen).
+        `look(results)` takes the outputs of each call and returns whether the property holds, and
+        a phrase that describes the finding.
     """
 
     name: str
@@ -43,7 +40,7 @@ def _normal(rng, *shapes):
 
 
 def _seen(value, wanted, off):
-    """Whether all entries are the wanted ones, and the farthest of them."""
+    """Return whether all entries have the wanted value, and a phrase about the worst one."""
     value, wanted = np.broadcast_arrays(value, wanted)
     at = np.unravel_index(np.abs(value - wanted).argmax(), value.shape)
     return off < 1e-9, f"{value[at]:.4g} instead of {wanted[at]:.4g}"
@@ -60,7 +57,7 @@ def _deviation_is_one(results):
 
 
 def _golden_inputs(rng, d=4):
-    """One query, two keys: q k / sqrt(d) is log 3 for the first key and 0 for the second."""
+    """Make one query and two keys with scores q k / sqrt(d) of log 3 and 0."""
     query, key, value = np.zeros((1, 1, 1, d)), np.zeros((1, 1, 2, d)), np.zeros((1, 1, 2, d))
     query[..., 0] = d**0.5
     key[0, 0, 0, 0] = _LOG_3
@@ -77,7 +74,7 @@ def _golden(results):
 
 
 def _one_query(rng):
-    """A query that changes nothing in another query's row: the same with and without it."""
+    """Make two calls whose inputs differ only at the last token."""
     query, key, value = _normal(rng, (2, 3, 4, 4), (2, 3, 4, 4), (2, 3, 4, 4))
     changed = [part.copy() for part in (query, key, value)]
     for part in changed:
@@ -92,7 +89,7 @@ def _past_stays(results):
 
 
 def _padded(rng):
-    """The same words with padding behind them, and without."""
+    """Make two calls with the same words: one with padding after them, one without."""
     scores = rng.normal(size=(2, 3, 5))
     with_padding = np.array([True, True, True, False, False]) & np.ones((2, 1, 1), bool)
     return [[scores, with_padding], [scores[:, :, :3], np.ones((2, 1, 3), bool)]]
@@ -100,7 +97,7 @@ def _padded(rng):
 
 def _padding_changes_nothing(results):
     off = np.abs(results[0][0][:, :, :3] - results[1][0]).max()
-    return off < 1e-12, f"a weight of a word changes by {off:.2g}"
+    return off < 1e-12, f"the weight of a word changes by {off:.2g}"
 
 
 def _cross(rng):
@@ -115,14 +112,12 @@ def _cross_shape(results):
 
 _ROWS = Property("each query's weights sum to 1 over the keys", _cross, _rows_sum_to_one)
 _GOLDEN = Property("scores log 3 and 0 give the weights 3/4 and 1/4", _golden_inputs, _golden)
-_SPREAD = "scores of random queries and keys have a standard deviation of 1"
+_SPREAD = "scores of random queries and keys have standard deviation 1"
 
 SCALE_PROPERTIES = (
     _ROWS,
     Property(
-        f"{_SPREAD} (d = 64)",
-        lambda rng: [_normal(rng, *[(2, 3, 50, 64)] * 3)],
-        _deviation_is_one,
+        f"{_SPREAD} (d = 64)", lambda rng: [_normal(rng, *[(2, 3, 50, 64)] * 3)], _deviation_is_one
     ),
     _GOLDEN,
 )
@@ -133,9 +128,7 @@ HEAD_PROPERTIES = (
         _rows_sum_to_one,
     ),
     Property(
-        f"{_SPREAD} (width 256)",
-        lambda rng: [_normal(rng, *[(2, 50, 256)] * 3)],
-        _deviation_is_one,
+        f"{_SPREAD} (width 256)", lambda rng: [_normal(rng, *[(2, 50, 256)] * 3)], _deviation_is_one
     ),
 )
 CAUSAL_PROPERTIES = (
@@ -147,19 +140,11 @@ CAUSAL_PROPERTIES = (
     Property("a later token does not change the output at an earlier one", _one_query, _past_stays),
 )
 CROSS_PROPERTIES = (
-    Property(
-        "5 queries and 7 keys give 5 rows of 7 weights",
-        _cross,
-        _cross_shape,
-    ),
+    Property("5 queries and 7 keys give 5 rows of 7 weights", _cross, _cross_shape),
     _ROWS,
     _GOLDEN,
 )
 MASK_PROPERTIES = (
-    Property(
-        "the weights of the words sum to 1",
-        lambda rng: _padded(rng)[:1],
-        _rows_sum_to_one,
-    ),
-    Property("words are weighted as if there were no padding", _padded, _padding_changes_nothing),
+    Property("the weights of the words sum to 1", lambda rng: _padded(rng)[:1], _rows_sum_to_one),
+    Property("padding does not change the weights of words", _padded, _padding_changes_nothing),
 )

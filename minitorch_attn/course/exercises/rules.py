@@ -1,8 +1,7 @@
-"""What a solution may use, read from its syntax tree.
+"""Rules for what a solution may use, checked on its syntax tree.
 
-The rules keep a solution to the task: its gradient is to be written, not to be taken from the
-library or from differences. They are a help for the honest, not a barrier: what is judged is the
-arrays that the file computes.
+You must write the gradient yourself, instead of taking it from the library or from finite
+differences. The rules are a reminder, not a barrier: the arrays that the file computes decide.
 """
 
 import ast
@@ -15,18 +14,18 @@ _RUNS = {"apply", "backward", "call", "forward", "grad", "jvp", "vjp"}
 
 
 def not_python(text, name):
-    """Why Python cannot read a text.
+    """Say why a text is not valid Python.
 
     Parameters
     ----------
     text : str
     name : str
-        The file, as it is to be named.
+        File name to show in the message.
 
     Returns
     -------
     str or None
-        The place, the line with a caret below it, and the reason; None if it can be read.
+        Position, reason, and the line with a caret below it. None if the text is valid.
     """
     try:
         ast.parse(text)
@@ -47,27 +46,27 @@ def not_python(text, name):
 
 
 def rule_broken(text, original):
-    """What a solution does that the exercise does not allow.
+    """Find what a solution does that the exercise does not allow.
 
     Parameters
     ----------
     text, original : str
-        The learner's file, which Python can read, and the file as it was.
+        The learner's file, which must be valid Python, and the original file.
 
     Returns
     -------
     str or None
-        A sentence with the line, or None if all is well.
+        A sentence that names the line, or None if the solution follows the rules.
     """
     tree, model = ast.parse(text), ast.parse(original)
     for part in (tree, model):
-        part.body = [node for node in part.body if not _is_main(node)]  # which no check runs
+        part.body = [node for node in part.body if not _is_main(node)]  # not run by the check
     missing = set(function_classes(model)) - set(function_classes(tree))
     if missing:
-        return f"the class {sorted(missing)[0]} of the exercise is gone"
+        return f"the class {sorted(missing)[0]} of the exercise is missing"
     changed = _changed_function(tree, model)
     if changed:
-        return f"{changed}() was changed: only the class is to be"
+        return f"{changed}() was changed: change only the class"
     for find in (_imports, _library_names, _builtins):
         known = {name for name, _ in find(model)}
         for name, line in find(tree):
@@ -77,7 +76,7 @@ def rule_broken(text, original):
 
 
 def function_classes(tree):
-    """The names of the classes of a file that are Functions with a forward and a backward."""
+    """Return the names of the `Function` classes in a file that have forward and backward."""
     found = []
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
@@ -90,12 +89,12 @@ def function_classes(tree):
 
 
 def _is_main(node):
-    """Whether a statement is `if __name__ == "__main__":`."""
+    """Return whether a statement is `if __name__ == "__main__":`."""
     return isinstance(node, ast.If) and "__name__" in ast.dump(node.test)
 
 
 def _changed_function(tree, model):
-    """A function beside the classes that is not as it was, where classes hold the task."""
+    """Find a changed function outside the classes, if the task is inside a class."""
     if not function_classes(model):
         return None
     for node in model.body:
@@ -109,7 +108,7 @@ def _changed_function(tree, model):
 
 
 def _imports(tree):
-    """(module or module.name, line) of every import."""
+    """Yield module (or module.name) and line of every import."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno) for alias in node.names)
@@ -121,7 +120,7 @@ def _imports(tree):
 
 
 def _library_names(tree):
-    """(dotted name, line) of what is taken from the library: `mt.softmax`, or `mt` as a whole."""
+    """Yield dotted name and line of each use of the library: `mt.softmax`, or `mt` itself."""
     names = {"minitorch_attn"}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -148,12 +147,12 @@ def _builtins(tree):
 
 
 def _backward_runs(tree):
-    """Whether a `backward` runs a forward pass, or another differentiation."""
+    """Describe a `backward` that runs a forward or backward pass. Return None if none does."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.FunctionDef) or node.name != "backward":
             continue
         for call in ast.walk(node):
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
                 if call.func.attr in _RUNS:
-                    return f"line {call.lineno}: a backward is not to call .{call.func.attr}(...)"
+                    return f"line {call.lineno}: a backward must not call .{call.func.attr}(...)"
     return None

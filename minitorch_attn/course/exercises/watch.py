@@ -1,4 +1,4 @@
-"""Notice that a file was saved, without any service of the system."""
+"""Watch a file: detect by polling that it was saved."""
 
 import os
 
@@ -6,14 +6,15 @@ __all__ = ["Watched"]
 
 
 class Watched:
-    """One file and its state when it was last looked at.
+    """File to watch, with its state at the last call.
 
-    Editors replace a file, or write it in several steps: a file that is missing or empty for a
-    moment has not changed yet.
+    Editors replace a file, or write it in several steps. A file that is missing or empty for a
+    moment therefore does not count as changed.
 
     Parameters
     ----------
     path : str or path
+        File to watch.
 
     Examples
     --------
@@ -33,7 +34,7 @@ class Watched:
         self.state = self._look()
 
     def changed(self):
-        """Whether it was saved since the last call."""
+        """Return whether the file was saved since the last call."""
         state = self._look()
         if state is None or state == self.state:
             return False

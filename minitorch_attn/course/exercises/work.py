@@ -1,4 +1,4 @@
-"""The learner's copies of the exercises."""
+"""Work folder: the learner's copies of the exercises."""
 
 import os
 import time
@@ -10,16 +10,17 @@ _DEFAULT = "exercises-work"
 
 
 class WorkFolder:
-    """The folder in which a learner edits.
+    """Folder in which the learner edits copies of the exercises.
 
-    It is, in turn: `path`; what MTA_WORK names; `exercises-work` here; the one that was used
-    last. If none is there, it will be `exercises-work` here.
+    The folder is the first of these that applies: `path`; the environment variable MTA_WORK; an
+    existing `exercises-work` in the working directory; `last`; a new `exercises-work`.
 
     Parameters
     ----------
     path : str or path, optional
+        Folder chosen by the user.
     last : Path, optional
-        The folder that was used last.
+        Folder that was used last.
     """
 
     def __init__(self, path=None, last=None):
@@ -33,16 +34,16 @@ class WorkFolder:
             self.path = here
 
     def file(self, exercise):
-        """The path of the copy of an exercise, which may not be there yet."""
+        """Return the path of an exercise's copy, which may not exist yet."""
         return self.path / exercise.path.name
 
     def start(self, exercise):
-        """Copy an exercise unless that was done before.
+        """Copy an exercise unless a copy already exists.
 
         Returns
         -------
         bool
-            Whether it was copied now.
+            Whether the exercise was copied.
         """
         file = self.file(exercise)
         if file.exists():
@@ -53,12 +54,12 @@ class WorkFolder:
         return True
 
     def reset(self, exercise):
-        """Put the original back and keep what was there under another name.
+        """Restore the original, and keep the learner's copy under another name.
 
         Returns
         -------
         Path or None
-            Where the old copy is; None if there was none, or it was unchanged.
+            Path of the old copy. None if it did not exist or was unchanged.
         """
         file, kept = self.file(exercise), None
         if file.exists():
@@ -75,7 +76,7 @@ class WorkFolder:
 
 
 def near(path):
-    """A path as seen from the working directory, if that is shorter.
+    """Make a path relative to the working directory if that is shorter.
 
     Parameters
     ----------
@@ -87,6 +88,6 @@ def near(path):
     """
     try:
         relative = os.path.relpath(path)
-    except ValueError:  # another drive
+    except ValueError:  # the path is on another drive
         return str(path)
     return relative if len(relative) < len(str(Path(path))) else str(path)

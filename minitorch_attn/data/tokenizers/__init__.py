@@ -1,4 +1,4 @@
-"""From text to token ids and back: characters, words, bytes, and what a model's folder holds."""
+"""Tokenizers for characters, words, byte-level BPE and pretrained model folders."""
 
 from .byte_bpe import ByteBPE
 from .characters import CharTokenizer

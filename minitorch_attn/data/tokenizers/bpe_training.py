@@ -1,8 +1,8 @@
-"""Learning the merges of byte-pair encoding from counted words.
+"""BPE training: learn the merges of byte-pair encoding from word counts.
 
 Sennrich et al. 2016, "Neural Machine Translation of Rare Words with Subword Units",
-arXiv:1508.07909v5, sec. 3.2, Algorithm 1, on bytes: join the most frequent pair of neighbours
-everywhere, again and again.
+arXiv:1508.07909v5, sec. 3.2, Algorithm 1, applied to bytes: the most frequent pair of adjacent
+tokens is merged repeatedly.
 """
 
 import heapq
@@ -17,12 +17,12 @@ from .gpt2_files import unreadable
 
 __all__ = ["count_words", "learn_merges"]
 
-_EDGE, _GONE = -1, -2  # tokens between two words, and where a merged neighbour was
+_EDGE, _GONE = -1, -2  # markers between two words, and at merged positions
 _SHIFT = 32  # a pair is one integer: first << 32 | second
 
 
 def count_words(path, segmenter):
-    """How often each pre-token occurs in a text file, as bytes; special tokens are left out.
+    """Count the pre-tokens in a text file, as bytes, without special tokens.
 
     Parameters
     ----------
@@ -35,41 +35,43 @@ def count_words(path, segmenter):
     """
     counts = Counter()
     try:
-        with open(path, encoding="utf-8", newline="") as file:  # line ends are kept as they are
+        with open(path, encoding="utf-8", newline="") as file:  # keep line ends unchanged
             for words, _ in segmenter.stream(file):
                 counts.update(words)
     except OSError as error:
         raise unreadable(path, error) from None
     except UnicodeDecodeError as error:
         raise DataError(
-            f"{os.fspath(path)} is not UTF-8.", got=str(error), expected="text in UTF-8"
-        ) from None
+            f"{os.fspath(path)} is not UTF-8",
+            got=str(error), expected="text in UTF-8",
+            hint=f"iconv -f LATIN1 -t UTF-8 < {os.fspath(path)} > converted.txt",
+        ) from None  # fmt: skip
     if not counts:
-        raise DataError(f"{os.fspath(path)} holds no text.", expected="a text to learn from")
+        raise DataError(f"{os.fspath(path)} is empty", expected="a text to learn from")
     return {word.encode(): count for word, count in counts.items()}
 
 
 def learn_merges(words, vocab_size):
-    """The merges that bring a vocabulary of the 256 bytes to `vocab_size` tokens.
+    """Learn the merges that extend the vocabulary from the 256 bytes to `vocab_size` tokens.
 
-    The most frequent pair is merged; of equally frequent pairs the greatest, first tokens compared
-    before second ones, byte by byte. Pairs within one word count, and a word counts as often as it
-    occurs.
+    Each step merges the most frequent pair. Ties are resolved in favor of the greatest pair: the
+    first tokens are compared byte by byte, then the second tokens. Only pairs within words count,
+    weighted by the word's count.
 
     Parameters
     ----------
     words : mapping of bytes to int
-        How often each word occurs.
+        Number of occurrences of each word.
     vocab_size : int
 
     Returns
     -------
     tokens : list of bytes
-        The 256 bytes and what was merged from them, in this order.
+        The 256 bytes, then the merged tokens.
     merges : list of (int, int)
-        The pairs in the order of merging, as places in `tokens`. It ends early when every word is
-        one token. No two merges build the same token: which merges happen within the bytes that
-        become a token does not depend on what stands around them.
+        Pairs in merge order, as indices into `tokens`. The list is shorter if every word becomes
+        one token. No two merges create the same token, because the merges within a token do not
+        depend on its surroundings.
 
     Examples
     --------
@@ -86,7 +88,7 @@ def learn_merges(words, vocab_size):
     while len(tokens) < vocab_size and heap:
         negative_count, *_, code = heapq.heappop(heap)
         count = corpus.counts.get(code, 0)
-        if count != -negative_count:  # it has become rarer since it was written down
+        if count != -negative_count:  # its count has decreased since it was pushed
             if count:
                 heapq.heappush(heap, _entry(corpus, order, code))
             continue
@@ -100,13 +102,13 @@ def learn_merges(words, vocab_size):
 
 
 def _entry(corpus, order, code):
-    """What a heap sorts by: the smallest entry is the pair to merge."""
+    """Return the heap entry for a pair. The smallest entry is the pair to merge."""
     first, second = _pair(code)
     return -corpus.counts[code], order[first], order[second], code
 
 
 def _descending(token):
-    """A string that sorts before another's exactly if its token sorts after that one's."""
+    """Return a string whose sort order is the reverse of the token's."""
     return "".join(chr(255 - byte) for byte in token) + "\u0100"
 
 
@@ -115,26 +117,26 @@ def _pair(code):
 
 
 def _distinct(arrays):
-    """The different elements of some arrays, in order; quicker here than np.unique."""
+    """Return the sorted unique elements of several arrays. Faster here than np.unique."""
     places = np.sort(np.concatenate(arrays))
     return places[np.concatenate([[True], places[1:] != places[:-1]])]
 
 
 class _Corpus:
-    """All words as one chain of tokens, and how often each pair of neighbours occurs.
+    """All words as one linked list of tokens, with the counts of adjacent pairs.
 
-    A merge visits only the places where its pair occurs, all of them in one go.
+    A merge visits only the positions of its pair, in one vectorized step.
 
     Attributes
     ----------
     counts : dict of int to int
-        Occurrences of each pair, by code.
+        Number of occurrences of each pair, by its code.
     """
 
     def __init__(self, words):
-        # Every word stands between two edges, so that each of its tokens has two neighbours.
+        # Edges surround every word, so that each of its tokens has two neighbors.
         lengths = np.fromiter(map(len, words), dtype=np.int64, count=len(words))
-        number = np.repeat(np.arange(len(words)), lengths)  # of the word that a byte is in
+        number = np.repeat(np.arange(len(words)), lengths)  # count of the word that contains a byte
         places = np.arange(len(number)) + number + 1
         size = len(number) + len(words) + 1
         self._token = np.full(size, _EDGE)
@@ -145,11 +147,11 @@ class _Corpus:
         self._following = np.arange(size) + 1
         self._preceding = np.arange(size) - 1
         self.counts = {}
-        self._where = {}  # code -> arrays of places where the pair started at some time
+        self._where = {}  # code -> arrays of positions at which the pair has started
         self._add(places)
 
     def merge(self, code, new):
-        """Make one token of a pair, everywhere; returns the pairs that became more frequent."""
+        """Merge a pair everywhere. Return the pairs whose counts increased."""
         first, second = _pair(code)
         places = _distinct(self._where.pop(code))
         still = self._token[places] == first
@@ -167,14 +169,14 @@ class _Corpus:
         return self._add(_distinct([self._preceding[places], places]))
 
     def _not_overlapping(self, places):
-        """Every second place of a run such as the two of "aaa", from the left."""
+        """Keep every second position of overlapping pairs, such as those in "aaa"."""
         starts_run = np.ones(len(places), dtype=bool)
         starts_run[1:] = self._following[places[:-1]] != places[1:]
         number = np.arange(len(places))
         return (number - np.maximum.accumulate(np.where(starts_run, number, 0))) % 2 == 0
 
     def _add(self, places):
-        """Count the pairs that start at these places; returns their codes."""
+        """Count the pairs that start at these positions. Return their codes."""
         codes = []
         for code, weight, where in self._grouped(places):
             self.counts[code] = self.counts.get(code, 0) + weight
@@ -190,7 +192,7 @@ class _Corpus:
                 self._where.pop(code, None)
 
     def _grouped(self, places):
-        """Yield (code, occurrences, places) of the pairs that start at `places`."""
+        """Yield (code, occurrences, places) for each pair that starts at some of `places`."""
         first, second = self._token[places], self._token[self._following[places]]
         inside = (first >= 0) & (second >= 0)
         places, codes = places[inside], (first[inside] << _SHIFT) | second[inside]

@@ -1,8 +1,8 @@
-"""GPT-2's alphabet: one printable character for each of the 256 bytes.
+"""GPT-2's byte alphabet: one printable character for each of the 256 bytes.
 
-`vocab.json` and `merges.txt` hold tokens, which are bytes and need not be text. Written in this
-alphabet they are: bytes that print as themselves in Latin-1 keep their character, the other 68
-(controls, the space, the soft hyphen) get the characters from U+0100 on. A space becomes "Ġ".
+`vocab.json` and `merges.txt` contain tokens, which are bytes and not always valid text. In this
+alphabet, bytes that are printable in Latin-1 keep their character. The other 68 (controls, the
+space, the soft hyphen) are assigned the characters from U+0100 on. A space becomes "Ġ".
 """
 
 __all__ = ["from_printable", "to_printable"]
@@ -16,7 +16,7 @@ _BYTES = {character: byte for byte, character in _CHARACTERS.items()}
 
 
 def to_printable(token):
-    """The characters that stand for the bytes of a token.
+    """Convert the bytes of a token to printable characters.
 
     Examples
     --------
@@ -27,7 +27,7 @@ def to_printable(token):
 
 
 def from_printable(text):
-    """The bytes that the characters stand for; None if one of them is not in the alphabet.
+    """Convert printable characters to bytes. Return None if one is not in the alphabet.
 
     Examples
     --------

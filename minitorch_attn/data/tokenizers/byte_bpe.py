@@ -1,4 +1,4 @@
-"""Byte-level byte-pair encoding, as GPT-2 has it."""
+"""Byte-level byte-pair encoding (BPE) as in GPT-2."""
 
 import codecs
 import os
@@ -16,34 +16,34 @@ __all__ = ["ByteBPE", "as_list"]
 
 
 class ByteBPE:
-    """Byte-level byte-pair encoding: any text becomes ids, and comes back exactly.
+    """Byte-level byte-pair encoding, which encodes any text without loss.
 
-    A text is cut at its special tokens, then into words (`pretokens`). The bytes of each word are
-    its first tokens; of all neighbours that the merges know, those of the earliest merge are
-    joined, the leftmost first, until no merge applies.
+    A text is split at its special tokens, then into words (`pretokens`). At first, each byte of a
+    word is a token. Then the earliest applicable merge joins adjacent tokens, leftmost first, until
+    no merge applies.
 
     Parameters
     ----------
     vocab : mapping of int to bytes
-        The token of each id.
+        Token of each id.
     merges : sequence of (bytes, bytes)
-        In order of precedence.
+        Merges in order of precedence.
     special_tokens : sequence of str, or mapping of str to int, optional
-        Tokens that are never cut and never merged with what is around them. Without ids, one that
-        the vocabulary lacks gets the next free id.
+        Tokens that are never split or merged with other tokens. If ids are not given, tokens that
+        are not in the vocabulary get the next free ids.
 
-    Attributes
-    ----------
+        Attributes
+        ----------
     vocab : dict of int to bytes
-        With the special tokens.
+        Vocabulary, including the special tokens.
     merges : list of (bytes, bytes)
     special_tokens : dict of str to int
 
     Notes
     -----
     Radford et al. 2019, "Language Models are Unsupervised Multitask Learners", sec. 2.2, after
-    Sennrich et al. 2016, arXiv:1508.07909v5. The ids are those of GPT-2's published tokenizer when
-    its two files are given.
+    Sennrich et al. 2016, arXiv:1508.07909v5. With GPT-2's two files, the ids equal those of its
+    published tokenizer.
 
     Examples
     --------
@@ -81,22 +81,22 @@ class ByteBPE:
         Parameters
         ----------
         path : str or path
-            Text in UTF-8. It is read in pieces: memory holds its different words only.
+            UTF-8 text file. It is read in pieces; only its distinct words are kept in memory.
         vocab_size : int
-            The 256 bytes, the merged tokens and the special tokens together. A short text may give
-            fewer.
+            Number of tokens: the 256 bytes, merged tokens and special tokens. A short text may
+            yield fewer.
         special_tokens : sequence of str, optional
-            Where they stand in the text, it is cut, and they are not learnt from.
+            Tokens at which the text is split, and which the merges ignore.
 
         Returns
         -------
         ByteBPE
-            Ids 0 to 255 are the bytes, then come the merged tokens in order of merging, then the
-            special tokens.
+            Tokenizer whose ids 0 to 255 are the bytes, followed by the merged tokens in merge order
+            and the special tokens.
 
         Notes
         -----
-        Of equally frequent pairs, the greatest pair of byte strings is merged first.
+        Among equally frequent pairs, the greatest pair of byte strings is merged first.
 
         Examples
         --------
@@ -114,10 +114,9 @@ class ByteBPE:
         special_tokens = list(_numbered(special_tokens, {}, 0))
         if vocab_size < 256 + len(special_tokens):
             raise ArgumentError(
-                "ByteBPE.train(vocab_size): too small for the bytes and the special tokens.",
-                got=str(vocab_size),
-                expected=f"at least {256 + len(special_tokens)}",
-            )
+                "ByteBPE.train: vocab_size is too small for the bytes and the special tokens",
+                got=str(vocab_size), expected=f"at least {256 + len(special_tokens)}",
+            )  # fmt: skip
         words = count_words(path, Segmenter(special_tokens))
         tokens, merges = learn_merges(words, vocab_size - len(special_tokens))
         pairs = [(tokens[first], tokens[second]) for first, second in merges]
@@ -125,16 +124,16 @@ class ByteBPE:
 
     @classmethod
     def from_files(cls, vocab, merges, special_tokens=()):
-        """Read GPT-2's two files.
+        """Read a tokenizer from GPT-2's two files.
 
         Parameters
         ----------
         vocab : str or path
-            `vocab.json`: token to id, the tokens written in GPT-2's alphabet (`to_printable`).
+            `vocab.json`, which maps tokens in GPT-2's alphabet (`to_printable`) to ids.
         merges : str or path
-            `merges.txt`: two tokens per line, in order of precedence.
+            `merges.txt`, which has two tokens per line, in order of precedence.
         special_tokens : sequence of str, optional
-            For GPT-2: ``["<|endoftext|>"]``. Without it that text is encoded like any other.
+            ``["<|endoftext|>"]`` for GPT-2. By default this text is encoded like any other.
 
         Returns
         -------
@@ -143,7 +142,7 @@ class ByteBPE:
         Raises
         ------
         DataError
-            If a file cannot be read, or the two do not belong together.
+            If a file cannot be read, or the two files do not match.
         """
         ids = read_vocab(vocab)
         tokens = {number: token_bytes(text) for text, number in ids.items()}
@@ -152,14 +151,15 @@ class ByteBPE:
         try:
             return cls(tokens, read_merges(merges), special_tokens)
         except DataError as error:
-            names = f"{os.fspath(vocab)} and {os.fspath(merges)}"
-            message = f"{names}: {error.message}"
-            raise DataError(message, got=error.got, expected=error.expected) from None
+            message = f"{os.fspath(vocab)} and {os.fspath(merges)}: {error.message}"
+            raise DataError(
+                message, got=error.got, expected=error.expected, hint=error.hint
+            ) from None
 
     def save(self, folder):
-        """Write `vocab.json`, `merges.txt` and `tokenizer_config.json`, which is made if needed.
+        """Write `vocab.json`, `merges.txt` and `tokenizer_config.json` to a folder.
 
-        Transformers' `GPT2Tokenizer` reads the folder, and so does `from_pretrained`.
+        Transformers' `GPT2Tokenizer` and `from_pretrained` can read the folder.
 
         Parameters
         ----------
@@ -168,14 +168,14 @@ class ByteBPE:
         write_files(folder, self.vocab, self.merges, self.special_tokens)
 
     def encode(self, text, *, allowed_special="all"):
-        """The ids of a text.
+        """Encode a text to ids.
 
         Parameters
         ----------
         text : str
         allowed_special : "all" or collection of str, default "all"
-            The special tokens to look for. Others are encoded as the plain text that they are: for
-            text that comes from someone else, give ``()``.
+            Special tokens to recognize. Others are encoded as plain text. Use ``()`` for untrusted
+            text.
 
         Returns
         -------
@@ -189,15 +189,15 @@ class ByteBPE:
         return ids
 
     def encode_iterable(self, chunks, *, allowed_special="all"):
-        """The ids of a text that comes in pieces: those of `encode` for the pieces joined.
+        """Encode a text that arrives in pieces. The ids equal those of `encode` for the whole text.
 
-        Memory does not grow with the length of the text, only with that of its longest word (some
-        8,000 characters are read ahead).
+        Memory use does not depend on the length of the text, only on its longest word (about 8,000
+        characters are read ahead).
 
         Parameters
         ----------
         chunks : iterable of str, or text file
-            Cut anywhere, also within a special token.
+            Pieces of the text, split anywhere, even within a special token.
         allowed_special : "all" or collection of str, default "all"
             As in `encode`.
 
@@ -213,7 +213,7 @@ class ByteBPE:
                 yield self.special_tokens[special]
 
     def decode(self, ids, *, skip_special_tokens=False):
-        """The text of token ids.
+        """Decode token ids to text.
 
         Parameters
         ----------
@@ -223,17 +223,17 @@ class ByteBPE:
         Returns
         -------
         str
-            Bytes that are not UTF-8, as when a character is cut in two, become U+FFFD.
+            Text in which bytes that are not valid UTF-8, such as half a character, become U+FFFD.
 
         Raises
         ------
         IndexRangeError
-            If an id has no token.
+            If an id is not in the vocabulary.
         """
         return b"".join(self._bytes_of(as_list(ids), skip_special_tokens)).decode(errors="replace")
 
     def decode_iterable(self, ids, *, skip_special_tokens=False):
-        """The text of ids that come one at a time, given out as soon as a character is complete.
+        """Decode ids that arrive one at a time, and yield text as soon as characters are complete.
 
         Parameters
         ----------
@@ -243,7 +243,7 @@ class ByteBPE:
         Yields
         ------
         str
-            Never empty. Joined, the pieces are the text of `decode`.
+            Non-empty pieces. Joined, they equal the text that `decode` returns.
         """
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         for token in self._bytes_of(ids, skip_special_tokens):
@@ -263,9 +263,10 @@ class ByteBPE:
                 yield self.vocab[int(number)]
             except KeyError:
                 raise IndexRangeError(
-                    "ByteBPE.decode(ids): an id has no token.",
+                    "ByteBPE.decode: an id is not in the vocabulary",
                     got=str(number),
                     expected=f"one of {len(self)} ids from {min(self.vocab)} to {max(self.vocab)}",
+                    hint="decode with the tokenizer that made the ids",
                 ) from None
 
     def _segmenter(self, allowed_special):
@@ -276,33 +277,35 @@ class ByteBPE:
             unknown = allowed - self.special_tokens.keys()
             if unknown:
                 raise ArgumentError(
-                    "encode(allowed_special): this tokenizer has no such special token.",
+                    "ByteBPE.encode: allowed_special contains unknown special tokens",
                     got=", ".join(map(repr, sorted(unknown))),
                     expected=f'"all", or some of {list(self.special_tokens)}',
+                    hint="pass special_tokens=[...] when you create the tokenizer",
                 )
             self._segmenters[allowed] = Segmenter(allowed)
         return self._segmenters[allowed]
 
     def _merge_word(self, word):
-        """The ids of one word."""
+        """Encode one word."""
         try:
             ids = [self._byte_ids[byte] for byte in word.encode()]
         except UnicodeEncodeError as error:
             raise DataError(
-                "the text holds half of a surrogate pair, which is no character.",
+                "ByteBPE.encode: the text contains half of a surrogate pair",
                 got=f"U+{ord(word[error.start]):04X}",
+                hint='text.encode("utf-8", "replace").decode() writes ? instead',
             ) from None
         if -1 in ids:
             missing = sorted({byte for byte in word.encode() if self._byte_ids[byte] < 0})
             raise DataError(
-                f"the vocabulary lacks a byte that {word!r} needs.",
+                f"ByteBPE.encode: the vocabulary does not contain a byte of {word!r}",
                 got=", ".join(f"0x{byte:02x}" for byte in missing),
                 expected="a byte-level vocabulary, which has all 256",
             )
         return merge_tokens(ids, self._ranks)
 
     def _ranked_merges(self):
-        """(id, id) -> (precedence, id of the two together)."""
+        """Return {(id, id): (precedence, id of the merged token)}."""
         ids, ranks, strange = self._ids, {}, []
         for rank, (first, second) in enumerate(self.merges):
             joined = ids.get(first + second)
@@ -312,17 +315,21 @@ class ByteBPE:
                 ranks[ids[first], ids[second]] = rank, joined
         if strange:
             raise DataError(
-                "the merges and the vocabulary do not belong together.",
+                "the merges do not match the vocabulary",
                 got=f"{len(strange)} merges of or into unknown tokens: {', '.join(strange[:5])}",
                 expected="both parts and the whole of every merge in the vocabulary",
+                hint="take vocab.json and merges.txt from the same model",
             )
         return ranks
 
 
 def _numbered(special_tokens, known, free):
-    """Give each special token its id in `known`, or the next one that is free."""
+    """Give each special token its id in `known`, or else the next free id."""
     if isinstance(special_tokens, str):
-        raise ArgumentError("special_tokens is one string.", expected="a list of strings")
+        raise ArgumentError(
+            "special_tokens must be a list of strings",
+            got="one string", hint=f"pass [{special_tokens!r}]",
+        )  # fmt: skip
     numbered = {}
     for token in special_tokens or ():
         if token not in numbered:
@@ -332,6 +339,6 @@ def _numbered(special_tokens, known, free):
 
 
 def as_list(ids):
-    """Ids in a list, from a list, an array, a tensor or a single one."""
+    """Convert token ids (a list, an array, a tensor or a single id) to a list."""
     ids = ids.tolist() if hasattr(ids, "tolist") else ids
     return [ids] if isinstance(ids, int) else ids

@@ -1,4 +1,4 @@
-"""One token per character."""
+"""Character tokenizer: one token for each character."""
 
 import numpy as np
 
@@ -9,12 +9,12 @@ __all__ = ["CharTokenizer"]
 
 
 class CharTokenizer:
-    """One token per character.
+    """Tokenizer with one token per character.
 
     Parameters
     ----------
     vocabulary : str
-        The known characters; the id of a character is its position.
+        Known characters. The id of a character is its position.
 
     Examples
     --------
@@ -30,8 +30,9 @@ class CharTokenizer:
     def __init__(self, vocabulary):
         if len(set(vocabulary)) != len(vocabulary) or not vocabulary:
             raise ArgumentError(
-                "CharTokenizer(vocabulary): every character must occur once.",
+                "CharTokenizer: every character must occur exactly once in vocabulary",
                 got=f"{len(vocabulary)} characters, {len(set(vocabulary))} of them different",
+                hint="CharTokenizer.from_text(text) collects the characters of a text",
             )
         self.vocabulary = vocabulary
         self._codes = _code_points(vocabulary)
@@ -40,14 +41,14 @@ class CharTokenizer:
 
     @classmethod
     def from_text(cls, text):
-        """The tokenizer that knows exactly the characters of `text`, in sorted order."""
+        """Create a tokenizer for the characters in `text`, in sorted order."""
         return cls("".join(sorted(set(text))))
 
     def __len__(self):
         return len(self.vocabulary)
 
     def encode(self, text):
-        """Token ids of a text.
+        """Return the token ids of a text.
 
         Parameters
         ----------
@@ -68,14 +69,15 @@ class CharTokenizer:
         if unknown.any():
             strange = {chr(code) for code in codes[unknown]}
             raise DataError(
-                "the text has characters that are not in the vocabulary.",
+                "CharTokenizer.encode: the text has characters that are not in the vocabulary",
                 got=some_of(strange),
                 expected=f"the {len(self)} characters of the text that the model was trained on",
+                hint="remove these characters, or train on a text that contains them",
             )
         return self._order[places]
 
     def decode(self, ids):
-        """The text of token ids.
+        """Return the text that token ids stand for.
 
         Parameters
         ----------
@@ -90,5 +92,5 @@ class CharTokenizer:
 
 
 def _code_points(text):
-    """Unicode numbers of the characters, an array."""
+    """Return an array with the characters' Unicode code points."""
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4").astype(np.int64)

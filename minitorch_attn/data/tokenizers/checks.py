@@ -1,4 +1,4 @@
-"""What tokenizers with a plain list of tokens check alike."""
+"""Checks for token ids, shared by all tokenizers that have a list of tokens."""
 
 import numpy as np
 
@@ -8,28 +8,28 @@ __all__ = ["checked_ids", "some_of"]
 
 
 def checked_ids(ids, size, caller):
-    """Token ids as a list of int, all of them inside the vocabulary.
+    """Return token ids as a list of int. Raise an error if one is not in the vocabulary.
 
     Parameters
     ----------
     ids : sequence or array of int
     size : int
-        Of the vocabulary.
+        Size of the vocabulary.
     caller : str
-        For the message, as in "CharTokenizer.decode(ids)".
+        Caller to name in the error message, such as "CharTokenizer.decode(ids)".
     """
     ids = np.asarray(ids, dtype=np.int64).reshape(-1)
     if ids.size and not (0 <= ids.min() and ids.max() < size):
         raise IndexRangeError(
-            f"{caller}: an id is outside the vocabulary.",
-            got=f"ids from {ids.min()} to {ids.max()}",
-            expected=f"0 to {size - 1}",
-        )
+            f"{caller}: an id is out of range",
+            got=f"ids from {ids.min()} to {ids.max()}", expected=f"0 to {size - 1}",
+            hint="decode with the tokenizer that made the ids",
+        )  # fmt: skip
     return ids.tolist()
 
 
 def some_of(tokens, most=8):
-    """The first few tokens of a set, for a message.
+    """Format the first few tokens of a set for an error message.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The two files of GPT-2's tokenizer: `vocab.json` and `merges.txt`."""
+"""GPT-2 tokenizer files: read and write `vocab.json` and `merges.txt`."""
 
 import json
 import os
@@ -11,55 +11,61 @@ __all__ = ["read_json", "read_merges", "read_vocab", "token_bytes", "write_files
 
 
 def read_json(path):
-    """The object in a JSON file."""
+    """Read a JSON file that contains an object."""
     try:
         with open(path, encoding="utf-8") as file:
             found = json.load(file)
     except OSError as error:
         raise unreadable(path, error) from None
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{os.fspath(path)} is not JSON.", got=str(error)) from None
+        raise DataError(
+            f"{os.fspath(path)} is not valid JSON",
+            got=str(error), hint="the file may be incomplete: download it again",
+        ) from None  # fmt: skip
     if not isinstance(found, dict):
         raise DataError(
-            f"{os.fspath(path)} holds no object.", got=type(found).__name__, expected="{...}"
+            f"{os.fspath(path)} must contain an object", got=type(found).__name__, expected="{...}"
         )
     return found
 
 
 def unreadable(path, error):
-    """The DataError for a file that the operating system does not give."""
-    return DataError(f"{os.fspath(path)} could not be read.", got=error.strerror or str(error))
+    """Return the DataError for a file that cannot be read."""
+    return DataError(f"{os.fspath(path)} could not be read", got=error.strerror or str(error))
 
 
 def read_vocab(path):
-    """Token, in GPT-2's alphabet, to id."""
+    """Read the vocabulary, {token in GPT-2's alphabet: id}."""
     ids = read_json(path)
     if not ids or not all(type(number) is int and number >= 0 for number in ids.values()):
         raise DataError(
-            f"{os.fspath(path)} is no vocabulary.", expected='{"token": id, ...}, ids from 0'
+            f"{os.fspath(path)} is not a vocabulary",
+            expected='{"token": id, ...}, ids from 0',
+            hint="for a folder with tokenizer.json, use data.tokenizers.from_pretrained",
         )
     if len(set(ids.values())) != len(ids):
-        raise DataError(f"{os.fspath(path)}: two tokens have the same id.")
+        raise DataError(f"{os.fspath(path)}: all tokens must have different ids")
     return ids
 
 
 def token_bytes(text):
-    """The bytes of a token written in GPT-2's alphabet; another one's, as a special token may be,
-    are those of UTF-8.
-    """
+    """Return a token's bytes: decoded from GPT-2's alphabet, or UTF-8 for special tokens."""
     token = from_printable(text)
     return text.encode() if token is None else token
 
 
 def read_merges(path):
-    """Pairs of byte strings, in order of precedence."""
+    """Read the merges, pairs of byte strings in order of precedence."""
     try:
         with open(path, encoding="utf-8", newline="\n") as file:
             lines = file.read().split("\n")
     except OSError as error:
         raise unreadable(path, error) from None
     except UnicodeDecodeError as error:
-        raise DataError(f"{os.fspath(path)} is not UTF-8.", got=str(error)) from None
+        raise DataError(
+            f"{os.fspath(path)} is not UTF-8",
+            got=str(error), hint="the file may be damaged: download it again",
+        ) from None  # fmt: skip
     merges = []
     for number, line in enumerate(lines, start=1):
         line = line.rstrip("\r")
@@ -68,21 +74,22 @@ def read_merges(path):
         pair = tuple(map(from_printable, line.split(" ")))
         if len(pair) != 2 or not all(pair):
             raise DataError(
-                f"{os.fspath(path)}, line {number}: not a merge of byte-level tokens.",
+                f"{os.fspath(path)}, line {number}: the line is not a merge of byte-level tokens",
                 got=repr(line),
                 expected="two tokens in GPT-2's alphabet with one space between them",
+                hint="pass the merges.txt that belongs to the vocabulary",
             )
         merges.append(pair)
     return merges
 
 
 def write_files(folder, vocab, merges, special_tokens):
-    """Write both files, and in `tokenizer_config.json` which tokens are special.
+    """Write both files, and the special tokens to `tokenizer_config.json`.
 
     Parameters
     ----------
     folder : str or path
-        Made if it is not there.
+        Folder to write to. It is created if it does not exist.
     vocab : dict of int to bytes
     merges : list of (bytes, bytes)
     special_tokens : dict of str to int
@@ -91,7 +98,7 @@ def write_files(folder, vocab, merges, special_tokens):
     names = {number: token for token, number in special_tokens.items()}
     ids = {names.get(number) or to_printable(token): number for number, token in vocab.items()}
     if len(ids) < len(vocab):
-        raise DataError("two tokens would have the same name in vocab.json.")
+        raise DataError("ByteBPE.save: two tokens have the same name in vocab.json")
     lines = [f"{to_printable(first)} {to_printable(second)}\n" for first, second in merges]
     added = {
         str(number): {"content": token, "special": True, "normalized": False}

@@ -1,26 +1,26 @@
-"""Applying learnt merges to one word."""
+"""Merging: apply learned BPE merges to one word."""
 
 import heapq
 from itertools import pairwise
 
 __all__ = ["KeptWords", "merge_tokens"]
 
-_LONGEST_KEPT_WORD = 48  # characters
+_LONGEST_KEPT_WORD = 48  # maximum number of characters in a cached word
 _NONE = (-1, -1)
 
 
 def merge_tokens(ids, ranks):
-    """Join neighbours, those of the earliest merge and the leftmost first, until none applies.
+    """Join adjacent tokens until no merge applies, the earliest and leftmost merge first.
 
-    Takes O(n log n): the tokens form a chain, so that joining two moves nothing, and a heap holds
-    the merges that were possible at some time. One whose tokens have changed since is passed over.
+    Takes O(n log n) time. The tokens form a linked list, and a heap contains the possible merges.
+    A merge whose tokens have changed since it was pushed is skipped.
 
     Parameters
     ----------
     ids : sequence of int
-        The tokens of a word.
+        Tokens of a word.
     ranks : dict of (int, int) to (int, int)
-        The precedence of a pair, and the id of the two together.
+        Precedence of each pair, and the id of its merged token.
 
     Returns
     -------
@@ -32,7 +32,7 @@ def merge_tokens(ids, ranks):
     [1, 4, 5]
     """
     end = len(ids)
-    ids = [*ids, -1]  # stands behind the last token and before the first: no merge knows -1
+    ids = [*ids, -1]  # after the last token and before the first; no merge contains -1
     following = [*range(1, end + 1), end]
     preceding = list(range(-1, end))
     heap = [(ranks[pair][0], i) for i, pair in enumerate(pairwise(ids)) if pair in ranks]
@@ -54,16 +54,16 @@ def merge_tokens(ids, ranks):
 
 
 class KeptWords(dict):
-    """The ids of words met before: looking up another one computes it.
+    """Cache of word ids, which computes the ids of a missing word.
 
-    Forgets all of them when it is full, so that its size is bounded.
+    The cache is cleared when it is full, so that its size is bounded.
 
     Parameters
     ----------
     compute : callable
-        From a word to its ids.
+        Function from a word to its ids.
     limit : int
-        Words to keep.
+        Maximum number of words in the cache.
     """
 
     def __init__(self, compute, limit):

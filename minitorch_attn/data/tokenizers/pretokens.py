@@ -1,6 +1,6 @@
-"""Cutting text before byte-pair encoding: special tokens first, then GPT-2's words.
+"""Pre-tokens: split text at special tokens and into GPT-2's words before byte-pair encoding.
 
-Merges never cross a cut, so what is cut where decides the tokens as much as the merges do.
+Merges never cross a split, so the splits determine the tokens as much as the merges do.
 """
 
 import functools
@@ -10,9 +10,9 @@ from ...errors import ArgumentError, DTypeError
 
 __all__ = ["Segmenter", "pretokens"]
 
-# Letters and numbers that Unicode gained after version 16.0, as ranges. They are left out of the
-# classes below, so that equal text gives equal tokens with every release of `regex` so far, and the
-# same as with the `tokenizers` library (from 0.22 on), whose tables are those of Unicode 16.0.
+# Letters and numbers that Unicode gained after version 16.0, as ranges. They are excluded from
+# the classes below, so that every release of `regex` so far gives the same tokens. So does the
+# `tokenizers` library (from 0.22 on), which uses the tables of Unicode 16.0.
 _LATER_LETTERS = (
     "558 58B-58C 88F C5C CDC 208F 209D-209F A7CE-A7CF A7D2 A7D4 A7DD A7E2 A7F1 AB6C-AB6D"
     " 107BB-107BF 10940-10959 10EC5-10EC7 10ED9-10EEE 11B0A 11DB0-11DDB 11DF1 16EA0-16EB8"
@@ -23,13 +23,13 @@ _LATER_LETTERS = (
 )
 _LATER_NUMBERS = "11DE0-11DE9 1246F 12475-1247F 12550-12686 16FF4-16FF6"
 
-_READ_AHEAD = 4096  # characters gathered before a stream is cut
-_LARGEST_PIECE = 8192  # characters looked at in one go, however long the chunks are
+_READ_AHEAD = 4096  # characters collected before a stream is split
+_LARGEST_PIECE = 8192  # maximum number of characters processed at once
 
 
 @functools.cache
 def _pattern():
-    """The pattern of GPT-2, compiled; see `pretokens`."""
+    """Return GPT-2's compiled pattern; see `pretokens`."""
     import regex
 
     letter = rf"[\p{{L}}--[{_ranges(_LATER_LETTERS)}]]"
@@ -46,12 +46,12 @@ def _ranges(text):
 
 
 def pretokens(text):
-    """Cut text as GPT-2 does: nothing is lost, and merges stay within a piece.
+    """Split text as GPT-2 does, without loss; merges stay within a piece.
 
-    The pieces, tried in this order, are: an English contraction ('s, 'd, 'm, 't, 'll, 've, 're);
-    letters; numbers; other visible characters, each of these three with one space before it if
-    there is one; whitespace. The last whitespace character before a visible one is left to the
-    next piece: it is a space that belongs to a word, or else stands alone.
+    The patterns are tried in this order: an English contraction ('s, 'd, 'm, 't, 'll, 've, 're);
+    letters; numbers; other visible characters; whitespace. Letters, numbers and other visible
+    characters include one preceding space. Whitespace before a visible character ends one character
+    early; the last character joins the next piece if it is a space, and is its own piece otherwise.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def pretokens(text):
     Returns
     -------
     list of str
-        Joined, they are the text.
+        Pieces, whose concatenation is the text.
 
     Notes
     -----
@@ -76,10 +76,10 @@ def pretokens(text):
 
 
 class Segmenter:
-    """Cuts a text, or a stream of text, into pre-tokens and special tokens.
+    """Split a text, or a stream of text, into pre-tokens and special tokens.
 
-    Where special tokens overlap, the one that starts first wins; of those that start together, the
-    longest.
+    Where special tokens overlap, the one that starts first is chosen, or the longest one if several
+    start at the same position.
 
     Parameters
     ----------
@@ -95,12 +95,12 @@ class Segmenter:
     def __init__(self, special_tokens=()):
         longest_first = sorted(special_tokens, key=len, reverse=True)
         if "" in longest_first:
-            raise ArgumentError("a special token is empty.", expected="at least one character")
+            raise ArgumentError("special tokens must not be empty", got="''")
         self._specials = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
         self._reach = len(longest_first[0]) - 1 if longest_first else 0
 
     def whole(self, text):
-        """Yield (pre-tokens, the special token that follows them); the last special is None."""
+        """Yield (pre-tokens, the special token after them). The last special token is None."""
         self._check(text)
         start = 0
         for match in self._specials.finditer(text):
@@ -109,10 +109,10 @@ class Segmenter:
         yield pretokens(text[start:]), None
 
     def stream(self, chunks):
-        """As `whole` for the chunks joined, with only a few of them in memory.
+        """Split joined chunks as `whole` does, with only a few chunks in memory.
 
-        A cut depends on at most two characters behind it, and a special token on its own length.
-        So everything but a short tail can be given out at once; the tail waits for more text.
+        A split depends on at most two characters after it, and a special token on its own length.
+        So everything except a short tail can be yielded at once; the tail waits for more text.
 
         Parameters
         ----------
@@ -126,15 +126,15 @@ class Segmenter:
         for chunk in self._pieces(chunks):
             fresh.append(chunk)
             fresh_length += len(chunk)
-            # A long word is looked at again only once the text has doubled: linear time in all.
+            # A long word is processed again only after the text has doubled, for linear total time.
             if fresh_length >= max(_READ_AHEAD, len(held)):
                 held = yield from self._decided("".join([held, *fresh]))
                 fresh, fresh_length = [], 0
         yield from self.whole("".join([held, *fresh]))
 
     def _decided(self, text):
-        """Yield what more text behind `text` cannot change; return the rest."""
-        known = len(text) - self._reach  # before here it is known whether a special token starts
+        """Yield the part of `text` whose split further text cannot change. Return the rest."""
+        known = len(text) - self._reach  # special tokens that start before here are complete
         start = 0
         for match in self._specials.finditer(text):
             if match.start() >= known:
@@ -148,7 +148,7 @@ class Segmenter:
         return text[end:]
 
     def _pieces(self, chunks):
-        """The chunks, none of them long."""
+        """Split the chunks into short pieces."""
         if isinstance(chunks, str):
             chunks = [chunks]
         elif hasattr(chunks, "read"):
@@ -161,4 +161,8 @@ class Segmenter:
     @staticmethod
     def _check(text):
         if not isinstance(text, str):
-            raise DTypeError("tokenizers read text.", got=type(text).__name__, expected="str")
+            raise DTypeError(
+                "encode: the text must be a str",
+                got=type(text).__name__,
+                hint="decode bytes first: text.decode()" if isinstance(text, bytes) else None,
+            )

@@ -1,4 +1,4 @@
-"""The tokenizer that lies in a model's folder."""
+"""Tokenizers for pretrained model folders in Hugging Face's layout."""
 
 import os
 
@@ -13,7 +13,7 @@ _ROLES = (
     "bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token",
 )  # fmt: skip
 
-# Classes of transformers that cut text as GPT-2 does, and what is special in their vocabularies.
+# Tokenizer classes in transformers that split text as GPT-2 does, and their special tokens.
 _MARKS = ("<s>", "</s>", "<pad>", "<unk>", "<mask>")
 _GPT2_KIND = {
     "GPT2": ("<|endoftext|>",), "Roberta": _MARKS, "Bart": _MARKS, "LED": _MARKS,
@@ -22,24 +22,24 @@ _GPT2_KIND = {
 
 
 def from_pretrained(folder):
-    """Read the tokenizer in a folder of Hugging Face's layout.
+    """Read the tokenizer from a folder in Hugging Face's layout.
 
-    Byte-level BPE of GPT-2's kind becomes a `ByteBPE`. All else (WordPiece, SentencePiece's
-    unigram, ...) is left to the `tokenizers` library, an extra: ``pip install
+    A byte-level BPE like GPT-2's is read as a `ByteBPE`. Other kinds (WordPiece, SentencePiece's
+    unigram, ...) require the optional `tokenizers` library: ``pip install
     minitorch-attn[tokenizers]``.
 
     Parameters
     ----------
     folder : str or path
-        With one of
+        Folder with one of
 
         * `tokenizer.json`;
-        * `vocab.json` and `merges.txt`: byte-level BPE. `encode` gives the ids of the text itself,
-          without the marks that some models want around it;
+        * `vocab.json` and `merges.txt`: byte-level BPE. `encode` returns the ids of the text only,
+          without the special tokens that some models expect around it;
         * `vocab.txt`: BERT's WordPiece.
 
-        Which tokens are special stands in `tokenizer_config.json`, `special_tokens_map.json` or
-        `added_tokens.json`; GPT-2's ``<|endoftext|>`` and the marks of RoBERTa and BART always are.
+        Special tokens are read from `tokenizer_config.json`, `special_tokens_map.json` or
+        `added_tokens.json`. Those of GPT-2 (``<|endoftext|>``), RoBERTa and BART are built in.
 
     Returns
     -------
@@ -48,7 +48,7 @@ def from_pretrained(folder):
     Raises
     ------
     DataError
-        If there is no tokenizer, it cannot be read, or the library it needs is not installed.
+        If the tokenizer is missing or cannot be read, or a required library is not installed.
     """
 
     def there(*names):
@@ -68,7 +68,7 @@ def from_pretrained(folder):
         return _word_piece(folder)
     found = [name for name in _SENTENCEPIECE if there(name)]
     raise DataError(
-        f"{os.fspath(folder)} holds no tokenizer that can be read.",
+        f"{os.fspath(folder)}: a supported tokenizer is missing",
         got=", ".join(found) or "none of the files below",
         expected="tokenizer.json, or vocab.json and merges.txt, or vocab.txt",
         hint=found
@@ -79,7 +79,7 @@ def from_pretrained(folder):
 
 
 class LibraryTokenizer:
-    """A tokenizer of the `tokenizers` library, under the names that `ByteBPE` has.
+    """Wrapper that gives a tokenizer from the `tokenizers` library the methods of `ByteBPE`.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ class LibraryTokenizer:
     Attributes
     ----------
     library_tokenizer
-        For what is not offered here: offsets, pairs of texts, batches.
+        The wrapped tokenizer, for access to offsets, text pairs and batches.
     special_tokens : dict of str to int
     """
 
@@ -105,13 +105,13 @@ class LibraryTokenizer:
         return self.library_tokenizer.get_vocab_size()
 
     def encode(self, text, *, add_special_tokens=True):
-        """The ids of a text.
+        """Encode a text to ids.
 
         Parameters
         ----------
         text : str
         add_special_tokens : bool, default True
-            Put the marks around it that the model was trained with ([CLS], </s>, ...).
+            If True, add the special tokens that the model was trained with ([CLS], </s>, ...).
 
         Returns
         -------
@@ -120,7 +120,7 @@ class LibraryTokenizer:
         return self.library_tokenizer.encode(text, add_special_tokens=add_special_tokens).ids
 
     def decode(self, ids, *, skip_special_tokens=False):
-        """The text of token ids."""
+        """Decode token ids to text."""
         ids = [int(number) for number in as_list(ids)]
         return self.library_tokenizer.decode(ids, skip_special_tokens=skip_special_tokens)
 
@@ -130,17 +130,20 @@ def _from_library(build, path):
         import tokenizers
     except ImportError:
         raise DataError(
-            f"{path} needs the `tokenizers` library.",
+            f"{path}: the `tokenizers` library, which it requires, is not installed",
             hint="python -m pip install 'minitorch-attn[tokenizers]'",
         ) from None
     try:
         return build(tokenizers)
-    except Exception as error:  # the library raises plain Exception for what it cannot read
-        raise DataError(f"{path} is no tokenizer.", got=str(error)) from None
+    except Exception as error:  # the library raises a plain Exception for files that it cannot read
+        raise DataError(
+            f"{path} is not a tokenizer",
+            got=str(error), hint="the file may be incomplete: download it again",
+        ) from None  # fmt: skip
 
 
 def _is_gpt2_kind(description):
-    """Does this tokenizer.json describe what `ByteBPE` does, and nothing more?"""
+    """Return True if `ByteBPE` supports everything in this tokenizer.json."""
     model = description.get("model") or {}
     before = description.get("pre_tokenizer") or {}
     after = description.get("post_processor") or {"type": "ByteLevel"}
@@ -171,7 +174,11 @@ def _byte_bpe(description, path):
         merges = [(token_bytes(first), token_bytes(second)) for first, second in pairs]
         specials = {token["content"]: token["id"] for token in added}
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{path} is no byte-level BPE.", got=repr(error)) from None
+        raise DataError(
+            f"{path} is not a valid byte-level BPE",
+            got=repr(error),
+            hint="save it again with the `transformers` library: .save_pretrained(folder)",
+        ) from None
     return ByteBPE(vocab, merges, specials)
 
 
@@ -180,18 +187,18 @@ def _from_two_files(folder):
     config = _optional(folder, "tokenizer_config.json")
     if config.get("add_prefix_space"):
         raise DataError(
-            f"{os.fspath(folder)}: its tokenizer puts a space before every text.",
+            f"{os.fspath(folder)}: add_prefix_space is not supported without tokenizer.json",
             got="add_prefix_space in tokenizer_config.json",
-            hint="with tokenizer.json beside it, the `tokenizers` library does so",
+            hint="add tokenizer.json, which the `tokenizers` library reads",
         )
     kind = (config.get("tokenizer_class") or "GPT2").removesuffix("Fast").removesuffix("Tokenizer")
     ids = read_vocab(vocab)
     if kind not in _GPT2_KIND or sum(token.endswith("</w>") for token in ids) > len(ids) / 10:
         raise DataError(
-            f"{os.fspath(folder)}: its tokenizer does not cut text as GPT-2 does.",
+            f"{os.fspath(folder)}: this kind of BPE is not supported without tokenizer.json",
             got=kind if kind not in _GPT2_KIND else "tokens that end in </w>",
             expected=f"one of {', '.join(_GPT2_KIND)}",
-            hint="with tokenizer.json beside it, the `tokenizers` library reads it",
+            hint="add tokenizer.json, which the `tokenizers` library reads",
         )
     specials = _special_tokens(folder, config)
     for token in _GPT2_KIND[kind]:
@@ -207,7 +214,7 @@ def _from_two_files(folder):
 
 
 def _special_tokens(folder, config):
-    """Special token to id, or to None where only its name is given."""
+    """Return {special token: id}, where the id is None if only the token's name is given."""
     found = {}
     for roles in (_optional(folder, "special_tokens_map.json"), config):
         named = [roles.get(role) for role in _ROLES]
@@ -223,7 +230,7 @@ def _special_tokens(folder, config):
 
 
 def _word_piece(folder):
-    """BERT's, from vocab.txt: lower-case unless tokenizer_config.json says otherwise."""
+    """Read BERT's WordPiece tokenizer from vocab.txt. Text is lower-cased by default."""
     path = os.path.join(folder, "vocab.txt")
     config = _optional(folder, "tokenizer_config.json")
     names = {role: config.get(f"{role}_token") or f"[{role.upper()}]" for role in

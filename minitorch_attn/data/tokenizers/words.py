@@ -1,4 +1,4 @@
-"""One token per word."""
+"""Word tokenizer: one token for each word or punctuation mark."""
 
 import re
 from collections import Counter
@@ -14,15 +14,15 @@ _WORD = re.compile(r"\w+|[^\w\s]")
 
 
 class WordTokenizer:
-    """One token per word or punctuation mark; what lies between them is not kept.
+    """Tokenizer with one token for each word or punctuation mark. Whitespace is not kept.
 
     Parameters
     ----------
     vocabulary : sequence of str
-        The known words; the id of a word is its position. Special tokens are words too: they are
-        found in a text where they stand between spaces.
+        Known words. The id of a word is its position. Special tokens are also words; in a
+        text they are recognized when spaces separate them from other words.
     unknown : str, optional
-        The word of the vocabulary that stands for all others. Without it, others are an error.
+        Word in the vocabulary that replaces unknown words. By default, these raise an error.
 
     Examples
     --------
@@ -41,31 +41,33 @@ class WordTokenizer:
         self._ids = {word: number for number, word in enumerate(self.vocabulary)}
         if len(self._ids) != len(self.vocabulary) or not self.vocabulary:
             raise ArgumentError(
-                "WordTokenizer(vocabulary): every word must occur once.",
+                "WordTokenizer: every word must occur exactly once in vocabulary",
                 got=f"{len(self.vocabulary)} words, {len(self._ids)} of them different",
+                hint="list(dict.fromkeys(words)) keeps one of each",
             )
         if unknown is not None and unknown not in self._ids:
             raise ArgumentError(
-                "WordTokenizer(unknown): it must be a word of the vocabulary.", got=repr(unknown)
-            )
+                "WordTokenizer: unknown must be a word of the vocabulary",
+                got=repr(unknown), hint=f"add it to the vocabulary: [{unknown!r}, ...]",
+            )  # fmt: skip
         self.unknown = unknown
 
     @classmethod
     def from_text(cls, text, *, max_words=None, min_count=1, special_tokens=(), unknown=None):
-        """The tokenizer that knows the words of a text, the frequent ones first.
+        """Create a tokenizer for the words in a text, the most frequent first.
 
         Parameters
         ----------
         text : str
         max_words : int, optional
-            Keep so many, besides the special tokens. Equally frequent words are taken in
-            alphabetical order.
+            Maximum number of words, excluding special tokens. Equally frequent words are taken
+            in alphabetical order.
         min_count : int, default 1
-            Leave out rarer words.
+            Minimum number of occurrences of a word.
         special_tokens : sequence of str, optional
-            The first words of the vocabulary.
+            Special tokens, which become the first words of the vocabulary.
         unknown : str, optional
-            Which of the special tokens stands for words that are not known.
+            Special token that replaces unknown words.
 
         Returns
         -------
@@ -83,7 +85,7 @@ class WordTokenizer:
         return len(self.vocabulary)
 
     def encode(self, text):
-        """Token ids of a text.
+        """Return the token ids of a text.
 
         Parameters
         ----------
@@ -96,7 +98,7 @@ class WordTokenizer:
         Raises
         ------
         DataError
-            If a word is not in the vocabulary and no word stands for the unknown ones.
+            If a word is not in the vocabulary and `unknown` is not set.
         """
         words = _words(text, self._ids)
         default = self._ids.get(self.unknown, -1)
@@ -104,14 +106,14 @@ class WordTokenizer:
         if (ids < 0).any():
             strange = set(words) - self._ids.keys()
             raise DataError(
-                "the text has words that are not in the vocabulary.",
+                "WordTokenizer.encode: the text has words that are not in the vocabulary",
                 got=some_of(strange),
-                hint="name a word that stands for them: WordTokenizer(..., unknown=...)",
+                hint="pass a word that replaces them: WordTokenizer(..., unknown=...)",
             )
         return ids
 
     def decode(self, ids):
-        """The words of token ids, with single spaces between them.
+        """Return the words that token ids stand for, separated by single spaces.
 
         Parameters
         ----------
@@ -126,7 +128,7 @@ class WordTokenizer:
 
 
 def _words(text, whole):
-    """Cut at spaces, then between words and punctuation, but leave the words in `whole` whole."""
+    """Split at spaces, then between words and punctuation. Words in `whole` are not split."""
     words = []
     for part in text.split():
         words.extend([part] if part in whole else _WORD.findall(part))

@@ -1,7 +1,8 @@
-"""The models with the peers' faces: their folders, names, arguments and results.
+"""Pretrained models: load and save Hugging Face and timm model folders.
 
-`mt.models.from_pretrained(folder)` opens a folder; a class is made from a configuration, as in
-`mt.models.pretrained.GPT2LMHeadModel({"n_layer": 2})`.
+The classes take Hugging Face's and timm's arguments and use their parameter names.
+`mt.models.from_pretrained(folder)` loads a folder; `mt.models.pretrained.GPT2LMHeadModel(config)`
+creates a model from a configuration, such as {"n_layer": 2}.
 """
 
 from ...errors import ArgumentError

@@ -1,4 +1,4 @@
-"""The activations by the names that the peers' configurations give them."""
+"""Activation functions, looked up by the names used in Hugging Face configurations."""
 
 from ... import ops
 from ...errors import ArgumentError
@@ -8,7 +8,7 @@ __all__ = ["activation"]
 
 
 def _quick_gelu(x):
-    """x sigmoid(1.702 x): Hendrycks and Gimpel 2016, arXiv:1606.08415v5, section 2."""
+    """Return x sigmoid(1.702 x) (Hendrycks and Gimpel 2016, arXiv:1606.08415v5, section 2)."""
     return x * ops.sigmoid(1.702 * x)
 
 
@@ -37,21 +37,16 @@ ACTIVATIONS = {
 
 
 def activation(name):
-    """The function that a configuration's `hidden_act` or its like names.
+    """Look up the activation function that a configuration field such as `hidden_act` names.
 
     Parameters
     ----------
     name : str
-
-    Raises
-    ------
-    ArgumentError
-        If no function has this name, with those that have one.
+        Name of the function in Hugging Face, a key of `ACTIVATIONS`.
     """
     if name not in ACTIVATIONS:
         raise ArgumentError(
-            "the configuration names an activation that is not known.",
-            got=repr(name),
-            expected=f"one of {', '.join(ACTIVATIONS)}",
-        )
+            "the activation function in the configuration is not supported",
+            got=repr(name), expected=f"one of {', '.join(ACTIVATIONS)}",
+        )  # fmt: skip
     return ACTIVATIONS[name]

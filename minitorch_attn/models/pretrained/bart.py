@@ -1,20 +1,17 @@
-"""BART with the face of its published weights; the model itself is `models/bart.py`."""
+"""BART with the Hugging Face interface; the model itself is `models/bart.py`."""
 
 from ... import nn, ops
 from ...errors import ArgumentError
 from ..bart import BART
 from .decoder import result
-from .encoder_decoder import EncoderDecoderFace, paper_settings
+from .encoder_decoder import EncoderDecoderModel, paper_settings
 from .encoder_decoder_heads import DecoderAlone, NextTokenHead, WithoutHead
 from .losses import classification_loss, span_loss
 
 __all__ = [
-    "BartForCausalLM",
-    "BartForConditionalGeneration",
-    "BartForQuestionAnswering",
-    "BartForSequenceClassification",
-    "BartModel",
-]
+    "BartForCausalLM", "BartForConditionalGeneration", "BartForQuestionAnswering",
+    "BartForSequenceClassification", "BartModel",
+]  # fmt: skip
 
 _DEFAULTS = dict(
     vocab_size=50265, max_position_embeddings=1024, encoder_layers=12, encoder_ffn_dim=4096,
@@ -28,13 +25,13 @@ _DEFAULTS = dict(
 )  # fmt: skip
 
 
-class BartFace(EncoderDecoderFace):
-    """What the classes of BART share.
+class BartPreTrainedModel(EncoderDecoderModel):
+    """Base class for the BART models.
 
     Attributes
     ----------
     shared : Parameter
-        Only if the matrices are not tied: one more that the peer has, saves, and does not use.
+        Unused matrix that Hugging Face also saves. It exists only if the embeddings are not tied.
     """
 
     model_type = "bart"
@@ -49,20 +46,21 @@ class BartFace(EncoderDecoderFace):
         self.add_head(config)
 
     def target_ids(self, input_ids, decoder_input_ids, decoder_inputs_embeds):
-        """What the decoder reads if the caller does not say: the source, one to the right."""
+        """Return the decoder's input ids. Default: the source, shifted one to the right."""
         if decoder_input_ids is not None or decoder_inputs_embeds is not None:
             return decoder_input_ids
         if input_ids is None:
             raise ArgumentError(
-                f"{type(self).__name__}: there is nothing for the decoder to read.",
+                f"{type(self).__name__}: the decoder's input is missing",
                 got="neither input_ids nor decoder_input_ids nor decoder_inputs_embeds",
                 expected="one of them",
+                hint="pass input_ids; the decoder then reads them shifted one to the right",
             )
         return self.shifted(input_ids)
 
 
-class BartModel(WithoutHead, BartFace):
-    """The vectors of the target's tokens, without a head.
+class BartModel(WithoutHead, BartPreTrainedModel):
+    """BART without a head: returns the vectors of the target tokens.
 
     Examples
     --------
@@ -77,17 +75,19 @@ class BartModel(WithoutHead, BartFace):
     """
 
 
-class BartForConditionalGeneration(NextTokenHead, BartFace):
-    """Logits of the target's next token, from the embedding matrix and a bias."""
+class BartForConditionalGeneration(NextTokenHead, BartPreTrainedModel):
+    """BART with a language-model head: returns the logits of the next target token."""
 
 
 class ClassificationHead(nn.Module):
-    """Two linear maps, a tanh between them, and dropout before each.
+    """Classification head: two linear layers with a tanh in between, and dropout before each layer.
 
     Parameters
     ----------
     embed_dim, num_labels : int
+        Input size and number of classes.
     dropout : float
+        Dropout probability before each linear layer.
     """
 
     def __init__(self, embed_dim, num_labels, dropout):
@@ -101,8 +101,8 @@ class ClassificationHead(nn.Module):
         return self.out_proj(self.dropout(ops.tanh(self.dense(self.dropout(x)))))
 
 
-class BartForSequenceClassification(BartFace):
-    """Logits of a text's classes, from the decoder's last end-of-text token (section 3.1)."""
+class BartForSequenceClassification(BartPreTrainedModel):
+    """BART text classifier on the decoder's vector of the last end-of-text token (section 3.1)."""
 
     def add_head(self, config):
         self.paper.head = None
@@ -116,12 +116,12 @@ class BartForSequenceClassification(BartFace):
         decoder_inputs_embeds=None, labels=None, use_cache=None, output_attentions=None,
         output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """As `BartModel.forward`; `input_ids` are needed, as they say where the text ends."""
+        """Same as `BartModel.forward`. `input_ids` are required to locate the end of each text."""
         if input_ids is None:
             raise ArgumentError(
-                "BartForSequenceClassification looks for the end of the text in input_ids.",
-                got="input_ids=None",
-            )
+                "BartForSequenceClassification: input_ids must be given to find the end of a text",
+                got="input_ids=None", hint="pass the token ids instead of inputs_embeds",
+            )  # fmt: skip
         use_cache = False if labels is not None else use_cache
         decoder_input_ids = self.target_ids(input_ids, decoder_input_ids, decoder_inputs_embeds)
         x, more = self.run(
@@ -137,20 +137,21 @@ class BartForSequenceClassification(BartFace):
 
 
 def _last_place(ids, token_id):
-    """Where each row has `token_id` for the last time; all rows have it equally often."""
+    """Return the last position of `token_id` in each row. Rows must contain equal numbers of it."""
     found = ids == token_id  # (batch, token)
     counts = set(found.sum(1).tolist())
     if len(counts) != 1 or counts == {0}:
         raise ArgumentError(
-            "BartForSequenceClassification: the texts differ in how many ends they have.",
+            "BartForSequenceClassification: all rows must have the same number of end tokens",
             got=f"{sorted(counts)} times the token {token_id} in a row of input_ids",
-            expected="equally often in every row, and at least once",
+            expected="the same number in every row, at least 1",
+            hint="end every text with one </s>, as the tokenizer of the model does",
         )
     return (found * ops.arange(ids.shape[1], device=ids.device)).argmax(1)
 
 
-class BartForQuestionAnswering(BartFace):
-    """Logits of where an answer starts and ends (section 3.2)."""
+class BartForQuestionAnswering(BartPreTrainedModel):
+    """BART for extractive question answering: logits of an answer's start and end (section 3.2)."""
 
     def add_head(self, config):
         self.paper.head = None
@@ -162,7 +163,7 @@ class BartForQuestionAnswering(BartFace):
         end_positions=None, inputs_embeds=None, decoder_inputs_embeds=None, use_cache=None,
         output_attentions=None, output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """As `BartModel.forward`; with `start_positions` and `end_positions` also the loss."""
+        """Same as `BartModel.forward`. `start_positions` and `end_positions` add the loss."""
         answered = start_positions is not None and end_positions is not None
         decoder_input_ids = self.target_ids(input_ids, decoder_input_ids, decoder_inputs_embeds)
         x, more = self.run(
@@ -175,5 +176,5 @@ class BartForQuestionAnswering(BartFace):
         return result(return_dict, loss=loss, start_logits=start, end_logits=end, **more)
 
 
-class BartForCausalLM(DecoderAlone, BartFace):
-    """The decoder alone as a language model; its attention to an encoder's output is optional."""
+class BartForCausalLM(DecoderAlone, BartPreTrainedModel):
+    """BART's decoder as a language model, with optional attention to an encoder's output."""

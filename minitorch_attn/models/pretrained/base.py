@@ -1,4 +1,4 @@
-"""PretrainedModel: a folder in, a model out, and back."""
+"""PretrainedModel, base class for the models that load and save pretrained folders."""
 
 import warnings
 from pathlib import Path
@@ -16,28 +16,28 @@ __all__ = ["PretrainedModel"]
 
 
 class PretrainedModel(nn.Module):
-    """A model with the face that users of its published weights know.
+    """Base class for models with the Hugging Face or timm interface.
 
-    A family subclasses it once for each head. The mathematics is in `models/`; here are the names
-    of the peer's tensors, arguments and results.
+    Each model family has one subclass for each head. The mathematics is in `models/`; the
+    subclasses map the parameter names, arguments and outputs of Hugging Face or timm to it.
 
     Attributes
     ----------
     config : Config
     generation_config : dict
-        The fields of `generation_config.json`, if the folder had one.
+        Fields of `generation_config.json`, if the folder contains this file.
     model_type : str
-        As in `config.json`.
+        Value of `model_type` in `config.json`.
     defaults, aliases : dict
-        The peer's values of fields that a `config.json` leaves out; other names of fields.
+        Default values for fields missing from `config.json`, and other names for fields.
     base_prefix : str
-        What the peer's tensors of the base model begin with inside a model with a head.
+        Prefix of the base model's stored parameter names inside a model with a head.
     is_base : bool
-        This class is the base model, whose tensors have no such prefix.
+        Whether this class is the base model, whose stored names have no prefix.
     old_names : dict
-        Endings of names in old files, and what they are called now.
+        Endings of parameter names in old files -> current endings.
     may_be_missing : tuple of str
-        Endings of names of buffers that a file may leave out, as they start with the right values.
+        Endings of buffer names that a file may omit because their initial values are correct.
     """
 
     model_type = ""
@@ -56,7 +56,7 @@ class PretrainedModel(nn.Module):
         self.build(self.config)
 
     def build(self, config):
-        """Make the modules; subclasses define it.
+        """Create the modules. Subclasses must override this method.
 
         Parameters
         ----------
@@ -65,7 +65,7 @@ class PretrainedModel(nn.Module):
         raise NotImplementedError
 
     def names(self):
-        """The table of the peer's names for this class; subclasses define it.
+        """Return the table of stored parameter names. Subclasses must override this method.
 
         Returns
         -------
@@ -74,32 +74,32 @@ class PretrainedModel(nn.Module):
         return NameTable()
 
     def tied(self):
-        """The peer's names of tensors that are another one: {alias: the name it is stored under}.
+        """Return the stored names of tied parameters as {alias: stored name}.
 
-        A file may have them or leave them out.
+        A file may contain or omit the aliases.
         """
         return {}
 
-    # Folder in
+    # Load a folder
 
     @classmethod
     def from_pretrained(cls, folder, dtype=None, device=None, strict=True):
-        """The model of a folder with `config.json` and `model.safetensors`, in eval mode.
+        """Load the model from a folder with `config.json` and `model.safetensors`, in eval mode.
 
         Parameters
         ----------
         folder : str or path
         dtype : dtype, optional
-            Of all parameters; by default as stored (bfloat16 becomes float32).
+            Dtype of all parameters. Default: the stored dtype (bfloat16 becomes float32).
         device : str or Device, optional
         strict : bool, default True
-            Refuse missing and extra tensors. Otherwise missing ones keep their initial values,
-            as for a new head, and a warning lists both.
+            Whether to raise an error for missing and extra tensors. If False, missing tensors keep
+            their initial values, and a warning lists both.
 
         Raises
         ------
         CheckpointError
-            With every tensor that is missing, extra, of another shape, or cut off.
+            If tensors are missing, extra, truncated or have the wrong shape. The error lists all.
         """
         folder = Path(folder)
         return cls.from_arrays(
@@ -108,9 +108,9 @@ class PretrainedModel(nn.Module):
 
     @classmethod
     def from_arrays(cls, fields, arrays, folder="the state", dtype=None, device=None, strict=True):
-        """The model of a configuration and the peer's arrays; as `from_pretrained`."""
+        """Create the model from configuration fields and a dict of arrays with stored names."""
         model = cls._unloaded(fields, strict)
-        if model._stored_apart(arrays) and fields.get("tie_word_embeddings") is not False:
+        if model._is_untied(arrays) and fields.get("tie_word_embeddings") is not False:
             model = cls._unloaded({**fields, "tie_word_embeddings": False}, strict)
         model._load(folder, arrays, dtype, strict)
         dtype = _stored_dtype(arrays) if dtype is None else as_dtype(dtype)
@@ -122,14 +122,14 @@ class PretrainedModel(nn.Module):
 
     @classmethod
     def _unloaded(cls, fields, strict):
-        """A model whose values are drawn only if it may keep some of them."""
+        """Create the model. Skip initialization if loading replaces every value."""
         if not strict:
             return cls(fields)
         with skip_init():
             return cls(fields)
 
-    def _stored_apart(self, arrays):
-        """Whether a file has two values for what the configuration says is one tensor."""
+    def _is_untied(self, arrays):
+        """Return True if a file has different values for two names that the configuration ties."""
         pairs = [(arrays.get(alias), arrays.get(name)) for alias, name in self.tied().items()]
         both = [(a, b) for a, b in pairs if a is not None and b is not None]
         return any(a.shape != b.shape or (a != b).any() for a, b in both)
@@ -137,7 +137,7 @@ class PretrainedModel(nn.Module):
     def _load(self, folder, arrays, dtype, strict):
         table, own = self.names(), self._own_tensors()
         shapes = {name: tensor.shape for name, tensor in own.items()}
-        expected = table.peer_shapes(shapes)
+        expected = table.stored_shapes(shapes)
         arrays = self._with_expected_names(arrays, expected, table)
         if strict:
             allowed = [name for name in expected if name.endswith(self.may_be_missing)]
@@ -145,7 +145,7 @@ class PretrainedModel(nn.Module):
         else:
             arrays = _lenient(folder, type(self).__name__, arrays, expected)
         dtype = None if dtype is None else as_dtype(dtype)
-        for name, array in table.from_peer(arrays, shapes).items():
+        for name, array in table.from_stored(arrays, shapes).items():
             target = own[name]
             if target.dtype.kind != "f" or array.dtype.kind != "f":
                 array = array.astype(target.dtype)
@@ -154,7 +154,7 @@ class PretrainedModel(nn.Module):
             target.data = wrap(array if array.flags.c_contiguous else array.copy())
 
     def _with_expected_names(self, arrays, expected, table):
-        """The arrays of a file under the names that this class has for them."""
+        """Rename the arrays of a file to the stored names that this class expects."""
         renamed = {}
         for name, array in arrays.items():
             for old, new in self.old_names.items():
@@ -169,7 +169,7 @@ class PretrainedModel(nn.Module):
         return {k: a for k, a in renamed.items() if k in expected or not table.is_ignored(k)}
 
     def _with_prefix(self, arrays, expected):
-        """A base model reads a file with a head, and a model with a head one of the base model."""
+        """Add or remove the prefix that names have in models with heads but not in base models."""
         prefix = self.base_prefix + "."
         if not self.base_prefix:
             return arrays
@@ -183,7 +183,7 @@ class PretrainedModel(nn.Module):
         return arrays
 
     def _own_tensors(self):
-        """Our parameters, each once, and the buffers that are saved, by name."""
+        """Return a dict of the parameters, tied ones once, and persistent buffers."""
         parameters = dict(self.named_parameters())
         buffers = {name for name, _ in self.named_buffers()}
         state = self.state_dict(keep_vars=True)
@@ -194,17 +194,17 @@ class PretrainedModel(nn.Module):
         if path.exists():
             self.generation_config = read_json(path)
 
-    # Folder out
+    # Save a folder
 
     def save_pretrained(self, folder, max_shard_size="50GB"):
-        """Write `config.json` and the tensors under the peer's names.
+        """Write `config.json` and the tensors with Hugging Face's or timm's names.
 
         Parameters
         ----------
         folder : str or path
-            Made if it is not there.
+            Folder to write to. It is created if it does not exist.
         max_shard_size : int or str
-            In bytes or as in "5GB"; more than one shard has an index.
+            Maximum shard size in bytes, or a string such as "5GB". Several shards get an index.
         """
         folder = make_folder(folder)
         arrays = self.peer_state()
@@ -219,7 +219,7 @@ class PretrainedModel(nn.Module):
         write_tensors(folder, arrays, max_shard_size)
 
     def _describe(self, fields, arrays):
-        """What `config.json` says of the class and of the dtype."""
+        """Add the class name and the dtype to the fields of `config.json`."""
         fields["architectures"] = [type(self).__name__]
         dtypes = {array.dtype.name for array in arrays.values() if array.dtype.kind == "f"}
         if len(dtypes) == 1:
@@ -227,37 +227,37 @@ class PretrainedModel(nn.Module):
             fields["dtype"] = dtypes.pop()
 
     def peer_state(self):
-        """The parameters as host arrays under the peer's names, a tied one once."""
-        return self.names().to_peer({k: t.numpy() for k, t in self._own_tensors().items()})
+        """Return the parameters as NumPy arrays with stored names, tied ones once."""
+        return self.names().to_stored({k: t.numpy() for k, t in self._own_tensors().items()})
 
-    # Use
+    # Use the model
 
     def generate(self, *args, **kwargs):
-        """Go on writing; see `generation.generate` for the arguments."""
+        """Generate tokens. For arguments see `generation.generate`."""
         from ...generation import generate
 
         return generate(self, *args, **kwargs)
 
     def num_parameters(self):
-        """How many numbers the model has learned, tied ones counted once."""
+        """Return the number of learned values. Tied parameters count once."""
         return sum(p.array.size for p in self.parameters())
 
 
 def _stored_dtype(arrays):
-    """The dtype of all floats in a file, if they have but one."""
+    """Return the dtype of the floating-point arrays in a file, or None if dtypes differ."""
     dtypes = {array.dtype for array in arrays.values() if array.dtype.kind == "f"}
     return dtypes.pop() if len(dtypes) == 1 else None
 
 
 def _lenient(folder, name, arrays, expected):
-    """Without the extra tensors; a warning lists them and the missing ones."""
+    """Drop the extra tensors and warn about extra and missing ones."""
     missing = [key for key in expected if key not in arrays]
     extra = [key for key in arrays if key not in expected]
     arrays = {key: array for key, array in arrays.items() if key in expected}
     if missing or extra:
         warnings.warn(
-            f"{folder}: {name} keeps the initial values of {missing or 'nothing'} and leaves out "
-            f"{extra or 'nothing'}.",
+            f"{folder}: {name} keeps the initial values of {missing or 'no tensor'} and ignores "
+            f"{extra or 'no tensor'}",
             stacklevel=4,
         )
     check_tensors(folder, name, arrays, expected, allowed=missing)
@@ -265,11 +265,11 @@ def _lenient(folder, name, arrays, expected):
 
 
 def class_of(fields, find):
-    """The class that `config.json` names, by `find(class name)`."""
+    """Return `find(class name)` for the class name in `config.json`."""
     architectures = fields.get("architectures") or []
     if len(architectures) != 1:
         raise CheckpointError(
-            "config.json does not say which class the model has.",
+            "config.json: architectures must contain exactly one class name",
             got=f"architectures: {architectures}",
             expected='one name, as in "architectures": ["GPT2LMHeadModel"]',
             hint="mt.models.pretrained.GPT2LMHeadModel.from_pretrained(folder) chooses one",

@@ -1,4 +1,4 @@
-"""BERT with the face of its published weights; the model itself is `models/bert.py`."""
+"""BERT with the Hugging Face interface; the model itself is `models/bert.py`."""
 
 from ... import nn
 from ...errors import ArgumentError
@@ -7,20 +7,14 @@ from .decoder import kept
 from .losses import classification_loss, next_token_loss, span_loss, token_loss
 
 __all__ = [
-    "BertForMaskedLM",
-    "BertForMultipleChoice",
-    "BertForNextSentencePrediction",
-    "BertForPreTraining",
-    "BertForQuestionAnswering",
-    "BertForSequenceClassification",
-    "BertForTokenClassification",
-    "BertLMHeadModel",
-    "BertModel",
-]
+    "BertForMaskedLM", "BertForMultipleChoice", "BertForNextSentencePrediction",
+    "BertForPreTraining", "BertForQuestionAnswering", "BertForSequenceClassification",
+    "BertForTokenClassification", "BertLMHeadModel", "BertModel",
+]  # fmt: skip
 
 
 class BertModel(BertPreTrainedModel):
-    """The vectors of the tokens and the one of the text, without a head.
+    """BERT without a head: returns the token vectors and the pooled vector of the text.
 
     Parameters
     ----------
@@ -44,24 +38,23 @@ class BertModel(BertPreTrainedModel):
         past_key_values=None, use_cache=None, output_attentions=None, output_hidden_states=None,
         return_dict=None,
     ):  # fmt: skip
-        """The peer's arguments and results.
+        """Take Hugging Face's arguments and return its outputs.
 
         Parameters
         ----------
         input_ids : int64 Tensor of shape (batch, token)
         attention_mask : Tensor, optional
-            Of shape (batch, token), 1 = a token, 0 = padding; or (batch, query, key) with the
-            same meaning; or bools that broadcast to (batch, heads, query, key). A token that may
-            attend to nothing gets no context.
+            Mask (batch, token) or (batch, query, key) with 1 for tokens, 0 for padding, or bools
+            that broadcast to (batch, heads, query, key). A fully masked query gets a zero context.
         token_type_ids : int64 Tensor of shape (batch, token), optional
-            0 in sentence A, 1 in sentence B.
+            Segment ids, 0 in sentence A and 1 in sentence B.
         position_ids : int64 Tensor of shape (1 or batch, token), optional
         inputs_embeds : Tensor of shape (batch, token, embed), optional
-            Instead of `input_ids`.
+            Embeddings to use instead of `input_ids`.
         encoder_hidden_states, encoder_attention_mask, past_key_values, use_cache : optional
-            For decoders, `config.is_decoder`.
+            Arguments for decoders (`config.is_decoder`) only.
         output_attentions, output_hidden_states, return_dict : bool, optional
-            By default as the configuration says.
+            Default: the value in the configuration.
 
         Returns
         -------
@@ -77,7 +70,7 @@ class BertModel(BertPreTrainedModel):
 
 
 class BertForPreTraining(BertPreTrainedModel):
-    """Both tasks of pre-training: the masked tokens, and whether sentence B follows A."""
+    """BERT with both pre-training heads, for masked tokens and next-sentence prediction."""
 
     predicts = True
 
@@ -88,14 +81,14 @@ class BertForPreTraining(BertPreTrainedModel):
         self, input_ids=None, attention_mask=None, token_type_ids=None, position_ids=None,
         inputs_embeds=None, labels=None, next_sentence_label=None, return_dict=None, **options
     ):  # fmt: skip
-        """As `BertModel.forward`; the loss needs both labels.
+        """Same as `BertModel.forward`. The loss requires both labels.
 
         Parameters
         ----------
         labels : int64 Tensor of shape (batch, token), optional
-            -100 where there is nothing to guess.
+            -100 marks positions to ignore.
         next_sentence_label : int64 Tensor of shape (batch,), optional
-            0 = B follows A.
+            0 if sentence B follows sentence A, 1 if it does not.
         """
         x, more = self.run(
             input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, **options
@@ -109,7 +102,7 @@ class BertForPreTraining(BertPreTrainedModel):
 
 
 class BertForMaskedLM(BertPreTrainedModel):
-    """Which token stands behind each mask.
+    """BERT with a masked-language-model head: predicts the token behind each mask.
 
     Examples
     --------
@@ -129,12 +122,12 @@ class BertForMaskedLM(BertPreTrainedModel):
         inputs_embeds=None, encoder_hidden_states=None, encoder_attention_mask=None, labels=None,
         return_dict=None, **options
     ):  # fmt: skip
-        """As `BertModel.forward`.
+        """Same as `BertModel.forward`.
 
         Parameters
         ----------
         labels : int64 Tensor of shape (batch, token), optional
-            -100 where there is nothing to guess.
+            -100 marks positions to ignore.
         """
         x, more = self.run(
             input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds,
@@ -146,7 +139,7 @@ class BertForMaskedLM(BertPreTrainedModel):
 
 
 class BertLMHeadModel(BertPreTrainedModel):
-    """Which token comes next, with `config.is_decoder`."""
+    """BERT as a causal language model, for `config.is_decoder=True`."""
 
     pools = False
     predicts = True
@@ -156,15 +149,15 @@ class BertLMHeadModel(BertPreTrainedModel):
         inputs_embeds=None, encoder_hidden_states=None, encoder_attention_mask=None, labels=None,
         past_key_values=None, use_cache=None, logits_to_keep=0, return_dict=None, **options
     ):  # fmt: skip
-        """As `BertModel.forward`.
+        """Same as `BertModel.forward`.
 
         Parameters
         ----------
         labels : int64 Tensor of shape (batch, token), optional
-            The tokens themselves, -100 where there is nothing to guess; each is compared with
-            the logits at the token before.
+            Input tokens, with -100 at positions to ignore. The loss compares each token with the
+            logits at the previous position.
         logits_to_keep : int or Tensor
-            See `decoder.kept`.
+            Positions whose logits are computed. See `decoder.kept`.
         """
         use_cache = use_cache if labels is None else False
         x, more = self.run(
@@ -177,7 +170,7 @@ class BertLMHeadModel(BertPreTrainedModel):
 
 
 class _Classes(BertPreTrainedModel):
-    """Logits of classes and their loss; by default from a linear layer behind dropout."""
+    """Base class for BERT classifiers, with dropout, a linear layer and the loss."""
 
     def build_head(self, config):
         rate = config.classifier_dropout
@@ -185,27 +178,27 @@ class _Classes(BertPreTrainedModel):
         self.classifier = nn.Linear(config.hidden_size, self.num_classes(config))
 
     def num_classes(self, config):
-        """How many outputs the last layer has."""
+        """Return the number of outputs of the last layer."""
         return config.num_labels
 
     def classify(self, x):
-        """Logits of each text: (batch, classes)."""
+        """Return the logits of each text, with shape (batch, classes)."""
         return self.classifier(self.head_dropout(self.bert.pool(x)))
 
     def loss(self, logits, labels):
-        """One class each."""
+        """Return the cross-entropy."""
         return token_loss(logits, labels)
 
     def forward(
         self, input_ids=None, attention_mask=None, token_type_ids=None, position_ids=None,
         inputs_embeds=None, labels=None, return_dict=None, **options
     ):  # fmt: skip
-        """As `BertModel.forward`.
+        """Same as `BertModel.forward`.
 
         Parameters
         ----------
         labels : Tensor, optional
-            One for each row of the logits; what they are the class says.
+            Labels, one for each row of the logits. Their type depends on the class.
         """
         x, more = self.run(
             input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, **options
@@ -216,46 +209,46 @@ class _Classes(BertPreTrainedModel):
 
 
 class BertForNextSentencePrediction(_Classes):
-    """Whether sentence B follows sentence A: `labels` of shape (batch,), 0 = B follows A."""
+    """BERT for next-sentence prediction. `labels` (batch,) are 0 if B follows A."""
 
     def build_head(self, config):
         self.next_sentence = nn.Linear(config.hidden_size, 2)
 
     def classify(self, x):
-        """Logits of both answers: (batch, 2)."""
+        """Return the logits (batch, 2) of "follows" and "does not follow"."""
         return self.next_sentence(self.bert.pool(x))
 
 
 class BertForSequenceClassification(_Classes):
-    """A class, several classes or a number for each text, as `config.problem_type` says.
+    """BERT for text classification or regression, as `config.problem_type` selects.
 
-    For `labels` see `losses.classification_loss`.
+    `losses.classification_loss` describes `labels`.
     """
 
     def loss(self, logits, labels):
-        """The loss that the configuration names, or the one that fits the labels."""
+        """Return the loss that the configuration names, or the one that fits the labels."""
         return classification_loss(self.config, logits, labels)
 
 
 class BertForMultipleChoice(_Classes):
-    """Which of several texts is the right one: one score for each, compared within a row."""
+    """BERT for multiple choice: computes one score for each choice, with a softmax over choices."""
 
     def num_classes(self, config):
-        """One score."""
+        """Return 1, because each choice has one score."""
         return 1
 
     def forward(
         self, input_ids=None, attention_mask=None, token_type_ids=None, position_ids=None,
         inputs_embeds=None, labels=None, return_dict=None, **options
     ):  # fmt: skip
-        """As `BertModel.forward`, with an axis more.
+        """Same as `BertModel.forward`, with an additional axis for the choices.
 
         Parameters
         ----------
         input_ids, attention_mask, token_type_ids, position_ids : Tensor (batch, choice, token)
         inputs_embeds : Tensor of shape (batch, choice, token, embed), optional
         labels : int64 Tensor of shape (batch,), optional
-            The right choice.
+            Index of the correct choice.
         """
         choices = (inputs_embeds if input_ids is None else input_ids).shape[1]
         given = (input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds)
@@ -267,29 +260,29 @@ class BertForMultipleChoice(_Classes):
 
 
 class BertForTokenClassification(_Classes):
-    """A class for each token, such as the kind of name it is part of.
+    """BERT for token classification, such as named-entity recognition.
 
-    `labels` have shape (batch, token), -100 = none.
+    `labels` have shape (batch, token); -100 marks positions to ignore.
     """
 
     pools = False
 
     def classify(self, x):
-        """Logits of each token: (batch, token, classes)."""
+        """Return the logits of each token, with shape (batch, token, classes)."""
         return self.classifier(self.head_dropout(x))
 
 
 class BertForQuestionAnswering(BertPreTrainedModel):
-    """Where in a text the answer to a question starts and ends."""
+    """BERT for extractive question answering: logits of the answer's start and end."""
 
     pools = False
 
     def build_head(self, config):
         if config.num_labels != 2:
             raise ArgumentError(
-                "BertForQuestionAnswering: an answer has a start and an end.",
-                got=f"{config.num_labels} labels in the configuration",
-                expected="2",
+                "BertForQuestionAnswering: config.num_labels must be 2, for a start and an end",
+                got=f"num_labels={config.num_labels}",
+                hint="leave num_labels and id2label out of the configuration; the default is 2",
             )
         self.qa_outputs = nn.Linear(config.hidden_size, 2)
 
@@ -297,12 +290,12 @@ class BertForQuestionAnswering(BertPreTrainedModel):
         self, input_ids=None, attention_mask=None, token_type_ids=None, position_ids=None,
         inputs_embeds=None, start_positions=None, end_positions=None, return_dict=None, **options
     ):  # fmt: skip
-        """As `BertModel.forward`.
+        """Same as `BertModel.forward`.
 
         Parameters
         ----------
         start_positions, end_positions : int64 Tensor of shape (batch,) or (batch, 1), optional
-            A position behind the text is no answer.
+            Positions beyond the end of the text are ignored.
         """
         x, more = self.run(
             input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, **options
@@ -316,5 +309,5 @@ class BertForQuestionAnswering(BertPreTrainedModel):
 
 
 def _seen(more):
-    """What an encoder with a head returns of its inside: no cache."""
+    """Return the hidden states and attentions, without the cache."""
     return {name: more[name] for name in ("hidden_states", "attentions")}

@@ -1,10 +1,11 @@
-"""BERT's layers as those of a decoder: causal, with a cache, and with attention to an encoder.
+"""BERT as a decoder: causal layers with a cache and optional cross-attention.
 
 Rothe et al. 2019, "Leveraging Pre-trained Checkpoints for Sequence Generation Tasks",
-arXiv:1907.12461v2, section 2: the weights of BERT start a decoder, which gets a second attention.
+arXiv:1907.12461v2, section 2: BERT weights initialize a decoder, which adds cross-attention.
 """
 
 from ... import nn
+from ...computes import computes
 from ...errors import ArgumentError
 from ..bert import EncoderLayer
 from .activations import activation
@@ -14,7 +15,7 @@ __all__ = ["DecoderLayer", "decode"]
 
 
 class DecoderLayer(EncoderLayer):
-    """BERT's layer, blind to later tokens, with attention to an encoder in between if wanted.
+    """BERT layer with a causal mask, and with cross-attention if the configuration enables it.
 
     Parameters
     ----------
@@ -33,6 +34,7 @@ class DecoderLayer(EncoderLayer):
             self.cross_attention = nn.Attention(embed_dim, num_heads, dropout=attention_dropout)
             self.cross_norm = nn.LayerNorm(embed_dim, config.layer_norm_eps)
 
+    @computes("decoder layer")
     def forward(self, x, mask=None, memory=None, memory_mask=None, cache=None, cross=None):
         # x: (batch, token, embed)   memory: (batch, key, embed)
         y = self.attention(x, mask=mask, is_causal=True, cache=cache)
@@ -44,25 +46,25 @@ class DecoderLayer(EncoderLayer):
 
 
 def decode(layers, x, mask, memory, memory_mask, cache):
-    """The layers of a decoder, one after the other.
+    """Run the layers of a decoder in order.
 
     Parameters
     ----------
     layers : ModuleList of DecoderLayer
     x : Tensor of shape (batch, token, embed)
     mask : bool Tensor, optional
-        Beside the causal one.
+        Attention mask in addition to the causal one, True where attention is allowed.
     memory : Tensor of shape (batch, key, embed), optional
         The encoder's output.
     memory_mask : Tensor, optional
-        Its attention mask.
+        Attention mask for the encoder's output.
     cache : KVCache, optional
     """
     if memory is not None:
         if layers[0].cross_attention is None:
             raise ArgumentError(
-                "encoder_hidden_states: the decoder has no attention to an encoder.",
-                hint="config.add_cross_attention=True gives it one",
+                "encoder_hidden_states must be None for a decoder without cross-attention",
+                hint="set config.add_cross_attention=True",
             )
         memory_mask = encoder_mask(
             memory_mask, memory.shape[0], memory.shape[1], "encoder_attention_mask"

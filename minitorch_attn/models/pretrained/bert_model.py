@@ -1,9 +1,9 @@
-"""What all classes of the BERT family share: names, configuration, and how the model is called."""
+"""BertPreTrainedModel, base class for BERT models: names, configuration and the forward pass."""
 
 from ... import nn
 from ...errors import ArgumentError
 from ..bert import BERT, TokenPrediction
-from ..initialise import draw_normal
+from ..initialize import draw_normal
 from .activations import activation
 from .base import PretrainedModel
 from .bert_decoder import DecoderLayer, decode
@@ -24,14 +24,14 @@ _DEFAULTS = dict(
 
 
 class BertPreTrainedModel(PretrainedModel):
-    """The paper's model under the peer's names, without a head.
+    """BERT with Hugging Face's parameter names, without a head.
 
     Attributes
     ----------
     pools : bool
-        Whether the vector of the first token is used.
+        Whether the pooler reads the first token's vector.
     predicts : bool
-        Whether there is a head that names tokens.
+        Whether the model has a head that predicts tokens.
     """
 
     model_type = "bert"
@@ -58,18 +58,18 @@ class BertPreTrainedModel(PretrainedModel):
                 [DecoderLayer(config) for _ in range(config.num_hidden_layers)]
             )
         elif config.add_cross_attention:
-            config.refuse(name, add_cross_attention=False)  # the peer wants is_decoder for it
+            config.refuse(name, add_cross_attention=False)  # Hugging Face requires is_decoder
         if not self.pools:
             self.bert.pooler = None
         if self.predicts:
             self.head = TokenPrediction(self.bert, config.tie_word_embeddings)
-            if not config.tie_word_embeddings:  # in the peer's files, and used by nobody
+            if not config.tie_word_embeddings:  # unused, but in Hugging Face's files
                 self.unused_bias = nn.Parameter(self.head.decoder.bias.detach().clone())
         self.build_head(config)
         draw_normal(self, config.initializer_range)
 
     def build_head(self, config):
-        """Make what stands on top of the encoder; nothing, for the base model."""
+        """Create the head on top of the encoder. The base model does not have a head."""
 
     def names(self):
         p = "" if self.is_base else "bert."
@@ -86,7 +86,7 @@ class BertPreTrainedModel(PretrainedModel):
         )
 
     def _decoder_names(self):
-        """Where the bias of the tokens is kept; a tied matrix is not kept twice."""
+        """Yield the entries of the output layer. A tied matrix is stored once."""
         if self.config.tie_word_embeddings:
             yield Same("cls.predictions.bias", "head.decoder.bias")
         yield Same("cls.predictions.decoder", "head.decoder")
@@ -104,7 +104,7 @@ class BertPreTrainedModel(PretrainedModel):
         inputs_embeds=None, encoder_hidden_states=None, encoder_attention_mask=None,
         past_key_values=None, use_cache=None, output_attentions=None, output_hidden_states=None,
     ):  # fmt: skip
-        """(the vector of each token, what else the model returns by name)."""
+        """Return (token vectors, dict of the other outputs)."""
         bert, config = self.bert, self.config
         x = embeddings_of(bert.token_embedding, input_ids, inputs_embeds)  # (batch, token, embed)
         cache, wanted = None, False
@@ -112,9 +112,10 @@ class BertPreTrainedModel(PretrainedModel):
             cache, wanted = cache_of(config, past_key_values, use_cache)
         elif past_key_values is not None or encoder_hidden_states is not None:
             raise ArgumentError(
-                f"{type(self).__name__}: an encoder has no past, and attends to itself alone.",
+                f"{type(self).__name__}: an encoder does not support past_key_values or "
+                "encoder_hidden_states",
                 got="past_key_values" if past_key_values is not None else "encoder_hidden_states",
-                hint="config.is_decoder=True makes a decoder of it",
+                hint="config.is_decoder=True makes the model a decoder",
             )
         past = 0 if cache is None else cache.length
         if past or position_ids is not None:
@@ -132,13 +133,13 @@ class BertPreTrainedModel(PretrainedModel):
         return x, _without_cross(more, config, encoder_hidden_states)
 
     def result(self, return_dict, **results):
-        """An Output, or a tuple where that is asked for."""
+        """Return an Output, or a tuple if the configuration or `return_dict` selects it."""
         wanted = self.config.get("return_dict", True) if return_dict is None else return_dict
         return result(wanted, **results)
 
 
-def _encoder_names(prefix, peer, ours):
-    """The entries for embeddings and layers."""
+def _encoder_names(prefix, stored, ours):
+    """Yield the entries of embeddings and layers."""
     table, norm = prefix + "embeddings.", "LayerNorm"
     yield Same(table + "word_embeddings", "bert.token_embedding")
     yield Same(table + "position_embeddings", "bert.embeddings.position_embedding")
@@ -148,16 +149,16 @@ def _encoder_names(prefix, peer, ours):
     for part, own_norm in both.items():
         own = part.replace("cross", "cross_")
         for name in ("query", "key", "value"):
-            yield Same(f"{peer}{part}.self.{name}", f"{ours}{own}.{name[0]}_proj")
-        yield Same(f"{peer}{part}.output.dense", f"{ours}{own}.out_proj")
-        yield Same(f"{peer}{part}.output.{norm}", ours + own_norm)
-    yield Same(peer + "intermediate.dense", ours + "feed_forward.linear1")
-    yield Same(peer + "output.dense", ours + "feed_forward.linear2")
-    yield Same(peer + "output." + norm, ours + "norm2")
+            yield Same(f"{stored}{part}.self.{name}", f"{ours}{own}.{name[0]}_proj")
+        yield Same(f"{stored}{part}.output.dense", f"{ours}{own}.out_proj")
+        yield Same(f"{stored}{part}.output.{norm}", ours + own_norm)
+    yield Same(stored + "intermediate.dense", ours + "feed_forward.linear1")
+    yield Same(stored + "output.dense", ours + "feed_forward.linear2")
+    yield Same(stored + "output." + norm, ours + "norm2")
 
 
 def _without_cross(more, config, memory):
-    """The weights of a decoder's two kinds of attention, which come in turn, taken apart."""
+    """Separate a decoder's alternating self-attention and cross-attention weights."""
     if more["attentions"] is not None and config.is_decoder and memory is not None:
         weights = more["attentions"]
         more["attentions"], more["cross_attentions"] = weights[::2], weights[1::2]

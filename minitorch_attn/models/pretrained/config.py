@@ -1,4 +1,4 @@
-"""The configuration of a model: `config.json`, completed by the defaults of the peer."""
+"""Model configuration: the fields of `config.json`, with Hugging Face's defaults."""
 
 import json
 
@@ -11,15 +11,14 @@ __all__ = ["Config", "read_json", "write_json"]
 class Config:
     """The fields of a `config.json` as attributes.
 
-    A field that the file leaves out has the peer's default; a name that the peer keeps for an
-    older one means the same field.
+    A field that the file omits has Hugging Face's default value. An alias refers to the same field.
 
     Parameters
     ----------
     fields : dict or Config
-        What the file says.
+        Fields of the file.
     defaults : dict, optional
-        The peer's values of fields that are left out.
+        Default values of omitted fields.
     aliases : dict, optional
         Other names of fields, such as {"hidden_size": "n_embd"}.
 
@@ -38,7 +37,7 @@ class Config:
 
     def __getattr__(self, name):
         own = vars(self)
-        if name.startswith("__") or "_fields" not in own:  # copy and pickle look before __init__
+        if name.startswith("__") or "_fields" not in own:  # copy and pickle ask before __init__
             raise AttributeError(name)
         name = own["_aliases"].get(name, name)
         for values in (own["_fields"], own["_defaults"]):
@@ -62,48 +61,53 @@ class Config:
         return f"Config({self._fields!r})"
 
     def get(self, name, default=None):
-        """The value of a field, or `default` where neither the file nor the peer has one."""
+        """Return the value of a field, or `default` if it is neither given nor a default."""
         return getattr(self, name, default)
 
     def to_dict(self):
-        """What to write into a `config.json`: the fields that were given or set."""
+        """Return the fields that were given or set, as written to `config.json`."""
         return dict(self._fields)
 
     def refuse(self, model, **unsupported):
-        """Raise if a field has another value than the only one that is supported.
+        """Raise an ArgumentError if a field has a value that the model does not support.
 
         Parameters
         ----------
         model : str
-            Who asks, for the error.
+            Class name for the error message.
         **unsupported
-            Name of a field = its only value.
+            Only supported value of each field.
         """
         for name, only in unsupported.items():
             if self.get(name, only) != only:
                 raise ArgumentError(
-                    f"{model}: config.{name} has a value that is not supported.",
-                    got=f"{name}={self.get(name)!r}",
-                    expected=f"{name}={only!r}",
-                )
+                    f"{model}: the value of config.{name} is not supported",
+                    got=f"{name}={self.get(name)!r}", expected=f"{name}={only!r}",
+                )  # fmt: skip
 
 
 def read_json(path):
-    """The object in a JSON file, or a CheckpointError that says what is wrong with it."""
+    """Read the object in a JSON file. Raise a CheckpointError if that fails."""
     try:
         with open(path, encoding="utf-8") as file:
             value = json.load(file)
     except OSError as error:
         raise read_error(path, error) from error
     except ValueError as error:
-        raise CheckpointError(f"{path} is not JSON.", got=str(error)) from None
+        raise CheckpointError(
+            f"{path} is not valid JSON",
+            got=str(error), hint="the file may be incomplete: download it again",
+        ) from None  # fmt: skip
     if not isinstance(value, dict):
-        raise CheckpointError(f"{path} holds no JSON object.", got=type(value).__name__)
+        raise CheckpointError(
+            f"{path} must contain a JSON object",
+            got=type(value).__name__, hint="take the file from the model's original folder",
+        )  # fmt: skip
     return value
 
 
 def write_json(path, value):
-    """Write an object as JSON, so that a crash leaves what was there before."""
+    """Write an object as JSON. A crash leaves the previous file intact."""
     text = json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False)
     with atomic_file(path) as file:
         file.write(text.encode() + b"\n")

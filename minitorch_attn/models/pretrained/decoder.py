@@ -1,4 +1,4 @@
-"""What the faces of decoder-only language models share: masks, positions, what is collected."""
+"""Helpers for decoder models with the Hugging Face interface: masks, positions and outputs."""
 
 from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
@@ -14,7 +14,7 @@ __all__ = [
 
 
 def embeddings_of(table, input_ids, inputs_embeds):
-    """The embeddings that were given, or those of the ids that were given.
+    """Return the given embeddings, or look up those of the given ids.
 
     Parameters
     ----------
@@ -29,8 +29,9 @@ def embeddings_of(table, input_ids, inputs_embeds):
     """
     if (input_ids is None) == (inputs_embeds is None):
         raise ArgumentError(
-            "the model takes either input_ids or inputs_embeds.",
+            "exactly one of input_ids and inputs_embeds must be given",
             got="both" if input_ids is not None else "neither",
+            hint="input_ids are token ids, inputs_embeds are their vectors: leave one None",
         )
     if inputs_embeds is not None:
         return inputs_embeds
@@ -38,61 +39,62 @@ def embeddings_of(table, input_ids, inputs_embeds):
 
 
 def attention_mask_of(attention_mask, position_ids, x, past):
-    """Which keys the queries may attend to, beside the causal order.
+    """Return the mask of keys that queries may attend to, in addition to the causal mask.
 
     Parameters
     ----------
     attention_mask : Tensor of shape (batch, key), optional
-        1 = a token, 0 = padding, for the cached tokens and the new ones.
+        Mask for cached and new tokens, 1 for tokens and 0 for padding.
     position_ids : int64 Tensor of shape (1 or batch, token), optional
-        Without an attention mask and a cache, a position that does not follow the one before
-        begins another text in the same row, which does not see the first.
+        Without an attention mask and a cache, a position that does not continue the previous one
+        starts another text in the same row. Tokens attend only within the same text.
     x : Tensor of shape (batch, token, embed)
     past : int or None
-        How many tokens the cache holds; None without a cache.
+        Number of cached tokens; None without a cache.
 
     Returns
     -------
     bool Tensor that broadcasts to (batch, heads, query, key), or None
-        None where there is nothing to block.
+        None if no key is masked.
     """
     if attention_mask is None:
         packed = past is None and position_ids is not None and position_ids.shape[-1] > 1
-        return _apart(position_ids) if packed else None
+        return _same_text(position_ids) if packed else None
     batch, keys = x.shape[0], (past or 0) + x.shape[1]
     if attention_mask.ndim == 4 or attention_mask.numel() != batch * keys:
         raise ShapeError(
-            "attention_mask: one number for each token, also for those in the cache.",
+            "attention_mask does not match the number of cached and new tokens",
             got=f"{attention_mask.shape} for {past or 0} cached and {x.shape[1]} new tokens",
             expected=f"{(batch, keys)}",
+            hint="concatenate the mask of the cached tokens and the mask of the new ones",
         )
     attend = attention_mask.reshape(batch, 1, 1, keys) != 0
     return None if _readable(attend) and attend.all().item() else attend
 
 
-def _apart(position_ids):
-    """True where query and key are of the same text: (batch, 1, query, key); None if all are."""
+def _same_text(position_ids):
+    """True where query and key are in the same text: (batch, 1, query, key); None if all are."""
     starts = position_ids[:, 1:] - position_ids[:, :-1] != 1  # (batch, token - 1)
     if _readable(starts) and not starts.any().item():
         return None
-    text = ops.pad(ops.cumsum(starts, -1), (1, 0))  # which text each token is of
+    text = ops.pad(ops.cumsum(starts, -1), (1, 0))  # number of the text of each token
     return (text.unsqueeze(-1) == text.unsqueeze(-2)).unsqueeze(1)
 
 
 def _readable(x):
-    """Whether looking at a value costs nothing: elsewhere it would wait for the device."""
+    """Return True if reading a value is free. On a GPU it would wait for the device."""
     return x.device.type == "cpu"
 
 
 def positions_of(position_ids, x, past):
-    """The positions that were given, or those that follow the cache: (1 or batch, token).
+    """Return the given positions, or those that follow the cache: (1 or batch, token).
 
     Parameters
     ----------
     position_ids : int64 Tensor of shape (1 or batch, token), optional
     x : Tensor of shape (batch, token, embed)
     past : int or None
-        How many tokens the cache holds.
+        Number of cached tokens.
     """
     tokens, past = x.shape[1], past or 0
     if position_ids is None:
@@ -100,30 +102,31 @@ def positions_of(position_ids, x, past):
     position_ids = position_ids.reshape(-1, position_ids.shape[-1])
     if position_ids.shape not in ((1, tokens), x.shape[:2]):
         raise ShapeError(
-            "position_ids: one position for each new token.",
+            "position_ids does not match the number of new tokens",
             got=f"{position_ids.shape} for {x.shape[0]} rows of {tokens} new tokens",
+            hint="leave position_ids out to count on from the cached tokens",
         )
     return position_ids
 
 
 @contextmanager
 def collecting(config, blocks, modules, output_attentions, output_hidden_states):
-    """Watch the model while it runs, for what its paper's code does not return.
+    """Collect attention weights and hidden states while the model runs in the `with` block.
 
     Parameters
     ----------
     config : Config
-        Decides where the two flags are None.
+        Configuration with the values of the two flags where they are None.
     blocks : Module
-        Whose attention weights are wanted.
+        Module whose attention weights are collected.
     modules : list of Module
-        Whose outputs are the hidden states.
+        Modules whose outputs are the hidden states.
     output_attentions, output_hidden_states : bool or None
 
     Yields
     ------
     object with `attentions` and `hidden_states`
-        After the `with` block tuples of tensors, or None where they were not asked for.
+        Set after the `with` block: tuples of tensors, or None if not requested.
     """
     found = SimpleNamespace(attentions=None, hidden_states=None)
     weights = outputs = None
@@ -144,12 +147,12 @@ def _asked(config, name, flag):
 
 
 def cache_of(config, past_key_values, use_cache):
-    """(the cache to write into or None, whether to return it).
+    """Return (the cache to write to or None, whether to return it).
 
     Parameters
     ----------
     config : Config
-        Decides where `use_cache` is None.
+        Configuration with the value of `use_cache` where it is None.
     past_key_values : KVCache or sequence of (key, value), optional
     use_cache : bool or None
     """
@@ -159,14 +162,14 @@ def cache_of(config, past_key_values, use_cache):
 
 
 def kept(x, logits_to_keep):
-    """The tokens whose logits are wanted.
+    """Select the tokens whose logits are computed.
 
     Parameters
     ----------
     x : Tensor of shape (batch, token, embed)
     logits_to_keep : int or Tensor
-        So many of the last tokens, 0 for all; or int64 positions, (position,) for all rows or
-        (batch, position); or bools of shape (batch, token), which flatten the result.
+        Number of last tokens (0 selects all), or int64 positions (position,) or (batch, position),
+        or bools (batch, token), which flatten the result.
     """
     if isinstance(logits_to_keep, int):
         return x[:, -logits_to_keep:] if logits_to_keep else x
@@ -179,15 +182,15 @@ def kept(x, logits_to_keep):
 
 
 def last_tokens(x, input_ids, pad_token_id):
-    """The vector of the last token of each row that is not padding.
+    """Return the vector of the last token of each row that is not padding.
 
     Parameters
     ----------
     x : Tensor of shape (batch, token, features)
     input_ids : int64 Tensor of shape (batch, token), optional
-        Without ids the last token counts, padding or not.
+        Token ids. If None, the last position is used, even if it is padding.
     pad_token_id : int, optional
-        There must be one, unless the batch is a single row.
+        Id of the padding token. Required if the batch has more than one row.
 
     Returns
     -------
@@ -195,7 +198,7 @@ def last_tokens(x, input_ids, pad_token_id):
     """
     if pad_token_id is None and x.shape[0] != 1:
         raise ArgumentError(
-            "a batch of several texts needs to know which tokens are padding.",
+            "config.pad_token_id must be set to find the last token in a batch of several texts",
             got=f"config.pad_token_id=None and {x.shape[0]} rows",
             hint="model.config.pad_token_id = 0, if 0 is the padding",
         )
@@ -207,6 +210,6 @@ def last_tokens(x, input_ids, pad_token_id):
 
 
 def result(return_dict, **results):
-    """An Output, or a tuple with `return_dict=False`."""
+    """Return an Output, or a tuple if `return_dict` is False."""
     output = Output(**results)
     return output.to_tuple() if return_dict is False else output

@@ -1,25 +1,25 @@
-"""What the classes of all decoder-only families do alike with the vectors of the tokens."""
+"""Heads shared by decoder-only models: next token, classification and question answering."""
 
 from ... import nn
-from ..initialise import draw_normal
+from ..initialize import draw_normal
 from .base import PretrainedModel
 from .decoder import kept, last_tokens, result
 from .losses import classification_loss, next_token_loss, span_loss, token_loss
 
 __all__ = [
-    "DecoderFace", "NextToken", "Span", "TextClasses", "TokenClasses", "TokenVectors",
+    "DecoderModel", "NextToken", "Span", "TextClasses", "TokenClasses", "TokenVectors",
 ]  # fmt: skip
 
 
-class DecoderFace(PretrainedModel):
-    """A decoder; its family defines `run`, and `forward` where the peer's arguments are others.
+class DecoderModel(PretrainedModel):
+    """Base class for decoder-only models. Each family defines `run` and, if needed, `forward`.
 
     Attributes
     ----------
     body : Module
-        The paper's model.
+        The model in `models/`, as in its paper.
     predicts : bool
-        Whether the model's own head is used, which names the next token.
+        Whether the model uses its own head, which predicts the next token.
     """
 
     predicts = False
@@ -28,17 +28,17 @@ class DecoderFace(PretrainedModel):
         self, input_ids, attention_mask, position_ids, past_key_values, inputs_embeds, use_cache,
         output_attentions, output_hidden_states, **inputs,
     ):  # fmt: skip
-        """(the vector of each token, what else the model returns by name)."""
+        """Return (token vectors, dict of the other outputs)."""
         raise NotImplementedError
 
-    def initialise_head(self, layer):
-        """Draw the weights of a new head as the others."""
+    def initialize_head(self, layer):
+        """Initialize the weights of a new head like the other weights."""
         draw_normal(layer, self.config.initializer_range)
         return layer
 
 
-class TokenVectors(DecoderFace):
-    """A base model: the vectors of the tokens."""
+class TokenVectors(DecoderModel):
+    """Base model without a head: returns the token vectors."""
 
     is_base = True
 
@@ -47,24 +47,24 @@ class TokenVectors(DecoderFace):
         inputs_embeds=None, use_cache=None, output_attentions=None, output_hidden_states=None,
         return_dict=None, **inputs,
     ):  # fmt: skip
-        """The peer's arguments and results.
+        """Take Hugging Face's arguments and return its outputs.
 
         Parameters
         ----------
         input_ids : int64 Tensor of shape (batch, token)
         attention_mask : Tensor of shape (batch, past + token), optional
-            1 = a token, 0 = padding. A padding token that sees nothing gets no context.
+            Mask with 1 for tokens and 0 for padding. A fully masked query gets a zero context.
         position_ids : int64 Tensor of shape (batch, token), optional
         past_key_values : KVCache or tuple of (key, value), optional
-            What an earlier call returned; `input_ids` then holds the new tokens only.
+            Cache from an earlier call; `input_ids` then contains only the new tokens.
         inputs_embeds : Tensor of shape (batch, token, embed), optional
-            Instead of `input_ids`.
+            Embeddings to use instead of `input_ids`.
         use_cache, output_attentions, output_hidden_states : bool, optional
-            By default as the configuration says.
+            Default: the value in the configuration.
         return_dict : bool, optional
-            False gives a tuple.
+            If False, the result is a tuple.
         **inputs
-            What else the family's `run` takes.
+            Further arguments passed to the family's `run`.
 
         Returns
         -------
@@ -77,8 +77,8 @@ class TokenVectors(DecoderFace):
         return result(return_dict, last_hidden_state=x, **more)
 
 
-class NextToken(DecoderFace):
-    """The language model: logits of the next token."""
+class NextToken(DecoderModel):
+    """Language model: returns the logits of the next token."""
 
     predicts = True
 
@@ -87,15 +87,15 @@ class NextToken(DecoderFace):
         inputs_embeds=None, labels=None, use_cache=None, logits_to_keep=0,
         output_attentions=None, output_hidden_states=None, return_dict=None, **inputs,
     ):  # fmt: skip
-        """As `TokenVectors.forward`, and
+        """Same as `TokenVectors.forward`, with these additional arguments.
 
         Parameters
         ----------
         labels : int64 Tensor of shape (batch, token), optional
-            The ids themselves: the loss compares each with the logits of the token before it.
-            -100 is left out.
+            Input ids. The loss compares each id with the logits at the previous position.
+            -100 marks positions to ignore.
         logits_to_keep : int or Tensor
-            Of the last tokens only; see `decoder.kept`.
+            Positions whose logits are computed. See `decoder.kept`.
         """
         x, more = self.run(
             input_ids, attention_mask, position_ids, past_key_values, inputs_embeds, use_cache,
@@ -106,21 +106,21 @@ class NextToken(DecoderFace):
         return result(return_dict, loss=loss, logits=logits, **more)
 
 
-class _Classes(DecoderFace):
-    """Logits of classes, and their loss; subclasses say of what."""
+class _Classes(DecoderModel):
+    """Base class for classifiers. Subclasses must define `classify` and `loss`."""
 
     def forward(
         self, input_ids=None, attention_mask=None, position_ids=None, past_key_values=None,
         inputs_embeds=None, labels=None, use_cache=None, output_attentions=None,
         output_hidden_states=None, return_dict=None, **inputs,
     ):  # fmt: skip
-        """As `TokenVectors.forward`, and
+        """Same as `TokenVectors.forward`, with these additional arguments.
 
         Parameters
         ----------
         labels : Tensor, optional
-            For texts what `losses.classification_loss` takes; for tokens int64 of shape
-            (batch, token), where -100 is left out.
+            Labels for `losses.classification_loss` or, for token classification, int64 labels
+            (batch, token) with -100 at positions to ignore.
         """
         x, more = self.run(
             input_ids, attention_mask, position_ids, past_key_values, inputs_embeds, use_cache,
@@ -133,32 +133,32 @@ class _Classes(DecoderFace):
 
 
 class TextClasses(_Classes):
-    """One class, or one number, for each text: read off at its last token."""
+    """Text classifier or regression model on the vector of the last token."""
 
     without = ()
 
     def build(self, config):
         super().build(config)
-        self.score = self.initialise_head(
+        self.score = self.initialize_head(
             nn.Linear(config.hidden_size, config.num_labels, bias=False)
         )
 
     def classify(self, x, input_ids):
-        """Logits of shape (batch, classes)."""
+        """Return logits of shape (batch, classes)."""
         return last_tokens(self.score(x), input_ids, self.config.pad_token_id)
 
     def loss(self, logits, labels):
-        """The loss that the configuration names."""
+        """Return the loss that the configuration names."""
         return classification_loss(self.config, logits, labels)
 
 
 class TokenClasses(_Classes):
-    """One class for each token.
+    """Token classifier.
 
     Attributes
     ----------
     head_name : str
-        What the peer calls the last layer.
+        Hugging Face's name of the last layer.
     """
 
     without = ("past_key_values",)
@@ -168,31 +168,31 @@ class TokenClasses(_Classes):
         super().build(config)
         rates = (config.get("classifier_dropout"), config.get("hidden_dropout"), 0.1)
         self.dropout = nn.Dropout(next(rate for rate in rates if rate is not None))
-        head = self.initialise_head(nn.Linear(config.hidden_size, config.num_labels, bias=bias))
+        head = self.initialize_head(nn.Linear(config.hidden_size, config.num_labels, bias=bias))
         self.add_module(self.head_name, head)
 
     def classify(self, x, input_ids):
-        """Logits of shape (batch, token, classes)."""
+        """Return logits of shape (batch, token, classes)."""
         return getattr(self, self.head_name)(self.dropout(x))
 
     def loss(self, logits, labels):
-        """The mean over the tokens that have a label."""
+        """Return the mean cross-entropy over the tokens that have a label."""
         return token_loss(logits, labels)
 
 
-class Span(DecoderFace):
-    """Where in a text an answer starts and ends."""
+class Span(DecoderModel):
+    """Extractive question answering: logits of the answer's start and end."""
 
     def build(self, config):
         super().build(config)
-        self.qa_outputs = self.initialise_head(nn.Linear(config.hidden_size, 2))
+        self.qa_outputs = self.initialize_head(nn.Linear(config.hidden_size, 2))
 
     def forward(
         self, input_ids=None, attention_mask=None, position_ids=None, past_key_values=None,
         inputs_embeds=None, start_positions=None, end_positions=None, output_attentions=None,
         output_hidden_states=None, return_dict=None, **inputs,
     ):  # fmt: skip
-        """As `TokenVectors.forward`; `start_positions` and `end_positions` are (batch,)."""
+        """Same as `TokenVectors.forward`, with `start_positions` and `end_positions` (batch,)."""
         x, more = self.run(
             input_ids, attention_mask, position_ids, past_key_values, inputs_embeds, None,
             output_attentions, output_hidden_states, **inputs,

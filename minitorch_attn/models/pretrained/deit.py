@@ -1,4 +1,4 @@
-"""DeiT with the face of its published weights; the model itself is `models/deit.py`."""
+"""DeiT with the Hugging Face interface; the model itself is `models/deit.py`."""
 
 from ... import nn
 from ..deit import DistilledVisionTransformer
@@ -6,15 +6,13 @@ from .decoder import result
 from .vit import ViTForImageClassification, ViTForMaskedImageModeling, ViTModel, ViTPreTrainedModel
 
 __all__ = [
-    "DeiTForImageClassification",
-    "DeiTForImageClassificationWithTeacher",
-    "DeiTForMaskedImageModeling",
-    "DeiTModel",
-]
+    "DeiTForImageClassification", "DeiTForImageClassificationWithTeacher",
+    "DeiTForMaskedImageModeling", "DeiTModel",
+]  # fmt: skip
 
 
 class DeiTPreTrainedModel(ViTPreTrainedModel):
-    """ViT with a distillation token after the class token."""
+    """Base class for the DeiT models: ViT with a distillation token after the class token."""
 
     model_type = "deit"
     base_prefix = "deit"
@@ -22,7 +20,7 @@ class DeiTPreTrainedModel(ViTPreTrainedModel):
 
 
 class DeiTModel(DeiTPreTrainedModel, ViTModel):
-    """The encoder, and a pooler on its class token; parameters as of `ViTModel`.
+    """DeiT encoder with a pooler on its class token. For parameters see `ViTModel`.
 
     Examples
     --------
@@ -35,17 +33,17 @@ class DeiTModel(DeiTPreTrainedModel, ViTModel):
 
 
 class DeiTForImageClassification(DeiTPreTrainedModel, ViTForImageClassification):
-    """A linear classifier on the class token; the distillation token has none."""
+    """DeiT with a linear classifier on the class token. The distillation token is not used."""
 
 
 class DeiTForMaskedImageModeling(DeiTPreTrainedModel, ViTForMaskedImageModeling):
-    """Paints the masked patches of an image."""
+    """DeiT for masked image modeling: reconstructs the masked patches of an image."""
 
     has_mask_token = True
 
 
 class DeiTForImageClassificationWithTeacher(DeiTPreTrainedModel):
-    """A classifier on each of the two tokens, and the mean of what they say."""
+    """DeiT with a classifier on each of its two tokens. Averages the two logits."""
 
     def add_head(self, config):
         def head():
@@ -59,7 +57,7 @@ class DeiTForImageClassificationWithTeacher(DeiTPreTrainedModel):
         self, pixel_values=None, interpolate_pos_encoding=False, attention_mask=None,
         output_attentions=None, output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """`logits`, `cls_logits` and `distillation_logits`; arguments as the peer's."""
+        """Return logits, cls_logits and distillation_logits. Takes Hugging Face's arguments."""
         last, others = self.run(
             pixel_values, None, interpolate_pos_encoding, attention_mask, output_attentions,
             output_hidden_states,
@@ -67,10 +65,7 @@ class DeiTForImageClassificationWithTeacher(DeiTPreTrainedModel):
         cls_logits = self.cls_classifier(last[:, 0])  # (batch, labels)
         distillation_logits = self.distillation_classifier(last[:, 1])
         return result(
-            return_dict,
-            logits=(cls_logits + distillation_logits) / 2,
-            cls_logits=cls_logits,
-            distillation_logits=distillation_logits,
-            hidden_states=others["hidden_states"],
+            return_dict, logits=(cls_logits + distillation_logits) / 2, cls_logits=cls_logits,
+            distillation_logits=distillation_logits, hidden_states=others["hidden_states"],
             attentions=others["attentions"],
-        )
+        )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What the faces of encoders share: the attention mask, in every form that the peers take."""
+"""Attention mask for encoders, in every form that Hugging Face accepts."""
 
 from ...errors import ArgumentError, ShapeError
 
@@ -6,17 +6,17 @@ __all__ = ["encoder_mask"]
 
 
 def encoder_mask(attention_mask, batch, keys, name="attention_mask"):
-    """Which keys may be attended to.
+    """Return the mask of keys that queries may attend to.
 
     Parameters
     ----------
     attention_mask : Tensor, optional
-        Of shape (batch, key) or (batch, query, key): ints, bools or floats, 0 = padding, anything
-        else = a token. Or of shape (batch or 1, heads or 1, query or 1, key): bools, True = may
-        attend.
+        Ints, bools or floats of shape (batch, key) or (batch, query, key), 0 for padding. Or bools
+        of shape (batch or 1, heads or 1, query or 1, key), True where attention is allowed.
     batch, keys : int
+        Number of rows and number of keys.
     name : str
-        Of the argument, for errors.
+        Argument name for error messages.
 
     Returns
     -------
@@ -26,18 +26,19 @@ def encoder_mask(attention_mask, batch, keys, name="attention_mask"):
         return None
     if attention_mask.ndim not in (2, 3, 4) or attention_mask.shape[-1] != keys:
         raise ShapeError(
-            f"{name}: one number for each token.",
+            f"{name} does not match the number of tokens",
             got=f"{attention_mask.shape} for {batch} texts of {keys} tokens",
             expected=f"{(batch, keys)}, or {(batch, 'query', keys)}",
+            hint="pass the tokenizer's mask: 1 for a token, 0 for padding",
         )
     if attention_mask.ndim < 4:
         attend = attention_mask != 0
         return attend[:, None, None] if attend.ndim == 2 else attend[:, None]
     if attention_mask.dtype.kind != "b":
         raise ArgumentError(
-            f"{name}: a mask for every query and key says True or False.",
+            f"{name}: a 4-dimensional mask must have dtype bool",
             got=f"{attention_mask.dtype} of shape {attention_mask.shape}",
             expected="bool, True = may attend",
-            hint="mask == 0 if it holds what would be added to the scores",
+            hint="pass mask == 0 if the mask is added to the scores",
         )
     return attention_mask

@@ -1,4 +1,4 @@
-"""What the faces of BART and Marian share: encoding, decoding, names."""
+"""EncoderDecoderModel, base class for the BART and Marian models: encoding, decoding, names."""
 
 from ... import ops
 from ...errors import ArgumentError
@@ -11,13 +11,13 @@ from .names import Ignored, NameTable, Same
 from .output import Output
 
 __all__ = [
-    "EncoderDecoderFace", "decoder_names", "decoder_tied", "drop_encoder", "paper_settings",
+    "EncoderDecoderModel", "decoder_names", "decoder_tied", "drop_encoder", "paper_settings",
     "shift_right",
 ]  # fmt: skip
 
 
 def paper_settings(config):
-    """What a configuration says to the paper's model, but for the vocabularies."""
+    """Return the paper model's arguments from a configuration, except the vocabulary sizes."""
     return dict(
         embed_dim=config.d_model, num_heads=config.encoder_attention_heads,
         num_encoder_layers=config.encoder_layers, num_decoder_layers=config.decoder_layers,
@@ -32,12 +32,12 @@ def paper_settings(config):
 
 
 def shift_right(ids, pad_token_id, decoder_start_token_id):
-    """What the decoder reads so that it predicts `ids`: the same, one to the right.
+    """Shift `ids` one to the right, to get the decoder's input for predicting `ids`.
 
     Parameters
     ----------
     ids : int64 Tensor of shape (batch, token)
-        -100, which is no label, becomes padding.
+        Labels; -100 (ignored) becomes padding.
     pad_token_id, decoder_start_token_id : int
 
     Returns
@@ -52,9 +52,9 @@ def shift_right(ids, pad_token_id, decoder_start_token_id):
     """
     if pad_token_id is None or decoder_start_token_id is None:
         raise ArgumentError(
-            "labels: what the decoder reads begins with one special token and is filled with one.",
+            "shift_right: pad_token_id and decoder_start_token_id must not be None",
             got=f"pad_token_id={pad_token_id}, decoder_start_token_id={decoder_start_token_id}",
-            expected="both in the configuration, or decoder_input_ids",
+            hint="set both in the configuration, or pass decoder_input_ids",
         )
     start = ops.full((ids.shape[0], 1), decoder_start_token_id, dtype="int64", device=ids.device)
     shifted = ops.cat((start, ids[:, :-1]), 1)
@@ -62,16 +62,16 @@ def shift_right(ids, pad_token_id, decoder_start_token_id):
 
 
 def layer_names(stack, prefix=""):
-    """The entries for the layers and embeddings of one stack.
+    """Return the name-table entries of one stack's layers and embeddings.
 
     Parameters
     ----------
     stack : {"encoder", "decoder"}
     prefix : str
-        What the peer's names begin with.
+        Prefix of the stored names.
     """
     side = "source" if stack == "encoder" else "target"
-    peer, ours = f"{prefix}{stack}.layers.{{}}.", f"paper.{stack}.layers.{{}}."
+    stored, ours = f"{prefix}{stack}.layers.{{}}.", f"paper.{stack}.layers.{{}}."
     pairs = {
         "self_attn": "attention",
         "self_attn_layer_norm": "around_attention.norm",
@@ -81,7 +81,7 @@ def layer_names(stack, prefix=""):
         "fc2": "feed_forward.linear2",
         "final_layer_norm": "around_feed_forward.norm",
     }
-    entries = [Same(peer + theirs, ours + own) for theirs, own in pairs.items()]
+    entries = [Same(stored + name, ours + own) for name, own in pairs.items()]
     stage = f"paper.{side}_embedding."
     return [
         *entries,
@@ -90,15 +90,15 @@ def layer_names(stack, prefix=""):
     ]
 
 
-def drop_encoder(face):
-    """Leave the decoder and its head, for the classes that are language models."""
-    face.paper.source_embedding = face.paper.encoder = None
-    if "shared" in dict(face.named_parameters()):
-        del face.shared
+def drop_encoder(model):
+    """Remove the encoder from a model that is used as a decoder-only language model."""
+    model.paper.source_embedding = model.paper.encoder = None
+    if "shared" in dict(model.named_parameters()):
+        del model.shared
 
 
 def decoder_names():
-    """The table for a decoder alone; a file of the whole model has more than it needs."""
+    """Return the name table of a decoder without encoder. It ignores the encoder in full models."""
     return NameTable(
         Same("model.decoder.embed_tokens.weight", "paper.target_embedding.tokens.weight"),
         Same("lm_head.weight", "paper.head.weight"),
@@ -108,19 +108,19 @@ def decoder_names():
 
 
 def decoder_tied(config):
-    """The aliases of a decoder alone, the embeddings of a whole model among them."""
+    """Return the aliases of a decoder without encoder, including names in files of full models."""
     tokens = "model.decoder.embed_tokens.weight"
     aliases = ["lm_head.weight", "model.shared.weight"] if config.tie_word_embeddings else []
     return dict.fromkeys(aliases, tokens)
 
 
-class EncoderDecoderFace(PretrainedModel):
-    """The face of an encoder-decoder; `build` makes `paper`, an `EncoderDecoder`.
+class EncoderDecoderModel(PretrainedModel):
+    """Base class for encoder-decoder models. `build` creates `paper`, an `EncoderDecoder`.
 
     Attributes
     ----------
     paper : EncoderDecoder
-        Without its head in a base model.
+        The model as in its paper. Base models do not have its head.
     """
 
     base_prefix = "model"
@@ -131,19 +131,19 @@ class EncoderDecoderFace(PretrainedModel):
     }
 
     def one_matrix(self):
-        """Whether source and target embeddings, and the head, are one matrix."""
+        """True if source embeddings, target embeddings and the head share one matrix."""
         return self.config.tie_word_embeddings
 
     def shifted(self, ids):
-        """`shift_right` with the configuration's tokens."""
+        """Return `shift_right(ids)` with the token ids of the configuration."""
         return shift_right(ids, self.config.pad_token_id, self.config.decoder_start_token_id)
 
     def target_ids(self, input_ids, decoder_input_ids, decoder_inputs_embeds):
-        """What the decoder reads."""
+        """Return the decoder's input ids."""
         return decoder_input_ids
 
     def add_head(self, config):
-        """Put a head in the place of the paper's; a base model has none."""
+        """Replace the paper's head. A base model does not have a head."""
         self.paper.head = None
 
     def names(self):
@@ -171,21 +171,21 @@ class EncoderDecoderFace(PretrainedModel):
         self, input_ids=None, attention_mask=None, inputs_embeds=None, output_attentions=None,
         output_hidden_states=None,
     ):  # fmt: skip
-        """The encoder alone.
+        """Run the encoder.
 
         Parameters
         ----------
         input_ids : int64 Tensor of shape (batch, source), optional
         attention_mask : Tensor of shape (batch, source), optional
-            1 = a token, 0 = padding.
+            1 for tokens, 0 for padding.
         inputs_embeds : Tensor of shape (batch, source, embed), optional
-            Instead of `input_ids`.
+            Embeddings to use instead of `input_ids`.
         output_attentions, output_hidden_states : bool, optional
 
         Returns
         -------
         Output
-            last_hidden_state, and hidden_states and attentions if asked for.
+            Output with last_hidden_state and, if requested, hidden_states and attentions.
         """
         stage, encoder = self.paper.source_embedding, self.paper.encoder
         x = embeddings_of(stage.look_up, input_ids, inputs_embeds)  # (batch, source, embed)
@@ -198,21 +198,21 @@ class EncoderDecoderFace(PretrainedModel):
         )
 
     def get_encoder(self):
-        """A callable that takes `input_ids` and `attention_mask` and gives `encoder_outputs`."""
+        """Return a callable from `input_ids` and `attention_mask` to `encoder_outputs`."""
         return self.encode
 
     def decode(
         self, memory, input_ids=None, attention_mask=None, memory_mask=None, past_key_values=None,
         inputs_embeds=None, use_cache=None, output_attentions=None, output_hidden_states=None,
     ):  # fmt: skip
-        """The decoder alone, without its head.
+        """Run the decoder without its head.
 
         Parameters
         ----------
         memory : Tensor of shape (batch, source, embed) or None
-            What the encoder returned.
+            Output of the encoder.
         input_ids : int64 Tensor of shape (batch, target), optional
-            With a cache, the tokens after those that it holds.
+            Target ids. With a cache, only the tokens after the cached ones.
         attention_mask : Tensor of shape (batch, past + target), optional
         memory_mask : Tensor of shape (batch, source), optional
         past_key_values : KVCache or sequence, optional
@@ -222,7 +222,7 @@ class EncoderDecoderFace(PretrainedModel):
         Returns
         -------
         Output
-            last_hidden_state, past_key_values, and what was asked for.
+            Output with last_hidden_state, past_key_values, requested attentions, hidden states.
         """
         stage, decoder = self.paper.target_embedding, self.paper.decoder
         x = self.target_vectors(input_ids, inputs_embeds)  # (batch, target, embed)
@@ -236,14 +236,14 @@ class EncoderDecoderFace(PretrainedModel):
             x = decoder(stage.place(x, past), memory, mask, memory_mask, cache)
         own, cross = found.attentions, None
         if own is not None and memory is not None:
-            own, cross = own[0::2], own[1::2]  # they take turns in every layer
+            own, cross = own[0::2], own[1::2]  # each layer has first one, then the other
         return Output(
             last_hidden_state=x, past_key_values=cache, hidden_states=found.hidden_states,
             attentions=own, cross_attentions=cross,
         )  # fmt: skip
 
     def target_vectors(self, input_ids, inputs_embeds):
-        """The scaled vectors of the target's tokens: (batch, target, embed)."""
+        """Return the scaled embeddings of the target tokens, with shape (batch, target, embed)."""
         return embeddings_of(self.paper.target_embedding.look_up, input_ids, inputs_embeds)
 
     def run(
@@ -252,13 +252,13 @@ class EncoderDecoderFace(PretrainedModel):
         inputs_embeds=None, decoder_inputs_embeds=None, use_cache=None, output_attentions=None,
         output_hidden_states=None,
     ):  # fmt: skip
-        """Encoder and decoder, without a head.
+        """Run encoder and decoder without a head.
 
         Returns
         -------
         x : Tensor of shape (batch, target, embed)
         more : dict
-            The other results, under the peer's names.
+            The other outputs with Hugging Face's names.
         """
         wanted = (output_attentions, output_hidden_states)
         if encoder_outputs is None:
@@ -281,7 +281,7 @@ class EncoderDecoderFace(PretrainedModel):
 
 
 def _as_encoder_output(encoder_outputs):
-    """What a caller may hand in as `encoder_outputs`, as an Output."""
+    """Convert `encoder_outputs`, a Tensor, tuple or dict, to an Output."""
     if isinstance(encoder_outputs, Tensor):
         return Output(last_hidden_state=encoder_outputs)
     if isinstance(encoder_outputs, (tuple, list)):

@@ -1,15 +1,15 @@
-"""What the classes of BART and of Marian do alike with the vectors of the target's tokens."""
+"""Heads shared by the encoder-decoders BART and Marian."""
 
 from ... import ops
 from .decoder import kept, result
-from .encoder_decoder import EncoderDecoderFace, decoder_names, decoder_tied, drop_encoder
+from .encoder_decoder import EncoderDecoderModel, decoder_names, decoder_tied, drop_encoder
 from .losses import token_loss
 
 __all__ = ["DecoderAlone", "NextTokenHead", "WithoutHead"]
 
 
-class WithoutHead(EncoderDecoderFace):
-    """A base model: the vectors of the target's tokens."""
+class WithoutHead(EncoderDecoderModel):
+    """Base model without a head: returns the vectors of the target tokens."""
 
     is_base = True
 
@@ -19,26 +19,26 @@ class WithoutHead(EncoderDecoderFace):
         inputs_embeds=None, decoder_inputs_embeds=None, use_cache=None, output_attentions=None,
         output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """The peer's arguments and results.
+        """Take Hugging Face's arguments and return its outputs.
 
         Parameters
         ----------
         input_ids : int64 Tensor of shape (batch, source), optional
         attention_mask : Tensor of shape (batch, source), optional
-            1 = a token, 0 = padding.
+            1 for tokens, 0 for padding.
         decoder_input_ids : int64 Tensor of shape (batch, target), optional
-            By default `input_ids`, one to the right. With a cache, the new tokens only.
+            Target ids (with a cache, new ones). Default: `input_ids` shifted one to the right.
         decoder_attention_mask : Tensor of shape (batch, past + target), optional
         encoder_outputs : Output or tuple, optional
-            What `get_encoder()` returned, instead of `input_ids`.
+            Output of `get_encoder()`, to use instead of `input_ids`.
         past_key_values : KVCache or sequence of tuples, optional
-            What an earlier call returned.
+            Cache from an earlier call.
         inputs_embeds, decoder_inputs_embeds : Tensor of shape (batch, token, embed), optional
-            Instead of `input_ids` and `decoder_input_ids`.
+            Embeddings to use instead of `input_ids` and `decoder_input_ids`.
         use_cache, output_attentions, output_hidden_states : bool, optional
-            By default as the configuration says.
+            Default: the value in the configuration.
         return_dict : bool, optional
-            False gives a tuple.
+            If False, the result is a tuple.
 
         Returns
         -------
@@ -53,8 +53,8 @@ class WithoutHead(EncoderDecoderFace):
         return result(return_dict, last_hidden_state=x, **more)
 
 
-class NextTokenHead(EncoderDecoderFace):
-    """Logits of the target's next token, from the embedding matrix and a bias."""
+class NextTokenHead(EncoderDecoderModel):
+    """Language-model head: computes the next target token's logits from embeddings and a bias."""
 
     def add_head(self, config):
         size = self.paper.head.weight.shape[0]
@@ -66,13 +66,13 @@ class NextTokenHead(EncoderDecoderFace):
         inputs_embeds=None, decoder_inputs_embeds=None, labels=None, use_cache=None,
         output_attentions=None, output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """As `WithoutHead.forward`; with labels also their loss.
+        """Same as `WithoutHead.forward`, with the loss if `labels` are given.
 
         Parameters
         ----------
         labels : int64 Tensor of shape (batch, target), optional
-            -100 for no label. Without `decoder_input_ids` the decoder reads them, one to the
-            right.
+            -100 marks positions to ignore. Without `decoder_input_ids`, the decoder reads the
+            labels shifted one to the right.
         """
         if labels is not None:
             use_cache = False
@@ -89,8 +89,8 @@ class NextTokenHead(EncoderDecoderFace):
         return result(return_dict, loss=loss, logits=logits, **more)
 
 
-class DecoderAlone(EncoderDecoderFace):
-    """The decoder alone as a language model; its attention to an encoder's output is optional."""
+class DecoderAlone(EncoderDecoderModel):
+    """The decoder as a language model, with optional attention to an encoder's output."""
 
     def add_head(self, config):
         drop_encoder(self)
@@ -107,16 +107,16 @@ class DecoderAlone(EncoderDecoderFace):
         use_cache=None, logits_to_keep=0, output_attentions=None, output_hidden_states=None,
         return_dict=None,
     ):  # fmt: skip
-        """The peer's arguments and results.
+        """Take Hugging Face's arguments and return its outputs.
 
         Parameters
         ----------
         encoder_hidden_states : Tensor of shape (batch, source, embed), optional
         encoder_attention_mask : Tensor of shape (batch, source), optional
         labels : int64 Tensor of shape (batch, token), optional
-            Of the token at the same position: they are not shifted.
+            Target at each position. The labels are not shifted. -100 marks positions to ignore.
         logits_to_keep : int or Tensor, default 0
-            Logits of so many last tokens, or of these positions; 0 for all.
+            Positions whose logits are computed. See `decoder.kept`.
         """
         out = self.decode(
             encoder_hidden_states, input_ids, attention_mask, encoder_attention_mask,

@@ -1,4 +1,4 @@
-"""A model's folder on disk: `config.json` and the tensors, in one file or in shards."""
+"""Model folders: read and write `config.json` and the tensors in one file or in shards."""
 
 import json
 import os
@@ -19,19 +19,19 @@ _CONVERT = (
 
 
 def read_config(folder):
-    """The fields of `config.json` in `folder`."""
+    """Read the fields of `config.json` in `folder`."""
     folder = Path(folder)
     if not folder.is_dir():
         raise CheckpointError(
-            f"{folder} is not a folder.",
-            expected="a folder with config.json and model.safetensors, as a model hub has it",
-            hint="download the folder first; nothing is fetched from a network here",
+            f"{folder} is not a folder",
+            expected="a folder with config.json and model.safetensors, as on the Hugging Face Hub",
+            hint="download the folder first; from_pretrained does not use the network",
         )
     return read_json(folder / "config.json")
 
 
 def read_tensors(folder):
-    """The tensors of a folder, from one file or from all shards that its index names.
+    """Read the tensors of a folder, from one file or from all shards in its index.
 
     Parameters
     ----------
@@ -44,8 +44,8 @@ def read_tensors(folder):
     Raises
     ------
     CheckpointError
-        If there is no safetensors file, or a shard is missing, damaged or holds other tensors
-        than the index says.
+        If the safetensors file or a shard is missing or damaged, or a shard's tensors do not
+        match the index.
     """
     folder = Path(folder)
     if (folder / _INDEX).exists():
@@ -56,20 +56,24 @@ def read_tensors(folder):
     pickles = [name for name in found if name.endswith((".bin", ".pt", ".pth", ".ckpt"))]
     if pickles:
         raise CheckpointError(
-            f"{folder} has its weights in a pickle, which may run any program when it is read.",
-            got=", ".join(pickles),
-            expected=_FILE,
-            hint=f"in that folder, once, where PyTorch is installed:\n            {_CONVERT}",
-        )
+            f"{folder}: reading weights from a pickle file is not supported, it could execute code",
+            got=", ".join(pickles), expected=_FILE,
+            hint=f"convert it once, in that folder, with PyTorch:\n            {_CONVERT}",
+        )  # fmt: skip
     raise CheckpointError(
-        f"{folder} has no weights.", got=", ".join(found) or "an empty folder", expected=_FILE
-    )
+        f"{folder}: {_FILE} is missing",
+        got=", ".join(found) or "an empty folder", expected=_FILE,
+        hint=f"download {_FILE}, or its shards and {_INDEX}, into this folder",
+    )  # fmt: skip
 
 
 def _read_shards(folder):
     index = read_json(folder / _INDEX).get("weight_map")
     if not isinstance(index, dict):
-        raise CheckpointError(f"{folder / _INDEX} has no weight_map.")
+        raise CheckpointError(
+            f"{folder / _INDEX}: weight_map is missing or not an object",
+            hint="download the index again",
+        )
     tensors, problems = {}, []
     for file in sorted(set(index.values())):
         if not isinstance(file, str) or Path(file).name != file:
@@ -86,25 +90,27 @@ def _read_shards(folder):
         tensors.update(shard)
     if problems:
         raise CheckpointError(
-            f"{folder}: the shards and their index do not fit.", got="\n            ".join(problems)
+            f"{folder}: the shards do not match their index",
+            got="\n            ".join(problems),
+            hint="download the shards and the index again, all from the same revision",
         )
     return tensors
 
 
 def check_tensors(folder, name, arrays, shapes, allowed=()):
-    """Refuse tensors that are missing, extra or of another shape, all in one error.
+    """Raise one error that lists all tensors that are missing, extra or of the wrong shape.
 
     Parameters
     ----------
     folder : path
     name : str
-        The model's class.
+        Name of the model's class.
     arrays : dict of array
-        What the folder has.
+        Arrays in the folder.
     shapes : dict of tuple
-        What the model has, under the peer's names.
+        Expected shapes, with stored names as keys.
     allowed : collection of str
-        Missing names that are no mistake.
+        Names that may be missing.
     """
     problems = [f"missing      {key}" for key in shapes if key not in arrays and key not in allowed]
     problems += [f"extra        {key}" for key in arrays if key not in shapes]
@@ -113,22 +119,22 @@ def check_tensors(folder, name, arrays, shapes, allowed=()):
             problems.append(f"wrong shape  {key}: {tuple(arrays[key].shape)}, expected {shape}")
     if problems:
         raise CheckpointError(
-            f"{folder}: the tensors are not those of a {name} with this config.json.",
+            f"{folder}: the tensors do not match those of {name} with this config.json",
             got="\n            ".join(problems),
-            hint="take config.json and the weights from one download; strict=False leaves missing "
-            "tensors at their initial values and extra ones out",
+            hint="use config.json and weights of the same download; with strict=False, missing "
+            "tensors keep their initial values and extra ones are ignored",
         )
 
 
 def write_tensors(folder, arrays, max_shard_size="50GB"):
-    """Write the tensors into one file, or into shards with an index.
+    """Write the tensors to one file, or to shards with an index.
 
     Parameters
     ----------
     folder : path
     arrays : dict of numpy.ndarray
     max_shard_size : int or str
-        Bytes, or as in "5GB"; a tensor that is larger has a shard of its own.
+        Maximum shard size in bytes, or as in "5GB". A larger tensor gets a separate shard.
     """
     limit, shards, size = _bytes(max_shard_size), [{}], 0
     for name, array in arrays.items():
@@ -151,7 +157,7 @@ def write_tensors(folder, arrays, max_shard_size="50GB"):
 
 
 def _remove_others(folder, files):
-    """Weights of an earlier save, which would otherwise be read instead of these."""
+    """Remove weights saved earlier, which would otherwise be read instead of the new ones."""
     index = folder / _INDEX
     if index.exists() and files == [_FILE]:
         old = set(json.loads(index.read_text(encoding="utf-8")).get("weight_map", {}).values())
@@ -172,17 +178,18 @@ def _bytes(size):
         if number != text and number.strip().replace(".", "", 1).isdigit():
             return max(1, int(float(number) * factor))
     raise ArgumentError(
-        "save_pretrained(max_shard_size): not a size.", got=repr(size), expected="as in '5GB'"
-    )
+        "save_pretrained: max_shard_size must be a positive size",
+        got=repr(size), expected="a number of bytes, or a string such as '5GB'",
+    )  # fmt: skip
 
 
 def make_folder(folder):
-    """`folder` as a path; it is made if it is not there."""
+    """Return `folder` as a path. Create the folder if it does not exist."""
     folder = Path(folder)
     try:
         os.makedirs(folder, exist_ok=True)
     except OSError as error:
         raise CheckpointError(
-            f"{folder} cannot be made.", got=error.strerror or str(error)
+            f"{folder} could not be created", got=error.strerror or str(error)
         ) from error
     return folder

@@ -1,4 +1,4 @@
-"""GPT-2 with the face of its published weights; the model itself is `models/gpt.py`."""
+"""GPT-2 with the Hugging Face interface; the model itself is `models/gpt.py`."""
 
 import math
 
@@ -14,7 +14,7 @@ from .decoder import (
     positions_of,
     result,
 )  # fmt: skip
-from .decoder_heads import DecoderFace, NextToken, Span, TextClasses, TokenClasses, TokenVectors
+from .decoder_heads import DecoderModel, NextToken, Span, TextClasses, TokenClasses, TokenVectors
 from .losses import token_loss
 from .names import Ignored, NameTable, Same, Stacked, Transposed
 
@@ -34,8 +34,8 @@ _DEFAULTS = dict(
 )  # fmt: skip
 
 
-class GPT2PreTrainedModel(DecoderFace):
-    """What all classes of the family share: the paper's model, its names, and how to call it."""
+class GPT2PreTrainedModel(DecoderModel):
+    """Base class for the GPT-2 models: configuration, parameter names and the forward pass."""
 
     model_type = "gpt2"
     base_prefix = "transformer"
@@ -61,22 +61,22 @@ class GPT2PreTrainedModel(DecoderFace):
         for i, block in enumerate(self.body.blocks):
             _set_attention(block, config, i)
         if config.initializer_range != 0.02 or config.reorder_and_upcast_attn:
-            self.body.initialise(config.initializer_range)
+            self.body.initialize(config.initializer_range)
 
     def names(self):
         p = "" if self.is_base else "transformer."
-        peer, ours = p + "h.{}.", "body.blocks.{}."
+        stored, ours = p + "h.{}.", "body.blocks.{}."
         attention = [f"{ours}attention.{name}_proj" for name in "qkv"]
         return NameTable(
             Same(p + "wte", "body.token_embedding"),
             Same(p + "wpe", "body.position_embedding"),
             Same(p + "ln_f", "body.norm"),
-            Same(peer + "ln_1", ours + "norm1"),
-            Same(peer + "ln_2", ours + "norm2"),
-            Stacked(peer + "attn.c_attn", attention, transposed=True),
-            Transposed(peer + "attn.c_proj", ours + "attention.out_proj"),
-            Transposed(peer + "mlp.c_fc", ours + "feed_forward.linear1"),
-            Transposed(peer + "mlp.c_proj", ours + "feed_forward.linear2"),
+            Same(stored + "ln_1", ours + "norm1"),
+            Same(stored + "ln_2", ours + "norm2"),
+            Stacked(stored + "attn.c_attn", attention, transposed=True),
+            Transposed(stored + "attn.c_proj", ours + "attention.out_proj"),
+            Transposed(stored + "mlp.c_fc", ours + "feed_forward.linear1"),
+            Transposed(stored + "mlp.c_proj", ours + "feed_forward.linear2"),
             Same("lm_head", "body.head"),
             Ignored("*.attn.bias", "*.attn.masked_bias"),  # causal masks of old files
         )
@@ -89,7 +89,7 @@ class GPT2PreTrainedModel(DecoderFace):
         self, input_ids, attention_mask, position_ids, past_key_values, inputs_embeds, use_cache,
         output_attentions, output_hidden_states, token_type_ids=None,
     ):  # fmt: skip
-        """(the vector of each token, what else the model returns by name)."""
+        """Return (token vectors, dict of the other outputs)."""
         body, config = self.body, self.config
         x = embeddings_of(body.token_embedding, input_ids, inputs_embeds)  # (batch, token, embed)
         cache, wanted = cache_of(config, past_key_values, use_cache)
@@ -110,7 +110,7 @@ class GPT2PreTrainedModel(DecoderFace):
 
 
 def _set_attention(block, config, i):
-    """What GPT-2's configuration says of attention and the paper's model takes for granted."""
+    """Set the attention options that GPT-2's configuration adds to the paper's model."""
     attention = block.attention
     if config.reorder_and_upcast_attn:
         attention = block.attention = UpcastAttention(config.n_embd, config.n_head)
@@ -121,7 +121,7 @@ def _set_attention(block, config, i):
 
 
 class UpcastAttention(nn.Attention):
-    """Attention whose scores and weights are float32 where the model is float16."""
+    """Attention that computes scores and weights in float32 when the model is float16."""
 
     def attend(self, query, key, value, mask=None, bias=None, is_causal=False):
         if query.dtype.itemsize >= 4:
@@ -131,7 +131,7 @@ class UpcastAttention(nn.Attention):
 
 
 class GPT2Model(TokenVectors, GPT2PreTrainedModel):
-    """The vectors of the tokens, without a head.
+    """GPT-2 without a head: returns the token vectors.
 
     Examples
     --------
@@ -147,12 +147,12 @@ class GPT2Model(TokenVectors, GPT2PreTrainedModel):
         encoder_attention_mask=None, use_cache=None, output_attentions=None,
         output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """As `TokenVectors.forward`, in the peer's order, and
+        """Same as `TokenVectors.forward` in Hugging Face's order, with these additional arguments.
 
         Parameters
         ----------
         token_type_ids : int64 Tensor of shape (batch, token), optional
-            Their embeddings, from the same matrix, are added.
+            Ids whose embeddings, taken from the token embedding matrix, are added.
         encoder_hidden_states, encoder_attention_mask : None
         """
         _refuse_memory(encoder_hidden_states, encoder_attention_mask)
@@ -163,7 +163,7 @@ class GPT2Model(TokenVectors, GPT2PreTrainedModel):
 
 
 class GPT2LMHeadModel(NextToken, GPT2PreTrainedModel):
-    """The language model: logits of the next token.
+    """GPT-2 language model: returns the logits of the next token.
 
     Examples
     --------
@@ -182,7 +182,7 @@ class GPT2LMHeadModel(NextToken, GPT2PreTrainedModel):
         encoder_attention_mask=None, labels=None, use_cache=None, logits_to_keep=0,
         output_attentions=None, output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """As `NextToken.forward`, in the peer's order; see `GPT2Model.forward`."""
+        """Same as `NextToken.forward` in Hugging Face's order. See `GPT2Model.forward`."""
         _refuse_memory(encoder_hidden_states, encoder_attention_mask)
         return super().forward(
             input_ids, attention_mask, position_ids, past_key_values, inputs_embeds, labels,
@@ -192,7 +192,7 @@ class GPT2LMHeadModel(NextToken, GPT2PreTrainedModel):
 
 
 class GPT2DoubleHeadsModel(GPT2PreTrainedModel):
-    """The language model with a second head that chooses between continuations (GPT, Figure 1)."""
+    """GPT-2 language model with a second head for multiple choice (GPT, Figure 1)."""
 
     predicts = True
 
@@ -201,21 +201,21 @@ class GPT2DoubleHeadsModel(GPT2PreTrainedModel):
         super().build(config)
         self.multiple_choice_head = Summary(config)
         if isinstance(self.multiple_choice_head.summary, nn.Linear):
-            self.initialise_head(self.multiple_choice_head.summary)
+            self.initialize_head(self.multiple_choice_head.summary)
 
     def forward(
         self, input_ids=None, past_key_values=None, attention_mask=None, token_type_ids=None,
         position_ids=None, inputs_embeds=None, mc_token_ids=None, labels=None, mc_labels=None,
         use_cache=None, output_attentions=None, output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """As `GPT2LMHeadModel.forward`, with input_ids of shape (batch, choice, token), and
+        """Same as `GPT2LMHeadModel.forward`, with input_ids of shape (batch, choice, token), and
 
         Parameters
         ----------
         mc_token_ids : int64 Tensor of shape (batch, choice), optional
-            Where each choice is summed up; by default at its last token.
+            Position of the vector that represents each choice. Default: the last token.
         mc_labels : int64 Tensor of shape (batch,), optional
-            The right choices.
+            Index of the correct choice.
         """
         x, more = self.run(
             input_ids, attention_mask, position_ids, past_key_values, inputs_embeds, use_cache,
@@ -234,17 +234,16 @@ class GPT2DoubleHeadsModel(GPT2PreTrainedModel):
 
 
 class Summary(nn.Module):
-    """One vector for a whole sequence, as the `summary_*` fields of a configuration say."""
+    """Summary of a sequence in one vector, as the `summary_*` configuration fields define."""
 
     def __init__(self, config):
         super().__init__()
         self.kind = config.summary_type
         if self.kind not in ("last", "first", "mean", "cls_index"):
             raise ArgumentError(
-                "config.summary_type has a value that is not supported.",
-                got=repr(self.kind),
-                expected="'last', 'first', 'mean' or 'cls_index'",
-            )
+                "config.summary_type is not supported",
+                got=repr(self.kind), expected="'last', 'first', 'mean' or 'cls_index'",
+            )  # fmt: skip
         outputs = config.num_labels if config.summary_proj_to_labels else config.n_embd
         self.summary = nn.Linear(config.n_embd, outputs or config.n_embd)
         if not config.summary_use_proj:
@@ -255,10 +254,10 @@ class Summary(nn.Module):
 
     def forward(self, x, places=None):
         # x: (..., token, embed)   places: (...)
-        x = self._summed_up(x, places)  # (..., embed)
+        x = self._reduced(x, places)  # (..., embed)
         return self.last_dropout(self.activation(self.summary(self.first_dropout(x))))
 
-    def _summed_up(self, x, places):
+    def _reduced(self, x, places):
         if self.kind == "mean":
             return x.mean(1)
         if self.kind == "first":
@@ -271,15 +270,15 @@ class Summary(nn.Module):
         return x.gather(-2, index.expand(*places.shape, 1, x.shape[-1])).squeeze(-2)
 
 
-class _PeersOrder:
-    """Heads of classes take their arguments in the peer's order."""
+class _GPT2Arguments:
+    """Classification heads that take their arguments in Hugging Face's order."""
 
     def forward(
         self, input_ids=None, past_key_values=None, attention_mask=None, token_type_ids=None,
         position_ids=None, inputs_embeds=None, labels=None, use_cache=None,
         output_attentions=None, output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """As in `decoder_heads`; see `GPT2Model.forward`."""
+        """Same as in `decoder_heads`. See `GPT2Model.forward`."""
         return super().forward(
             input_ids, attention_mask, position_ids, past_key_values, inputs_embeds, labels,
             use_cache, output_attentions, output_hidden_states, return_dict,
@@ -287,25 +286,25 @@ class _PeersOrder:
         )  # fmt: skip
 
 
-class GPT2ForSequenceClassification(_PeersOrder, TextClasses, GPT2PreTrainedModel):
-    """One class, or one number, for each text: read off at its last token."""
+class GPT2ForSequenceClassification(_GPT2Arguments, TextClasses, GPT2PreTrainedModel):
+    """GPT-2 for text classification or regression, on the vector of the last token."""
 
 
-class GPT2ForTokenClassification(_PeersOrder, TokenClasses, GPT2PreTrainedModel):
-    """One class for each token."""
+class GPT2ForTokenClassification(_GPT2Arguments, TokenClasses, GPT2PreTrainedModel):
+    """GPT-2 for token classification."""
 
     head_name = "classifier"
 
 
 class GPT2ForQuestionAnswering(Span, GPT2PreTrainedModel):
-    """Where in a text an answer starts and ends."""
+    """GPT-2 for extractive question answering: logits of the answer's start and end."""
 
     def forward(
         self, input_ids=None, attention_mask=None, token_type_ids=None, position_ids=None,
         inputs_embeds=None, start_positions=None, end_positions=None, output_attentions=None,
         output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """As `Span.forward`, in the peer's order; see `GPT2Model.forward`."""
+        """Same as `Span.forward` in Hugging Face's order. See `GPT2Model.forward`."""
         return super().forward(
             input_ids, attention_mask, position_ids, None, inputs_embeds, start_positions,
             end_positions, output_attentions, output_hidden_states, return_dict,
@@ -316,7 +315,7 @@ class GPT2ForQuestionAnswering(Span, GPT2PreTrainedModel):
 def _refuse_memory(states, mask):
     if states is not None or mask is not None:
         raise ArgumentError(
-            "GPT-2 has no attention to an encoder here.",
+            "GPT2Model: cross-attention to an encoder is not supported",
             got="encoder_hidden_states or encoder_attention_mask",
-            hint="Bart and T5 are encoder-decoders",
+            hint="use an encoder-decoder such as BartModel or T5Model",
         )

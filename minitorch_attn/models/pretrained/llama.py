@@ -1,10 +1,10 @@
-"""Llama with the face of its published weights; the model itself is `models/llama.py`."""
+"""Llama with the Hugging Face interface; the model itself is `models/llama.py`."""
 
 from ... import nn
 from ..llama import Llama
 from .activations import activation
 from .decoder import attention_mask_of, cache_of, collecting, embeddings_of, positions_of
-from .decoder_heads import DecoderFace, NextToken, Span, TextClasses, TokenClasses, TokenVectors
+from .decoder_heads import DecoderModel, NextToken, Span, TextClasses, TokenClasses, TokenVectors
 from .names import Ignored, NameTable, Same
 
 __all__ = [
@@ -22,8 +22,8 @@ _DEFAULTS = dict(
 )  # fmt: skip
 
 
-class LlamaPreTrainedModel(DecoderFace):
-    """What all classes of the family share: the paper's model, its names, and how to call it."""
+class LlamaPreTrainedModel(DecoderModel):
+    """Base class for the Llama models: configuration, parameter names and the forward pass."""
 
     model_type = "llama"
     base_prefix = "model"
@@ -41,22 +41,22 @@ class LlamaPreTrainedModel(DecoderFace):
         if not self.predicts:
             body.head = nn.Identity()
         if config.initializer_range != 0.02:
-            body.initialise(config.initializer_range)
-        if config.pad_token_id is not None:  # its row never learns from being read
+            body.initialize(config.initializer_range)
+        if config.pad_token_id is not None:  # reading its row does not contribute a gradient
             body.token_embedding.padding_idx = config.pad_token_id % config.vocab_size
 
     def names(self):
         p = "" if self.is_base else f"{self.base_prefix}."
-        peer, ours = p + "layers.{}.", "body.blocks.{}."
+        stored, ours = p + "layers.{}.", "body.blocks.{}."
         return NameTable(
             Same(p + "embed_tokens", "body.token_embedding"),
             Same(p + "norm", "body.norm"),
-            Same(peer + "input_layernorm", ours + "norm1"),
-            Same(peer + "post_attention_layernorm", ours + "norm2"),
-            *(Same(f"{peer}self_attn.{x}_proj", f"{ours}attention.{x}_proj") for x in "qkv"),
-            Same(peer + "self_attn.o_proj", ours + "attention.out_proj"),
+            Same(stored + "input_layernorm", ours + "norm1"),
+            Same(stored + "post_attention_layernorm", ours + "norm2"),
+            *(Same(f"{stored}self_attn.{x}_proj", f"{ours}attention.{x}_proj") for x in "qkv"),
+            Same(stored + "self_attn.o_proj", ours + "attention.out_proj"),
             *(
-                Same(f"{peer}mlp.{x}_proj", f"{ours}feed_forward.{x}")
+                Same(f"{stored}mlp.{x}_proj", f"{ours}feed_forward.{x}")
                 for x in ("gate", "up", "down")
             ),
             Same("lm_head", "body.head"),
@@ -71,7 +71,7 @@ class LlamaPreTrainedModel(DecoderFace):
         self, input_ids, attention_mask, position_ids, past_key_values, inputs_embeds, use_cache,
         output_attentions, output_hidden_states,
     ):  # fmt: skip
-        """(the vector of each token, what else the model returns by name)."""
+        """Return (token vectors, dict of the other outputs)."""
         body, config = self.body, self.config
         x = embeddings_of(body.token_embedding, input_ids, inputs_embeds)  # (batch, token, embed)
         cache, wanted = cache_of(config, past_key_values, use_cache)
@@ -88,7 +88,7 @@ class LlamaPreTrainedModel(DecoderFace):
 
 
 def rotary_settings(config, model):
-    """(base, scaling) from the fields of new and of old configurations."""
+    """Return (base, scaling) of the rotary embedding from new and old configuration fields."""
     given = dict(config.rope_scaling or config.rope_parameters or {})
     base = given.pop("rope_theta", None) or config.rope_theta
     old_name = given.pop("type", "default")
@@ -104,7 +104,7 @@ def rotary_settings(config, model):
 
 
 class LlamaModel(TokenVectors, LlamaPreTrainedModel):
-    """The vectors of the tokens, without a head.
+    """Llama without a head: returns the token vectors.
 
     Examples
     --------
@@ -118,21 +118,21 @@ class LlamaModel(TokenVectors, LlamaPreTrainedModel):
 
 
 class LlamaForCausalLM(NextToken, LlamaPreTrainedModel):
-    """The language model: logits of the next token."""
+    """Llama language model: returns the logits of the next token."""
 
 
 class LlamaForSequenceClassification(TextClasses, LlamaPreTrainedModel):
-    """One class, or one number, for each text: read off at its last token."""
+    """Llama for text classification or regression, on the vector of the last token."""
 
 
 class LlamaForTokenClassification(TokenClasses, LlamaPreTrainedModel):
-    """One class for each token."""
+    """Llama for token classification."""
 
     def build(self, config):
         super().build(config, config.get("token_classification_bias", True))
 
 
 class LlamaForQuestionAnswering(Span, LlamaPreTrainedModel):
-    """Where in a text an answer starts and ends."""
+    """Llama for extractive question answering: logits of the answer's start and end."""
 
-    base_prefix = "transformer"  # what the peer calls it in this class alone
+    base_prefix = "transformer"  # Hugging Face's prefix, in this class only

@@ -1,4 +1,4 @@
-"""The losses that the peers' heads compute when they are given labels."""
+"""Losses that the heads compute from labels, as in Hugging Face."""
 
 from ... import ops
 from ...errors import ArgumentError
@@ -8,7 +8,7 @@ __all__ = ["classification_loss", "next_token_loss", "span_loss", "token_loss"]
 
 
 def token_loss(logits, labels):
-    """Cross-entropy of each token that has a label, -100 being none.
+    """Return the mean cross-entropy of the tokens. -100 marks positions to ignore.
 
     Parameters
     ----------
@@ -19,7 +19,7 @@ def token_loss(logits, labels):
 
 
 def next_token_loss(logits, labels):
-    """Cross-entropy of each token after the first, from the logits at the token before it.
+    """Return the mean cross-entropy of each token with the logits at the previous position.
 
     Parameters
     ----------
@@ -30,14 +30,14 @@ def next_token_loss(logits, labels):
 
 
 def classification_loss(config, logits, labels):
-    """The loss that `config.problem_type` names, or the one that fits the labels.
+    """Return the loss that `config.problem_type` names, or the one that fits the labels.
 
     Parameters
     ----------
     config : Config
     logits : Tensor of shape (batch, labels)
     labels : Tensor
-        One class each (int64), one number each, or one 0 or 1 for each label (floats).
+        Class indices (int64), regression targets, or 0 or 1 for each label (floats).
     """
     kind = config.get("problem_type")
     if kind is None:
@@ -53,20 +53,21 @@ def classification_loss(config, logits, labels):
     if kind == "multi_label_classification":
         return F.binary_cross_entropy_with_logits(logits, labels)
     raise ArgumentError(
-        "the configuration names a problem_type that is not known.",
+        "config.problem_type is not supported",
         got=repr(kind),
         expected="regression, single_label_classification or multi_label_classification",
+        hint="config.problem_type=None chooses by num_labels and the labels' dtype",
     )
 
 
 def span_loss(start_logits, end_logits, start_positions, end_positions):
-    """The mean of the cross-entropies of where an answer starts and where it ends.
+    """Return the mean of the cross-entropies for an answer's start and end.
 
     Parameters
     ----------
     start_logits, end_logits : Tensor of shape (batch, token)
     start_positions, end_positions : int64 Tensor of shape (batch,) or (batch, 1)
-        A position behind the text is no answer, and counts nothing.
+        Positions beyond the end of the text are ignored.
     """
     none = start_logits.shape[1]
 

@@ -1,10 +1,10 @@
-"""Marian with the face of the OPUS-MT weights; the model itself is `models/marian.py`."""
+"""Marian with the Hugging Face interface; the model itself is `models/marian.py`."""
 
 from ... import nn, ops
 from ...errors import ArgumentError
 from ..marian import Marian
 from .decoder import embeddings_of
-from .encoder_decoder import EncoderDecoderFace, paper_settings
+from .encoder_decoder import EncoderDecoderModel, paper_settings
 from .encoder_decoder_heads import DecoderAlone, NextTokenHead, WithoutHead
 
 __all__ = ["MarianForCausalLM", "MarianMTModel", "MarianModel"]
@@ -21,14 +21,14 @@ _DEFAULTS = dict(
 )  # fmt: skip
 
 
-class MarianFace(EncoderDecoderFace):
-    """What the classes of Marian share.
+class MarianPreTrainedModel(EncoderDecoderModel):
+    """Base class for the Marian models.
 
     Attributes
     ----------
     shared : Parameter
-        Only if the languages share a vocabulary and the matrices are not tied: one more that the
-        peer has, saves, and does not use.
+        Unused matrix that Hugging Face also saves. It exists only if the languages share a
+        vocabulary and the embeddings are not tied.
     """
 
     model_type = "marian"
@@ -40,9 +40,9 @@ class MarianFace(EncoderDecoderFace):
         target_size = config.decoder_vocab_size or config.vocab_size
         if one_vocabulary and target_size != config.vocab_size:
             raise ArgumentError(
-                "Marian: a vocabulary that both languages share has one size.",
-                got=f"vocab_size={config.vocab_size}, decoder_vocab_size={target_size}, "
-                "share_encoder_decoder_embeddings=True",
+                "Marian: with shared embeddings, decoder_vocab_size must be equal to vocab_size",
+                got=f"vocab_size={config.vocab_size}, decoder_vocab_size={target_size}",
+                hint="share_encoder_decoder_embeddings=False allows two vocabularies",
             )
         second = None if one_vocabulary else target_size
         self.paper = Marian(config.vocab_size, second, **paper_settings(config))
@@ -55,7 +55,7 @@ class MarianFace(EncoderDecoderFace):
         return self.config.tie_word_embeddings and self.config.share_encoder_decoder_embeddings
 
     def target_vectors(self, input_ids, inputs_embeds):
-        """Also scales vectors that the caller brings, which the encoder, as in the peer, does not.
+        """Embed and scale the target. `inputs_embeds` are scaled too, as in Hugging Face.
 
         Parameters
         ----------
@@ -68,8 +68,8 @@ class MarianFace(EncoderDecoderFace):
         return embeddings_of(stage.look_up, input_ids, inputs_embeds)
 
 
-class MarianModel(WithoutHead, MarianFace):
-    """The vectors of the target's tokens, without a head.
+class MarianModel(WithoutHead, MarianPreTrainedModel):
+    """Marian without a head: returns the vectors of the target tokens.
 
     Examples
     --------
@@ -85,8 +85,8 @@ class MarianModel(WithoutHead, MarianFace):
     """
 
 
-class MarianMTModel(NextTokenHead, MarianFace):
-    """Logits of the target's next token, from the embedding matrix and a bias."""
+class MarianMTModel(NextTokenHead, MarianPreTrainedModel):
+    """Marian translation model: returns the logits of the next target token."""
 
     def tied(self):
         if self.config.tie_word_embeddings and not self.one_matrix():
@@ -94,10 +94,10 @@ class MarianMTModel(NextTokenHead, MarianFace):
         return super().tied()
 
 
-class MarianForCausalLM(DecoderAlone, MarianFace):
-    """The decoder alone as a language model; its attention to an encoder's output is optional."""
+class MarianForCausalLM(DecoderAlone, MarianPreTrainedModel):
+    """Marian's decoder as a language model, with optional attention to an encoder's output."""
 
     def add_head(self, config):
         super().add_head(config)
-        if not config.tie_word_embeddings:  # the peer's is as large as the source's vocabulary
+        if not config.tie_word_embeddings:  # Hugging Face uses the source vocabulary's size
             self.paper.head = nn.Linear(config.d_model, config.vocab_size, bias=False)

@@ -1,7 +1,8 @@
-"""The names and layouts of the peers' tensors, and how ours become theirs and back.
+"""Parameter names and layouts: convert between stored files and the models in `models/`.
 
-A family writes down one table. Each entry says which of the peer's names stands for which of
-ours; `{}` in both stands for the same number. A name without an entry is the same on both sides.
+"Stored" names and layouts are those of Hugging Face or timm; "ours" are those of `models/`. Each
+family defines one table. An entry maps a stored name to ours. `{}` stands for the same number in
+both. A name without an entry is the same on both sides.
 """
 
 import re
@@ -14,38 +15,38 @@ __all__ = ["Ignored", "NameTable", "Same", "Stacked", "Transposed"]
 
 
 class Same:
-    """One tensor under another name.
+    """A tensor that differs only in its name.
 
     Parameters
     ----------
-    peer, ours : str
-        Names, or the beginnings of names up to a dot: what follows is the same on both sides.
+    stored, ours : str
+        Names, or prefixes of names up to a dot. The rest is the same on both sides.
     """
 
-    def __init__(self, peer, ours):
-        self.peer, self.ours = peer, [ours]
+    def __init__(self, stored, ours):
+        self.stored, self.ours = stored, [ours]
 
     def join(self, arrays):
-        """The peer's array from ours."""
+        """Return the stored array from our arrays."""
         return arrays[0]
 
     def split(self, array, shapes):
-        """Our arrays from the peer's."""
+        """Return our arrays from the stored one."""
         return [array]
 
-    def peer_shape(self, shapes):
-        """The shape of the peer's array."""
+    def stored_shape(self, shapes):
+        """Return the shape of the stored array."""
         return shapes[0]
 
     def numbers(self, name):
-        """(numbers, rest) if `name` is the first of ours under this entry, else None."""
+        """Return (numbers, rest) if `name` is the first of our names in this entry, else None."""
         pattern = re.escape(self.ours[0]).replace(r"\{\}", r"(\d+)")
         found = re.fullmatch(pattern + r"((?:\..+)?)", name)
         return None if found is None else (found.groups()[:-1], found.groups()[-1])
 
 
 class Transposed(Same):
-    """A matrix that the peer keeps transposed; what has one axis is left as it is."""
+    """A matrix that is stored transposed. Vectors do not change."""
 
     def join(self, arrays):
         return arrays[0].T
@@ -53,25 +54,25 @@ class Transposed(Same):
     def split(self, array, shapes):
         return [array.T]
 
-    def peer_shape(self, shapes):
+    def stored_shape(self, shapes):
         return shapes[0][::-1]
 
 
 class Stacked(Same):
-    """One of the peer's tensors that holds several of ours, one after the other.
+    """A stored tensor that is the concatenation of several of our tensors.
 
     Parameters
     ----------
-    peer : str
+    stored : str
     ours : list of str
     dim : int, default 0
-        The axis of our layout along which they follow each other.
+        Axis of our layout along which the tensors are concatenated.
     transposed : bool
-        The peer keeps the result transposed.
+        Whether the result is stored transposed.
     """
 
-    def __init__(self, peer, ours, dim=0, transposed=False):
-        self.peer, self.ours, self.dim, self.transposed = peer, list(ours), dim, transposed
+    def __init__(self, stored, ours, dim=0, transposed=False):
+        self.stored, self.ours, self.dim, self.transposed = stored, list(ours), dim, transposed
 
     def join(self, arrays):
         whole = array_module(arrays[0]).concatenate(arrays, self.dim)
@@ -86,14 +87,14 @@ class Stacked(Same):
             start += shape[self.dim]
         return parts
 
-    def peer_shape(self, shapes):
+    def stored_shape(self, shapes):
         whole = list(shapes[0])
         whole[self.dim] = sum(shape[self.dim] for shape in shapes)
         return tuple(whole[::-1] if self.transposed else whole)
 
 
 class Ignored:
-    """Names that real files have and no model needs, with `*` for any text."""
+    """Names that occur in published files but are not needed, with `*` for any text."""
 
     def __init__(self, *patterns):
         self.patterns = patterns
@@ -114,7 +115,7 @@ class NameTable:
     >>> import numpy as np
     >>> table = NameTable(Transposed("h.{}.fc", "blocks.{}.linear"))
     >>> ours = {"blocks.2.linear.weight": np.zeros((5, 3)), "norm.weight": np.ones(3)}
-    >>> {name: array.shape for name, array in table.to_peer(ours).items()}
+    >>> {name: array.shape for name, array in table.to_stored(ours).items()}
     {'h.2.fc.weight': (3, 5), 'norm.weight': (3,)}
     """
 
@@ -123,29 +124,29 @@ class NameTable:
         self.ignored = [entry for entry in entries if isinstance(entry, Ignored)]
 
     def bind(self, names):
-        """Which of the peer's names holds which of ours.
+        """Map stored names to our names.
 
         Parameters
         ----------
         names : iterable of str
-            Ours.
+            Our names.
 
         Returns
         -------
-        dict from the peer's name to (entry, list of our names)
+        dict from the stored name to (entry, list of our names)
         """
         names, bound, taken = list(names), {}, set()
         for name in names:
             if name not in taken:
-                peer, entry, ours = self._find(name)
+                stored, entry, ours = self._find(name)
                 missing = [own for own in ours if own not in names]
-                if missing or peer in bound:
+                if missing or stored in bound:
                     raise ArgumentError(
-                        f"the table of names is wrong at {name}.",
-                        got=f"{peer} = {', '.join(ours)}",
-                        expected="each of our names once" if peer in bound else f"{missing} too",
+                        f"NameTable: the entry of {name} does not match the model's names",
+                        got=f"{stored} = {', '.join(ours)}",
+                        expected="each name once" if stored in bound else f"also {missing}",
                     )
-                bound[peer] = (entry, ours)
+                bound[stored] = (entry, ours)
                 taken.update(ours)
         return bound
 
@@ -155,45 +156,45 @@ class NameTable:
             if found is not None:
                 numbers, rest = found
                 return (
-                    entry.peer.format(*numbers) + rest,
+                    entry.stored.format(*numbers) + rest,
                     entry,
                     [own.format(*numbers) + rest for own in entry.ours],
                 )
         return name, Same(name, name), [name]
 
-    def is_ignored(self, peer):
-        """Whether a file may have this name without anyone using it."""
-        return any(peer in ignored for ignored in self.ignored)
+    def is_ignored(self, stored):
+        """Return True if a file may contain this name although the model does not use it."""
+        return any(stored in ignored for ignored in self.ignored)
 
-    def to_peer(self, arrays):
-        """The peer's arrays from ours, by name."""
+    def to_stored(self, arrays):
+        """Convert a dict of our arrays to a dict of stored arrays."""
         bound = self.bind(arrays)
         return {
-            peer: _joined(entry, [arrays[name] for name in ours])
-            for peer, (entry, ours) in bound.items()
+            stored: _joined(entry, [arrays[name] for name in ours])
+            for stored, (entry, ours) in bound.items()
         }
 
-    def peer_shapes(self, shapes):
-        """The shapes of the peer's arrays from those of ours, by name."""
+    def stored_shapes(self, shapes):
+        """Convert a dict of our shapes to a dict of stored shapes."""
         return {
-            peer: tuple(entry.peer_shape([tuple(shapes[name]) for name in ours]))
-            for peer, (entry, ours) in self.bind(shapes).items()
+            stored: tuple(entry.stored_shape([tuple(shapes[name]) for name in ours]))
+            for stored, (entry, ours) in self.bind(shapes).items()
         }
 
-    def from_peer(self, arrays, shapes):
-        """Our arrays from the peer's, where the peer has them.
+    def from_stored(self, arrays, shapes):
+        """Convert a dict of stored arrays to ours. Missing arrays are omitted.
 
         Parameters
         ----------
         arrays : dict of array
-            The peer's, of the shapes that `peer_shapes` gives.
+            Stored arrays with the shapes that `stored_shapes` returns.
         shapes : dict of tuple
-            Ours.
+            Our shapes, with our names as keys.
         """
         result = {}
-        for peer, (entry, ours) in self.bind(shapes).items():
-            if peer in arrays:
-                parts = entry.split(arrays[peer], [tuple(shapes[name]) for name in ours])
+        for stored, (entry, ours) in self.bind(shapes).items():
+            if stored in arrays:
+                parts = entry.split(arrays[stored], [tuple(shapes[name]) for name in ours])
                 result.update(zip(ours, parts, strict=True))
         return result
 

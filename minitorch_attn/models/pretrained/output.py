@@ -1,10 +1,10 @@
-"""What a model with the peers' face returns: its results by name."""
+"""Output of a model with the Hugging Face interface: a dict of results."""
 
 __all__ = ["Output"]
 
 
 class Output(dict):
-    """Results by name, as key, as attribute, or by position; a result that is None is left out.
+    """A dict of results, also accessible as attributes and by position, without None values.
 
     Examples
     --------
@@ -24,8 +24,8 @@ class Output(dict):
     def __getattr__(self, name):
         if name.startswith("__"):
             raise AttributeError(name)
-        return self.get(name)  # None for what was not asked for, as in the peer
+        return self.get(name)  # None for results that were not requested, as in Hugging Face
 
     def to_tuple(self):
-        """All results, in order."""
+        """Return all results in order."""
         return tuple(self.values())

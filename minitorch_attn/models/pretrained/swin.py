@@ -1,25 +1,25 @@
-"""Swin Transformer with the face of its published weights; the model is `models/swin.py`."""
+"""Swin Transformer with the Hugging Face interface; the model is `models/swin.py`."""
 
 from ... import nn
 from ...backend import array_module
 from ...errors import ShapeError
 from ..swin import Swin
 from .activations import activation
-from .swin_face import (
+from .swin_huggingface import (  # fmt: skip
     DEFAULTS,
     Backbone,
     BaseHead,
     ClassificationHead,
     MaskedImageHead,
-    SwinFace,
+    SwinFamilyModel,
     pair,
-)  # fmt: skip
+)
 
 __all__ = [
     "SwinBackbone", "SwinForImageClassification", "SwinForMaskedImageModeling", "SwinModel",
 ]  # fmt: skip
 
-_OLD_NAMES = {  # of files from before transformers 5; the first that fits counts
+_OLD_NAMES = {  # names in files from before transformers 5; the first match counts
     "attention.self.query": "attention.q_proj",
     "attention.self.key": "attention.k_proj",
     "attention.self.value": "attention.v_proj",
@@ -31,11 +31,11 @@ _OLD_TABLE = "attention.self.relative_position_bias_table"
 _NEW_TABLE = "attention.relative_position_bias.relative_position_bias_table"
 
 
-class _SwinFace(SwinFace):
-    """Swin under the names of transformers.
+class SwinPreTrainedModel(SwinFamilyModel):
+    """Base class for the Swin models.
 
-    A grid that is smaller than the window is refused, as the peer does; where a map is just as
-    large as the window on its shorter side, nothing is shifted.
+    As in Hugging Face, a map smaller than the window raises an error, and a map whose shorter
+    side equals the window is not shifted.
     """
 
     model_type, base_prefix, has_old_names = "swin", "swin", False
@@ -46,16 +46,12 @@ class _SwinFace(SwinFace):
         for kind in ("weight", "bias")
     } | {_OLD_TABLE: _NEW_TABLE}
     block_names = {
-        "attention.q_proj": "attention.q_proj",
-        "attention.k_proj": "attention.k_proj",
-        "attention.v_proj": "attention.v_proj",
-        "attention.o_proj": "attention.out_proj",
-        _NEW_TABLE: "attention.position_bias.table",
-        "layernorm_before": "norm1",
-        "layernorm_after": "norm2",
-        "mlp.fc1": "feed_forward.linear1",
+        "attention.q_proj": "attention.q_proj", "attention.k_proj": "attention.k_proj",
+        "attention.v_proj": "attention.v_proj", "attention.o_proj": "attention.out_proj",
+        _NEW_TABLE: "attention.position_bias.table", "layernorm_before": "norm1",
+        "layernorm_after": "norm2", "mlp.fc1": "feed_forward.linear1",
         "mlp.fc2": "feed_forward.linear2",
-    }
+    }  # fmt: skip
 
     def make_model(self, config, num_classes):
         model = Swin(
@@ -69,8 +65,8 @@ class _SwinFace(SwinFace):
         )  # fmt: skip
         for stage in model.stages:
             for block in stage.blocks:
-                block.feed_forward.dropout.p = 0.0  # the peer drops only what a branch adds,
-                block.drop_path2.drop_prob = 0.0  # and only the branch of attention as a whole
+                block.feed_forward.dropout.p = 0.0  # Hugging Face has dropout only at the end of
+                block.drop_path2.drop_prob = 0.0  # a branch, and DropPath only after attention
         return model
 
     def _with_expected_names(self, arrays, expected, table):
@@ -78,18 +74,18 @@ class _SwinFace(SwinFace):
         return super()._with_expected_names(arrays, expected, table)
 
     def peer_state(self):
-        """As `PretrainedModel.peer_state`; what was read under older names is written so, too."""
+        """Same as `PretrainedModel.peer_state`. A model read with old names keeps them."""
         state = super().peer_state()
         return {_older(name): x for name, x in state.items()} if self.has_old_names else state
 
     def encode(self, pixel_values, bool_masked_pos=None, *, always_partition=False, **settings):
-        """As `SwinFace.encode`; `always_partition` shifts windows on small maps, too."""
+        """Call `SwinFamilyModel.encode`. `always_partition` also shifts windows on small maps."""
         if pixel_values is not None:
             self._place_windows(pixel_values.shape[-2:], always_partition)
         return super().encode(pixel_values, bool_masked_pos, **settings)
 
     def _place_windows(self, size, always_partition):
-        """Shift the windows of every other block, except on maps that one window covers."""
+        """Shift the windows of every other block, except on maps no larger than a window."""
         window, patches = self.config.window_size, pair(self.config.patch_size)
         grid = [-(-n // patch) for n, patch in zip(size, patches, strict=True)]
         for stage in self.model.stages:
@@ -97,10 +93,11 @@ class _SwinFace(SwinFace):
             if not always_partition and min(grid) <= window:
                 if min(grid) < window:
                     raise ShapeError(
-                        f"{type(self).__name__}: the map of a stage is smaller than the window.",
+                        f"{type(self).__name__}: a stage's map must be at least as large as the "
+                        "window",
                         got=f"an image of {size[0]} x {size[1]}, a map of {grid[0]} x {grid[1]}",
                         expected=f"at least {window} x {window}",
-                        hint="a larger image; always_partition=True pads the map to a window",
+                        hint="use a larger image, or always_partition=True to pad the map",
                     )
                 shift = 0
             for i, block in enumerate(stage.blocks):
@@ -109,15 +106,15 @@ class _SwinFace(SwinFace):
 
 
 def _older(name):
-    """The name of a tensor in files from before transformers 5."""
-    for old, new in _SwinFace.old_names.items():
+    """Return the name of a tensor in files from before transformers 5."""
+    for old, new in SwinPreTrainedModel.old_names.items():
         if name.endswith("." + new):
             return name.removesuffix(new) + old
     return name
 
 
-class SwinModel(BaseHead, _SwinFace):
-    """The map of features: `last_hidden_state` and its mean `pooler_output`.
+class SwinModel(BaseHead, SwinPreTrainedModel):
+    """Swin without a head: returns `last_hidden_state` and its mean as `pooler_output`.
 
     Examples
     --------
@@ -129,16 +126,16 @@ class SwinModel(BaseHead, _SwinFace):
     """
 
 
-class SwinForImageClassification(ClassificationHead, _SwinFace):
-    """Logits of the classes, and their loss."""
+class SwinForImageClassification(ClassificationHead, SwinPreTrainedModel):
+    """Swin for image classification: returns the logits and, with labels, the loss."""
 
 
-class SwinForMaskedImageModeling(MaskedImageHead, _SwinFace):
-    """The pixels of masked patches (SimMIM), and their loss."""
+class SwinForMaskedImageModeling(MaskedImageHead, SwinPreTrainedModel):
+    """Swin for masked image modeling (SimMIM): reconstructs the pixels of masked patches."""
 
 
-class SwinBackbone(Backbone, _SwinFace):
-    """The maps of the stages that `config.out_features` names, each normalised."""
+class SwinBackbone(Backbone, SwinPreTrainedModel):
+    """Swin backbone: returns the normalized maps of the stages in `config.out_features`."""
 
     def build(self, config):
         super().build(config)
@@ -148,7 +145,7 @@ class SwinBackbone(Backbone, _SwinFace):
         )
 
     def _with_prefix(self, arrays, expected):
-        """Files of backbones leave out the prefix, and some of them the last norm."""
+        """Add the prefix and the last norm, which files of backbones may omit."""
         arrays = {
             f"swin.{name}"
             if name.startswith(("embeddings.", "encoder.", "layernorm."))
@@ -161,16 +158,16 @@ class SwinBackbone(Backbone, _SwinFace):
         return arrays
 
     def encode_stages(self, pixel_values, output_attentions):
-        """As `encode`, with the map of every stage; small maps are padded and shifted, too."""
+        """Same as `encode`, with the map of every stage. Small maps are also padded and shifted."""
         return self.encode(
             pixel_values, always_partition=True, output_attentions=output_attentions,
             output_hidden_states=True, output_hidden_states_before_downsampling=True,
         )  # fmt: skip
 
     def feature_map(self, x, name):
-        """The map of a stage, normalised: (batch, embed, height, width)."""
+        """Return the normalized map of a stage, with shape (batch, embed, height, width)."""
         return self.hidden_states_norms[name](x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
 
     def states(self, maps):
-        """The hidden states stay maps here."""
+        """Return the hidden states as maps."""
         return maps

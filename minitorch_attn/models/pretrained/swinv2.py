@@ -1,18 +1,18 @@
-"""Swin Transformer V2 with the face of its published weights; the model is `models/swinv2.py`."""
+"""Swin Transformer V2 with the Hugging Face interface; the model is `models/swinv2.py`."""
 
 from ... import nn
 from ..swinv2 import SwinV2
 from .activations import activation
 from .names import Ignored
-from .swin_face import (
+from .swin_huggingface import (  # fmt: skip
     DEFAULTS,
     Backbone,
     BaseHead,
     ClassificationHead,
     MaskedImageHead,
-    SwinFace,
+    SwinFamilyModel,
     pair,
-)  # fmt: skip
+)
 
 __all__ = [
     "Swinv2Backbone", "Swinv2ForImageClassification", "Swinv2ForMaskedImageModeling",
@@ -20,11 +20,11 @@ __all__ = [
 ]  # fmt: skip
 
 
-class _Swinv2Face(SwinFace):
-    """Swin V2 under the names of transformers.
+class Swinv2PreTrainedModel(SwinFamilyModel):
+    """Base class for the Swin V2 models.
 
-    The windows fit the configured image, not the one that is given: they shrink, and stay where
-    they are, on maps that are no larger.
+    The window sizes depend on the configured image size, not on the given image. A window shrinks
+    to fit a smaller map. It is shifted only on maps larger than the window.
     """
 
     model_type, base_prefix = "swinv2", "swinv2"
@@ -44,7 +44,7 @@ class _Swinv2Face(SwinFace):
     }
 
     def make_model(self, config, num_classes):
-        # The peer's table of positions has one row too many, for a class token that is not there.
+        # Hugging Face's table of positions has an unused row for a class token.
         config.refuse(type(self).__name__, use_absolute_embeddings=False)
         count = len(config.depths)
         height = pair(config.image_size)[0] // pair(config.patch_size)[0]
@@ -64,7 +64,7 @@ class _Swinv2Face(SwinFace):
             for block in stage.blocks:
                 if height <= config.window_size:
                     block.shift_size = (0, 0)
-                block.attention.blocked_score = -200.0  # the peer adds its mask of -100 twice
+                block.attention.blocked_score = -200.0  # Hugging Face adds its mask of -100 twice
                 block.feed_forward.dropout.p = 0.0
                 block.attention_dropout.p = config.attention_probs_dropout_prob
         return model
@@ -73,15 +73,15 @@ class _Swinv2Face(SwinFace):
         self, pixel_values, bool_masked_pos=None, *, interpolate_pos_encoding=False,
         output_attentions=None, output_hidden_states=None,
     ):  # fmt: skip
-        """As `SwinFace.encode`, with the hidden states behind the merging of patches only."""
+        """Same as `SwinFamilyModel.encode`, with hidden states after patch merging only."""
         return super().encode(
             pixel_values, bool_masked_pos, interpolate_pos_encoding, output_attentions,
             output_hidden_states,
         )  # fmt: skip
 
 
-class Swinv2Model(BaseHead, _Swinv2Face):
-    """The map of features: `last_hidden_state` and its mean `pooler_output`.
+class Swinv2Model(BaseHead, Swinv2PreTrainedModel):
+    """Swin V2 without a head: returns `last_hidden_state` and its mean as `pooler_output`.
 
     Examples
     --------
@@ -93,22 +93,22 @@ class Swinv2Model(BaseHead, _Swinv2Face):
     """
 
 
-class Swinv2ForImageClassification(ClassificationHead, _Swinv2Face):
-    """Logits of the classes, and their loss."""
+class Swinv2ForImageClassification(ClassificationHead, Swinv2PreTrainedModel):
+    """Swin V2 for image classification: returns the logits and, with labels, the loss."""
 
 
-class Swinv2ForMaskedImageModeling(MaskedImageHead, _Swinv2Face):
-    """The pixels of masked patches (SimMIM), and their loss."""
+class Swinv2ForMaskedImageModeling(MaskedImageHead, Swinv2PreTrainedModel):
+    """Swin V2 for masked image modeling (SimMIM): reconstructs the pixels of masked patches."""
 
 
-class Swinv2Backbone(Backbone, _Swinv2Face):
-    """The maps of the stages that `config.out_features` names."""
+class Swinv2Backbone(Backbone, Swinv2PreTrainedModel):
+    """Swin V2 backbone: returns the maps of the stages in `config.out_features`."""
 
     is_base = True
 
     def build(self, config):
         super().build(config)
-        self.model.norm = nn.Identity()  # the peer's backbone ends with the last stage
+        self.model.norm = nn.Identity()  # Hugging Face's backbone ends with the last stage
 
     def names(self):
         table = super().names()
@@ -116,16 +116,16 @@ class Swinv2Backbone(Backbone, _Swinv2Face):
         return table
 
     def encode_stages(self, pixel_values, output_attentions):
-        """As `SwinFace.encode`, with the map of every stage."""
-        return SwinFace.encode(
+        """Same as `SwinFamilyModel.encode`, with the map of every stage."""
+        return SwinFamilyModel.encode(
             self, pixel_values, output_attentions=output_attentions, output_hidden_states=True,
             output_hidden_states_before_downsampling=True,
         )  # fmt: skip
 
     def feature_map(self, x, name):
-        """The map of a stage as it is: (batch, embed, height, width)."""
+        """Return the map of a stage, (batch, embed, height, width), without a norm."""
         return x
 
     def states(self, maps):
-        """The hidden states are the tokens of each map: (batch, token, embed)."""
+        """Return the hidden states as tokens of each map, with shape (batch, token, embed)."""
         return tuple(x.flatten(2).transpose(1, 2) for x in maps)

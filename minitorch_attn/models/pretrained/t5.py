@@ -1,4 +1,4 @@
-"""T5 with the face of its published weights; the model itself is `models/t5.py`."""
+"""T5 with the Hugging Face interface; the model itself is `models/t5.py`."""
 
 from ... import nn, ops
 from ...errors import ArgumentError
@@ -6,17 +6,13 @@ from .losses import classification_loss, span_loss, token_loss
 from .t5_model import T5PreTrainedModel
 
 __all__ = [
-    "T5EncoderModel",
-    "T5ForConditionalGeneration",
-    "T5ForQuestionAnswering",
-    "T5ForSequenceClassification",
-    "T5ForTokenClassification",
-    "T5Model",
-]
+    "T5EncoderModel", "T5ForConditionalGeneration", "T5ForQuestionAnswering",
+    "T5ForSequenceClassification", "T5ForTokenClassification", "T5Model",
+]  # fmt: skip
 
 
 class T5Model(T5PreTrainedModel):
-    """Encoder and decoder, without a head.
+    """T5 without a head: returns the vectors of the decoder's tokens.
 
     Parameters
     ----------
@@ -41,24 +37,24 @@ class T5Model(T5PreTrainedModel):
         inputs_embeds=None, decoder_inputs_embeds=None, use_cache=None, output_attentions=None,
         output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """The peer's arguments and results.
+        """Take Hugging Face's arguments and return its outputs.
 
         Parameters
         ----------
         input_ids, attention_mask, inputs_embeds : Tensor, optional
-            The text, as in `encode`.
+            Source text. See `encode`.
         decoder_input_ids : int64 Tensor of shape (batch, query)
-            The answer so far, or with a cache its new tokens.
+            Target ids so far. With a cache, only the new ones.
         decoder_attention_mask : Tensor of shape (batch, past + query), optional
-            1 = a token, 0 = padding.
+            1 for tokens, 0 for padding.
         encoder_outputs : Output or tuple, optional
-            What `encode` returned, instead of the text.
+            Output of `encode`, to use instead of the source text.
         past_key_values : KVCache or tuple, optional
-            What an earlier call returned.
+            Cache from an earlier call.
         decoder_inputs_embeds : Tensor of shape (batch, query, embed), optional
-            Instead of `decoder_input_ids`.
+            Embeddings to use instead of `decoder_input_ids`.
         use_cache, output_attentions, output_hidden_states, return_dict : bool, optional
-            By default as the configuration says.
+            Default: the value in the configuration.
 
         Returns
         -------
@@ -73,7 +69,7 @@ class T5Model(T5PreTrainedModel):
 
 
 class T5ForConditionalGeneration(T5PreTrainedModel):
-    """Text in, text out: logits of the tokens of the answer.
+    """T5 with a language-model head: returns the logits of the next target token.
 
     Examples
     --------
@@ -90,10 +86,10 @@ class T5ForConditionalGeneration(T5PreTrainedModel):
 
     @classmethod
     def from_arrays(cls, fields, arrays, *args, **options):
-        """As `PretrainedModel.from_arrays`.
+        """Same as `PretrainedModel.from_arrays`.
 
-        Whether the output matrix is one of its own is seen from the file: a configuration that
-        the peer saves says no, whatever the model.
+        The arrays decide whether the output matrix is tied, because Hugging Face saves
+        tie_word_embeddings=False for every model.
         """
         fields = dict(fields)
         tied = fields.get("tie_word_embeddings") is not False
@@ -110,13 +106,13 @@ class T5ForConditionalGeneration(T5PreTrainedModel):
         inputs_embeds=None, decoder_inputs_embeds=None, labels=None, use_cache=None,
         return_dict=None, **options
     ):  # fmt: skip
-        """As `T5Model.forward`.
+        """Same as `T5Model.forward`.
 
         Parameters
         ----------
         labels : int64 Tensor of shape (batch, query), optional
-            The answer, -100 where there is nothing to learn. Without `decoder_input_ids` the
-            decoder reads it one place to the right.
+            Target ids, with -100 at positions to ignore. Without `decoder_input_ids`, the decoder
+            reads the labels shifted one to the right.
         """
         if labels is not None and decoder_input_ids is None and decoder_inputs_embeds is None:
             decoder_input_ids = self.shifted(labels)
@@ -130,12 +126,12 @@ class T5ForConditionalGeneration(T5PreTrainedModel):
         return self.result(return_dict, loss=loss, logits=logits, **more)
 
     def prepare_decoder_input_ids_from_labels(self, labels):
-        """What the decoder reads while it learns to write `labels`."""
+        """Return the decoder's input for `labels`, the labels shifted one to the right."""
         return self.shifted(labels)
 
 
 class T5EncoderModel(T5PreTrainedModel):
-    """The encoder alone; folders of whole models open too."""
+    """T5 encoder. It can also be loaded from folders of full models."""
 
     is_base = True
     base_prefix = "transformer"
@@ -153,7 +149,7 @@ class T5EncoderModel(T5PreTrainedModel):
 
 
 class T5ForTokenClassification(T5PreTrainedModel):
-    """A class for each token of a text, from the encoder."""
+    """T5 for token classification, on the encoder's vectors."""
 
     base_prefix = "transformer"
     prefix = "transformer."
@@ -169,7 +165,7 @@ class T5ForTokenClassification(T5PreTrainedModel):
         self, input_ids=None, attention_mask=None, inputs_embeds=None, labels=None,
         output_attentions=None, output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """As `encode`; `labels` of shape (batch, token), -100 = none."""
+        """Same as `encode`, with `labels` (batch, token), where -100 marks positions to ignore."""
         encoded = self.encode(
             input_ids, attention_mask, inputs_embeds, output_attentions, output_hidden_states, True
         )
@@ -179,7 +175,7 @@ class T5ForTokenClassification(T5PreTrainedModel):
 
 
 class ClassificationHead(nn.Module):
-    """Two linear maps with a tanh between them.
+    """Classification head: two linear layers with a tanh in between.
 
     Parameters
     ----------
@@ -201,7 +197,7 @@ class ClassificationHead(nn.Module):
 
 
 class T5ForSequenceClassification(T5PreTrainedModel):
-    """A class for a text: the decoder reads it too, and its vector at the last </s> counts."""
+    """T5 for text classification, on the decoder's vector at the text's last </s>."""
 
     base_prefix = "transformer"
     prefix = "transformer."
@@ -214,12 +210,12 @@ class T5ForSequenceClassification(T5PreTrainedModel):
         decoder_attention_mask=None, encoder_outputs=None, inputs_embeds=None,
         decoder_inputs_embeds=None, labels=None, use_cache=None, return_dict=None, **options
     ):  # fmt: skip
-        """As `T5Model.forward`, from `input_ids` alone; see `losses.classification_loss`."""
+        """Same as `T5Model.forward`. `input_ids` are required. See `losses.classification_loss`."""
         if input_ids is None:
             raise ArgumentError(
-                "T5ForSequenceClassification: the place of </s> is read from input_ids.",
-                got="no input_ids",
-            )
+                "T5ForSequenceClassification: input_ids must be given to locate </s>",
+                got="input_ids=None", hint="pass the token ids instead of inputs_embeds",
+            )  # fmt: skip
         if decoder_input_ids is None and decoder_inputs_embeds is None:
             decoder_input_ids = self.shifted(input_ids)
         x, more = self.run(
@@ -235,14 +231,14 @@ class T5ForSequenceClassification(T5PreTrainedModel):
 
 
 class T5ForQuestionAnswering(T5PreTrainedModel):
-    """Where in a text the answer to a question starts and ends; the decoder reads the text too."""
+    """T5 for extractive question answering. The decoder also reads the text."""
 
     def build_head(self, config):
         if config.num_labels != 2:
             raise ArgumentError(
-                "T5ForQuestionAnswering: an answer has a start and an end.",
-                got=f"{config.num_labels} labels in the configuration",
-                expected="2",
+                "T5ForQuestionAnswering: config.num_labels must be 2, for a start and an end",
+                got=f"num_labels={config.num_labels}",
+                hint="leave num_labels and id2label out of the configuration; the default is 2",
             )
         self.qa_outputs = nn.Linear(config.d_model, 2)
         nn.init.normal_(self.qa_outputs.weight, std=config.d_model**-0.5)
@@ -254,12 +250,13 @@ class T5ForQuestionAnswering(T5PreTrainedModel):
         end_positions=None, inputs_embeds=None, decoder_inputs_embeds=None, use_cache=None,
         return_dict=None, **options
     ):  # fmt: skip
-        """As `T5Model.forward`; positions of shape (batch,), one behind the text is no answer."""
+        """Same as `T5Model.forward`. Positions (batch,) beyond the end of the text are ignored."""
         if decoder_input_ids is None and decoder_inputs_embeds is None:
             if input_ids is None:
                 raise ArgumentError(
-                    "T5ForQuestionAnswering: the decoder has nothing to read.",
+                    "T5ForQuestionAnswering: the decoder's input is missing",
                     expected="input_ids, decoder_input_ids or decoder_inputs_embeds",
+                    hint="pass input_ids; the decoder then reads them shifted one to the right",
                 )
             decoder_input_ids = self.shifted(input_ids)
         asked = start_positions is not None and end_positions is not None
@@ -275,12 +272,13 @@ class T5ForQuestionAnswering(T5PreTrainedModel):
 
 
 def _last_end(input_ids, end):
-    """The place of the last </s> of each text: (batch,)."""
+    """Return the position of the last </s> of each text, with shape (batch,)."""
     ends = input_ids == end  # (batch, token)
     counts = set(ends.sum(-1).tolist())
     if len(counts) != 1 or counts == {0}:
         raise ArgumentError(
-            "T5ForSequenceClassification: each text ends with </s>, all with as many.",
+            "T5ForSequenceClassification: the number of </s> must be the same in all texts, at "
+            "least 1",
             got=f"{sorted(counts)} times the id {end}",
             hint="append config.eos_token_id to every text",
         )

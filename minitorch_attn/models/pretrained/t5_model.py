@@ -1,4 +1,4 @@
-"""What all classes of the T5 family share: names, configuration, and how the model is called."""
+"""T5PreTrainedModel, base class for the T5 models: names, configuration and the forward pass."""
 
 from types import SimpleNamespace
 
@@ -24,16 +24,16 @@ _DEFAULTS = dict(
 
 
 class T5PreTrainedModel(PretrainedModel):
-    """The paper's model under the peer's names, without a head.
+    """T5 with Hugging Face's parameter names, without a head.
 
     Attributes
     ----------
     prefix : str
-        What the peer's names of the model's tensors begin with.
+        Prefix of the stored parameter names.
     decodes : bool
-        Whether there is a decoder.
+        Whether the model has a decoder.
     predicts : bool
-        Whether there is a head that names tokens.
+        Whether the model has a head that predicts tokens.
     """
 
     model_type = "t5"
@@ -73,7 +73,7 @@ class T5PreTrainedModel(PretrainedModel):
                     parameter.mul_(config.initializer_factor)
 
     def build_head(self, config):
-        """Make what stands on top of the model; nothing, for the base models."""
+        """Create the head on top of the model. Base models do not have a head."""
 
     def names(self):
         p = self.prefix
@@ -98,31 +98,30 @@ class T5PreTrainedModel(PretrainedModel):
         return aliases
 
     def get_encoder(self):
-        """What encodes: `model.get_encoder()(input_ids=, attention_mask=)`."""
+        """Return `encode`, for `model.get_encoder()(input_ids=, attention_mask=)`."""
         return self.encode
 
     def encode(
         self, input_ids=None, attention_mask=None, inputs_embeds=None, output_attentions=None,
         output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """The encoder alone.
+        """Run the encoder.
 
         Parameters
         ----------
         input_ids : int64 Tensor of shape (batch, token)
         attention_mask : Tensor, optional
-            Of shape (batch, token), 1 = a token, 0 = padding; or (batch, query, key) with the
-            same meaning; or bools that broadcast to (batch, heads, query, key). A token that may
-            attend to nothing gets no context.
+            Mask (batch, token) or (batch, query, key) with 1 for tokens, 0 for padding, or bools
+            that broadcast to (batch, heads, query, key). A fully masked query gets a zero context.
         inputs_embeds : Tensor of shape (batch, token, embed), optional
-            Instead of `input_ids`.
+            Embeddings to use instead of `input_ids`.
         output_attentions, output_hidden_states, return_dict : bool, optional
-            By default as the configuration says.
+            Default: the value in the configuration.
 
         Returns
         -------
         Output
-            last_hidden_state, hidden_states, attentions.
+            Output with last_hidden_state, hidden_states and attentions.
         """
         x = embeddings_of(self.body.token_embedding, input_ids, inputs_embeds)
         mask = encoder_mask(attention_mask, x.shape[0], x.shape[1])
@@ -140,13 +139,13 @@ class T5PreTrainedModel(PretrainedModel):
         inputs_embeds=None, decoder_inputs_embeds=None, use_cache=None, output_attentions=None,
         output_hidden_states=None,
     ):  # fmt: skip
-        """(the vector of each token of the answer, what else the model returns by name)."""
+        """Return (vectors of the target tokens, dict of the other outputs)."""
         flags = (output_attentions, output_hidden_states)
         if (decoder_input_ids is None) == (decoder_inputs_embeds is None):
             raise ArgumentError(
-                f"{type(self).__name__}: the decoder reads ids or embeddings.",
+                f"{type(self).__name__}: exactly one of decoder_input_ids and "
+                "decoder_inputs_embeds must be given",
                 got="neither" if decoder_input_ids is None else "both",
-                expected="decoder_input_ids or decoder_inputs_embeds",
             )
         if encoder_outputs is None:
             encoder_outputs = self.encode(input_ids, attention_mask, inputs_embeds, *flags, True)
@@ -161,7 +160,7 @@ class T5PreTrainedModel(PretrainedModel):
         states = [stack.dropout, *stack.layers]
         with collecting(self.config, stack, states, *flags) as found:
             x = stack(x, memory, mask, memory_mask, cache)
-        weights = found.attentions  # of each layer to the answer, then to the text
+        weights = found.attentions  # each layer: self-attention, then cross-attention
         return x, {
             "past_key_values": cache if wanted else None,
             "decoder_hidden_states": _hidden_states(found.hidden_states),
@@ -173,19 +172,19 @@ class T5PreTrainedModel(PretrainedModel):
         }
 
     def shifted(self, ids):
-        """What the decoder reads while it learns to write `ids`."""
+        """Return `ids` shifted one to the right, as the decoder's input for the labels `ids`."""
         config, name = self.config, type(self).__name__
         for field in ("decoder_start_token_id", "pad_token_id"):
             if config.get(field) is None:
                 raise ArgumentError(
-                    f"{name}: what starts an answer, or fills it up, is not known.",
+                    f"{name}: config.{field} must be set to shift the labels",
                     got=f"config.{field}=None",
-                    expected="a token id; T5 starts with that of the padding, 0",
+                    expected="a token id; T5 uses 0, the id of the padding, for both",
                 )
         return shift_right(ids, config.decoder_start_token_id, config.pad_token_id)
 
     def result(self, return_dict, **results):
-        """An Output, or a tuple where that is asked for."""
+        """Return an Output, or a tuple if the configuration or `return_dict` selects it."""
         wanted = self.config.get("return_dict", True) if return_dict is None else return_dict
         return result(wanted, **results)
 
@@ -195,26 +194,26 @@ def _is_tied(config):
 
 
 def _feed_forward(config):
-    """(name of the activation, whether there is a gate) from "relu" or "gated-gelu"."""
+    """Return the activation name and a bool, True if gated, from a name such as "gated-gelu"."""
     *gate, function = config.feed_forward_proj.split("-")
     if gate not in ([], ["gated"]):
         raise ArgumentError(
-            "the configuration names a feed-forward layer that is not known.",
+            "config.feed_forward_proj is not supported",
             got=f"feed_forward_proj={config.feed_forward_proj!r}",
-            expected="the name of an activation, or gated- and such a name",
+            expected="the name of an activation function, or 'gated-' and such a name",
         )
     if config.feed_forward_proj == "gated-gelu":
-        function = "gelu_new"  # the peer's name keeps what T5 1.1 was trained with
+        function = "gelu_new"  # T5 1.1 was trained with the tanh approximation
     return config.get("dense_act_fn", function), config.get("is_gated_act", bool(gate))
 
 
-def _stack_names(peer, ours, parts):
-    """The entries for the encoder or the decoder, whose layers have these parts."""
-    first = f"{peer}.block.0.layer.0.SelfAttention.relative_attention_bias"
+def _stack_names(stored, ours, parts):
+    """Yield the entries of the encoder or the decoder, whose layers have these parts."""
+    first = f"{stored}.block.0.layer.0.SelfAttention.relative_attention_bias"
     yield Same(first, f"{ours}.position_bias.embedding")
-    yield Same(f"{peer}.final_layer_norm", f"{ours}.norm")
+    yield Same(f"{stored}.final_layer_norm", f"{ours}.norm")
     for i, part in enumerate(parts):
-        own, layer = f"{ours}.layers.{{}}.", f"{peer}.block.{{}}.layer.{i}."
+        own, layer = f"{ours}.layers.{{}}.", f"{stored}.block.{{}}.layer.{i}."
         yield Same(layer + "layer_norm", f"{own}norm{i + 1}")
         if part == "feed_forward":
             table = {"wi": "linear1", "wo": "linear2", "wi_0": "gate", "wi_1": "up"}
@@ -222,17 +221,17 @@ def _stack_names(peer, ours, parts):
         else:
             kind = "EncDecAttention" if part.startswith("cross") else "SelfAttention"
             names = [("q", "q_proj"), ("k", "k_proj"), ("v", "v_proj"), ("o", "out_proj")]
-        for theirs, mine in names:
-            yield Same(f"{layer}{kind}.{theirs}", f"{own}{part}.{mine}")
+        for name, own_name in names:
+            yield Same(f"{layer}{kind}.{name}", f"{own}{part}.{own_name}")
 
 
 def _hidden_states(states):
-    """The input, what each layer but the last gives, and the output of the stack."""
+    """Return the input, the output of each layer but the last, and the stack's output."""
     return None if states is None else (*states[:-2], states[-1])
 
 
 def _encoded(outputs):
-    """The encoder's results by name, from an Output or from a tuple in the peer's order."""
+    """Return the encoder's outputs as a namespace, from a dict or a tuple."""
     if isinstance(outputs, dict):
         named = {name: outputs.get(name) for name in ("last_hidden_state", "hidden_states")}
         return SimpleNamespace(**named, attentions=outputs.get("attentions"))

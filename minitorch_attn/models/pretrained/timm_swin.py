@@ -1,10 +1,10 @@
-"""Swin and Swin V2 with timm's face; the models are `models/swin.py` and `models/swinv2.py`."""
+"""Swin and Swin V2 with the timm interface, based on `models/swin.py` and `models/swinv2.py`."""
 
 from ...errors import ArgumentError, ShapeError
 from ..swin import Swin
 from ..swinv2 import SwinV2
 from .names import Ignored, NameTable, Same, Stacked
-from .timm_face import ClassifierHead, TimmFace, timm_activation
+from .timm_interface import ClassifierHead, TimmModel, timm_activation
 
 __all__ = ["SwinTransformer", "SwinTransformerV2", "class_for"]
 
@@ -21,7 +21,7 @@ _SWIN = {
     "swin_base_patch4_window12_384": _BASE | dict(window_size=12, img_size=384),
     "swin_large_patch4_window7_224": _LARGE,
     "swin_large_patch4_window12_384": _LARGE | dict(window_size=12, img_size=384),
-    # Chen et al. 2021, arXiv:2111.14725: windows found by search.
+    # Chen et al. 2021, arXiv:2111.14725: window sizes found by architecture search.
     "swin_s3_tiny_224": _TINY | dict(window_size=(7, 7, 14, 7)),
     "swin_s3_small_224": _SMALL | dict(window_size=(14, 14, 14, 7)),
     "swin_s3_base_224": _SMALL | dict(depths=(2, 2, 30, 2), window_size=(7, 7, 14, 7)),
@@ -49,13 +49,13 @@ _SHARED = dict(
 
 
 def class_for(architecture):
-    """The class behind an architecture, whose name may end in a tag or in that of a data set."""
+    """Return the class for an architecture, whose name may end in a tag or a data set's name."""
     name = _without_suffix(architecture)
     for cls in (SwinTransformer, SwinTransformerV2):
         if name in cls.entry_points:
             return cls
     raise ArgumentError(
-        f"there is no architecture {architecture!r} of timm here.",
+        f"timm architecture {architecture!r} is not supported",
         expected=f"one of {', '.join([*_SWIN, *_SWINV2])}",
     )
 
@@ -68,7 +68,7 @@ def _without_suffix(architecture):
 
 
 def _windows(window_size, count):
-    """One window for each stage; two numbers are height and width of all of them."""
+    """Return one window size for each stage. Two numbers are a height and a width for all."""
     if not isinstance(window_size, (list, tuple)):
         return [(window_size, window_size)] * count
     if len(window_size) == 2 and not isinstance(window_size[0], (list, tuple)):
@@ -76,11 +76,11 @@ def _windows(window_size, count):
     return [tuple(w) if isinstance(w, (list, tuple)) else (w, w) for w in window_size]
 
 
-class SwinTransformer(TimmFace):
-    """timm's Swin: maps with channels last, `forward_features`, `forward_head`.
+class SwinTransformer(TimmModel):
+    """timm's Swin, with `forward_features` and `forward_head`. Maps have channels last.
 
-    A window is shrunk along each axis to the map that the image size leads to, and is not shifted
-    there; a map that the windows do not divide is padded after it was shifted.
+    Along each axis, a window shrinks to fit a smaller map and is then not shifted. A map
+    whose size is not divisible by the window size is padded after the shift.
 
     Examples
     --------
@@ -103,7 +103,7 @@ class SwinTransformer(TimmFace):
         "mlp.fc1": "feed_forward.linear1",
         "mlp.fc2": "feed_forward.linear2",
     }
-    stacked = {"attn.qkv": ""}  # the peer's name -> the ending of ours
+    stacked = {"attn.qkv": ""}  # stored name -> ending of our names
 
     def read_arguments(self, config):
         fields = config.to_dict()
@@ -117,7 +117,7 @@ class SwinTransformer(TimmFace):
         for stage in self.model.stages:
             for block in stage.blocks:
                 block.pad_first = False
-        self.model.dropout.p = 0.0  # timm has none behind the embedding
+        self.model.dropout.p = 0.0  # timm does not apply dropout after the embedding
         self.head = ClassifierHead(
             self.model.norm.weight.shape[0], args.num_classes, args.global_pool, args.drop_rate
         )
@@ -149,7 +149,7 @@ class SwinTransformer(TimmFace):
         return super()._with_expected_names(arrays, expected, table)
 
     def forward_features(self, x):
-        """The last map, normalised.
+        """Return the normalized last map.
 
         Parameters
         ----------
@@ -162,30 +162,31 @@ class SwinTransformer(TimmFace):
         return self.model.features(self._checked(x))
 
     def forward_head(self, x, pre_logits=False):
-        """Logits of a map, (batch, height, width, embed) to (batch, class); or what is pooled."""
+        """Compute logits or, with `pre_logits`, pooled features from the last map."""
         return self.head(x, pre_logits)
 
     def _checked(self, x):
-        """The part of the image that patches cover, if its size is one that timm takes."""
+        """Check the image size as timm does. Return the part of the image that patches cover."""
         patch, size = self.model.patch_embedding.projection.kernel_size, x.shape[-2:]
         if self.strict and size != self.image_size:
             raise ShapeError(
-                f"{type(self).__name__}: the image has another size than the model is made for.",
+                f"{type(self).__name__}: the image size does not match the model's",
                 got=f"{size[0]} x {size[1]}",
                 expected=f"{self.image_size[0]} x {self.image_size[1]}",
                 hint='"strict_img_size": false in the model_args of config.json',
             )
         if not self.strict and any(n % p for n, p in zip(size, patch, strict=True)):
             raise ShapeError(
-                f"{type(self).__name__}: the patches do not divide the image.",
+                f"{type(self).__name__}: the image size is not divisible by the patch size",
                 got=f"{size[0]} x {size[1]} in patches of {patch[0]} x {patch[1]}",
+                hint="resize the images to a multiple of the patch size",
             )
         height, width = (n - n % p for n, p in zip(size, patch, strict=True))
         return x[:, :, :height, :width]
 
 
 class SwinTransformerV2(SwinTransformer):
-    """timm's Swin V2; see `SwinTransformer`."""
+    """timm's Swin V2. See `SwinTransformer`."""
 
     entry_points = _SWINV2
     arguments = _SHARED | dict(act_layer="gelu", pretrained_window_sizes=(0, 0, 0, 0))
@@ -212,7 +213,7 @@ class SwinTransformerV2(SwinTransformer):
 
 
 def _settings(args):
-    """The paper's arguments from timm's."""
+    """Convert timm's arguments to arguments for the paper's model."""
     return dict(
         image_size=_pair(args.img_size), patch_size=args.patch_size, in_channels=args.in_chans,
         num_classes=0, embed_dim=args.embed_dim, depths=args.depths, num_heads=args.num_heads,
@@ -224,7 +225,7 @@ def _settings(args):
 
 
 def _from_authors(name):
-    """timm's name of a tensor in the authors' files, which merge patches behind a stage."""
+    """Return timm's name for a tensor in the authors' files, which merge patches after a stage."""
     start, merging, rest = name.partition(".downsample")
     if merging:
         name = f"layers.{int(start.removeprefix('layers.')) + 1}{merging}{rest}"

@@ -1,6 +1,6 @@
-"""ViT and DeiT with timm's face; the models themselves are `models/vit.py` and `models/deit.py`.
+"""ViT and DeiT with the timm interface, based on `models/vit.py` and `models/deit.py`.
 
-What timm adds to them, each with its paper, is in `timm_vit_parts.py`.
+timm's additions, each with its paper, are in `timm_vit_parts.py`.
 """
 
 import math
@@ -12,7 +12,7 @@ from ..mae import pick, random_masking
 from ..vit import PatchEmbedding, pair
 from ..vit_positions import interpolate_positions
 from .names import NameTable, Same, Stacked
-from .timm_face import TimmFace
+from .timm_interface import TimmModel
 from .timm_vit_parts import AttentionPool, ScaledBlock, norm_maker
 from .timm_vit_sizes import DISTILLED, PLAIN
 
@@ -38,24 +38,24 @@ _CHOICES = {
 
 
 def class_for(architecture):
-    """The class behind an architecture, whose name may end in a tag."""
+    """Return the class for an architecture, whose name may end in a tag."""
     name = architecture.partition(".")[0]
     for cls in (VisionTransformer, VisionTransformerDistilled):
         if name in cls.entry_points:
             return cls
     raise ArgumentError(
-        f"there is no architecture {architecture!r} of timm here.",
+        f"timm architecture {architecture!r} is not supported",
         expected=f"one of {', '.join([*PLAIN, *DISTILLED])}",
     )
 
 
-class VisionTransformer(TimmFace):
-    """timm's ViT: `forward_features`, `forward_head`, and the model as both.
+class VisionTransformer(TimmModel):
+    """timm's ViT, with `forward_features` and `forward_head`.
 
     Parameters
     ----------
     config : Config or dict
-        As `config.json`: `architecture`, `model_args`, `num_classes`, `pretrained_cfg`.
+        Fields of `config.json`: `architecture`, `model_args`, `num_classes`, `pretrained_cfg`.
 
     Examples
     --------
@@ -97,25 +97,24 @@ class VisionTransformer(TimmFace):
         self.fc_norm = make_norm(width) if args.final_norm and late else nn.Identity()
         self.head_dropout = nn.Dropout(args.drop_rate)
         self.head = self.make_head(args)
-        self.initialise(args)
+        self.initialize(args)
 
     def _check(self, args):
         for name, choices in {**_CHOICES, "global_pool": self.poolings}.items():
             if getattr(args, name) not in choices:
                 raise ArgumentError(
-                    f"{type(self).__name__}: model_args.{name} has a value that is not supported.",
-                    got=repr(getattr(args, name)),
-                    expected=f"one of {choices}",
-                )
+                    f"{type(self).__name__}: the value of model_args.{name} is not supported",
+                    got=repr(getattr(args, name)), expected=f"one of {choices}",
+                )  # fmt: skip
         if args.global_pool == "token" and not args.class_token:
             raise ArgumentError(
-                f"{type(self).__name__}: pooling the class token needs one.",
+                f"{type(self).__name__}: global_pool='token' requires a class token",
                 got="global_pool='token', class_token=False",
                 expected="class_token=True, or another global_pool",
             )
 
     def make_tokens(self, args):
-        """The tokens before the patches, and the table of positions."""
+        """Create the tokens before the patches and the table of positions."""
         width = args.embed_dim
         self.class_token = self.register_tokens = self.positions = None
         if args.class_token:
@@ -128,16 +127,16 @@ class VisionTransformer(TimmFace):
             self.make_positions(width)
 
     def make_positions(self, width):
-        """One position for each patch and each token before them that has one."""
+        """Create a position for each patch and each prefix token that has one."""
         count = self.positioned_prefix + self.grid[0] * self.grid[1]
         self.positions = nn.Parameter(ops.empty(1, count, width))
 
     def make_head(self, args):
-        """The linear layer from pooled features to logits."""
+        """Return the linear layer from pooled features to logits."""
         return nn.Linear(args.embed_dim, args.num_classes) if args.num_classes else nn.Identity()
 
-    def initialise(self, args):
-        """Draw what the folder does not have, as timm's `weight_init` says."""
+    def initialize(self, args):
+        """Initialize the parameters as timm's `weight_init` selects."""
         if args.weight_init in ("", "jax", "jax_nlhb", "moco"):
             for name, module in self.named_modules():
                 if isinstance(module, nn.Linear):
@@ -153,7 +152,7 @@ class VisionTransformer(TimmFace):
                     layer.weight.data = layer.weight.detach() / math.sqrt(2.0 * (i + 1))
 
     def names(self):
-        peer, ours = "blocks.{}.", "blocks.{}."
+        stored, ours = "blocks.{}.", "blocks.{}."
         parts = [f"{ours}attention.{part}_proj" for part in "qkv"]
         gates = [f"{ours}feed_forward.{part}" for part in ("gate", "up")]
         return NameTable(
@@ -163,16 +162,16 @@ class VisionTransformer(TimmFace):
             Same("pos_embed", "positions"),
             Same("patch_embed.proj", "patch_embedding.projection"),
             Same("patch_embed.norm", "embed_norm"),
-            Same(peer + "ls1.gamma", ours + "scale1"),
-            Same(peer + "ls2.gamma", ours + "scale2"),
-            Stacked(peer + "attn.qkv", parts),
-            Same(peer + "attn.proj", ours + "attention.out_proj"),
-            Same(peer + "attn", ours + "attention"),
-            Same(peer + "mlp.fc1", ours + "feed_forward.linear1"),
-            Same(peer + "mlp.fc2", ours + "feed_forward.linear2"),
-            Same(peer + "mlp.norm", ours + "feed_forward.norm"),
-            Stacked(peer + "mlp.fc1", gates),
-            Same(peer + "mlp.fc2", ours + "feed_forward.down"),
+            Same(stored + "ls1.gamma", ours + "scale1"),
+            Same(stored + "ls2.gamma", ours + "scale2"),
+            Stacked(stored + "attn.qkv", parts),
+            Same(stored + "attn.proj", ours + "attention.out_proj"),
+            Same(stored + "attn", ours + "attention"),
+            Same(stored + "mlp.fc1", ours + "feed_forward.linear1"),
+            Same(stored + "mlp.fc2", ours + "feed_forward.linear2"),
+            Same(stored + "mlp.norm", ours + "feed_forward.norm"),
+            Stacked(stored + "mlp.fc1", gates),
+            Same(stored + "mlp.fc2", ours + "feed_forward.down"),
             Same("attn_pool.latent", "attention_pool.latent"),
             Same("attn_pool.q", "attention_pool.attention.q_proj"),
             Stacked("attn_pool.kv", [f"attention_pool.attention.{p}_proj" for p in "kv"]),
@@ -184,19 +183,19 @@ class VisionTransformer(TimmFace):
         )
 
     def forward(self, x, attn_mask=None, is_causal=False):
-        """Logits of images, (batch, channel, height, width) to (batch, class)."""
+        """Compute logits: (batch, channel, height, width) -> (batch, class)."""
         return self.forward_head(self.forward_features(x, attn_mask, is_causal))
 
     def forward_features(self, x, attn_mask=None, is_causal=False):
-        """The tokens behind the last block and the norm there: (batch, token, embed).
+        """Return the tokens after the last block and its norm, with shape (batch, token, embed).
 
         Parameters
         ----------
         x : Tensor of shape (batch, channel, height, width)
         attn_mask : Tensor that broadcasts to (batch, heads, token, token), optional
-            Bool, True = may attend, or floats that are added to the scores.
+            Bools, True where attention is allowed, or floats that are added to the scores.
         is_causal : bool
-            A token sees those before it; `attn_mask` does not count then.
+            Whether tokens attend only to themselves and earlier tokens, ignoring `attn_mask`.
         """
         x = self._drop_patches(self.embed(x))  # (batch, token, embed)
         x = self.norm_pre(x)
@@ -208,7 +207,7 @@ class VisionTransformer(TimmFace):
         return self.norm(x)
 
     def embed(self, images):
-        """The tokens before the patches, and the patches, with their positions."""
+        """Return the prefix tokens and the patches with their positions."""
         images = self._sized(images)
         grid = self.patch_embedding.grid(*images.shape[-2:])
         x = self.embed_norm(self.patch_embedding(images))  # (batch, patch, embed)
@@ -220,39 +219,38 @@ class VisionTransformer(TimmFace):
         return self.dropout(self.with_prefix(x + positions))
 
     def _sized(self, images):
-        """The images, padded or refused if they do not have the model's size."""
+        """Check the size of the images. Pad the images if `dynamic_img_pad` is set."""
         size, patch = images.shape[-2:], self.patch_embedding.patch_size
         divides = not (size[0] % patch[0] or size[1] % patch[1])
         if not self.args.dynamic_img_size and size != self.image_size:
             raise ShapeError(
-                f"{type(self).__name__}(x): the images have another size.",
-                got=f"shape {images.shape}",
-                expected=f"height and width {self.image_size}",
-                hint="model_args.dynamic_img_size takes other sizes",
-            )
+                f"{type(self).__name__}(x): the image size does not match the model's",
+                got=f"shape {images.shape}", expected=f"height and width {self.image_size}",
+                hint='"dynamic_img_size": true in model_args allows other sizes',
+            )  # fmt: skip
         if self.args.dynamic_img_pad and not divides:
             return ops.pad(images, (0, -size[1] % patch[1], 0, -size[0] % patch[0]))
         if self.args.dynamic_img_size and not divides:
             raise ShapeError(
-                f"{type(self).__name__}(x): the patches do not fill the images.",
+                f"{type(self).__name__}(x): the image size is not divisible by the patch size",
                 got=f"shape {images.shape}, patch_size {patch}",
-                expected="height and width to be multiples of the patch size",
-                hint="model_args.dynamic_img_pad pads the images",
+                expected="height and width that are multiples of the patch size",
+                hint='"dynamic_img_pad": true in model_args pads the images',
             )
         return images
 
     def with_prefix(self, patches):
-        """Class token, register tokens, patches: (batch, token, embed)."""
+        """Return class token, register tokens and patches as (batch, token, embed)."""
         tokens = [t for t in self.prefix() if t is not None]
         batch, _, width = patches.shape
         return ops.cat([*(t.expand(batch, t.shape[1], width) for t in tokens), patches], 1)
 
     def prefix(self):
-        """The tokens that stand before the patches, or None for those that are not there."""
+        """Return the tokens before the patches, with None for tokens that the model lacks."""
         return self.class_token, self.register_tokens
 
     def _positions_for(self, grid):
-        """The positions of a grid of patches: (1, token, embed)."""
+        """Return the positions of a grid of patches: (1, token, embed)."""
         if not self.args.dynamic_img_size or grid == self.grid:
             return self.positions
         prefix, table = self.positioned_prefix, self.positions[0]
@@ -260,7 +258,7 @@ class VisionTransformer(TimmFace):
         return ops.cat([table[:prefix], patches], 0).unsqueeze(0)
 
     def _drop_patches(self, x):
-        """Leave out some patches of each image, in training.
+        """Drop some patches of each image during training.
 
         Li et al. 2022, "Scaling Language-Image Pre-training via Masking", arXiv:2212.00794v2.
         """
@@ -272,7 +270,7 @@ class VisionTransformer(TimmFace):
         return ops.cat([prefix, pick(patches, kept)], 1)
 
     def forward_head(self, x, pre_logits=False):
-        """Logits from the tokens, or with `pre_logits` what the last layer would get.
+        """Compute logits or, with `pre_logits`, the input of the last layer from the tokens.
 
         Parameters
         ----------
@@ -283,7 +281,7 @@ class VisionTransformer(TimmFace):
         return x if pre_logits else self.head(x)
 
     def pool(self, x, pool_type=None):
-        """One vector for an image: (batch, token, embed) -> (batch, embed)."""
+        """Pool tokens (batch, token, embed) to one vector for each image, (batch, embed)."""
         kind = self.args.global_pool
         if kind not in ("map", "prr") and pool_type is not None:
             kind = pool_type
@@ -302,12 +300,12 @@ class VisionTransformer(TimmFace):
 
 
 class VisionTransformerDistilled(VisionTransformer):
-    """timm's DeiT: a distillation token with a head of its own.
+    """timm's DeiT: ViT with a distillation token that has a separate head.
 
     Attributes
     ----------
     distilled_training : bool
-        In training, give the logits of the two heads instead of their mean.
+        Whether the model returns both heads' logits during training instead of their mean.
     """
 
     entry_points = DISTILLED
@@ -316,9 +314,9 @@ class VisionTransformerDistilled(VisionTransformer):
     def make_tokens(self, args):
         if args.no_embed_class:
             raise ArgumentError(
-                "VisionTransformerDistilled: both tokens before the patches have positions.",
+                "VisionTransformerDistilled: no_embed_class must be False",
                 got="no_embed_class=True",
-                expected="no_embed_class=False",
+                expected="no_embed_class=False: class and distillation token have positions",
             )
         super().make_tokens(args)
         self.distillation_token = nn.Parameter(ops.zeros(1, 1, args.embed_dim))
@@ -335,7 +333,7 @@ class VisionTransformerDistilled(VisionTransformer):
         return self.class_token, self.distillation_token
 
     def forward_head(self, x, pre_logits=False):
-        """The mean of the two heads' logits, or with `pre_logits` of what they get."""
+        """Return the mean of the two heads' logits or, with `pre_logits`, of their inputs."""
         x, distilled = self.head_dropout(x[:, 0]), self.head_dropout(x[:, 1])  # (batch, embed)
         if not pre_logits:
             x, distilled = self.head(x), self.distillation_head(distilled)
@@ -344,12 +342,12 @@ class VisionTransformerDistilled(VisionTransformer):
         return (x + distilled) / 2
 
     def set_distilled_training(self, enable=True):
-        """Give both logits in training, for a distillation loss."""
+        """Return both heads' logits during training, for a distillation loss."""
         self.distilled_training = enable
 
 
 def _draw(layer, name, mode, num_classes):
-    """The first weights of a linear layer; `mode` is timm's."""
+    """Initialize a linear layer. `mode` is timm's `weight_init`."""
     is_head = name in ("head", "distillation_head")
     if mode == "":
         init.trunc_normal_(layer.weight, std=0.02)
@@ -371,7 +369,7 @@ def _last_layer(block):
 
 
 def _refined(x, heads):
-    """Self-attention without any weights: (batch, token, embed) -> the same."""
+    """Apply self-attention without parameters to tokens (batch, token, embed)."""
     batch, tokens, width = x.shape
     parts = x.reshape(batch, tokens, heads, width // heads).transpose(1, 2)
     context = ops.scaled_dot_product_attention(parts, parts, parts)

@@ -1,11 +1,12 @@
-"""The parts of timm's ViT that the paper does not have: what later papers added to a block."""
+"""Parts of timm's ViT from later papers: norms in attention, scaled blocks, attention pooling."""
 
 from types import SimpleNamespace
 
 from ... import nn, ops
+from ...computes import computes
 from ...errors import ArgumentError
 from ...nn import init
-from .timm_face import timm_activation
+from .timm_interface import timm_activation
 
 __all__ = ["AttentionPool", "NormedAttention", "ScaledBlock", "norm_maker"]
 
@@ -13,36 +14,35 @@ _NORMS = {"layernorm": nn.LayerNorm, "rmsnorm": nn.RMSNorm}
 
 
 def norm_maker(norm_layer):
-    """What makes the norms: a function of the width.
+    """Return a function from a width to a normalization layer.
 
     Parameters
     ----------
     norm_layer : str, (str, float) or None
-        timm's name, with an eps where it is not 1e-6; None is a layer norm.
+        timm's name for the layer, with eps if it is not 1e-6. None selects a layer norm.
     """
     name, eps = norm_layer if isinstance(norm_layer, tuple) else (norm_layer, 1e-6)
     name = (name or "layernorm").replace("_", "").lower()
     if name not in _NORMS:
         raise ArgumentError(
-            "the configuration names a norm_layer that is not supported.",
-            got=repr(norm_layer),
-            expected=f"one of {', '.join(_NORMS)}",
-        )
+            "norm_layer in the configuration is not supported",
+            got=repr(norm_layer), expected=f"one of {', '.join(_NORMS)}",
+        )  # fmt: skip
     return lambda width: _NORMS[name](width, eps=eps)
 
 
 class NormedAttention(nn.Attention):
-    """Attention with norms of queries and keys, and of the context.
+    """Attention that can normalize queries, keys and context.
 
     Parameters
     ----------
     embed_dim, num_heads : int
     make_norm : callable
-        From a width to a norm.
+        Function from a width to a normalization layer.
     qk_norm, scale_norm : bool
-        Which norms there are: of each query and key within its head, of the whole context.
+        Whether to normalize each query and key within its head, and the whole context.
     **options
-        As in `nn.Attention`.
+        Further arguments passed to `nn.Attention`.
 
     References
     ----------
@@ -68,7 +68,7 @@ class NormedAttention(nn.Attention):
 
 
 class NormedFeedForward(nn.FeedForward):
-    """W2 norm(f(W1 x)): a feed-forward network with a norm inside, or without one."""
+    """Feed-forward network with an optional norm inside: W2 norm(f(W1 x))."""
 
     def __init__(self, embed_dim, hidden_dim, activation, dropout, bias, norm):
         super().__init__(embed_dim, hidden_dim, activation, dropout, bias)
@@ -82,19 +82,19 @@ class NormedFeedForward(nn.FeedForward):
 
 
 class ScaledBlock(nn.Module):
-    """x + scale1 attention(norm(x)), then x + scale2 feed_forward(norm(x)).
+    """Block with scaled branches: x + scale1 attention(norm(x)), x + scale2 feed_forward(norm(x)).
 
     Parameters
     ----------
     args : namespace
         timm's arguments of the model.
     drop_path : float
-        Of this block.
+        DropPath probability of this block.
 
     Attributes
     ----------
     scale1, scale2 : Parameter of shape (embed,), or None
-        One learned factor for each feature.
+        Learned factor for each feature.
 
     References
     ----------
@@ -117,6 +117,7 @@ class ScaledBlock(nn.Module):
         self.dropout = nn.Dropout(args.proj_drop_rate)
         self.drop_path = nn.DropPath(drop_path)
 
+    @computes("pre-norm block")
     def forward(self, x, mask=None, bias=None, is_causal=False):
         # x: (batch, token, embed)
         y = self.attention(self.norm1(x), mask=mask, bias=bias, is_causal=is_causal)
@@ -146,7 +147,7 @@ def _factors(width, value):
 
 
 class AttentionPool(nn.Module):
-    """One learned query that attends to the patches, and a feed-forward network behind it.
+    """Pooling by a learned query that attends to the patches, and a feed-forward network.
 
     Parameters
     ----------

@@ -1,32 +1,21 @@
-"""timm's names of plain ViTs and DeiTs, and the arguments that each stands for.
+"""timm's names for ViT and DeiT sizes, with the arguments for each.
 
-A name tells the size, the patch size and the image size; what else it tells is a line below.
-Names whose blocks have another layout (parallel, post-norm, differential) are not here.
+A name contains the size, the patch size and the image size; `_FAMILIES` lists its other parts.
+Names whose blocks have another layout (parallel, post-norm, differential) are not included.
 """
 
 __all__ = ["DISTILLED", "PLAIN"]
 
 # name -> (embed_dim, depth, num_heads, mlp_ratio)
 _SIZES = {
-    "tiny": (192, 12, 3, 4.0),
-    "xsmall": (256, 10, 4, 4.0),
-    "wee": (256, 14, 4, 5),
-    "little": (320, 14, 5, 5.6),
-    "small": (384, 12, 6, 4.0),
-    "medium": (512, 12, 8, 4.0),
-    "mediumd": (512, 20, 8, 4.0),
-    "betwixt": (640, 12, 10, 4.0),
-    "base": (768, 12, 12, 4.0),
-    "so150m2": (832, 21, 13, 34 / 13),
-    "so150m": (896, 18, 14, 2.572),
-    "large": (1024, 24, 16, 4.0),
-    "intern300m": (1024, 24, 16, 4.0),
-    "so400m": (1152, 27, 16, 3.7362),
-    "huge": (1280, 32, 16, 4.0),
-    "giant": (1408, 40, 16, 48 / 11),
-    "giantopt": (1536, 40, 16, 4.0),
+    "tiny": (192, 12, 3, 4.0), "xsmall": (256, 10, 4, 4.0), "wee": (256, 14, 4, 5),
+    "little": (320, 14, 5, 5.6), "small": (384, 12, 6, 4.0), "medium": (512, 12, 8, 4.0),
+    "mediumd": (512, 20, 8, 4.0), "betwixt": (640, 12, 10, 4.0), "base": (768, 12, 12, 4.0),
+    "so150m2": (832, 21, 13, 34 / 13), "so150m": (896, 18, 14, 2.572), "large": (1024, 24, 16, 4.0),
+    "intern300m": (1024, 24, 16, 4.0), "so400m": (1152, 27, 16, 3.7362),
+    "huge": (1280, 32, 16, 4.0), "giant": (1408, 40, 16, 48 / 11), "giantopt": (1536, 40, 16, 4.0),
     "gigantic": (1664, 48, 16, 64 / 13),
-}
+}  # fmt: skip
 
 _CLIP = dict(pre_norm=True, norm_layer=("layernorm", 1e-5))
 _QUICK = _CLIP | dict(act_layer="quick_gelu")
@@ -44,7 +33,7 @@ _TIPS = _REG1 | dict(init_values=1.0, img_size=448)
 _RADIO = dict(img_size=512, no_embed_class=True, final_norm=False)
 _SO400M = dict(mlp_ratio=4304 / 1152)
 
-# (what a name has behind the patch size, arguments, size/patch size/image sizes ...)
+# (part of the name after the patch size, arguments, size/patch size/image sizes ...)
 _FAMILIES = (
     ("", {}, "tiny/16/224,384 small/8/224 small/16/224,384 small/32/224,384 base/8/224 "
      "base/16/224,384 base/32/224,384 large/14/224 large/16/224,384 large/32/224,384 "

@@ -1,17 +1,17 @@
-"""ViT with the face of its published weights; the model itself is `models/vit.py`."""
+"""ViT with the Hugging Face interface; the model itself is `models/vit.py`."""
 
 from ... import nn, ops
 from ...errors import ArgumentError
 from .activations import activation
 from .decoder import result
 from .losses import classification_loss
-from .vit_face import DEFAULTS, ImageEncoderFace, MaskedImageModeling
+from .vit_huggingface import DEFAULTS, ImageEncoderModel, MaskedImageModeling
 
 __all__ = ["ViTForImageClassification", "ViTForMaskedImageModeling", "ViTModel"]
 
 
-class ViTPreTrainedModel(ImageEncoderFace):
-    """What all classes of the family share."""
+class ViTPreTrainedModel(ImageEncoderModel):
+    """Base class for the ViT and DeiT models."""
 
     model_type = "vit"
     base_prefix = "vit"
@@ -23,16 +23,16 @@ class ViTPreTrainedModel(ImageEncoderFace):
         if self.has_mask_token:
             self.mask_token = nn.Parameter(ops.zeros(1, 1, config.hidden_size))
         self.add_head(config)
-        self.initialise()
+        self.initialize()
 
     def add_head(self, config):
-        """Make what the class has beside the encoder; subclasses define it."""
+        """Create the modules besides the encoder. Subclasses must override this method."""
 
     def run(
         self, pixel_values, bool_masked_pos, interpolate, attention_mask, output_attentions,
         output_hidden_states,
     ):  # fmt: skip
-        """(the vector of each token, what else the model returns by name)."""
+        """Return (token vectors, dict of the other outputs)."""
         patches = self.patches_of(pixel_values)  # (batch, patch, embed)
         if bool_masked_pos is not None:
             patches = self.hide(patches, bool_masked_pos)
@@ -41,26 +41,27 @@ class ViTPreTrainedModel(ImageEncoderFace):
         return self.encode(tokens, attention_mask, output_attentions, output_hidden_states)
 
     def hide(self, patches, bool_masked_pos):
-        """The mask token in the place of each masked patch."""
+        """Replace each masked patch by the mask token."""
         if not self.has_mask_token:
             raise ArgumentError(
-                "bool_masked_pos: this model has no mask token.",
+                "bool_masked_pos must be None for a model without a mask token",
                 got=type(self).__name__,
-                expected=f"{self.base_prefix} with use_mask_token=True, or its masked class",
+                hint="use use_mask_token=True, or the class for masked image modeling",
             )
         mask = bool_masked_pos.unsqueeze(-1).to(dtype=patches.dtype)  # (batch, patch, 1)
         return patches * (1.0 - mask) + self.mask_token * mask
 
 
 class ViTModel(ViTPreTrainedModel):
-    """The encoder, and a pooler on its class token.
+    """ViT encoder with a pooler on its class token.
 
     Parameters
     ----------
     config : Config or dict
     add_pooling_layer : bool, default True
+        Whether the model has a pooler.
     use_mask_token : bool, default False
-        Take `bool_masked_pos`.
+        Whether the model has a mask token, for `bool_masked_pos`.
 
     Examples
     --------
@@ -86,7 +87,7 @@ class ViTModel(ViTPreTrainedModel):
         self, pixel_values=None, bool_masked_pos=None, interpolate_pos_encoding=None,
         attention_mask=None, output_attentions=None, output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """`last_hidden_state`, `pooler_output`, and what is asked for; arguments as the peer's."""
+        """Return last_hidden_state, pooler_output etc. Takes Hugging Face's arguments."""
         last, others = self.run(
             pixel_values, bool_masked_pos, interpolate_pos_encoding, attention_mask,
             output_attentions, output_hidden_states,
@@ -95,16 +96,13 @@ class ViTModel(ViTPreTrainedModel):
         if self.has_pooler:
             pooled = activation(self.config.pooler_act)(self.pooler(last[:, 0]))
         return result(
-            return_dict,
-            last_hidden_state=last,
-            pooler_output=pooled,
-            hidden_states=others["hidden_states"],
-            attentions=others["attentions"],
-        )
+            return_dict, last_hidden_state=last, pooler_output=pooled,
+            hidden_states=others["hidden_states"], attentions=others["attentions"],
+        )  # fmt: skip
 
 
 class ViTForImageClassification(ViTPreTrainedModel):
-    """A linear classifier on the class token."""
+    """ViT with a linear classifier on the class token."""
 
     def add_head(self, config):
         labels = config.num_labels
@@ -114,7 +112,7 @@ class ViTForImageClassification(ViTPreTrainedModel):
         self, pixel_values=None, labels=None, interpolate_pos_encoding=None, attention_mask=None,
         output_attentions=None, output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """`loss` (with labels) and `logits`; arguments as the peer's."""
+        """Return logits and, with labels, the loss. Takes Hugging Face's arguments."""
         last, others = self.run(
             pixel_values, None, interpolate_pos_encoding, attention_mask, output_attentions,
             output_hidden_states,
@@ -122,16 +120,13 @@ class ViTForImageClassification(ViTPreTrainedModel):
         logits = self.classifier(last[:, 0])  # (batch, labels)
         loss = None if labels is None else classification_loss(self.config, logits, labels)
         return result(
-            return_dict,
-            loss=loss,
-            logits=logits,
-            hidden_states=others["hidden_states"],
+            return_dict, loss=loss, logits=logits, hidden_states=others["hidden_states"],
             attentions=others["attentions"],
-        )
+        )  # fmt: skip
 
 
 class ViTForMaskedImageModeling(MaskedImageModeling, ViTPreTrainedModel):
-    """Paints the masked patches of an image."""
+    """ViT for masked image modeling: reconstructs the masked patches of an image."""
 
     has_mask_token = True
 
@@ -142,7 +137,7 @@ class ViTForMaskedImageModeling(MaskedImageModeling, ViTPreTrainedModel):
         self, pixel_values=None, bool_masked_pos=None, interpolate_pos_encoding=None,
         attention_mask=None, output_attentions=None, output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """`loss` (with a mask) and `reconstruction`; arguments as the peer's."""
+        """Return reconstruction and, with a mask, the loss. Takes Hugging Face's arguments."""
         self.check_stride(bool_masked_pos)
         last, others = self.run(
             pixel_values, bool_masked_pos, interpolate_pos_encoding, attention_mask,
@@ -153,9 +148,6 @@ class ViTForMaskedImageModeling(MaskedImageModeling, ViTPreTrainedModel):
         if bool_masked_pos is not None:
             loss = self.painting_loss(pixel_values, painted, bool_masked_pos)
         return result(
-            return_dict,
-            loss=loss,
-            reconstruction=painted,
-            hidden_states=others["hidden_states"],
+            return_dict, loss=loss, reconstruction=painted, hidden_states=others["hidden_states"],
             attentions=others["attentions"],
-        )
+        )  # fmt: skip

@@ -1,9 +1,8 @@
-"""The tensors of transformers' image encoders: ViT, DeiT and ViTMAE.
+"""Parameter names of ViT, DeiT and ViTMAE in both Hugging Face layouts.
 
-They have two sets of names. Published folders, and those that transformers writes, call the
-blocks `encoder.layer.3.attention.attention.query`; the classes of transformers 5 call them
-`layers.3.attention.q_proj`. Both are read, and a folder is written with the names it was read
-with.
+Published folders, and those that transformers writes, use names such as
+`encoder.layer.3.attention.attention.query`; the classes of transformers 5 use
+`layers.3.attention.q_proj`. Both can be read. A model is saved with the names it was loaded with.
 """
 
 import re
@@ -13,19 +12,15 @@ from .names import Same
 
 __all__ = ["TwoLayouts", "Unsqueezed", "block_names", "encoder_names"]
 
-# What a block's part is called in files, and in the classes of transformers 5.
+# Name of a block's part in files -> name in the classes of transformers 5.
 _PARTS = {
-    "attention.attention.query": "attention.q_proj",
-    "attention.attention.key": "attention.k_proj",
-    "attention.attention.value": "attention.v_proj",
-    "attention.output.dense": "attention.o_proj",
-    "intermediate.dense": "mlp.fc1",
-    "output.dense": "mlp.fc2",
-    "layernorm_before": "layernorm_before",
-    "layernorm_after": "layernorm_after",
-}
-# What the stack of blocks is called likewise. transformers 5 writes the third, when it saves a
-# decoder of MAE, where published files have the second.
+    "attention.attention.query": "attention.q_proj", "attention.attention.key": "attention.k_proj",
+    "attention.attention.value": "attention.v_proj", "attention.output.dense": "attention.o_proj",
+    "intermediate.dense": "mlp.fc1", "output.dense": "mlp.fc2",
+    "layernorm_before": "layernorm_before", "layernorm_after": "layernorm_after",
+}  # fmt: skip
+# The same for the stack of blocks. For the decoder of MAE, published files use the second name,
+# and transformers 5 writes the third.
 _STACKS = {
     "encoder.layer": "layers",
     "decoder.decoder_layers": "decoder.decoder_layers",
@@ -34,7 +29,7 @@ _STACKS = {
 
 
 class Unsqueezed(Same):
-    """A tensor that the peer has with one more axis of size 1 in front."""
+    """A tensor that is stored with an additional leading axis of size 1."""
 
     def join(self, arrays):
         return arrays[0][None]
@@ -42,35 +37,35 @@ class Unsqueezed(Same):
     def split(self, array, shapes):
         return [array[0]]
 
-    def peer_shape(self, shapes):
+    def stored_shape(self, shapes):
         return (1, *shapes[0])
 
 
-def block_names(peer, ours):
-    """The entries of a stack of blocks.
+def block_names(stored, ours):
+    """Return the entries of a stack of blocks.
 
     Parameters
     ----------
-    peer, ours : str
-        What the names of a block begin with, with `{}` for its number.
+    stored, ours : str
+        Prefixes of a block's names, with `{}` for its number.
     """
     return [
-        Same(peer + "attention.o_proj", ours + "attention.out_proj"),
-        Same(peer + "attention", ours + "attention"),
-        Same(peer + "layernorm_before", ours + "norm1"),
-        Same(peer + "layernorm_after", ours + "norm2"),
-        Same(peer + "mlp.fc1", ours + "feed_forward.linear1"),
-        Same(peer + "mlp.fc2", ours + "feed_forward.linear2"),
+        Same(stored + "attention.o_proj", ours + "attention.out_proj"),
+        Same(stored + "attention", ours + "attention"),
+        Same(stored + "layernorm_before", ours + "norm1"),
+        Same(stored + "layernorm_after", ours + "norm2"),
+        Same(stored + "mlp.fc1", ours + "feed_forward.linear1"),
+        Same(stored + "mlp.fc2", ours + "feed_forward.linear2"),
     ]
 
 
 def encoder_names(prefix):
-    """The entries of a face whose `VisionTransformer` is its attribute `vision`.
+    """Return the entries of a model whose attribute `vision` is a `VisionTransformer`.
 
     Parameters
     ----------
     prefix : str
-        What the peer's names begin with, as in "vit.".
+        Prefix of the stored names, such as "vit.".
     """
     return [
         Same(prefix + "embeddings.cls_token", "vision.class_token"),
@@ -87,13 +82,13 @@ def encoder_names(prefix):
 
 
 class TwoLayouts(PretrainedModel):
-    """A face whose files may have either set of names.
+    """Base class for models whose files use either set of names.
 
     Attributes
     ----------
     stacks : dict of str, or None
-        How files call a stack of blocks: {name in the classes: name in files}; None if the files
-        have the names of the classes.
+        Names of the stacks of blocks, {name in the classes: name in files}. None if the files use
+        the names of the classes.
     """
 
     stacks = {"layers": "encoder.layer", "decoder.decoder_layers": "decoder.decoder_layers"}
@@ -133,7 +128,7 @@ def _in_files(name, stacks):
 
 
 def _split(name, stacks, parts):
-    """(what stands before, stack, number, part, ".weight" or ".bias") of a block's tensor."""
+    """Split a block's parameter name into (prefix, stack, number, part, ".weight" or ".bias")."""
     either = [
         "|".join(re.escape(x) for x in sorted(set(y), key=len, reverse=True))
         for y in (stacks, parts)

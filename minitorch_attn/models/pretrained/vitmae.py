@@ -1,4 +1,4 @@
-"""ViTMAE with the face of its published weights; the model itself is `models/mae.py`."""
+"""ViTMAE with the Hugging Face interface; the model itself is `models/mae.py`."""
 
 from ... import nn, ops
 from ...errors import ShapeError
@@ -8,14 +8,14 @@ from ..vit import pair
 from ..vit_positions import interpolate_positions
 from .decoder import result
 from .names import Same
-from .vit_face import DEFAULTS, ImageEncoderFace, block_options
+from .vit_huggingface import DEFAULTS, ImageEncoderModel, block_options
 from .vit_names import Unsqueezed, block_names
 
 __all__ = ["ViTMAEForPreTraining", "ViTMAEModel"]
 
 
-class ViTMAEPreTrainedModel(ImageEncoderFace):
-    """What both classes share: the encoder, which sees some of the patches."""
+class ViTMAEPreTrainedModel(ImageEncoderModel):
+    """Base class for the ViTMAE models, with the encoder, which reads only the visible patches."""
 
     model_type = "vit_mae"
     base_prefix = "vit"
@@ -29,14 +29,14 @@ class ViTMAEPreTrainedModel(ImageEncoderFace):
         self.vision = self.make_encoder(config)
         self.vision.positions = fixed_positions(self.vision.grid, config.hidden_size)
         self.add_head(config)
-        self.initialise()
+        self.initialize()
 
     def add_head(self, config):
-        """Make what the class has beside the encoder."""
+        """Create the modules besides the encoder."""
 
-    def initialise(self):
+    def initialize(self):
         fixed = self.vision.positions.weight.detach().clone()
-        super().initialise()
+        super().initialize()
         self.vision.positions.weight = nn.Parameter(fixed, requires_grad=False)
         init.xavier_uniform_(self.vision.patch_embedding.projection.weight.flatten(1))
 
@@ -44,7 +44,7 @@ class ViTMAEPreTrainedModel(ImageEncoderFace):
         self, pixel_values, noise, interpolate, attention_mask, output_attentions,
         output_hidden_states,
     ):  # fmt: skip
-        """(tokens, mask as floats, where each patch has gone, what else is returned by name)."""
+        """Return (tokens, mask as floats, ids_restore, dict of the other outputs)."""
         positions = self.positions_of(pixel_values, interpolate)
         patches = self.patches_of(pixel_values) + positions[1:]  # (batch, patch, embed)
         batch, count, embed_dim = patches.shape
@@ -59,7 +59,7 @@ class ViTMAEPreTrainedModel(ImageEncoderFace):
 
 
 class ViTMAEModel(ViTMAEPreTrainedModel):
-    """The encoder, on the patches that are not hidden.
+    """ViTMAE encoder, which reads the patches that are not masked.
 
     Examples
     --------
@@ -76,23 +76,19 @@ class ViTMAEModel(ViTMAEPreTrainedModel):
         self, pixel_values=None, noise=None, interpolate_pos_encoding=None, attention_mask=None,
         output_attentions=None, output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """`last_hidden_state`, `mask` and `ids_restore`; arguments as the peer's."""
+        """Return last_hidden_state, mask and ids_restore. Takes Hugging Face's arguments."""
         last, mask, restore, others = self.run(
             pixel_values, noise, interpolate_pos_encoding, attention_mask, output_attentions,
             output_hidden_states,
         )  # fmt: skip
         return result(
-            return_dict,
-            last_hidden_state=last,
-            mask=mask,
-            ids_restore=restore,
-            hidden_states=others["hidden_states"],
-            attentions=others["attentions"],
-        )
+            return_dict, last_hidden_state=last, mask=mask, ids_restore=restore,
+            hidden_states=others["hidden_states"], attentions=others["attentions"],
+        )  # fmt: skip
 
 
 class ViTMAEForPreTraining(ViTMAEPreTrainedModel):
-    """Encoder and decoder: predicts the pixels of the hidden patches."""
+    """ViTMAE encoder and decoder: predicts the pixels of the masked patches."""
 
     def add_head(self, config):
         rows, columns = pair(config.patch_size)
@@ -115,7 +111,7 @@ class ViTMAEForPreTraining(ViTMAEPreTrainedModel):
         self, pixel_values=None, noise=None, interpolate_pos_encoding=None, attention_mask=None,
         output_attentions=None, output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """`loss`, `logits`, `mask` and `ids_restore`; arguments as the peer's."""
+        """Return loss, logits, mask and ids_restore. Takes Hugging Face's arguments."""
         last, mask, restore, others = self.run(
             pixel_values, noise, interpolate_pos_encoding, attention_mask, output_attentions,
             output_hidden_states,
@@ -124,26 +120,22 @@ class ViTMAEForPreTraining(ViTMAEPreTrainedModel):
         target = self.target(pixel_values, interpolate_pos_encoding)
         error = ((logits - target) ** 2).mean(-1)  # (batch, patch)
         return result(
-            return_dict,
-            loss=(error * mask).sum() / mask.sum(),
-            logits=logits,
-            mask=mask,
-            ids_restore=restore,
-            hidden_states=others["hidden_states"],
+            return_dict, loss=(error * mask).sum() / mask.sum(), logits=logits, mask=mask,
+            ids_restore=restore, hidden_states=others["hidden_states"],
             attentions=others["attentions"],
-        )
+        )  # fmt: skip
 
     def decode(self, encoded, restore, interpolate):
-        """The predicted pixels of all patches: (batch, patch, pixels)."""
+        """Predict the pixels of all patches, with shape (batch, patch, pixels)."""
         weight, count = self.decoder.positions.weight, restore.shape[1]
-        if interpolate:  # along the sequence, not over rows and columns, as in the peer
+        if interpolate:  # along the sequence, not over rows and columns, as in Hugging Face
             old = weight.shape[0] - 1
             patches = interpolate_positions(weight[1:], (1, old), (1, count))
             weight = ops.cat([weight[:1], patches], 0)
         return self.decoder.decode(self.decoder.fill(encoded, restore) + weight)
 
     def target(self, pixel_values, interpolate):
-        """The true pixels, normalised patch by patch with `norm_pix_loss`."""
+        """Return the original pixels, normalized patch by patch with `norm_pix_loss`."""
         patches = self.patchify(pixel_values, interpolate)
         if not self.config.norm_pix_loss:
             return patches
@@ -152,18 +144,18 @@ class ViTMAEForPreTraining(ViTMAEPreTrainedModel):
         return (patches - mean) / (variance + 1e-6).sqrt()
 
     def patchify(self, pixel_values, interpolate_pos_encoding=False):
-        """(batch, channel, height, width) -> (batch, patch, pixels)."""
+        """Cut images (batch, channel, height, width) into patches (batch, patch, pixels)."""
         height, width = pixel_values.shape[-2:]
         if height != width and not interpolate_pos_encoding:
             raise ShapeError(
-                "patchify(pixel_values): the images are not square.",
+                "patchify(pixel_values): the images are not square",
                 got=f"shape {pixel_values.shape}",
-                hint="interpolate_pos_encoding=True takes other shapes",
+                hint="interpolate_pos_encoding=True allows other shapes",
             )
         return patchify(pixel_values, self.config.patch_size)
 
     def unpatchify(self, patchified_pixel_values, original_image_size=None):
-        """(batch, patch, pixels) -> (batch, channel, height, width)."""
+        """Assemble images (batch, channel, height, width) from patches (batch, patch, pixels)."""
         height, width = pair(original_image_size or self.config.image_size)
         grid = self.vision.patch_embedding.grid(height, width)
         return unpatchify(patchified_pixel_values, self.config.patch_size, grid)

@@ -1,4 +1,4 @@
-"""Keep gradients from being too large, all together or one by one."""
+"""Gradient clipping: `clip_grad_norm_`, `clip_grad_value_` and `get_total_norm`."""
 
 import math
 
@@ -10,29 +10,28 @@ __all__ = ["clip_grad_norm_", "clip_grad_value_", "get_total_norm"]
 
 
 def _gradients(parameters, where):
-    """The gradients that are there, of one parameter or of many."""
+    """Return the gradients of one or several parameters, without those that are None."""
     parameters = [parameters] if isinstance(parameters, Tensor) else list(parameters)
     for parameter in parameters:
         if not isinstance(parameter, Tensor):
             raise DTypeError(
-                f"{where}(parameters): not a tensor.",
+                f"{where}: parameters must be a Tensor or an iterable of Tensors",
                 got=type(parameter).__name__,
-                expected="a Tensor or an iterable of them",
                 hint="model.parameters(), not model.named_parameters()",
             )
     return [p.grad for p in parameters if p.grad is not None]
 
 
 def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False):
-    """The norm of all tensors together, as if they were one long vector.
+    """Compute the total norm of several tensors, as if they were concatenated into one vector.
 
     Parameters
     ----------
     tensors : Tensor or iterable of Tensor
     norm_type : float, default 2
-        p of the p-norm; `math.inf` for the largest magnitude.
+        Order p of the norm; `math.inf` for the largest absolute value.
     error_if_nonfinite : bool
-        Raise where the norm is NaN or infinite. It costs a synchronisation on a GPU.
+        Whether to raise an error if the norm is NaN or infinite, which synchronizes a GPU.
 
     Returns
     -------
@@ -52,8 +51,8 @@ def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False):
     total = wrap(as_array(total))
     if error_if_nonfinite and not math.isfinite(total.item()):
         raise NumericError(
-            f"the gradients have a norm of {total.item()}.",
-            expected="a finite number",
+            "get_total_norm: the norm of the gradients must be finite",
+            got=f"{total.item()}",
             hint="mt.autograd.detect_anomaly() finds the operation; a lower learning rate "
             "or a longer warmup often helps",
         )
@@ -68,28 +67,29 @@ def _largest(xp, values):
 
 
 def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False, foreach=None):
-    """Scale all gradients, in place, by one factor so that their common norm is at most max_norm.
+    """Clip gradients by scaling all of them in place so that the total norm is at most max_norm.
 
     Parameters
     ----------
     parameters : Tensor or iterable of Tensor
-        Those without a gradient are left out.
+        Parameters whose gradients to clip; those without a gradient are skipped.
     max_norm : float
+        Largest total norm.
     norm_type : float, default 2
-        p of the p-norm; `math.inf` for the largest magnitude.
+        Order p of the norm; `math.inf` for the largest absolute value.
     error_if_nonfinite : bool
-        Raise where the norm is NaN or infinite, before anything is changed.
+        Whether to raise an error if the norm is NaN or infinite, before a gradient is changed.
     foreach : optional
-        Accepted for PyTorch's sake.
+        Accepted for compatibility with PyTorch; ignored.
 
     Returns
     -------
     0-d Tensor
-        The norm before clipping.
+        Total norm before clipping.
 
     Notes
     -----
-    The factor is max_norm / (norm + 1e-6) where that is below 1. Pascanu et al. 2013,
+    The factor is min(max_norm / (norm + 1e-6), 1). Pascanu et al. 2013,
     arXiv:1211.5063v2, Algorithm 1.
 
     Examples
@@ -103,7 +103,7 @@ def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=Fals
     gradients = _gradients(parameters, "clip_grad_norm_")
     total = get_total_norm(gradients, norm_type, error_if_nonfinite)
     factor = float(max_norm) / (total.array + 1e-6)
-    factor = array_module(factor).minimum(factor, 1.0)  # always applied: no synchronisation
+    factor = array_module(factor).minimum(factor, 1.0)  # always applied, to avoid a synchronization
     for gradient in gradients:
         gradient.array *= factor.astype(gradient.dtype)
         gradient.changed_in_place()
@@ -111,14 +111,14 @@ def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=Fals
 
 
 def clip_grad_value_(parameters, clip_value, foreach=None):
-    """Move every entry of every gradient, in place, into [-clip_value, clip_value].
+    """Clip every entry of every gradient to [-clip_value, clip_value], in place.
 
     Parameters
     ----------
     parameters : Tensor or iterable of Tensor
     clip_value : float
     foreach : optional
-        Accepted for PyTorch's sake.
+        Accepted for compatibility with PyTorch; ignored.
     """
     clip_value = float(clip_value)
     for gradient in _gradients(parameters, "clip_grad_value_"):

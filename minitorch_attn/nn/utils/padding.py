@@ -1,8 +1,8 @@
-"""Batches of sequences of unequal lengths, padded to one length."""
+"""Padding of sequences with different lengths to one length: pad_sequence, unpad_sequence."""
 
 from ... import ops
 from ...errors import ArgumentError, DTypeError, ShapeError
-from ...ops.index import PlaceAt
+from ...ops.indexing import PlaceAt
 from ...tensor import Tensor, tensor
 
 __all__ = [
@@ -12,12 +12,12 @@ __all__ = [
 
 
 def pad_sequence(sequences, batch_first=False, padding_value=0.0, padding_side="right"):
-    """Stack sequences of unequal lengths, padded to the longest.
+    """Stack sequences of different lengths, padded to the length of the longest.
 
     Parameters
     ----------
     sequences : iterable of Tensor of shape (length, ...)
-        Equal in all axes but the first; the dtype is that of the first one.
+        Sequences whose shapes match except for the first axis. The first sequence sets the dtype.
     batch_first : bool, default False
     padding_value : float, default 0
     padding_side : "right" or "left"
@@ -36,7 +36,9 @@ def pad_sequence(sequences, batch_first=False, padding_value=0.0, padding_side="
     sequences = as_sequences("pad_sequence", sequences)
     if padding_side not in ("right", "left"):
         raise ArgumentError(
-            "pad_sequence(padding_side).", got=repr(padding_side), expected="'right' or 'left'"
+            "pad_sequence: padding_side must be 'right' or 'left'",
+            got=repr(padding_side),
+            hint="'left' aligns the last tokens, as batched generation needs",
         )
     first = sequences[0]
     lengths = [len(s) for s in sequences]
@@ -50,9 +52,9 @@ def pad_sequence(sequences, batch_first=False, padding_value=0.0, padding_side="
 
 
 def unpad_sequence(padded_sequences, lengths, batch_first=False):
-    """Take a padded batch apart: the inverse of `pad_sequence`.
+    """Split a padded batch into its sequences: the inverse of `pad_sequence`.
 
-    Unlike PyTorch's function it leaves the batch as it is, where that transposes it in place.
+    Unlike PyTorch's function, it does not transpose the batch in place.
 
     Parameters
     ----------
@@ -74,7 +76,7 @@ def unpad_sequence(padded_sequences, lengths, batch_first=False):
     batch = padded_sequences if batch_first else padded_sequences.transpose(0, 1)
     if len(lengths) != len(batch):
         raise ShapeError(
-            "unpad_sequence: there is not one length for each sequence.",
+            "unpad_sequence: lengths must have one entry per sequence",
             got=f"{len(lengths)} lengths and {len(batch)} sequences",
             hint="batch_first=True if the batch is the first axis",
         )
@@ -82,7 +84,7 @@ def unpad_sequence(padded_sequences, lengths, batch_first=False):
 
 
 def place_tokens(data, places, batch, total, batch_first, padding_value):
-    """Row k of `data` as token t of sequence i, for (i, t) = places[k], and padding elsewhere."""
+    """Place row k of `data` at token t of sequence i, (i, t) = places[k]; pad elsewhere."""
     flat = [i * total + t if batch_first else t * batch + i for i, t in places]
     shape = (batch * total, *data.shape[1:])
     index = index_tensor(flat, data.device)
@@ -95,42 +97,55 @@ def place_tokens(data, places, batch, total, batch_first, padding_value):
 
 
 def index_tensor(values, device):
-    """Whole numbers as an int64 Tensor."""
+    """Convert integers to an int64 Tensor."""
     return tensor(values, dtype="int64", device=device)
 
 
 def as_sequences(where, sequences):
-    """A list of sequences that differ in length alone."""
+    """Check sequences and return them as a list."""
     if not hasattr(sequences, "__iter__"):
-        raise DTypeError(f"{where}: sequences is no list of tensors.", got=type(sequences).__name__)
+        raise DTypeError(
+            f"{where}: sequences is not a list",
+            got=type(sequences).__name__,
+            hint="a list of tensors, one for each sequence",
+        )
     sequences = list(sequences)
     if not sequences:
-        raise ArgumentError(f"{where}: there are no sequences.", got="an empty list")
+        raise ArgumentError(f"{where}: sequences must not be empty", hint="skip empty batches")
     for i, s in enumerate(sequences):
         if not isinstance(s, Tensor):
-            raise DTypeError(f"{where}: sequences[{i}] is not a tensor.", got=type(s).__name__)
+            raise DTypeError(
+                f"{where}: sequences[{i}] is not a tensor",
+                got=type(s).__name__,
+                hint=f"mt.tensor(sequences[{i}])",
+            )
         if s.ndim == 0 or s.shape[1:] != sequences[0].shape[1:]:
             raise ShapeError(
-                f"{where}: the sequences differ in more than their length.",
+                f"{where}: the shapes of the sequences do not match",
                 got=f"sequences[0] {sequences[0].shape} and sequences[{i}] {s.shape}",
-                expected="(length, ...), equal but for the first axis",
+                expected="(length, ...), the same except for the first axis",
+                hint="sequence.T if its length is the second axis",
             )
     return sequences
 
 
 def host_lengths(where, lengths):
-    """A list of int; a tensor must be on the host already."""
+    """Convert lengths to a list of int; a tensor must be on the host."""
     if isinstance(lengths, Tensor):
         if lengths.ndim != 1:
             raise ShapeError(
-                f"{where}: lengths has the wrong number of axes.",
+                f"{where}: lengths must have 1 axis",
                 got=f"lengths {lengths.shape}",
                 expected="(batch,)",
+                hint="lengths.flatten()",
             )
         lengths = lengths.tolist()
     try:
         return [int(n) for n in lengths]
     except (TypeError, ValueError):
         raise DTypeError(
-            f"{where}: lengths are whole numbers.", got=f"{lengths!r:.60}", expected="list of int"
+            f"{where}: lengths must be integers",
+            got=f"{lengths!r:.60}",
+            expected="list of int",
+            hint="[len(sequence) for sequence in sequences]",
         ) from None

@@ -1,11 +1,11 @@
-"""Sequences of unequal lengths: padded to one length, or packed step by step without padding."""
+"""Packed sequences for RNNs: sequences of different lengths, stored without padding."""
 
 import operator
 from collections import namedtuple
 
 from ... import ops
 from ...errors import ArgumentError, DTypeError, ShapeError
-from ...ops.index import LookUp
+from ...ops.indexing import LookUp
 from .padding import (
     as_sequences,
     host_lengths,
@@ -16,33 +16,27 @@ from .padding import (
 )
 
 __all__ = [
-    "PackedSequence",
-    "invert_permutation",
-    "pack_padded_sequence",
-    "pack_sequence",
-    "pad_packed_sequence",
-    "pad_sequence",
-    "unpack_sequence",
-    "unpad_sequence",
-]
+    "PackedSequence", "invert_permutation", "pack_padded_sequence", "pack_sequence",
+    "pad_packed_sequence", "pad_sequence", "unpack_sequence", "unpad_sequence",
+]  # fmt: skip
 
 _Fields = namedtuple("PackedSequence_", "data batch_sizes sorted_indices unsorted_indices")
 
 
 class PackedSequence(_Fields):
-    """The tokens of several sequences in one tensor, step by step; made by `pack_sequence`.
+    """The tokens of several sequences in one tensor, ordered by step; see `pack_sequence`.
 
     Parameters
     ----------
     data : Tensor of shape (row, ...)
-        First the tokens of step 0, one of every sequence, then those of step 1, and so on.
-        Sequences stand in order of decreasing length.
+        Tokens of step 0, one of every sequence, then those of step 1, and so on. The sequences
+        are sorted by decreasing length.
     batch_sizes : int64 Tensor of shape (step,), on the host
-        How many sequences have each step.
+        Number of sequences at each step.
     sorted_indices : int64 Tensor of shape (batch,), optional
-        The number that the k-th longest sequence had before it was sorted.
+        Original index of the k-th longest sequence.
     unsorted_indices : int64 Tensor of shape (batch,), optional
-        The inverse permutation, by default computed.
+        Inverse permutation of `sorted_indices`, by default computed.
 
     Examples
     --------
@@ -61,15 +55,14 @@ class PackedSequence(_Fields):
             unsorted_indices = invert_permutation(sorted_indices)
         if batch_sizes.device.type != "cpu":
             raise ArgumentError(
-                "PackedSequence: batch_sizes drives a loop on the host.",
+                "PackedSequence: batch_sizes must be on the cpu",
                 got=f"batch_sizes on {batch_sizes.device}",
-                expected="a tensor on the cpu",
-                hint="pack_padded_sequence() makes packed sequences",
+                hint="batch_sizes.cpu(), or pack_padded_sequence(), which does this",
             )
         return super().__new__(cls, data, batch_sizes, sorted_indices, unsorted_indices)
 
     def to(self, *args, **kwargs):
-        """`data` in another dtype or on another device, the indices following to that device."""
+        """Convert `data` to another dtype or device; the indices move to that device as well."""
         data = self.data.to(*args, **kwargs)
         if data is self.data:
             return self
@@ -77,53 +70,53 @@ class PackedSequence(_Fields):
         return type(self)(data, self.batch_sizes, *moved)
 
     def cpu(self):
-        """On the host."""
+        """Move the sequence to the CPU."""
         return self.to("cpu")
 
     def cuda(self, device=None):
-        """On a GPU, the first by default."""
+        """Move the sequence to a GPU, by default the first."""
         return self.to("cuda" if device is None else device)
 
     def double(self):
-        """`data` in float64."""
+        """Convert `data` to float64."""
         return self.to(dtype="float64")
 
     def float(self):
-        """`data` in float32."""
+        """Convert `data` to float32."""
         return self.to(dtype="float32")
 
     def half(self):
-        """`data` in float16."""
+        """Convert `data` to float16."""
         return self.to(dtype="float16")
 
     def long(self):
-        """`data` in int64."""
+        """Convert `data` to int64."""
         return self.to(dtype="int64")
 
     def int(self):
-        """`data` in int32."""
+        """Convert `data` to int32."""
         return self.to(dtype="int32")
 
     def short(self):
-        """`data` in int16."""
+        """Convert `data` to int16."""
         return self.to(dtype="int16")
 
     def char(self):
-        """`data` in int8."""
+        """Convert `data` to int8."""
         return self.to(dtype="int8")
 
     def byte(self):
-        """`data` in uint8."""
+        """Convert `data` to uint8."""
         return self.to(dtype="uint8")
 
     @property
     def is_cuda(self):
-        """Whether `data` lives on a GPU."""
+        """True if `data` is on a GPU."""
         return self.data.is_cuda
 
 
 def invert_permutation(permutation):
-    """The permutation that undoes `permutation`; None for None.
+    """Return the inverse of a permutation, or None for None.
 
     Examples
     --------
@@ -135,17 +128,17 @@ def invert_permutation(permutation):
 
 
 def pack_padded_sequence(input, lengths, batch_first=False, enforce_sorted=True):
-    """Leave out the padding of a batch.
+    """Pack a padded batch: remove the padding.
 
     Parameters
     ----------
     input : Tensor of shape (step, batch, ...), or (batch, step, ...) with `batch_first`
     lengths : list of int, or Tensor of shape (batch,) on the host
-        How many tokens of each sequence are no padding; at least one.
+        Number of tokens of each sequence, without padding; at least one.
     batch_first : bool, default False
     enforce_sorted : bool, default True
-        Insist that lengths decrease; with False the sequences are sorted here, and put back into
-        their order by `pad_packed_sequence`.
+        Whether lengths must already decrease; with False the sequences are sorted here, and
+        `pad_packed_sequence` restores their order.
 
     Returns
     -------
@@ -162,9 +155,9 @@ def pack_padded_sequence(input, lengths, batch_first=False, enforce_sorted=True)
     where = "pack_padded_sequence"
     if input.ndim < 2:
         raise ShapeError(
-            f"{where}: input has no axes of steps and sequences.",
+            f"{where}: input must have at least 2 axes",
             got=f"input {input.shape}",
-            expected="(step, batch, ...), or (batch, step, ...) with batch_first=True",
+            hint="(step, batch, ...), or (batch, step, ...) with batch_first=True",
         )
     batch, total = input.shape[:2] if batch_first else input.shape[1::-1]
     lengths = host_lengths(where, lengths)
@@ -174,13 +167,13 @@ def pack_padded_sequence(input, lengths, batch_first=False, enforce_sorted=True)
         order.sort(key=lambda i: -lengths[i])
     elif any(a < b for a, b in zip(lengths, lengths[1:], strict=False)):
         raise ArgumentError(
-            f"{where}: the lengths do not decrease.",
+            f"{where}: lengths must not increase",
             got=f"lengths={lengths}",
             expected="the longest sequence first",
-            hint="enforce_sorted=False sorts the sequences and remembers their order",
+            hint="enforce_sorted=False, which sorts the sequences and remembers their order",
         )
     sizes = _batch_sizes([lengths[i] for i in order])
-    # The place of token t of sequence i once the first two axes are one.
+    # The index of token t of sequence i after merging the first two axes.
     places = [
         i * total + t if batch_first else t * batch + i
         for t, n in enumerate(sizes)
@@ -193,7 +186,7 @@ def pack_padded_sequence(input, lengths, batch_first=False, enforce_sorted=True)
 
 
 def pad_packed_sequence(sequence, batch_first=False, padding_value=0.0, total_length=None):
-    """Put the padding back: the inverse of `pack_padded_sequence`.
+    """Pad a packed sequence: the inverse of `pack_padded_sequence`.
 
     Parameters
     ----------
@@ -201,12 +194,12 @@ def pad_packed_sequence(sequence, batch_first=False, padding_value=0.0, total_le
     batch_first : bool, default False
     padding_value : float, default 0
     total_length : int, optional
-        The number of steps of the result, by default the largest length.
+        Number of steps of the result, by default the largest length.
 
     Returns
     -------
     padded : Tensor of shape (step, batch, ...), or (batch, step, ...) with `batch_first`
-        In the order that the sequences had before they were sorted.
+        Padded batch, in the original order of the sequences.
     lengths : int64 Tensor of shape (batch,), on the host
 
     Examples
@@ -219,16 +212,17 @@ def pad_packed_sequence(sequence, batch_first=False, padding_value=0.0, total_le
     """
     if not isinstance(sequence, PackedSequence):
         raise DTypeError(
-            "pad_packed_sequence: sequence is not packed.",
+            "pad_packed_sequence: sequence must be a PackedSequence",
             got=type(sequence).__name__,
-            expected="a PackedSequence",
+            hint="pack_sequence() or pack_padded_sequence()",
         )
     sizes = sequence.batch_sizes.tolist()
     batch, total = sizes[0], len(sizes)
     if total_length is not None and total_length < total:
         raise ArgumentError(
-            "pad_packed_sequence: a sequence is longer than total_length.",
+            "pad_packed_sequence: total_length must be at least the longest sequence",
             got=f"total_length={total_length}, and a sequence of {total} steps",
+            hint="total_length=None pads to the longest",
         )
     total = total if total_length is None else operator.index(total_length)
     indices = sequence.sorted_indices
@@ -244,13 +238,13 @@ def pad_packed_sequence(sequence, batch_first=False, padding_value=0.0, total_le
 
 
 def pack_sequence(sequences, enforce_sorted=True):
-    """Pack sequences of unequal lengths.
+    """Pack sequences of different lengths.
 
     Parameters
     ----------
     sequences : list of Tensor of shape (length, ...)
     enforce_sorted : bool, default True
-        Insist that the longest comes first; with False they are sorted here.
+        Whether the longest must come first; with False they are sorted here.
 
     Returns
     -------
@@ -268,7 +262,7 @@ def pack_sequence(sequences, enforce_sorted=True):
 
 
 def unpack_sequence(packed_sequences):
-    """The sequences that were packed, in their order: a list of Tensors.
+    """Unpack a packed sequence into a list of Tensors in their original order.
 
     Examples
     --------
@@ -281,7 +275,7 @@ def unpack_sequence(packed_sequences):
 
 
 def _batch_sizes(lengths):
-    """How many of the sequences, in order of decreasing length, have each step."""
+    """Return the number of sequences at each step; lengths must be in decreasing order."""
     sizes = []
     for n in range(len(lengths), 0, -1):
         sizes += [n] * (lengths[n - 1] - len(sizes))
@@ -292,14 +286,21 @@ def _check_lengths(where, input, lengths, batch, total):
     seen = f"input {input.shape}, lengths={lengths}"
     if len(lengths) != batch:
         raise ShapeError(
-            f"{where}: there is not one length for each sequence.",
+            f"{where}: lengths must have one entry per sequence",
             got=seen,
             expected=f"{batch} lengths",
             hint="batch_first=True if the batch is the first axis",
         )
     if 0 in input.shape:
-        raise ShapeError(f"{where}: there is nothing to pack.", got=f"input {input.shape}")
+        raise ShapeError(
+            f"{where}: input must not be empty",
+            got=f"input {input.shape}",
+            hint="skip empty batches",
+        )
     if min(lengths) <= 0 or max(lengths) > total:
         raise ArgumentError(
-            f"{where}: a length is out of range.", got=seen, expected=f"from 1 to {total} tokens"
+            f"{where}: a length is out of range",
+            got=seen,
+            expected=f"from 1 to {total} tokens",
+            hint="remove empty sequences first",
         )

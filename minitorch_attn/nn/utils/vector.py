@@ -1,4 +1,4 @@
-"""All parameters as one vector, and back."""
+"""Parameters as one vector: parameters_to_vector and vector_to_parameters."""
 
 from ... import ops
 from ...autograd.modes import no_grad
@@ -8,7 +8,7 @@ __all__ = ["parameters_to_vector", "vector_to_parameters"]
 
 
 def parameters_to_vector(parameters):
-    """The entries of all parameters, one after the other.
+    """Concatenate the entries of all parameters into one vector.
 
     Parameters
     ----------
@@ -17,7 +17,7 @@ def parameters_to_vector(parameters):
     Returns
     -------
     Tensor of shape (total,)
-        Part of the graph.
+        Concatenated entries, part of the graph.
 
     Examples
     --------
@@ -35,15 +35,16 @@ def vector_to_parameters(vec, parameters):
     ----------
     vec : Tensor of shape (total,)
     parameters : iterable of Tensor
-        Changed in place.
+        Parameters to write to, in place.
     """
     parameters = list(parameters)
     total = sum(parameter.numel() for parameter in parameters)
     if vec.shape != (total,):
         raise ShapeError(
-            "vector_to_parameters(vec, parameters): the vector has another length.",
+            "vector_to_parameters: the length of vec does not match the parameters",
             got=f"{vec.shape}",
             expected=f"({total},), the sum of the parameters' sizes",
+            hint="call model.parameters() again: a generator is empty after one use",
         )
     start = 0
     with no_grad():

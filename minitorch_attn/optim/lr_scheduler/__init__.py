@@ -1,4 +1,4 @@
-"""Learning rates over time."""
+"""Learning-rate schedulers."""
 
 from .base import LRScheduler
 from .combined import ChainedScheduler, ReduceLROnPlateau, SequentialLR
@@ -13,7 +13,7 @@ from .factor import (
     PolynomialLR,
     StepLR,
 )
-from .transformer import (
+from .warmup import (
     NoamLR,
     get_constant_schedule,
     get_constant_schedule_with_warmup,
@@ -23,26 +23,10 @@ from .transformer import (
 )
 
 __all__ = [
-    "ChainedScheduler",
-    "ConstantLR",
-    "CosineAnnealingLR",
-    "CosineAnnealingWarmRestarts",
-    "CyclicLR",
-    "ExponentialLR",
-    "LRScheduler",
-    "LambdaLR",
-    "LinearLR",
-    "MultiStepLR",
-    "MultiplicativeLR",
-    "NoamLR",
-    "OneCycleLR",
-    "PolynomialLR",
-    "ReduceLROnPlateau",
-    "SequentialLR",
-    "StepLR",
-    "get_constant_schedule",
-    "get_constant_schedule_with_warmup",
-    "get_cosine_schedule_with_warmup",
-    "get_inverse_sqrt_schedule",
+    "ChainedScheduler", "ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts",
+    "CyclicLR", "ExponentialLR", "LRScheduler", "LambdaLR", "LinearLR", "MultiStepLR",
+    "MultiplicativeLR", "NoamLR", "OneCycleLR", "PolynomialLR", "ReduceLROnPlateau", "SequentialLR",
+    "StepLR", "get_constant_schedule", "get_constant_schedule_with_warmup",
+    "get_cosine_schedule_with_warmup", "get_inverse_sqrt_schedule",
     "get_linear_schedule_with_warmup",
-]
+]  # fmt: skip

@@ -1,4 +1,4 @@
-"""What all schedules share."""
+"""LRScheduler, the base class of the learning-rate schedules."""
 
 from ...errors import ArgumentError
 
@@ -6,18 +6,18 @@ __all__ = ["LRScheduler"]
 
 
 class LRScheduler:
-    """Base of the schedules; the interface is PyTorch's.
+    """Base class of the schedules, with PyTorch's interface.
 
-    The learning rate for step 0 is set at construction; each `step()` sets the next one.
-    A subclass defines `get_lr()`, one rate for each parameter group. Most schedules compute the
-    new rate from the current one, so that several can act on one optimiser; where a formula
-    from the initial rates exists, `closed_form()` gives it.
+    The constructor sets the learning rate for step 0; each `step()` sets the next one. A subclass
+    defines `get_lr()`, one rate for each parameter group. Most schedules compute the new rate
+    from the current one, so that several can act on one optimizer; if a formula from the initial
+    rates exists, `closed_form()` computes it.
 
     Parameters
     ----------
     optimizer : Optimizer
     last_epoch : int, default -1
-        The number of the last step when resuming; -1 starts anew.
+        Number of the last step when resuming; -1 starts from the beginning.
     """
 
     closed_form = None
@@ -29,9 +29,9 @@ class LRScheduler:
                 group.setdefault("initial_lr", group["lr"])
             elif "initial_lr" not in group:
                 raise ArgumentError(
-                    "scheduler: resuming needs `initial_lr` in every parameter group.",
+                    "scheduler: initial_lr is missing in a parameter group",
                     got=f"last_epoch={last_epoch}",
-                    hint="load the optimiser's state first, or leave last_epoch at -1",
+                    hint="load the optimizer's state first, or use last_epoch=-1",
                 )
         self.base_lrs = [group["initial_lr"] for group in optimizer.param_groups]
         self.last_epoch = last_epoch
@@ -39,11 +39,11 @@ class LRScheduler:
         self.first_step()
 
     def get_lr(self):
-        """The learning rates at `self.last_epoch`, one for each group."""
+        """Return the learning rates at `self.last_epoch`, one for each group."""
         raise NotImplementedError
 
     def get_last_lr(self):
-        """The learning rates set last, one for each group."""
+        """Return the learning rates set last, one for each group."""
         return self._last_lr
 
     def first_step(self):
@@ -53,14 +53,14 @@ class LRScheduler:
         self._starting = False
 
     def step(self, epoch=None):
-        """Move on by one, or to `epoch`, and set the learning rates."""
+        """Advance by one step, or to `epoch`, and set the learning rates."""
         self._step_count += 1
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
         jump = epoch is not None and self.closed_form is not None
         self._set(self.closed_form() if jump else self.get_lr())
 
     def restart(self):
-        """Be at step 0 again: where a sequence hands over to this schedule."""
+        """Return to step 0, when a sequence switches to this schedule."""
         self.last_epoch = 0
         self._set(self.get_lr() if self.closed_form is None else self.closed_form())
 
@@ -76,11 +76,11 @@ class LRScheduler:
         return [rate * factor for rate in self._current()]
 
     def state_dict(self):
-        """Everything but the optimiser and functions."""
+        """Return all attributes except the optimizer and functions."""
         return {k: v for k, v in self.__dict__.items() if k != "optimizer" and not _calls(v)}
 
     def load_state_dict(self, state_dict):
-        """Take over what `state_dict` returned."""
+        """Load the result of `state_dict`."""
         self.__dict__.update(state_dict)
 
 

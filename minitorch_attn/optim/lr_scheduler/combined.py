@@ -1,4 +1,4 @@
-"""Schedules made of schedules, and the one that watches a metric."""
+"""Combined schedules, and ReduceLROnPlateau, which follows a metric."""
 
 from bisect import bisect_right
 
@@ -9,37 +9,41 @@ __all__ = ["ChainedScheduler", "ReduceLROnPlateau", "SequentialLR"]
 
 
 class SequentialLR(LRScheduler):
-    """One schedule after the other; each starts from its own step 0 at its milestone.
+    """Several schedules in sequence; each starts at its step 0 at a milestone.
 
     Parameters
     ----------
     optimizer : Optimizer
     schedulers : list of LRScheduler
     milestones : list of int
-        One fewer than schedules.
+        Steps at which the next schedule starts, one fewer than there are schedules.
     """
 
     def __init__(self, optimizer, schedulers, milestones, last_epoch=-1):
         if len(milestones) != len(schedulers) - 1:
             raise ArgumentError(
-                "SequentialLR: one milestone stands between two schedules.",
+                "SequentialLR: milestones must have one entry fewer than schedulers",
                 got=f"{len(schedulers)} schedules and {len(milestones)} milestones",
+                hint="milestone i is the step at which schedule i + 1 takes over from schedule i",
             )
         if any(s.optimizer is not optimizer for s in schedulers):
-            raise ArgumentError("SequentialLR: the schedules belong to another optimiser.")
+            raise ArgumentError(
+                "SequentialLR: all schedules must use the given optimizer",
+                hint="create every schedule with the same optimizer",
+            )
         self.optimizer, self.milestones = optimizer, list(milestones)
         self._schedulers = list(schedulers)
         self.last_epoch = last_epoch + 1
         for group in optimizer.param_groups:
             group["lr"] = group["initial_lr"]
         for schedule in _flat(self._schedulers):
-            schedule.last_epoch -= 1  # the step that construction took
+            schedule.last_epoch -= 1  # undo the step that the constructor took
         first = self._schedulers[bisect_right(self.milestones, 0)]
         first.first_step()
         self._last_lr = first.get_last_lr()
 
     def step(self):
-        """Move on by one."""
+        """Advance by one step."""
         self.last_epoch += 1
         number = bisect_right(self.milestones, self.last_epoch)
         schedule = self._schedulers[number]
@@ -50,45 +54,48 @@ class SequentialLR(LRScheduler):
         self._last_lr = schedule.get_last_lr()
 
     def state_dict(self):
-        """The state of the sequence and of its schedules."""
+        """Return the state of the sequence and of its schedules."""
         return _packed(self)
 
     def load_state_dict(self, state_dict):
-        """Take over what `state_dict` returned."""
+        """Load the result of `state_dict`."""
         _unpack(self, state_dict)
 
 
 class ChainedScheduler(LRScheduler):
-    """Several schedules at once: each multiplies what the one before has set.
+    """Several schedules at once, each of which multiplies the rate set by the previous one.
 
     Parameters
     ----------
     schedulers : list of LRScheduler
-        All of one optimiser.
+        Schedules of the same optimizer.
     optimizer : Optimizer, optional
     """
 
     def __init__(self, schedulers, optimizer=None):
         if not schedulers:
-            raise ArgumentError("ChainedScheduler: the list of schedules is empty.")
+            raise ArgumentError("ChainedScheduler: schedulers must not be empty")
         self.optimizer = optimizer or schedulers[0].optimizer
         if any(s.optimizer is not self.optimizer for s in schedulers):
-            raise ArgumentError("ChainedScheduler: the schedules belong to several optimisers.")
+            raise ArgumentError(
+                "ChainedScheduler: all schedules must use the same optimizer",
+                hint="create every schedule with the same optimizer",
+            )
         self._schedulers = list(schedulers)
         self._last_lr = self._current()
 
     def step(self):
-        """Let every schedule move on by one."""
+        """Advance every schedule by one step."""
         for schedule in self._schedulers:
             schedule.step()
         self._last_lr = self._current()
 
     def state_dict(self):
-        """The state of the schedules."""
+        """Return the state of the schedules."""
         return _packed(self)
 
     def load_state_dict(self, state_dict):
-        """Take over what `state_dict` returned."""
+        """Load the result of `state_dict`."""
         _unpack(self, state_dict)
 
 
@@ -114,23 +121,23 @@ def _unpack(combined, state_dict):
 
 
 class ReduceLROnPlateau(LRScheduler):
-    """Times `factor` when a metric has not improved for `patience` calls.
+    """Multiply the rate by `factor` when a metric has not improved for `patience` calls.
 
     Parameters
     ----------
     optimizer : Optimizer
     mode : {"min", "max"}
-        Is a smaller or a larger metric better?
+        Whether smaller or larger values of the metric are better.
     factor : float, default 0.1
     patience : int, default 10
     threshold : float, default 1e-4
-        What counts as an improvement.
+        Minimum change that counts as an improvement.
     threshold_mode : {"rel", "abs"}
     cooldown : int, default 0
-        Calls to wait after a reduction.
+        Number of calls to wait after a reduction.
     min_lr : float, or one for each group
     eps : float, default 1e-8
-        Smaller reductions are left out.
+        Minimum change of the rate; smaller reductions are skipped.
     """
 
     def __init__(
@@ -138,10 +145,13 @@ class ReduceLROnPlateau(LRScheduler):
         threshold_mode="rel", cooldown=0, min_lr=0.0, eps=1e-8,
     ):  # fmt: skip
         if factor >= 1.0:
-            raise ArgumentError("ReduceLROnPlateau: factor is below 1.", got=f"{factor}")
+            raise ArgumentError(
+                "ReduceLROnPlateau: factor must be less than 1",
+                got=f"{factor}", hint="factor=0.1 divides the learning rate by 10",
+            )  # fmt: skip
         if mode not in ("min", "max") or threshold_mode not in ("rel", "abs"):
             raise ArgumentError(
-                "ReduceLROnPlateau: mode is 'min' or 'max', threshold_mode 'rel' or 'abs'.",
+                "ReduceLROnPlateau: mode must be 'min' or 'max', threshold_mode 'rel' or 'abs'",
                 got=f"{mode!r} and {threshold_mode!r}",
             )
         self.optimizer = optimizer
@@ -155,7 +165,7 @@ class ReduceLROnPlateau(LRScheduler):
         self._last_lr = self._current()
 
     def step(self, metrics, epoch=None):
-        """Tell the schedule the latest value of the metric."""
+        """Update the schedule with the latest value of the metric."""
         current = float(metrics)
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
         if self._is_better(current):

@@ -1,4 +1,4 @@
-"""Schedules that rise and fall: cosines, restarts, one cycle, many cycles."""
+"""Cyclic schedules: cosine annealing, warm restarts, OneCycleLR and CyclicLR."""
 
 import math
 
@@ -9,11 +9,11 @@ __all__ = ["CosineAnnealingLR", "CosineAnnealingWarmRestarts", "CyclicLR", "OneC
 
 
 class CosineAnnealingLR(LRScheduler):
-    r"""Half a cosine from the initial rate down to `eta_min`, and up again after `T_max`.
+    r"""Half a cosine from the initial rate down to `eta_min`; the rate rises again after `T_max`.
 
         lr(t) = eta_min + (lr_0 - eta_min) (1 + cos(pi t / T_max)) / 2
 
-    computed from the rate before, so that it combines with other changes of the rate:
+    It is computed from the previous rate, so that it combines with other schedules:
 
         lr(t) = eta_min + (lr(t-1) - eta_min) (1 + cos(pi t / T_max)) / (1 + cos(pi (t-1) / T_max))
 
@@ -21,7 +21,7 @@ class CosineAnnealingLR(LRScheduler):
     ----------
     optimizer : Optimizer
     T_max : int
-        Steps to the minimum.
+        Number of steps to the minimum.
     eta_min : float, default 0
 
     References
@@ -40,7 +40,7 @@ class CosineAnnealingLR(LRScheduler):
             return self._current()
         if self._step_count == 1 and t > 0:
             return self.closed_form()
-        if (t - 1 - T) % (2 * T) == 0:  # leaving the minimum, where the ratio is 0/0
+        if (t - 1 - T) % (2 * T) == 0:  # first step after the minimum, where the ratio is 0/0
             rise = (1 - math.cos(math.pi / T)) / 2
             pairs = zip(self._current(), self.base_lrs, strict=True)
             return [rate + (base - low) * rise for rate, base in pairs]
@@ -48,19 +48,19 @@ class CosineAnnealingLR(LRScheduler):
         return [ratio * (rate - low) + low for rate in self._current()]
 
     def closed_form(self):
-        """The formula from the initial rates."""
+        """Compute the rates from the initial rates."""
         half = (1 + math.cos(math.pi * self.last_epoch / self.T_max)) / 2
         return [self.eta_min + (base - self.eta_min) * half for base in self.base_lrs]
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
-    """Half cosines one after the other, each `T_mult` times as long as the one before.
+    """Half cosines in sequence, each `T_mult` times as long as the previous one.
 
     Parameters
     ----------
     optimizer : Optimizer
     T_0 : int
-        Length of the first.
+        Number of steps of the first half cosine.
     T_mult : int, default 1
     eta_min : float, default 0
 
@@ -72,7 +72,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
     def __init__(self, optimizer, T_0, T_mult=1, eta_min=0.0, last_epoch=-1):
         if T_0 <= 0 or T_mult < 1:
             raise ArgumentError(
-                "CosineAnnealingWarmRestarts: T_0 and T_mult are positive integers.",
+                "CosineAnnealingWarmRestarts: T_0 and T_mult must be positive integers",
                 got=f"T_0={T_0}, T_mult={T_mult}",
             )
         self.T_0, self.T_i, self.T_mult = T_0, T_0, T_mult
@@ -84,7 +84,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         return [self.eta_min + (base - self.eta_min) * half for base in self.base_lrs]
 
     def step(self, epoch=None):
-        """Move on by one, or to `epoch`, which may be a fraction."""
+        """Advance by one step, or to `epoch`, which may be a fraction."""
         self._step_count += 1
         if epoch is None:
             self.last_epoch += 1
@@ -94,7 +94,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
                 self.T_i *= self.T_mult
         else:
             if epoch < 0:
-                raise ArgumentError("scheduler.step(epoch): not negative.", got=f"{epoch}")
+                raise ArgumentError("scheduler.step: epoch must not be negative", got=f"{epoch}")
             self.last_epoch = math.floor(epoch)
             self.T_cur, self.T_i = epoch, self.T_0
             if self.T_mult == 1:
@@ -118,37 +118,41 @@ def _per_group(value, optimizer, name):
     groups = len(optimizer.param_groups)
     values = list(value) if isinstance(value, (list, tuple)) else [value] * groups
     if len(values) != groups:
-        raise ArgumentError(f"{name}: one value is needed for each group.", got=f"{len(values)}")
+        raise ArgumentError(
+            f"{name} must have one value for each parameter group",
+            got=f"{len(values)} values for {groups} groups",
+            hint="one number applies to all groups",
+        )
     return values
 
 
 def _momentum_of(group):
-    """How a group spells its momentum: (value, function that sets it)."""
+    """Return a group's momentum, or first beta, and a function that sets it."""
     if "betas" in group:
         return group["betas"][0], lambda m: group.update(betas=(m, *group["betas"][1:]))
     return group.get("momentum"), lambda m: group.update(momentum=m)
 
 
 class OneCycleLR(LRScheduler):
-    """One rise from max_lr / div_factor to max_lr and one fall far below the start.
+    """One-cycle policy: the rate rises from max_lr / div_factor to max_lr, then falls below that.
 
-    The momentum goes the other way.
+    The momentum changes in the opposite direction.
 
     Parameters
     ----------
     optimizer : Optimizer
     max_lr : float, or one for each group
     total_steps : int, optional
-        Or `epochs` and `steps_per_epoch`.
+        Number of steps; alternatively, give `epochs` and `steps_per_epoch`.
     pct_start : float, default 0.3
-        Share of the steps in which the rate rises.
+        Fraction of the steps in which the rate rises.
     anneal_strategy : {"cos", "linear"}
     cycle_momentum : bool
     base_momentum, max_momentum : float, or one for each group
     div_factor, final_div_factor : float
-        The first rate is max_lr / div_factor, the last one that / final_div_factor.
+        The first rate is max_lr / div_factor, the last one is the first / final_div_factor.
     three_phase : bool
-        Fall to the first rate as long as the rise took, then to the last one.
+        Whether to fall to the first rate in as many steps as the rise, then to the last one.
 
     References
     ----------
@@ -165,13 +169,13 @@ class OneCycleLR(LRScheduler):
             total_steps = epochs * steps_per_epoch
         if not total_steps or total_steps <= 0:
             raise ArgumentError(
-                "OneCycleLR: how many steps?",
+                "OneCycleLR: the number of steps is missing or not positive",
                 got=f"total_steps={total_steps}",
                 expected="total_steps > 0, or epochs and steps_per_epoch",
             )
         if anneal_strategy not in ("cos", "linear") or not 0 <= pct_start <= 1:
             raise ArgumentError(
-                "OneCycleLR: anneal_strategy is 'cos' or 'linear', pct_start lies in [0, 1].",
+                "OneCycleLR: anneal_strategy must be 'cos' or 'linear', pct_start in [0, 1]",
                 got=f"{anneal_strategy!r} and {pct_start}",
             )
         self.total_steps = total_steps
@@ -210,8 +214,8 @@ class OneCycleLR(LRScheduler):
             value, put = _momentum_of(group)
             if value is None:
                 raise ArgumentError(
-                    "OneCycleLR: this optimiser has no momentum to cycle.",
-                    hint="cycle_momentum=False",
+                    "OneCycleLR: the optimizer must have a momentum",
+                    hint="pass cycle_momentum=False",
                 )
             put(b)
             group["base_momentum"], group["max_momentum"] = a, b
@@ -220,7 +224,9 @@ class OneCycleLR(LRScheduler):
         t = self.last_epoch
         if t > self.total_steps:
             raise ArgumentError(
-                f"OneCycleLR: step {t} of {self.total_steps}.", hint="give a larger total_steps"
+                "OneCycleLR: the step must be at most total_steps",
+                got=f"step {t} of {self.total_steps}",
+                hint="use a larger total_steps",
             )
         anneal, rates = (_line if self.linear else _cosine), []
         for group in self.optimizer.param_groups:
@@ -239,7 +245,7 @@ class OneCycleLR(LRScheduler):
 
 
 class CyclicLR(LRScheduler):
-    """Triangles between `base_lr` and `max_lr`, of constant or shrinking height.
+    """Triangular cycles between `base_lr` and `max_lr`, of constant or decreasing amplitude.
 
     Parameters
     ----------
@@ -247,12 +253,12 @@ class CyclicLR(LRScheduler):
     base_lr, max_lr : float, or one for each group
     step_size_up : int, default 2000
     step_size_down : int, optional
-        By default as many as up.
+        Number of falling steps. Default: `step_size_up`.
     mode : {"triangular", "triangular2", "exp_range"}
-        The height stays, halves with each cycle, or shrinks by `gamma` with each step.
+        Amplitude: constant, halved in each cycle, or gamma^step.
     gamma : float, default 1
     scale_fn : callable, optional
-        The height as a function of the cycle's number, or of the step's.
+        Amplitude as a function of the cycle number or the step number.
     scale_mode : {"cycle", "iterations"}
     cycle_momentum : bool
     base_momentum, max_momentum : float, or one for each group
@@ -268,7 +274,11 @@ class CyclicLR(LRScheduler):
         base_momentum=0.8, max_momentum=0.9, last_epoch=-1,
     ):  # fmt: skip
         if scale_fn is None and mode not in ("triangular", "triangular2", "exp_range"):
-            raise ArgumentError("CyclicLR: unknown mode.", got=repr(mode))
+            raise ArgumentError(
+                "CyclicLR: mode is invalid",
+                got=repr(mode), expected="triangular, triangular2 or exp_range",
+                hint="scale_fn=... for another amplitude",
+            )  # fmt: skip
         lows = _per_group(base_lr, optimizer, "CyclicLR base_lr")
         if last_epoch == -1:
             for group, low in zip(optimizer.param_groups, lows, strict=True):
@@ -288,8 +298,8 @@ class CyclicLR(LRScheduler):
                 value, put = _momentum_of(group)
                 if value is None:
                     raise ArgumentError(
-                        "CyclicLR: this optimiser has no momentum to cycle.",
-                        hint="cycle_momentum=False",
+                        "CyclicLR: the optimizer must have a momentum",
+                        hint="pass cycle_momentum=False",
                     )
                 put(high)
         super().__init__(optimizer, last_epoch)

@@ -12,26 +12,27 @@ __all__ = [
 
 
 def one_per_group(functions, optimizer, name):
-    """A list with one function for each parameter group."""
+    """Return a list with one function for each parameter group."""
     groups = len(optimizer.param_groups)
     if not isinstance(functions, (list, tuple)):
         return [functions] * groups
     if len(functions) != groups:
         raise ArgumentError(
-            f"{name}: one function is needed for each parameter group.",
+            f"{name}: lr_lambda must have one function for each parameter group",
             got=f"{len(functions)} functions for {groups} groups",
+            hint="one function, not in a list, applies to all groups",
         )
     return list(functions)
 
 
 class LambdaLR(LRScheduler):
-    """lr(t) = lr_0 f(t).
+    """Multiply the initial rate by a function: lr(t) = lr_0 f(t).
 
     Parameters
     ----------
     optimizer : Optimizer
     lr_lambda : callable, or one for each group
-        Step number (from 0) -> factor.
+        Function from the step number (from 0) to a factor.
 
     Examples
     --------
@@ -53,7 +54,7 @@ class LambdaLR(LRScheduler):
 
 
 class MultiplicativeLR(LRScheduler):
-    """lr(t) = lr(t-1) f(t).
+    """Multiply the previous rate by a function: lr(t) = lr(t-1) f(t).
 
     Parameters
     ----------
@@ -73,7 +74,7 @@ class MultiplicativeLR(LRScheduler):
 
 
 class StepLR(LRScheduler):
-    """Times `gamma` after every `step_size` steps.
+    """Multiply the rate by `gamma` after every `step_size` steps.
 
     Parameters
     ----------
@@ -91,12 +92,12 @@ class StepLR(LRScheduler):
         return self._scaled(self.gamma) if due else self._current()
 
     def closed_form(self):
-        """lr_0 gamma^floor(t / step_size)."""
+        """Compute lr_0 gamma^floor(t / step_size)."""
         return [base * self.gamma ** (self.last_epoch // self.step_size) for base in self.base_lrs]
 
 
 class MultiStepLR(LRScheduler):
-    """Times `gamma` at each milestone.
+    """Multiply the rate by `gamma` at each milestone.
 
     Parameters
     ----------
@@ -114,13 +115,13 @@ class MultiStepLR(LRScheduler):
         return self._scaled(self.gamma**times) if times else self._current()
 
     def closed_form(self):
-        """lr_0 gamma^(milestones passed)."""
+        """Compute lr_0 gamma^(milestones passed)."""
         passed = sum(n for at, n in self.milestones.items() if at <= self.last_epoch)
         return [base * self.gamma**passed for base in self.base_lrs]
 
 
 class ConstantLR(LRScheduler):
-    """Times `factor` for the first `total_iters` steps.
+    """Multiply the rate by `factor` for the first `total_iters` steps.
 
     Parameters
     ----------
@@ -131,7 +132,10 @@ class ConstantLR(LRScheduler):
 
     def __init__(self, optimizer, factor=1.0 / 3, total_iters=5, last_epoch=-1):
         if not 0 <= factor <= 1:
-            raise ArgumentError("ConstantLR: factor lies in [0, 1].", got=f"{factor}")
+            raise ArgumentError(
+                "ConstantLR: factor must be in [0, 1]",
+                got=f"{factor}", hint="LambdaLR can raise the learning rate",
+            )  # fmt: skip
         self.factor, self.total_iters = factor, total_iters
         super().__init__(optimizer, last_epoch)
 
@@ -143,13 +147,13 @@ class ConstantLR(LRScheduler):
         return self._current()
 
     def closed_form(self):
-        """lr_0 factor, then lr_0."""
+        """Compute lr_0 factor, then lr_0."""
         factor = 1.0 if self.last_epoch >= self.total_iters else self.factor
         return [base * factor for base in self.base_lrs]
 
 
 class LinearLR(LRScheduler):
-    """A factor that goes linearly from `start_factor` to `end_factor` in `total_iters` steps.
+    """Change a factor linearly from `start_factor` to `end_factor` in `total_iters` steps.
 
     Parameters
     ----------
@@ -164,7 +168,7 @@ class LinearLR(LRScheduler):
     ):
         if not 0 < start_factor <= 1 or not 0 <= end_factor <= 1:
             raise ArgumentError(
-                "LinearLR: start_factor lies in (0, 1], end_factor in [0, 1].",
+                "LinearLR: start_factor must be in (0, 1], end_factor in [0, 1]",
                 got=f"{start_factor} and {end_factor}",
             )
         self.start_factor, self.end_factor = start_factor, end_factor
@@ -181,14 +185,14 @@ class LinearLR(LRScheduler):
         return self._scaled(1.0 + rise / before)
 
     def closed_form(self):
-        """lr_0 (start + (end - start) min(t / total_iters, 1))."""
+        """Compute lr_0 (start + (end - start) min(t / total_iters, 1))."""
         done = min(self.total_iters, self.last_epoch) / self.total_iters
         factor = self.start_factor + (self.end_factor - self.start_factor) * done
         return [base * factor for base in self.base_lrs]
 
 
 class ExponentialLR(LRScheduler):
-    """lr(t) = lr_0 gamma^t.
+    """Exponential decay: lr(t) = lr_0 gamma^t.
 
     Parameters
     ----------
@@ -204,12 +208,12 @@ class ExponentialLR(LRScheduler):
         return self._current() if self._starting else self._scaled(self.gamma)
 
     def closed_form(self):
-        """lr_0 gamma^t."""
+        """Compute lr_0 gamma^t."""
         return [base * self.gamma**self.last_epoch for base in self.base_lrs]
 
 
 class PolynomialLR(LRScheduler):
-    """lr(t) = lr_0 (1 - t / total_iters)^power, 0 afterwards.
+    """Polynomial decay: lr(t) = lr_0 (1 - t / total_iters)^power, then 0.
 
     Parameters
     ----------
@@ -229,6 +233,6 @@ class PolynomialLR(LRScheduler):
         return self._scaled(((1.0 - t / T) / (1.0 - (t - 1) / T)) ** self.power)
 
     def closed_form(self):
-        """lr_0 (1 - min(t / total_iters, 1))^power."""
+        """Compute lr_0 (1 - min(t / total_iters, 1))^power."""
         left = 1.0 - min(self.total_iters, self.last_epoch) / self.total_iters
         return [base * left**self.power for base in self.base_lrs]

@@ -1,8 +1,8 @@
-// Attention weights: every head of every sequence, their mask, row sums and entropies.
+// Attention weights: every head in every sequence, with mask, row sums and entropies.
 
 const MOST_TILES = 48;
 
-/** The weights of one entry of the document as (batch, heads, query, key), with its mask. */
+/** Weights of one attention entry as (batch, heads, query, key), with the mask. */
 class Weights {
   constructor(recording, entry) {
     this.entry = entry;
@@ -30,7 +30,7 @@ class Weights {
     return this.values[this.start(batch, head) + query * this.keys + key];
   }
 
-  /** Whether the mask forbids this pair: 0 in it (it broadcasts), or two regions of a window. */
+  /** True if the mask (which broadcasts) is 0 for this pair, or if its regions differ. */
   blocked(batch, head, query, key) {
     const place = [...this.lead(batch), head, query, key].map(
       (index, axis) => index * this.steps[axis],
@@ -42,13 +42,13 @@ class Weights {
     let flat = 0;
     for (let axis = 0; axis < this.mask.shape.length; axis++) {
       const at = this.mask.shape[axis] === 1 ? 0 : place[axis + offset] / this.maskSteps[axis];
-      if (!Number.isInteger(at)) return false; // this place of the mask was not kept
+      if (!Number.isInteger(at)) return false; // this mask position was not kept
       flat = flat * Math.ceil(this.mask.shape[axis] / this.maskSteps[axis]) + at;
     }
     return this.maskValues[flat] === 0;
   }
 
-  /** The index along each axis before the heads of the batch-th kept sequence or window. */
+  /** Index along each axis before the heads, for the batch-th kept sequence or window. */
   lead(batch) {
     const sizes = this.shape.slice(0, -3);
     return sizes.map(
@@ -56,7 +56,7 @@ class Weights {
     );
   }
 
-  /** Its number among all sequences or windows, also those that were not kept. */
+  /** Number among all sequences or windows, including those that were not kept. */
   batchNumber(batch) {
     const sizes = [
       ...Array(this.shape.length - this.tensor.shape.length).fill(1),
@@ -84,7 +84,7 @@ class Weights {
     return part.reduce((a, b) => Math.max(a, b), 0);
   }
 
-  /** The mean entropy of a head's rows, in bits. */
+  /** Mean entropy of a head's rows, in bits. */
   meanEntropy(batch, head) {
     let total = 0;
     for (let query = 0; query < this.queries; query++)
@@ -92,7 +92,7 @@ class Weights {
     return total / this.queries;
   }
 
-  /** "2 sequences, 4 heads, 16 queries by 16 keys."; of a sample how much it shows. */
+  /** "2 sequences, 4 heads, 16 queries by 16 keys."; for a sample, also its extent. */
   extent() {
     const [batches, own] = [this.tensor.shape.slice(0, -3), this.tensor.shape.slice(-3)];
     const sizes = [batches.reduce((a, b) => a * b, 1), ...Array(3 - own.length).fill(1), ...own];
@@ -108,7 +108,7 @@ class Weights {
     return `${names.map(part).join(", ")}.${this.sampled ? ` Shown: ${names.flatMap(step).join(", ")}.` : ""} `;
   }
 
-  /** The sentence about row sums, worked out from the values kept in the file. */
+  /** Sentence about row sums, computed from the values kept in the file. */
   sums() {
     if (this.sampledKeys) return "The keys shown are a sample, so row sums cannot be checked here.";
     let [worst, empty] = [0, 0];
@@ -200,7 +200,7 @@ function attentionView(recording, entry) {
     detail,
     windows ? windows.root : null,
   );
-  select(windows && windows.shifted ? Math.min(windows.count, weights.batch) - 1 : 0, 0); // the last has most regions
+  select(windows && windows.shifted ? Math.min(windows.count, weights.batch) - 1 : 0, 0); // most regions are in the last
   return section;
 }
 
@@ -217,7 +217,7 @@ function batchName(weights, batch) {
   );
 }
 
-/** The grid of small maps; of many sequences only the chosen one, with a slider to choose. */
+/** Grid of small maps. If there are many sequences, a slider selects one. */
 function drawTiles(weights, state, root, select) {
   const focused = root.contains(document.activeElement)
     ? document.activeElement.dataset.place
@@ -292,7 +292,7 @@ function paintTile(canvas, weights, batch, head, bound) {
   hatch(context, boxes, ink("--hatch"), 5);
 }
 
-/** One head in full: labelled, with the sum and the entropy of each row. */
+/** One head in full, with labels and the sum and entropy of each row. */
 function headDetail(weights, state, place) {
   const { batch, head } = state;
   const { entry } = weights;
@@ -339,7 +339,7 @@ function headDetail(weights, state, place) {
   );
 }
 
-/** Spaces and line ends as marks. */
+/** Replace spaces and line ends by visible marks. */
 function visibleText(token) {
   return String(token).replaceAll(" ", "\u2423").replaceAll("\n", "\u21b5") || "\u2205";
 }

@@ -1,11 +1,11 @@
-// One tensor on the page: its name, numbers, heat map, and the steps before and after it.
+// Card for one tensor: name, numbers, heat map, and the steps that make and use the tensor.
 
-/** A dotted name that may break after its dots. */
+/** Dotted name that may be wrapped after its dots. */
 function breakable(name) {
   return name.split(/(?<=\.)/).flatMap((part, i) => (i ? [element("wbr"), part] : [part]));
 }
 
-/** A link to a step; the address itself says where it leads. */
+/** Link to a step, whose number is in the address. */
 function stepLink(recording, at, text = null) {
   return element(
     "a",
@@ -14,12 +14,12 @@ function stepLink(recording, at, text = null) {
   );
 }
 
-/** "a, b and c", of elements or strings. */
+/** "a, b and c", from elements or strings. */
 function listing(items) {
   return items.flatMap((item, i) => [i === 0 ? "" : i === items.length - 1 ? " and " : ", ", item]);
 }
 
-/** Links to steps; of many only the first few and the last. */
+/** Links to steps. If there are many, only the first few and the last are shown. */
 function stepLinks(recording, positions) {
   if (positions.length <= 5) return listing(positions.map((at) => stepLink(recording, at)));
   const first = positions.slice(0, 3).map((at) => stepLink(recording, at));
@@ -55,7 +55,7 @@ function statistics(tensor) {
   );
 }
 
-/** {root, map}: a number, a heat map (then there is a map), or why there is none. */
+/** {root, map}: a number, a heat map (only then is map set), or the reason for having neither. */
 function valuesView(recording, tensor, { label, bound, largestCell = 40 }) {
   const values = recording.values(tensor);
   const size = tensor.shape.reduce((product, n) => product * n, 1);
@@ -85,7 +85,7 @@ function valuesView(recording, tensor, { label, bound, largestCell = 40 }) {
   return { root, map };
 }
 
-/** Where a tensor comes from and where it goes, in words with links. */
+/** Text with links that says where a tensor comes from and where it is used. */
 function travels(recording, tensor, at) {
   const lines = [];
   const maker = recording.makers.get(tensor.id);
@@ -109,8 +109,8 @@ function travels(recording, tensor, at) {
 }
 
 /**
- * options: title, name, bound, largestCell, remarks (words about memory and the like), plain:
- * without links, made: it is what the step makes.
+ * options: title, name, bound, largestCell, remarks (about memory and the like), plain: without
+ * links, made: true for results of the step.
  */
 function tensorCard(recording, tensor, at, options) {
   const { title, bound, remarks = [], plain = false, made = false } = options;
@@ -152,7 +152,7 @@ function tensorCard(recording, tensor, at, options) {
   );
 }
 
-/** On the scale of the step this map is nearly blank: say so, and offer its own scale. */
+/** Say that this map is nearly blank on the step's scale, and offer a separate scale. */
 function paleNote(map, bound, own) {
   const text = element("span", {});
   const button = element("button", {
@@ -173,7 +173,7 @@ function paleNote(map, bound, own) {
   return element("p", { class: "pale soft" }, text, " ", button);
 }
 
-/** The slice of a heat map that is shown, as a table. */
+/** Visible slice of a heat map, as a table. */
 function valueTable(map) {
   const lead = map.lead();
   const range = (size) => Array.from({ length: size }, (_, index) => index);

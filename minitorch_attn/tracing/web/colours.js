@@ -1,5 +1,5 @@
 // Colours of values. Blue is below 0, orange above, and both grow from the page's own background,
-// so that the same map reads in light and dark; signs and hatching say the same without colour.
+// so that a map is legible in light and dark mode. Signs and hatching show the same without colour.
 
 const darkScheme = matchMedia("(prefers-color-scheme: dark)");
 
@@ -8,7 +8,7 @@ const PALETTES = {
   dark: { negative: [106, 186, 255], middle: [27, 31, 38], positive: [255, 160, 72] },
 };
 
-// Tints for windows and regions (Okabe and Ito 2008), told apart by number and pattern as well.
+// Tints for windows and regions (Okabe and Ito 2008). Numbers and patterns also distinguish them.
 const GROUPS = [
   "#56b4e9",
   "#e69f00",
@@ -25,7 +25,7 @@ function palette() {
   return darkScheme.matches ? PALETTES.dark : PALETTES.light;
 }
 
-/** [red, green, blue] of a share of the scale between -1 and 1. */
+/** [red, green, blue] for a position on the scale from -1 to 1. */
 function shade(share) {
   const { negative, middle, positive } = palette();
   const end = share < 0 ? negative : positive;
@@ -33,7 +33,7 @@ function shade(share) {
   return middle.map((from, i) => Math.round(from + (end[i] - from) * part));
 }
 
-/** Black or white, whichever reads better on this colour. */
+/** Black or white, whichever is more legible on this colour. */
 function inkOn([red, green, blue]) {
   return 0.299 * red + 0.587 * green + 0.114 * blue > 140 ? "#111" : "#fff";
 }
@@ -58,7 +58,7 @@ function sizedContext(canvas, width, height) {
   return context;
 }
 
-/** Diagonal lines over a list of [x, y, width, height]. */
+/** Draw diagonal lines over a list of [x, y, width, height]. */
 function hatch(context, boxes, colour, spacing = 5, slope = 1) {
   if (!boxes.length) return;
   context.save();
@@ -84,12 +84,12 @@ function hatch(context, boxes, colour, spacing = 5, slope = 1) {
   context.restore();
 }
 
-/** A share of the scale, by square root: 1/100 of the largest still has 1/10 of the colour. */
+/** Position on the square-root scale, where 1/100 of the maximum has 1/10 of the colour. */
 function rootShare(value, bound) {
   return Math.sign(value) * Math.sqrt(Math.min(Math.abs(value) / (bound || 1), 1));
 }
 
-/** What the colours mean, from `lowest` (-1 or 0) times the bound to the bound. */
+/** Colour legend from `lowest` (-1 or 0) times the bound to the bound. */
 function scaleLegend(bound, lowest = -1) {
   const canvas = element("canvas", { class: "legend-bar", "aria-hidden": "true" });
   const [width, margin] = [120 * (1 - lowest), 30];
@@ -123,7 +123,7 @@ function scaleLegend(bound, lowest = -1) {
   );
 }
 
-// Everything drawn on a canvas, to be drawn again when the theme or the width changes.
+// Everything drawn on a canvas, so that it can be redrawn when the theme or width changes.
 const redrawn = new Set();
 
 function redrawAll() {

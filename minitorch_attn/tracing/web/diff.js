@@ -1,4 +1,4 @@
-// Two recordings side by side: every pair of steps, and each tensor with its difference.
+// Two recordings side by side: every pair of steps, and the difference for each tensor.
 
 const data = JSON.parse(document.getElementById("recording").textContent);
 const mine = new Recording(data.mine);
@@ -8,7 +8,7 @@ const list = document.getElementById("pairs");
 const shown = document.getElementById("pair");
 let current = -1;
 
-/** Pairs, and steps that only one recording has, in the order in which they ran. */
+/** Pairs, and steps that occur in only one recording, in the order in which they ran. */
 function pairEntries() {
   const alone = data.structure.flatMap((gap) => [
     ...gap.mine.map((id) => ({ mine: id, reference: null, harmless: gap.harmless })),
@@ -152,7 +152,7 @@ function side(recording, step, name) {
   );
 }
 
-/** [name, my tensor or number, the reference's] for everything that a step has. */
+/** [name, my tensor or number, the reference's] for all inputs and outputs of a step. */
 function things(step, other) {
   const name = (names, i, word) => `${word}${names && names[i] ? " " + names[i] : ""}`;
   const zip = (a, b, label) =>
@@ -255,7 +255,7 @@ function tensorRow(name, one, two) {
   );
 }
 
-/** What the colours of the maps mean: [words, largest value] of each scale. */
+/** Colour legend for the maps, from [words, largest value] for each scale. */
 function colours(legends) {
   return element(
     "div",
@@ -274,7 +274,7 @@ function colours(legends) {
   );
 }
 
-/** NaN against a number is the worst difference there is. */
+/** A NaN in only one of two values counts as the largest possible difference. */
 function size(value) {
   return Number.isNaN(value) ? Infinity : Math.abs(value);
 }

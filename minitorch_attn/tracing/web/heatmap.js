@@ -1,4 +1,4 @@
-// A heat map of the last two axes of an array, with sliders for the axes before them.
+// Heat map of an array's last two axes, with sliders for the axes before them.
 
 const LABEL_FONT = "11px system-ui, sans-serif";
 const chosen = new Map(); // "axis:size" -> index, the same slice for all arrays of a step
@@ -7,7 +7,7 @@ const chosen = new Map(); // "axis:size" -> index, the same slice for all arrays
  * options: label, values, shape, steps (of the sample along each axis), bound; and as needed
  * rowName, colName, rowLabels, colLabels,
  * blocked(row, col, lead) -> bool, notes(lead) -> [{name, texts}] beside the rows,
- * largestCell, tallest: sizes in pixels; linear: colours in proportion, not by square root.
+ * largestCell, tallest: sizes in pixels; linear: proportional colours, not square root.
  */
 class HeatMap {
   constructor(options) {
@@ -21,7 +21,7 @@ class HeatMap {
     this.cols = shape.length ? shape[shape.length - 1] : 1;
     this.rows = shape.length > 1 ? shape[shape.length - 2] : 1;
     this.leading = shape.slice(0, -2);
-    this.cell = null; // [row, column] under the pointer or the keyboard's cursor
+    this.cell = null; // [row, column] under the pointer or the keyboard cursor
     this.build();
     redrawn.add(this);
     this.observer = new ResizeObserver(() => this.fit());
@@ -109,7 +109,7 @@ class HeatMap {
     return `${index * step} of 0\u2013${(size - 1) * step}`;
   }
 
-  /** Another heat map's slider has moved: show the same slice. */
+  /** Show the same slice after another heat map's slider has moved. */
   follow(key) {
     const input = [...this.sliders.querySelectorAll("input")].find(
       (one) => one.dataset.slice === key,
@@ -140,7 +140,7 @@ class HeatMap {
     return this.values[this.start() + row * this.cols + col];
   }
 
-  /** Sizes of cells and margins for the width there is. */
+  /** Compute sizes of cells and margins for the available width. */
   measure() {
     const context = this.canvas.getContext("2d");
     context.font = LABEL_FONT;
@@ -230,7 +230,7 @@ class HeatMap {
     return this.whole;
   }
 
-  /** A minus in cells below 0 that are too small for their number, and infinities in any case. */
+  /** Draw a minus in negative cells too small for their number, and infinities in all cells. */
   paintSign(context, value, bound, x, y) {
     const size = Math.min(this.width, this.height) * 0.22;
     if (Number.isFinite(value) && value < -0.06 * bound)
@@ -317,7 +317,7 @@ class HeatMap {
     return row >= 0 && row < this.rows && col >= 0 && col < this.cols ? [row, col] : null;
   }
 
-  /** "[0, 3, 5] = 0.12", with the labels of the axes where there are some. */
+  /** "[0, 3, 5] = 0.12", with the axis labels if the axes have labels. */
   cellText([row, col]) {
     const places = [
       ...this.lead(),

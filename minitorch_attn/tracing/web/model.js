@@ -1,8 +1,8 @@
 "use strict";
 
-// The recording behind the page: the document, and what can be looked up in it.
+// Data model of the page: the recording's document, with lookup functions.
 
-/** Make an element: element("a", {href: "#", class: "x", onclick: f}, child, "text", ...). */
+/** Create an element: element("a", {href: "#", class: "x", onclick: f}, child, "text", ...). */
 function element(name, attributes = {}, ...children) {
   const made = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
@@ -14,12 +14,12 @@ function element(name, attributes = {}, ...children) {
   return made;
 }
 
-/** Let a screen reader say something. */
+/** Announce a text to screen readers. */
 function announce(text) {
   document.getElementById("live").textContent = text;
 }
 
-/** Tell the style sheet how high the header is: the list of steps stands below it. */
+/** Set the header's height for the style sheet, which places the list of steps below it. */
 function followHeader() {
   const header = document.querySelector("header");
   const tell = () =>
@@ -29,7 +29,7 @@ function followHeader() {
 
 const MINUS = "\u2212";
 
-/** A number with `digits` significant digits, as short as that allows. */
+/** Format a number with `digits` significant digits, as briefly as possible. */
 function number(value, digits = 4) {
   if (value === null || value === undefined) return "\u2013";
   if (Number.isNaN(value)) return "NaN";
@@ -43,7 +43,7 @@ function number(value, digits = 4) {
   return text.replaceAll("-", MINUS);
 }
 
-/** At most five characters, for the cells of a heat map. */
+/** Format a number with at most five characters, for the cells of a heat map. */
 function shortNumber(value) {
   const size = Math.abs(value);
   if (!Number.isFinite(value) || Number.isInteger(value)) return number(value);
@@ -77,13 +77,13 @@ class Recording {
     this.index();
   }
 
-  /** Who makes, uses and grows each tensor, by position in `steps`. */
+  /** Find the steps (positions in `steps`) that make each tensor, use it or add to its gradient. */
   index() {
     this.makers = new Map();
     this.users = new Map();
-    this.growths = new Map(); // tensor id -> [{position, added}]: how its gradient grew
-    this.storing = new Map(); // tensor id -> positions where it was added to `.grad`
-    this.partners = new Map(); // position -> positions of the same operation, the other way
+    this.growths = new Map(); // tensor id -> [{position, added}], the additions to its gradient
+    this.storing = new Map(); // tensor id -> positions at which it was added to `.grad`
+    this.partners = new Map(); // position -> positions of the same operation in the other direction
     this.attentionAt = new Map();
     const add = (map, key, value) =>
       map.has(key) ? map.get(key).push(value) : map.set(key, [value]);
@@ -112,7 +112,7 @@ class Recording {
     return this.tensors.get(id);
   }
 
-  /** The values in C order, or null where they were not kept. */
+  /** Values in C order, or null if they were not kept. */
   values(tensor) {
     if (!this.decoded.has(tensor.id)) {
       let source = tensor;
@@ -126,7 +126,7 @@ class Recording {
     return this.decoded.get(tensor.id);
   }
 
-  /** Modules from the outermost to `id`. */
+  /** Modules from the outermost one to `id`. */
   chain(id) {
     const found = [];
     for (let at = this.modules.get(id); at; at = this.modules.get(at.parent)) found.unshift(at);
@@ -138,12 +138,12 @@ class Recording {
     return module ? module.path || module.class : "";
   }
 
-  /** The forward step that a step belongs to: itself, or the one it is the backward of, if any. */
+  /** Forward step of the same operation: the step itself or, for a backward step, its forward. */
   forwardOf(step) {
     return step.kind === "forward" ? step : this.steps[this.position.get(step.of)];
   }
 
-  /** What a step is called: its number in the document, as in the table and the names. */
+  /** Name of a step: its number in the document, as in the table and in tensor names. */
   label(at) {
     return this.steps[at].id;
   }
@@ -156,7 +156,7 @@ class Recording {
     return (this.partners.get(at) || [])[0];
   }
 
-  /** Positions of the backward steps that made the gradients of this operation's outputs. */
+  /** Positions of the backward steps that computed this operation's output gradients. */
   gradientMakers(at) {
     const found = new Set();
     const step = this.steps[at];
@@ -167,7 +167,7 @@ class Recording {
     return [...found].sort((a, b) => a - b);
   }
 
-  /** The tensors that a step shows, for its scale of colours. */
+  /** Tensors that a step shows, which determine its colour scale. */
   shown(step) {
     const ids =
       step.kind === "forward"
@@ -179,7 +179,7 @@ class Recording {
     return ids.filter((id) => typeof id === "number").map((id) => this.tensor(id));
   }
 
-  /** One sentence for the live region and for search. */
+  /** Sentence that describes a step, for the live region and for search. */
   words(at) {
     const step = this.steps[at];
     const where = this.path(step);
@@ -195,7 +195,7 @@ class Recording {
   }
 }
 
-/** The largest finite absolute value among these tensors that hold real numbers; 0 if none. */
+/** Largest finite absolute value in these tensors; 0 if no value is finite. */
 function largest(tensors) {
   let size = 0;
   for (const tensor of tensors) {
@@ -210,7 +210,7 @@ function isReal(tensor) {
   return tensor.dtype.includes("float");
 }
 
-/** The steps of the grid that the values kept are on; 1 along each axis when all are kept. */
+/** Grid steps of the kept values along each axis, which are 1 if all values are kept. */
 function gridSteps(tensor) {
   return tensor.sample ? tensor.sample.steps : tensor.shape.map(() => 1);
 }

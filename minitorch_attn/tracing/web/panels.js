@@ -1,4 +1,4 @@
-// The current step: what it computes, where its line is, and what goes in and out.
+// Panel for the current step: its formula, line of code, inputs and outputs.
 
 class Panels {
   constructor(recording, root) {
@@ -85,7 +85,7 @@ class Panels {
     );
   }
 
-  /** The other half of the operation, and the steps that made the gradient of its output. */
+  /** Links to the operation's forward or backward, and to the makers of its output gradient. */
   jumps(step) {
     const { recording, at } = this;
     const partner = recording.partner(at);
@@ -197,7 +197,7 @@ class Panels {
     ];
   }
 
-  /** Whether a contribution is the first and the gradient is now just that: one map says it. */
+  /** True if the gradient equals its first contribution, so that one map suffices. */
   isFirst(added) {
     if (typeof added.before === "number") return false;
     if (added.after === added.contribution) return true;
@@ -242,7 +242,7 @@ class Panels {
       : `gradient of ${name}`;
   }
 
-  /** before + contribution = after, in three heat maps with one scale. */
+  /** Show before + contribution = after in three heat maps with the same scale. */
   sum(added, bound) {
     const { recording, at } = this;
     const from = recording.position.get(added.from_step);
@@ -296,7 +296,7 @@ class Panels {
     );
   }
 
-  /** Which other steps add to the same gradient. */
+  /** List the other steps that add to the same gradient. */
   rest(added) {
     const growths = this.recording.growths.get(added.tensor) || [];
     const place = growths.findIndex((growth) => growth.added === added);
@@ -308,7 +308,7 @@ class Panels {
     ];
   }
 
-  /** What the forward step had, opened on demand. */
+  /** Inputs and outputs of the forward step, expanded on demand. */
   saved(forward) {
     const { recording } = this;
     const at = recording.position.get(forward.id);
@@ -346,7 +346,7 @@ class Panels {
     return this.ownScale ? largest(ids.map((id) => this.recording.tensor(id))) : bound;
   }
 
-  /** The legend, and the switch between one scale and one for each. */
+  /** Legend, and the switch between a common scale and separate scales. */
   scale(bound) {
     if (!bound) return null;
     const box = element("input", {

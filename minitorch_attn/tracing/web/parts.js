@@ -1,4 +1,4 @@
-// Pieces of a step's panel: formulas, lines of source, cards in columns.
+// Parts of a step's panel: formulas, source lines, and cards in columns.
 
 function formula(name, step, current) {
   if (!step || !step.formula) return null;
@@ -14,7 +14,7 @@ function formula(name, step, current) {
   );
 }
 
-/** Cards in columns; a low one (a vector, a number) stands on top of the one after it. */
+/** Arrange cards in columns. A low card (a vector, a number) is placed above the next one. */
 function cardGrid(cards) {
   const columns = [];
   let open = null;
@@ -34,7 +34,7 @@ function cardGrid(cards) {
   );
 }
 
-/** "a = f(x), b = g(x)" in two parts. */
+/** Split "a = f(x), b = g(x)" into two parts. */
 function equations(text) {
   return text.split(/,\s+(?=\w+(?:\[[^\]]*\])? = )/);
 }
@@ -53,7 +53,7 @@ function numberCard(title, value) {
   );
 }
 
-/** Superscripts for ^T, ^2 and ^(...), the rest as it is. */
+/** Convert ^T, ^2 and ^(...) to superscripts. */
 function formulaMarkup(text) {
   return text
     .split(/(\^(?:\w+|\([^()]*\)))/)
@@ -66,7 +66,7 @@ function middleLine(place) {
   return (place.text[place.line - (place.first ?? place.line - 1)] || "").trim();
 }
 
-/** A few lines of source with their numbers, the middle one marked. */
+/** A few source lines with line numbers. The middle line is marked. */
 function excerpt(place) {
   const indent = Math.min(
     ...place.text.filter((line) => line.trim()).map((line) => line.search(/\S/)),
@@ -119,7 +119,7 @@ function settings(step) {
   );
 }
 
-/** The docstring of the operation, which derives its backward. */
+/** The operation's docstring, which derives its backward. */
 function derivation(recording, step) {
   const known = recording.functions[step.function];
   if (!known || !known.doc) return null;

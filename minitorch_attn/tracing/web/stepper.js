@@ -1,4 +1,4 @@
-// The page: the current step in the address (#step=12), the scrubber, keys and search.
+// The stepper page: the current step in the address (#step=12), the scrubber, keys and search.
 
 const recording = new Recording(JSON.parse(document.getElementById("recording").textContent));
 const last = recording.steps.length - 1;
@@ -20,7 +20,7 @@ const panels = new Panels(recording, page.step);
 const tree = new StepTree(recording, page.steps, (at) => go(at));
 let current = -1;
 
-/** Show a step. `jump` leaves a mark in the browser's history, so that Back returns. */
+/** Show a step. `jump` adds an entry to the browser's history, so that Back returns. */
 function go(at, { jump = false, focus = false } = {}) {
   at = Math.max(0, Math.min(last, at));
   if (at === current) return;
@@ -46,7 +46,7 @@ function showPosition() {
   drawTimeline();
 }
 
-/** Where a movement leads from the current step. */
+/** Find the step to which a movement leads from the current step. */
 function destination(move) {
   const places = {
     first: 0,
@@ -59,7 +59,7 @@ function destination(move) {
   return Math.max(0, Math.min(last, places[move]));
 }
 
-/** The first step of the next run of steps in one module; going back, of this or the last run. */
+/** First step of the next run of steps in one module, or of this or the previous run. */
 function moduleEdge(direction) {
   const { steps } = recording;
   const run = (at) => `${steps[at].kind === "forward"} ${steps[at].module}`;
@@ -121,7 +121,7 @@ function onKey(event) {
   KEYS[event.key]();
 }
 
-/** The results of the search: how many, and the next one on Enter. */
+/** Search results: show their number, and go to the next one on Enter. */
 function onSearch() {
   const found = tree.search(page.search.value);
   page.matches.textContent =
@@ -150,14 +150,14 @@ function onSearchKey(event) {
   event.preventDefault();
 }
 
-/** On narrow screens the list of steps is a drawer. */
+/** Open or close the list of steps, which is a drawer on narrow screens. */
 function openSteps(open) {
   page.aside.classList.toggle("open", open);
   page["steps-button"].setAttribute("aria-expanded", String(open));
   tree.reveal(tree.rowOf(tree.visible(current)));
 }
 
-/** The whole run as a strip: modules as bands, arcs from the steps that made what is used here. */
+/** The whole run as a strip: modules are bands, and arcs start at steps whose results are used. */
 function drawTimeline() {
   const [width, height, inset] = [page.timeline.parentElement.clientWidth, 34, 8];
   if (!width) return;
@@ -181,14 +181,14 @@ function drawTimeline() {
   context.fillRect(x(current) - 1, 14, 2, 20);
 }
 
-/** The groups of steps that are worth a band: those that do not hold most of their pass. */
+/** Groups of steps to draw as bands: those that do not contain most of their pass. */
 function bandsOf(node) {
   const large =
     node.kind === "pass" || node === tree.tree || node.count > 0.24 * recording.steps.length;
   return node.children && large ? node.children.flatMap(bandsOf) : [node];
 }
 
-/** Arcs to the makers of this step's inputs and the users of its outputs. */
+/** Draw arcs to the steps that make this step's inputs and those that use its outputs. */
 function drawArcs(context, x) {
   const step = recording.steps[current];
   const inputs =

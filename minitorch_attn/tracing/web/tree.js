@@ -2,7 +2,7 @@
 
 const FOLD_ABOVE = 300;
 
-/** Groups and leaves: consecutive steps of one module make one group, nested like the modules. */
+/** Groups and leaves. Consecutive steps in a module form a group; groups nest as modules do. */
 function treeOf(recording) {
   const root = { children: [], level: 0 };
   let stack = [];
@@ -43,7 +43,7 @@ function treeOf(recording) {
   return root;
 }
 
-/** The part of a module's path that its caller does not say already. */
+/** Part of a module's path that is not already in its caller's path. */
 function ownName(recording, module) {
   const parent = recording.modules.get(module.parent);
   const prefix = parent && parent.path ? parent.path + "." : "";
@@ -51,7 +51,7 @@ function ownName(recording, module) {
   return path || module.class;
 }
 
-/** A group of one step becomes that step, named after the module; counts and levels are set. */
+/** Replace a group of one step by this step, named after the module. Set counts and levels. */
 function tidy(node, level) {
   node.level = level;
   if (!node.children) return node;
@@ -75,7 +75,7 @@ class StepTree {
     this.tree = treeOf(recording);
     this.opened = new Set(); // groups that the reader opened
     this.closed = new Set(); // groups that the reader closed
-    this.passing = new Set(); // groups that are open because the current step is in them
+    this.passing = new Set(); // groups that are open because they contain the current step
     this.folds = recording.steps.length > FOLD_ABOVE;
     root.addEventListener("keydown", (event) => this.key(event));
     root.addEventListener("click", (event) => this.click(event));
@@ -83,7 +83,7 @@ class StepTree {
     this.draw();
   }
 
-  /** Parents again, after tidy() has replaced nodes; and the way to each step. */
+  /** Set the parents again after tidy() has replaced nodes, and the path to each step. */
   link(node) {
     this.leaves = this.leaves || [];
     for (const child of node.children) {
@@ -107,7 +107,7 @@ class StepTree {
     return found; // innermost first
   }
 
-  /** The current step has changed: mark it, unfold what leads to it, fold what was left. */
+  /** Mark the new current step, unfold the groups around it, and fold those that it left. */
   show(at) {
     this.current = at;
     this.passing = new Set(this.groupsOf(at));
@@ -115,7 +115,7 @@ class StepTree {
     this.reveal(this.rowOf(this.visible(at)));
   }
 
-  /** Scroll the list, and only the list, so that a row stands in it with some room. */
+  /** Scroll only the list, so that a row is visible with some space around it. */
   reveal(row) {
     if (!row) return;
     const [list, place] = [this.root.getBoundingClientRect(), row.getBoundingClientRect()];
@@ -125,7 +125,7 @@ class StepTree {
       this.root.scrollTop += place.bottom - list.bottom + room;
   }
 
-  /** The row that stands for a step: its own, or the folded group around it. */
+  /** Row that represents a step: its own row, or the folded group around it. */
   visible(at) {
     const folded = this.groupsOf(at).filter((group) => !this.isOpen(group));
     return folded.length ? folded[folded.length - 1] : this.leaves[at];
@@ -236,7 +236,7 @@ class StepTree {
     this.draw();
   }
 
-  /** f: fold the innermost open group around the current step, or unfold it again. */
+  /** Key f: fold the innermost open group around the current step, or unfold it again. */
   foldCurrent() {
     const shown = this.visible(this.current);
     const group = shown.children ? shown : this.groupsOf(this.current)[0];
@@ -245,7 +245,7 @@ class StepTree {
     return `${group.name} ${this.isOpen(group) ? "unfolded" : "folded"}, ${count(group.count, "step")}.`;
   }
 
-  /** Show only steps that contain the words; returns their positions, or null without a query. */
+  /** Show only steps that contain the words. Return their positions, or null without a query. */
   search(query) {
     const words = query.toLowerCase().split(/\s+/).filter(Boolean);
     const holds = (at) => words.every((word) => this.text(at).includes(word));
@@ -278,7 +278,7 @@ class StepTree {
     else this.go(row.node.at);
   }
 
-  /** Up and Down move; Left and Right fold groups, and step (like everywhere) on a step. */
+  /** Up and Down move. Left and Right fold and unfold groups; on a step, they move by one step. */
   key(event) {
     const row = event.target.closest("[role=treeitem]");
     if (!row || event.ctrlKey || event.altKey || event.metaKey) return;

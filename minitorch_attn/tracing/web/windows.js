@@ -1,7 +1,7 @@
-// Swin's windows: the map before and after the roll, its regions, who may attend to whom, and which
-// entry of the table of biases each pair of tokens reads.
+// Swin's windows: the map before and after the roll, its regions, which tokens may attend to which,
+// and the index into the bias table for each pair of tokens.
 
-const LARGEST_NUMBERED = 20; // columns of a map whose tokens carry their number
+const LARGEST_NUMBERED = 20; // maximum number of columns in a map whose tokens show their numbers
 
 class WindowsView {
   constructor(recording, entry, weights, select) {
@@ -24,12 +24,12 @@ class WindowsView {
     return Math.floor(row / size[0]) * grid[1] + Math.floor(col / size[1]);
   }
 
-  /** Where the token at a place of the rolled map stood before the roll. */
+  /** Position before the roll of the token at a position in the rolled map. */
   origin(row, col) {
     return [(row + this.shift[0]) % this.height, (col + this.shift[1]) % this.width];
   }
 
-  /** Where a token of the map lands in the rolled map. */
+  /** Position in the rolled map of a token in the original map. */
   landing(row, col) {
     return [
       (row - this.shift[0] + this.height) % this.height,
@@ -37,14 +37,14 @@ class WindowsView {
     ];
   }
 
-  /** The region of a place of the rolled map; kept as that map, or as (window, token). */
+  /** Region at a position in the rolled map. Regions are stored as a map or by (window, token). */
   region(row, col) {
     if (!this.regionsByWindow) return this.regions[row * this.width + col];
     const [high, wide] = this.entry.windows.size;
     return this.regions[this.windowAt(row, col) * high * wide + (row % high) * wide + (col % wide)];
   }
 
-  /** Whether two tokens of a window were no neighbours before the roll. */
+  /** True if two tokens in a window belong to different regions. */
   apart(batch, query, key) {
     if (!this.shifted || !this.regions) return false;
     const places = this.places(batch % this.count);
@@ -104,7 +104,7 @@ class WindowsView {
     );
   }
 
-  /** A map of tokens: coloured, patterned and numbered by group, with lines between windows. */
+  /** Map of tokens with colours, patterns and numbers by group, and lines between windows. */
   map(title, group, label, windowOf, cut) {
     const canvas = element("canvas", { "aria-hidden": "true" });
     const draw = () => this.paintMap(canvas, { group, label, windowOf, cut });
@@ -188,14 +188,14 @@ class WindowsView {
     context.fillText(text, x, y);
   }
 
-  /** Groups differ in their hatching too: none, one way, the other, both. */
+  /** Hatching that also distinguishes groups: none, one direction, the other, or both. */
   pattern(context, name, box) {
     const kind = name % 4;
     if (kind & 1) hatch(context, [box], ink("--pattern"), 6, 1);
     if (kind & 2) hatch(context, [box], ink("--pattern"), 6, -1);
   }
 
-  /** Lines wherever two neighbours differ. */
+  /** Draw a line wherever two neighbours differ. */
   borders(context, cell, group, width, colour) {
     context.beginPath();
     for (let row = 0; row < this.height; row++) {
@@ -215,7 +215,7 @@ class WindowsView {
     context.stroke();
   }
 
-  /** The places of a window's tokens on the rolled map. */
+  /** Positions of a window's tokens in the rolled map. */
   places(window) {
     this.known ||= new Map();
     if (!this.known.has(window)) this.known.set(window, this.placesOf(window));
@@ -231,7 +231,7 @@ class WindowsView {
     ]);
   }
 
-  /** Who may attend to whom in the chosen window: tokens of one region. */
+  /** Show which tokens may attend to which in the chosen window: those of the same region. */
   maskMap() {
     if (!this.shifted || !this.regions) return null;
     const regions = this.places(this.window).map(([row, col]) => this.region(row, col));
@@ -267,7 +267,7 @@ class WindowsView {
     );
   }
 
-  /** Which entry of the table of biases each pair of tokens reads. */
+  /** Show which entry of the bias table each pair of tokens uses. */
   indexMap() {
     const [high, wide] = this.entry.windows.size;
     const tokens = high * wide;

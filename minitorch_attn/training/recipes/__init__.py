@@ -1,4 +1,4 @@
-"""The real tasks of `mta train`: one file each, all on data that needs no download."""
+"""Recipes: the tasks that `mta train` runs, one per file. The data do not require a download."""
 
 from importlib import import_module
 
@@ -6,30 +6,19 @@ from .base import Recipe, Target, digest
 from .options import Option, common_options, defaults
 
 __all__ = [
-    "RECIPES",
-    "Option",
-    "Recipe",
-    "Target",
-    "common_options",
-    "defaults",
-    "digest",
-    "load_recipe",
-]
+    "RECIPES", "Option", "Recipe", "Target", "common_options", "defaults", "digest", "load_recipe",
+]  # fmt: skip
 
 # name of the recipe: (module, class)
 RECIPES = {
-    "gpt": ("character_gpt", "CharacterGPT"),
-    "dates": ("dates", "Dates"),
-    "t5": ("t5", "T5"),
-    "bert": ("bert", "BERT"),
-    "vit": ("vit", "ViT"),
-    "swin": ("swin", "Swin"),
+    "gpt": ("character_gpt", "CharacterGPT"), "dates": ("dates", "Dates"), "t5": ("t5", "T5"),
+    "bert": ("bert", "BERT"), "vit": ("vit", "ViT"), "swin": ("swin", "Swin"),
     "mae": ("mae", "MAE"),
-}
+}  # fmt: skip
 
 
 def load_recipe(name):
-    """The class of a recipe; its module is imported now.
+    """Import the module of a recipe and return its class.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a recipe is: data, model, loss, metric, target, and what it shows at the end."""
+"""Base class for recipes (training tasks): data, model, loss, metric, target and final report."""
 
 import copy
 import hashlib
@@ -21,18 +21,19 @@ __all__ = ["Recipe", "Target", "digest", "start_by_width"]
 
 @dataclass(frozen=True)
 class Target:
-    """The figure that a recipe states and reaches.
+    """Target value for a recipe's metric.
 
     Parameters
     ----------
     metric : str
-        Its name among what `Recipe.measure` returns.
+        Name of the metric, a key in the dict that `Recipe.measure` returns.
     figure : float
+        Target value.
     meaning : str
-        What the metric is, in words.
+        Description of the metric.
     higher_is_better : bool, default True
     percent : bool, default True
-        Whether it is shown as a percentage.
+        If True, show the value as a percentage.
 
     Examples
     --------
@@ -48,11 +49,11 @@ class Target:
     percent: bool = True
 
     def reached(self, value):
-        """Whether a value is as good as the figure."""
+        """Return True if a value is at least as good as the target."""
         return value >= self.figure if self.higher_is_better else value <= self.figure
 
     def show(self, value):
-        """A value of this metric as text."""
+        """Format a value of this metric."""
         return f"{100 * value:.1f} %" if self.percent else f"{value:.3f}"
 
     def __str__(self):
@@ -61,34 +62,34 @@ class Target:
 
 
 class Recipe:
-    """One real task, from its options to a trained model and the pictures of it.
+    """Base class for a task, from its options to a trained model and its results.
 
-    A subclass gives the class attributes and `prepare`, `batches`, `loss`, `evaluate`, `measure`
-    and `show`. The loop, checkpoints, resuming, progress and the run folder are the same for all.
+    A subclass defines the class attributes and `prepare`, `batches`, `loss`, `evaluate`, `measure`
+    and `show`. All recipes share the loop, checkpoints, resuming, progress and the run folder.
 
     Parameters
     ----------
     options : dict
-        Values for the names in `OPTIONS`; what is missing has its default.
+        Values for the names in `OPTIONS`. Missing options have their default values.
 
     Attributes
     ----------
     name : str
-        The NAME of `mta train NAME`.
+        NAME in `mta train NAME`.
     summary : str
-        One line for the list of recipes.
+        One-line description for the list of recipes.
     headline : str
-        What is printed when a run begins.
+        Text printed when a run starts.
     target : Target
     OPTIONS : tuple of Option
     unit : str
-        What the speed counts: "tokens", "images", ...
+        Unit for the speed: "tokens", "images", ...
     changeable : tuple of str
-        Options that a resumed run may change.
+        Names of options that a resumed run may change.
     data : dict
-        "name" and "sha256" of the data, to notice that it changed before a run is resumed.
+        "name" and "sha256" of the data, used to detect changes before a run is resumed.
     vocabulary : str or None
-        Kept in every checkpoint, so that it can be used without its data.
+        Vocabulary, saved in every checkpoint so that it can be used without the data.
     model : Module
     """
 
@@ -96,11 +97,11 @@ class Recipe:
     target = None
     OPTIONS = common_options()
     unit = "examples"
-    noun = "data"  # what the data are called when they have changed, and then the advice
+    noun = "data"  # name of the data, and hint, for the error about changed data
     data_hint = "the same versions of Python and of this package"
     changeable = ("steps", "device")
     betas = (0.9, 0.95)
-    lowest_rate = 0.0  # the learning rate at the end, as a part of the highest
+    lowest_rate = 0.0  # final learning rate, as a fraction of the maximum
     vocabulary = None
     log_every = 10
 
@@ -111,53 +112,53 @@ class Recipe:
         self.model = self.build()
         self.model.to(as_dtype(self.options["dtype"])).to(self.options["device"])
 
-    # What a subclass gives
+    # Defined by subclasses
 
     def prepare(self):
-        """Make or read the data. Returns the dict for `data`."""
+        """Create or read the data. Return the dict for `data`."""
         raise NotImplementedError
 
     def build(self):
-        """The model, right after the seed was set."""
+        """Create the model. Called immediately after the random seed is set."""
         raise NotImplementedError
 
     def batches(self):
-        """The training batches: an iterator with state_dict() and load_state_dict()."""
+        """Return the training batches, an iterator with state_dict() and load_state_dict()."""
         raise NotImplementedError
 
     def loss(self, model, batch):
-        """The training loss of one batch, a 0-d Tensor."""
+        """Return the training loss for one batch, a 0-d Tensor."""
         raise NotImplementedError
 
     def count(self, batch):
-        """How many examples the loss of a batch is a mean of; needed for more than one thread."""
+        """Return how many examples a batch's mean loss includes. Used with several threads."""
         return batch[0].shape[0]
 
     def evaluate(self, model):
-        """During the training: the validation loss, or a dict with it and other figures."""
+        """Return the validation loss during training, or a dict with it and other metrics."""
         raise NotImplementedError
 
     def measure(self, metrics):
-        """At the end, on what the model was not trained on.
+        """Measure the trained model on data that it was not trained on.
 
         Parameters
         ----------
         metrics : list of dict
-            The entries of metrics.jsonl; the last one holds an evaluation.
+            Entries of metrics.jsonl. The last entry contains an evaluation.
 
         Returns
         -------
         dict of float
-            Among them the metric of `target`.
+            Metrics by name, including the metric of `target`.
         """
         raise NotImplementedError
 
     def baselines(self):
-        """Losses to beat, by name; drawn beside the loss curve."""
+        """Return baseline losses by name. They are drawn in the plot of the loss."""
         return {}
 
     def facts(self):
-        """(word, text) for the lines under the headline."""
+        """Return pairs (word, text) for the lines under the headline."""
         options = self.options
         return [
             ("data", self.data["name"]),
@@ -170,7 +171,7 @@ class Recipe:
         ]
 
     def model_text(self):
-        """The sizes of the model in words."""
+        """Describe the size of the model."""
         options = self.options
         count = sum(parameter.array.size for parameter in self.model.parameters())
         return (
@@ -179,7 +180,7 @@ class Recipe:
         )
 
     def preface(self, page):
-        """Print what should be known before the training begins.
+        """Print information before training starts.
 
         Parameters
         ----------
@@ -188,32 +189,32 @@ class Recipe:
         page.text(f"To be reached: {self.target}.")
 
     def show(self, page, measured):
-        """Print and draw what was learned.
+        """Print and plot the results.
 
         Parameters
         ----------
         page : Page
-            Where to: it has `heading`, `text`, `table`, `write`, `save`, `draw_loss` and `viz`,
-            the module of the figures.
+            Output, with the methods `heading`, `text`, `table`, `write`, `save` and `draw_loss`,
+            and the module `viz` for figures.
         measured : dict of float
-            What `measure` returned.
+            Result of `measure`.
 
         Returns
         -------
         bool
-            False if something is wrong with the program itself, which fails the command.
+            False if a result shows a bug in the program. The command then fails.
         """
         return True
 
     def next_steps(self):
-        """(arguments of `mta`, what they do) to suggest at the end."""
+        """Return suggested commands as pairs (arguments of `mta`, description)."""
         return [
             (("train", self.name, "--seed", 2), "the same from another start"),
             (("train", self.name, "--help"), "see every option"),
         ]
 
     def last_words(self, folder):
-        """What to look at, and where to read on.
+        """Return a closing text: what to look at and what to read next.
 
         Parameters
         ----------
@@ -225,20 +226,20 @@ class Recipe:
         """
         return f"The recipe is minitorch_attn/training/recipes/{self.name}.py."
 
-    # What is the same for all
+    # Shared by all recipes
 
     @property
     def units_per_step(self):
-        """How many of `unit` one step learns from."""
+        """Number of units per step."""
         return self.options["batch"]
 
     def check_data(self, old):
-        """Refuse data that are not those a run was started with.
+        """Raise an error if the data differ from those with which a run was started.
 
         Parameters
         ----------
         old : dict
-            The `data` of that run.
+            The run's `data`.
 
         Raises
         ------
@@ -246,20 +247,20 @@ class Recipe:
         """
         if old["sha256"] != self.data["sha256"]:
             raise DataError(
-                f"{self.data['name']} is not the {self.noun} that this run was started with.",
+                f"{self.data['name']} is not the {self.noun} that this run was started with",
                 got=f"SHA-256 {self.data['sha256'][:16]}...",
                 expected=f"SHA-256 {old['sha256'][:16]}...",
                 hint=self.data_hint,
             )
 
     def loop(self, run=None, on_log=(), extra=None):
-        """The training loop, at its start.
+        """Create the training loop.
 
         Parameters
         ----------
         run : RunFolder, optional
         on_log, extra
-            As for `Loop`.
+            As in `Loop`.
 
         Returns
         -------
@@ -287,7 +288,7 @@ class Recipe:
         )
 
     def parameter_groups(self):
-        """Weight decay for matrices; none for biases and layer norms, whose size means nothing."""
+        """Return parameter groups. Weight decay applies to matrices, not to biases and norms."""
         parameters = list(self.model.parameters())
         return [
             {
@@ -298,9 +299,9 @@ class Recipe:
         ]
 
     def learning_rate_factor(self, step):
-        """Rises over the warm-up, then follows half a cosine down to `lowest_rate`.
+        """Return the learning-rate factor: linear warm-up, then cosine decay to `lowest_rate`.
 
-        The warm-up takes at most a quarter of the run.
+        Warm-up takes at most a quarter of the run.
         """
         steps = self.options["steps"]
         warmup = min(self.options["warmup"], steps // 4)
@@ -311,10 +312,10 @@ class Recipe:
         return low + (1 - low) / 2 * (1 + math.cos(math.pi * done))
 
     def steps_in(self, seconds):
-        """How many steps, with their evaluations, fit into a time on this machine.
+        """Estimate how many steps, including evaluations, fit into a time limit on this machine.
 
-        Tries a few on a copy of the model; the result is a plan, and the run then makes exactly
-        so many steps however long they take.
+        This measures a few steps on a copy of the model. The run then has exactly this number of
+        steps, regardless of the time they take.
 
         Parameters
         ----------
@@ -343,7 +344,7 @@ class Recipe:
 
 
 def digest(*parts):
-    """SHA-256 of strings and arrays, in order.
+    """Return the SHA-256 of strings and arrays, in order.
 
     Examples
     --------
@@ -357,15 +358,15 @@ def digest(*parts):
 
 
 def start_by_width(model):
-    """Draw the linear layers of a model anew, by Glorot's rule.
+    """Reinitialize a model's linear layers by Glorot's rule.
 
-    Swin starts with a standard deviation of 0.02, which suits widths near 1,000. At width 48 the
-    scores of attention would begin near zero, and stay there for long.
+    Swin's initial standard deviation of 0.02 suits widths near 1,000. At width 48, the
+    attention scores would start near zero and remain there for a long time.
 
     Parameters
     ----------
     model : Module
-        Matrices that are also embeddings stay as they are.
+        Model to change in place. Matrices that are also embeddings are not changed.
     """
     embeddings = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
     for module in model.modules():

@@ -1,4 +1,4 @@
-"""A BERT fills in hidden words; then it learns from a few labels what a passage is about."""
+"""BERT recipe: pre-train on masked words, then fine-tune on passage topics with few labels."""
 
 import math
 
@@ -25,12 +25,12 @@ _CLS, _SEP, _MASK = 2, 3, 4
 
 
 class ThreeBERTs(nn.Module):
-    """The language model, the classifier that starts from it, and one that starts from nothing.
+    """A language model, a classifier fine-tuned from it, and a classifier trained from scratch.
 
     Parameters
     ----------
     make_bert : callable
-        Gives a new BERT.
+        Function that returns a new BERT.
     num_classes : int
     """
 
@@ -41,23 +41,23 @@ class ThreeBERTs(nn.Module):
         self.scratch = BERTClassifier(make_bert(), num_classes)
 
     def hand_over(self):
-        """Let the classifier go on from what the language model has learned."""
+        """Copy the weights of the language model to the classifier."""
         self.classifier.bert.load_state_dict(self.language.bert.state_dict())
 
 
 class BERT(Recipe):
     """Train a BERT on masked text, then fine-tune it with few labels.
 
-    It reads Python's help topics with some of the words hidden, and learns to fill them in. The
-    last steps (--finetune) fine-tune a copy to say from which of eight topics a passage of 30
-    words was cut, given a few labelled passages of each. Beside it, on the same batches, a
-    second BERT learns that from nothing: the difference is what reading was good for. The test
-    passages are nowhere in what was read.
+    The model reads Python's help topics with some words masked and learns to predict these words.
+    The last steps (--finetune) fine-tune a copy to classify passages of 30 words into eight topics,
+    given a few labeled passages per topic. A second BERT learns this from scratch on the same
+    batches. The difference in accuracy is the benefit of pre-training. The pre-training text does
+    not contain the test passages.
 
     Parameters
     ----------
     options : dict
-        Values for the names in `OPTIONS`; what is missing has its default.
+        Values for the names in `OPTIONS`. Missing options have their default values.
 
     References
     ----------
@@ -83,7 +83,7 @@ class BERT(Recipe):
     )
 
     def prepare(self):
-        """Cut the text; take the first labelled passages of each topic."""
+        """Split the text, and choose the labeled passages for each topic."""
         options, text = self.options, HelpPassages()
         self.topics = text.names
         self.tokenizer = WordTokenizer.from_text(
@@ -107,30 +107,26 @@ class BERT(Recipe):
         }
 
     def build(self):
-        """Three BERTs of one size."""
+        """Create three BERTs of the same size."""
         options = self.options
 
         def make_bert():
             return BERTModel(
-                len(self.tokenizer),
-                embed_dim=options["dim"],
-                num_heads=options["heads"],
-                num_layers=options["layers"],
-                max_positions=options["words"] + 2,
-                num_segments=1,
+                len(self.tokenizer), embed_dim=options["dim"], num_heads=options["heads"],
+                num_layers=options["layers"], max_positions=options["words"] + 2, num_segments=1,
                 dropout=options["dropout"],
-            )
+            )  # fmt: skip
 
         return ThreeBERTs(make_bert, len(self.topics))
 
     @property
     def boundary(self):
-        """The step at which fine-tuning begins."""
+        """Step at which fine-tuning starts."""
         steps = self.options["steps"]
         return steps - min(self.options["finetune"], steps // 2)
 
     def batches(self):
-        """Masked text, then labelled passages."""
+        """Return batches of masked text, followed by batches of labeled passages."""
         options = self.options
         size = min(options["batch"], len(self.labelled[1]))
         labelled = ShuffledBatches(self.labelled, size, options["seed"], options["device"])
@@ -138,7 +134,7 @@ class BERT(Recipe):
         return self.stream
 
     def loop(self, run=None, on_log=(), extra=None):
-        """The training loop; it hands the weights over when fine-tuning begins."""
+        """Create the training loop, which copies the weights when fine-tuning starts."""
         loop = super().loop(run, on_log, extra)
 
         def hand_over(step):
@@ -149,7 +145,7 @@ class BERT(Recipe):
         return loop
 
     def _masked_batch(self, generator):
-        """Random windows of the text to read."""
+        """Return masked random windows of the pre-training text."""
         length = self.options["words"]
         sizes = np.array([len(run) - length + 1 for run in self.reading])
         ends = np.cumsum(sizes)
@@ -161,13 +157,13 @@ class BERT(Recipe):
         return self._hide(framed(np.stack(rows)), generator)
 
     def _hide(self, ids, generator):
-        """A batch whose words are partly hidden."""
+        """Mask words in a batch."""
         sizes = (len(_SPECIAL), len(self.tokenizer))
         parts = hide_words(ids, generator, self.options["hidden"], _MASK, *sizes)
         return MaskedBatch(*(tensor(part, device=self.options["device"]) for part in parts))
 
     def learning_rate_factor(self, step):
-        """A rise and half a cosine down to 0, for each of the two parts."""
+        """Return the learning-rate factor: warm-up, then cosine decay to 0, in each part."""
         options, boundary = self.options, self.boundary
         if step < boundary:
             done, steps, top = step, boundary, 1.0
@@ -180,7 +176,7 @@ class BERT(Recipe):
         return top / 2 * (1 + math.cos(math.pi * min((done - warmup) / (steps - warmup + 1), 1)))
 
     def loss(self, model, batch):
-        """Cross-entropy of the hidden words; or of the topic, mean over both classifiers."""
+        """Return the cross-entropy of masked words, or of the topic (mean of both classifiers)."""
         if isinstance(batch, MaskedBatch):
             logits = hidden_word_logits(model.language, batch)
             return cross_entropy(logits.flatten(0, 1), batch.words.flatten())
@@ -190,17 +186,17 @@ class BERT(Recipe):
         ]
         return (losses[0] + losses[1]) / 2
 
-    # Measuring
+    # Evaluation
 
     def baselines(self):
-        """The loss of knowing only how often each word occurs."""
+        """Return the loss of a unigram model, which uses only word frequencies."""
         counts = np.bincount(np.concatenate(self.reading), minlength=len(self.tokenizer)) + 1
         words = self.test[0][:, 1:-1]
         words = words[words >= len(_SPECIAL)]
         return {"unigram": float(-np.log(counts[words] / counts.sum()).mean())}
 
     def evaluate(self, model):
-        """Of the part that is going on: hidden words, or topics of the test passages."""
+        """Evaluate the current part of the run: masked words, or topics of the test passages."""
         if self.stream.position <= self.boundary:
             return self.evaluate_language()
         loss, accuracy = self._classify(model.classifier)
@@ -208,7 +204,7 @@ class BERT(Recipe):
         return {"validation_loss": loss, "accuracy": accuracy, "scratch_accuracy": scratch}
 
     def evaluate_language(self):
-        """Loss and share of right words, on the test passages with fixed hidden words."""
+        """Return the loss and accuracy for masked words in the test passages, with fixed masks."""
         generator, losses, right = np.random.default_rng(0), [], []
         with no_grad():
             for first in range(0, len(self.test[0]), 64):
@@ -223,7 +219,7 @@ class BERT(Recipe):
         }
 
     def _classify(self, classifier):
-        """Loss and accuracy on the test passages."""
+        """Return the loss and accuracy on the test passages."""
         logits, losses = [], []
         with no_grad():
             for ids, labels in in_batches(self.test, 128, self.options["device"]):
@@ -234,7 +230,7 @@ class BERT(Recipe):
         return float(loss), float((answers == self.test[1]).mean())
 
     def measure(self, metrics):
-        """Accuracy with and without reading first, that of the largest topic, hidden words."""
+        """Return accuracies: with and without pre-training, for the largest topic, for words."""
         last = metrics[-1]
         self.model.eval()
         language = self.evaluate_language()
@@ -246,10 +242,10 @@ class BERT(Recipe):
             "hidden words loss": language["validation_loss"],
         }
 
-    # What is said about it
+    # Report
 
     def facts(self):
-        """The sizes, and where the two parts meet."""
+        """Describe the sizes and the steps in the two parts."""
         rows = super().facts()
         steps, options = self.options["steps"], self.options
         rows[-1] = (
@@ -261,7 +257,7 @@ class BERT(Recipe):
         return rows
 
     def show(self, page, measured):
-        """Accuracies beside the baselines, hidden words filled in, curves."""
+        """Show accuracies, baselines, predicted words and curves."""
         rows = [
             (f"{100 * measured['majority']:.1f} %", "always the largest topic"),
             (f"{100 * measured['from scratch']:.1f} %", "from scratch, on the same labels"),
@@ -274,7 +270,7 @@ class BERT(Recipe):
         rows = [
             (
                 f"{100 * measured['hidden words right']:.1f} %",
-                "of the hidden words are filled in rightly",
+                "of the hidden words are filled in correctly",
             ),
             (f"{measured['hidden words loss']:.2f}", "loss of the hidden words"),
             (f"{page.baselines['unigram']:.2f}", "the same, knowing only how often words occur"),
@@ -298,7 +294,7 @@ class BERT(Recipe):
         return True
 
     def _fill_in(self, page, count=4):
-        """A few test passages with one hidden word and the likeliest fillings."""
+        """Show a few test passages with one masked word and the most likely predictions."""
         page.heading("What it fills in")
         lines = []
         for passage in np.linspace(0, len(self.test[0]) - 1, count).astype(int):
@@ -318,14 +314,14 @@ class BERT(Recipe):
 
 
 def framed(ids):
-    """[CLS] before and [SEP] after each row: (passage, token) -> (passage, token + 2)."""
+    """Add [CLS] before and [SEP] after each row: (passage, token) -> (passage, token + 2)."""
     return np.pad(
         np.pad(ids, ((0, 0), (1, 0)), constant_values=_CLS), ((0, 0), (0, 1)), constant_values=_SEP
     )
 
 
 def occurs_in(passages, runs):
-    """Which passages stand word for word in one of the runs: two topics may share a sentence.
+    """Find passages that occur verbatim in one of the texts, because topics may share sentences.
 
     Parameters
     ----------
@@ -347,7 +343,7 @@ def occurs_in(passages, runs):
 
 
 def hidden_word_logits(language, batch):
-    """Logits at the hidden places alone: (batch, hidden, vocabulary)."""
+    """Return the logits at the masked positions only, of shape (batch, hidden, vocabulary)."""
     vectors = language.bert(batch.ids)  # (batch, token, embed)
     places = batch.places.unsqueeze(-1).expand(-1, -1, vectors.shape[-1])
     return language.head(vectors.gather(1, places))  # (batch, hidden, embed) to logits

@@ -1,4 +1,4 @@
-"""A GPT learns to write, one character after the other."""
+"""Character GPT recipe: a GPT learns to write text character by character."""
 
 import math
 import re
@@ -25,15 +25,15 @@ _SAMPLE_LENGTH = 400
 
 
 class CharacterGPT(Recipe):
-    """Train a GPT over the characters of a text.
+    """Train a GPT on the characters of a text.
 
-    Like the tour, with every size and setting. Ctrl-C saves and stops; --resume goes on, to
-    losses that are equal to the bit.
+    This is the model of the tour, with all sizes and settings as options. Ctrl-C saves and stops.
+    --resume continues with losses that are identical to the bit.
 
     Parameters
     ----------
     options : dict
-        Values for the names in `OPTIONS`; what is missing has its default.
+        Values for the names in `OPTIONS`. Missing options have their default values.
 
     Attributes
     ----------
@@ -61,10 +61,7 @@ class CharacterGPT(Recipe):
     lowest_rate = 0.1
     OPTIONS = (
         Option(
-            "text",
-            None,
-            "UTF-8 text file to learn from.  [default: Python's help topics]",
-            "file",
+            "text", None, "UTF-8 text file to learn from.  [default: Python's help topics]", "file"
         ),
         *common_options(steps=1500, lr=3e-3, batch=12, layers=4, dim=128, weight_decay=0.1),
         Option("context", 64, "Characters in a piece."),
@@ -85,54 +82,48 @@ class CharacterGPT(Recipe):
         return {"name": name, "characters": len(text), "sha256": digest(text)}
 
     def build(self):
-        """A GPT of the size that was asked for."""
+        """Create a GPT of the requested size."""
         return _gpt(self.options, len(self.tokenizer))
 
     def baselines(self):
-        """Held-out losses of models that only count; see `data.baselines`."""
+        """Return the validation losses of models that only count tokens; see `data.baselines`."""
         return baselines(self.training_ids, self.validation_ids, len(self.tokenizer))
 
     @property
     def units_per_step(self):
-        """How many next characters one step learns from."""
+        """Number of predicted characters per step."""
         return self.options["batch"] * self.options["context"]
 
     def batches(self):
-        """Random windows of the first nine tenths of the text."""
+        """Return random windows from the first nine tenths of the text."""
         options = self.options
         return TextBatches(
-            self.training_ids,
-            options["batch"],
-            options["context"],
-            options["seed"],
+            self.training_ids, options["batch"], options["context"], options["seed"],
             options["device"],
-        )
+        )  # fmt: skip
 
     def loss(self, model, batch):
-        """Mean cross-entropy of the next character, over all positions of the batch."""
+        """Return the mean cross-entropy of the next character over all positions of the batch."""
         inputs, targets = batch  # (batch, token)
         logits = model(inputs)  # (batch, token, vocabulary)
         return cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1))
 
     def evaluate(self, model):
-        """The mean loss over the validation text, or evenly spread windows of a long one."""
+        """Return the mean loss over the validation text, or over evenly spaced windows in it."""
         pairs = windows(
-            self.validation_ids,
-            _EVALUATION_BATCH,
-            self.options["context"],
-            self.options["device"],
+            self.validation_ids, _EVALUATION_BATCH, self.options["context"], self.options["device"],
             _EVALUATION_WINDOWS,
-        )
+        )  # fmt: skip
         return mean_loss(model, pairs, self.loss)
 
     def measure(self, metrics):
-        """The last validation loss: it was computed after the last step."""
+        """Return the validation loss after the last step."""
         return {"validation_loss": metrics[-1]["validation_loss"]}
 
-    # What is said about it
+    # Report
 
     def facts(self):
-        """The sizes of text, model and training."""
+        """Describe the sizes of the text, the model and the training run."""
         options = self.options
         return [
             (
@@ -149,7 +140,7 @@ class CharacterGPT(Recipe):
         ]
 
     def preface(self, page):
-        """What counting alone achieves."""
+        """Print the losses of models that only count tokens."""
         meanings = {
             "uniform": "every character is equally likely",
             "unigram": "how often each character occurs",
@@ -162,7 +153,7 @@ class CharacterGPT(Recipe):
         page.table([(f"{v:.3f}", name, meanings[name]) for name, v in page.baselines.items()])
 
     def show(self, page, measured):
-        """The loss beside the baselines, a gradient check, a sample, pictures."""
+        """Show the loss, the baselines, a gradient check, a sample and figures."""
         self._compare(page, measured["validation_loss"])
         right = show_gradient_check(page, check_blocks(self.model, self.validation_ids))
         self._write_sample(page)
@@ -181,12 +172,9 @@ class CharacterGPT(Recipe):
     def _write_sample(self, page):
         prompt = "The " if set("The ") <= set(self.vocabulary) else self.validation_text[:4]
         ids = sample(
-            self.model,
-            self.tokenizer.encode(prompt),
-            _SAMPLE_LENGTH,
-            temperature=0.8,
+            self.model, self.tokenizer.encode(prompt), _SAMPLE_LENGTH, temperature=0.8,
             seed=self.options["seed"],
-        )
+        )  # fmt: skip
         text = self.tokenizer.decode(ids)
         page.heading(f"What it writes after {prompt!r}")
         page.text("\n".join("  " + line for line in text.splitlines()))
@@ -204,7 +192,7 @@ class CharacterGPT(Recipe):
         page.save("attention.png", figure, "the attention map of every head")
 
     def next_steps(self):
-        """More time, or another text."""
+        """Suggest longer training, or another text."""
         return [
             (("train", "gpt", "--minutes", 10), "train longer"),
             (("train", "gpt", "--text", "FILE"), "learn from your own text"),
@@ -212,15 +200,15 @@ class CharacterGPT(Recipe):
         ]
 
     def last_words(self, folder):
-        """Where to read on."""
+        """Return a text about what to read next."""
         return (
-            f"Look at {folder / 'attention.png'}, then read minitorch_attn/ops/attention.py and\n"
+            f"Look at {folder / 'attention.png'}, then read minitorch_attn/ops/attention/ and\n"
             "minitorch_attn/models/gpt.py: they are short, and they are all there is to it."
         )
 
 
 def a_sentence(text, length):
-    """A sentence of the text that fits into `length` characters, or as much of the text as fits."""
+    """Return a sentence with at most `length` characters, or the first characters of the text."""
     found = re.findall(r"(?<=[.] )[A-Z][a-z]+(?: [a-z,]+){3,}\.", text.replace("\n", " "))
     fitting = [sentence for sentence in found if len(sentence) <= length]
     return max(fitting, key=len) if fitting else text[:length]
@@ -228,43 +216,38 @@ def a_sentence(text, length):
 
 def _gpt(options, vocab_size):
     return GPT(
-        vocab_size=vocab_size,
-        context_length=options["context"],
-        embed_dim=options["dim"],
-        num_heads=options["heads"],
-        num_layers=options["layers"],
-        dropout=options["dropout"],
-    )
+        vocab_size=vocab_size, context_length=options["context"], embed_dim=options["dim"],
+        num_heads=options["heads"], num_layers=options["layers"], dropout=options["dropout"],
+    )  # fmt: skip
 
 
 def trained_gpt(folder, device="cpu"):
-    """The model that a run of this recipe has trained, and its tokenizer.
+    """Load the model that a run of this recipe trained, and its tokenizer.
 
     Parameters
     ----------
     folder : str or path
-        The run folder; the text is not needed any more.
+        Run folder. The training text is not needed.
     device : str or Device, default "cpu"
 
     Returns
     -------
     model : GPT
-        Of the newest checkpoint, in eval mode.
+        Model from the newest checkpoint, in eval mode.
     tokenizer : CharTokenizer
 
     Raises
     ------
     CheckpointError
-        If there is no checkpoint, or the run is one of another recipe.
+        If the checkpoint is missing, or the run belongs to another recipe.
     """
     run = RunFolder.open(folder)
     command = run.config.get("command", "tour")
     if command not in ("tour", "train gpt"):
         raise CheckpointError(
-            f"{folder} holds no GPT.",
-            got=f"a run of `mta {command}`",
-            expected="a run of `mta tour` or `mta train gpt`",
-        )
+            f"{folder} is not a run of a character GPT",
+            got=f"a run of `mta {command}`", expected="a run of `mta tour` or `mta train gpt`",
+        )  # fmt: skip
     tokenizer = CharTokenizer(run.config["vocabulary"])
     _, state = run.checkpoints.load(device=device)
     with skip_init():

@@ -1,4 +1,4 @@
-"""An encoder-decoder Transformer learns to read dates."""
+"""Dates recipe: an encoder-decoder Transformer learns to read dates."""
 
 import datetime
 
@@ -16,20 +16,20 @@ from .pair_recipe import PairRecipe, exact_matches
 
 __all__ = ["Dates"]
 
-_EXAMPLES = (0, 9, 16)  # formats of the first held-out days that are shown
+_EXAMPLES = (0, 9, 16)  # formats in which the first held-out days are shown
 
 
 class Dates(PairRecipe):
     """Train a Transformer to read dates: "3 July 1987, a Friday" -> "1987-07-03".
 
-    An encoder reads the date, character by character, in one of twenty surface forms; a decoder
-    writes it in the one that sorts. The dates are made by a seed. 2,000 of the days from 1900 to
-    2099 are held out: the model meets them in no form.
+    An encoder reads a date in one of twenty formats, character by character. A decoder generates
+    it in ISO format. A seed determines the dates. 2,000 days between 1900 and 2099 are held out
+    and do not occur in the training set in any format.
 
     Parameters
     ----------
     options : dict
-        Values for the names in `OPTIONS`; what is missing has its default.
+        Values for the names in `OPTIONS`. Missing options have their default values.
 
     References
     ----------
@@ -47,7 +47,7 @@ class Dates(PairRecipe):
     )
 
     def prepare(self):
-        """Share out the days."""
+        """Split the days into training and test days."""
         self.vocabulary = characters_of_dates()
         self.days, days = split_days(held_out=self.options["held_out"])
         self.styles = np.arange(len(days)) % len(FORMATS)
@@ -58,28 +58,22 @@ class Dates(PairRecipe):
         }
 
     def build(self):
-        """The Transformer with pre-norm layers, small."""
+        """Create a small Transformer with pre-norm layers."""
         options = self.options
         return Transformer(
-            len(self.tokenizer),
-            embed_dim=options["dim"],
-            num_heads=options["heads"],
-            num_encoder_layers=options["layers"],
-            num_decoder_layers=options["layers"],
-            ff_dim=4 * options["dim"],
-            dropout=options["dropout"],
-            norm_first=True,
-            pad_id=self.tokenizer.PAD,
-            max_len=64,
-        )
+            len(self.tokenizer), embed_dim=options["dim"], num_heads=options["heads"],
+            num_encoder_layers=options["layers"], num_decoder_layers=options["layers"],
+            ff_dim=4 * options["dim"], dropout=options["dropout"], norm_first=True,
+            pad_id=self.tokenizer.PAD, max_len=64,
+        )  # fmt: skip
 
     def make_pair(self, generator):
-        """A training day in a form, both at random."""
+        """Return a random training day in a random format."""
         day = self.days[generator.integers(len(self.days))]
         return date_pair(day, generator.integers(len(FORMATS)))
 
     def preface(self, page):
-        """The forms of one date."""
+        """Print one date in all formats."""
         day = datetime.date(1987, 7, 3).toordinal()
         page.text(f"One date in the {len(FORMATS)} forms that the model learns to read:\n")
         forms = [date_pair(day, style)[0] for style in range(len(FORMATS))]
@@ -89,7 +83,7 @@ class Dates(PairRecipe):
         super().preface(page)
 
     def measure(self, metrics):
-        """Exact matches on all held-out days, in all and for each form."""
+        """Return the fraction of exact matches on all held-out days, overall and per format."""
         sources, targets = zip(*self.held_out, strict=True)
         self.written = self.answers(sources)
         right = np.array([a == b for a, b in zip(self.written, targets, strict=True)])
@@ -100,7 +94,7 @@ class Dates(PairRecipe):
         return {"exact": exact_matches(self.written, targets), **by_form}
 
     def show(self, page, measured):
-        """Some answers, all forms, and who looked at whom."""
+        """Show sample answers in all formats, mistakes and attention maps."""
         page.text(
             f"{self.target.show(measured['exact'])} of {len(self.held_out):,} held-out dates\n"
         )
@@ -130,7 +124,7 @@ class Dates(PairRecipe):
         page.write("mistakes.txt", "\n".join(wrong) + "\n", "every held-out date it got wrong")
 
     def _draw_attention(self, page):
-        """The last decoder layer's attention to the source, all heads, for a few dates."""
+        """Plot the last decoder layer's attention to the source for a few dates."""
         maps = []
         for style in _EXAMPLES:
             source, answer = self._example(style % len(self.held_out))
@@ -141,7 +135,7 @@ class Dates(PairRecipe):
         page.save("cross_attention.png", figure, "where the decoder looks while it writes")
 
     def cross_attention(self, source, answer):
-        """The weights of the last decoder layer, while it writes an answer.
+        """Return the last decoder layer's cross-attention weights for an answer.
 
         Parameters
         ----------
@@ -150,7 +144,7 @@ class Dates(PairRecipe):
         Returns
         -------
         array of shape (heads, target, source)
-            Of the characters alone, without the end token.
+            Weights between characters, without the end token.
         """
         device = self.options["device"]
         ids = [tensor(self.tokenizer.encode([text]), device=device) for text in (source, answer)]

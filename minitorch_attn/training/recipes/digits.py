@@ -1,4 +1,4 @@
-"""What the recipes on handwritten digits share: the split, the batches, test accuracy."""
+"""Base classes for recipes on handwritten digits: the data split, batches and test accuracy."""
 
 import numpy as np
 
@@ -16,12 +16,12 @@ _SHOWN = 20
 
 
 class DigitRecipe(Recipe):
-    """A recipe whose data are scikit-learn's digits, split 80/20 with a fixed seed.
+    """Recipe whose data are scikit-learn's digits, split 80/20 with a fixed seed.
 
     Attributes
     ----------
     training, test : (images, labels)
-        float32 of shape (image, 1, 8, 8) from 0 to 1, and int64.
+        float32 images of shape (image, 1, 8, 8) from 0 to 1, and int64 labels.
     """
 
     unit = "images"
@@ -41,21 +41,21 @@ class DigitRecipe(Recipe):
         }
 
     def test_batches(self):
-        """The test images in order."""
+        """Return batches of the test images in order."""
         return in_batches(self.test, 120, self.options["device"], self.options["dtype"])
 
 
 class NoisyBatches(ShuffledBatches):
-    """Images with a little noise in every pixel, and labels.
+    """Batches of labeled images with noise added to every pixel.
 
-    The noise of batch n is a function of (seed, n) alone, as its images are.
+    The noise in batch n depends only on (seed, n), as its images do.
 
     Parameters
     ----------
     noise : float
-        Standard deviation; a pixel is from 0 to 1.
+        Standard deviation of the noise. Pixels are between 0 and 1.
     *arguments
-        Of `ShuffledBatches`.
+        Arguments of `ShuffledBatches`.
     """
 
     def __init__(self, noise, *arguments):
@@ -70,31 +70,27 @@ class NoisyBatches(ShuffledBatches):
 
 
 class DigitClassifier(DigitRecipe):
-    """A recipe whose model gives logits of the ten digits."""
+    """Recipe whose model returns logits for the ten digits."""
 
     target = Target("accuracy", 0.975, "test accuracy")
 
     def batches(self):
-        """The training images with noise, every one once in a pass."""
+        """Return batches of training images with noise. Each epoch contains each image once."""
         options = self.options
         return NoisyBatches(
-            options["noise"],
-            self.training,
-            options["batch"],
-            options["seed"],
-            options["device"],
+            options["noise"], self.training, options["batch"], options["seed"], options["device"],
             options["dtype"],
-        )
+        )  # fmt: skip
 
     def loss(self, model, batch):
-        """Cross-entropy of the right digit."""
+        """Return the cross-entropy of the correct digit."""
         images, labels = batch  # (batch, 1, 8, 8), (batch,)
         return cross_entropy(
             model(centred(images)), labels, label_smoothing=self.options["smoothing"]
         )
 
     def evaluate(self, model):
-        """Loss (without smoothing) and accuracy on the test images."""
+        """Return the loss (without label smoothing) and accuracy on the test images."""
         logits = self.test_logits()  # (image, digit)
         labels = self.test[1]
         top = logits.max(1, keepdims=True)
@@ -104,25 +100,25 @@ class DigitClassifier(DigitRecipe):
         return {"validation_loss": float(loss.mean()), "accuracy": float(accuracy)}
 
     def test_logits(self):
-        """float64 array of shape (image, digit)."""
+        """Return the logits for the test images, a float64 array of shape (image, digit)."""
         with no_grad():
             parts = [to_host(self.model(centred(x)).array) for x, _ in self.test_batches()]
         return np.concatenate(parts).astype(np.float64)
 
     def measure(self, metrics):
-        """Accuracy on the test images, of the model as it is after the last step."""
+        """Return the accuracy on the test images after the last step."""
         self.model.eval()
         return self.evaluate(self.model)
 
     def show(self, page, measured):
-        """Accuracy, the confusions, and a picture of the mistakes."""
+        """Show the accuracy, the confusion matrix and a figure of the mistakes."""
         self.model.eval()
         logits, labels = self.test_logits(), self.test[1]
         answers = logits.argmax(1)
         wrong = np.flatnonzero(answers != labels)
         page.text(
             f"{self.target.show(measured['accuracy'])} of {len(labels)} test images are read "
-            f"rightly; {len(wrong)} are not.\n"
+            f"correctly; {len(wrong)} are not.\n"
         )
         table = np.zeros((10, 10), dtype=int)
         np.add.at(table, (labels, answers), 1)
@@ -134,7 +130,7 @@ class DigitClassifier(DigitRecipe):
         return True
 
     def _draw_mistakes(self, page, logits, wrong):
-        """The mistakes and, up to twenty images, the ones that were hardest to get right."""
+        """Plot up to twenty images: the mistakes, then those with the smallest margin."""
         images, labels = self.test
         answers = logits.argmax(1)
         right = np.sort(logits, 1)
@@ -156,5 +152,5 @@ class DigitClassifier(DigitRecipe):
 
 
 def centred(images):
-    """Pixels from 0 to 1 as values from -1 to 1."""
+    """Map pixels from [0, 1] to [-1, 1]."""
     return 2 * images - 1

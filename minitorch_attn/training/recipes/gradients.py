@@ -1,9 +1,9 @@
-"""Whether the blocks of a trained model have the derivatives that their backward says."""
+"""Gradient check for the blocks of a trained model."""
 
 import copy
 
 from ...autograd import no_grad
-from ...autograd.gradcheck import gradcheck_module_report
+from ...gradcheck.gradcheck import gradcheck_module_report
 from ...nn import masks
 from ...tensor import tensor
 
@@ -14,17 +14,17 @@ _STEP = 2e-5
 
 
 def check_blocks(model, ids):
-    """Gradient checks of every block of a trained GPT, on what really reaches it.
+    """Check the gradients of every block of a trained GPT, on its actual inputs.
 
-    In float64, with a step of 2e-5. A young model's activations are of size 0.02, and layer norm,
-    which divides by that size, bends too much within a larger step; its attention is almost
-    uniform, and the slopes of its query and key projections drown in rounding within a smaller.
+    The check uses float64 and a step of 2e-5. Early in training, activations are about 0.02, and
+    layer norm, which divides by their size, is too nonlinear for a larger step. Attention is almost
+    uniform, so with a smaller step, rounding dominates the gradients of query and key projections.
 
     Parameters
     ----------
     model : GPT
     ids : sequence of int
-        Some tokens of its text; the first few are used.
+        Token ids of a text, of which the first few are used.
 
     Returns
     -------
@@ -49,7 +49,7 @@ def check_blocks(model, ids):
 
 
 def show_gradient_check(page, reports):
-    """Print the reports of the blocks, the first in full, and write gradcheck.txt.
+    """Print the blocks' reports, the first one in full, and write gradcheck.txt.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def show_gradient_check(page, reports):
     Returns
     -------
     bool
-        Whether all gradients are right.
+        True if all gradients are correct.
     """
     page.heading("Is its backward pass the derivative of its forward pass?")
     rows = [

@@ -1,11 +1,11 @@
-"""A masked autoencoder paints the hidden parts of handwritten digits."""
+"""MAE recipe: a masked autoencoder reconstructs hidden parts of handwritten digits."""
 
 import numpy as np
 
 from ...autograd import no_grad
 from ...backend import as_dtype, to_host
 from ...data.examples import ShuffledBatches
-from ...data.painting import painting_baselines
+from ...data.inpainting import painting_baselines
 from ...models.mae import MaskedAutoencoder
 from ...tensor import tensor
 from .base import Target
@@ -16,16 +16,16 @@ __all__ = ["MAE"]
 
 
 class NoisyBatches(ShuffledBatches):
-    """Images, and for each of their patches a random number: the largest are hidden.
+    """Batches of images with a random number per patch. The largest numbers select masked patches.
 
-    The numbers of batch n are a function of (seed, n) alone, as its images are.
+    The numbers in batch n depend only on (seed, n), as its images do.
 
     Parameters
     ----------
     patches : int
-        Of an image.
+        Number of patches in an image.
     *arguments
-        Of `ShuffledBatches`.
+        Arguments of `ShuffledBatches`.
     """
 
     def __init__(self, patches, *arguments):
@@ -33,7 +33,7 @@ class NoisyBatches(ShuffledBatches):
         self.patches = patches
 
     def __next__(self):
-        """`images` of shape (batch, 1, height, width), `noise` of shape (batch, patch)."""
+        """Return images of shape (batch, 1, height, width) and noise of shape (batch, patch)."""
         generator = np.random.default_rng([self.seed, 1, self.position])
         (images,) = super().__next__()
         noise = generator.random((images.shape[0], self.patches), dtype=np.float32)
@@ -43,15 +43,15 @@ class NoisyBatches(ShuffledBatches):
 class MAE(DigitRecipe):
     """Train a masked autoencoder on handwritten digits.
 
-    Half of the patches of 2 x 2 pixels are hidden; an encoder sees the others, and a decoder
-    paints the whole. The data are those of the recipe vit, without their labels. The error of
-    the hidden pixels stands beside that of the mean image, of the nearest training image, and of
-    the best linear guess.
+    Half of the 2 x 2-pixel patches are hidden. An encoder reads the other patches, and a decoder
+    reconstructs the image. The data are those of the recipe vit, without labels. The error on the
+    hidden pixels is compared with the errors of the mean image, the nearest training image and
+    the best linear prediction.
 
     Parameters
     ----------
     options : dict
-        Values for the names in `OPTIONS`; what is missing has its default.
+        Values for the names in `OPTIONS`. Missing options have their default values.
 
     References
     ----------
@@ -64,7 +64,7 @@ class MAE(DigitRecipe):
     target = Target(
         "part of the best linear error",
         0.95,
-        "error of hidden pixels, in parts of the best linear guess's",
+        "hidden-pixel error relative to the best linear guess",
         higher_is_better=False,
     )
     OPTIONS = (
@@ -76,7 +76,7 @@ class MAE(DigitRecipe):
     )
 
     def prepare(self):
-        """Split the digits; hide the same parts of the test images in every evaluation."""
+        """Split the digits. Every evaluation hides the same parts of the test images."""
         data = super().prepare()
         count = (8 // self.options["patch"]) ** 2
         noise = np.random.default_rng(0).random((len(self.test[1]), count), dtype=np.float32)
@@ -84,45 +84,33 @@ class MAE(DigitRecipe):
         return data
 
     def build(self):
-        """Encoder and decoder; pixels are predicted as they are, not normalised by patch."""
+        """Create the encoder and the decoder. The targets are pixels without normalization."""
         options = self.options
         return MaskedAutoencoder(
-            image_size=8,
-            patch_size=options["patch"],
-            embed_dim=options["dim"],
-            num_layers=options["layers"],
-            num_heads=options["heads"],
-            mlp_dim=2 * options["dim"],
-            in_channels=1,
-            decoder_dim=options["decoder_dim"],
-            decoder_layers=options["decoder_layers"],
-            decoder_heads=options["heads"],
-            decoder_mlp_dim=2 * options["decoder_dim"],
-            mask_ratio=options["hidden"],
-            normalise_pixels=False,
-            dropout=options["dropout"],
-        )
+            image_size=8, patch_size=options["patch"], embed_dim=options["dim"],
+            num_layers=options["layers"], num_heads=options["heads"], mlp_dim=2 * options["dim"],
+            in_channels=1, decoder_dim=options["decoder_dim"],
+            decoder_layers=options["decoder_layers"], decoder_heads=options["heads"],
+            decoder_mlp_dim=2 * options["decoder_dim"], mask_ratio=options["hidden"],
+            normalise_pixels=False, dropout=options["dropout"],
+        )  # fmt: skip
 
     def batches(self):
-        """Images with their random numbers."""
+        """Return batches of images with random numbers for their patches."""
         options = self.options
         return NoisyBatches(
-            self.test_noise.shape[1],
-            self.training[:1],
-            options["batch"],
-            options["seed"],
-            options["device"],
-            options["dtype"],
-        )
+            self.test_noise.shape[1], self.training[:1], options["batch"], options["seed"],
+            options["device"], options["dtype"],
+        )  # fmt: skip
 
     def loss(self, model, batch):
-        """Mean squared error of the hidden pixels."""
+        """Return the mean squared error on the hidden pixels."""
         images, noise = batch
         predicted, mask = model(images, noise)
         return model.loss(images, predicted, mask)
 
     def paint(self):
-        """The test images, painted, and where.
+        """Reconstruct the test images. Return the images and the mask of hidden pixels.
 
         Returns
         -------
@@ -139,12 +127,12 @@ class MAE(DigitRecipe):
         return to_host(painted.array)[:, 0], grid.repeat(side, 1).repeat(side, 2)
 
     def evaluate(self, model):
-        """The mean squared error of the hidden pixels of all test images."""
+        """Return the mean squared error on the hidden pixels of all test images."""
         painted, hidden = self.paint()
         return float(((painted - self.test[0][:, 0]) ** 2)[hidden].mean())
 
     def baselines(self):
-        """Errors of guesses without a network; see `data.painting`."""
+        """Return the errors of predictions without a network; see `data.inpainting`."""
         self.model.eval()
         _, hidden = self.paint()
         count = len(hidden)
@@ -154,20 +142,20 @@ class MAE(DigitRecipe):
         )
 
     def measure(self, metrics):
-        """The error, by itself and beside those of guesses without a network."""
+        """Return the error, and its ratio to the errors of predictions without a network."""
         error, others = metrics[-1]["validation_loss"], self.baselines()
         parts = {f"part of the {name} error": error / other for name, other in others.items()}
         return {"error": error, **parts}
 
     def preface(self, page):
-        """The errors to beat."""
+        """Print the baseline errors."""
         page.text("The mean squared error of hidden pixels (0 is white, 1 black), without a net:\n")
         page.table([(f"{error:.4f}", name) for name, error in page.baselines.items()])
         page.text("")
         super().preface(page)
 
     def show(self, page, measured):
-        """The error beside the baselines, and painted images."""
+        """Show the error, the baselines and reconstructed images."""
         self.model.eval()
         rows = [*page.baselines.items(), ("this model", measured["error"])]
         top = page.baselines["mean image"]

@@ -1,4 +1,4 @@
-"""The batches of BERT's two lives: masked text first, then labelled passages."""
+"""Batch stream for the BERT recipe: masked text for pre-training, then labeled passages."""
 
 from typing import NamedTuple
 
@@ -14,16 +14,16 @@ _MASKED, _RANDOM = 0.8, 0.1
 
 
 class MaskedBatch(NamedTuple):
-    """Text with hidden words.
+    """Batch of text with masked words.
 
     Parameters
     ----------
     ids : int64 Tensor of shape (batch, token)
-        What is read.
+        Input tokens.
     places : int64 Tensor of shape (batch, hidden)
-        Where words are hidden in each row.
+        Positions of the masked words in each row.
     words : int64 Tensor of shape (batch, hidden)
-        The words that stood there.
+        Original words at these positions.
     """
 
     ids: Tensor
@@ -32,24 +32,24 @@ class MaskedBatch(NamedTuple):
 
 
 class LabelledBatch(NamedTuple):
-    """Passages, int64 of shape (batch, token), and labels, int64 of shape (batch,)."""
+    """Passages (int64, shape (batch, token)) and labels (int64, shape (batch,))."""
 
     ids: Tensor
     labels: Tensor
 
 
 def hide_words(ids, generator, share, mask_id, first_word, vocab_size):
-    """Hide a share of each row: of these 80 % become [MASK], 10 % another word, 10 % stay.
+    """Mask a fraction of each row: replace 80 % by [MASK], 10 % by another word, and keep 10 %.
 
     Parameters
     ----------
     ids : int64 array of shape (batch, token)
     generator : numpy.random.Generator
     share : float
-        The paper hides 0.15.
+        Fraction of words to mask (0.15 in the paper).
     mask_id : int
     first_word : int
-        Smaller ids are special tokens: they are hidden last, and never stand for a word.
+        Smallest id of a word. Smaller ids are special tokens, which are masked last.
     vocab_size : int
 
     Returns
@@ -81,23 +81,23 @@ def hide_words(ids, generator, share, mask_id, first_word, vocab_size):
 
 
 class TwoLives:
-    """Masked batches up to a step, labelled batches from then on.
+    """Stream of masked batches up to a step, then of labeled batches.
 
-    Batch number n is a function of (seed, n) alone: a checkpoint needs to keep one number.
+    Batch n depends only on (seed, n), so a checkpoint stores only one number.
 
     Parameters
     ----------
     masked : callable
-        `masked(generator)` -> MaskedBatch.
+        Function `masked(generator)` that returns a MaskedBatch.
     labelled : ShuffledBatches
     boundary : int
-        How many masked batches there are.
+        Number of masked batches.
     seed : int
 
     Attributes
     ----------
     position : int
-        How many batches have been drawn.
+        Number of batches drawn so far.
     """
 
     def __init__(self, masked, labelled: ShuffledBatches, boundary, seed):
@@ -115,13 +115,16 @@ class TwoLives:
         return LabelledBatch(*next(self.labelled))
 
     def state_dict(self):
-        """What a checkpoint keeps."""
+        """Return the state for a checkpoint."""
         return {"position": self.position}
 
     def load_state_dict(self, state):
-        """Go on where the stream with this state stood."""
+        """Continue at the position stored in a state."""
         position = state.get("position") if isinstance(state, dict) else None
         if type(position) is not int or position < 0:
-            raise CheckpointError("TwoLives.load_state_dict: no position.", got=repr(state))
+            raise CheckpointError(
+                "TwoLives.load_state_dict: position is missing or invalid",
+                got=repr(state), hint="pass a result of state_dict()",
+            )  # fmt: skip
         self.position = position
         self.labelled.load_state_dict({"position": max(position - self.boundary, 0)})

@@ -1,4 +1,4 @@
-"""The settings of a recipe, as plain data: the commands turn them into options."""
+"""Options for the recipes as plain data, from which the command line is built."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ class Option:
     Parameters
     ----------
     name : str
-        With underscores; `weight_decay` becomes `--weight-decay`.
+        Name with underscores. For example, `weight_decay` becomes `--weight-decay`.
     default : int, float, str or None
     help : str
     kind : str or tuple of str, default "count"
@@ -28,12 +28,12 @@ class Option:
 
 
 def common_options(**changes):
-    """The settings that every recipe has.
+    """Return the options that every recipe has.
 
     Parameters
     ----------
     **changes
-        Defaults that differ from the usual ones.
+        Default values to override.
 
     Returns
     -------
@@ -49,7 +49,7 @@ def common_options(**changes):
 
 
 def defaults(options):
-    """The values that a recipe has when nothing is asked for.
+    """Return the default values of options.
 
     Returns
     -------
@@ -59,36 +59,24 @@ def defaults(options):
 
 
 _COMMON = {
-    "steps": 1000,
-    "device": "cpu",
-    "seed": 1,
-    "dtype": "float32",
-    "lr": 1e-3,
-    "warmup": 100,
-    "batch": 64,
-    "layers": 2,
-    "heads": 4,
-    "dim": 64,
-    "dropout": 0.0,
-    "weight_decay": 0.01,
-    "clip": 1.0,
-    "eval_every": 250,
-    "threads": 1,
-}
+    "steps": 1000, "device": "cpu", "seed": 1, "dtype": "float32", "lr": 1e-3, "warmup": 100,
+    "batch": 64, "layers": 2, "heads": 4, "dim": 64, "dropout": 0.0, "weight_decay": 0.01,
+    "clip": 1.0, "eval_every": 250, "threads": 1,
+}  # fmt: skip
 _HELP = {
-    "steps": ("Training steps in all.",),
+    "steps": ("Total number of training steps.",),
     "device": ("cpu, cuda or cuda:N.", "text"),
-    "seed": ("Of weights, batches and what is drawn at random.", "whole"),
-    "dtype": ("Of the weights.", ("float32", "float64")),
+    "seed": ("Random seed of weights, batches and dropout.", "whole"),
+    "dtype": ("Dtype of the weights.", ("float32", "float64")),
     "lr": ("Highest learning rate.", "positive"),
-    "warmup": ("Steps until it is reached.", "natural"),
-    "batch": ("Examples in a step.",),
+    "warmup": ("Warm-up steps until the highest learning rate.", "natural"),
+    "batch": ("Number of examples in a step.",),
     "layers": ("Transformer blocks.",),
     "heads": ("Attention heads in a block.",),
     "dim": ("Width of the embedding.",),
-    "dropout": ("Share of values set to zero.", "share"),
-    "weight_decay": ("Of the matrices.", "from_zero"),
-    "clip": ("Highest norm of the gradient; 0 is no limit.", "from_zero"),
+    "dropout": ("Dropout probability.", "share"),
+    "weight_decay": ("Weight decay of the matrices.", "from_zero"),
+    "clip": ("Highest norm of the gradient; 0 means no limit.", "from_zero"),
     "eval_every": ("Steps between evaluations, and checkpoints.",),
-    "threads": ("Threads that share out each batch.",),
+    "threads": ("Threads among which each batch is divided.",),
 }

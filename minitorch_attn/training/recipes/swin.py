@@ -1,4 +1,4 @@
-"""A Swin Transformer learns to read handwritten digits."""
+"""Swin recipe: a Swin Transformer learns to read handwritten digits."""
 
 from ...models.swin import Swin as SwinTransformer
 from .base import start_by_width
@@ -11,15 +11,15 @@ __all__ = ["Swin"]
 class Swin(DigitClassifier):
     """Train a Swin Transformer on handwritten digits.
 
-    Images of 8 x 8 pixels are cut into patches of 2 x 2. On this map of 4 x 4 tokens the first
-    stage attends within windows of 2 x 2, shifted in every other block; then 2 x 2 tokens are
-    merged into one, and the second stage has one window for all. The data are those of the
-    recipe vit.
+    Images of 8 x 8 pixels are split into patches of 2 x 2 pixels. On this map of 4 x 4 tokens, the
+    first stage attends within windows of 2 x 2, which are shifted in every other block. Then groups
+    of 2 x 2 tokens are merged into one, and the second stage has a single window. The data are
+    those of the recipe vit.
 
     Parameters
     ----------
     options : dict
-        Values for the names in `OPTIONS`; what is missing has its default.
+        Values for the names in `OPTIONS`. Missing options have their default values.
 
     References
     ----------
@@ -36,12 +36,12 @@ class Swin(DigitClassifier):
         ),
         Option("patch", 2, "Pixels of a patch, in either direction."),
         Option("window", 2, "Tokens of a window, in either direction."),
-        Option("noise", 0.1, "Of the training images: standard deviation of pixels.", "from_zero"),
+        Option("noise", 0.1, "Standard deviation of noise in training images.", "from_zero"),
         Option("smoothing", 0.1, "Label smoothing.", "share"),
     )  # fmt: skip
 
     def build(self):
-        """Two stages; the second is twice as wide and has twice the heads."""
+        """Create two stages. The second stage has twice the width and twice as many heads."""
         options = self.options
         model = SwinTransformer(
             image_size=8,

@@ -1,4 +1,4 @@
-"""One small T5 learns four tasks, told apart by the prefix of the text."""
+"""T5 recipe: one small T5 learns four text tasks, selected by a prefix."""
 
 import numpy as np
 
@@ -16,7 +16,7 @@ class PaddedT5(T5Model):
     """T5 for texts that are padded with 0, with the methods that `translate` calls."""
 
     def padding_mask(self, ids):
-        """The Mask that hides the padding of a batch of texts."""
+        """Return the padding Mask for a batch of texts."""
         return masks.from_key_padding(ids == 0)
 
     def forward(self, ids, decoder_ids, mask=None):
@@ -26,13 +26,13 @@ class PaddedT5(T5Model):
 class T5(PairRecipe):
     """Train one T5 to do four tasks: "reverse: ", "sort: ", "vowels: " and "add: ".
 
-    Text in, text out, character by character; what is to be done stands before the text. Words
-    are random letters, sums are of numbers below 100. 500 inputs of each task are held out.
+    All tasks map text to text, character by character. A prefix selects the task. Words consist of
+    random letters, and sums have terms below 100. 500 inputs of each task are held out.
 
     Parameters
     ----------
     options : dict
-        Values for the names in `OPTIONS`; what is missing has its default.
+        Values for the names in `OPTIONS`. Missing options have their default values.
 
     References
     ----------
@@ -44,7 +44,7 @@ class T5(PairRecipe):
     headline = "A T5 learns four tasks, told apart by their prefix."
     target = Target("worst_task", 0.95, "exact answers to held-out inputs, in each task")
     unit = "texts"
-    start_id = 0  # as in T5, the padding token starts an answer
+    start_id = 0  # as in T5, an answer starts with the padding token
     OPTIONS = (
         *common_options(steps=3000, lr=3e-3, batch=64, layers=2, dim=64, warmup=200),
         Option("shortest", 3, "Letters of a word, at least."),
@@ -52,7 +52,7 @@ class T5(PairRecipe):
     )
 
     def prepare(self):
-        """Hold some inputs out."""
+        """Create the tasks and their held-out inputs."""
         self.tasks = TextTasks(self.options["shortest"], self.options["longest"])
         self.vocabulary = self.tasks.characters
         by_task = self.tasks.held_out.values()
@@ -64,32 +64,27 @@ class T5(PairRecipe):
         }
 
     def build(self):
-        """T5 1.0: ReLU, one matrix for reading and predicting."""
+        """Create a T5 1.0, which has ReLU and tied embeddings."""
         options = self.options
         return PaddedT5(
-            len(self.tokenizer),
-            embed_dim=options["dim"],
-            num_heads=options["heads"],
-            num_layers=options["layers"],
-            head_dim=options["dim"] // options["heads"],
-            num_buckets=32,
-            max_distance=32,
-            dropout=options["dropout"],
-        )
+            len(self.tokenizer), embed_dim=options["dim"], num_heads=options["heads"],
+            num_layers=options["layers"], head_dim=options["dim"] // options["heads"],
+            num_buckets=32, max_distance=32, dropout=options["dropout"],
+        )  # fmt: skip
 
     def make_pair(self, generator):
-        """A training example of a task at random."""
+        """Return a training example for a random task."""
         return self.tasks.draw(generator)
 
     def preface(self, page):
-        """An example of each task."""
+        """Print an example for each task."""
         page.text("What it learns, with examples that it is not trained on:\n")
         page.table(self.held_out[: len(PREFIXES)])
         page.text("")
         super().preface(page)
 
     def measure(self, metrics):
-        """Exact matches of each task, on all held-out inputs."""
+        """Return the fraction of exact matches for each task on all held-out inputs."""
         sources, targets = zip(*self.held_out, strict=True)
         self.written = self.answers(sources)
         count = len(PREFIXES)
@@ -100,7 +95,7 @@ class T5(PairRecipe):
         return {"worst_task": min(by_task.values()), **by_task}
 
     def show(self, page, measured):
-        """The tasks, with their mistakes."""
+        """Show the results for each task and some mistakes."""
         rows = [("task", "right", "on", "for example", "answer")]
         for place, prefix in enumerate(PREFIXES):
             source = self.held_out[place][0]

@@ -1,4 +1,4 @@
-"""A Vision Transformer learns to read handwritten digits."""
+"""ViT recipe: a Vision Transformer learns to read handwritten digits."""
 
 from ...models.vit import VisionTransformer
 from .digits import DigitClassifier
@@ -10,14 +10,14 @@ __all__ = ["ViT"]
 class ViT(DigitClassifier):
     """Train a Vision Transformer on handwritten digits.
 
-    Images of 8 x 8 pixels are cut into patches of 2 x 2, with one position for the row and one for
-    the column; the head reads the mean of the patches. The data are scikit-learn's digits, split
-    80/20 by a fixed seed with the same share of every digit.
+    Images of 8 x 8 pixels are split into patches of 2 x 2 pixels, with learned position embeddings
+    for rows and columns. The head reads the mean of the patches. The data are scikit-learn's
+    digits, split 80/20 with a fixed seed and stratified by digit.
 
     Parameters
     ----------
     options : dict
-        Values for the names in `OPTIONS`; what is missing has its default.
+        Values for the names in `OPTIONS`. Missing options have their default values.
 
     References
     ----------
@@ -32,23 +32,15 @@ class ViT(DigitClassifier):
             steps=1000, lr=3e-3, batch=64, layers=2, dim=64, dropout=0.1, weight_decay=0.05
         ),
         Option("patch", 2, "Pixels of a patch, in either direction."),
-        Option("noise", 0.1, "Of the training images: standard deviation of pixels.", "from_zero"),
+        Option("noise", 0.1, "Standard deviation of noise in training images.", "from_zero"),
         Option("smoothing", 0.1, "Label smoothing.", "share"),
     )
 
     def build(self):
-        """A ViT of the size that was asked for."""
+        """Create a ViT of the requested size."""
         options = self.options
         return VisionTransformer(
-            image_size=8,
-            patch_size=options["patch"],
-            num_classes=10,
-            embed_dim=options["dim"],
-            num_layers=options["layers"],
-            num_heads=options["heads"],
-            mlp_dim=2 * options["dim"],
-            in_channels=1,
-            positions="2d",
-            pooling="mean",
-            dropout=options["dropout"],
-        )
+            image_size=8, patch_size=options["patch"], num_classes=10, embed_dim=options["dim"],
+            num_layers=options["layers"], num_heads=options["heads"], mlp_dim=2 * options["dim"],
+            in_channels=1, positions="2d", pooling="mean", dropout=options["dropout"],
+        )  # fmt: skip

@@ -13,7 +13,8 @@ from benchmarks.scaling.curves import CURVES, Curve, attention_in, gpt_step
 from benchmarks.scaling.pictures import draw
 from benchmarks.scaling.report import amount, sums_table, table
 from benchmarks.scaling.sums import patches, pixels, sums, windows
-from minitorch_attn.ops import attention_causal, attention_tiled
+from minitorch_attn.ops.attention import causal as attention_causal
+from minitorch_attn.ops.attention import tiled as attention_tiled
 
 
 def test_memory_of_a_step_is_what_it_holds_at_once():

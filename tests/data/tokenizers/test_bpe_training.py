@@ -74,9 +74,7 @@ def test_counting_a_long_text_in_pieces(tmp_path, rng):
     assert count_words(path, Segmenter()) == {w.encode(): n for w, n in Counter(words).items()}
 
 
-@pytest.mark.parametrize(
-    ("content", "message"), [(b"", "holds no text"), (b"abc\xff", "not UTF-8")]
-)
+@pytest.mark.parametrize(("content", "message"), [(b"", "is empty"), (b"abc\xff", "not UTF-8")])
 def test_files_that_hold_no_text(content, message, tmp_path):
     path = tmp_path / "text.txt"
     path.write_bytes(content)

@@ -168,7 +168,7 @@ def test_wrong_text_and_arguments(tokenizer, tmp_path):
     path.write_text("abc")
     with pytest.raises(ArgumentError, match="at least 257"):
         ByteBPE.train(path, 256, ["<x>"])
-    with pytest.raises(ArgumentError, match="one string"):
+    with pytest.raises(ArgumentError, match="must be a list of strings"):
         ByteBPE.train(path, 300, "<x>")
     short = ByteBPE.train(path, 300, ["<x>"])  # there is not more to learn
     assert len(short) == 256 + 2 + 1
@@ -184,12 +184,12 @@ def test_a_vocabulary_without_some_bytes():
 @pytest.mark.parametrize(
     ("vocab", "merges", "message"),
     [
-        ("{", "", "vocab.json is not JSON"),
-        ("[]", "", "holds no object"),
-        ("{}", "", "no vocabulary"),
-        ('{"a": "0"}', "", "no vocabulary"),
-        ('{"a": -1}', "", "no vocabulary"),
-        ('{"a": 0, "b": 0}', "", "same id"),
+        ("{", "", "vocab.json is not valid JSON"),
+        ("[]", "", "must contain an object"),
+        ("{}", "", "is not a vocabulary"),
+        ('{"a": "0"}', "", "is not a vocabulary"),
+        ('{"a": -1}', "", "is not a vocabulary"),
+        ('{"a": 0, "b": 0}', "", "different ids"),
         ('{"a": 0, "b": 1}', "#version: 0.2\na b\n", "unknown tokens: a b"),
         ('{"a": 0, "ab": 1}', "a b", "unknown tokens: a b"),
         ('{"a": 0, "aa": 1}', "#version\na a\na a a", "merges.txt, line 3"),

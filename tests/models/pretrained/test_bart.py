@@ -1,4 +1,4 @@
-"""The face of BART: names, heads, labels, dropped layers, what it refuses."""
+"""BART with the Hugging Face interface: names, heads, labels, dropped layers, errors."""
 
 import numpy as np
 import pytest
@@ -90,7 +90,7 @@ def test_labels_alone(device, rng):
 
 def test_classes_are_read_off_at_the_last_end(device, rng):
     model = make(device, rng, "BartForSequenceClassification")
-    assert model(**source_on(device)).logits.shape == (2, 3)  # three labels, as in the peer
+    assert model(**source_on(device)).logits.shape == (2, 3)  # three labels, as in Hugging Face
     ids = mt.tensor([[0, 2, 9, 2, 5], [2, 7, 4, 6, 2]], device=device)
     x = model.run(ids, None, shift_right(ids, 1, 2))[0].numpy()
     last = np.stack([x[0, 3], x[1, 4]])
@@ -153,7 +153,7 @@ def test_aliases_of_fields():
 
 def test_what_is_refused(device, rng, tmp_path):
     model = make(device, rng, "BartForConditionalGeneration")
-    with pytest.raises(ArgumentError, match="nothing for the decoder"):
+    with pytest.raises(ArgumentError, match="decoder's input is missing"):
         model(encoder_outputs=(mt.zeros(2, 3, 6, device=device),))
     with pytest.raises(ArgumentError, match="both"):
         model(**source_on(device), inputs_embeds=mt.zeros(2, 4, 6, device=device))

@@ -90,7 +90,7 @@ def known(monkeypatch):
 
 @pytest.fixture
 def folder(tmp_path):
-    """A folder as the peer writes it."""
+    """A folder as Hugging Face writes it."""
     rng = np.random.default_rng(0)
     arrays = {name: rng.normal(size=shape).astype("float32") for name, shape in PEER.items()}
     write_safetensors(tmp_path / "model.safetensors", arrays)
@@ -244,11 +244,11 @@ def test_a_pickle_is_refused_with_the_way_to_convert_it(folder):
     "text, message",
     [
         (None, "config.json could not be read"),
-        ("{", "is not JSON"),
-        ("[1]", "no JSON object"),
-        ("{}", "names no architecture"),
-        ('{"architectures": []}', "does not say which class"),
-        ('{"architecture": "resnet50"}', "no architecture 'resnet50'"),
+        ("{", "is not valid JSON"),
+        ("[1]", "must contain a JSON object"),
+        ("{}", "the architecture is missing"),
+        ('{"architectures": []}', "exactly one class name"),
+        ('{"architecture": "resnet50"}', "architecture 'resnet50' is not supported"),
     ],
 )
 def test_configurations_that_make_no_sense(folder, text, message):
@@ -263,7 +263,7 @@ def test_no_folder_and_no_weights(folder, tmp_path):
     with pytest.raises(CheckpointError, match="is not a folder"):
         mt.models.from_pretrained(tmp_path / "nowhere")
     (folder / "model.safetensors").unlink()
-    with pytest.raises(CheckpointError, match="has no weights"):
+    with pytest.raises(CheckpointError, match="model.safetensors is missing"):
         mt.models.from_pretrained(folder)
 
 

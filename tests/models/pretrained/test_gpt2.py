@@ -1,4 +1,4 @@
-"""GPT-2's face: the names of real files, what configurations say, arguments and results."""
+"""GPT-2 with the Hugging Face interface: names in real files, configurations, arguments."""
 
 import json
 
@@ -106,7 +106,7 @@ def test_a_folder_of_the_hub(arrays, model, ids):
     close(model(ids).logits.numpy(), by_hand(arrays)(ids.to("cpu")).numpy())
 
 
-def test_what_is_saved_has_the_names_of_the_peer(arrays, model, tmp_path):
+def test_what_is_saved_has_hugging_face_names(arrays, model, tmp_path):
     model.save_pretrained(tmp_path / "saved")
     saved = read_safetensors(tmp_path / "saved" / "model.safetensors")[1]
     expected = {k: a for k, a in arrays.items() if not k.endswith((".attn.bias", ".masked_bias"))}
@@ -180,7 +180,7 @@ def test_scores_of_half_precision_models_are_float32(model, ids, tmp_path):
     path = tmp_path / "saved" / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"reorder_and_upcast_attn": True}))
     half = mt.models.from_pretrained(path.parent, dtype="float16").to(ids.device)
-    with mt.autograd.trace() as steps:
+    with mt.autograd.op_log() as steps:
         logits = half(ids).logits
     scores = [s for s in steps if s.op == "Attention"]
     assert len(scores) == 2 and all(str(s.outputs[0].dtype) == "float32" for s in scores)
@@ -252,7 +252,7 @@ def test_a_class_for_each_text_is_read_at_its_last_token(ids, device):
         alone = model(mt.tensor(texts[row : row + 1, : last + 1], device=device)).logits.numpy()
         np.testing.assert_allclose(logits[row], alone[0], rtol=1e-4, atol=1e-6)
     model.config.pad_token_id = None
-    with pytest.raises(ArgumentError, match="which tokens are padding"):
+    with pytest.raises(ArgumentError, match="pad_token_id must be set"):
         model(ids)
 
 

@@ -1,4 +1,4 @@
-"""Llama's face: names, what configurations say, arguments and results."""
+"""Llama with the Hugging Face interface: names, configurations, arguments and results."""
 
 import json
 

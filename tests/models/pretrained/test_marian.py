@@ -1,4 +1,4 @@
-"""The face of Marian: names, vocabularies, folders, cache, what it refuses."""
+"""Marian with the Hugging Face interface: names, vocabularies, folders, cache, errors."""
 
 import numpy as np
 import pytest

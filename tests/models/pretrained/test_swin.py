@@ -1,4 +1,4 @@
-"""The faces of Swin and Swin V2 by transformers' rules: names, outputs, masks, what is refused."""
+"""Swin and Swin V2 with the Hugging Face interface: names, outputs, masks, errors."""
 
 import numpy as np
 import pytest
@@ -78,7 +78,7 @@ def test_a_base_model_reads_a_folder_with_a_head(family, pixels, tmp_path, devic
     np.testing.assert_array_equal(got.numpy(), hidden.numpy())
 
 
-def test_names_of_the_peer():
+def test_names_in_hugging_face():
     """One name of each kind, with its shape; the merging belongs to the stage before it."""
     state = make_model("SwinForImageClassification").peer_state()
     block = "swin.encoder.layers.1.blocks.1."
@@ -149,14 +149,14 @@ def test_masked_patches(family, pixels, device):
 def test_positions_fit_other_images_by_interpolation(rng, device):
     model = make_model("SwinModel", device, use_absolute_embeddings=True)
     larger = mt.tensor(rng.normal(size=(1, 2, 14, 18)), device=device)
-    with pytest.raises(ShapeError, match="another size"):
+    with pytest.raises(ShapeError, match="does not match the positions"):
         model(larger)
     assert model(larger, interpolate_pos_encoding=True)[0].shape == (1, 20, 12)
 
 
 def test_small_maps(rng, device):
-    """Swin refuses a map below its window, as the peer; Swin V2 shrinks the window."""
-    with pytest.raises(ShapeError, match="smaller than the window"):
+    """Swin raises for a map below its window, as Hugging Face does; Swin V2 shrinks the window."""
+    with pytest.raises(ShapeError, match="at least as large as the window"):
         make_model("SwinModel", device, window_size=4)(
             mt.tensor(rng.normal(size=(1, 2, 10, 10)), device=device)
         )
@@ -176,7 +176,7 @@ def test_a_map_that_one_window_covers_is_not_shifted(rng, device):
     assert [last for _, last in shifts] == [(0, 0), (1, 1), (0, 0)]
 
 
-def test_blocked_scores_of_the_peers():
+def test_blocked_scores_in_hugging_face():
     """Swin V2 adds its mask of -100 twice, which shows where scores are large."""
     for family, score in zip(FAMILIES, (-100.0, -200.0), strict=True):
         blocks = make_model(family + "Model").model.stages[1].blocks
@@ -192,7 +192,7 @@ def test_backbones(pixels, device):
 
 
 def test_what_is_refused(tmp_path):
-    with pytest.raises(ArgumentError, match="activation that is not known"):
+    with pytest.raises(ArgumentError, match="activation function"):
         make_model("SwinModel", hidden_act="gelu_of_tomorrow")
     with pytest.raises(ArgumentError, match="use_absolute_embeddings"):
         make_model("Swinv2Model", use_absolute_embeddings=True)

@@ -1,4 +1,4 @@
-"""timm's face of Swin and Swin V2: arguments, names, small maps, files of the authors."""
+"""The timm interface of Swin and Swin V2: arguments, names, small maps, files of the authors."""
 
 import json
 
@@ -7,7 +7,7 @@ import pytest
 
 import minitorch_attn as mt
 from minitorch_attn.errors import ArgumentError, ShapeError
-from minitorch_attn.models.pretrained.timm_face import ClassifierHead
+from minitorch_attn.models.pretrained.timm_interface import ClassifierHead
 from minitorch_attn.models.pretrained.timm_swin import (
     SwinTransformer,
     SwinTransformerV2,
@@ -152,9 +152,9 @@ def test_what_is_refused(images):
         make_model(NAMES[0], ape=True)
     with pytest.raises(ArgumentError, match="global_pool"):
         make_model(NAMES[0], global_pool="median")
-    with pytest.raises(ShapeError, match="another size"):
+    with pytest.raises(ShapeError, match="does not match the model's"):
         make_model(NAMES[0], img_size=12)(images.to("cpu"))
-    with pytest.raises(ShapeError, match="do not divide"):
+    with pytest.raises(ShapeError, match="not divisible by the patch size"):
         make_model(NAMES[0], patch_size=3, dynamic_img_size=True)(images.to("cpu"))
     larger = mt.zeros(1, 2, 18, 10, dtype=mt.float64)
     assert make_model(NAMES[0], dynamic_img_size=True).forward_features(larger).shape[1:3] == (5, 3)

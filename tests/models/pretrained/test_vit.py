@@ -1,4 +1,4 @@
-"""The faces of ViT, DeiT and ViTMAE: old and new names, heads on and off, refusals."""
+"""ViT, DeiT and ViTMAE with the Hugging Face interface: old and new names, heads, errors."""
 
 import json
 
@@ -192,9 +192,9 @@ def test_errors(rng):
     assert model(pixels(rng, 8, 4), interpolate_pos_encoding=True)[0].shape == (BATCH, 9, 8)
     with pytest.raises(ArgumentError, match="pixel_values"):
         model()
-    with pytest.raises(ArgumentError, match="no mask token"):
+    with pytest.raises(ArgumentError, match="without a mask token"):
         model(x, bool_masked_pos=mt.tensor(np.zeros((BATCH, 9), bool)))
-    with pytest.raises(ShapeError, match="one number for each token"):
+    with pytest.raises(ShapeError, match="must have one number for each token"):
         model(x, attention_mask=mt.ones(BATCH, 1, 10))
     painter = made("ViTForMaskedImageModeling", encoder_stride=3)
     with pytest.raises(ArgumentError, match="encoder_stride"):

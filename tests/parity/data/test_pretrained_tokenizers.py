@@ -95,5 +95,5 @@ def test_unigram_from_tokenizer_json(tmp_path):
 
 def test_what_is_no_tokenizer(tmp_path):
     (tmp_path / "tokenizer.json").write_text('{"model": {"type": "Other"}}')
-    with pytest.raises(DataError, match="is no tokenizer"):
+    with pytest.raises(DataError, match="is not a tokenizer"):
         from_pretrained(tmp_path)

@@ -100,7 +100,7 @@ def compare_gradients(peer, ours, theirs_in, ours_in, tolerance):
     """Of every parameter, under the peer's names, and of every input that has one."""
     own = ours._own_tensors()
     grads = {k: np.zeros(t.shape) if t.grad is None else t.grad.numpy() for k, t in own.items()}
-    mine = ours.names().to_peer(grads)
+    mine = ours.names().to_stored(grads)
     aliases = ours.tied()
     theirs = {
         name: np.zeros(tuple(p.shape)) if p.grad is None else p.grad.numpy()

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from minitorch_attn.cli.page import Page
+from minitorch_attn.cli.recipe_output import Page
 from minitorch_attn.errors import DataError
 from minitorch_attn.training import RunFolder
 from minitorch_attn.training.recipes import RECIPES, Recipe, Target, defaults, load_recipe

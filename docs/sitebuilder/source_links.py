@@ -1,0 +1,79 @@
+"""Links from Markdown pages to lines of the source, kept true by a program.
+
+A link names what it points to in its title:
+
+    [`ops/softmax.py:52`](../minitorch_attn/ops/softmax.py#L52 "ops.softmax.Softmax.forward")
+
+`make -C docs links` looks every name up again and writes file and line; a test fails while a link
+is out of date. On the site these links lead to the pages of the source.
+"""
+
+import os
+import re
+import sys
+from pathlib import Path
+
+from .names import ROOT, UnknownNameError, locate
+
+LINK = re.compile(r'\[(?P<label>[^\]]+)\]\([^\s)#]+\.py#L\d+ "(?P<name>[\w.]+)"\)')
+ROLE = re.compile(r"\{where\}`(?:(?P<label>[^`<]+?)\s*<)?(?P<name>[\w.]+)>?`")
+_PLACE = re.compile(r"`[\w/]+\.py:\d+`")  # a label that shows the place itself
+
+
+def pages():
+    """The Markdown pages that may hold links to the source."""
+    found = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "lessons" / "README.md"]
+    return [page for page in found if page.exists()] + sorted((ROOT / "docs").glob("*.md"))
+
+
+def names(text):
+    """The names that a page links to."""
+    return [match["name"] for match in LINK.finditer(text)]
+
+
+def refreshed(text, folder):
+    """The text of a page in `folder`, with every link at the present file and line."""
+    text = ROLE.sub(lambda match: _link(match["name"], match["label"], folder), text)
+    return LINK.sub(lambda match: _link(match["name"], match["label"], folder), text)
+
+
+def _link(name, label, folder):
+    place = locate(name)
+    if label is None or _PLACE.fullmatch(label):
+        label = f"`{place.short}`"
+    elif not label.startswith("`"):
+        label = f"`{label}`"
+    target = os.path.relpath(ROOT / place.file, folder)
+    return f'[{label}]({target}#L{place.line} "{name}")'
+
+
+def as_roles(text):
+    """The links of a page as the role {where}, which the site turns into links to its own pages."""
+
+    def role(match):
+        label = match["label"].strip("`")
+        shown = match["name"] if _PLACE.fullmatch(match["label"]) else f"{label} <{match['name']}>"
+        return f"{{where}}`{shown}`"
+
+    return LINK.sub(role, text)
+
+
+def main():
+    """Write every link again; report names that are gone."""
+    failed = False
+    for page in pages():
+        before = page.read_text(encoding="utf-8")
+        try:
+            after = refreshed(before, page.parent)
+        except UnknownNameError as error:
+            print(f"{page.relative_to(ROOT)}: {error}", file=sys.stderr)
+            failed = True
+            continue
+        if after != before:
+            page.write_text(after, encoding="utf-8")
+            print(f"{Path(page).relative_to(ROOT)}: updated")
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

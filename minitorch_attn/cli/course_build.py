@@ -1,0 +1,163 @@
+"""`mta course list`, `build`, `release` and `verify`: build assignments from the library."""
+
+import json
+import shutil
+import tempfile
+from pathlib import Path
+
+import click
+
+from . import DONE, FAILED
+from .console import command, console, table
+from .source_line import Group
+
+__all__ = ["course"]
+
+_NAME = click.argument("name", metavar="ASSIGNMENT")
+
+
+@click.group(cls=Group, calls="grader/")
+def course():
+    """Build, verify, release and grade assignments for a class.
+
+    ASSIGNMENT is a name from `mta course list`, or the path of a folder with an assignment.toml.
+    """
+
+
+@course.command("list", calls="grader/build/assignment.py")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def list_(as_json):
+    """List the assignments."""
+    from ..grader.build.assignment import assignments
+
+    known = assignments()
+    if as_json:
+        click.echo(json.dumps([_fields(made) for made in known], indent=1))
+        return
+    rows = [(made.name, f"{made.points} points", made.title) for made in known]
+    console().print(table(rows))
+    if known:
+        following = command("course", "release", known[0].name)
+        console().print(f"\nmake what students get: {following}")
+
+
+@course.command(calls="grader/build/package.py")
+@_NAME
+@click.option(
+    "--out", metavar="DIR", required=True, type=click.Path(path_type=Path), help="A new folder."
+)
+def build(name, out):
+    """Build the package that submissions complete.
+
+    It is the library without the solution. `mta course grade` builds it automatically; use this
+    command to look at it.
+    """
+    from ..grader.build.assignment import find_assignment
+    from ..grader.build.package import write_package
+
+    _refuse_full(out)
+    made = find_assignment(name)
+    write_package(made, out, stripped=True)
+    click.echo(f"{out / 'minitorch_attn'}: without {len(made.blanks) + len(made.groups)} bodies")
+
+
+@course.command(calls="grader/build/release.py")
+@_NAME
+@click.option(
+    "--out", metavar="DIR", type=click.Path(path_type=Path),
+    help="Parent of the folder ASSIGNMENT and of ASSIGNMENT.zip.  [default: releases]",
+)  # fmt: skip
+@click.option("--seed", default=7, show_default=True, help="Seed of the public checks' inputs.")
+def release(name, out, seed):
+    """Write the folder and the zip archive for students.
+
+    Both contain a notebook. Nothing is released if a line of the solution is found in the files.
+    """
+    from ..grader.build.assignment import find_assignment
+    from ..grader.build.leaks import leaks
+    from ..grader.build.release import write_release, write_zip
+
+    made, out = find_assignment(name), out or Path("releases")
+    folder = out / made.name
+    _refuse_full(folder)
+    out.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(dir=out, prefix=".release-"))
+    try:
+        for note in write_release(made, draft / made.name, seed):
+            click.echo(f"left out: {note}", err=True)
+        if found := leaks(made, draft / made.name):
+            for line in found:
+                click.echo(line, err=True)
+            click.echo("nothing was released: the lines above are in the solution", err=True)
+            return FAILED
+        write_zip(draft / made.name, draft / "release.zip")
+        if folder.exists():
+            folder.rmdir()  # the folder is empty
+        (draft / made.name).rename(folder)
+        (draft / "release.zip").replace(out / f"{made.name}.zip")
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    click.echo(f"{folder}: {len(made.blanks)} functions to write, {made.points} points")
+    click.echo(f"{out / made.name}.zip")
+    return DONE
+
+
+@course.command(calls="grader/build/verify.py")
+@click.argument("names", metavar="[ASSIGNMENT]...", nargs=-1)
+@click.option("--level", type=click.IntRange(1, 3), help="Sandbox level.  [default: the highest]")
+@click.option("--seed", default=20_240, show_default=True, help="Seed of the checks' inputs.")
+@click.option(
+    "--reward/--no-reward", default=True, help="Also run the program that trains a model."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def verify(names, level, seed, reward, as_json):
+    """Verify assignments, all by default.
+
+    The solution must pass every check and the starter none. Each planted bug and each workaround
+    must lose exactly the points that the assignment states. The release must not contain a line of
+    the solution, and its own checks and its reward must run. The exit status is 1 if one of these
+    does not hold.
+    """
+    from ..grader.build.assignment import assignments, find_assignment
+    from ..grader.build.verify import verify as prove
+
+    out, results = console(), []
+    for made in [find_assignment(name) for name in names] if names else assignments():
+        if not as_json:
+            out.print(f"{made.name}: {made.title}, {made.points} points", markup=False)
+        for proof in prove(made, level, seed, reward):
+            results.append({"assignment": made.name, "holds": proof.holds, **vars(proof)})
+            if not as_json:
+                _show(out, proof)
+    wrong = sum(not result["holds"] for result in results)
+    if as_json:
+        click.echo(json.dumps(results, indent=1))
+    else:
+        out.print(f"{len(results) - wrong} of {len(results)} hold")
+    return FAILED if wrong else DONE
+
+
+def _show(out, proof):
+    """Print one line for each verification, with the reason if it failed."""
+    mark = "holds" if proof.holds else "FAILS"
+    line = f"  {mark}  {proof.what:<58} {proof.points:>10} {proof.seconds:6.1f} s"
+    out.print(line, markup=False, highlight=False, soft_wrap=True)
+    for text in proof.found.splitlines():
+        out.print(f"         {text}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _refuse_full(folder):
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise click.UsageError(f"{folder} already exists: choose another --out, or remove it")
+
+
+def _fields(made):
+    return {
+        "name": made.name, "title": made.title, "version": made.version, "points": made.points,
+        "lesson": made.lesson, "files": list(made.files), "folder": str(made.folder),
+        "functions": [{"name": str(b.target), "points": b.points} for b in made.blanks],
+        "checks": [
+            {"name": e.name, "of": e.of, "points": e.points, "hidden": e.hidden}
+            for e in made.checks
+        ],
+    }  # fmt: skip

@@ -1,0 +1,118 @@
+"""`mta lesson open` and `mta lesson notebooks`: make and open notebooks of the lessons."""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import click
+
+from ..course.lesson_list import find_lesson, lessons
+from ..course.run_lesson import environment
+from . import DONE, FAILED
+from .console import console
+from .source_line import Command
+
+__all__ = ["notebooks", "open_"]
+
+_VIEWERS = (("jupyter-lab", "jupyter-lab"), ("jupyter-notebook", "jupyter-notebook"))
+
+
+@click.command("open", cls=Command, calls="course/notebooks.py",
+               short_help="Open your copy of a lesson as a notebook.")  # fmt: skip
+@click.argument("number", metavar="NN")
+@click.option("--fresh", is_flag=True, help="Start over; rename the notebook that exists.")
+@click.option("--no-viewer", is_flag=True, help="Make the notebook and print its path.")
+def open_(number, fresh, no_viewer):
+    """Open your copy of a lesson as a notebook, in JupyterLab or Jupyter Notebook.
+
+    The notebook is in runs/lessons/NN. Your changes are kept.
+    """
+    from ..course.notebooks import notebook, write_notebook
+
+    item, out = find_lesson(number), console()
+    path = Path("runs", "lessons", item.number, f"{item.path.stem}.ipynb")
+    if fresh and path.exists():
+        aside = path.with_name(f"{item.path.stem}.{time.strftime('%Y%m%d-%H%M%S')}.ipynb")
+        path.rename(aside)
+        out.print(f"kept    {aside}")
+    if path.exists():
+        out.print(f"yours   {path}")
+    else:
+        write_notebook(notebook(item), path)
+        out.print(f"made    {path}")
+    return DONE if no_viewer else _view(path, out)
+
+
+def _view(path, out):
+    """Open the notebook in the first viewer that is installed."""
+    beside = os.path.dirname(sys.executable)
+    for name, program in _VIEWERS:
+        found = shutil.which(program, path=beside) or shutil.which(program)
+        if found:
+            out.print(f"opening it with {name}; press Ctrl-C to stop")
+            return subprocess.run([found, str(path)], env=environment(), check=False).returncode
+    out.print(
+        "JupyterLab is not installed. Open the file in an editor that shows notebooks, or run\n"
+        "  python -m pip install jupyterlab"
+    )
+    return DONE
+
+
+@click.command(cls=Command, calls="course/notebooks.py")
+@click.option(
+    "--out",
+    "folder",
+    type=click.Path(file_okay=False),
+    default=os.path.join("runs", "notebooks"),
+    show_default=True,
+    help="Folder of the notebooks; existing ones are replaced.",
+)
+@click.option(
+    "--only", "numbers", metavar="NN", multiple=True, help="Only this lesson; can be repeated."
+)
+@click.option("--execute", is_flag=True, help="Run each notebook and keep the outputs.")
+@click.option("--fast/--full", default=None, help="Use small sizes.  [default: MTA_FAST]")
+@click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True,
+              help="Number of notebooks to run at the same time.")  # fmt: skip
+def notebooks(folder, numbers, execute, fast, jobs):
+    """Make notebooks of the lessons.
+
+    Requires the extra `lessons`: python -m pip install 'minitorch-attn[lessons]'.
+    """
+    out, folder = console(), Path(folder)
+    chosen = [find_lesson(number) for number in numbers] or lessons()
+    started = time.perf_counter()
+
+    def make(item):
+        return _make(item, folder, execute, fast)
+
+    failed = []
+    with ThreadPoolExecutor(max_workers=jobs) as pool:
+        for item, (path, seconds, failure) in zip(chosen, pool.map(make, chosen), strict=True):
+            took = f"  {seconds:5.1f} s" if execute else ""
+            out.print(f"{'failed' if failure else 'made':<6}  {path}{took}")
+            if failure:
+                failed.append(item.number)
+                out.print(f"  {item.path}:{failure.line}  {failure.message}\n{failure.traceback}")
+    total = time.perf_counter() - started
+    out.print(f"\n{len(chosen)} notebooks in {folder}, {total:.0f} s")
+    if failed:
+        out.print(f"stopped by an error: {' '.join(failed)}")
+    return FAILED if failed else DONE
+
+
+def _make(item, folder, execute, fast):
+    """Make one notebook. Return its path, the time in seconds, and a Failure or None."""
+    from ..course import notebooks as course
+
+    path, started, failure = folder / f"{item.path.stem}.ipynb", time.perf_counter(), None
+    made = course.notebook(item)
+    if execute:
+        folder.mkdir(parents=True, exist_ok=True)
+        failure = course.execute(made, item, folder.resolve(), fast)
+    course.write_notebook(made, path)
+    return path, time.perf_counter() - started, failure

@@ -1,0 +1,40 @@
+"""Source line: end `--help` with the source file of the command and the code that it calls."""
+
+import inspect
+
+import click
+
+__all__ = ["Command", "Group"]
+
+
+class _WithSource:
+    """Mixin for commands whose help names their source file.
+
+    Parameters
+    ----------
+    calls : str, default ""
+        Path of the code that does the work, relative to the package.
+    """
+
+    def __init__(self, *args, calls="", **kwargs):
+        super().__init__(*args, **kwargs)
+        self.calls = calls
+
+    def format_epilog(self, ctx, formatter):
+        super().format_epilog(ctx, formatter)
+        function = inspect.unwrap(self.callback)
+        file = function.__module__.replace(".", "/") + ".py"
+        line = function.__code__.co_firstlineno
+        calls = f" calls {self.calls}" if self.calls else ""
+        formatter.write(f"\nSource: {file}:{line}{calls}\n")
+
+
+class Command(_WithSource, click.Command):
+    """A `click.Command` with a source line."""
+
+
+class Group(_WithSource, click.Group):
+    """A `click.Group` whose help, like that of its subcommands, has a source line."""
+
+    command_class = Command
+    group_class = type

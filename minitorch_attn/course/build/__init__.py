@@ -1,1 +1,0 @@
-"""Assignments made from the library itself: blank, release, strip for grading, and prove."""

@@ -1,0 +1,47 @@
+"""BatchStream: an infinite stream of batches whose position a checkpoint can restore."""
+
+from ..errors import CheckpointError
+
+__all__ = ["BatchStream"]
+
+
+class BatchStream:
+    """Base class for infinite streams. Subclasses define `__next__`, which increments `position`.
+
+    A batch depends only on `seed` and `position`, so a checkpoint stores only the position.
+
+    Parameters
+    ----------
+    batch_size : int
+    seed : int, default 0
+    device : str or Device, optional
+
+    Attributes
+    ----------
+    position : int
+        Number of batches drawn so far.
+    """
+
+    def __init__(self, batch_size, seed=0, device=None):
+        self.batch_size = batch_size
+        self.seed = seed % 2**64
+        self.device = device
+        self.position = 0
+
+    def __iter__(self):
+        return self
+
+    def state_dict(self):
+        """Return the state for a checkpoint."""
+        return {"position": self.position}
+
+    def load_state_dict(self, state):
+        """Continue at the position stored in a state."""
+        position = state.get("position") if isinstance(state, dict) else None
+        if type(position) is not int or position < 0:
+            name = type(self).__name__
+            raise CheckpointError(
+                f"{name}: position is missing or invalid",
+                got=repr(state), hint="pass a result of state_dict()",
+            )  # fmt: skip
+        self.position = position

@@ -1,0 +1,109 @@
+"""Sample from a character-level language model token by token."""
+
+import inspect
+
+from ..autograd import no_grad
+from ..errors import ArgumentError
+from ..nn import StaticKVCache, evaluating
+from ..tensor import tensor
+from .greedy_and_sampling import likeliest
+from .processors import LogitsProcessorList
+from .sampling import Draw
+from .warpers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+
+__all__ = ["sample", "sample_stream"]
+
+
+def sample(model, ids, num_tokens, *, temperature=1.0, top_k=None, top_p=None, seed=0):
+    """Continue a sequence of tokens.
+
+    Parameters
+    ----------
+    model : Module
+        Model that maps ids (1, token) to logits (1, token, vocabulary) and has `context_length`. If
+        it takes a `cache`, as `GPT` does, it reads each token only once while the text fits in the
+        context. The model is in eval mode while this runs.
+    ids : sequence of int
+        Prompt, at least one token.
+    num_tokens : int
+        Number of tokens to append.
+    temperature : float, default 1
+        Divisor of the logits. Values below 1 favor likely tokens. 0 takes the likeliest token.
+    top_k : int, optional
+        Sample only from the k likeliest tokens.
+    top_p : float, optional
+        Sample from the likeliest tokens that together have this probability.
+    seed : int, default 0
+        Random seed for sampling. It does not affect other random numbers.
+
+    Returns
+    -------
+    list of int
+        The prompt and its continuation.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> model = mt.models.GPT(
+    ...     vocab_size=9, context_length=4, embed_dim=8, num_heads=2, num_layers=1
+    ... )
+    >>> len(sample(model, [1, 2, 3], 5))
+    8
+    """
+    return [*ids, *sample_stream(model, ids, num_tokens, temperature, top_k, top_p, seed)]
+
+
+def sample_stream(model, ids, num_tokens, temperature=1.0, top_k=None, top_p=None, seed=0):
+    """Yield the tokens of `sample`'s continuation as they are sampled.
+
+    Yields
+    ------
+    int
+    """
+    ids = [int(i) for i in ids]
+    if not ids:
+        raise ArgumentError(
+            "sample: the prompt is empty",
+            expected="at least one token",
+            hint="encode a newline or any other character of the vocabulary",
+        )
+    if temperature < 0 or (top_k is not None and top_k < 1):
+        raise ArgumentError(
+            "sample: temperature must be at least 0, and top_k at least 1",
+            got=f"temperature={temperature}, top_k={top_k}",
+            hint="temperature=0 takes the likeliest token; top_k=None considers all",
+        )
+    choose, shape = Draw(seed), LogitsProcessorList()
+    if temperature == 0:
+        choose = likeliest
+    else:
+        shape.append(TemperatureLogitsWarper(temperature))
+    if top_k is not None:
+        shape.append(TopKLogitsWarper(top_k))
+    if top_p is not None:
+        shape.append(TopPLogitsWarper(top_p))
+    with evaluating(model):
+        read = _Reader(model)
+        for _ in range(num_tokens):
+            with no_grad():
+                ids.append(choose(shape(None, read(ids))).item())
+            yield ids[-1]
+
+
+class _Reader:
+    """Model wrapper that computes the logits after the last token of a text of any length."""
+
+    def __init__(self, model):
+        self.model, self.context = model, model.context_length
+        self.device = next(model.parameters()).device
+        caches = "cache" in inspect.signature(model.forward).parameters
+        self.cache = StaticKVCache(self.context) if caches else None
+
+    def __call__(self, ids):
+        # When the window moves, every token's position changes, so all tokens are read again.
+        if self.cache is None or len(ids) > self.context:
+            logits = self.model(tensor([ids[-self.context :]], device=self.device))
+        else:
+            new = tensor([ids[self.cache.length :]], device=self.device)
+            logits = self.model(new, cache=self.cache)
+        return logits[:, -1].double()  # (1, vocabulary)

@@ -1,0 +1,77 @@
+"""Clues about a wrong gradient, and a test for equal gradients."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+__all__ = ["Evidence", "fits"]
+
+_MATCH = 1e-6
+
+
+@dataclass
+class Evidence:
+    """Evidence about one input of a failed check.
+
+    Attributes
+    ----------
+    name : str
+    value : array
+        Value of the input.
+    derived, numeric : array
+        Gradient from the backward pass, and from differences (None if not all were computed).
+    arrived : bool
+        Whether the backward pass computed a gradient for it.
+    jacobian : array of shape (entries, outputs), or None
+        d(output)/d(entry); its product with the cotangent is `numeric`.
+    cotangent : array of shape (outputs,)
+    outputs : list of array
+    inputs : dict of str to array
+        All floating-point inputs of the function.
+    """
+
+    name: str
+    value: np.ndarray
+    derived: np.ndarray
+    arrived: bool
+    numeric: np.ndarray | None
+    jacobian: np.ndarray | None
+    cotangent: np.ndarray
+    outputs: list
+    inputs: dict
+
+    @property
+    def error(self):
+        """derived - numeric."""
+        return self.derived - self.numeric
+
+    @property
+    def wrong(self):
+        """Mask of the entries that disagree."""
+        size = np.maximum(np.abs(self.derived), np.abs(self.numeric))
+        return np.abs(self.error) > 1e-6 * np.maximum(size, 1e-3 * size.max(initial=0.0))
+
+    @property
+    def cotangents(self):
+        """Cotangent, split into the shapes of the outputs."""
+        ends = np.cumsum([output.size for output in self.outputs])[:-1]
+        parts = np.split(self.cotangent, ends)
+        return [part.reshape(o.shape) for part, o in zip(parts, self.outputs, strict=True)]
+
+
+def fits(derived, candidate, match=_MATCH):
+    """Return True if a gradient equals the prediction of a hypothesis to six digits.
+
+    Parameters
+    ----------
+    derived, candidate : array
+    match : float
+
+    Returns
+    -------
+    bool
+    """
+    if derived.shape != candidate.shape:
+        return False
+    size = np.linalg.norm(derived)
+    return bool(size > 0 and np.linalg.norm(derived - candidate) <= match * size)

@@ -1,0 +1,225 @@
+"""Gradcheck: compare the gradients of `backward` with central differences of `forward`.
+
+A gradient is compared with central differences of the function, one entry at a time, with a random
+cotangent, because sum(cotangent * output) has a slope in every direction. The plain sum of a
+softmax or a layer norm is constant, so a backward that returns zeros would pass. A check cannot
+detect a wrong forward with a matching backward, so test the forward separately.
+"""
+
+from ..tensor import Tensor
+
+# The rest of the check is imported on first use, because most programs do not need it.
+
+__all__ = [
+    "gradcheck", "gradcheck_module", "gradcheck_module_report", "gradcheck_report", "gradgradcheck",
+    "gradgradcheck_report",
+]  # fmt: skip
+
+
+def gradcheck(fn, inputs, *, raise_exception=True, **options):
+    """Compare the gradients of a function with central differences.
+
+    Parameters
+    ----------
+    fn : callable
+        Function of `inputs` that returns a Tensor, or a tuple, list or dict with Tensors. It must
+        not change its inputs and must be deterministic; dropout is supported, because every
+        evaluation starts from the same seed.
+    inputs : Tensor or sequence
+        Arguments of `fn`. The float64 tensors that require grad are checked.
+    raise_exception : bool
+        Whether to raise an error if the check fails, instead of returning False.
+        **options
+        Options of `gradcheck_report`.
+
+    Returns
+    -------
+    bool
+
+    Raises
+    ------
+    GradcheckError
+        If the check fails; its text and its attribute `report` are the report.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> x = mt.tensor([0.5, -1.5], dtype=mt.float64, requires_grad=True)
+    >>> gradcheck(lambda x: x * x * x, (x,))
+    True
+    """
+    report = gradcheck_report(fn, inputs, **options)
+    if raise_exception:
+        report.raise_if_wrong()
+    return report.ok
+
+
+def gradcheck_report(fn, inputs, **options):
+    """Compare the gradients of a function with central differences, and return a report.
+
+    Parameters
+    ----------
+    fn, inputs
+        As in `gradcheck`.
+    eps : float, default 1e-5
+        Step size of the differences.
+    tol : float, default 1e-6
+        Relative error above which a gradient is wrong, for a whole input and for each entry.
+    seed : int, default 0
+        Random seed for the cotangent.
+    fast : bool, default False
+        Whether to check three random directions of each input instead of every entry.
+    detail : int, default 2000
+        With `fast`, an input that fails is checked entry by entry if it has at most this many.
+    names : sequence of str, optional
+        Names of the inputs. Default: the parameter names of `fn`.
+    localize : bool, default True
+        Whether to look for the operation whose gradient is wrong after a failure.
+    allow_float32 : bool, default False
+        Whether to allow float32, where rounding causes errors of 1e-2 at this step.
+
+    Returns
+    -------
+    GradcheckReport
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> class Cube(mt.autograd.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         ctx.save(x)
+    ...         return x * x * x
+    ...
+    ...     @staticmethod
+    ...     def backward(ctx, grad_y):
+    ...         (x,) = ctx.saved
+    ...         return grad_y * 6 * x * x
+    >>> x = mt.tensor([0.5, -1.5], dtype=mt.float64, requires_grad=True)
+    >>> report = gradcheck_report(Cube.apply, (x,))
+    >>> report.ok, report.items[0].hints[0].kind
+    (False, 'factor')
+    """
+    from .check import Check, Options
+
+    inputs = _as_tuple(inputs)
+    return Check(fn, inputs, Options.of(fn, inputs, options)).run()
+
+
+def gradgradcheck(fn, inputs, grad_outputs=None, *, raise_exception=True, **options):
+    """Compare second derivatives with central differences of the first.
+
+    Parameters
+    ----------
+    fn, inputs
+        As in `gradcheck`.
+    grad_outputs : sequence of Tensor, optional
+        Cotangents of the first derivative, which are also checked. Default: random numbers.
+    raise_exception : bool
+    **options
+        Options of `gradcheck_report`.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> x = mt.tensor([0.5, -1.5], dtype=mt.float64, requires_grad=True)
+    >>> gradgradcheck(lambda x: x * x * x, x)
+    True
+    """
+    report = gradgradcheck_report(fn, inputs, grad_outputs, **options)
+    if raise_exception:
+        report.raise_if_wrong()
+    return report.ok
+
+
+def gradgradcheck_report(fn, inputs, grad_outputs=None, **options):
+    """Compare second derivatives with central differences of the first, and return a report.
+
+    The differences use the backward pass as training runs it; the second derivative uses the
+    recorded one (`create_graph=True`). So a fused operation fails if its composed version is a
+    different function.
+
+    Parameters
+    ----------
+    fn, inputs, grad_outputs
+        As in `gradgradcheck`.
+    **options
+        Options of `gradcheck_report`.
+
+    Returns
+    -------
+    GradcheckReport
+    """
+    from .check import Options, second_order_check
+
+    inputs = _as_tuple(inputs)
+    options = Options.of(fn, inputs, options, title="gradgradcheck")
+    cotangents = None if grad_outputs is None else _as_tuple(grad_outputs)
+    return second_order_check(fn, inputs, options, cotangents).run()
+
+
+def gradcheck_module(module, *inputs, raise_exception=True, **options):
+    """Check the gradients of all inputs and all parameters of a module.
+
+    Parameters
+    ----------
+    module : Module
+        Module with float64 parameters; see `module.double()`.
+    *inputs : Tensor or any value
+        Arguments of the module. Floating-point tensors are checked even if they do not require
+        grad, unless they contain infinities, such as additive masks.
+    raise_exception : bool
+    **options
+        Options of `gradcheck_report`.
+
+    Returns
+    -------
+    bool
+    """
+    report = gradcheck_module_report(module, *inputs, **options)
+    if raise_exception:
+        report.raise_if_wrong()
+    return report.ok
+
+
+def gradcheck_module_report(module, *inputs, **options):
+    """Check all inputs and all parameters of a module, and return a report.
+
+    Parameters
+    ----------
+    module, *inputs
+        As in `gradcheck_module`.
+    **options
+        Options of `gradcheck_report`.
+
+    Returns
+    -------
+    GradcheckReport
+    """
+    from .numeric import argument_names
+
+    arguments = tuple(_checkable(value) for value in inputs)
+    parameters = dict(module.named_parameters())
+    if options.get("names") is None:
+        options["names"] = [*argument_names(module.forward, len(inputs)), *parameters]
+    return gradcheck_report(
+        lambda *values: module(*values[: len(arguments)]),
+        (*arguments, *parameters.values()),
+        **options,
+    )
+
+
+def _checkable(value):
+    """Copy a floating-point tensor to a leaf that requires grad; return other values unchanged."""
+    if not isinstance(value, Tensor) or value.requires_grad or value.dtype.kind != "f":
+        return value
+    finite = bool((value.array * 0 == 0).all())
+    return value.detach().clone().requires_grad_() if finite else value
+
+
+def _as_tuple(inputs):
+    return tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)

@@ -1,0 +1,209 @@
+"""Numeric derivatives of a function: central differences.
+
+    df/dx_i  =  (f(x + h e_i) - f(x - h e_i)) / 2h  +  O(h^2)  +  O(u f / h)
+
+The first error is the truncation error of the step, the second is rounding with unit u. In
+float64, both are near 1e-10 at h = 1e-5. In float32 the best step has an error of 1e-4, which is
+why a gradient check requires float64.
+"""
+
+import inspect
+
+import numpy as np
+
+from .. import backend
+from ..autograd.modes import no_grad
+from ..errors import DTypeError
+from ..tensor import Tensor, wrap
+
+__all__ = [
+    "Perturbed", "Probe", "argument_names", "as_cotangents", "directional_slope", "float_outputs",
+    "host_normal", "slopes",
+]  # fmt: skip
+
+_KEEP = 4_000_000  # maximum number of entries of a Jacobian to keep for a diagnosis
+
+
+def float_outputs(result):
+    """Return the floating-point tensors in a function's result, which may be nested.
+
+    Parameters
+    ----------
+    result : Tensor, or tuple, list or dict of such
+
+    Returns
+    -------
+    list of Tensor
+    """
+    if isinstance(result, Tensor):
+        return [result] if result.dtype.kind == "f" else []
+    if isinstance(result, dict):
+        result = tuple(result.values())
+    if isinstance(result, (tuple, list)):
+        return [tensor for part in result for tensor in float_outputs(part)]
+    return []
+
+
+class Probe:
+    """Function of tensors as a map from the entries of one input to a vector of outputs.
+
+    Every evaluation starts from the same random state, so that dropout draws the same mask each
+    time.
+
+    Parameters
+    ----------
+    fn : callable
+    inputs : tuple
+        Arguments of the function.
+
+    Attributes
+    ----------
+    cotangent : array of shape (n,)
+        Weights of the n outputs; the slopes are those of the weighted sum.
+    values : array of shape (n,)
+        Outputs at the unchanged inputs.
+    draws : bool
+        Whether the function draws random numbers.
+    """
+
+    def __init__(self, fn, inputs):
+        self.fn = fn
+        self.inputs = inputs
+        self.start = backend.get_rng_state()
+        self.draws = None
+        self.cotangent = None
+        self.values = None
+
+    def outputs(self):
+        """Call the function and return its floating-point outputs."""
+        if self.draws:
+            backend.set_rng_state(self.start)
+        result = self.fn(*self.inputs)
+        if self.draws is None:
+            self.draws = backend.get_rng_state() != self.start
+        found = float_outputs(result)
+        if not found:
+            raise DTypeError(
+                "gradcheck: the function must return a floating-point tensor",
+                got=f"{type(result).__name__}",
+                expected="a Tensor, or a tuple, list or dict with one",
+                hint="return the tensor itself, not .numpy() or .item()",
+            )
+        return found
+
+    def vector(self):
+        """Return all outputs, concatenated, as a new array on the host."""
+        return np.concatenate([output.numpy().reshape(-1) for output in self.outputs()])
+
+    def close(self):
+        """Restore the random state."""
+        if backend.get_rng_state() != self.start:
+            backend.set_rng_state(self.start)
+
+
+class Perturbed:
+    """Replacement of a leaf's array by a copy whose entries can be changed.
+
+    The leaf itself is used, because a function may refer to it, as a module refers to its
+    parameters. Its original memory is never changed.
+    """
+
+    def __init__(self, leaf):
+        self.leaf = leaf
+        self.original = leaf.array
+
+    def __enter__(self):
+        self.leaf.array = self.original.copy()
+        self.flat = self.leaf.array.reshape(-1)
+        return self
+
+    def __exit__(self, *exc_info):
+        self.leaf.array = self.original
+        return False
+
+    def replace(self, host):
+        """Set the values of the leaf."""
+        self.leaf.array = backend.like(host, self.original)
+
+
+def slopes(probe, leaf, step):
+    """Compute the slope at every entry of a leaf.
+
+    Parameters
+    ----------
+    probe : Probe
+    leaf : Tensor
+    step : float
+
+    Returns
+    -------
+    slopes : array of the shape of the leaf
+    bends : array of the shape of the leaf
+        Slope above minus slope below: near 0 unless the step crosses a kink.
+    jacobian : array of shape (entries, outputs), or None if it would be large
+    """
+    values = backend.to_host(leaf.array).reshape(-1)
+    vector, cotangent = probe.vector, probe.cotangent
+    here = 2.0 * float(probe.values @ cotangent)
+    found, bends = np.empty((2, values.size))
+    keep = values.size * cotangent.size <= _KEEP
+    jacobian = np.empty((values.size, cotangent.size)) if keep else None
+    ups, downs = values + step, values - step
+    widths = (ups - downs).tolist()  # the actual steps after rounding
+    starts, ups, downs = values.tolist(), ups.tolist(), downs.tolist()
+    with Perturbed(leaf) as moved, no_grad(), np.errstate(all="ignore"):
+        flat = moved.flat
+        for i, start in enumerate(starts):
+            flat[i] = ups[i]
+            above = vector()
+            flat[i] = downs[i]
+            below = vector()
+            flat[i] = start
+            bends[i] = (above @ cotangent + below @ cotangent - here) / step
+            above -= below
+            above /= widths[i] or np.nan
+            found[i] = above @ cotangent
+            if keep:
+                jacobian[i] = above
+    return found.reshape(leaf.shape), bends.reshape(leaf.shape), jacobian
+
+
+def directional_slope(probe, leaf, direction, step):
+    """Compute the slope along one direction, an array of the shape of the leaf."""
+    values = backend.to_host(leaf.array)
+    with Perturbed(leaf) as moved, no_grad(), np.errstate(all="ignore"):
+        moved.replace(values + step * direction)
+        difference = probe.vector()
+        moved.replace(values - step * direction)
+        difference -= probe.vector()
+    return float(difference @ probe.cotangent) / (2 * step)
+
+
+def as_cotangents(weights, outputs):
+    """Split a flat vector of weights into tensors like the outputs."""
+    ends = np.cumsum([output.array.size for output in outputs])[:-1]
+    parts = np.split(weights, ends)
+    return [
+        wrap(backend.like(part.reshape(output.shape), output.array))
+        for part, output in zip(parts, outputs, strict=True)
+    ]
+
+
+def host_normal(size, seed):
+    """Return standard normal numbers that depend only on the seed."""
+    return np.random.default_rng(seed).standard_normal(size)
+
+
+def argument_names(fn, count):
+    """Return the names of a function's first parameters, or "input 0" and so on."""
+    owner = getattr(fn, "__self__", None)  # for Op.apply: Op.forward, whose first parameter is ctx
+    forward = getattr(owner, "forward", None) if isinstance(owner, type) else None
+    try:
+        parameters = list(inspect.signature(forward or fn).parameters.values())
+    except (TypeError, ValueError):
+        parameters = []
+    if forward is not None:
+        parameters = parameters[1:]
+    plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    names = [p.name for p in parameters if p.kind in plain][:count]
+    return names + [f"input {i}" for i in range(len(names), count)]

@@ -1,0 +1,1 @@
+"""Build assignments from the library: blank function bodies, write releases, verify them."""

@@ -1,0 +1,197 @@
+"""Blank functions: remove their bodies from source text, at positions given by the parser.
+
+Signature, decorators, docstring and shape comments stay. The comments keep their order, as a guide
+for writing the body.
+"""
+
+import ast
+import io
+import re
+import textwrap
+import tokenize
+from dataclasses import dataclass
+
+from ...errors import ArgumentError
+
+__all__ = ["Target", "blank", "code_lines", "functions", "replace_body"]
+
+_SHAPE = re.compile(r"\((?:\.\.\.|[\w*/+ -]+)(?:, *(?:\.\.\.|[\w*/+ -]+))+,?\)|\(\w+,\)")
+
+
+@dataclass(frozen=True)
+class Target:
+    """Function of the package, identified by module and name.
+
+    Parameters
+    ----------
+    module : str
+        Dotted module name, for example "minitorch_attn.ops.softmax".
+    name : str
+        Dotted name in the module, for example "Softmax.backward". Only classes may enclose it.
+    """
+
+    module: str
+    name: str
+
+    @classmethod
+    def parse(cls, text):
+        """Read "minitorch_attn.ops.softmax:Softmax.backward"."""
+        module, colon, name = text.partition(":")
+        words = [*module.split("."), *name.split(".")]
+        if not colon or words[0] != "minitorch_attn" or not all(map(str.isidentifier, words)):
+            raise ArgumentError(
+                "this is not the name of a function of the package",
+                got=repr(text),
+                expected="minitorch_attn.module:function or minitorch_attn.module:Class.method",
+            )
+        return cls(module, name)
+
+    @property
+    def path(self):
+        """Path of the file, for example "minitorch_attn/ops/softmax.py"."""
+        return self.module.replace(".", "/") + ".py"
+
+    def __str__(self):
+        return f"{self.module}:{self.name}"
+
+
+def functions(source):
+    """Find the functions and methods in a file by their dotted names.
+
+    Parameters
+    ----------
+    source : str
+
+    Returns
+    -------
+    dict of str to ast.FunctionDef
+        Definitions by name, without functions inside functions. If a name occurs twice (a property
+        and its setter), the first definition.
+    """
+    found = {}
+    _collect(ast.parse(source), "", found)
+    return found
+
+
+def _collect(node, prefix, found):
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            found.setdefault(prefix + child.name, child)
+        elif isinstance(child, ast.ClassDef):
+            _collect(child, f"{prefix}{child.name}.", found)
+        elif isinstance(child, (ast.If, ast.Try)):
+            _collect(child, prefix, found)
+
+
+def blank(source, module, bodies):
+    """Remove some function bodies from source text.
+
+    Parameters
+    ----------
+    source : str
+    module : str
+        Dotted name of its module, used to import the error.
+    bodies : dict of str to (str or None)
+        New body by dotted function name. None means `raise NotYetWritten(...)` below the shape
+        comments of the old body.
+
+    Returns
+    -------
+    str
+    """
+    new = {name: body or _guide(source, name) for name, body in bodies.items()}
+    source = _with_bodies(source, new)
+    return _with_import(source, module) if None in bodies.values() else source
+
+
+def replace_body(source, name, body):
+    """Replace the body of one function in source text, but keep its docstring."""
+    return _with_bodies(source, {name: body})
+
+
+def code_lines(source, name):
+    """Return the lines of a function's body without docstring, comments and indentation.
+
+    Returns
+    -------
+    list of str
+        Lines with single spaces, without empty lines.
+    """
+    first, last = _span(source, name)
+    lines = source.splitlines()[first - 1 : last]
+    return [line for line in map(bare, lines) if line]
+
+
+def bare(line):
+    """Remove the comment and repeated spaces from a line of code."""
+    cut = line
+    for place in (match.start() for match in re.finditer("#", line)):
+        before = line[:place]
+        if before.count('"') % 2 == 0 and before.count("'") % 2 == 0:
+            cut = before
+            break
+    return " ".join(cut.split())
+
+
+def _with_bodies(source, bodies):
+    lines = source.splitlines()
+    spans = sorted(((*_span(source, name), name) for name in bodies), reverse=True)
+    for first, last, name in spans:
+        column = functions(source)[name].col_offset
+        body = textwrap.indent(textwrap.dedent(bodies[name]).strip("\n"), " " * (column + 4))
+        lines[first - 1 : last] = body.splitlines()
+    return "\n".join(lines) + "\n"
+
+
+def _guide(source, name):
+    """Make a body that consists of the shape comments and the error."""
+    comments = [text for text in _comments(source, *_span(source, name)) if _SHAPE.search(text)]
+    return "\n".join([*comments, f'raise NotYetWritten("{name}")'])
+
+
+def _span(source, name):
+    """Return the first and last line of a body below its docstring, counted from 1."""
+    node = functions(source).get(name)
+    if node is None:
+        raise ArgumentError("the function does not exist", got=name)
+    lines = source.splitlines(keepends=True)
+    first = node.body[0]
+    documented = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+    if documented and isinstance(first.value.value, str):
+        start = first.end_lineno + 1
+        if len(node.body) == 1:
+            raise ArgumentError("the function must have a body below its docstring", got=name)
+    else:
+        start = _header_end(lines, node.lineno) + 1
+        if first.lineno < start:
+            raise ArgumentError("the body must be on a line of its own", got=name)
+    return start, node.end_lineno
+
+
+def _header_end(lines, first):
+    """Return the last line of the header that begins on line `first`."""
+    tokens = tokenize.generate_tokens(iter(lines[first - 1 :]).__next__)
+    return next(token.end[0] for token in tokens if token.type == tokenize.NEWLINE) + first - 1
+
+
+def _comments(source, first, last):
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    inside = (t for t in tokens if t.type == tokenize.COMMENT and first <= t.start[0] <= last)
+    return [token.string for token in inside]
+
+
+def _with_import(source, module):
+    """Import the error below the last import at the top of the file."""
+    dots = "." * (module.count(".") or 1)
+    imports = [n for n in ast.parse(source).body if isinstance(n, (ast.Import, ast.ImportFrom))]
+    place = max((node.end_lineno for node in imports), default=_docstring_end(source))
+    lines = source.splitlines()
+    lines.insert(place, f"from {dots}errors import NotYetWritten")
+    return "\n".join(lines) + "\n"
+
+
+def _docstring_end(source):
+    body = ast.parse(source).body
+    first = body[0] if body else None
+    documented = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+    return first.end_lineno if documented else 0

@@ -1,0 +1,174 @@
+"""Leaks: find lines or compiled code of a solution in a release.
+
+A line of a solution reveals something if it has at least twelve characters and is rare. A line
+such as `ctx.save(x)` occurs in many files of the released library. A line in only a few of them
+belongs to a function that should have been removed, unless the manifest allows the line. A line
+of a group reveals something if it does not occur in the released library.
+"""
+
+import io
+import json
+import subprocess
+import zipfile
+import zlib
+from pathlib import Path
+
+from .assignment import ToWrite, package_root
+from .blank import bare, code_lines
+from .package import NOT_RELEASED, changed_files
+
+__all__ = ["leaks", "telling_lines"]
+
+SHORTEST = 12
+COMMON = 3  # a line that occurs in this many released files reveals nothing
+_ENDLESS = 50_000_000  # limit in bytes; every file in a release is smaller
+
+
+def telling_lines(assignment):
+    """Return the lines that must not occur in a release, and the function of each line.
+
+    Returns
+    -------
+    dict of str to str
+    """
+    left = _library() | changed_files(assignment)
+    texts = [set(map(bare, text.splitlines())) for text in left.values()]
+    found = {}
+    for part in (*assignment.blanks, *assignment.groups):
+        common = COMMON if isinstance(part, ToWrite) else 1
+        target = part.target
+        source = (package_root() / target.path).read_text(encoding="utf-8")
+        for line in code_lines(source, target.name):
+            if len(line) < SHORTEST or line in assignment.allowed:
+                continue
+            if sum(line in lines for lines in texts) < common:
+                found.setdefault(line, str(target))
+    return found
+
+
+def _library():
+    """Return the text of all files that a release could contain, by path."""
+    root = package_root()
+    paths = sorted((root / "minitorch_attn").rglob("*.py"))
+    names = [path.relative_to(root) for path in paths]
+    wanted = [name for name in names if name.parts[1] not in NOT_RELEASED]
+    return {name.as_posix(): (root / name).read_text(encoding="utf-8") for name in wanted}
+
+
+def leaks(assignment, folder):
+    """Find everything in a release that reveals the solution.
+
+    Parameters
+    ----------
+    assignment : Assignment
+    folder : path
+        Folder with a release, or any other folder.
+
+    Returns
+    -------
+    list of str
+        One sentence for each line found.
+    """
+    telling, compiled = telling_lines(assignment), _code_of(assignment)
+    found = []
+    for name, data in _members(Path(folder)):
+        if name.endswith(".pyc"):
+            found += _in_compiled(name, data, compiled)
+        if name.endswith((".npy", ".npz", ".zip")):
+            continue  # arrays of numbers; archive members are yielded separately
+        for number, line in _lines(name, data):
+            if line in telling:
+                found.append(f"{name}:{number}: {line!r} is a line of {telling[line]}")
+    return found
+
+
+def _members(folder):
+    """Yield (name, bytes) for every file, archive member and git object."""
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if path.is_file() and not path.is_symlink():
+            yield from _opened(name, path.read_bytes())
+        if path.name == ".git" and path.is_dir():
+            yield from _packed(path, name)
+
+
+def _opened(name, data, depth=3):
+    yield name, data
+    if zipfile.is_zipfile(io.BytesIO(data)) and depth:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            for member in archive.infolist():
+                if not member.is_dir() and member.file_size < _ENDLESS:
+                    inner = archive.read(member)
+                    yield from _opened(f"{name}/{member.filename}", inner, depth - 1)
+    elif ".git/objects/" in f"/{name}":
+        try:
+            yield f"{name} (unpacked)", zlib.decompress(data).partition(b"\0")[2]
+        except zlib.error:
+            pass
+
+
+def _packed(git, name):
+    """Read all objects that git finds, including packed objects."""
+    if not list(git.glob("objects/pack/*.pack")):
+        return
+    command = ["git", f"--git-dir={git}", "cat-file", "--batch-all-objects", "--batch"]
+    try:
+        done = subprocess.run(command, capture_output=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        yield f"{name} (packed, and git cannot read it)", b""
+    else:
+        yield f"{name} (packed)", done.stdout
+
+
+def _lines(name, data):
+    """Return the numbered bare lines of a text, or of all strings in a notebook."""
+    text = data.decode("utf-8", errors="replace")
+    if name.endswith(".ipynb"):
+        try:
+            text = "\n".join(_strings(json.loads(text)))
+        except ValueError:
+            pass
+    for number, line in enumerate(text.splitlines(), 1):
+        yield number, bare(line)
+
+
+def _strings(value):
+    """Yield all text in a JSON document: cells, outputs, metadata. Lists of lines are joined."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        if value and all(isinstance(item, str) for item in value):
+            yield "".join(item if item.endswith("\n") else item + "\n" for item in value)
+        else:
+            for item in value:
+                yield from _strings(item)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield key
+            yield from _strings(item)
+
+
+def _code_of(assignment):
+    """Return the bytecode of each removed function, with the names that it uses."""
+    found = {}
+    for part in (*assignment.blanks, *assignment.groups):
+        source = (package_root() / part.target.path).read_text(encoding="utf-8")
+        for code in _walk(compile(source, "", "exec")):
+            if code.co_qualname == part.target.name:
+                names = tuple(name.encode() for name in code.co_names)
+                found[(code.co_code, names)] = str(part.target)
+    return found
+
+
+def _walk(code):
+    yield code
+    for constant in code.co_consts:
+        if hasattr(constant, "co_code"):
+            yield from _walk(constant)
+
+
+def _in_compiled(name, data, compiled):
+    """Search a compiled file, which contains bytecode unchanged, without running it."""
+    for (code, names), target in compiled.items():
+        if code in data and all(word in data for word in names):
+            yield f"{name}: the compiled body of {target}"

@@ -1,0 +1,157 @@
+"""Write the package without some function bodies, for students or for grading submissions."""
+
+import py_compile
+import shutil
+from functools import lru_cache
+from pathlib import Path
+
+from .assignment import package_root
+from .blank import Target, blank, functions
+
+__all__ = ["changed_files", "solution_files", "starter_files", "write_package"]
+
+# Files omitted for students: lessons, the grader itself, the commands. For grading, also files that
+# record, draw or train.
+NOT_RELEASED = ("course", "grader", "cli", "__main__.py")
+NOT_GRADED = (
+    *NOT_RELEASED, "viz", "tracing", "profiling", "memory", "training", "data", "models/pretrained",
+)  # fmt: skip
+# Nothing may differentiate in a submission's process: neither finite differences nor, unless the
+# assignment needs an engine, the backward pass of any operation.
+STEPS = "minitorch_attn.gradcheck.numeric:slopes"
+ENGINE = "minitorch_attn.autograd.engine:run_backward"
+
+
+def write_package(assignment, folder, stripped=False):
+    """Copy the package without the function bodies that an assignment removes.
+
+    Parameters
+    ----------
+    assignment : Assignment
+    folder : path
+        Parent folder in which `minitorch_attn` is written.
+    stripped : bool, default False
+        If True, write the package for a submission's process: without a differentiating engine and
+        without parts that no check needs, and compiled except for the submitted files.
+    """
+    source = package_root() / "minitorch_attn"
+    target = Path(folder) / "minitorch_attn"
+    changed = changed_files(assignment, stripped)
+    for path in sorted(source.rglob("*")):
+        relative = path.relative_to(source)
+        if not path.is_file() or not _is_wanted(relative, stripped):
+            continue
+        goal = target / relative
+        goal.parent.mkdir(parents=True, exist_ok=True)
+        name = f"minitorch_attn/{relative.as_posix()}"
+        if name in changed:
+            goal.write_text(changed[name], encoding="utf-8")
+        else:
+            shutil.copyfile(path, goal)
+        if stripped and goal.suffix == ".py" and name not in assignment.files:
+            _compile(goal, name)
+
+
+def _is_wanted(relative, stripped):
+    """Return True for Python files and package data, but not compiled, hidden or partial files."""
+    left_out = NOT_GRADED if stripped else NOT_RELEASED
+    if any(relative.is_relative_to(part) for part in left_out):
+        return False
+    odd = any(part == "__pycache__" or part.startswith(".") for part in relative.parts)
+    return not odd and relative.suffix not in (".pyc", ".tmp", ".orig")
+
+
+def _compile(path, name):
+    """Compile a file so that Python never checks whether the source file has changed."""
+    py_compile.compile(
+        str(path), dfile=name, doraise=True,
+        invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
+    )  # fmt: skip
+
+
+def changed_files(assignment, stripped=False):
+    """Return the text of each file from which function bodies are removed.
+
+    Parameters
+    ----------
+    assignment : Assignment
+    stripped : bool, default False
+        Same as for `write_package`.
+
+    Returns
+    -------
+    dict of str to str
+        Text of each file by path.
+    """
+    bodies = {}
+    for part in assignment.blanks:
+        bodies.setdefault(part.target.module, {})[part.target.name] = None
+    for part in assignment.groups:
+        bodies.setdefault(part.target.module, {})[part.target.name] = part.body
+    for target in _differentiating(assignment.engine) if stripped else ():
+        bodies.setdefault(target.module, {}).setdefault(target.name, None)
+    texts = {}
+    for module, wanted in bodies.items():
+        path = module.replace(".", "/") + ".py"
+        text = (package_root() / path).read_text(encoding="utf-8")
+        texts[path] = blank(text, module, wanted)
+    return texts
+
+
+@lru_cache(maxsize=2)
+def _differentiating(engine):
+    """List all functions that differentiate, or with an engine those that do not need it."""
+    found = [Target.parse(text) for text in ((STEPS,) if engine else (STEPS, ENGINE))]
+    if engine:
+        return tuple(found)
+    root = package_root()
+    for path in sorted((root / "minitorch_attn").rglob("*.py")):
+        name = path.relative_to(root)
+        if not _is_wanted(name.relative_to("minitorch_attn"), stripped=True):
+            continue
+        module = ".".join(name.with_suffix("").parts)
+        known = functions(path.read_text(encoding="utf-8"))
+        found += [Target(module, text) for text in known if text.endswith(".backward")]
+    return tuple(found)
+
+
+def starter_files(assignment):
+    """Return the files that a student starts from.
+
+    Returns
+    -------
+    dict of str to str
+        Text of each file in the manifest, by path.
+    """
+    changed = changed_files(assignment, stripped=False)
+    return {
+        path: changed.get(path) or (package_root() / path).read_text(encoding="utf-8")
+        for path in assignment.files
+    }
+
+
+def solution_files(assignment, calling=""):
+    """Return the library's own files, in place of a student's files.
+
+    Parameters
+    ----------
+    assignment : Assignment
+    calling : str
+        Body of a [[way]]. If it names functions of a group, they are removed, as in the files that
+        a student starts from.
+
+    Returns
+    -------
+    dict of str to str
+    """
+    found = {}
+    for path in assignment.files:
+        text = (package_root() / path).read_text(encoding="utf-8")
+        groups = {
+            group.target.name: group.body
+            for group in assignment.groups
+            if group.target.path == path and group.target.name.split(".")[-1] in calling
+        }
+        module = path.removesuffix(".py").replace("/", ".")
+        found[path] = blank(text, module, groups) if groups else text
+    return found

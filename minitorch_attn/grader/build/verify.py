@@ -1,0 +1,193 @@
+"""Verify that an assignment's solution passes, its bugs fail, and its release has no leaks."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...errors import DataError
+from ..grade.sandbox import Sandbox
+from ..grade.session import Session
+from .blank import functions, replace_body
+from .leaks import leaks
+from .package import solution_files, starter_files, write_package
+from .release import write_release
+
+__all__ = ["Proof", "verify", "with_bug"]
+
+SEED = 20_240
+REWARD_SECONDS = 60  # CPU time, on one core
+
+
+@dataclass
+class Proof:
+    """Result of one verification.
+
+    Attributes
+    ----------
+    what : str
+        Description of the verification.
+    points : str
+        Points earned and maximum points.
+    found : str
+        Description of what is wrong. Empty if the verification succeeded.
+    seconds : float
+        Duration in seconds.
+    """
+
+    what: str
+    points: str = ""
+    found: str = ""
+    seconds: float = 0.0
+
+    @property
+    def holds(self):
+        """Whether the verification succeeded."""
+        return not self.found
+
+
+def verify(assignment, level=None, seed=SEED, reward=True):
+    """Verify an assignment, step by step.
+
+    Parameters
+    ----------
+    assignment : Assignment
+    level : int, optional
+        Sandbox level. Defaults to the highest level available.
+    seed : int
+        Random seed for the inputs.
+    reward : bool, default True
+        Whether to run the reward, too, which trains a model.
+
+    Yields
+    ------
+    Proof
+    """
+    folder = Path(tempfile.mkdtemp(prefix="minitorch-attn-verify-"))
+    try:
+        yield from _Prover(assignment, folder, level or Sandbox.best(), seed).proofs(reward)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class _Prover:
+    """Grades candidates: the solution, the starter, planted bugs and workarounds."""
+
+    def __init__(self, assignment, folder, level, seed):
+        self.assignment, self.folder = assignment, folder
+        self.sandbox = Sandbox(level)
+        self.checks = assignment.checks_by_name(seed)
+        write_package(assignment, folder / "stripped", stripped=True)
+
+    def proofs(self, reward):
+        made = self.assignment
+        everything = {entry.name for entry in made.checks}
+        solution = solution_files(made)
+        yield self.candidate("the solution", solution, set())
+        yield self.candidate("the starter", starter_files(made), everything)
+        for bug in made.bugs:
+            yield self.candidate(f"bug: {bug.name}", with_bug(solution, bug), set(bug.loses))
+        for way in made.ways:
+            files = with_bug(solution_files(made, calling=way.body), way)
+            yield self.candidate(f"way round: {way.name}", files, set(way.loses))
+        yield from self.release(solution, reward)
+
+    def candidate(self, what, files, loses):
+        """Grade some files. Exactly the checks in `loses` must fail."""
+        start, lost, said, points = time.monotonic(), set(), {}, 0
+        data = {path: text.encode() for path, text in files.items()}
+        with Session(self.sandbox, self.folder / "stripped", data) as session:
+            for entry in self.assignment.checks:
+                verdicts = (session.verdict(check) for check in self.checks[entry.name])
+                failed = next((v for v in verdicts if not v.passed), None)
+                if failed is None:
+                    points += entry.points
+                else:
+                    lost.add(entry.name)
+                    said[entry.name] = f"{failed.status}: {_end(failed.message)}"
+        found = [f"{name} was lost: {said[name]}" for name in sorted(lost - loses)]
+        found += [f"{name} was not lost" for name in sorted(loses - lost)]
+        total = f"{points} of {self.assignment.points}"
+        return Proof(what, total, "\n".join(found), time.monotonic() - start)
+
+    def release(self, solution, reward):
+        """Verify that a release has no leaks, and that its checks and its reward run."""
+        folder = self.folder / "release"
+        start = time.monotonic()
+        write_release(self.assignment, folder)
+        found = leaks(self.assignment, folder)
+        yield Proof("no leak in the release", "", "\n".join(found), time.monotonic() - start)
+        public = sum(entry.points for entry in self.assignment.checks if not entry.hidden)
+        yield self.script("check.py on the starter", folder, "check.py", 1, f"0 of {public} points")
+        for path, text in solution.items():
+            (folder / path).write_text(text, encoding="utf-8")
+        total = f"{public} of {public} points"
+        yield self.script("check.py on the solution", folder, "check.py", 0, total)
+        if reward:
+            yield self.script("the reward", folder, "reward.py", 0, "")
+
+    def script(self, what, folder, name, code, said):
+        """Run a program of the release, and check its exit status and output."""
+        start, used = time.monotonic(), _used_by_children()
+        environment = {**os.environ, "MPLBACKEND": "Agg", "PYTHONDONTWRITEBYTECODE": "1"}
+        environment |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        environment.pop("PYTHONPATH", None)
+        done = subprocess.run(
+            [sys.executable, name], cwd=folder, env=environment, capture_output=True, text=True,
+            check=False, timeout=600,
+        )  # fmt: skip
+        seconds, used, found = time.monotonic() - start, _used_by_children() - used, ""
+        if done.returncode != code or said not in done.stdout:
+            text = (done.stdout + done.stderr).strip()[-1500:]
+            found = f"exit status {done.returncode}, expected {code} and {said!r}:\n{text}"
+        elif name == "reward.py" and used > REWARD_SECONDS:
+            found = f"it took {used:.0f} s of one core, more than {REWARD_SECONDS}"
+        return Proof(what, "", found, seconds)
+
+
+def _used_by_children():
+    """Return the CPU time of finished child processes in seconds; wall-clock time on Windows."""
+    try:
+        import resource
+    except ImportError:
+        return time.monotonic()
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _end(text):
+    """Return the last lines of a message."""
+    return "\n".join(text.splitlines()[-4:])[-500:]
+
+
+def with_bug(files, bug):
+    """Plant a bug in the files of the solution.
+
+    Parameters
+    ----------
+    files : dict of str to str
+    bug : Bug
+
+    Returns
+    -------
+    dict of str to str
+    """
+    path, name = bug.target.path, bug.target.name
+    text = files[path]
+    if bug.body is not None:
+        return {**files, path: replace_body(text, name, bug.body)}
+    node = functions(text)[name]
+    lines = text.splitlines(keepends=True)
+    body = "".join(lines[node.lineno - 1 : node.end_lineno])
+    if body.count(bug.old) != 1:
+        raise DataError(
+            f"bug {bug.name!r}: the text to replace must occur once in {bug.target}",
+            got=f"{body.count(bug.old)} times {bug.old!r}",
+            hint="copy the text from the function, with enough of it to be unique",
+        )
+    lines[node.lineno - 1 : node.end_lineno] = [body.replace(bug.old, bug.new)]
+    return {**files, path: "".join(lines)}

@@ -1,0 +1,1 @@
+"""Grade submissions: each runs in a separate process, and this process judges the results."""

@@ -1,0 +1,310 @@
+"""Grade a class: run submissions in parallel, and save each result immediately.
+
+The results folder contains `run.json` (the assignment and the seed for the inputs) and one document
+`state/NAME.json` for each submission. A second run grades only the submissions whose document is
+missing, or was made for other files, with other checks or with another grader.
+"""
+
+import json
+import os
+import queue
+import re
+import sys
+import threading
+import time
+import traceback
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import asdict
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+
+from ...errors import ArgumentError, DataError
+from ...files import write_json
+from .archive import read_submission, submissions_in
+from .sandbox import Limits, Sandbox
+from .session import Session
+
+__all__ = ["ChecksFailed", "Stopped", "grade_class", "grade_one", "slug"]
+
+VERSION = 1  # format version of the documents
+_PACKAGE = sys.modules[__name__.partition(".")[0]]
+
+
+class ChecksFailed(Exception):
+    """The assignment's `checks.py` raised an error, so nothing can be graded."""
+
+
+class Stopped(Exception):
+    """The run was stopped before a submission was graded."""
+
+
+def grade_class(task, folder, out, *, level=None, jobs=1, limits=None, report=None):
+    """Grade every submission in a folder.
+
+    Parameters
+    ----------
+    task : Task
+    folder : path
+        Folder with a folder or an archive for each student.
+    out : path
+        Results folder, created if missing.
+    level : {1, 2, 3}, optional
+        Sandbox level. Defaults to the highest level that works.
+    jobs : int
+        Number of submissions to grade at the same time.
+    limits : Limits, optional
+    report : callable, optional
+        Callback `report(document, done, total, how)` for each submission. `how` is "new" or "kept"
+        (from an earlier run), or the reason to grade again: "changed" (submission) or "others"
+        (checks).
+
+    Returns
+    -------
+    list of dict
+        Documents of all submissions, sorted by name.
+
+    Raises
+    ------
+    ArgumentError
+        If the sandbox level does not work on this machine, or there are no submissions.
+    ChecksFailed
+        If `checks.py` raises an error.
+
+    Notes
+    -----
+    After any other exception, such as Ctrl-C or a full disk, the finished results are kept.
+    """
+    level = Sandbox.best() if level is None else level
+    why = Sandbox(level).works()
+    if why is not None:
+        raise ArgumentError(
+            f"grade: sandbox level {level} is unavailable", got=why,
+            hint="`mta doctor` shows what is missing",
+        )  # fmt: skip
+    paths = submissions_in(folder)
+    if not paths:
+        raise ArgumentError(
+            "grade: the folder of submissions must not be empty", got=f"{folder}",
+            expected="a folder or an archive for each student",
+        )  # fmt: skip
+    out = Path(out)
+    (out / "state").mkdir(parents=True, exist_ok=True)
+    checks = _checks(task, _seed(task, out))
+    places = queue.SimpleQueue()
+    for place in range(jobs):
+        places.put(place)
+    documents, stop = [], threading.Event()
+
+    def work(path):
+        place = places.get()
+        try:
+            if stop.is_set():
+                raise Stopped
+            sandbox = Sandbox(level, limits or Limits(), place)
+            return _kept(task, checks, path, out, sandbox, stop)
+        except BaseException:  # stop before the next submission starts here
+            stop.set()
+            raise
+        finally:
+            places.put(place)
+
+    with ThreadPoolExecutor(jobs) as pool:
+        futures = [pool.submit(work, path) for path in paths]
+        try:
+            for future in as_completed(futures):
+                document, how = future.result()
+                documents.append(document)
+                if report is not None:
+                    report(document, len(documents), len(paths), how)
+        except BaseException:  # such as Ctrl-C: workers stop after their current check
+            stop.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return sorted(documents, key=lambda document: document["submission"]["name"])
+
+
+def _checks(task, seed):
+    try:
+        return task.checks(seed)
+    except Exception as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [frame.lineno for frame in frames if Path(frame.filename).name == "checks.py"]
+        place = f"checks.py, line {lines[-1]}: " if lines else "checks.py: "
+        raise ChecksFailed(f"{place}{type(error).__name__}: {error}") from error
+
+
+def _seed(task, out):
+    """Return the seed for the inputs, sampled once from the operating system and then kept."""
+    path = out / "run.json"
+    if path.exists():
+        try:
+            run = json.loads(path.read_text(encoding="utf-8"))
+            same = run["assignment"] == task.name and run["assignment_version"] == task.version
+            seed = int(run["seed"], 16)
+        except (ValueError, KeyError, TypeError) as error:
+            raise DataError(
+                f"{path} could not be read", got=str(error), expected="the file of a grading run",
+                hint="grade into another folder",
+            ) from None  # fmt: skip
+        if not same:
+            raise ArgumentError(
+                f"grade: the results in {out} do not match the assignment",
+                got=f"{run['assignment']} {run['assignment_version']}",
+                expected=f"{task.name} {task.version}",
+                hint="grade into another folder",
+            )
+        return seed
+    seed = int.from_bytes(os.urandom(16), "big")
+    started = datetime.now(UTC).isoformat(timespec="seconds")
+    run = {
+        "version": VERSION, "assignment": task.name, "assignment_version": task.version,
+        "seed": f"{seed:032x}", "started": started,
+    }  # fmt: skip
+    write_json(path, run)
+    return seed
+
+
+def _kept(task, checks, path, out, sandbox, stop):
+    """Return the document of a submission, kept or new, and the `how` for `grade_class`."""
+    submission = read_submission(path, task.files)
+    place = out / "state" / f"{slug(path.name)}.json"
+    known, how = _stored(place), "new"
+    if known is not None:
+        if known["submission"]["digest"] != submission.digest:
+            how = "changed"
+        elif known["assignment"].get("digest") != task.digest:
+            how = "others"
+        else:
+            return known, "kept"
+    try:
+        document = grade_one(task, checks, submission, sandbox, stop)
+    except Stopped:
+        raise
+    except Exception:  # an error in the grader must not affect other submissions
+        document = _document(task, submission, sandbox, [], "", 0.0)
+        document["status"] = "not graded"
+        document["detail"] = traceback.format_exc()
+    write_json(place, document)
+    return document, how
+
+
+def _stored(place):
+    try:
+        document = json.loads(place.read_text(encoding="utf-8"))
+        usable = document["version"] == VERSION and document["status"] in ("graded", "not readable")
+        return document if usable and "digest" in document["submission"] else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def grade_one(task, checks, submission, sandbox, stop=None):
+    """Grade one submission.
+
+    Parameters
+    ----------
+    task : Task
+    checks : list
+        List returned by `task.checks`.
+    submission : Submission
+    sandbox : Sandbox
+    stop : threading.Event, optional
+        Event that stops the run.
+
+    Returns
+    -------
+    dict
+        Document of the submission.
+
+    Raises
+    ------
+    Stopped
+        If `stop` was set before the last check.
+    """
+    start, lines = time.monotonic(), []
+    with Session(sandbox, task.package_folder, submission.files, steps=True) as session:
+        for entry, parts in checks:
+            if stop is not None and stop.is_set():
+                raise Stopped
+            if submission.problems:
+                lines.append(_line(entry, "not run", "; ".join(submission.problems)))
+                continue
+            lines.append(_entry_line(entry, parts, session))
+    seconds = time.monotonic() - start
+    return _document(task, submission, sandbox, lines, session.output, seconds)
+
+
+def _entry_line(entry, parts, session):
+    """Run the checks of an entry up to the first failure."""
+    seconds = 0.0
+    for check in parts:
+        verdict = session.verdict(check)
+        seconds += verdict.seconds
+        if not verdict.passed:
+            message = f"{check.what or check.name}: {verdict.message}"
+            line = _line(entry, verdict.status, message, seconds)
+            more = {
+                name: getattr(verdict, name)
+                for name in ("first_difference", "gradcheck", "first_step")
+            }
+            return {**line, **more}
+    # An entry without checks must not give points.
+    status = "passed" if parts else "not run"
+    return _line(entry, status, "", seconds)
+
+
+def _line(entry, status, message="", seconds=0.0):
+    return {
+        "name": entry.name, "what": entry.what, "of": list(entry.of), "hidden": entry.hidden,
+        "points": entry.points if status == "passed" else 0.0, "max_points": entry.points,
+        "status": status, "message": message[:5000], "seconds": round(seconds, 3),
+        "first_difference": None, "gradcheck": None, "first_step": None,
+    }  # fmt: skip
+
+
+def _document(task, submission, sandbox, lines, output, seconds):
+    files = [
+        {"path": name, "bytes": len(data), "sha256": sha256(data).hexdigest()}
+        for name, data in submission.files.items()
+    ]
+    return {
+        "version": VERSION,
+        "assignment": {
+            "name": task.name, "title": task.title, "version": task.version, "points": task.points,
+            "digest": task.digest,
+        },
+        "grader": {
+            "version": _PACKAGE.__version__, "sandbox": sandbox.level,
+            "limits": asdict(sandbox.limits),
+            "python": sys.version.split()[0], "numpy": np.__version__,
+            "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        },
+        "submission": {
+            "name": submission.name, "folder": submission.folder, "digest": submission.digest,
+            "files": files, "problems": submission.problems,
+        },
+        "status": "not readable" if submission.problems else "graded",
+        "score": sum(line["points"] for line in lines),
+        "max_score": task.points,
+        "checks": lines,
+        "output": output,
+        "seconds": round(seconds, 3),
+    }  # fmt: skip
+
+
+def slug(name):
+    """Make a short, plain and unique file name from a student's name.
+
+    The hash is long, so that nobody can find another name with the same result.
+
+    Examples
+    --------
+    >>> slug("Ada Lovelace")
+    'Ada-Lovelace-767402161715'
+    >>> slug("../../etc/passwd")
+    'etc-passwd-3754d6cb3a38'
+    """
+    plain = re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")[:40] or "submission"
+    return f"{plain}-{sha256(name.encode(errors='surrogatepass')).hexdigest()[:12]}"

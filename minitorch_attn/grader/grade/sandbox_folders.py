@@ -1,0 +1,189 @@
+"""Sandbox folders: make the folders in which submissions run, and set their permissions.
+
+Each worker has a sandbox folder with its program, the package with the submission, and NumPy. If
+not every user may read the folders of the interpreter or of NumPy, the workers share a copy.
+"""
+
+import atexit
+import os
+import shutil
+import sys
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from .closed_root import add_libraries
+from .sandbox_users import FIRST
+
+__all__ = ["interpreter", "new_folder", "numpy_folders", "populate", "shared_root"]
+
+_HERE = Path(__file__).resolve().parent
+_LEAVE_OUT = shutil.ignore_patterns("site-packages", "test", "tests", "idlelib")
+
+
+def new_folder(user, place=None):
+    """Make a temporary folder, by default where the user can access it."""
+    if place is not None:
+        return Path(tempfile.mkdtemp(dir=place))
+    places = [tempfile.gettempdir(), "/tmp", "/var/tmp"]
+    reachable = (place for place in places if user is None or _enterable(Path(place)))
+    return Path(tempfile.mkdtemp(prefix="minitorch-attn-", dir=next(reachable, None)))
+
+
+def _enterable(folder):
+    """Return whether every user may enter a folder."""
+    return all(place.stat().st_mode & 0o001 for place in [folder, *folder.parents])
+
+
+def populate(root, level, user, package_folder=None, files=()):
+    """Populate `root/work` with what a process may read: its program, the package, NumPy.
+
+    Parameters
+    ----------
+    root : Path
+        Sandbox folder, made by `new_folder`.
+    level : {1, 2, 3}
+        Sandbox level.
+    user : int or None
+        Id of the user who may read it. None leaves the permissions unchanged.
+    package_folder, files
+        Arguments of `Worker`. Without them the package is omitted.
+    """
+    site = root / "work" / "site"
+    site.mkdir(parents=True)
+    for name in ("worker.py", "protocol.py", "steps.py"):
+        shutil.copyfile(_HERE / name, root / "work" / name)
+    for folder in numpy_folders(user):
+        if level == 3:
+            (site / folder.name).mkdir()  # a mount point
+        elif level == 2:
+            (site / folder.name).symlink_to(Path("/") / folder.name)
+        else:
+            (site / folder.name).symlink_to(folder)
+    if package_folder is not None:
+        package = root / "work" / "minitorch_attn"
+        shutil.copytree(package_folder / "minitorch_attn", package, copy_function=_link)
+        for name, data in dict(files).items():
+            _replace(root / "work" / name, data)
+    _give(root, user)
+
+
+def _replace(path, data):
+    """Replace a link by a file, and remove the bytecode compiled from the old file."""
+    path.unlink(missing_ok=True)
+    path.write_bytes(data)
+    for compiled in path.parent.glob(f"__pycache__/{path.stem}.*.pyc"):
+        compiled.unlink()
+
+
+def _give(root, user):
+    """Let only one user read a folder tree, without changing its owner."""
+    if user is None:
+        return
+    for folder, _, files in os.walk(root):
+        os.chown(folder, -1, user)
+        os.chmod(folder, 0o750)
+        for name in files:
+            path = os.path.join(folder, name)
+            if os.lstat(path).st_nlink == 1 and not os.path.islink(path):
+                os.chown(path, -1, user)
+                os.chmod(path, 0o640)
+
+
+def interpreter(user):
+    """Find a Python that the user of the process can start, and its installation folder."""
+    python, prefix = Path(os.path.realpath(sys.executable)), Path(os.path.realpath(sys.base_prefix))
+    if user is None or _readable(python):
+        return python, prefix
+    copied = _copied_interpreter(python, prefix)
+    return copied / "bin" / python.name, copied
+
+
+def numpy_folders(user):
+    """Return the folders that NumPy needs: its package, and the libraries of its wheel."""
+    folders = _own_numpy_folders()
+    if user is None or all(map(_readable, folders)):
+        return folders
+    return [_copied(folder) for folder in folders]
+
+
+def _own_numpy_folders():
+    package = Path(np.__file__).resolve().parent
+    folders = [package, package.parent / "numpy.libs"]
+    return [folder for folder in folders if folder.is_dir()]
+
+
+def _readable(path):
+    """Return whether every user may read a file and enter all folders above it."""
+    return all(folder.stat().st_mode & 0o005 == 0o005 for folder in [path, *path.parents])
+
+
+@lru_cache(maxsize=1)
+def shared_root():
+    """Return the shared folder, after adding what a root file system needs."""
+    root = _shared_folder()
+    python, prefix = Path(os.path.realpath(sys.executable)), Path(os.path.realpath(sys.base_prefix))
+    folders = [_copied_interpreter(python, prefix), *map(_copied, _own_numpy_folders())]
+    add_libraries(root, folders, _link)
+    (root / "sandboxes").mkdir()
+    _open_to_all(root)
+    (root / "sandboxes").chmod(0o711)  # a user cannot list the other folders
+    return root
+
+
+@lru_cache(maxsize=1)
+def _shared_folder():
+    """Make a folder that every user can read, for copies of files in inaccessible folders."""
+    root = new_folder(user=FIRST)
+    root.chmod(0o755)
+    atexit.register(shutil.rmtree, root, ignore_errors=True)
+    return root
+
+
+@lru_cache(maxsize=1)
+def _copied_interpreter(python, prefix):
+    """Copy the interpreter and its standard library, by hard links where possible."""
+    root = _shared_folder() / "python"
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    (root / "bin").mkdir(parents=True)
+    _link(python, root / "bin" / python.name)
+    for name in {"lib", sys.platlibdir}:
+        if (prefix / name / version).is_dir():
+            shutil.copytree(
+                prefix / name / version, root / name / version, copy_function=_link,
+                ignore=_LEAVE_OUT,
+            )  # fmt: skip
+    for library in (prefix / "lib").glob("libpython*"):
+        _link(library, root / "lib" / library.name)
+    _open_to_all(root)
+    return root
+
+
+@lru_cache(maxsize=8)
+def _copied(folder):
+    target = _shared_folder() / folder.name
+    shutil.copytree(folder, target, copy_function=_link, ignore=_LEAVE_OUT)
+    _open_to_all(target)
+    return target
+
+
+def _link(source, target):
+    """Hard-link a file if others may read it; otherwise copy it."""
+    if os.stat(source).st_mode & 0o004:
+        try:
+            return os.link(source, target, follow_symlinks=True)
+        except OSError:
+            pass
+    return shutil.copy2(source, target)
+
+
+def _open_to_all(root):
+    """Let every user read, but not write, a folder tree."""
+    for folder, _, files in os.walk(root):
+        os.chmod(folder, 0o755)
+        for name in files:
+            path = os.path.join(folder, name)
+            if os.stat(path).st_nlink == 1:  # not a link to somebody else's file
+                os.chmod(path, 0o755 if os.access(path, os.X_OK) else 0o644)

@@ -1,0 +1,205 @@
+"""Submission process: start it in a sandbox folder, send it requests, kill it, and clean up."""
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+from .protocol import ProtocolError, read_message, write_message
+from .sandbox_folders import populate
+from .sandbox_users import user_in
+from .time_limit import Clock, children, state, watched
+
+__all__ = ["Worker", "WorkerFailed"]
+
+OUTPUT_BYTES = 200_000  # maximum size of the output to keep
+_NOTHING = {"driver": "def run(inputs, settings): return {}", "settings": {}, "wanted": []}
+
+
+class WorkerFailed(Exception):
+    """The submission's process did not answer.
+
+    Attributes
+    ----------
+    kind : {"timeout", "crashed", "misbehaved"}
+    starved : bool
+        Whether the process waited for a processor on a busy machine until the wall-clock limit.
+    """
+
+    def __init__(self, kind, message, starved=False):
+        super().__init__(message)
+        self.kind, self.starved = kind, starved
+
+
+class Worker:
+    """Process that runs a submission.
+
+    Parameters
+    ----------
+    sandbox : Sandbox
+    package_folder : path
+        Folder of the compiled package `minitorch_attn` that the submission completes.
+    files : dict of str to bytes
+        Path `minitorch_attn/...` and content of each submitted file, which replaces the package's.
+
+    Attributes
+    ----------
+    output : str
+        Output of the process, truncated to the limit. Available after `close`.
+    """
+
+    def __init__(self, sandbox, package_folder, files=()):
+        self.sandbox, self.output, self.process, self._watched = sandbox, "", None, None
+        self.folder = sandbox.new_folder()
+        self._printed = tempfile.TemporaryFile()
+        to_read, self._writing = os.pipe()
+        self._reading, to_write = os.pipe()
+        os.set_blocking(self._writing, False)
+        try:
+            populate(self.folder, sandbox.level, sandbox.user, Path(package_folder), files)
+            program = str(sandbox.inside(self.folder, "worker.py"))
+            words = [program, str(to_read), str(to_write)]
+            self.process = subprocess.Popen(
+                sandbox.command(self.folder, words), pass_fds=(to_read, to_write),
+                stdin=subprocess.DEVNULL, stdout=self._printed, stderr=self._printed,
+                start_new_session=True,
+                cwd="/" if sandbox.level == 3 else self.folder,
+                env=sandbox.environment(self.folder),
+            )  # fmt: skip
+        except OSError as error:
+            self.close()
+            raise WorkerFailed("crashed", f"the process did not start: {error}") from None
+        finally:
+            os.close(to_read)
+            os.close(to_write)
+
+    def ask(self, header, arrays, seconds, max_bytes):
+        """Send a message and wait for the answer.
+
+        Parameters
+        ----------
+        header, arrays
+            Arguments of `protocol.write_message`.
+        seconds : float
+            Time limit in seconds, as counted by `Clock`.
+        max_bytes : int
+            Maximum total size of the arrays in the answer.
+
+        Returns
+        -------
+        (dict, dict of str to ndarray)
+
+        Raises
+        ------
+        WorkerFailed
+            If the answer is late, missing or malformed. The worker cannot be used again.
+        """
+        clock = Clock(seconds, self.process.pid, self._watched)
+        try:
+            write_message(self._writing, header, arrays, clock)
+            answer = read_message(self._reading, max_bytes, clock)
+        except TimeoutError:
+            raise WorkerFailed("timeout", _late(clock), clock.starved) from None
+        except ProtocolError as error:
+            raise WorkerFailed("misbehaved", f"malformed answer: {error}") from None
+        except OSError:
+            answer = None
+        if answer is None:
+            raise WorkerFailed("crashed", f"the process ended: {self._status()}")
+        return answer
+
+    def start(self):
+        """Wait for a first answer, before any code of the submission runs."""
+        self.ask(_NOTHING, {}, self.sandbox.limits.start_seconds, 4096)
+        self._watched = watched(self.process.pid)
+
+    def _status(self):
+        try:
+            code = self.process.wait(timeout=1)
+        except subprocess.TimeoutExpired:
+            return "it closed its pipes"
+        number = -code if code < 0 else code - 128
+        if number in signal.valid_signals():
+            return f"signal {signal.Signals(number).name}"
+        return f"exit status {code}"
+
+    def close(self):
+        """Kill the process and all processes that it started, and keep its output."""
+        printed = os.fstat(self._printed.fileno()).st_size  # excludes later output of `unshare`
+        for descriptor in (self._writing, self._reading):
+            os.close(descriptor)
+        if self.process is not None:
+            self._kill()
+        self._printed.seek(0)
+        self.output = self._printed.read(min(printed, OUTPUT_BYTES)).decode(errors="replace")
+        self._printed.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _kill(self):
+        self._kill_namespace()
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            pass
+        self.process.kill()
+        self.process.wait()
+        if self.sandbox.user:
+            _kill_user(self.sandbox.user)
+
+    def _kill_namespace(self):
+        """Kill the first process of a namespace, which ends all processes in it.
+
+        In another order the processes would become children of process 1, which may not wait for
+        them in a container. Ended processes still count for the user until someone waits for them.
+        """
+        if self._watched is None or self._watched.worker == self.process.pid:
+            return
+        try:
+            for child in children(self.process.pid):
+                os.kill(child, signal.SIGKILL)
+            self.process.wait(timeout=2)
+        except (ProcessLookupError, subprocess.TimeoutExpired):
+            pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc_info):
+        self.close()
+
+
+def _late(clock):
+    if not clock.starved:
+        return f"it took longer than {clock.seconds:g} s"
+    return (
+        f"no answer after {clock.passed:.0f} s because the machine was busy: "
+        f"{clock.counted:.1f} of {clock.seconds:g} s were used"
+    )
+
+
+def _kill_user(user):
+    """Kill every process of a user, because a child may have left its parent's group.
+
+    If this process is the first of a container, it also waits for orphaned processes.
+    """
+    for _ in range(100):
+        found = [path for path in Path("/proc").glob("[0-9]*") if user_in(path) == user]
+        left = [path for path in found if _end(int(path.name))]
+        if not left:
+            return
+        time.sleep(0.01)
+
+
+def _end(pid):
+    """Kill a process and wait for it. Return whether it may still exist."""
+    try:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:  # another process waits for it
+        return state(pid) not in ("Z", None)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True

@@ -1,0 +1,134 @@
+"""timm interface: the arguments in a timm folder's `config.json`, and the classifier head."""
+
+from types import SimpleNamespace
+
+from ... import nn, ops
+from ...errors import ArgumentError
+from ...nn import functional as F
+from .activations import activation
+from .base import PretrainedModel
+
+__all__ = ["ClassifierHead", "TimmModel", "timm_activation"]
+
+# timm's names of activation functions that Hugging Face names differently or does not have.
+_ACTIVATIONS = {
+    "celu": F.celu, "elu": F.elu, "gelu_tanh": activation("gelu_pytorch_tanh"),
+    "hard_sigmoid": F.hardsigmoid, "hard_swish": F.hardswish, "hardsigmoid": F.hardsigmoid,
+    "hardswish": F.hardswish, "identity": activation("linear"), "selu": F.selu,
+}  # fmt: skip
+
+
+def timm_activation(name):
+    """Return the activation function that timm's `act_layer` names."""
+    return _ACTIVATIONS[name] if name in _ACTIVATIONS else activation(name)
+
+
+class TimmModel(PretrainedModel):
+    """Base class for models in timm's layout: `architecture`, `model_args`, `pretrained_cfg`.
+
+    Attributes
+    ----------
+    entry_points : dict
+        Arguments set by each of timm's functions, with architecture names as keys.
+    arguments : dict
+        Arguments of timm's class and their defaults.
+    """
+
+    entry_points = {}
+    arguments = {}
+
+    def build(self, config):
+        self.make(SimpleNamespace(**self.read_arguments(config)))
+
+    def make(self, args):
+        """Create the modules from timm's arguments. Subclasses must override this method."""
+        raise NotImplementedError
+
+    def read_arguments(self, config):
+        """Merge the defaults of timm's class, the architecture's arguments and the file's."""
+        name = config.get("architecture", "").partition(".")[0]
+        if name not in self.entry_points:
+            raise ArgumentError(
+                f"timm architecture {name!r} is not supported",
+                expected=f"one of {', '.join(self.entry_points)}",
+            )
+        given = dict(config.get("model_args") or {})
+        unknown = sorted(set(given) - set(self.arguments))
+        if unknown:
+            raise ArgumentError(
+                f"{name}: some model_args in config.json are not supported",
+                got=", ".join(f"{key}={given[key]!r}" for key in unknown),
+                expected=f"some of {', '.join(self.arguments)}",
+            )
+        about = config.get("pretrained_cfg") or config.to_dict()
+        entry = dict(self.entry_points[name])
+        if "input_size" in about:  # replaces the architecture's image size
+            entry.pop("img_size", None)
+        return {**self.arguments, **entry, **_described(config, about), **given}
+
+    def _describe(self, fields, arrays):
+        """Remove the fields that timm's `config.json` does not have."""
+        for name in ("model_type", "architectures", "dtype", "torch_dtype"):
+            fields.pop(name, None)
+
+    def forward(self, x):
+        """Compute logits: (batch, channel, height, width) -> (batch, class)."""
+        return self.forward_head(self.forward_features(x))
+
+
+def _described(config, about):
+    """Return the arguments that follow from the description of the weights in `config.json`."""
+    found, size = {}, about.get("input_size")
+    classes = config.get("num_classes", about.get("num_classes"))
+    if classes is not None and classes >= 0:
+        found["num_classes"] = classes
+    if about.get("global_pool") is not None:
+        found["global_pool"] = about["global_pool"]
+    if size is not None:
+        found["in_chans"] = size[0]
+        if about.get("fixed_input_size"):
+            found["img_size"] = tuple(size[-2:])
+    return found
+
+
+class ClassifierHead(nn.Module):
+    """Pool a map over its positions, then apply a linear layer.
+
+    Parameters
+    ----------
+    embed_dim, num_classes : int
+        Number of channels and of classes. With 0 classes, the head returns the pooled features.
+    pool : str
+        Pooling: "avg", "max", "avgmax" (their mean), "catavgmax" (both concatenated), or "" for
+        none. A prefix "fast" is ignored.
+    dropout : float
+        Dropout probability applied to the pooled features.
+    """
+
+    def __init__(self, embed_dim, num_classes, pool="avg", dropout=0.0):
+        super().__init__()
+        self.pool = pool.lower().removeprefix("fast") if pool else ""
+        if pool and not self.pool:
+            self.pool = "avg"
+        if self.pool not in ("", "avg", "max", "avgmax", "catavgmax"):
+            raise ArgumentError(
+                "global_pool in the configuration is not supported",
+                got=repr(pool), expected="avg, max, avgmax, catavgmax or ''",
+            )  # fmt: skip
+        width = 2 * embed_dim if self.pool == "catavgmax" else embed_dim
+        self.dropout = nn.Dropout(dropout)
+        self.linear = nn.Linear(width, num_classes) if num_classes > 0 else nn.Identity()
+
+    def forward(self, x, pre_logits=False):
+        # x: (batch, height, width, embed)
+        pooled = self.dropout(self._pooled(x))  # (batch, embed)
+        return pooled if pre_logits else self.linear(pooled)
+
+    def _pooled(self, x):
+        if self.pool in ("", "avg"):
+            return x.mean((1, 2)) if self.pool else x
+        largest = x.amax((1, 2))
+        if self.pool == "max":
+            return largest
+        mean = x.mean((1, 2))
+        return 0.5 * (mean + largest) if self.pool == "avgmax" else ops.cat([mean, largest], 1)

@@ -1,0 +1,178 @@
+"""Hugging Face interface shared by ViT, DeiT and ViTMAE: the encoder, its inputs and outputs."""
+
+from ... import nn, ops
+from ...errors import ArgumentError, ShapeError
+from ...nn import init
+from ..vit import VisionTransformer, pair
+from ..vit_positions import interpolate_positions
+from .activations import activation
+from .decoder import collecting
+from .names import Ignored, NameTable
+from .vit_names import TwoLayouts, encoder_names
+
+__all__ = ["DEFAULTS", "ImageEncoderModel", "MaskedImageModeling", "block_options"]
+
+DEFAULTS = dict(
+    hidden_size=768, num_hidden_layers=12, num_attention_heads=12, intermediate_size=3072,
+    hidden_act="gelu", hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+    initializer_range=0.02, layer_norm_eps=1e-12, image_size=224, patch_size=16, num_channels=3,
+    qkv_bias=True,
+)  # fmt: skip
+
+
+class ImageEncoderModel(TwoLayouts):
+    """Base class for image models around `vision`, a `VisionTransformer`.
+
+    Attributes
+    ----------
+    encoder_class : class
+        `VisionTransformer` or a subclass.
+    """
+
+    defaults = DEFAULTS
+    encoder_class = VisionTransformer
+
+    def make_encoder(self, config):
+        """Create the paper's model from a configuration, without a head."""
+        heads = config.num_attention_heads
+        config.refuse(type(self).__name__, head_dim=config.hidden_size // heads)
+        return self.encoder_class(
+            config.image_size, config.patch_size, 0, config.hidden_size,
+            config.num_hidden_layers, heads, config.intermediate_size,
+            in_channels=config.num_channels, **block_options(config),
+        )  # fmt: skip
+
+    def initialize(self):
+        """Initialize the parameters from a truncated normal with std `config.initializer_range`."""
+        std = self.config.initializer_range
+        for module in self.modules():
+            if isinstance(module, (nn.Linear, nn.Conv2d)):
+                init.trunc_normal_(module.weight, std=std)
+                if module.bias is not None:
+                    init.zeros_(module.bias)
+        init.trunc_normal_(self.vision.class_token, std=std)
+        init.trunc_normal_(self.vision.positions.weight, std=std)
+
+    def names(self):
+        prefix = "" if self.is_base else self.base_prefix + "."
+        table = encoder_names(prefix) + self.other_names()
+        if not self.is_base:  # old files contain an unused pooler
+            table.append(Ignored(prefix + "pooler.dense.*"))
+        return NameTable(*table)
+
+    def other_names(self):
+        """Return the entries of the modules besides the encoder."""
+        return []
+
+    def patches_of(self, pixel_values):
+        """Embed the patches in the model's dtype. Returns shape (batch, patch, embed)."""
+        if pixel_values is None:
+            raise ArgumentError(
+                f"{type(self).__name__}: pixel_values is missing",
+                got="None", hint="pass pixel_values=processor(images), with mt.data.ImageProcessor",
+            )  # fmt: skip
+        embedding = self.vision.patch_embedding
+        return embedding(pixel_values.to(dtype=embedding.projection.weight.dtype))
+
+    def positions_of(self, pixel_values, interpolate):
+        """Return the positions of all tokens of these images, with shape (token, embed)."""
+        vision, size = self.vision, pixel_values.shape[-2:]
+        weight = vision.positions.weight
+        if not interpolate:
+            if size != vision.image_size:
+                raise ShapeError(
+                    f"{type(self).__name__}: the size of pixel_values does not match the model's",
+                    got=f"shape {pixel_values.shape}",
+                    expected=f"height and width {vision.image_size}",
+                    hint="interpolate_pos_encoding=True allows other sizes",
+                )
+            return weight
+        prefix, grid = vision.num_prefix, vision.patch_embedding.grid(*size)
+        patches = interpolate_positions(weight[prefix:], vision.grid, grid)
+        return ops.cat([weight[:prefix], patches], 0)
+
+    def encode(self, tokens, attention_mask, output_attentions, output_hidden_states):
+        """Return (last hidden states, dict of the other outputs).
+
+        Parameters
+        ----------
+        tokens : Tensor of shape (batch, token, embed)
+        attention_mask : Tensor of shape (batch, token) or (batch, 1, query, key), optional
+        """
+        blocks = self.vision.blocks
+        mask = mask_of(attention_mask)
+        flags = output_attentions, output_hidden_states
+        with collecting(self.config, blocks, list(blocks), *flags) as found:
+            last = self.vision.encode(tokens, mask)
+        if found.hidden_states is not None:
+            found.hidden_states = (tokens, *found.hidden_states)
+        return last, vars(found)
+
+
+def block_options(config):
+    """Return the block options of the paper's model from a configuration."""
+    return dict(
+        dropout=config.hidden_dropout_prob, inner_dropout=0.0, qkv_bias=config.qkv_bias,
+        attention_dropout=config.attention_probs_dropout_prob, eps=config.layer_norm_eps,
+        activation=activation(config.hidden_act),
+    )  # fmt: skip
+
+
+def mask_of(attention_mask):
+    """Convert Hugging Face's mask of 1 and 0 to bools that broadcast to the attention weights."""
+    if attention_mask is None:
+        return None
+    if attention_mask.ndim == 2:
+        return (attention_mask != 0)[:, None, None, :]
+    if attention_mask.ndim == 4 and attention_mask.dtype.kind == "b":
+        return attention_mask
+    raise ShapeError(
+        "attention_mask must have one number for each token, or a bool for each query and key",
+        got=f"{attention_mask.dtype} {attention_mask.shape}",
+        expected="(batch, token), or bool (batch, heads or 1, query, key)",
+    )
+
+
+class MaskedImageModeling:
+    """Head that reconstructs masked patches (SimMIM). Requires attributes `decoder` and `config`.
+
+    References
+    ----------
+    .. [1] Xie et al. 2021, "SimMIM", arXiv:2111.09886v2, section 3.
+    """
+
+    def make_decoder(self, config):
+        """Return a linear layer from a token to the pixels of its patch."""
+        stride = config.encoder_stride
+        pixels = stride**2 * config.num_channels
+        return nn.Sequential(
+            nn.Conv2d(config.hidden_size, pixels, kernel_size=1), nn.PixelShuffle(stride)
+        )
+
+    def check_stride(self, bool_masked_pos):
+        """Check, if a mask is given, that reconstructed and original patches have the same size."""
+        config = self.config
+        rows, columns = pair(config.patch_size)
+        if bool_masked_pos is not None and not rows == columns == config.encoder_stride:
+            raise ArgumentError(
+                "bool_masked_pos: patch_size must be equal to encoder_stride",
+                got=f"patch_size={config.patch_size}, encoder_stride={config.encoder_stride}",
+                expected="patch_size == encoder_stride",
+            )
+
+    def reconstruct(self, tokens):
+        """Reconstruct images (batch, channel, height, width) from tokens (batch, token, embed)."""
+        patches = tokens[:, self.vision.num_prefix :]
+        batch, count, embed_dim = patches.shape
+        side = int(count**0.5)
+        return self.decoder(patches.transpose(1, 2).reshape(batch, embed_dim, side, side))
+
+    def painting_loss(self, pixel_values, painted, bool_masked_pos):
+        """Return the mean absolute error over the masked pixels."""
+        config, patch = self.config, self.config.encoder_stride
+        side = pixel_values.shape[-1] // patch
+        mask = bool_masked_pos.reshape(-1, side, side)
+        mask = mask.repeat_interleave(patch, 1).repeat_interleave(patch, 2).unsqueeze(1)
+        mask = mask.to(dtype=painted.dtype)  # (batch, 1, height, width)
+        error = (pixel_values - painted).abs()
+        return (error * mask).sum() / (mask.sum() + 1e-5) / config.num_channels

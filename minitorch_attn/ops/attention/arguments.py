@@ -1,0 +1,163 @@
+"""Attention arguments: check them, group the heads and convert the masks to one form."""
+
+import math
+from typing import NamedTuple
+
+from ...autograd.broadcasting import broadcast_shapes
+from ...errors import ArgumentError, DTypeError, ShapeError
+from ...tensor import Tensor
+from ..cast import cast
+
+__all__ = ["AttentionInputs", "prepared"]
+
+_WHERE = "scaled_dot_product_attention"
+
+
+class AttentionInputs(NamedTuple):
+    """Arguments of a kernel, and the shape of its result."""
+
+    tensors: tuple  # query, key, value, mask
+    settings: dict
+    score_shape: tuple  # (..., query, key)
+    shape: tuple | None  # shape of the result, in which groups of heads are merged
+
+
+def prepared(
+    query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa, repeat_heads=False
+):
+    """Check the arguments of `scaled_dot_product_attention`; return them as `AttentionInputs`.
+
+    `repeat_heads` copies shared heads of key and value, so that the weights have one head axis.
+    By default, a group of query heads gets a separate axis, and nothing is copied.
+    """
+    _check_tensors(query=query, key=key, value=value)
+    if not 0.0 <= dropout_p <= 1.0:
+        raise ArgumentError(
+            f"{_WHERE}: dropout_p must be a probability",
+            got=f"{dropout_p}",
+            expected="a number from 0 to 1",
+            hint="dropout_p=0.1 for 10 %",
+        )
+    shape = None
+    if enable_gqa:
+        _check_groups(query, key, value)
+        heads, groups = query.shape[-3], {key.shape[-3], value.shape[-3]}
+        if len(groups) > 1 or repeat_heads:
+            key, value = (x.repeat_interleave(heads // x.shape[-3], -3) for x in (key, value))
+    leads = [x.shape[:-2] for x in (query, key, value)]
+    if enable_gqa:
+        leads = [(*lead[:-1], heads) for lead in leads]
+    lead = _leading(leads, query, key, value)
+    score_lead = lead if leads[0] == leads[1] == lead else broadcast_shapes(*leads[:2])
+    score_shape = (*score_lead, query.shape[-2], key.shape[-2])
+    mask, is_causal = _read_mask(attn_mask, is_causal, query.dtype, score_shape)
+    if enable_gqa and key.shape[-3] != heads:
+        shape = (*lead, query.shape[-2], value.shape[-1])
+        sizes = (key.shape[-3], heads // key.shape[-3])  # (..., key head, group, query, dim)
+        query, key, value = query.unflatten(-3, sizes), key.unsqueeze(-3), value.unsqueeze(-3)
+        if mask is not None and mask.ndim >= 3:
+            mask = mask.unsqueeze(-3) if mask.shape[-3] == 1 else mask.unflatten(-3, sizes)
+        score_shape = (*score_shape[:-3], *sizes, *score_shape[-2:])
+    if scale is None:
+        scale = 1.0 / math.sqrt(query.shape[-1]) if query.shape[-1] else 1.0
+    settings = {"scale": float(scale), "is_causal": is_causal, "dropout_p": float(dropout_p)}
+    return AttentionInputs((query, key, value, mask), settings, score_shape, shape)
+
+
+def _check_tensors(**named):
+    """Check that the three are floating-point tensors of one dtype whose axes fit together."""
+    for name, x in named.items():
+        if not isinstance(x, Tensor):
+            raise DTypeError(
+                f"{_WHERE}: {name} is not a tensor", got=type(x).__name__, hint=f"mt.tensor({name})"
+            )
+    query, key, value = [x.array for x in named.values()]
+    if query.dtype.kind != "f" or not query.dtype == key.dtype == value.dtype:
+        raise DTypeError(
+            f"{_WHERE}: query, key and value must have the same floating-point dtype",
+            got=", ".join(f"{name} {x.dtype}" for name, x in named.items()),
+            hint="x.to(mt.float32) on each",
+        )
+    if query.ndim < 2 or key.ndim < 2 or value.ndim < 2:
+        message = "query, key and value must have at least two axes"
+        expected, hint = "(..., token, dim)", "x.unsqueeze(0) for a single token"
+    elif query.shape[-1] != key.shape[-1]:
+        message = "the last axes of query and key must have the same length"
+        expected = "query (..., query, dim) and key (..., key, dim) with one dim"
+        hint = "project both to the same head_dim; value may have another"
+    elif key.shape[-2] != value.shape[-2]:
+        message = "key and value must have the same number of tokens"
+        expected = "key (..., key, dim) and value (..., key, value_dim)"
+        hint = "make both from the same tokens"
+    else:
+        return
+    got = ", ".join(f"{name} {x.shape}" for name, x in named.items())
+    raise ShapeError(f"{_WHERE}: {message}", got=got, expected=expected, hint=hint)
+
+
+def _check_groups(query, key, value):
+    """Check that the query heads form equal groups, one for each key and value head."""
+    got = f"query {query.shape}, key {key.shape}, value {value.shape}"
+    if min(query.ndim, key.ndim, value.ndim) < 3:
+        raise ShapeError(
+            f"{_WHERE}: enable_gqa=True needs an axis of heads",
+            got=got,
+            expected="(..., heads, token, dim)",
+            hint="x.unsqueeze(-3) for a single head",
+        )
+    heads = query.shape[-3]
+    if not key.shape[-3] or not value.shape[-3]:
+        raise ShapeError(f"{_WHERE}: key and value must have at least one head", got=got)
+    if heads % key.shape[-3] or heads % value.shape[-3]:
+        raise ShapeError(
+            f"{_WHERE}: the number of query heads is not divisible by that of key or value",
+            got=got,
+            expected="query heads: a multiple of the key heads and of the value heads",
+            hint="check that axis -3 holds the heads: (..., heads, token, dim)",
+        )
+
+
+def _leading(leads, query, key, value):
+    """Return the shape that the leading axes broadcast to."""
+    if leads[0] == leads[1] == leads[2]:
+        return leads[0]
+    try:
+        return broadcast_shapes(*leads)
+    except ShapeError:
+        raise ShapeError(
+            f"{_WHERE}: the leading axes (batch, heads) do not broadcast",
+            got=f"query {query.shape}, key {key.shape}, value {value.shape}",
+            expected="equal sizes, or 1, before the last two axes",
+            hint="enable_gqa=True if several query heads share a head of key and value",
+        ) from None
+
+
+def _read_mask(mask, is_causal, dtype, score_shape):
+    """Return (mask, is_causal), where the mask is a boolean or float tensor, or None."""
+    is_causal = bool(is_causal)
+    if mask is None:
+        return None, is_causal
+    attend = getattr(mask, "attend", mask)
+    if not isinstance(attend, Tensor) or attend.dtype.kind not in "bf":
+        raise DTypeError(
+            f"{_WHERE}: attn_mask must be a boolean or floating-point tensor",
+            got=f"{getattr(attend, 'dtype', type(attend).__name__)}",
+            expected="bool, True where the query may attend to the key; or floats to be added",
+            hint="mask.bool() if 1 means that the query may attend",
+        )
+    try:
+        fits = broadcast_shapes(score_shape, attend.shape) == score_shape
+    except ShapeError:
+        fits = False
+    if not fits:
+        raise ShapeError(
+            f"{_WHERE}: attn_mask does not broadcast to the scores",
+            got=f"attn_mask {attend.shape}",
+            expected=f"a shape that broadcasts to (..., query, key) = {score_shape}",
+            hint="mask[:, None, None, :] for a mask of keys, (batch, key)"
+            if attend.ndim == 2
+            else "masks.padding and masks.causal make masks that broadcast",
+        )
+    if getattr(mask, "is_causal", False) and attend.shape[-2:] == score_shape[-2:]:
+        return None, True
+    return (cast(attend, dtype) if attend.dtype.kind == "f" else attend), is_causal

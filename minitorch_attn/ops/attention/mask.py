@@ -1,0 +1,45 @@
+"""Attention masks as arrays: the causal triangle, and masks of 0 and -inf to add to the scores."""
+
+import math
+from functools import lru_cache
+
+from ...backend import array_module, device_of, module_for
+from ...computes import computes
+
+__all__ = ["additive", "causal_bias", "causal_mask"]
+
+_CACHED_ENTRIES = 2**20  # 4 MiB of float32; larger triangles are not cached
+
+
+@computes("causal mask")
+def causal_mask(queries, keys, offset, xp):
+    """Return which keys each query may attend to: query i attends to key j if j <= i + offset.
+
+    All causal masks in the library come from here: `masks.causal`, `is_causal=True`, each tile. The
+    result is a boolean array (query, key); `offset` is the position of the first query among the
+    keys, `xp` is NumPy or the array library of another device.
+    """
+    return xp.arange(keys) <= xp.arange(queries)[:, None] + offset
+
+
+@computes("additive mask")
+def additive(mask, dtype):
+    """Return what to add to the scores: a float mask itself, or 0 for True and -inf for False.
+
+    A boolean mask is True where the query may attend to the key; the result has data type `dtype`.
+    """
+    if mask.dtype.kind == "f":
+        return mask
+    return array_module(mask).where(mask, 0.0, -math.inf).astype(dtype)
+
+
+def causal_bias(scores):
+    """The causal mask to add to `scores`, (query, key): 0 where key <= query, -inf elsewhere."""
+    queries, keys = scores.shape[-2:]
+    make = _triangle if queries * keys <= _CACHED_ENTRIES else _triangle.__wrapped__
+    return make(queries, keys, scores.dtype.name, device_of(scores))
+
+
+@lru_cache(maxsize=8)
+def _triangle(queries, keys, dtype, device):
+    return additive(causal_mask(queries, keys, 0, module_for(device)), dtype)

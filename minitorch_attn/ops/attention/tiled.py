@@ -1,0 +1,242 @@
+"""Tiled attention in linear memory: the scores are computed tile by tile, never all at once."""
+
+import math
+from functools import partial
+from typing import NamedTuple
+
+from ...autograd.broadcasting import broadcast_shapes, sum_to_shape
+from ...autograd.function import Function
+from ...backend import array_module, initial_seed, keep_mask, matmul, next_offset
+from ...backend.row_reductions import row_dot, row_max, row_sum
+from ...backend.threads import threads_for, together
+from ...computes import computes
+from .definition import attention_definition, dropout_scale
+from .mask import additive, causal_mask
+
+__all__ = ["TiledAttention", "tiles_pay"]
+
+ROWS, COLUMNS = 256, 512  # queries and keys in a tile, which then fits into a core's cache
+FROM_SCORES, FROM_TOKENS = 2**22, 1024  # tiles are faster from these sizes on
+
+
+def tiles_pay(score_shape):
+    """True if attention with scores of this shape, (..., query, key), is faster in tiles."""
+    return math.prod(score_shape) >= FROM_SCORES and min(score_shape[-2:]) >= FROM_TOKENS
+
+
+@computes("attention", reveals=("softmax", "masked softmax"))
+class TiledAttention(Function):
+    r"""Attention computed in tiles, in memory that grows linearly with the number of tokens.
+
+    Forward:  context = softmax(scale * query @ key^T + mask) @ value, tile by tile
+    Backward: as Attention, one tile of p at a time
+
+    The softmax of a row needs its maximum and its sum, which are known only after the last key.
+    Both can be updated tile by tile: when a tile brings a larger maximum m', everything summed
+    under the old maximum m is multiplied by exp(m - m'). For each row and each tile,
+        m' = max(m, max_j s_ij),   r = exp(m - m')
+        l' = r l + sum_j exp(s_ij - m'),   o' = r o + sum_j exp(s_ij - m') z_ij v_j
+    and at the end o / l is the context, and L = m + log l the log-sum-exp of the row.
+
+    Derivation: as in `Attention`, from the weights of one tile at a time. They are recomputed,
+        p_ij = exp(s_ij - L_i),
+    which takes less time than storing all of them.
+    Saved: query, key, value, mask and output; L as an intermediate. Dropout masks are generated
+    again from their counters.
+    A row that may attend to nothing has L = inf and so p = 0: its output and gradients are 0.
+
+    Milakov and Gimelshein 2018, arXiv:1805.02867v2, algorithm 3 (one pass over the scores);
+    Dao et al. 2022, arXiv:2205.14135v2, algorithms 1 and 4 (tiles, and the backward pass).
+    """
+
+    @staticmethod
+    def forward(ctx, query, key, value, mask, *, scale, is_causal, dropout_p):
+        # query (..., query, dim)   key (..., key, dim)   value (..., key, value_dim)
+        xp = array_module(query)
+        lead = broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])
+        context = xp.empty((*lead, query.shape[-2], value.shape[-1]), dtype=query.dtype)
+        log_sum = xp.empty((*lead, query.shape[-2], 1), dtype=query.dtype)
+        _plan(ctx, query, key, lead, mask, is_causal, dropout_p)
+        arrays = query * scale, key, value, mask, context, log_sum
+        blocks = list(enumerate(_blocks(query.shape[-2], ROWS)))
+        threads = threads_for(
+            query
+        )  # blocks are interleaved: with a causal mask early ones are short
+        together([partial(_forward_rows, ctx, arrays, blocks[k::threads]) for k in range(threads)])
+        ctx.save(query, key, value, mask, context)
+        ctx.save_intermediate(log_sum)
+        return context
+
+    @staticmethod
+    def backward(ctx, grad_context):
+        query, key, value, mask, context = ctx.saved
+        xp, lead, scale = array_module(query), grad_context.shape[:-2], ctx.settings["scale"]
+        arrays = query * scale, key, value, mask, context, *ctx.intermediate
+        grad_query = xp.zeros((*lead, *query.shape[-2:]), dtype=query.dtype)
+        grads = grad_context, grad_query
+        need_mask = ctx.needs_grad[3]
+        blocks = list(enumerate(_blocks(query.shape[-2], ROWS)))
+        threads = 1 if need_mask else threads_for(query)
+        sums = [  # one for each thread, added in their order
+            _Sums(
+                xp.zeros((*lead, *key.shape[-2:]), dtype=key.dtype),
+                xp.zeros((*lead, *value.shape[-2:]), dtype=value.dtype),
+                xp.zeros(_two_axes(mask).shape, dtype=mask.dtype) if need_mask else None,
+            )
+            for _ in range(threads)
+        ]
+        together(
+            [
+                partial(_backward_rows, ctx, arrays, grads, sums[k], blocks[k::threads])
+                for k in range(threads)
+            ]
+        )
+        grad_key, grad_value, grad_mask = sums[0]
+        for other in sums[1:]:
+            grad_key += other.key
+            grad_value += other.value
+        grad_query *= scale
+        return (
+            sum_to_shape(grad_query, query.shape),
+            sum_to_shape(grad_key, key.shape),
+            sum_to_shape(grad_value, value.shape),
+            grad_mask.reshape(mask.shape) if need_mask else None,
+        )
+
+    @staticmethod
+    def composed(ctx, *inputs, **settings):
+        """Compute the context with `attention_definition` and the dropout masks of all tiles."""
+        if ctx.counters:
+            masks = [_keep(ctx, number) for number in range(len(ctx.counters))]
+            ctx.constants(ctx.xp.concatenate(masks, -2))
+        return attention_definition(ctx, *inputs, **settings)[0]
+
+
+class _Sums(NamedTuple):
+    """The gradients that are sums over all blocks of queries."""
+
+    key: object
+    value: object
+    mask: object
+
+
+@computes("attention", reveals=("softmax", "masked softmax"))
+def _forward_rows(ctx, arrays, blocks):
+    """Write the context and the log-sum-exp of some blocks of queries."""
+    query, key, value, mask, context, log_sum = arrays  # the scaled query
+    xp, dropout_p = ctx.xp, ctx.dropout_p
+    for number, rows in blocks:
+        q = query[..., rows, :]
+        keep = _keep(ctx, number)
+        o = xp.zeros_like(context[..., rows, :])
+        top = xp.full((*o.shape[:-1], 1), -xp.inf, dtype=query.dtype)
+        total = xp.zeros_like(top)
+        for columns in _columns(ctx, rows):
+            s = _scores(ctx, q, key, mask, rows, columns)  # (..., row, column)
+            new_top = xp.maximum(top, row_max(s))
+            shift = xp.maximum(new_top, float(xp.finfo(s.dtype).min))
+            s -= shift  # -inf minus a finite number is -inf
+            xp.exp(s, out=s)
+            rescale = xp.exp(top - shift)
+            total *= rescale
+            total += row_sum(s)
+            o *= rescale
+            if dropout_p:
+                s *= keep[..., columns]
+            o += matmul(s, value[..., columns, :])
+            top = new_top
+        o *= dropout_scale(dropout_p) / xp.maximum(total, 1.0)  # total >= exp(0), or 0
+        context[..., rows, :] = o
+        empty = total == 0
+        log_sum[..., rows, :] = xp.where(empty, xp.inf, top + xp.log(xp.maximum(total, 1.0)))
+
+
+@computes("attention", reveals=("softmax", "masked softmax"))
+def _backward_rows(ctx, arrays, grads, sums, blocks):
+    """Write the gradient of some blocks of queries; add to those of keys, values and the mask."""
+    query, key, value, mask, context, log_sum = arrays  # the scaled query
+    grad_context, grad_query = grads
+    xp, dropout_p = ctx.xp, ctx.dropout_p
+    for number, rows in blocks:
+        q = query[..., rows, :]
+        g = grad_context[..., rows, :]
+        mean_grad = row_dot(g, context[..., rows, :])  # sum_l p_il dL/dp_il
+        g = g * dropout_scale(dropout_p)
+        keep = _keep(ctx, number)
+        for columns in _columns(ctx, rows):
+            p = _scores(ctx, q, key, mask, rows, columns)  # (..., row, column)
+            p -= log_sum[..., rows, :]
+            xp.exp(p, out=p)
+            grad_s = matmul(g, value[..., columns, :].swapaxes(-1, -2))
+            kept = p
+            if dropout_p:
+                grad_s *= keep[..., columns]
+                kept = p * keep[..., columns]
+            sums.value[..., columns, :] += matmul(kept.swapaxes(-1, -2), g)
+            grad_s -= mean_grad
+            grad_s *= p
+            grad_query[..., rows, :] += matmul(grad_s, key[..., columns, :])
+            sums.key[..., columns, :] += matmul(grad_s.swapaxes(-1, -2), q)
+            if sums.mask is not None:
+                place = _place(sums.mask, rows, columns)
+                sums.mask[place] += sum_to_shape(grad_s, sums.mask[place].shape)
+
+
+def _plan(ctx, query, key, lead, mask, is_causal, dropout_p):
+    """Store what forward and backward need: the sizes, and the first dropout counters."""
+    ctx.sizes = (query.shape[-2], key.shape[-2])
+    ctx.lead = broadcast_shapes(query.shape[:-2], key.shape[:-2])
+    ctx.is_causal, ctx.dropout_p, ctx.keep_probability = is_causal, dropout_p, 1.0 - dropout_p
+    ctx.xp, ctx.counters = array_module(query), []
+    if dropout_p:
+        ctx.seed = initial_seed()
+        for rows in _blocks(ctx.sizes[0], ROWS):
+            number = rows.stop - rows.start
+            count = math.prod(ctx.lead) * number * ctx.sizes[1]
+            ctx.counters.append((next_offset(count), number))
+
+
+def _keep(ctx, number):
+    """Return a mask (..., row, key) of the weights in a block that dropout keeps, or None."""
+    if not ctx.counters:
+        return None
+    offset, rows = ctx.counters[number]
+    shape = (*ctx.lead, rows, ctx.sizes[1])
+    return keep_mask(shape, ctx.keep_probability, ctx.xp, ctx.seed, offset)
+
+
+def _blocks(size, block):
+    """Slices that cover `size` positions in blocks."""
+    return [slice(start, min(start + block, size)) for start in range(0, size, block)]
+
+
+def _columns(ctx, rows):
+    """The blocks of keys that a block of queries may attend to."""
+    blocks = _blocks(ctx.sizes[1], COLUMNS)
+    return [c for c in blocks if c.start < rows.stop] if ctx.is_causal else blocks
+
+
+@computes("attention", reveals=("masked softmax",))
+def _scores(ctx, q, key, mask, rows, columns):
+    """The masked scores of a tile, in new memory."""
+    xp = ctx.xp
+    s = matmul(q, key[..., columns, :].swapaxes(-1, -2))  # (..., row, column)
+    if s.shape[:-2] != ctx.lead:
+        s = xp.broadcast_to(s, (*ctx.lead, *s.shape[-2:])).copy()
+    if mask is not None:
+        s += additive(_two_axes(mask)[_place(_two_axes(mask), rows, columns)], s.dtype)
+    if ctx.is_causal and columns.stop - 1 > rows.start:
+        visible = causal_mask(*s.shape[-2:], rows.start - columns.start, xp)
+        s += additive(visible, s.dtype)
+    return s
+
+
+def _two_axes(mask):
+    """A mask with at least the axes (query, key)."""
+    return mask.reshape((1,) * (2 - mask.ndim) + mask.shape)
+
+
+def _place(mask, rows, columns):
+    """The index of a tile in a mask that may be the same for all queries or for all keys."""
+    rows = slice(None) if mask.shape[-2] == 1 else rows
+    return (..., rows, slice(None) if mask.shape[-1] == 1 else columns)

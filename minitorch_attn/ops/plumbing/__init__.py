@@ -1,0 +1,1 @@
+"""Plumbing for the operations: argument checks, axes, dtype promotion, index parsing, windows."""

@@ -1,0 +1,85 @@
+"""Axes: check the axes and sizes that a user gives; negative axes count from the end."""
+
+import builtins
+from operator import index as as_int
+
+from ...errors import ArgumentError, DTypeError, IndexRangeError
+
+__all__ = ["axes_of", "axis_of", "sizes_of"]
+
+
+def axis_of(dim, ndim, where, name="dim"):
+    """Convert one axis to a number from 0; a 0-d tensor counts as having one axis.
+
+    Parameters
+    ----------
+    dim : int
+        Axis that the user gave.
+    ndim : int
+        Number of axes of the tensor.
+    where, name : str
+        Names of the function and its argument, for error messages.
+
+    Examples
+    --------
+    >>> axis_of(-1, 3, "sum")
+    2
+    """
+    try:
+        axis = as_int(dim)
+    except TypeError:
+        raise DTypeError(
+            f"{where}: {name} must be an integer",
+            got=f"{dim!r}",
+            expected="the number of an axis",
+            hint="int(...), or .item() for a tensor",
+        ) from None
+    count = max(ndim, 1)
+    if not -count <= axis < count:
+        raise IndexRangeError(
+            f"{where}: {name} is out of range",
+            got=f"{name}={axis} for {ndim} axes",
+            expected=f"from {-count} to {count - 1}",
+            hint="negative axes count from the end: -1 is the last",
+        )
+    return axis % count
+
+
+def axes_of(dim, ndim, where, name="dim"):
+    """Convert one or several distinct axes to a tuple of numbers from 0.
+
+    Examples
+    --------
+    >>> axes_of((-1, 0), 3, "sum")
+    (2, 0)
+    """
+    if not isinstance(dim, (tuple, list)):
+        return (axis_of(dim, ndim, where, name),)
+    axes = tuple([axis_of(d, ndim, where, name) for d in dim])
+    if len(set(axes)) < len(axes):
+        raise ArgumentError(
+            f"{where}: {name} must not repeat an axis",
+            got=f"{name}={tuple(dim)} for {ndim} axes",
+            hint="-1 and the last axis are the same",
+        )
+    return axes
+
+
+def sizes_of(sizes, where, name="size"):
+    """Convert sizes to a tuple of ints, from `(2, 3)`, `[2, 3]` or a single int.
+
+    Examples
+    --------
+    >>> sizes_of([2, 3], "reshape"), sizes_of(4, "reshape")
+    ((2, 3), (4,))
+    """
+    if not isinstance(sizes, (tuple, list)):
+        sizes = (sizes,)
+    try:
+        return tuple([n if type(n) is builtins.int else as_int(n) for n in sizes])
+    except TypeError:
+        raise DTypeError(
+            f"{where}: {name} must hold integers",
+            got=f"{sizes!r}",
+            hint="int(...) or // for sizes that were computed",
+        ) from None

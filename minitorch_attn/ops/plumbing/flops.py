@@ -1,0 +1,84 @@
+"""FLOPs: the number of floating-point operations of an op and of its derivative."""
+
+from math import prod
+
+__all__ = ["FLOPS", "backward_flops"]
+
+
+def _linear(inputs, outputs):
+    return 2 * prod(outputs[0].shape) * inputs[0].shape[-1]
+
+
+def _feed_forward(inputs, outputs):
+    # weight1 (hidden, in)   weight2 (out, hidden)
+    return 2 * prod(outputs[0].shape[:-1]) * (prod(inputs[1].shape) + prod(inputs[3].shape))
+
+
+def _attention(inputs, outputs):
+    # query (..., query, dim)   key (..., key, dim)   value (..., key, value_dim)
+    *lead, queries, value_dim = outputs[0].shape
+    keys, dim = inputs[1].shape[-2:]
+    return 2 * prod(lead) * queries * keys * (dim + value_dim)
+
+
+def _convolution(inputs, outputs):
+    # weight (out, in / groups, *kernel): in / groups * kernel products per element of the output
+    return 2 * prod(outputs[0].shape) * prod(inputs[1].shape[1:])
+
+
+def _transposed_convolution(inputs, outputs):
+    return 2 * prod(inputs[0].shape) * prod(inputs[1].shape[1:])
+
+
+def _recurrent(first_weight):
+    def count(inputs, outputs):
+        # x (row, input), then two matrices, and a third if the LSTM has a projection
+        rows = inputs[0].shape[0]
+        weights = [w for w in inputs[first_weight:] if w is not None and len(w.shape) == 2]
+        return 2 * rows * sum(prod(w.shape) for w in weights)
+
+    return count
+
+
+# A multiply-add counts as two operations. Elementwise operations do not count, as usual; in a
+# Transformer of width 768 they are one operation in two hundred.
+FLOPS = {
+    "Attention": _attention,
+    "CausalAttention": _attention,  # like the others, it counts masked scores
+    "Conv": _convolution,
+    "ConvTransposed": _transposed_convolution,
+    "FeedForward": _feed_forward,
+    "FeedForwardInBlocks": _feed_forward,
+    "GruSequence": _recurrent(2),
+    "Linear": _linear,
+    "LstmSequence": _recurrent(3),
+    "MatMul": _linear,
+    "RnnSequence": _recurrent(2),
+    "TiledAttention": _attention,
+}
+
+
+def backward_flops(name, flops, needs_grad):
+    """Number of floating-point operations in the derivative of an op.
+
+    A product has two factors, and the gradient of each factor is one product of the same size.
+    Attention has two products, so its derivative has four; tiled attention has a fifth, because it
+    recomputes the scores. A feed-forward network has two products as well; in blocks it recomputes
+    the first one.
+
+    Parameters
+    ----------
+    name : str
+        Class of the op.
+    flops : int
+        Number of operations in its forward pass.
+    needs_grad : sequence
+        For each input, whether it needs a gradient.
+    """
+    if name in ("Conv", "ConvTransposed", "Linear", "MatMul"):
+        return flops * sum(1 for edge in needs_grad[:2] if edge)
+    if name in ("FeedForward", "FeedForwardInBlocks"):
+        x, weight1, bias1, weight2, _ = map(bool, needs_grad)
+        products = x + weight1 + weight2 + (x or weight1 or bias1)
+        return flops * (products + (name != "FeedForward")) // 2
+    return flops * 5 // 2 if name == "TiledAttention" else flops * 2

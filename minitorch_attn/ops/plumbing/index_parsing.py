@@ -1,0 +1,201 @@
+"""Index parsing: split `x[index]` into a basic part, which is a view, and a lookup."""
+
+import builtins
+from operator import index as as_int
+from typing import NamedTuple
+
+from ...autograd.broadcasting import broadcast_shapes
+from ...backend import is_array, new_array, to_device
+from ...errors import DTypeError, IndexRangeError, ShapeError
+from ...tensor import Tensor, wrap
+from .range_check import check_range
+
+__all__ = ["Selection", "select_parts"]
+
+
+class Selection(NamedTuple):
+    """A parsed index.
+
+    `basic` is a tuple that gives a view. `indices` are integer Tensors that look elements up along
+    the axes `axes` of that view. `distinct` says that no element can be selected twice.
+    """
+
+    basic: tuple
+    axes: tuple = ()
+    indices: tuple = ()
+    distinct: bool = True
+
+
+def select_parts(input, index):
+    """Parse an index of `input`.
+
+    Parameters
+    ----------
+    input : Tensor
+    index : int, slice, None, Ellipsis, bool, list, integer or boolean Tensor, or a tuple of these
+        Index that the user wrote between the brackets.
+
+    Returns
+    -------
+    Selection
+    """
+    entries = index if type(index) is tuple else (index,)
+    for entry in entries:
+        if type(entry) not in _PLAIN:
+            entries = [_normalized(input, e) for e in entries]
+            _check_places(input, entries)
+            return _parted(input, entries)
+    _check_places(input, entries)
+    return Selection(_with_ellipsis(entries))
+
+
+_PLAIN = frozenset({builtins.int, slice, type(None), type(Ellipsis)})
+
+
+def _normalized(input, entry):
+    """Convert an entry of an index to int, slice, None, Ellipsis, bool, or an index Tensor."""
+    if isinstance(entry, builtins.bool) or entry is None or entry is Ellipsis:
+        return entry
+    if isinstance(entry, slice):
+        limits = (entry.start, entry.stop, entry.step)
+        return slice(*[None if n is None else as_int(n) for n in limits])
+    if not isinstance(entry, Tensor):
+        if not is_array(entry) and hasattr(entry, "__index__"):
+            return as_int(entry)
+        entry = wrap(_index_array(entry))
+    if entry.dtype.kind == "f":
+        raise DTypeError(
+            "x[index]: an index tensor must hold integers or booleans",
+            got=f"{entry.dtype}",
+            hint="index.long(), or a comparison such as index > 0 for a mask",
+        )
+    if entry.ndim == 0:
+        return entry.item()
+    if entry.device != input.device:
+        entry = wrap(to_device(entry.array, input.device))
+    return entry
+
+
+def _index_array(entry):
+    """Return the array of a list, a range or an array."""
+    if is_array(entry):
+        return entry
+    if not isinstance(entry, (list, tuple, range)):
+        raise DTypeError(
+            "x[index]: the index is of an unsupported type",
+            got=f"{entry!r} of type {type(entry).__name__}",
+            expected="an int, slice, None, ..., bool, list, or integer or boolean tensor",
+            hint="int(...) for a number with a fraction",
+        )
+    return new_array(list(entry), None if len(entry) else "int64")
+
+
+def _axes_used(entry):
+    if isinstance(entry, Tensor):
+        return entry.ndim if entry.dtype.kind == "b" else 1
+    return 0 if entry is None or entry is Ellipsis or isinstance(entry, builtins.bool) else 1
+
+
+def _check_places(input, entries):
+    """Reject more indices than axes, a second `...`, and integers that are out of range."""
+    shape = input.array.shape
+    axis = 0
+    for number, entry in enumerate(entries):
+        if type(entry) is builtins.int:
+            if axis < len(shape) and not -shape[axis] <= entry < shape[axis]:
+                _refuse_integer(entry, axis, shape)
+            axis += 1
+        elif entry is Ellipsis:
+            rest = entries[number + 1 :]
+            if any(e is Ellipsis for e in rest):
+                raise IndexRangeError(
+                    "x[index]: '...' must not occur twice", got=f"{tuple(entries)}"
+                )
+            axis = max(axis, len(shape) - builtins.sum([_axes_used(e) for e in rest]))
+        else:
+            axis += _axes_used(entry)
+    if axis > len(shape):
+        raise IndexRangeError(
+            "x[index]: too many indices",
+            got=f"{builtins.sum([_axes_used(e) for e in entries])} for a tensor of shape {shape}",
+            expected=f"at most {len(shape)}",
+            hint="a mask of several axes counts for each of them",
+        )
+
+
+def _refuse_integer(entry, axis, shape):
+    size = shape[axis]
+    raise IndexRangeError(
+        "x[index]: the index is out of range",
+        got=f"{entry} for axis {axis} of a tensor of shape {shape}",
+        expected=f"from {-size} to {size - 1}" if size else "none: the size is 0",
+        hint="x.shape[axis] is the size; negative indices count from the end",
+    )
+
+
+def _with_ellipsis(entries):
+    """Append `...` if it is missing, so that a single element is a 0-d view, too."""
+    for entry in entries:
+        if entry is Ellipsis:
+            return tuple(entries)
+    return (*entries, ...)
+
+
+def _parted(input, entries):
+    """Separate the basic part from the integer arrays; convert masks to integer arrays."""
+    basic, axes, indices = [], [], []
+    skipped = input.ndim - builtins.sum([_axes_used(e) for e in entries])
+    axis = place = 0  # axes of the input and of the view
+    for entry in entries:
+        found = ()
+        if entry is Ellipsis:
+            basic += [slice(None)] * skipped
+            axis, place = axis + skipped, place + skipped
+        elif isinstance(entry, builtins.bool):  # a new axis of size 1 or 0
+            found = [wrap(to_device(new_array([0] * entry, "int64"), input.device))]
+            basic.append(None)
+        elif isinstance(entry, Tensor):
+            found = _looked_up(entry, input.shape[axis:])
+            basic += [slice(None)] * len(found)
+            axis += len(found)
+        else:
+            basic.append(entry)
+            axis += entry is not None
+            place += type(entry) is not builtins.int
+        axes += range(place, place + len(found))
+        indices += found
+        place += len(found)
+    if len(indices) > 1:
+        _check_together(indices)
+    # The True places of one mask are distinct; integers and combinations of indices may repeat.
+    masks = [e for e in entries if isinstance(e, Tensor) and e.dtype.kind == "b"]
+    distinct = len(masks) == 1 and masks[0].ndim == len(indices)
+    if all(isinstance(e, slice) and e == slice(None) for e in basic):
+        basic = ()
+    return Selection(_with_ellipsis(basic), tuple(axes), tuple(indices), distinct)
+
+
+def _check_together(indices):
+    try:
+        broadcast_shapes(*[index.shape for index in indices])
+    except ShapeError:
+        raise IndexRangeError(
+            "x[index]: the shapes of the index tensors do not broadcast",
+            got=" and ".join(str(index.shape) for index in indices),
+            hint="a mask counts as one index per axis, each as long as the number of True places",
+        ) from None
+
+
+def _looked_up(entry, sizes):
+    """Return the integer arrays of an index tensor, checked against the sizes."""
+    if entry.dtype.kind != "b":
+        check_range(entry.array, sizes[0], where="x[index]", name="index", lowest=-sizes[0])
+        return [entry]
+    if entry.shape != tuple(sizes[: entry.ndim]):
+        raise IndexRangeError(
+            "x[mask]: the shape of mask does not match the axes of x",
+            got=f"mask {entry.shape}",
+            expected=f"{tuple(sizes[: entry.ndim])}",
+            hint="mask.expand(x.shape), if it has axes of size 1",
+        )
+    return [wrap(i) for i in entry.array.nonzero()]

@@ -1,0 +1,110 @@
+"""Operands of elementwise functions: convert them to one dtype, and name them in errors."""
+
+from ... import backend
+from ...autograd.broadcasting import broadcast_shapes
+from ...errors import DTypeError, MiniTorchError
+from ...tensor import Tensor
+from ..cast import cast
+from .promotion import default_float, promote
+from .tensor_arguments import as_operand, no_operand
+
+__all__ = ["binary", "explained", "floating", "number"]
+
+
+def binary(function, name, input, other):
+    """Apply an elementwise Function to two operands of any dtypes, with broadcasting.
+
+    add, sub and mul repeat these lines, because an extra call is measurable on small arrays.
+
+    Parameters
+    ----------
+    function : type
+        A Function of two operands.
+    name : str
+        Name of the public function, for error messages.
+    input, other : Tensor, array or number
+    """
+    try:
+        return function.apply(*promote(input, other))
+    except (ValueError, TypeError) as error:
+        raise explained(error, name, input=input, other=other) from None
+
+
+def explained(error, name, **operands):
+    """Rewrite an error from an elementwise operation in terms of its arguments, if possible.
+
+    The array library itself detects shapes that do not broadcast, so valid calls skip all checks.
+
+    Parameters
+    ----------
+    error : Exception
+        Error that the operation raised.
+    name : str
+        Name of the public function.
+    **operands : Tensor, array or number
+        Operands of the function.
+
+    Returns
+    -------
+    Exception
+    """
+    arrays = {}
+    for key, value in operands.items():
+        if isinstance(value, Tensor) or backend.is_array(value):
+            arrays[key] = value
+        elif not isinstance(value, (int, float)):
+            return no_operand(name, key, value)
+    if isinstance(error, MiniTorchError):
+        return error
+    try:
+        broadcast_shapes(*(a.shape for a in arrays.values()), names=list(arrays), where=name)
+    except MiniTorchError as better:
+        return better
+    if isinstance(error, TypeError):
+        return DTypeError(
+            f"{name}({', '.join(operands)}): the dtype is unsupported",
+            got=" and ".join(f"{key} {a.dtype}" for key, a in arrays.items()),
+            hint="x.float() or x.to(mt.int64) first",
+        )
+    return error
+
+
+def floating(input, name):
+    """Convert integers to the default float, for operations on real numbers.
+
+    Parameters
+    ----------
+    input : Tensor
+    name : str
+        Name of the public function, for error messages.
+    """
+    try:
+        if input.array.dtype.kind == "f":
+            return input
+    except AttributeError:
+        input = as_operand(input, name)
+    return input if input.array.dtype.kind == "f" else cast(input, default_float)
+
+
+def number(value, name, argument):
+    """Convert a setting to a Python number, because a NumPy number could widen an array's dtype.
+
+    Parameters
+    ----------
+    value : number, NumPy scalar or one-element Tensor
+    name, argument : str
+        Names of the public function and its argument, for error messages.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> number(np.float64(0.5), "pow", "exponent")
+    0.5
+    """
+    if type(value) is float or type(value) is int:
+        return value
+    if isinstance(value, Tensor) or backend.is_array(value):
+        value = value.item()
+    if isinstance(value, (int, float)):
+        return value
+    raise no_operand(name, argument, value, "not a number")

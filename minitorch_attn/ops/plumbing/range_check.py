@@ -1,0 +1,105 @@
+"""Range check of indices, labels and token ids, for all operations that look up elements.
+
+On the host, an index out of range raises an error at once. A GPU would silently wrap it around,
+and checking at once would make the host wait. There the check runs on the device, and its error
+is raised when the host next reads from that device (`.item()`, `.numpy()`).
+"""
+
+from typing import NamedTuple
+
+from ...backend import array_module, device_of
+from ...backend.deferred import note_worst
+from ...errors import DTypeError, IndexRangeError
+
+__all__ = ["check_range"]
+
+
+class _Question(NamedTuple):
+    """A check that every index is in lowest, ..., size - 1."""
+
+    where: str
+    name: str
+    size: int
+    lowest: int
+    bits: int  # of the checked integers
+
+    def __call__(self, worst, position=None):
+        """Return the error for the largest shifted index, or None if it is in range."""
+        if worst < self.size - self.lowest or (worst == 0 and position is None):
+            return None
+        if worst >= 1 << (self.bits - 1):
+            worst -= 1 << self.bits  # it was negative
+        place = f" at position {position}" if position is not None else ""
+        late = (
+            None if place else "look at earlier operations: the device reports it at the next read"
+        )
+        allowed = f"from {self.lowest} to {self.size - 1}" if self.size else "none: the size is 0"
+        return IndexRangeError(
+            f"{self.where}: {self.name} holds an index out of range",
+            got=f"{worst + self.lowest}{place}",
+            expected=allowed,
+            hint=late,
+        )
+
+
+def check_range(index, size, *, where, name, allow=None, lowest=0):
+    """Raise IndexRangeError if an index is outside `lowest`, ..., `size - 1`.
+
+    Parameters
+    ----------
+    index : integer array
+    size : int
+        Size of the axis that is looked up.
+    where, name : str
+        Names of the function and its argument, for error messages.
+    allow : int, optional
+        A value that is allowed although it is out of range, such as the label to ignore.
+    lowest : int, default 0
+        The smallest index allowed; `-size` if negative indices count from the end.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> check_range(mt.tensor([3, 7]).array, 5, where="embedding", name="input")
+    Traceback (most recent call last):
+    minitorch_attn.errors.IndexRangeError: embedding: input holds an index out of range
+      got       7 at position (1,)
+      expected  from 0 to 4
+    """
+    if index.dtype.kind not in "iu":
+        raise DTypeError(
+            f"{where}: {name} must hold integers", got=f"{index.dtype}", hint=f"{name}.long()"
+        )
+    if index.size == 0:
+        return
+    if index.dtype.kind == "u" or index.dtype.itemsize < 4:
+        index = index.astype("int64")  # which can hold the allowed value and every shift
+    question = _Question(where, name, size, lowest, 8 * index.dtype.itemsize)
+    if device_of(index).type == "cpu":
+        worst = int(_unsigned(index, lowest).max())
+        if worst < size - lowest:
+            return
+        index = _without(index, allow, lowest)
+        shifted = _unsigned(index, lowest)
+        position = array_module(index).unravel_index(shifted.argmax(), index.shape)
+        error = question(int(shifted.max()), tuple([int(p) for p in position]))
+        if error is not None:
+            raise error
+    elif size > lowest:
+        index = _without(index, allow, lowest)
+        note_worst(question, _unsigned(index, lowest).max().astype("uint64"))
+    else:
+        raise question(0, "any")
+
+
+def _unsigned(index, lowest):
+    """Return the indices minus `lowest` as unsigned numbers; negative ones become the largest."""
+    shifted = index - lowest if lowest else index
+    return shifted.view(f"u{index.dtype.itemsize}")
+
+
+def _without(index, allow, lowest):
+    """Return the index with the allowed value replaced by one that is in range."""
+    if allow is None:
+        return index
+    return array_module(index).where(index == allow, lowest, index)

@@ -1,0 +1,115 @@
+"""Search for elements: searchsorted, bucketize, nonzero, argwhere, masked_select."""
+
+from numbers import Number
+
+from ..backend import array_module, as_array
+from ..errors import DTypeError, ShapeError
+from ..tensor import wrap
+from .broadcast import broadcast_tensors
+from .cast import cast
+from .creation import tensor_like
+from .plumbing.operands import number
+from .plumbing.promotion import result_type
+from .plumbing.tensor_arguments import as_operand
+from .reshape import at_least_1d
+
+__all__ = ["argwhere", "bucketize", "masked_select", "nonzero", "searchsorted"]
+
+
+def masked_select(input, mask):
+    """Select the elements where a boolean mask is True, as a vector; both broadcast.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> masked_select(mt.tensor([1, 2, 3]), mt.tensor([True, False, True]))
+    tensor([1, 3])
+    """
+    input = as_operand(input, "masked_select")
+    mask = as_operand(mask, "masked_select", "mask")
+    if mask.dtype.kind != "b":
+        raise DTypeError(
+            "masked_select: mask must be boolean",
+            got=f"{mask.dtype}",
+            hint="a comparison such as x > 0, or mask.bool()",
+        )
+    input, mask = broadcast_tensors(input, mask)
+    return at_least_1d(input)[at_least_1d(mask)]
+
+
+def nonzero(input, *, as_tuple=False):
+    """Indices of the nonzero elements; on a GPU, this waits for the device.
+
+    Returns
+    -------
+    Tensor of shape (count, axes), or with `as_tuple` one Tensor of shape (count,) per axis
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> nonzero(mt.tensor([[0, 5], [6, 0]]))
+    tensor([[0, 1],
+            [1, 0]])
+    """
+    array = as_operand(input, "nonzero").array
+    xp = array_module(array)
+    if array.ndim == 0:
+        (found,) = array.reshape(1).nonzero()
+        return (wrap(found),) if as_tuple else wrap(found.reshape(-1, 1)[:, :0])
+    found = array.nonzero()
+    return tuple([wrap(f) for f in found]) if as_tuple else wrap(xp.stack(found, axis=1))
+
+
+def argwhere(input):
+    """Indices of the nonzero elements, one per row.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> argwhere(mt.tensor([0, 5, 6]))
+    tensor([[1],
+            [2]])
+    """
+    return nonzero(input)
+
+
+def searchsorted(sorted_sequence, input, *, out_int32=False, right=False):
+    """Insertion index of each entry in a sorted vector, before or (`right`) after equal elements.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> searchsorted(mt.tensor([1, 3, 5]), mt.tensor([3, 4]))
+    tensor([1, 2])
+    """
+    sorted_sequence = as_operand(sorted_sequence, "searchsorted", "sorted_sequence")
+    if sorted_sequence.ndim != 1:
+        raise ShapeError(
+            "searchsorted: sorted_sequence must have 1 axis",
+            got=f"{sorted_sequence.shape}",
+            hint="one call per row; bucketize() takes the boundaries as its second argument",
+        )
+    xp = array_module(sorted_sequence.array)
+    if isinstance(input, Number):
+        input = number(input, "searchsorted", "input")
+        sorted_sequence = cast(sorted_sequence, result_type(sorted_sequence, input))
+        values = tensor_like(input, sorted_sequence)
+    else:
+        values = as_operand(input, "searchsorted")
+    side = "right" if right else "left"
+    found = xp.searchsorted(sorted_sequence.array, values.array, side=side)
+    return wrap(as_array(found)).to("int32" if out_int32 else "int64")
+
+
+def bucketize(input, boundaries, *, out_int32=False, right=False):
+    """Bucket index of each entry: i where boundaries[i-1] < x <= boundaries[i].
+
+    With `right`, i where boundaries[i-1] <= x < boundaries[i].
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> bucketize(mt.tensor([1, 2, 9]), mt.tensor([1, 3, 5]))
+    tensor([0, 1, 3])
+    """
+    return searchsorted(boundaries, input, out_int32=out_int32, right=right)

@@ -1,0 +1,131 @@
+"""Flat buffer for all parameters of a group, so that an update takes a few passes over one array.
+
+A model has many small parameters, and each array operation has an overhead of about a
+microsecond. So the parameters of a group move to one buffer, in which each is a view; buffers of
+the same layout hold the optimizer's state. An update processes whole ranges of the buffer, in
+blocks that fit the cache.
+"""
+
+from bisect import bisect_right
+
+from ..backend import array_module, device_of
+
+__all__ = ["FlatBuffer"]
+
+# Elements of a block; large enough that threads rarely wait for Python's global lock.
+BLOCK = 1 << 17
+
+
+class FlatBuffer:
+    """Contiguous buffer of parameters of one dtype and device.
+
+    Creating the buffer moves the memory of the parameters: an earlier NumPy view of a parameter
+    keeps the old memory and does not follow the updates.
+
+    Parameters
+    ----------
+    parameters : list of Tensor
+        Parameters of one dtype on one device.
+    """
+
+    def __init__(self, parameters):
+        self.parameters = parameters
+        first = parameters[0].array
+        self.xp = array_module(first)
+        self.starts = []
+        total = 0
+        for p in parameters:
+            self.starts.append(total)
+            total += p.array.size
+        self.size = total
+        self.values = self.new(first)
+        self.states = {}  # name -> buffer
+        self.views = []
+        for i, p in enumerate(parameters):
+            view = self.view(self.values, i)
+            view[...] = p.array
+            p.array = view
+            self.views.append(view)
+
+    def new(self, like):
+        """Return a zero buffer of this layout."""
+        return self.xp.zeros(self.size, dtype=like.dtype)
+
+    def view(self, buffer, i):
+        """Return the part of a buffer that belongs to parameter `i`, in its shape."""
+        p = self.parameters[i]
+        start = self.starts[i]
+        return buffer[start : start + p.array.size].reshape(p.array.shape)
+
+    def is_current(self):
+        """Return True if the parameters still use this buffer; `module.to(...)` moves them away."""
+        return all(p.array is v for p, v in zip(self.parameters, self.views, strict=True))
+
+    def state(self, name):
+        """Return the state buffer of this name; create it with zeros if it does not exist."""
+        if name not in self.states:
+            self.states[name] = self.new(self.values)
+        return self.states[name]
+
+    def stretches(self, groups):
+        """Merge adjacent parameters with the same key into (key, start, stop).
+
+        Parameters
+        ----------
+        groups : list of (index, key)
+            Pairs in increasing order of index.
+        """
+        joined = []
+        for i, key in groups:
+            start, stop = self.starts[i], self.starts[i] + self.parameters[i].array.size
+            if joined and joined[-1][0] == key and joined[-1][2] == start:
+                joined[-1] = (key, joined[-1][1], stop)
+            else:
+                joined.append((key, start, stop))
+        return joined
+
+    def blocks(self, stretches):
+        """Split ranges into (key, start, stop) of at most `BLOCK` elements."""
+        return [
+            (key, low, min(low + BLOCK, stop))
+            for key, start, stop in stretches
+            for low in range(start, stop, BLOCK)
+        ]
+
+    def parts(self, blocks, names):
+        """Yield key, value, gradient, state..., and two scratch arrays, block by block.
+
+        The gradient is a copy of the block's part, so that gradients keep their memory and a
+        second buffer of their size is not needed.
+        """
+        buffers = [self.values, *[self.state(name) for name in names]]
+        scratch = self.xp.empty((3, min(BLOCK, self.size)), dtype=self.values.dtype)
+        for key, low, high in blocks:
+            value, *states = [buffer[low:high] for buffer in buffers]
+            grad, first, second = (scratch[i, : high - low] for i in range(3))
+            self.gather(low, high, grad)
+            yield key, value, grad, *states, first, second
+
+    def gather(self, low, high, out):
+        """Copy the gradients of the elements `low` to `high` into `out`."""
+        i = bisect_right(self.starts, low) - 1
+        while i < len(self.starts) and self.starts[i] < high:
+            start, p = self.starts[i], self.parameters[i]
+            first, last = max(low, start), min(high, start + p.array.size)
+            if first < last:  # otherwise it is empty, and its gradient may be None
+                grad = p.grad.array.reshape(-1)
+                out[first - low : last - low] = grad[first - start : last - start]
+            i += 1
+
+    def touched(self, indices):
+        """Record that parameters changed in place, for the engine's version check."""
+        for i in indices:
+            self.parameters[i].changed_in_place()
+
+
+def partition(parameters):
+    """Split parameters into lists of one dtype and device, in the same order."""
+    lists = {}
+    for p in parameters:
+        lists.setdefault((str(p.dtype), device_of(p.array)), []).append(p)
+    return list(lists.values())

@@ -1,0 +1,60 @@
+"""Equivalent forms: differences that cancel out, as between (q / 3) @ k and (q @ k) / 3.
+
+A step that differs, or that occurs in only one recording, is a detour if all steps that use its
+results have the same inputs as in the other recording, or are themselves part of a detour.
+"""
+
+from .steps import Entry
+
+__all__ = ["detours"]
+
+
+def detours(steps, agrees, given, loose):
+    """Find the steps of one recording whose differences from the other do not affect the result.
+
+    Parameters
+    ----------
+    steps : list of Step
+        Steps in the order in which they ran.
+    agrees : set of int
+        Numbers of the steps that agree with the other recording.
+    given : set of int
+        Numbers of the steps whose inputs agree.
+    loose : set of int
+        Numbers of the steps without a counterpart whose results may be unused.
+
+    Returns
+    -------
+    set of int
+        Numbers of the detour steps.
+    """
+    users = _users(steps)
+    found = set()
+    for step in reversed(steps):
+        if step.number in agrees:
+            continue
+        uses = [users.get(entry.number, ()) for entry in step.outputs if isinstance(entry, Entry)]
+        if step.number not in loose and not (uses and all(uses)):
+            continue
+        later = {number for some in uses for number in some if number != step.number}
+        if all(number in given or number in found for number in later):
+            found.add(step.number)
+    return found
+
+
+def _users(steps):
+    """Return {number of an entry: steps that use the entry, directly or as part of a sum}."""
+    users, sums = {}, []
+    for step in steps:
+        used = [entry for entry in step.inputs if isinstance(entry, Entry)]
+        if step.kind == "accumulate":
+            used = [step.added[0].contribution]
+        for entry in used:
+            users.setdefault(entry.number, set()).add(step.number)
+        for a in step.added:
+            if a.before is not None and step.kind != "accumulate":
+                sums.append((a.before.number, a.contribution.number, a.after.number))
+    for before, contribution, after in reversed(sums):
+        for number in (before, contribution):
+            users.setdefault(number, set()).update(users.get(after, ()))
+    return users

@@ -1,0 +1,158 @@
+"""A class: side by side, kept, resumed, and no mistake costs anybody else a result."""
+
+import json
+import os
+import time
+
+import numpy as np
+import pytest
+from grader.grade.conftest import FILE, RIGHT
+
+from minitorch_attn.errors import ArgumentError, DataError
+from minitorch_attn.grader.grade import grade_class as run
+from minitorch_attn.grader.grade.grade_class import grade_class, slug
+from minitorch_attn.grader.grade.sandbox import Sandbox
+
+WRONG = RIGHT.replace(b"y * (g -", b"y * (g +")
+BEST = Sandbox.best()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name, code in {"ada": RIGHT, "Bob Ünï": WRONG, "eve": b"import os; os._exit(0)"}.items():
+        place = tmp_path / "in" / name / FILE
+        place.parent.mkdir(parents=True)
+        place.write_bytes(code)
+    (tmp_path / "in" / "zoe").mkdir()  # hands in nothing
+    return tmp_path / "in"
+
+
+def scores(documents):
+    return {document["submission"]["name"]: document["score"] for document in documents}
+
+
+EXPECTED = {"ada": 5.0, "Bob Ünï": 2.0, "eve": 0.0, "zoe": 0.0}
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_a_class_is_graded(jobs, task, folder, tmp_path, limits):
+    seen = []
+    documents = grade_class(
+        task, folder, tmp_path / "out", level=BEST, jobs=jobs, limits=limits,
+        report=lambda document, done, total, how: seen.append((done, total, how)),
+    )  # fmt: skip
+    assert scores(documents) == EXPECTED
+    assert seen == [(k, 4, "new") for k in (1, 2, 3, 4)]
+    assert all(document["grader"]["sandbox"] == BEST for document in documents)
+    zoe = documents[-1]
+    assert zoe["status"] == "not readable" and len(zoe["checks"]) == 2
+    kept = sorted((tmp_path / "out" / "state").glob("*.json"))
+    assert sorted(json.loads(path.read_text())["submission"]["name"] for path in kept) == sorted(
+        EXPECTED
+    )
+
+
+def test_a_run_goes_on_where_it_stopped(task, folder, tmp_path, limits, monkeypatch):
+    out = tmp_path / "out"
+    graded, real = [], run.grade_one
+
+    def counting(task, checks, submission, *more):
+        graded.append(submission.name)
+        if len(graded) == 3:
+            raise KeyboardInterrupt
+        return real(task, checks, submission, *more)
+
+    monkeypatch.setattr(run, "grade_one", counting)
+    with pytest.raises(KeyboardInterrupt):
+        grade_class(task, folder, out, level=BEST, limits=limits)
+    seed = json.loads((out / "run.json").read_text())["seed"]
+    documents = grade_class(task, folder, out, level=BEST, limits=limits)
+    assert scores(documents) == EXPECTED
+    assert json.loads((out / "run.json").read_text())["seed"] == seed  # the same inputs
+    assert sorted(graded) == sorted([*EXPECTED, graded[2]])  # nobody twice but the one cut off
+
+
+def test_a_changed_submission_is_graded_anew(task, folder, tmp_path, limits):
+    out = tmp_path / "out"
+    grade_class(task, folder, out, level=BEST, limits=limits)
+    (folder / "eve" / FILE).write_bytes(RIGHT)
+    documents = grade_class(task, folder, out, level=BEST, limits=limits)
+    assert scores(documents) == {**EXPECTED, "eve": 5.0}
+
+
+def test_a_mistake_of_the_grader_is_written_down(task, folder, tmp_path, limits, monkeypatch):
+    real = run.grade_one
+
+    def failing(task, checks, submission, *more):
+        if submission.name == "ada":
+            raise RuntimeError("out of paper")
+        return real(task, checks, submission, *more)
+
+    monkeypatch.setattr(run, "grade_one", failing)
+    documents = grade_class(task, folder, tmp_path / "out", level=BEST, limits=limits)
+    ada = next(d for d in documents if d["submission"]["name"] == "ada")
+    assert ada["status"] == "not graded" and "out of paper" in ada["detail"]
+    assert scores(documents)["Bob Ünï"] == 2.0
+    monkeypatch.undo()
+    documents = grade_class(task, folder, tmp_path / "out", level=BEST, limits=limits)
+    assert scores(documents) == EXPECTED  # tried again
+
+
+def test_a_damaged_document_is_made_anew(task, folder, tmp_path, limits):
+    out = tmp_path / "out"
+    grade_class(task, folder, out, level=BEST, limits=limits)
+    for path in (out / "state").glob("ada*"):
+        path.write_text("{")
+    assert scores(grade_class(task, folder, out, level=BEST, limits=limits)) == EXPECTED
+
+
+def test_a_level_that_does_not_work_is_refused(task, folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(Sandbox, "works", lambda self: "no namespaces")
+    with pytest.raises(ArgumentError, match="no namespaces"):
+        grade_class(task, folder, tmp_path / "out", level=3)
+    assert not (tmp_path / "out").exists()
+
+
+def test_results_of_another_assignment_are_not_mixed_in(task, folder, tmp_path, limits):
+    out = tmp_path / "out"
+    out.mkdir()
+    other = {"assignment": "other", "assignment_version": "1", "seed": "ff"}
+    (out / "run.json").write_text(json.dumps(other))
+    with pytest.raises(ArgumentError, match="do not match the assignment"):
+        grade_class(task, folder, out, level=BEST, limits=limits)
+    (out / "run.json").write_text("[]")
+    with pytest.raises(DataError):
+        grade_class(task, folder, out, level=BEST, limits=limits)
+
+
+def test_nothing_handed_in(task, tmp_path):
+    (tmp_path / "in").mkdir()
+    with pytest.raises(ArgumentError, match="must not be empty"):
+        grade_class(task, tmp_path / "in", tmp_path / "out", level=BEST)
+
+
+def test_inputs_follow_from_the_seed_and_differ_between_entries(task):
+    one, same, other = (task.checks(seed) for seed in (1, 1, 2))
+    x = [checks[0][1][0].inputs["x"] for checks in (one, same, other)]
+    np.testing.assert_array_equal(x[0], x[1])
+    assert (x[0] != x[2]).all()
+
+
+def test_file_names_for_anybody_s_name():
+    names = ["Ada", "ada", "../../etc", "数", "", "a" * 500, "con", "\udcff"]
+    assert len({slug(name) for name in names}) == len(names)
+    assert all(slug(name).replace("-", "").isalnum() and len(slug(name)) < 60 for name in names)
+
+
+def test_the_process_is_replaced_after_a_failure_and_kept_otherwise(task, folder, limits):
+    from minitorch_attn.grader.grade.session import Session
+
+    checks = task.checks(1)
+    with Session(Sandbox(BEST, limits), task.package_folder, {FILE: RIGHT}) as session:
+        assert session.verdict(checks[0][1][0]).passed
+        worker = session._worker
+        assert session.verdict(checks[1][1][0]).passed and session._worker is worker
+        os.killpg(worker.process.pid, 9)
+        time.sleep(0.1)
+        assert session.verdict(checks[1][1][1]).status == "crashed"
+        assert session.verdict(checks[1][1][1]).passed

@@ -1,0 +1,27 @@
+"""Where a worker lives, whatever the temporary folder of the grader is."""
+
+import tempfile
+
+from grader.grade.conftest import FILE, RIGHT
+
+from minitorch_attn.grader.grade.archive import Submission
+from minitorch_attn.grader.grade.grade_class import grade_one
+from minitorch_attn.grader.grade.sandbox import Sandbox
+
+
+def test_a_temporary_folder_that_nobody_else_may_enter(task, level, limits, tmp_path, monkeypatch):
+    private = tmp_path / "private"
+    private.mkdir(mode=0o700)
+    monkeypatch.setattr(tempfile, "tempdir", str(private))
+    sandbox = Sandbox(level, limits, place=5)
+    assert sandbox.works() is None
+    document = grade_one(task, task.checks(1), Submission("ada", {FILE: RIGHT}), sandbox)
+    assert document["score"] == document["max_score"]
+
+
+def test_nothing_is_left_behind(task, level, limits, monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    tmp_path.chmod(0o755)
+    grade_one(task, task.checks(1), Submission("a", {FILE: b"def ("}), Sandbox(level, limits))
+    left = [path for path in tmp_path.iterdir() if not (path / "python").exists()]
+    assert [path.name for path in left if path.name.startswith("minitorch-attn-")] == []
