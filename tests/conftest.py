@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # the workers share the cores: one BLAS thread each
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -60,6 +61,14 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if item.get_closest_marker("gpu"):
             item.add_marker(reason)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """Give each test the same random numbers, whichever tests ran before it in the same process."""
+    mt.manual_seed(20170612)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(20170612)
 
 
 @pytest.fixture(scope="session")
