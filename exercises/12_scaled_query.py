@@ -2,8 +2,8 @@
 
     P = softmax(Q K^T / sqrt(d)),   Y = P V
 
-`backward` recomputes P and differentiates the forward pass line by line. To save time it scales
-the queries, which have fewer entries, instead of the scores. Read the gradcheck report, then find
+`backward` recomputes P and differentiates the forward pass line by line. To save time, both passes
+scale the queries, which have fewer entries than the scores. Read the gradcheck report, then find
 and fix the one mistake.
 """
 

@@ -2,9 +2,9 @@
 
     scores = Q K^T / sqrt(d),   weights = softmax(scores),   context = weights V
 
-From here on the gradient check passes, but the model is still wrong: every backward is the
+In exercises 21 to 25 the gradient check passes, but the model is still wrong: every backward is the
 derivative of its forward, but the forward does not compute attention. The check therefore also
-tests properties of attention. Read which one fails, then find and fix the one mistake.
+tests properties of attention. Read which property fails, then find and fix the one mistake.
 """
 
 import minitorch_attn as mt

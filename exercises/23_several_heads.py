@@ -1,7 +1,7 @@
 """Several heads.
 
 The channels of a token are split into heads, each head attends separately, and the outputs are
-concatenated. With one head the code below is correct. The gradient check passes for any number of
+concatenated. With one head the code below is correct. The gradient check passes for every number of
 heads. Read which property fails, then find and fix the one mistake.
 """
 

@@ -1,9 +1,9 @@
 """Cross-attention.
 
 The queries of a decoder come from the translation. The keys and values come from the sentence to
-translate. The two have different lengths. The code below was tried only on self-attention, where it
-even trains, because the mistake only swaps the names of two weight matrices. The gradient check
-passes. Read which property fails, then find and fix the one mistake.
+translate. These texts have different lengths. The code below was tested only with self-attention.
+There the model even trains, because the mistake only swaps the names of two weight matrices. The
+gradient check passes. Read which property fails, then find and fix the one mistake.
 """
 
 import minitorch_attn as mt

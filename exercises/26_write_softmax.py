@@ -8,6 +8,8 @@ The derivation, with g = dL/dy:
     dL/dx_j   = sum_i g_i dy_i/dx_j
               = y_j (g_j - sum_i g_i y_i)
 
+where (i = j) is 1 if i equals j, and 0 otherwise.
+
 Write `backward` in one line, without a loop and without the matrix of all dy_i/dx_j.
 """
 

@@ -6,7 +6,8 @@ The derivation: log p[n, c] = z[n, c] - log sum_k exp(z[n, k]), so
 
     dL/dz[n, c] = (p[n, c] - (c = label_n)) / N
 
-times the gradient of L, a scalar. Write `backward`. The labels do not have a gradient.
+times the gradient of L, a scalar. Here z are the logits, and (c = label_n) is 1 if c is the label
+of row n, and 0 otherwise. Write `backward`. The labels do not have a gradient.
 """
 
 import numpy as np

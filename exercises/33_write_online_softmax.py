@@ -3,7 +3,7 @@
 `forward` reads the keys in blocks. For each query it keeps the largest score so far, the sum of the
 exponentials and the weighted sum of the values, but not a row of P. It saves Y and, per query,
 
-    l = log sum_j exp(S_j),   so that any block of P is   exp(S - l)
+    l = log sum_j exp(S_j)   with   S = Q K^T / sqrt(d),   so any block of P is exp(S - l)
 
 The derivation, with G = dL/dY:
 
