@@ -103,7 +103,7 @@ for axes, (title, view) in zip(grid, panels.items(), strict=True):
         axes.text(j, i, int(cell), ha="center", va="center", color=ink, fontsize=11)
     axes.set(xticks=[], yticks=[])
     axes.set_title(title.replace("  ", "\n"), fontsize=10)
-show(figure, "four ways to read one memory; a number and its color identify a memory cell")
+show(figure, "four ways to read the same memory; the number and the color identify the memory cell")
 
 # %% [markdown]
 # A view is not a snapshot. Writing through a view changes every tensor that shares its memory.
@@ -118,10 +118,11 @@ assert column[2].item() == 100.0 and snapshot[2].item() == 8.0
 x[2, 0] = 8.0
 
 # %% [markdown]
-# ## Broadcasting: strides of 0, chosen for you
+# ## Broadcasting: repeat an axis with stride 0
 #
 # Write the shapes under each other, **aligned at the right**. On each axis the sizes must be equal,
-# unless one of them is 1 or missing. The tensor with that size is repeated, with stride 0.
+# unless one of them is 1 or missing. The tensor with the size 1, or without that axis, is repeated
+# along the axis, with stride 0.
 
 
 # %%
@@ -168,9 +169,10 @@ for shape in [(4,), (3, 1), (1, 1), ()]:
     assert b.grad.shape == shape and np.allclose(b.grad.numpy(), by_hand)
 
 # %% [markdown]
-# A custom operation has to undo the broadcasting itself. If it forgets, the library raises an error
-# that names the wrong shape. The library never repairs the gradient. Taking one row, `grad_y[0]`,
-# gives the correct shape but wrong values, which only a comparison with finite differences detects.
+# A custom operation has to undo the broadcasting itself. If it does not, the library raises an
+# error that names the wrong shape. The library does not correct such a gradient. Taking one row,
+# `grad_y[0]`, gives the correct shape but wrong values, which only a comparison with finite
+# differences detects.
 
 
 # %%
@@ -199,12 +201,12 @@ print(f"OneRowAdd, 3 rows: gradient of x {report.items[0].ok}, of b {report.item
 assert [item.ok for item in report.items] == [True, False]
 
 # %% [markdown]
-# ## What goes wrong without it
+# ## What goes wrong when shapes broadcast by accident
 #
-# The broadcasting rule does not know what an axis means. Predictions of shape $(n, 1)$ minus
-# targets of shape $(n,)$ are legal and give $(n, n)$: **every prediction is compared with every
-# target**. Nothing crashes, and the loss decreases. The best such fit is a constant, the mean of
-# all targets.
+# The broadcasting rule does not know what an axis means. If the predictions have the shape $(n, 1)$
+# and the targets $(n,)$, their difference has the shape $(n, n)$: **every prediction is compared
+# with every target**. No error is raised, and the loss decreases. But the fit with the smallest
+# loss is now a constant, the mean of all targets.
 
 
 # %%
@@ -244,10 +246,10 @@ for (name, slope, bias), colour, style in zip(fits, COLOURS, ["-", "--"], strict
 axes.set(xlabel="input", ylabel="prediction")
 axes.spines[["top", "right"]].set_visible(False)
 axes.legend(frameon=False)
-show(figure, "the target's shape broadcasts by accident: the fit is the mean of the targets")
+show(figure, "with the target of shape (20,) the fit is a constant, the mean of the targets")
 
 # %% [markdown]
-# ## Where it lives
+# ## In the library
 
 # %%
 from minitorch_attn.ops.reshape import Transpose

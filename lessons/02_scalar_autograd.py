@@ -76,7 +76,7 @@ def as_value(x):
 
 
 # %% [markdown]
-# ## Backward: multiply along a path, add over the paths
+# ## Backward: multiply along each path, add over all paths
 #
 # $$\frac{\partial L}{\partial a} = \sum_{c \text{ made from } a}
 # \frac{\partial L}{\partial c}\,\frac{\partial c}{\partial a} .$$
@@ -116,7 +116,7 @@ print(f"loss {loss.data}   d/da {a.grad} = b + 2 a   d/db {b.grad} = a")
 assert (a.grad, b.grad) == (-2.0 + 2 * 3.0, 3.0)
 
 # %% [markdown]
-# ## A network on top, and training
+# ## A small network, trained with these scalars
 #
 # Exclusive or (XOR) is the smallest task that a straight line cannot solve.
 
@@ -163,7 +163,7 @@ def train_step(network, examples, rate):
 
 # %%
 def code_lines(thing):
-    """Count the lines of a function, or of a class with its head and its methods."""
+    """Count the lines of a function, or of a class: its `class` line and its methods."""
     is_class = inspect.isclass(thing)
     functions = set(filter(inspect.isfunction, vars(thing).values())) if is_class else {thing}
     lines = [line for function in functions for line in inspect.getsourcelines(function)[0]]
@@ -204,7 +204,7 @@ print(f"largest difference of {len(mine)} gradients: {np.abs(mine - library).max
 assert np.allclose(mine, library, rtol=1e-9, atol=1e-12)
 
 # %% [markdown]
-# ## Why it is not enough, measured
+# ## Why scalars are not enough: time and memory
 #
 # The product of two $n \times n$ matrices takes $n^3$ multiplications and about as many additions.
 # In our code each of these operations creates a Python object.
@@ -303,10 +303,11 @@ print(f"slopes of C with respect to A, 256 x 256: {slopes:,} numbers, {4 * slope
 print(f"dL/dA = dL/dC @ B.T needs only B: {256**2:,} numbers")
 
 # %% [markdown]
-# ## What goes wrong without it
+# ## What goes wrong in a simpler backward pass
 #
 # Two parts of the code look as if they could be simpler. The first is the `+=` in `backward`. With
-# `=` the last path overwrites the others. This affects only numbers that are used more than once.
+# `=`, the contribution of the last path overwrites the others. This affects only numbers that are
+# used more than once.
 
 
 # %%
@@ -354,7 +355,7 @@ with fails(RecursionError):
     in_order_recursive(chain, [], set())
 
 # %% [markdown]
-# ## Where it lives
+# ## In the library
 
 # %%
 where(mt.autograd.Function, mt.autograd.engine.run_backward, mt.Tensor.backward)
@@ -370,8 +371,8 @@ where(mt.autograd.Function, mt.autograd.engine.run_backward, mt.Tensor.backward)
 #
 # ## Three questions
 #
-# 1. With `=` instead of `+=` the gradient of `b` is correct and that of `a` is wrong. What must a
-#    test contain to notice this?
+# 1. With `=` instead of `+=`, the gradient of `b` is correct and the gradient of `a` is wrong. What
+#    must a test contain to notice this?
 # 2. On a 1 x 1 matrix the array library is slower than our few lines. What does it spend its time
 #    on, and why does that not matter at 256 x 256?
 # 3. Halving the bytes of a `Value` would not make the small GPT trainable on a laptop. Which

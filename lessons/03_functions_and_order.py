@@ -16,7 +16,7 @@ from minitorch_attn.viz.style import COLOURS, new_figure
 mt.manual_seed(0)
 
 # %% [markdown]
-# ## A Function: forward, and below it the derivative
+# ## A Function: the forward and the backward of one operation
 #
 # A scalar operation stores one slope per input. An operation on arrays stores a *function*. Its
 # `backward` receives $g = \partial L/\partial y$, which has the shape of the output, and returns
@@ -67,7 +67,7 @@ print("Tanh    ", mt.autograd.gradcheck(Tanh.apply, (x,)))
 print("Multiply", mt.autograd.gradcheck(Multiply.apply, (x, w)))
 
 # %% [markdown]
-# ## The graph: which context made what
+# ## The graph: which operation made which tensor
 #
 # $$h = x\,w, \qquad a = \tanh h, \qquad z = h\,a, \qquad L = \sum_i (h_i + z_i)$$
 #
@@ -80,7 +80,7 @@ z = Multiply.apply(h, a)
 s = h + z
 loss = s.sum()
 
-names = {x._edge[0]: "x", w._edge[0]: "w"}  # `_edge`: (node that made the tensor, which output)
+names = {x._edge[0]: "x", w._edge[0]: "w"}  # `_edge` is (node, index of the node's output)
 names |= {t.grad_fn: name for name, t in dict(h=h, a=a, z=z, s=s, L=loss).items()}
 
 
@@ -104,10 +104,11 @@ for node in sorted(nodes_from(loss.grad_fn), key=lambda node: node.number):
 # %% [markdown]
 # ## The backward pass in a dozen lines
 #
-# It starts with $\partial L/\partial L = 1$ and processes the nodes one after the other. The order
-# is a parameter, so that we can choose a wrong one. The correct order is **topological, from the
-# end**: a node comes after everything that was computed from it. Nodes are numbered when they are
-# created, inputs before outputs, so "newest first" is a correct order that needs no sorting.
+# The backward pass starts with $\partial L/\partial L = 1$ and processes the nodes one after the
+# other. The order is a parameter of our function, so that we can also try a wrong order. The
+# correct order is **topological, from the end**: a node comes after everything that was computed
+# from it. Nodes are numbered when they are created, inputs before outputs, so "newest first" is a
+# correct order that needs no sorting.
 
 
 # %%
@@ -161,12 +162,12 @@ def draw_graph(axes, order, title):
 breadth_first = nodes_from(loss.grad_fn)
 figure = new_figure(7, 5)
 upper, lower = figure.subplots(2, 1)
-draw_graph(upper, youngest_first, "youngest first: h waits for s, z and a")
+draw_graph(upper, youngest_first, "newest first: h is processed after s, z and a")
 draw_graph(lower, breadth_first, "breadth first: h is processed when only s has sent its share")
 show(figure, "arrows point forward, gradients go backward; h gets three shares, from s, z and a")
 
 # %% [markdown]
-# ## What goes wrong without it
+# ## What goes wrong without a topological order or a context
 #
 # **A wrong order gives a wrong gradient, without an error.** A breadth-first search from $L$
 # reaches $h$ through $s$ very early. At that moment $h$ passes on the gradient that it has so far.
@@ -181,12 +182,13 @@ print("correct      ", grads[node_x].round(4))
 print("w            ", w.detach().numpy().round(4))
 assert np.allclose(wrong[node_x], w.detach().numpy())  # only dL/ds * ds/dh * dh/dx = 1 * 1 * w
 assert not np.allclose(wrong[node_x], grads[node_x], atol=0.01)
-assert np.allclose(wrong[h.grad_fn], grads[h.grad_fn])  # in the end h is complete: too late
+assert np.allclose(wrong[h.grad_fn], grads[h.grad_fn])  # complete in the end, but too late
 
 # %% [markdown]
-# **Or the correct gradient costs too much.** Each node could pass on every contribution separately,
-# as soon as it arrives. The sum is correct, but the backward of a node now runs once for each
-# *path* from the end. Each residual block $x + \tanh x$ doubles the number of paths.
+# **Without an order, the correct gradient costs too much.** Each node could pass on every
+# contribution separately, as soon as it arrives. The sum is correct, but the backward of a node now
+# runs once for each *path* from the end. Each residual block $x + \tanh x$ doubles the number of
+# paths.
 
 
 # %%
@@ -227,7 +229,7 @@ axes.semilogy(blocks, calls_in_order, "o-", color=COLOURS[0], label="each node o
 axes.set(xlabel="residual blocks", ylabel="calls of backward")
 axes.spines[["top", "right"]].set_visible(False)
 axes.legend(frameon=False)
-show(figure, "both give the same gradient; the order makes the cost linear")
+show(figure, "both ways give the same gradient; in order, the number of calls grows linearly")
 
 # %% [markdown]
 # **Why store arrays in a context, and not in the Function itself?** Because the same Function is
@@ -256,7 +258,7 @@ for function in (Tanh, ForgetfulTanh):
     assert once and twice == (function is Tanh)
 
 # %% [markdown]
-# ## What the context protects against
+# ## Errors when a saved array was changed or freed
 #
 # Saved arrays are not copied: the context and your tensor share memory. So two things must raise an
 # error: changing this memory before backward uses it, and using a saved array after it was freed.
@@ -273,8 +275,9 @@ with fails(mt.errors.GraphError):
     y.backward()
 
 # %% [markdown]
-# `Tanh.backward` uses only operators, so it also runs on tensors. Recording it gives a graph of the
-# backward pass. Differentiating that graph gives the second derivative, $\tanh'' = -2 y (1 - y^2)$.
+# `Tanh.backward` uses only operators, so it also runs on tensors. Recording these operations gives
+# a graph of the backward pass. Differentiating that graph gives the second derivative,
+# $\tanh'' = -2 y (1 - y^2)$.
 
 # %%
 y = Tanh.apply(x)
@@ -285,7 +288,7 @@ print("second derivative", second.numpy().round(4))
 assert np.allclose(second.numpy(), (-2 * y * (1 - y * y)).numpy())
 
 # %% [markdown]
-# ## Where it lives
+# ## In the library
 
 # %%
 where(
@@ -315,8 +318,8 @@ where(
 # 1. In the breadth-first pass the gradient at $h$ itself is correct at the end, and the gradient at
 #    $x$ is wrong. How can that be?
 # 2. How many backward calls would 20 residual blocks need, in topological order and path by path?
-# 3. `ForgetfulTanh` passes the check when it is applied once. Which property of a real network does
-#    the second check have that the first one lacks?
+# 3. `ForgetfulTanh` passes the check when it is applied once. Which property of real networks does
+#    the check with two applications include, and the first check not?
 
 # %% [markdown] tags=["answers"]
 # ## Answers

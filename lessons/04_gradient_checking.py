@@ -139,13 +139,15 @@ show(figure, "right side of each curve: truncation error; left side: rounding er
 
 # %% [markdown]
 # The result is a rule: **use float64, central differences and a step of 1e-5, and accept an error
-# below 1e-6.** In float32 the code cannot pass. Train in float32; check in float64.
+# below 1e-6.** In float32 even correct code does not pass. Train in float32, but check gradients in
+# float64.
 #
-# ## A block with switches for mistakes
+# ## An attention block with deliberate mistakes
 #
 # The block is attention with a bias on its queries and a gain on its output. It rolls the tokens by
-# one place before the attention and back after it, as Swin does. Each switch plants a mistake that
-# people really make. Two of these mistakes are in the *forward*, and the backward matches it.
+# one place before the attention and back after it, as Swin does. Each value of `bug` selects one
+# mistake that people often make. Two of these mistakes are in the *forward*, and the backward
+# matches this wrong forward.
 
 
 # %%
@@ -242,15 +244,16 @@ axes.set_yticks(range(len(BUGS)), BUGS)
 axes.xaxis.tick_top()
 axes.tick_params(length=0)
 axes.spines[:].set_visible(False)
-show(figure, "rows: mistakes; columns: setups. Three careless setups hide one mistake each")
+show(figure, "rows: mistakes; columns: setups; three careless setups hide one mistake each")
 
 # %% [markdown]
-# ## What goes wrong without it
+# ## What goes wrong with a careless check
 #
-# Read the columns. **A batch of 1** hides the missing sum over the batch, because there is nothing
-# to sum. **A plain sum** as the loss gives every output the gradient 1, and a tensor of ones does
-# not change when it is rolled. **A gain of 1**, the initial value in every layer norm, hides that
-# the gain was forgotten. In **float32** everything fails, even the correct code.
+# Read the columns of the table. **A batch of 1** hides the missing sum over the batch, because
+# there is nothing to sum. **A plain sum** as the loss gives every output the gradient 1, and a
+# tensor of ones does not change when it is rolled. **A gain of 1**, the initial value in every
+# layer norm, hides that the gain was forgotten. In **float32** everything fails, even the correct
+# code.
 
 # %%
 verdicts = dict(zip(BUGS, passes.tolist(), strict=True))
@@ -290,12 +293,12 @@ for plain_sum in (True, False):
 # %% [markdown]
 # ## What no gradient check can find
 #
-# The last two rows pass wherever the correct code passes. The check asks whether backward is the
-# derivative of forward, not whether forward is attention. To test that you need **properties**, and
-# one small case **worked out by hand**:
+# The last two mistakes pass in every setup in which the correct code passes. The check asks whether
+# backward is the derivative of forward, not whether forward is attention. To test that you need
+# **properties**, and one small case **worked out by hand**:
 #
 # * Weights that sum to 1 do not change a constant value.
-# * For the query (2, 0, 0, 0) and the keys (log 3, 0, 0, 0) and 0, the scores are
+# * For the query (2, 0, 0, 0) and the keys (log 3, 0, 0, 0) and (0, 0, 0, 0), the scores are
 #   $2 \log 3/\sqrt 4 = \log 3$ and $0$, so the weights are $3/4$ and $1/4$.
 
 # %%
@@ -317,8 +320,8 @@ for bug in BUGS:
 # %% [markdown]
 # ## The library's checker
 #
-# The library's checker does the same and uses the careful setup. It also reports which input and
-# which entry are wrong, and suggests what may be missing.
+# The library's checker compares in the same way and uses the careful setup. It also reports which
+# input and which entry are wrong, and suggests what may be missing.
 
 # %%
 x = mt.randn(2, 5, 4, dtype=mt.float64, requires_grad=True)
@@ -336,7 +339,7 @@ print(report)
 assert [item.ok for item in report.items] == [True, False]
 
 # %% [markdown]
-# ## Where it lives
+# ## In the library
 
 # %%
 where(

@@ -97,7 +97,7 @@ assert np.allclose(jacobian.sum(axis=0), 0)  # adding one number to all scores c
 print(f"a row of 1024 weights: J has {1024**2:,} entries, p has {1024:,}")
 
 # %% [markdown]
-# ## Cross-entropy: the surprise at the correct class
+# ## Cross-entropy: minus the log-probability of the correct class
 #
 # $$L = -\log p_t = -x_t + \log \sum_j e^{x_j}$$
 #
@@ -126,13 +126,15 @@ print(f"random scores: by hand {cross_entropy(logits, labels):.6f}, library {lib
 assert np.isclose(cross_entropy(logits, labels), library)
 
 # %% [markdown]
-# Its gradient is short because the derivative of the logarithm cancels the division by the sum:
+# The gradient of cross-entropy is short because the derivative of the logarithm cancels the
+# division by the sum:
 #
 # $$\frac{\partial L}{\partial x_i} = -\delta_{it} + \frac{e^{x_i}}{\sum_j e^{x_j}}
 # = p_i - [i = t].$$
 #
-# The chain rule gives the same: put $\partial L/\partial p_i = -[i = t]/p_t$ into the backward of
-# softmax, and $1/p_t$ cancels. This is true on paper, but not always in floating point (see below).
+# Here $[i = t]$ is 1 if $i = t$, and 0 otherwise. The chain rule gives the same: put
+# $\partial L/\partial p_i = -[i = t]/p_t$ into the backward of softmax, and $1/p_t$ cancels. This
+# is true on paper, but not always in floating point (see below).
 
 # %%
 logits = mt.tensor([[2.0, 1.0, -1.0, 0.0]], dtype=mt.float64, requires_grad=True)
@@ -167,7 +169,7 @@ left.legend(frameon=False)
 show(figure, "a descent step raises the score of class 1 and lowers the others in proportion to p")
 
 # %% [markdown]
-# ## What goes wrong without it
+# ## What goes wrong with a careless softmax or loss
 #
 # **Softmax first, then the logarithm.** In float32 a weight of $e^{-120}$ is 0. Its logarithm is
 # $-\infty$, and in the gradient $-1/p_t = -\infty$ is multiplied by $p_t = 0$, which gives NaN. One
@@ -190,9 +192,9 @@ assert fused.item() == 120.0 and np.allclose(good, [-1, 1])
 assert np.isinf(two_steps.item()) and np.isnan(bad).any()
 
 # %% [markdown]
-# **Softmax twice.** `cross_entropy` expects *scores*. Giving it probabilities raises no error, the
-# loss goes down, and accuracy may even look fine. But probabilities are between 0 and 1, so their
-# largest difference is 1. Even for a perfect prediction the loss cannot go below
+# **Softmax twice.** `cross_entropy` expects *scores*. If you pass probabilities instead, no error
+# is raised, the loss goes down, and the accuracy may even look fine. But probabilities are between
+# 0 and 1, so their largest difference is 1. Even for a perfect prediction the loss cannot go below
 # $\log(e + C - 1) - 1$, and for a label with a low score the gradient is almost 0.
 
 # %%
@@ -216,9 +218,10 @@ assert row[0] < 1e-6 and row[2] >= floor - 1e-9 and np.isclose(row[2], floor, at
 
 # %% [markdown]
 # **Squared error on the probabilities.** Its gradient passes through $J$, and $J$ is almost 0 when
-# the model is sure, correctly or **wrongly**. Cross-entropy has a slope of 1 where the model is
-# sure and wrong, so it corrects the model. Remember this for attention, whose weights are a softmax
-# *inside* a network: nothing cancels $J$ there, and a confident softmax stops learning (lesson 9).
+# the model is sure, whether it is right or **wrong**. Cross-entropy has a slope of 1 where the
+# model is sure and wrong, so training corrects the model. Remember this for attention, whose
+# weights are a softmax *inside* a network: nothing cancels $J$ there, and a confident softmax stops
+# learning (lesson 9).
 
 # %%
 margins = np.linspace(-12, 12, 97)  # score of the correct class minus that of the only other one
@@ -239,7 +242,7 @@ print(f"at a margin of -12: cross-entropy {slope_ce[0]:.6f}, squared error {slop
 assert slope_ce[0] > 0.99 and slope_mse[0] < 1e-4
 
 # %% [markdown]
-# **The wrong axis.** For scores of shape (batch, class) the softmax runs over the classes. A
+# **The wrong axis.** For scores of shape (batch, class) the softmax must run over the classes. A
 # softmax over the batch also gives numbers between 0 and 1. Look at the row sums.
 
 # %%
@@ -250,7 +253,7 @@ for dim in (-1, 0):
     assert np.allclose(sums, 1, atol=1e-6) == (dim == -1)
 
 # %% [markdown]
-# ## Where it lives
+# ## In the library
 
 # %%
 from minitorch_attn.ops.cross_entropy import CrossEntropy
@@ -269,9 +272,9 @@ where(
 # Write `CrossEntropy` as a Function (lesson 3): `forward(ctx, logits, labels)` returns the mean
 # loss, `backward` returns `(gradient, None)`. You are done when `mt.autograd.gradcheck(lambda x:
 # CrossEntropy.apply(x, labels), logits)` is true for four rows of ten classes in float64, and when
-# logits of 1000 give a finite loss. (Do not forget the mean. A test with one row would not detect
-# this mistake.) Then use soft labels: give the label the weight $1 - e$ and spread $e$ evenly over
-# all classes. The result must agree with `cross_entropy(..., label_smoothing=e)`.
+# logits of 1000 give a finite loss. (Do not forget the mean. A test with only one row would not
+# detect that it is missing.) Then use soft labels: give the label the weight $1 - e$ and spread $e$
+# evenly over all classes. The result must agree with `cross_entropy(..., label_smoothing=e)`.
 #
 # Then practice:
 #
@@ -300,5 +303,5 @@ where(
 #    loss is inf where it should be 120.
 # 2. A softmax before `cross_entropy`. For 10 classes, the printed lower limit of the loss on
 #    probabilities is 1.46.
-# 3. Adding the same number to all scores changes nothing (first table), so the slope in the
-#    direction (1, 1, ..., 1) is 0. This slope is the sum of the entries.
+# 3. Adding the same number to all scores does not change the probabilities (first printed lines),
+#    so the slope in the direction (1, 1, ..., 1) is 0. This slope is the sum of the entries.

@@ -18,7 +18,7 @@ from minitorch_attn.viz.style import COLOURS, new_figure
 # %% [markdown]
 # ## The task: write the digits in reverse
 #
-# The model does not have to understand anything, but it has to remember everything. In training,
+# This task requires only memory: the model must reproduce every digit of the source. In training,
 # the decoder is given the correct previous digit (teacher forcing), and a start token at the first
 # step.
 
@@ -53,7 +53,7 @@ for name, ids in zip(["source", "given", "target"], parts, strict=True):
 
 # %%
 def gru_step(layer, x, h):
-    """The equations above, with the biases; x (batch, input), h (batch, hidden)."""
+    """Compute one GRU step with biases, for x (batch, input) and h (batch, hidden)."""
     from_x = x @ layer.weight_ih_l0.T + layer.bias_ih_l0  # (batch, 3 * hidden)
     from_h = h @ layer.weight_hh_l0.T + layer.bias_hh_l0
     (xr, xz, xh), (hr, hz, hh) = from_x.chunk(3, -1), from_h.chunk(3, -1)
@@ -71,10 +71,11 @@ print("last state of nn.GRU     ", layer(x)[0][0, -1].numpy().round(4))
 assert np.allclose(h.numpy(), layer(x)[0][:, -1].numpy(), atol=1e-6)
 
 # %% [markdown]
-# The class has one switch. With `own_context`, step $t$ receives the encoder's state at the digit
-# that it has to write: $c_t = h_{n+1-t}$, instead of one $c$ for all steps. That is cheating,
-# because in this task we know which digit is needed. It shows how much a separate context for each
-# step would help. Lesson 7 finds this context without cheating.
+# The class below has one switch, `own_context`. If it is true, step $t$ does not receive the common
+# $c$ but the encoder's state at the digit that step $t$ has to write: $c_t = h_{n+1-t}$ for a
+# source of $n$ digits. That is cheating, because in this task we know which digit is needed. It
+# shows how much a separate context for each step would help. Lesson 7 finds this context without
+# cheating.
 
 
 # %%
@@ -164,7 +165,7 @@ assert own.min() > 0.97
 assert (np.diff(narrow) < 0.02).all()  # accuracy only decreases
 
 # %% [markdown]
-# ## What goes wrong without it
+# ## What goes wrong when one vector holds the whole source
 #
 # The share of correct digits hides how bad this is, because a translation must be correct as a
 # whole.
@@ -179,8 +180,8 @@ for name, model in models.items():
 assert whole[0] < 0.05 and whole[2] > 0.8
 
 # %% [markdown]
-# What is lost? Replace one digit of the source by another and see how far $c$ moves. If a digit
-# does not move $c$, no decoder can write it.
+# What is lost? Replace one digit of the source with another one and see how far $c$ moves. If $c$
+# does not move, no decoder can know which digit it was.
 
 
 # %%
@@ -230,7 +231,7 @@ assert available > 10 * needed
 # So the remedy is not a wider vector. The remedy is **not having to pass everything through one
 # vector**: keep all states of the encoder, and let the decoder choose among them at every step.
 #
-# ## Where it lives
+# ## In the library
 
 # %%
 where(nn.GRU, mt.ops.gru.GruSequence, nn.AttentionSeq2Seq)
@@ -247,8 +248,8 @@ where(nn.GRU, mt.ops.gru.GruSequence, nn.AttentionSeq2Seq)
 #
 # ## Three questions
 #
-# 1. Which digit of a source of twelve does the narrow model write correctly most often, and why
-#    that one?
+# 1. Which digit of a source of twelve digits does the narrow model write correctly most often, and
+#    why this digit?
 # 2. The model with a separate context for each step has the same 16 numbers per state as the narrow
 #    one. Why is that enough?
 # 3. A colleague says: "The vector is too small, take 64." How do the printed tables answer this?
@@ -262,4 +263,4 @@ where(nn.GRU, mt.ops.gru.GruSequence, nn.AttentionSeq2Seq)
 # 2. Each state has to hold one digit, the one just read, for its own step, instead of all twelve at
 #    once. Its row of the table is near 100 % for every length.
 # 3. A wider vector helps, but it only delays the fall: with 64 numbers accuracy also drops, but for
-#    longer sources. Nor is storage the problem, because 16 numbers have enough bits.
+#    longer sources. Storage is not the problem either, because 16 numbers have enough bits.

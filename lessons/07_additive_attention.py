@@ -15,12 +15,12 @@ from minitorch_attn.course.lesson import pick, show, where
 from minitorch_attn.viz.style import new_figure
 
 # %% [markdown]
-# ## A soft choice, in three lines
+# ## A soft choice: scores, softmax, weighted mean
 #
-# A hard choice does not have a useful derivative. So take all states $h_i$, each with a weight, and
-# learn the weights (Bahdanau et al. 2014, arXiv:1409.0473; deck COMP541, "Sequence to Sequence with
-# RNNs + Attention"; the decks are listed in `docs/decks.md`). Here $s_{t-1}$ is the state of the
-# decoder before it writes digit $t$:
+# A hard choice does not have a useful derivative. So attention uses all states $h_i$, each with a
+# weight, and the model learns the weights (Bahdanau et al. 2014, arXiv:1409.0473; deck COMP541,
+# "Sequence to Sequence with RNNs + Attention"; the decks are listed in `docs/decks.md`). Here
+# $s_{t-1}$ is the state of the decoder before it writes digit $t$:
 #
 # $$e_{t,i} = v^\top \tanh(W s_{t-1} + U h_i), \qquad
 # a_{t,i} = \frac{\exp e_{t,i}}{\sum_k \exp e_{t,k}}, \qquad
@@ -130,11 +130,11 @@ def test(model, length, size=200):
 
 
 # %% [markdown]
-# ## Training it, and looking
+# ## Training, and where the model looks
 #
 # Nobody tells the model where to look: the only training signal is the loss on the digits. Once the
-# model has learned the task, digit $t$ of the target looks at digit $n + 1 - t$ of the source, so
-# the large weights are on the **anti-diagonal**.
+# model has learned the task, the step that writes digit $t$ looks at digit $n + 1 - t$ of a source
+# of $n$ digits, so the large weights are on the **anti-diagonal**.
 
 # %%
 model = train(pick(600, 350))
@@ -174,12 +174,12 @@ for length, seed in ((6, 6), (10, 7)):
     maps.append((weights[0].numpy(), [str(d) for d in source[0].tolist()], written))
     print("read", "".join(maps[-1][1]), " wrote", "".join(written))
 show(
-    mt.viz.cross_attention_figure(maps, "Where it looked for each digit it wrote"),
-    "two sources: each row is a digit written, dark where the model looked",
+    mt.viz.cross_attention_figure(maps, "Where the model looked for each digit it wrote"),
+    "two sources: each row belongs to a written digit and is dark where the model looked",
 )
 
 # %% [markdown]
-# ## What goes wrong without it
+# ## What goes wrong without the tanh, or if you trust the picture
 #
 # **Without the tanh.** The score is then linear, and the decoder loses its influence:
 #
@@ -221,8 +221,8 @@ assert right > 0.85 and weight < 0.5
 
 # %% [markdown]
 # Does everything with a large weight affect the output? Test it: change digit 5 of the source,
-# **patch** one state $h_j$ (replace it by that of the changed source), and count how often the
-# digit written for place 5 changes.
+# **patch** one state $h_j$ (replace it with the state $h_j$ of the changed source), and count how
+# often the digit written for place 5 changes.
 
 
 # %%
@@ -252,10 +252,11 @@ for name, net, rows in (("c_t", model, weights), ("s_t and c_t", ahead, weights_
 assert looks[4] < 0.5 < shares[4]
 
 # %% [markdown]
-# In both models place 5 decides what is written. In the second model its weight is less than a
-# half, and often not even the largest. (If you train with another seed, the picture changes, but
-# the row of patch results hardly does.) The weights correctly show what was averaged. But a large
-# weight does not imply a large influence: that depends on what the model does with the average.
+# In both models the digit at place 5 determines what this step writes. In the second model its
+# weight is less than a half, and often not even the largest. (If you train with another seed, the
+# picture changes, but the row of patch results hardly does.) The weights correctly show what was
+# averaged. But a large weight does not imply a large influence: that depends on what the model does
+# with the average.
 
 # %%
 figure = new_figure(8, 3.3)
@@ -274,7 +275,7 @@ figure.colorbar(image, ax=grid, shrink=0.8, label="mean weight").outline.set_vis
 show(figure, "mean weights at length 10; the line is the anti-diagonal")
 
 # %% [markdown]
-# ## Where it lives
+# ## In the library
 
 # %%
 where(nn.AdditiveAttention, nn.AdditiveAttention.attend, nn.AttentionSeq2Seq, nn.LuongAttention)
@@ -284,9 +285,9 @@ where(nn.AdditiveAttention, nn.AdditiveAttention.attend, nn.AttentionSeq2Seq, nn
 #
 # Replace the score by a product, $e_{t,i} = (W s_{t-1})^\top (U h_i)$, with the same $W$ and $U$
 # and without $v$ and tanh. (A product depends on the decoder without a tanh. Why?) Train with the
-# same settings. You are done when `on_antidiagonal` reports all rows at length 10. Then count: how
-# many multiplications does each of the two scores cost for a source of $n$ and a target of $m$
-# digits, once `h @ U.T` is computed?
+# same settings. You are done when the second value of `on_antidiagonal` is 1 at length 10. Then
+# count: how many multiplications does each of the two scores cost for a source of $n$ and a target
+# of $m$ digits, once `h @ U.T` is computed?
 #
 # ## Three questions
 #
@@ -300,8 +301,8 @@ where(nn.AdditiveAttention, nn.AdditiveAttention.attend, nn.AttentionSeq2Seq, nn
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. This term adds the same number to the scores of all places, which leaves the softmax unchanged.
-#    The printed weights of the first and the last step agree.
+# 1. Without tanh, this term adds the same number to the scores of all places, which does not change
+#    the softmax. The printed weights of the first and the last step agree.
 # 2. The model whose output sees $s_t$ has such a picture and writes nearly all digits correctly.
 #    Patching shows that the correct place determines the digit, although it has less than half of
 #    the weight. The picture alone does not show a mistake.

@@ -41,7 +41,7 @@ for sharpness in (0, 1, 3, 10, 30):
 assert abs(result - 20) < 1e-9
 
 # %% [markdown]
-# ## Where the three come from, and two conventions
+# ## Where queries, keys and values come from: two conventions
 #
 # Queries, keys and values are computed from the words by learned matrices. The deck GRID ("Self
 # attention details") writes $Q = W^Q X$ and then $\mathrm{softmax}(QK^\top/\sqrt{d_k})\,V$. These
@@ -128,8 +128,8 @@ for i, word in enumerate(WORDS):
 assert violations == [("how", "you", "are"), ("are", "you", "how")]
 
 # %% [markdown]
-# Second finding: **two rows contradict the scores above them**, for every $d_k$. The next cell
-# prints, for each row, the range of $d_k$ for which all four weights round to the deck's.
+# Second finding: **two rows of weights contradict their scores**, for every $d_k$. The next cell
+# prints, for each row, the range of $d_k$ for which all four weights round to the deck's weights.
 
 # %%
 roots = np.linspace(1, 400, 40_000)  # sqrt(d_k), up to d_k = 160,000
@@ -159,7 +159,7 @@ for axes, i in ((left, 0), (right, 1)):
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), **legend)
     axes.spines[["top", "right"]].set_visible(False)
 left.set_ylabel("weight")
-show(figure, "the curves never cross, so no divisor gives the deck's weights (diamonds) in row how")
+show(figure, 'the curves never cross, so no divisor gives the diamonds (the deck) in the row "how"')
 
 # %% [markdown]
 # ## The look-ahead mask
@@ -191,7 +191,7 @@ assert verdicts.count("truncated") == 2
 # them are truncated where the others are rounded (0.37 and 0.31; rounded they are 0.38 and 0.32),
 # so the second row sums to 0.99.
 #
-# ## What goes wrong without it
+# ## What goes wrong with a second softmax
 #
 # Third finding: **the deck takes a softmax of a softmax**. Weights are between 0 and 1, so the
 # largest difference in the second softmax is 1. With $n$ keys no weight can exceed
@@ -251,7 +251,7 @@ for axes, (title, (grid, top)) in zip(panels, grids.items(), strict=True):
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     axes.set_title(title, fontsize=10)
-show(figure, "left: scores; middle and right: formula above, deck below (rows are queries)")
+show(figure, "left: scores; middle and right: the formula above, the deck below (rows are queries)")
 
 # %% [markdown]
 # Finally, the **values**. The weights say how much each word contributes, the values say what it
@@ -266,7 +266,7 @@ for i, word in enumerate(WORDS):
 assert (np.abs(context).sum(axis=1) <= 1 + 1e-9).all()  # inside the convex hull of the values
 
 # %% [markdown]
-# ## Where it lives
+# ## In the library
 
 # %%
 np.set_printoptions(precision=8, suppress=False)  # NumPy's default
@@ -284,7 +284,8 @@ where(
 # variance 1/64) and four word vectors of 64 standard normal numbers. Compute scores, scaled scores,
 # weights and contexts step by step, with words as rows. You are done when your contexts equal
 # `mt.nn.functional.scaled_dot_product_attention(...)` to six digits, your grid is not symmetric,
-# and a softmax along the wrong axis gives other contexts. (What does it give for the deck's grid?)
+# and a softmax along the wrong axis gives other contexts. (What does a softmax along the wrong axis
+# give for the deck's grid?)
 #
 # Then practice:
 #

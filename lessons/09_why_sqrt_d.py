@@ -18,7 +18,7 @@ rng = np.random.default_rng(0)
 KEYS = 32
 
 # %% [markdown]
-# ## A sum of $d$ terms
+# ## The variance of a dot product
 #
 # Let the entries of a query $q$ and a key $k$ be independent, with mean 0 and variance 1. (Networks
 # are initialized so that this holds before training.) The score is a sum of $d$ products, each with
@@ -125,7 +125,7 @@ assert spreads["1"] > 1e6 and spreads["sqrt(d)"] < 10
 # Without a divisor, some queries get a huge gradient and many get almost none, so no single
 # learning rate suits all of them.
 #
-# ## What goes wrong without it
+# ## What goes wrong without the division
 #
 # In this task, each of 64 queries must find one given key among 32 fixed keys. Only the queries are
 # trained, each one separately, by gradient descent on the squared error of the weights. To be fair
@@ -163,8 +163,8 @@ assert shares[256, "sqrt(d)"] > 0.95 and shares[256, "1"] < 0.2
 assert shares[16, "1"] > 0.5  # the problem grows with d: a small width still works
 
 # %% [markdown]
-# Adam divides each step by the size of the gradient. Does that help? It does not help where the
-# gradient is smaller than `eps`, the number that Adam adds to that size, or where the slopes are 0.
+# Adam divides each step by the size of the gradient. Does that help? Not where the gradient is
+# smaller than `eps`, the number that Adam adds to that size, or where the slopes are 0.
 
 # %%
 adam = {}
@@ -205,7 +205,7 @@ for width in (64, 512):
 assert abs((scores / 64**0.5).std() - 1) < 0.05
 
 # %% [markdown]
-# ## Where it lives
+# ## In the library
 
 # %%
 where(
@@ -218,12 +218,13 @@ where(
 # %% [markdown]
 # ## Exercise
 #
-# In real attention a query is computed: $q = W^Q x$, and all queries share $W^Q$. Replace the free
-# queries of `found` by `x @ W`, with fixed random `x` of shape (64, 32) and a trained `W` of shape
-# (32, d) with entries of variance 1/32. Predict whether sharing helps the variant without a divisor
-# at $d = 256$. Then print its row and the row for the square root, with rates from 0.001 to 100.
-# You are done when you can explain both rows by the spread of the gradients above: what happens to
-# a `W` whose gradient is the sum over 64 queries, if a few of them are huge and most are almost 0?
+# In real attention a query is computed: $q = W^Q x$, and all queries share $W^Q$. Replace the
+# independent queries of `found` by `x @ W`, with fixed random `x` of shape (64, 32) and a trained
+# `W` of shape (32, d) with entries of variance 1/32. Predict whether sharing helps the variant
+# without a divisor at $d = 256$. Then print its row and the row for the square root, with rates
+# from 0.001 to 100. You are done when you can explain both rows by the spread of the gradients
+# above: what happens to `W`, whose gradient is a sum over 64 queries, if the terms of a few queries
+# are huge and most others are almost 0?
 #
 # Then practice:
 #

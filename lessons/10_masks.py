@@ -46,9 +46,9 @@ assert np.allclose(weights, np.tril(np.ones((n, n))) / np.arange(1, n + 1)[:, No
 # %% [markdown]
 # ## Does the mask work? Two tests that can fail
 #
-# A picture of zeros proves little. Change the last token: **no earlier output may change**, not
-# even in its last digit. And the gradient of every earlier output with respect to that token must
-# be 0.
+# Zeros in a picture of the weights prove little. A better test is to change the last token: **no
+# earlier output may change**, not even in its last digit. And the gradient of every earlier output
+# with respect to that token must be 0.
 
 
 # %%
@@ -109,7 +109,8 @@ assert gap < 1e-12 and gap_without > 0.1
 # **What does True mean?** PyTorch has both conventions. In `key_padding_mask` True means *blocked*
 # (the deck FLOW, "PADDING", warns of this). In the boolean `attn_mask` of
 # `scaled_dot_product_attention` True means *may attend*. Confusing the two raises no error: here
-# all attention would go to the padding. The library's `Mask` names the meaning instead.
+# all attention would go to the padding. The library's `Mask` avoids the confusion, because its
+# functions have names such as `from_attend` and `from_key_padding`.
 
 # %%
 sdpa = mt.nn.functional.scaled_dot_product_attention
@@ -136,10 +137,13 @@ figure = mt.viz.masks_figure(
     labels=["I", "am", "fine", "_", "_"],
     title="Which key each query may see",
 )
-show(figure, "look-ahead blocks by position, padding by sentence; a key must pass both")
+show(
+    figure,
+    "look-ahead depends on the position, padding on the sentence; both masks must allow a key",
+)
 
 # %% [markdown]
-# ## What goes wrong without it
+# ## What goes wrong with masks: four mistakes
 #
 # **1. Multiplying instead of adding.** The deck FLOW ("MASKING") makes a triangle of $-\infty$ and
 # says to *multiply* the scores by it, element by element. The next cell shows this for a positive
@@ -178,8 +182,8 @@ for name, grid in (("all scores positive", scores), ("both signs", signed)):
 assert np.isnan(multiplied[:2]).all() and np.isfinite(multiplied[2]).all()
 
 # %% [markdown]
-# NaN is the lucky case, because you notice it. A large finite number in place of $-\infty$ gives no
-# NaN, but attention goes **to the future**, with a weight of 1.
+# NaN is the better case, because you notice it. A large finite number in place of $-\infty$ gives
+# no NaN, but attention goes **to the future**, with a weight of 1.
 
 # %%
 finite = np.where(triangle == 0, 1.0, -1e9)
@@ -288,8 +292,8 @@ for name in ("softmax of -inf", "masked_softmax"):
     assert np.isnan(loss.item()) == (name == "softmax of -inf")
 
 # %% [markdown]
-# **4. How negative is negative enough?** $-10^9$ is out of range for float16 and becomes $-\infty$.
-# Some code uses $-100$, which is enough only while scores stay small.
+# **4. A fill value that is not negative enough.** $-10^9$ is out of range for float16 and becomes
+# $-\infty$. Some code uses $-100$, which is enough only while scores stay small.
 
 # %%
 with np.errstate(over="ignore"):
@@ -303,7 +307,7 @@ for fill in (-100.0, -1e9):
         assert (row[1] > 0.5) == (fill == -100 and allowed_score == -120)
 
 # %% [markdown]
-# ## Where it lives
+# ## In the library
 
 # %%
 np.set_printoptions(precision=8, suppress=False)  # NumPy's default
@@ -336,10 +340,10 @@ where(
 #
 # ## Three questions
 #
-# 1. A model trains with look-ahead masking by multiplication with a triangle of 1 and -1e9. The
-#    loss falls far below that of a correct model, no NaN appears, but the trained model writes
-#    nonsense. What happens?
-# 2. Masking the weights after the softmax and dividing each row by its sum again: is that correct?
+# 1. A model is trained with a look-ahead mask that multiplies the scores by a triangle of 1 and
+#    -1e9. The loss falls far below that of a correct model, no NaN appears, but the trained model
+#    writes nonsense. What happens?
+# 2. Is it correct to mask the weights after the softmax and then to divide each row by its sum?
 #    (Compare with what the softmax does with $-\infty$.)
 # 3. One of the three treatments of a row without any key left stops the training at once, and one
 #    is never noticed. Which ones, and which printed numbers show it?

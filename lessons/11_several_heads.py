@@ -18,7 +18,7 @@ from minitorch_attn.viz.style import COLOURS, new_figure
 mt.manual_seed(0)
 
 # %% [markdown]
-# ## One mean loses which token was where
+# ## One weighted mean does not tell which token was where
 #
 # A token needs the token one place before and the token three places before. Its single row of
 # weights is $(\tfrac12, \tfrac12)$ on these two. If we swap the two values, the context does not
@@ -206,10 +206,10 @@ known, other = (BACK[i] for i in np.argsort(-right[1]))  # the correct answer, t
 assert weight_back(maps[1][0], known) > weight_back(maps[1][0], other)
 
 # %% [markdown]
-# One head found a trick: it gives one of the two places a little more weight. The letter with the
-# largest share in the mean is then the one from that place, so this answer is correct. The other
-# letter is in the mean too, but a linear map is mostly wrong about the second largest. With two
-# rows of weights no trick is needed.
+# The single head has learned a workaround: it gives one of the two places a little more weight. The
+# letter with the largest share in the mean is then the one from that place, so this answer is
+# correct. The other letter is in the mean too, but from this mean a linear map usually cannot tell
+# the second largest share. With two rows of weights no workaround is needed.
 
 # %%
 figure = new_figure(9.5, 3.1)
@@ -224,11 +224,11 @@ figure.colorbar(image, ax=panels, shrink=0.8, label="weight")
 show(
     figure,
     "One head spreads over both places; two heads take one place each. The mean of the two heads "
-    "looks like the one head: a picture of the mean over all heads hides the difference.",
+    "looks like the single head: a picture of the mean over all heads hides the difference.",
 )
 
 # %% [markdown]
-# ## What goes wrong without it
+# ## What goes wrong without the transpose
 #
 # `reshape` alone also gives the shape (batch, heads, token, width / heads), so forgetting the
 # `transpose` raises no error. But a reshape keeps the numbers in order: token 0 fills the first
@@ -309,9 +309,10 @@ show(
 
 # %% [markdown]
 # Code with either mistake runs, trains and lowers the loss. The middle variant even lowers it
-# further than is possible without cheating. A test of the dependencies finds both in a second.
+# further than is possible without cheating. The gradient test above finds both mistakes in a
+# second.
 #
-# ## Where it lives
+# ## In the library
 
 # %%
 where(mt.nn.Attention, mt.nn.Attention._split, mt.nn.MultiheadAttention)

@@ -22,7 +22,8 @@ mt.manual_seed(0)
 # ## No positions: attention works on sets
 #
 # If you permute the tokens, the outputs are the same vectors in the permuted order. This is
-# permutation equivariance: $f(Px) = P f(x)$. The output of a word says nothing about its position.
+# permutation equivariance: $f(Px) = P f(x)$. The output for a word contains no information about
+# the word's position.
 
 # %%
 words = "dog bites man".split()
@@ -189,7 +190,7 @@ assert (lengths - lengths[0]).abs().max() < 1e-9  # rotation does not change len
 
 # %% [markdown]
 # Which features form a pair is a convention. The paper pairs neighbors; the published Llama weights
-# pair $i$ with $i + d/2$. Either works, but only if query and key use the same one:
+# pair $i$ with $i + d/2$. Either works, but only if query and key use the same convention:
 
 # %%
 mixed = rotate(query) @ rotate(key, interleaved=False).T
@@ -198,7 +199,7 @@ print("two conventions mixed, distance 5:", *(f"{score:.3f}" for score in at_dis
 assert max(at_distance) - min(at_distance) > 0.1
 
 # %% [markdown]
-# ## Comparison: learn at 16 tokens, read 48
+# ## Comparison: train on 16 tokens, test on 48
 #
 # The task is to name, at each position, the token **two places before**. The model is one attention
 # layer without a mask and one linear map. All models train on texts of 16 random letters and are
@@ -269,8 +270,9 @@ print(f"guessing              {100 / LETTERS:11.1f} %{100 / LETTERS:10.1f} %")
 
 # %% [markdown]
 # Relative and rotary positions work at three times the length, because they use only distances, and
-# the distances are the same. Absolute positions were learned for 16 places. (The model without
-# positions is better than guessing, because it can see which letter is the most frequent one.)
+# the distances are the same. The models with absolute positions saw only the first 16 places in
+# training. (The model without positions is better than guessing, because it can see which letter is
+# the most frequent one.)
 
 # %%
 assert min(short[kind] for kind in ("sinusoidal", "learned", "relative", "rotary")) > 0.95
@@ -294,12 +296,12 @@ figure.colorbar(image, ax=panels, shrink=0.7, label="weight")
 show(
     figure,
     "Attention to 40 tokens; the orange square is the trained length. Relative and rotary continue "
-    "along their diagonal outside it; sinusoidal and learned lose it; none never had one. The map "
-    "of relative is pale: many other keys keep a little weight.",
+    "along their diagonal outside it; sinusoidal and learned do not; none has no diagonal. The map "
+    "of relative is pale, because many other keys keep a little weight.",
 )
 
 # %% [markdown]
-# ## What goes wrong without it
+# ## What goes wrong without positions
 #
 # Without positions this layer cannot solve the task, because of the equivariance shown at the
 # beginning: two equal letters in one text get the same output, wherever they are.
@@ -317,7 +319,7 @@ assert seeing[4].argmax().item() == 2
 assert short["none"] < 0.35
 
 # %% [markdown]
-# ## Where it lives
+# ## In the library
 
 # %%
 where(mt.nn.sinusoidal_positions, mt.nn.SinusoidalPositionalEncoding)

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # LayerNorm, residuals, pre-norm and post-norm
 #
-# Every sub-layer of a Transformer is surrounded by a sum and a norm: "Add & Norm". What does each
-# of them do, does their order matter, and where does the small number eps belong?
+# Every sub-layer of a Transformer is combined with a sum and a norm ("Add & Norm"). What does each
+# of the two do, does their order matter, and where does the small number eps belong?
 #
 # *Know before:* the names of the parts of a Transformer block; the backward pass (lessons 2 and 3).
 
@@ -84,9 +84,9 @@ print(f"d = 4 instead: sqrt(3/4)               = {math.sqrt(3 / 4):.4f}")
 assert abs(ratio - math.sqrt(511 / 512)) < 1e-5  # the rest comes from d - 1 instead of d
 
 # %% [markdown]
-# They differ for tokens that are nearly constant, such as the embedding of padding. The square root
-# has no finite derivative at 0. The next cell prints the largest gradient of $y \cdot g$ for a
-# token with standard deviation $s$:
+# The two formulas differ for tokens that are nearly constant, such as the embedding of padding. The
+# square root has no finite derivative at 0. The next cell prints the largest gradient of
+# $y \cdot g$, with a random vector $g$, for a token with standard deviation $s$:
 
 # %%
 direction = mt.randn(1, 512, dtype="float64")
@@ -200,7 +200,7 @@ def loss_of(model, ids, wanted, keep=None):
 
 
 # %% [markdown]
-# ## Before training: gradients and tokens over the depth
+# ## Before training: gradients and similarity of tokens by depth
 #
 # We make two measurements on untrained models. The first is the gradient of the loss with respect
 # to one matrix in each block (the second one of its feed-forward network). It shows how far a first
@@ -329,10 +329,11 @@ assert final["post-norm"] > 1.0
 assert final["post-norm, warm-up"] < 0.5
 
 # %% [markdown]
-# ## What goes wrong without it
+# ## What goes wrong without residuals
 #
 # Without any residual path, whatever a block does not copy is lost for all later blocks, and the
-# tokens become equal after a few blocks. No gradient teaches the head to tell equal vectors apart.
+# tokens become equal after a few blocks. If all vectors are equal, the head cannot tell the tokens
+# apart, whatever it learns.
 
 # %%
 alone = train("no residual", 100, pick(360, 80))
@@ -341,7 +342,7 @@ print(f"no residual, with warm-up: {end:.2f} at the end (guessing: {math.log(LET
 assert end > 1.6
 
 # %% [markdown]
-# ## Where it lives
+# ## In the library
 
 # %%
 where(mt.nn.LayerNorm, mt.ops.layer_norm, mt.nn.RMSNorm)
@@ -353,8 +354,8 @@ where(mt.models.encoder_decoder.Residual, mt.models.gpt.Block, mt.models.bert.En
 # T5 and Llama use RMSNorm, which does not subtract the mean and does not have a bias. Write
 # `rms_norm(x, weight, eps)` from `mean(x**2)`, and replace both norms of `Block` by
 # `mt.nn.RMSNorm`. You are done when your function agrees with `mt.nn.RMSNorm(4)` on the first `x`
-# of this lesson to 1e-6, `mt.autograd.gradcheck` accepts it for float64 inputs, and pre-norm still
-# ends below 0.1.
+# of this lesson to 1e-6, `mt.autograd.gradcheck` accepts it for float64 inputs, and the loss of the
+# pre-norm model still ends below 0.1.
 #
 # Then practice:
 #
@@ -377,9 +378,9 @@ where(mt.models.encoder_decoder.Residual, mt.models.gpt.Block, mt.models.bert.En
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. The first does not change the result, like the two rows of the first output that differ by a
-#    factor of ten. The second has a variance far below eps, so eps dominates: the table of
-#    variances shows that the result is then much smaller than 1.
+# 1. Multiplying by 1000 does not change the result, as for the two rows of the first output that
+#    differ by a factor of ten. After multiplying by 0.000001 the variance is far below eps, so eps
+#    dominates: the table of variances shows that the result is then much smaller than 1.
 # 2. The gradient of that token explodes. See the two printed gradients of a constant token, and the
 #    table, where "outside" grows far beyond 1/sqrt(eps).
 # 3. The gradient of the last blocks is several times that of pre-norm (left panel), and the last

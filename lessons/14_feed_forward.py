@@ -2,8 +2,8 @@
 # # The feed-forward block and what it costs
 #
 # Every block of a Transformer consists of attention and a small network of two layers, with the
-# widths 512 -> 2048 -> 512 in the first Transformer. Diagrams usually focus on the attention. What
-# does the other half do, and which of the two costs more?
+# widths 512 -> 2048 -> 512 in the first Transformer. Diagrams usually focus on attention. What does
+# the small network do, and which of the two costs more?
 #
 # *Know before:* attention with several heads (lesson 11), matrix products and their cost.
 
@@ -51,7 +51,7 @@ print("token 0 changes; all other outputs stay the same:", same)
 assert same
 
 # %% [markdown]
-# ## Two thirds of the parameters
+# ## The feed-forward network has two thirds of the parameters
 #
 # Attention has four matrices of $d \times d$. The network has two of $4d \times d$, which is twice
 # as many numbers. With biases, attention has $4d^2 + 4d$ parameters and the network $8d^2 + 5d$.
@@ -75,7 +75,7 @@ with mt.nn.init.skip_init():  # sizes only: values are left undefined
         assert abs(share - 2 / 3) < 0.001
 
 # %% [markdown]
-# ## Floating-point operations depend on the length
+# ## The share of the operations depends on the length
 #
 # For $T$ tokens, counting two operations for each multiply-add:
 #
@@ -85,8 +85,9 @@ with mt.nn.init.skip_init():  # sizes only: values are left undefined
 # | attention, its four matrices | $8\,T d^2$ |
 # | attention, scores and weighted sum | $4\,T^2 d$ |
 #
-# Attention as a whole overtakes the network where $8d^2 + 4Td = 16d^2$, at $T = 2d$. We let the
-# library count an encoder block of BERT's size (`Summary` observes a forward pass) and compare.
+# Attention as a whole needs as many operations as the network where $8d^2 + 4Td = 16d^2$, that is,
+# at $T = 2d$. We let the library count an encoder block of BERT's size (`Summary` observes a
+# forward pass) and compare.
 
 # %%
 d, heads = 768, 12
@@ -129,7 +130,7 @@ show(
 )
 
 # %% [markdown]
-# ## What goes wrong without it
+# ## What goes wrong without the nonlinearity or the network
 #
 # First, we remove the nonlinearity. Two linear maps without a nonlinearity between them are
 # equivalent to one linear map, so the extra width gains nothing.
@@ -208,7 +209,7 @@ assert among["none"] > alone["none"] + 0.1  # with other tokens, attention alone
 # %% [markdown]
 # For a single token the softmax of its only score is 1, so attention is a linear map and the model
 # can only guess. With other tokens attention is not quite linear, since the weights change with the
-# content. A model can use that to compute a little, but not much.
+# content. A model can use that to solve a small part of the task.
 
 # %%
 steps = np.linspace(-1, 1, 41, dtype=np.float32)
@@ -233,7 +234,7 @@ show(
 )
 
 # %% [markdown]
-# ## Where it lives
+# ## In the library
 
 # %%
 where(mt.nn.FeedForward, mt.nn.GatedFeedForward, mt.nn.Summary)

@@ -45,12 +45,13 @@ model = mt.models.Transformer(
 print(f"{sum(p.numel() for p in model.parameters()):,} parameters")
 
 # %% [markdown]
-# ## Cross-attention is not layer by layer
+# ## Every decoder layer reads the encoder's last output
 #
-# Pictures of two towers with arrows between them suggest that decoder layer 1 reads encoder layer
-# 1, and so on. (Deck COMP541, "Misconceptions about Transformers (2)", shows such a picture and the
-# correct one; `docs/decks.md` lists the decks.) In the Transformer the whole encoder runs first.
-# **Every** layer of the decoder reads the encoder's **last** output, the memory:
+# Diagrams of encoder and decoder often have an arrow from each encoder layer to a decoder layer, as
+# if decoder layer 1 read encoder layer 1, and so on. (Deck COMP541, "Misconceptions about
+# Transformers (2)", shows such a picture and the correct one; `docs/decks.md` lists the decks.) In
+# the Transformer the whole encoder runs first. **Every** layer of the decoder reads the encoder's
+# **last** output, the memory:
 #
 # ```
 # memory = encoder(source)                   # (batch, source, d), once
@@ -60,8 +61,8 @@ print(f"{sum(p.numel() for p in model.parameters()):,} parameters")
 #     x = x + feed_forward(norm(x))
 # ```
 #
-# Do not trust a picture. Measure instead. A hook on each cross-attention stores its inputs. A hook
-# on each encoder layer stores its output.
+# We check this by a measurement. A hook on each cross-attention stores its inputs. A hook on each
+# encoder layer stores its output.
 
 # %%
 sources, targets = (
@@ -95,9 +96,9 @@ assert (last - memory).abs().max() == 0
 assert (model.encoder.norm(encoder_outputs[0]) - memory).abs().max() > 0.1
 
 # %% [markdown]
-# Layer by layer is not even possible here, because there are three encoder layers and two decoder
-# layers. Each decoder layer has its own queries, and its own matrices $W^K, W^V$ that it applies to
-# the memory.
+# A connection layer by layer is not even possible here, because there are three encoder layers and
+# two decoder layers. Each decoder layer has its own queries, and its own matrices $W^K, W^V$ that
+# it applies to the memory.
 
 # %%
 first, second = (layer.cross_attention for layer in model.decoder.layers)
@@ -113,8 +114,9 @@ assert query.shape[1] == targets.shape[1] != key.shape[1] == sources.shape[1]
 # ## Training: teacher forcing
 #
 # The decoder receives the correct answer shifted by one place to the right. It starts with START
-# and must predict the first character. It receives the first and must predict the second, and so
-# on. All positions are trained at once, because the causal mask hides the later characters.
+# and must predict the first character. Then it receives the first character and must predict the
+# second, and so on. All positions are trained at once, because the causal mask hides the later
+# characters.
 
 
 # %%
@@ -171,7 +173,7 @@ print(f"{100 * exact:.1f} % of {len(given)} new dates are written without a mist
 assert exact > 0.6
 
 # %% [markdown]
-# ## Which characters it looks at
+# ## Which characters the decoder looks at
 #
 # The next figure shows the weights of the last decoder layer while it writes, averaged over its
 # heads. To write the year it looks at the end of the source. To write the month it looks at the
@@ -226,7 +228,7 @@ print("memory swapped:", other)
 assert other == own[::-1]
 
 # %% [markdown]
-# ## What goes wrong without it
+# ## What goes wrong when decoder and encoder are connected incorrectly
 #
 # Here are three ways to break the connection in the trained model:
 #
@@ -271,12 +273,12 @@ assert share["layer by layer"] < exact
 assert share["no padding mask"] < exact
 
 # %% [markdown]
-# The first mistake ruins everything. The other two only cost some of the answers: residual paths
-# make the outputs of the encoder's layers so similar that much still works. That is why such
+# The first mistake ruins everything. The other two only make some of the answers wrong: residual
+# paths make the outputs of the encoder's layers so similar that much still works. That is why such
 # mistakes stay unnoticed for a long time. Compare tensors, as above, and not only results.
 
 # %% [markdown]
-# ## Where it lives
+# ## In the library
 
 # %%
 where(mt.models.encoder_decoder.EncoderDecoder, mt.models.encoder_decoder.DecoderLayer.forward)
@@ -286,10 +288,11 @@ where(mt.data.pairs.PairTokenizer, mt.viz.cross_attention_figure)
 # %% [markdown]
 # ## Exercise
 #
-# Give the decoder one layer and the encoder three, then the other way round, with the same number
-# of steps. For each, measure the share of exact answers and the time of `write(given)`
-# (`time.perf_counter`). You are done when you can say which of the two to make deep if many texts
-# must be written quickly. Why does the encoder's depth cost so little while writing?
+# Train a model with three encoder layers and one decoder layer, and another one with one encoder
+# layer and three decoder layers, with the same number of steps. For each, measure the share of
+# exact answers and the time of `write(given)` (`time.perf_counter`). You are done when you can say
+# which of the two to make deep if many texts must be written quickly. Why does the encoder's depth
+# cost so little while writing?
 #
 # Then practice:
 #
@@ -302,7 +305,7 @@ where(mt.data.pairs.PairTokenizer, mt.viz.cross_attention_figure)
 # 1. The encoder has three layers, the decoder two. Which encoder layer does decoder layer 1 read?
 #    How did the lesson show that?
 # 2. The source and the target have different lengths. Which axis of the cross-attention's scores
-#    belongs to which, and where do queries, keys and values come from?
+#    belongs to the source and which to the target, and where do queries, keys and values come from?
 # 3. Without memory the decoder still writes digits and dashes. What can it learn without the
 #    encoder, and what can it not learn?
 

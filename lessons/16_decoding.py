@@ -22,7 +22,7 @@ from minitorch_attn.viz.style import COLOURS, new_figure
 mt.manual_seed(0)
 
 # %% [markdown]
-# ## Greedy search is short-sighted
+# ## Greedy search can miss the most likely text
 #
 # The probability of a text is a product, $p(y_1)\,p(y_2 \mid y_1) \cdots$. Greedy search takes the
 # most likely token at each step. Here, only unlikely words follow the most likely first word:
@@ -71,10 +71,10 @@ assert beam_search(2, 2) == best
 assert probability(greedy(2)) < probability(best)
 
 # %% [markdown]
-# Beam search looks a little further ahead, but it may still miss the best text. With enough beams
-# to keep all texts, it is an exhaustive search. For a Transformer it works in the same way, but
-# with sums of log-probabilities. We implement it for a small GPT with random weights and compare
-# the results with the library's.
+# Beam search keeps the most likely prefixes at each step, but it may still miss the best text. With
+# enough beams to keep all texts, it is an exhaustive search. For a Transformer, beam search works
+# in the same way, but with sums of log-probabilities. We implement it for a small GPT with random
+# weights and compare the results with the library's.
 
 # %%
 size = {"vocab_size": 20, "n_positions": 32, "n_embd": 32, "n_layer": 2, "n_head": 2}
@@ -158,7 +158,7 @@ print("20,000 draws     ", *(f"{x:5.2f}" for x in drawn))
 assert np.abs(drawn - p).max() < 0.015
 
 # %% [markdown]
-# ## The most likely text is a dull text
+# ## The most likely text repeats itself
 #
 # This model only counts which character follows each sequence of five characters in Python's help
 # topics. We let it generate 300 characters in three ways.
@@ -225,7 +225,7 @@ for axes, colour, (name, chances) in zip(panels, COLOURS, rows, strict=False):
 panels[1].set_xlabel("character")
 show(
     figure,
-    "How likely each character was (mean of 5). The greedy text repeats the same curve again and "
+    "Probability of each character (mean of 5). The curve of the greedy text repeats again and "
     "again. Human text does not repeat itself and contains unlikely letters. So use beam search if "
     "there is one correct answer (translation), and sampling if there are many.",
 )
@@ -313,7 +313,7 @@ for name, layers, d in (("GPT-2", 12, 768), ("GPT-2 XL", 48, 1600)):
     print(f"{name:<13}{layers:8}{d:7}{held / 2**20:12,.0f} MiB")
 
 # %% [markdown]
-# ## What goes wrong without it
+# ## What goes wrong with a KV cache
 #
 # Here are two mistakes with caches that do not raise an error. First, the model must be told the
 # new token's **position**. The token is alone in the input, but it is not at position 0.
@@ -331,7 +331,7 @@ assert (wrong - right).abs().max() > 0.05
 
 # %% [markdown]
 # Second, the keys must not depend on later tokens. In an encoder they do, from the second layer on.
-# Each new token therefore makes a cache of the encoder's keys out of date.
+# Each new token therefore makes cached keys of an encoder invalid.
 
 # %%
 layer = mt.models.encoder_decoder.EncoderLayer(64, 4, 128, dropout=0.0).eval()
@@ -343,7 +343,7 @@ print(f"encoder: one more token changes the outputs of the 39 before it by {chan
 assert change > 1e-3
 
 # %% [markdown]
-# ## Where it lives
+# ## In the library
 
 # %%
 where(mt.generation.generate, mt.generation.translate)
@@ -359,9 +359,9 @@ where(mt.nn.KVCache, mt.nn.StaticKVCache, mt.nn.Attention.forward)
 # ## Exercise
 #
 # Write a `beams_of` for the counting model: keep `beams` pairs of a text and its sum of
-# log-probabilities, starting from "The f". It is done when it returns the greedy text with 1 beam
-# and when its log p per character with 20 beams is not lower. Is the more likely text better,
-# according to `different`?
+# log-probabilities, starting from "The f". You are done when your function returns the greedy text
+# with 1 beam, and when the log p per character of its text with 20 beams is not lower than that. Is
+# the more likely text better, according to `different`?
 #
 # ## Three questions
 #

@@ -65,12 +65,14 @@ assert (difference[:5] < 1e-6).all()
 assert (difference[5:] > 1e-4).all()
 
 # %% [markdown]
-# ## What a loss means
+# ## Baselines for the loss
 #
-# The loss is the mean of $-\log p(\text{next})$. Before training, it should be close to $\log V$,
-# the loss of uniform guessing. A first loss far from this value points to a bug. Counting gives two
-# baselines: the unigram model knows how often each character occurs, and the bigram model knows how
-# often it occurs after the previous one.
+# The loss is the mean of $-\log p(\text{next})$. Before training, it should be close to $\log V$
+# for a vocabulary of $V$ characters, the loss of uniform guessing. An initial loss far from this
+# value points to a bug. The exponential of a loss is the **perplexity**, the number of equally
+# likely characters for which guessing has this loss. Counting gives two baselines: the unigram
+# model knows how often each character occurs, and the bigram model knows how often it occurs after
+# the previous one.
 
 
 # %%
@@ -88,7 +90,7 @@ def validation_loss(model):
 baselines = mt.data.baselines(training_ids, validation_ids, len(tokenizer))
 first = validation_loss(model)
 for name, loss in baselines.items():
-    print(f"{name:<15}{loss:6.3f}  as unsure as between {math.exp(loss):5.1f} characters")
+    print(f"{name:<15}{loss:6.3f}  perplexity {math.exp(loss):5.1f}")
 print(f"before training{first:6.3f}")
 assert abs(first - math.log(len(tokenizer))) < 0.2
 
@@ -114,11 +116,11 @@ def train(model, steps, shift=1):
 
 losses = train(model, steps)
 last = validation_loss(model)
-print(f"after {steps} steps {last:6.3f}  as unsure as between {math.exp(last):5.1f} characters")
+print(f"after {steps} steps {last:6.3f}  perplexity {math.exp(last):5.1f}")
 assert last < baselines["bigram"]
 
 # %% [markdown]
-# ## Writing
+# ## Generating text
 #
 # Take the logits of the last position, draw a character, append it, and repeat.
 
@@ -182,7 +184,7 @@ print(f"the token embeddings are {embedding:.0f} % of GPT-2 small", end=", ")
 print(f"{100 * 50257 * 12288 / gpt3:.1f} % of GPT-3")
 
 # %% [markdown]
-# ## What goes wrong without it
+# ## What goes wrong without the shift
 #
 # Suppose we forget the shift, so that the target is the input itself. Everything runs, and the loss
 # falls to nearly 0 in a few steps. The causal mask lets a position see itself, so the model only
@@ -212,12 +214,12 @@ axes.legend(frameon=False, loc="center right", bbox_to_anchor=(1, 0.2))
 axes.spines[["top", "right"]].set_visible(False)
 show(
     figure,
-    "A valid loss passes the baselines of counting one after the other, more and more slowly. The "
-    "one that drops to 0 at once shows a leak: no model of English text can be that good.",
+    "With the correct target, the loss falls below the three baselines one after the other. A loss "
+    "that drops to 0 at once shows a leak: no model of English text can be that good.",
 )
 
 # %% [markdown]
-# ## Where it lives
+# ## In the library
 
 # %%
 where(mt.models.GPT, mt.models.gpt.Block, mt.models.gpt2)
@@ -228,10 +230,10 @@ where(mt.nn.functional.cross_entropy, mt.generation.generate)
 # ## Exercise
 #
 # At which positions is the model uncertain? Compute the loss at each of the 64 positions
-# (`reduction="none"`, then the mean over the windows of `mt.data.windows`). Your result is correct
-# if the mean of the 64 losses is `validation_loss(model)`, if the loss at position 0, which sees
-# one character, is not below the bigram baseline, and if the mean over positions 32 to 63 is below
-# it. From which position on does more context no longer help this model?
+# (`reduction="none"`, then the mean over the windows of `mt.data.windows`). You are done when the
+# mean of the 64 losses equals `validation_loss(model)`, when the loss at position 0, which sees one
+# character, is not below the bigram baseline, and when the mean loss at positions 32 to 63 is below
+# this baseline. From which position on does more context no longer help this model?
 #
 # ## Three questions
 #

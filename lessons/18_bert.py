@@ -18,7 +18,7 @@ from minitorch_attn.viz.style import COLOURS, new_figure
 mt.manual_seed(0)
 
 # %% [markdown]
-# ## A language small enough to know completely
+# ## A small language with known rules
 #
 # The sentences are like "two dogs bark in the yard". The number and the animal determine the verb,
 # and the animal determines the place. The first word can be any of the three words that match the
@@ -219,8 +219,8 @@ axes.legend(frameon=False, loc="upper left", ncols=2)
 axes.spines[["top", "right"]].set_visible(False)
 show(
     figure,
-    "Reading from the left only, the model must guess number and animal, the first two words. "
-    "At the first word no model can beat one of three on average: nothing else determines it.",
+    "A model that reads only from the left must guess the first two words, number and animal. "
+    "No model can beat one of three at the first word: the three words are equally likely.",
 )
 
 # %% [markdown]
@@ -257,7 +257,7 @@ for name, (fixed, same) in shares.items():
 assert shares["80 / 10 / 10"][0] > shares["100 / 0 / 0"][0]
 
 # %% [markdown]
-# ## What goes wrong without it
+# ## What goes wrong when the task is too easy
 #
 # Here are two mistakes that make the task too easy. **Nothing hidden**: the loss includes all
 # positions and every word is visible. The model reads in both directions, so each question contains
@@ -289,7 +289,7 @@ assert np.mean(everywhere_losses[-50:]) < 0.5 * np.mean(losses[-50:])
 # The model with the smallest loss has learned the least. The loss over all positions looks several
 # times better than BERT's, but the model is not better. Compare losses only on the same task.
 #
-# ## Where it lives
+# ## In the library
 
 # %%
 where(mt.models.BERT, mt.models.BERTMaskedLM, mt.models.bert.TokenPrediction)
@@ -299,17 +299,17 @@ where(masked_stream.hide_words)
 # ## Exercise
 #
 # Find a wrong word that is not marked: write `suspect(words)`, which hides each word of a sentence
-# in turn and returns the position of the word that the model finds least likely. Your function is
-# done when it finds the replaced word in more than 90 percent of 200 sentences (replace one word in
-# each, but not the first; `repaired` shows how). Then give it "two dogs purr in the house": which
-# word does it report, and why is that reasonable?
+# in turn and returns the position of the word that the model finds least likely. You are done when
+# it finds the replaced word in more than 90 percent of 200 sentences (replace one word in each, but
+# not the first; `repaired` shows how). Then give it "two dogs purr in the house": which word does
+# it report, and why is that reasonable?
 #
 # ## Three questions
 #
 # 1. "[MASK] birds sing": why can the causal model not know what the bidirectional one knows, and
 #    what is the best accuracy that either model can reach at this position?
-# 2. Somebody trains without hiding words and gets a loss a hundred times smaller than yours. Which
-#    column of the table do you show them?
+# 2. A colleague trains without hiding words and gets a loss a hundred times smaller than yours.
+#    Which column of the table shows why the model is useless?
 # 3. 10 % of the chosen words stay unchanged. Why can the model learn from "predicting" a visible
 #    word?
 
@@ -319,7 +319,7 @@ where(masked_stream.hide_words)
 # 1. The words that determine the number are to the right, and the causal mask hides them: the table
 #    shows an accuracy of less than one third for this model. The best possible accuracy is one
 #    third, since three words for each number are equally likely.
-# 2. Show them "hidden words correct": their model has learned to copy and fails where a word is
+# 2. The column "hidden words correct": the model has learned to copy, and it fails where a word is
 #    missing.
 # 3. The model does not know which words are unchanged and which were replaced. It has to check the
 #    word at every position against its context. The experiment with wrong words measures exactly

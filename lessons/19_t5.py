@@ -24,8 +24,8 @@ mt.manual_seed(0)
 # ## Spans and sentinels
 #
 # Pre-training hides **spans** of words. Each span is replaced by one token, a sentinel. The target
-# lists the words that each sentinel replaces. The input gets shorter, and it hides how many words
-# are missing.
+# lists the words that each sentinel replaces. The input gets shorter, and it does not show how many
+# words are missing.
 
 
 # %%
@@ -222,8 +222,8 @@ axes.legend(frameon=False)
 axes.spines[["top", "right"]].set_visible(False)
 show(
     figure,
-    "Buckets are one wide near 0 and get wider with the distance. The encoder has 16 buckets for "
-    "each direction, the decoder all 32 for the past.",
+    "Near 0 each distance has its own bucket; farther away the buckets get wider. The encoder has "
+    "16 buckets for each direction, the decoder all 32 for the past.",
 )
 
 # %%
@@ -256,10 +256,10 @@ assert 0.7 < spread["T5's initialization"] < 1.4
 assert spread["the usual one"] > 5
 
 # %% [markdown]
-# ## What goes wrong without it
+# ## What goes wrong without the prefix
 #
 # Without the prefix, the same source has four correct answers. We train the model on the same
-# examples for the same number of steps, with an empty first word.
+# examples for the same number of steps, with `<pad>` in place of the first word.
 
 # %%
 lost, lost_losses = train(prefix=False)
@@ -270,7 +270,7 @@ assert sum(lost_shares.values()) / 4 < 0.5 < min(shares.values())
 assert np.mean(lost_losses[-20:]) > 5 * np.mean(losses[-20:])
 
 # %% [markdown]
-# ## Where it lives
+# ## In the library
 
 # %%
 where(mt.models.T5, relative_position_bucket, shift_right)
@@ -282,7 +282,7 @@ where(TextTasks, mt.nn.RMSNorm, mt.generation.generate)
 #
 # Add a fifth task, "undo:", that works like pre-training. Its source is three consecutive letters
 # of the alphabet ("b c d"), with one of them replaced by the word "<0>". Its answer is "<0>" and
-# the letter. (Extend `VOCABULARY` and handle the new task in `example`.) It is done when over 95
+# the letter. (Extend `VOCABULARY` and handle the new task in `example`.) You are done when over 95
 # percent of the new task's answers are correct and the other four tasks are not worse than before.
 #
 # ## Three questions

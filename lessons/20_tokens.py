@@ -2,7 +2,7 @@
 # # Tokens: characters, byte pairs, patches
 #
 # A Transformer reads a sequence of tokens. What does one token stand for, what does that choice
-# cost, and how can an image be such a sequence?
+# cost, and how can an image become such a sequence?
 #
 # *Know before:* embeddings, the cost of attention (lesson 14). The decks KROL ("Tokens") and
 # COMP541 ("Tokenizing the input data") introduce tokens; `docs/decks.md` lists the decks.
@@ -170,7 +170,7 @@ show(
 )
 
 # %% [markdown]
-# ## Losses of different tokens cannot be compared
+# ## Losses per token of different tokenizers cannot be compared
 #
 # A loss "per token" depends on what a token is. The loss per character (or byte) is a fair measure:
 # the sum over the text divided by its number of characters. We compute both for a model that knows
@@ -227,7 +227,7 @@ print(f"pixels instead of patches of 16 x 16: {ratio:,} times the scores")
 assert ratio == 16**4
 
 # %% [markdown]
-# ## What goes wrong without it
+# ## What goes wrong when text or images are cut incorrectly
 #
 # Here are three mistakes that do not raise an error. **Merges in the wrong order**: the same merges
 # give different tokens, which the model has never seen in this context.
@@ -277,7 +277,7 @@ assert wrong.shape == patches.shape
 assert extents == {"patches": (15, 15), "reshape": (223, 223)}
 
 # %% [markdown]
-# ## Where it lives
+# ## In the library
 
 # %%
 where(mt.data.CharTokenizer, mt.data.WordTokenizer, mt.data.ByteBPE)
@@ -288,7 +288,7 @@ where(mt.models.VisionTransformer)
 # ## Exercise
 #
 # Find a seventh and an eighth merge by hand, on paper, from the last printed line. Then let the
-# loop run to 8. Your merges are correct if the loop and `learn_merges(..., 264)` find the same two.
+# loop run to 8. You are done when the loop and `learn_merges(..., 264)` find the same two merges.
 # Which word do they turn into one token?
 #
 # Then practice:
@@ -311,7 +311,7 @@ where(mt.models.VisionTransformer)
 #    widest. The merges build both parts, so "lowest" is split into them.
 # 2. These two losses do not answer the question. Divide each by the characters per token in the
 #    first table: a token of A is about one character, and a token of B is more than two. So B has
-#    the smaller loss per character, although it has the larger one per token, as in the last table
-#    of losses.
+#    the smaller loss per character, although it has the larger loss per token, as in the table of
+#    losses.
 # 3. The last column of the patch table shows the cost: attention has a score for each pair of
 #    tokens, and pixels give 65,536 times as many scores as patches of 16 x 16.

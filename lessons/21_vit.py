@@ -24,8 +24,8 @@ mt.manual_seed(0)
 # %% [markdown]
 # ## Cut the image into patches
 #
-# We use the papers' example: a 224 x 224 image in three colors, with patches of 16 x 16 pixels.
-# Indexing is all you need. Flatten every patch to one row of numbers by channel, row and column.
+# We use the example of the ViT paper: a 224 x 224 image in three colors, with patches of 16 x 16
+# pixels. Indexing is enough. Flatten every patch to one row of numbers by channel, row and column.
 
 # %%
 patch = 16
@@ -47,7 +47,7 @@ assert words.shape == (196, 768)
 # No pixel is lost and none appears twice: this only changes the order. (768 = 3 x 16 x 16 is also
 # the width of ViT-Base. That is a coincidence: the projection below may have any width.)
 #
-# Now we cut a digit of 8 x 8 pixels into patches of 2 x 2. This gives a sentence of 16 words.
+# Now we cut a digit of 8 x 8 pixels into patches of 2 x 2. This gives a sequence of 16 words.
 
 # %%
 images, labels, test_images, test_labels = mt.data.digits_split()
@@ -104,7 +104,8 @@ for name, tokens in (("unfold + linear", by_linear), ("convolution", by_convolut
 # %% [markdown]
 # ## The rest is the encoder of the text models
 #
-# The paper describes the model, with pre-norm blocks, in four lines (arXiv:2010.11929, Eq. 1 to 4):
+# The paper describes the model, with pre-norm blocks, in four equations (arXiv:2010.11929, Eq. 1 to
+# 4):
 #
 # $$z_0 = [x_{class};\ x_1 E;\ \dots;\ x_N E] + E_{pos}$$
 # $$z'_l = MSA(LN(z_{l-1})) + z_{l-1}, \qquad z_l = MLP(LN(z'_l)) + z'_l, \qquad y = LN(z_L)^0$$
@@ -154,7 +155,7 @@ assert (mine - library).abs().max().item() < 1e-5
 # Nothing in `self_attention` or in a block depends on rows, columns or pixels. Only two steps are
 # specific to images: cutting them into words, and adding a position to each word.
 #
-# ## Does it learn?
+# ## Training on digits
 
 # %%
 steps = pick(300, 200)
@@ -273,9 +274,10 @@ axes.spines[["top", "right"]].set_visible(False)
 show(figure, "At 224 px almost all work is in the matrices; above 1024 px the scores dominate.")
 
 # %% [markdown]
-# ## What goes wrong without it
+# ## What goes wrong with a reshape instead of patches
 #
-# "196 x 768 is the shape I need, so I reshape." The shape is correct, and every later line runs.
+# The patches have the shape 196 x 768, so it is tempting to reshape the image to that shape. The
+# shape is then correct, and every later line runs.
 
 # %%
 reshaped = image.reshape(196, 768)
@@ -335,7 +337,7 @@ print(f"  from strips of 1 x 4  {100 * wrong_accuracy:5.1f} %")
 assert wrong_accuracy < accuracy - 0.3
 
 # %% [markdown]
-# ## Where it lives
+# ## In the library
 
 # %%
 where(
@@ -347,7 +349,7 @@ where(
 # ## Exercise
 #
 # Write `overlapping(image, patch, stride)` that cuts patches with a stride smaller than the patch,
-# with two loops, and projects them with `kernel`. It is correct when it equals
+# with two loops, and projects them with `kernel`. You are done when it equals
 # `F.conv2d(batch, kernel, bias, stride=stride)` to `1e-5`, for example with stride 8. How many
 # words does a 224 x 224 image have at stride 8, and how many GFLOPs does ViT-B need for that many
 # tokens? (Change `words` in `count`; at stride 16 it must still print the table above.)
@@ -356,8 +358,8 @@ where(
 #
 # 1. A ViT with patches of 32 has more parameters than the same one with patches of 16. Why, and why
 #    is it cheaper anyway?
-# 2. A colleague wants to speed up ViT-B/16 at 224 px by making the score products free. How much
-#    can that help at most? At which image size would you try it?
+# 2. A colleague wants to speed up ViT-B/16 at 224 px by computing the score products in no time.
+#    How much can that help at most? At which image size would you try it?
 # 3. `image.reshape(196, 768)` has the correct shape. Name two printed results that show that it is
 #    wrong.
 

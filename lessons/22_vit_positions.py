@@ -59,8 +59,8 @@ assert difference < 1e-6
 # %% [markdown]
 # ## Without positions: exactly a set
 #
-# The claim is not that the model "gets worse". The claim is stronger: if you shuffle the patches of
-# any image, the prediction does not change *at all*.
+# Without positions, the model does not only get worse: if you shuffle the patches of any image, the
+# prediction does not change *at all*.
 
 
 # %%
@@ -167,7 +167,7 @@ show(
 # differs little between the other variants. In a run as short as this one the relative variant,
 # which starts with the weakest signal, is still behind.
 #
-# ## Does 1-D ignore the second dimension?
+# ## Does the 1-D variant ignore the second dimension?
 #
 # No. A learned table is one free vector for each patch: a *label* of the position, not a number on
 # a line. The model does not change if you number the positions in another order.
@@ -223,7 +223,7 @@ columns = two.column_weight.detach().reshape(1, 4, half).expand(4, 4, half)
 both = mt.cat([rows, columns], -1).reshape(16, 2 * half)
 show(
     mt.viz.position_similarity_figure(both, (4, 4), "2-D positions, learned"),
-    "2-D: crosses. Patches in one row share half of the vector, and so do those in one column.",
+    "2-D: crosses, because patches in the same row or column share half of their vectors.",
 )
 
 # %% [markdown]
@@ -294,7 +294,7 @@ print(f"  the table enlarged like an image            {resized:5.1f} %")
 # Each patch now contains a smaller piece of the digit, so the model is expected to be less
 # accurate. In practice you continue training for a while at the new size.
 #
-# ## What goes wrong without it
+# ## What goes wrong when the position table is resized incorrectly
 #
 # Two mistakes do not raise an error: enlarging the table along the *sequence* of patches and
 # resetting the positions.
@@ -328,10 +328,11 @@ show(
 )
 
 # %% [markdown]
-# Along the sequence, a row of six new patches covers less than three of the four old ones. The
-# second row begins in the middle of the old first row, so the rows are no longer aligned.
+# Along the sequence, a row of six new patches covers less than three of the four patches in an old
+# row. The second new row begins in the middle of the first old row, so the rows are no longer
+# aligned.
 #
-# ## Where it lives
+# ## In the library
 
 # %%
 where(
@@ -344,9 +345,9 @@ where(
 #
 # Give the model the fixed sines and cosines of `sincos_positions((4, 4), 32)` (in
 # `minitorch_attn.models.vit_positions`) with a row of zeros for the class token: set
-# `model.positions.weight` to a `Parameter` with `requires_grad=False`, then train as above. Its
-# accuracy should exceed that of the model without positions by more than five percentage points,
-# and the table must be the same before and after training. Why must the similarity picture be
+# `model.positions.weight` to a `Parameter` with `requires_grad=False`, then train as above. You are
+# done when its accuracy exceeds that of the model without positions by more than five percentage
+# points and the table is the same before and after training. Why must the similarity picture be
 # smooth?
 #
 # ## Three questions

@@ -92,9 +92,9 @@ print(f"{steps} steps: {whole:.1f} % of the test pictures read correctly (guessi
 #
 # * **Last layer**: average that row over the heads.
 # * **Rollout** (Abnar and Zuidema 2020): after the first layer a token no longer contains only its
-#   own patch. So take half of each layer as the residual path,
-#   $A_l = \frac12 I + \frac12 \bar W_l$, and follow all paths: $R = A_L \cdots A_2 A_1$. Row 0 of
-#   $R$ is the map over the *input* patches.
+#   own patch. So take half of each layer as the residual path, $A_l = \frac12 I + \frac12 \bar W_l$
+#   with the weights $\bar W_l$ averaged over the heads, and follow all paths:
+#   $R = A_L \cdots A_2 A_1$. Row 0 of $R$ is the map over the *input* patches.
 
 
 # %%
@@ -136,7 +136,8 @@ figure = mt.viz.class_attention_figure(
 show(figure, "Four heads of the last layer, and rollout through both layers. Bright: large weight.")
 
 # %% [markdown]
-# Pictures are too convincing. So measure which share of the map's weight is on patches with ink.
+# Such pictures are easy to over-interpret. So we measure which share of the map's weight is on
+# patches with ink.
 
 # %%
 maps = {"rollout": rollout(weights), "last layer": last_layer(weights)}
@@ -148,14 +149,14 @@ print(f"{'chance':11} {100 * has_ink.mean():.0f} %")
 assert share["rollout"] > 100 * has_ink.mean() + 20
 
 # %% [markdown]
-# ## Erase what it looks at
+# ## Erase the patches with the largest weights
 #
 # The claim of a map is causal: *these patches decide*. So remove them. Erase the $k$ patches with
 # the largest values (replace them with noise) and classify again. If the map is correct, accuracy
 # falls faster than when you erase other patches. The controls are:
 #
 # * random patches among all 16;
-# * random patches *among those with ink*: does the map know more than where the ink is?
+# * random patches *among those with ink*: is the map better than just knowing where the ink is?
 # * the patches with the *least* weight: losing them should not matter.
 
 
@@ -213,17 +214,17 @@ def draw(curves):
     return figure
 
 
-show(draw(curves), "The lower the curve, the better the order finds the deciding patches.")
+show(draw(curves), "The lower a curve is, the better its order finds the patches that matter.")
 
 # %% [markdown]
 # Rollout passes the test. The raw map of the last layer does no better than random patches with
 # ink. At that depth the token at position $j$ already contains information from other patches, so a
 # large weight on it does not mean that the model looks at patch $j$.
 #
-# ## What goes wrong without it
+# ## What goes wrong if you only look at the map
 #
-# What if you leave out the training? A network with random weights has attention maps, too: their
-# rows sum to 1, and you can draw them just as well. Only the erasing test tells the maps apart.
+# A network with random weights has attention maps, too: their rows sum to 1, and their pictures
+# look as meaningful. Only the erasing test shows which network has been trained.
 
 # %%
 untrained = weights_of(new_model(7), test_pictures)
@@ -258,7 +259,7 @@ show(draw(curves), "The map of random weights (gray crosses) is little better th
 # follows the ink would pass a test of whether the model looks at the digit. That is why you need
 # the control with random patches among those with ink.
 #
-# ## Where it lives
+# ## In the library
 
 # %%
 where(mt.nn.watch_attention, mt.viz.attention_rollout, mt.viz.class_attention_figure)
@@ -269,8 +270,8 @@ where(mt.nn.watch_attention, mt.viz.attention_rollout, mt.viz.class_attention_fi
 # Weigh the last layer's map with the values: replace the weight of token $j$ by weight times the
 # length of its value vector (`v_proj` of `model.blocks[-1].attention`, on the normalized tokens).
 # Draw its curve with the others. Use the same test as above: the map is better than the plain last
-# layer if fewer pictures are read correctly with two patches erased. The exercise is done when your
-# table has a row for this map and shows whether it is better; it may not be.
+# layer if fewer pictures are read correctly with two patches erased. You are done when your table
+# has a row for this map and shows whether it is better; it may not be.
 #
 # ## Three questions
 #

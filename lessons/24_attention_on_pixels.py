@@ -57,7 +57,8 @@ assert size(16**4) == "256 KiB" and size(matrices * 16**4) == "192 MiB"
 # memory grows by one percent. Patches of $p \times p$ divide the number of tokens by $p^2$ and the
 # size of the matrix by $p^4$, which is 65,536 for $p = 16$.
 #
-# Does running code really need memory proportional to $R^4$? We measure one head without a graph.
+# Does running code really need memory proportional to $R^4$? We measure one head without recording
+# a graph.
 
 
 # %%
@@ -142,7 +143,7 @@ assert (local_attention(query, key, value, 1) - value).abs().max().item() < 1e-6
 print("k = 1 returns the values: each pixel sees only itself")
 
 # %% [markdown]
-# ## What it saves, and what it costs
+# ## What local attention saves, and what it costs
 #
 # The $k^2 R^2$ scores, instead of $R^4$, are linear in the number of pixels. But `unfold` copies
 # every key and value $k^2$ times. That is why it is slow on real machines, and why Swin uses
@@ -214,7 +215,7 @@ print(
 )
 
 # %% [markdown]
-# ## What goes wrong without it
+# ## What goes wrong without the mask at the border
 #
 # Suppose we leave out the mask at the border. The zeros that `unfold` puts outside the image look
 # harmless, and in a convolution they are. In attention, a key of zeros gets the score 0, and
@@ -248,7 +249,7 @@ show(
 )
 
 # %% [markdown]
-# ## Where it lives
+# ## In the library
 
 # %%
 where(F.unfold, F.scaled_dot_product_attention, window_partition, mt.memory.track)
@@ -257,17 +258,18 @@ where(F.unfold, F.scaled_dot_product_attention, window_partition, mt.memory.trac
 # ## Exercise
 #
 # Add to the scores in `local_attention` a learned bias for each of the neighborhood's $k^2$
-# positions, as Ramachandran et al. 2019 do with relative positions. Show two things: if query and
-# key are zero, it is a convolution whose weights are the softmax of the bias (compare inner pixels
-# with `F.conv2d` to `1e-6`), and rolling the image rolls the result for inner pixels.
+# positions, as Ramachandran et al. 2019 do with relative positions. You are done when you have
+# shown two things: if query and key are zero, local attention is a convolution whose weights are
+# the softmax of the bias (compare inner pixels with `F.conv2d` to `1e-6`), and rolling the image
+# rolls the result for inner pixels.
 #
 # ## Three questions
 #
 # 1. Going from 16 x 16 to 8 x 8 patches at 224 px: by what factor does one attention matrix grow?
 # 2. Zero padding is correct for a convolution. Why is it wrong for attention, and which printed
 #    numbers show where?
-# 3. Local attention of 5 x 5 is cheap. But to connect distant pixels, a model needs many of
-#    something. What is it, and why do models with windows or patches need fewer?
+# 3. Local attention of 5 x 5 is cheap. But how many layers does a model need to connect distant
+#    pixels, and why do models with windows or patches need fewer?
 
 # %% [markdown] tags=["answers"]
 # ## Answers
@@ -277,6 +279,6 @@ where(F.unfold, F.scaled_dot_product_attention, window_partition, mt.memory.trac
 # 2. In a convolution, a weight times zero adds nothing, but in attention a zero key has the score 0
 #    and takes weight from the other keys. The printed sums are 1 inside and less than 1 near the
 #    border, with the minimum in a corner.
-# 3. It needs many layers: each adds only 4 pixels to the width (5, 9, 13), so crossing an image
+# 3. It needs many: each layer adds only 4 pixels to the width (5, 9, 13), so crossing an image
 #    takes more than a hundred layers. A patch makes each token 16 pixels wide, and in a window or
 #    with full attention every token reaches every other one in a single layer.

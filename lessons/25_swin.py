@@ -20,7 +20,7 @@ from minitorch_attn.models.swin import Block
 mt.manual_seed(0)
 
 # %% [markdown]
-# ## Windows: from $H^2W^2$ to $M^2HW$
+# ## Windows reduce the number of scores
 #
 # We cut a map of $H \times W$ tokens into windows of $M \times M$. This takes two reshapes and one
 # transpose. In this example, each entry of the map is its own position.
@@ -76,7 +76,7 @@ print("rolled by -2: row 0 is", rolled[0, :, 0].numpy(), "  row 6 is", rolled[6,
 assert rolled[0, 0, 0].item() == 2 * 8 + 2  # the token from row 2, column 2 is now in the corner
 show(
     mt.viz.windows_figure(8, 8, 4, 2, "A map of 8 x 8, windows of 4 x 4, shift 2"),
-    "The last windows hold tokens from opposite borders. Regions separate them, and so do masks.",
+    "The last windows hold tokens from opposite borders. A mask keeps their regions separate.",
 )
 
 # %% [markdown]
@@ -186,7 +186,8 @@ assert (mine - library).abs().max().item() < 1e-5
 # ## Which tokens affect which?
 #
 # Change one token and see which outputs change after two blocks without a shift, and after one
-# block without and one with a shift. A map of 12 x 12 has 3 x 3 windows.
+# block without and one with a shift. (The output names a block W if it has plain windows, and SW if
+# its windows are shifted.) A map of 12 x 12 has 3 x 3 windows.
 
 
 # %%
@@ -228,7 +229,7 @@ for axis, reach, title in zip(axes, (plain, shifted, twice), titles, strict=True
 show(figure, "Blue: tokens that a change at the cross reaches. Lines: the windows without shift.")
 
 # %% [markdown]
-# ## What goes wrong without it
+# ## What goes wrong without the mask, or with the wrong roll
 #
 # **Without the mask** the code runs, but tokens at one border attend to the opposite border. Change
 # the lower right corner of an 8 x 8 map and look at the upper left corner.
@@ -286,7 +287,7 @@ assert mask_mistakes(1)[0] > 0 and mask_mistakes(1)[1] > 0
 # In all of these cases the shapes are correct, and even the gradient check passes. Only a test that
 # takes the geometry into account finds the mistakes.
 #
-# ## Where it lives
+# ## In the library
 
 # %%
 from minitorch_attn.models.window_attention import RelativePositionBias, WindowAttention
@@ -302,7 +303,7 @@ where(
 #
 # Implement Swin without rolling: write `padded_attend(x, block)`, which pads the map by `m - s` at
 # the top and left and by `s` at the bottom and right, cuts it into windows, masks the padding, and
-# removes the padding again. It is correct if it agrees with `attend(x, block)` to `1e-5` on the
+# removes the padding again. You are done when it agrees with `attend(x, block)` to `1e-5` on the
 # 8 x 8 map. How many windows does it need, compared with 4 for the roll?
 #
 # Then practice:

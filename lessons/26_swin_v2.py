@@ -153,7 +153,7 @@ assert most < 0.34 and coolest > 0.999
 linear = (15 - 7) / 7
 logarithmic = (math.log2(1 + 15) - math.log2(1 + 7)) / math.log2(1 + 7)
 print(
-    f"windows of 8 -> 16 exceed the trained range by {linear:.2f} of it"
+    f"windows of 8 -> 16 extrapolate by {linear:.2f} of the trained range"
     f" with linear offsets, {logarithmic:.2f} with log offsets"
 )
 assert round(linear, 2) == 1.14 and round(logarithmic, 2) == 0.33
@@ -223,7 +223,7 @@ for name, error in errors.items():
 assert errors["computed, log-spaced"] < errors["table, interpolated"] / 2
 
 # %% [markdown]
-# ## What goes wrong without it
+# ## What goes wrong without the trained window size
 #
 # The network alone is not enough: it must know the size of the window it was trained with
 # (`pretrained_window_size`). Without this size, offsets are measured relative to the *new* window,
@@ -260,7 +260,7 @@ show(figure, "The computed bias follows the dots; the stretched ones extend twic
 # Here the images have more pixels and the patches keep their size, so distances in tokens keep
 # their meaning.)
 #
-# ## Where it lives
+# ## In the library
 
 # %%
 from minitorch_attn.models.swinv2 import CosineWindowAttention
@@ -275,10 +275,10 @@ where(
 #
 # Repeat the transfer with *linear* coordinates: subclass `ContinuousPositionBias` and give it a
 # `coordinates` method that returns the offsets divided by the trained size minus one, without the
-# logarithm. Train it in the same way. It is done when its error in windows of 8 is as small as the
-# original's and you have compared the errors in windows of 16 over several seeds. Is the shorter
-# extrapolation better here? Look at the values at offset 15, where this bias is nearly 0, a value
-# that a sigmoid approaches by itself. For which kind of bias would the logarithm matter more?
+# logarithm. Train it in the same way. You are done when its error in windows of 8 is as small as
+# the original's and you have compared the errors in windows of 16 over several seeds. Is the
+# shorter extrapolation better here? Look at the values at offset 15, where this bias is nearly 0, a
+# value that a sigmoid approaches by itself. For which kind of bias would the logarithm matter more?
 #
 # ## Three questions
 #

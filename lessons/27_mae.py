@@ -3,7 +3,7 @@
 #
 # A masked autoencoder learns from images without labels: it sees a quarter of the patches and
 # predicts the rest. How are patches hidden and put back in order, why does the loss include only
-# hidden patches, and is the reconstruction better than a good guess?
+# hidden patches, and is the reconstruction better than simple baselines?
 #
 # *Know before:* BERT (lesson 18), ViT (lesson 21). The deck FLOW ("SELF-SUPERVISION. MASKED
 # AUTOENCODER") introduces MAE; `docs/decks.md` lists the decks.
@@ -22,7 +22,7 @@ digits, _, test_digits, test_labels = mt.data.digits_split()
 print(f"{len(digits)} digits of 8 x 8 pixels to learn from, {len(test_digits)} to test")
 
 # %% [markdown]
-# ## Hide at random, and remember how to undo it
+# ## Hide random patches, and undo the shuffle
 #
 # Give each patch a random number, sort, and keep the first quarter. `order` says which patch comes
 # first, second, ... after the shuffle. `restore`, the argsort of the argsort, says where each patch
@@ -50,9 +50,9 @@ assert (kept.numpy()[0] == order[:2]).all() and (where_to.numpy()[0] == restore)
 # ## The model
 #
 # A digit has 4 x 4 patches of 2 x 2 pixels, and 12 of 16 are hidden. The encoder is a ViT that gets
-# only the class token and the 4 visible patches. Nothing replaces the hidden patches: that is why
-# MAE is cheap. The decoder is small and gets all 16 positions, with one learned *mask token* in
-# each gap.
+# only the class token and the 4 visible patches. In the encoder, nothing replaces the hidden
+# patches: that is why MAE is cheap. The decoder is small and gets all 16 positions, with one
+# learned *mask token* in each gap.
 
 
 # %%
@@ -100,8 +100,8 @@ print(f"hidden patches of each image: {hidden.sum(1).numpy()} of 16")
 assert (mine - library).abs().max().item() < 1e-5 and (hidden == same_hidden).all()
 
 # %% [markdown]
-# How much does this save? The encoder needs $12ND^2 + 2N^2D$ multiply-adds per block (lesson 21).
-# For ViT-B with 196 patches, this gives:
+# How much does it save to encode only the visible patches? The encoder needs $12ND^2 + 2N^2D$
+# multiply-adds per block (lesson 21). For ViT-B with 196 patches, this gives:
 
 
 # %%
@@ -115,7 +115,8 @@ assert work(50) / work(197) < 0.26
 # %% [markdown]
 # ## Baselines
 #
-# An error alone says nothing. Here are two guesses without a network, for the same hidden pixels:
+# An error means little without a comparison. Here are two guesses without a network, for the same
+# hidden pixels:
 #
 # * the **mean** of the training images at that pixel;
 # * the **best linear** guess from the visible pixels: the conditional mean under a normal
@@ -188,10 +189,11 @@ for name in ("mean image", "masked autoencoder", "best linear"):
 assert error < 0.98 * guesses["mean image"]
 
 # %% [markdown]
-# It beats the mean image, so it has learned to use what it sees. The best linear guess is a harder
-# baseline: it is solved exactly for every image, and on images as small as these hardly anything
-# better is possible. How close the model comes to it depends on the number of steps: compare the
-# two numbers. Looking only at reconstructed pictures, you would not notice the difference.
+# The model beats the mean image, so it has learned to use the visible patches. The best linear
+# guess is a harder baseline: it is solved exactly for every image, and on images as small as these
+# hardly anything better is possible. How close the model comes to it depends on the number of
+# steps: compare the two numbers. Looking only at reconstructed pictures, you would not notice the
+# difference.
 
 
 # %%
@@ -217,7 +219,7 @@ show(
 )
 
 # %% [markdown]
-# ## What goes wrong without it
+# ## What goes wrong with the wrong loss or the wrong order
 #
 # **The loss on the visible patches.** An autoencoder reproduces its input, so it is tempting to
 # compute the loss on the visible patches only. Training then looks very successful:
@@ -267,7 +269,7 @@ print(f"error of hidden patches: in order {error:.4f}, as shuffled {mixed_error:
 assert mixed_error > 1.3 * guesses["mean image"]
 
 # %% [markdown]
-# ## Where it lives
+# ## In the library
 
 # %%
 from minitorch_attn.models.mae import Decoder
@@ -282,8 +284,8 @@ where(
 #
 # Hide a quarter, a half and three quarters (`mask_ratio`; the numbers 4 and 12 in `forward` change
 # with it). For each ratio, compare the model with the mean image and the best linear guess for the
-# same hidden pixels. The exercise is done when you have a table of three rows and can say at which
-# ratio a hidden patch's visible neighbors reveal most about it.
+# same hidden pixels. You are done when you have a table of three rows and can say at which ratio a
+# hidden patch's visible neighbors reveal most about it.
 #
 # ## Three questions
 #

@@ -57,10 +57,9 @@ assert abs(o / total - weights @ values) < 1e-12
 # factor is 1 where the maximum does not change (third row), and small where a much larger score
 # arrives (fourth row).
 #
-# ## The same in tiles
+# ## Blocks of keys for all queries
 #
-# Processing one key at a time does not use a fast machine well. So process blocks of keys for all
-# queries.
+# Processing one key at a time is slow. So we process a block of keys for all queries at once.
 
 
 # %%
@@ -155,7 +154,7 @@ axis.minorticks_off()
 show(figure, "Peak memory of one head in the forward pass; both axes are logarithmic.")
 
 # %% [markdown]
-# ## And the backward pass?
+# ## The backward pass recomputes the weights
 #
 # If the backward pass needed the stored weights, blocks would not save memory in training. But it
 # does not need them. The number $L_i = m_i + \log l_i$ of each row is enough to recompute any tile
@@ -190,7 +189,7 @@ print(f"largest difference of the gradients {max(differences):.1e}")
 assert tiled < plain / 5 and max(differences) < 1e-4
 
 # %% [markdown]
-# ## What goes wrong without it
+# ## What goes wrong without rescaling the accumulator
 #
 # The most common mistake is forgetting to rescale the accumulator: $l$ is corrected, $o$ is not.
 
@@ -233,7 +232,7 @@ assert errors["forgetful, blocks of 64"] > 1e-2
 # Note two things. With few keys, all in one block, the mistake is invisible: test with several
 # blocks. You can also test cheaply without a reference: if all values are 1, all results must be 1.
 #
-# ## Where it lives
+# ## In the library
 
 # %%
 from minitorch_attn.ops.attention.tiled import TiledAttention, tiles_pay
@@ -244,10 +243,10 @@ where(TiledAttention, TiledAttention.forward, TiledAttention.backward, tiles_pay
 # ## Exercise
 #
 # Add `is_causal=True` to `online_attention`: query $i$ sees keys up to $i$. Mask the scores of a
-# block with `-inf` and skip blocks that are entirely in the future. For blocks of 1, 37 and 128
-# keys, it must equal `F.scaled_dot_product_attention(..., is_causal=True)` to `1e-12` in float64.
-# Then process the blocks from the last to the first: a row that has not seen any key yet gives NaN.
-# Which expression becomes `-inf - (-inf)`, and what should it be?
+# block with `-inf` and skip blocks that are entirely in the future. You are done when it equals
+# `F.scaled_dot_product_attention(..., is_causal=True)` to `1e-12` in float64, for blocks of 1, 37
+# and 128 keys. Then process the blocks from the last to the first: a row that has not seen any key
+# yet gives NaN. Which expression becomes `-inf - (-inf)`, and what should it be?
 #
 # Then practice:
 #

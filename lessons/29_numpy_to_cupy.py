@@ -66,7 +66,7 @@ for name in devices:
     assert np.abs(results[name] - results["cpu"]).max() < 1e-6
 
 # %% [markdown]
-# ## What goes wrong without it
+# ## What goes wrong with NumPy functions on a GPU
 #
 # The same function with `np.` is correct on the CPU. It fails on a GPU, whose memory NumPy cannot
 # read.
@@ -157,11 +157,12 @@ for name in devices:
     assert tensor.dtype == np.dtype("float32")
 
 # %% [markdown]
-# ## Slow without an error: waiting
+# ## Slow without an error: waiting for the GPU
 #
 # A GPU works while Python continues: calls only queue work. But `x.item()`, `float(x)`, `if x > 0`
-# and `print(x)` need the number *now*, so the host waits until all earlier work is done. If the
-# loop contains one such line, the queue never fills up. The strict device counts these waits.
+# and `print(x)` need the number *now*, so the host (the CPU, which runs Python) waits until all
+# earlier work is done. If the loop contains one such line, the queue never fills up. The strict
+# device counts these waits.
 
 
 # %%
@@ -242,7 +243,7 @@ print("transfers to move one attention layer:", backend.transfer_count() - befor
 # The strict device cannot find everything. You need a GPU to find wrong results of CuPy's own
 # functions, round-off differences due to another order of additions, and anything about speed.
 #
-# ## Where it lives
+# ## In the library
 
 # %%
 where(
@@ -257,8 +258,9 @@ where(
 # %% [markdown]
 # ## Exercise
 #
-# Here is a layer norm as it is often written in NumPy. Make it run on all `devices` with results
-# that agree to `1e-6`, float32 input and output, and without any wait under `forbid_sync()`:
+# Here is a layer norm as it is often written in NumPy. You are done when it runs on all `devices`
+# with results that agree to `1e-6`, with float32 input and output, and without any wait under
+# `forbid_sync()`:
 #
 # ```python
 # def layer_norm(x, eps=1e-5):

@@ -109,7 +109,7 @@ for name, array in tensors.items():
 print(f"{len(tensors)} tensors, {sum(array.size for array in tensors.values()):,} numbers")
 
 # %% [markdown]
-# Note three things before you use them:
+# Note three things before you use the tensors:
 #
 # 1. **Transposed.** GPT-2's layers are `Conv1D`: weights of shape (in, out), used as `x @ w`. A
 #    `Linear`, as in BERT, stores (out, in), used as `x @ w.T`.
@@ -176,7 +176,7 @@ print(f"written, read by `from_pretrained`, and run again: {difference:.1e}")
 assert difference == 0
 
 # %% [markdown]
-# ## What goes wrong without it
+# ## What goes wrong when tensors are misread
 #
 # Some mistakes raise an error. `c_attn` is not square, so its transpose does not fit:
 
@@ -245,7 +245,10 @@ for axis, name in zip(axes, shown, strict=True):
     axis.set_xlabel("logit of the original")
     axis.spines[["top", "right"]].set_visible(False)
 axes[0].set_ylabel("logit of the reading")
-show(figure, "Logits against those of the original. The middle one looks perfect, but is wrong.")
+show(
+    figure,
+    "Logits against those of the original. The middle one looks perfect, but its GELU is wrong.",
+)
 
 # %% [markdown]
 # How can code that reads a file prevent silent mistakes? It can check everything. The library
@@ -265,7 +268,7 @@ with fails(mt.errors.CheckpointError):
     mt.models.from_pretrained(damaged)
 
 # %% [markdown]
-# ## Where it lives
+# ## In the library
 
 # %%
 from minitorch_attn.models.pretrained import folder as folders
@@ -284,8 +287,8 @@ where(
 # `vocab_size`, `hidden_size`, `num_hidden_layers`, `num_attention_heads` and `intermediate_size`),
 # list its tensors, and rebuild the encoder in NumPy. Here the layers are not fused, weights are
 # (out, in), the norm comes after the residual, its eps is 1e-12, and the GELU is the one with erf.
-# It is done when `last_hidden_state` agrees to `1e-4`. Then make each of the mistakes above and see
-# which of them changes a shape.
+# You are done when your `last_hidden_state` agrees with the model's to `1e-4`. Then make each of
+# the mistakes above and see which of them changes a shape.
 #
 # ## Three questions
 #

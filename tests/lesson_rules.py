@@ -4,8 +4,8 @@ import ast
 import re
 
 SECTIONS = (
-    "What goes wrong without it",
-    "Where it lives",
+    "What goes wrong",
+    "In the library",
     "Exercise",
     "Three questions",
     "Answers",
@@ -18,12 +18,17 @@ FORBIDDEN_CALLS = {"input", "exit", "quit", "breakpoint", "get_ipython"}
 
 
 def headings(lesson):
-    """(index of the cell, heading) of every line that starts with `## `."""
+    """(index of the cell, heading) of every line that starts with `## `.
+
+    "What goes wrong" stands for every longer heading, such as "What goes wrong without a mask".
+    """
     for index, cell in enumerate(lesson.cells):
         if cell.kind == "markdown":
             for line in _VERBATIM.sub("", cell.text).splitlines():
                 if line.startswith("## "):
-                    yield index, line.removeprefix("## ").strip()
+                    heading = line.removeprefix("## ").strip()
+                    is_failure = heading.startswith(SECTIONS[0] + " ")
+                    yield index, SECTIONS[0] if is_failure else heading
 
 
 def section(lesson, heading):
@@ -88,7 +93,7 @@ def claims(lesson):
 def place(lesson):
     """The lesson says where the library implements the idea."""
     if "where" not in calls(code(section(lesson, SECTIONS[1]))):
-        yield "`Where it lives` does not call where(...)"
+        yield "`In the library` does not call where(...)"
 
 
 def exercise(lesson):

@@ -79,13 +79,13 @@ assert mt.ones(3).sum() == 3
 show(figure, "three")
 
 # %% [markdown]
-# ## What goes wrong without it
+# ## What goes wrong with two numbers
 
 # %%
 assert mt.ones(2).sum() != 3
 
 # %% [markdown]
-# ## Where it lives
+# ## In the library
 
 # %%
 where(mt.ones)
@@ -126,7 +126,7 @@ def test_a_lesson_of_this_form_is_without_complaint(tmp_path):
     [
         ("opening", "What follows from it?", "Something follows."),
         ("opening", "# *Know before:* nothing.", "#"),
-        ("order", "## Where it lives", "## Somewhere else"),
+        ("order", "## In the library", "## Somewhere else"),
         ("order", "## Exercise", "## Three questions"),
         ("order", ' tags=["answers"]', ""),
         ("claims", "assert mt.ones(3).sum() == 3", "mt.ones(3).sum()"),
