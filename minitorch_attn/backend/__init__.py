@@ -1,6 +1,6 @@
 """Array backends for every device: NumPy, CuPy and the strict test device.
 
-This is the only package that imports CuPy, when a CUDA device is first used.
+No other package imports CuPy. This one imports it when a CUDA device is first used.
 """
 
 from minitorch_attn.backend import cuda, random

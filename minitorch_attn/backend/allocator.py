@@ -1,7 +1,7 @@
 """Memory allocator setting that keeps freed memory in the process, to avoid page faults.
 
 glibc returns the memory of a large array to the operating system when the array is freed, and
-the next array of that size takes a page fault for every 4 KiB. On a chain of elementwise
+the next array of that size causes a page fault for every 4 KiB. On a chain of elementwise
 operations on 12 MB arrays, keeping the memory more than halves the time.
 """
 
@@ -19,13 +19,13 @@ def keep_memory():
 
     The setting affects the whole process, including all its libraries, and cannot be read back
     or undone: the process keeps freed memory up to its largest use so far. The commands of
-    this project call it; a program that uses the library decides for itself. With the environment
+    this project call this function, but importing the library does not. With the environment
     variable `MINITORCH_KEEP_MEMORY=0`, the call does nothing.
 
     Returns
     -------
     bool
-        True if the setting was made, False if the C library is not glibc.
+        True if the setting was made. False if the variable is 0 or the C library is not glibc.
     """
     if os.environ.get("MINITORCH_KEEP_MEMORY") == "0" or not _is_glibc():
         return False

@@ -1,4 +1,4 @@
-"""Create arrays from numbers and sequences, or like another array on its device."""
+"""Create arrays from numbers and sequences, or on the device of another array."""
 
 import numpy as np
 from numpy import ndarray
@@ -12,7 +12,7 @@ DEFAULT_FLOAT = np.dtype("float32")
 
 
 def as_array(value):
-    """Convert a NumPy scalar to an array: NumPy's reductions return scalars for 0-d results."""
+    """Convert a NumPy scalar to a 0-d array, because NumPy's reductions return scalars."""
     if type(value) is ndarray or not isinstance(value, np.generic):
         return value
     return np.asarray(value)
@@ -38,7 +38,7 @@ def new_array(data, dtype=None):
     ----------
     data : number, nested sequence or array of any device
     dtype : dtype, optional
-        Dtype; by default arrays keep their own, Python floats become float32, integers int64.
+        Default: arrays keep their dtype, Python floats become float32 and integers int64.
 
     Raises
     ------
@@ -56,7 +56,7 @@ def new_array(data, dtype=None):
             "tensor(data): data must contain real numbers",
             got=f"dtype {host.dtype}",
             expected="floats, integers or booleans",
-            hint="data.real, data.imag or abs(data) for complex numbers; token ids for text",
+            hint="use data.real, data.imag or abs(data) for complex numbers, token ids for text",
         )
     return host
 
@@ -77,7 +77,7 @@ def _from_python(data, dtype):
         raise DTypeError(
             "tensor(data): data could not be read as numbers",
             got=str(error),
-            hint="copy the entries to the host first, as NumPy arrays or numbers",
+            hint="convert the entries to NumPy arrays or Python numbers first",
         ) from None
     if dtype is not None:
         return host.astype(dtype)
@@ -106,5 +106,5 @@ def _holds_typed(data):
 
 
 def as_dtype(dtype, other=None):
-    """Return the dtype object of a name or class; for two, return NumPy's promotion of both."""
+    """Return `dtype` as a dtype object or, with `other`, the dtype to which NumPy promotes both."""
     return np.dtype(dtype) if other is None else np.promote_types(dtype, other)

@@ -1,4 +1,4 @@
-"""BLAS threads: read and set the number of threads in NumPy's matrix products at run time.
+"""BLAS threads: read and set the number of threads of NumPy's matrix products at run time.
 
 The setting applies to the whole process; at the end of a `with` block, it is restored.
 If the BLAS library is unknown (Accelerate, a custom build), nothing changes.
@@ -42,7 +42,7 @@ def _candidates():
 
 @lru_cache(maxsize=1)
 def _functions():
-    """Return the functions (get, set) of the loaded BLAS, or None."""
+    """Return the functions (get, set) of the loaded BLAS, or None if it is unknown."""
     for file in _candidates():
         try:
             library = ctypes.CDLL(file)

@@ -1,8 +1,8 @@
 """CUDA through CuPy: check whether it works, explain why not, and provide `mt.cuda`.
 
-This is the only file that imports CuPy, on first use. The ops are checked on the strict device,
-and the messages against CuPy 14.2 without a driver, against two installed wheels, and against
-imitations of its other errors; the CuPy path itself has not been checked on a GPU.
+Only this file imports CuPy, when CUDA is first used. The ops are tested on the strict device. The
+messages were tested with CuPy 14.2 without a driver, with two installed wheels, and with imitations
+of CuPy's other errors. The code that uses CuPy has not been tested on a GPU.
 """
 
 import importlib
@@ -45,7 +45,7 @@ def load():
     Raises
     ------
     DeviceError
-        If it does not work; the message says why and what to do.
+        If CuPy does not work. The message says why and what to do.
     """
     if not _known:
         try:
@@ -94,7 +94,7 @@ def _import_cupy():
 
 def _installed_wheels():
     """Return the names of the installed distributions that provide CuPy."""
-    from importlib import metadata  # 15 ms, not spent by `import minitorch_attn`
+    from importlib import metadata  # takes 15 ms, so not at the top of the file
 
     found = []
     for name in _WHEELS:
@@ -144,7 +144,7 @@ def _no_driver(error, runtime):
     return DeviceError(
         "CUDA is unavailable: the NVIDIA driver is missing or does not work",
         got=_first_line(error),
-        hint="install the driver and check it with `nvidia-smi`; a container needs `--gpus all`",
+        hint="install the driver, check it with `nvidia-smi`, and start containers with --gpus all",
     )
 
 
@@ -159,7 +159,7 @@ def _no_device(error):
     return DeviceError(
         "CUDA is unavailable: the NVIDIA driver does not show a GPU",
         got=_first_line(error) + setting,
-        hint="compare with `nvidia-smi -L`; unset CUDA_VISIBLE_DEVICES",
+        hint="unset CUDA_VISIBLE_DEVICES, and check that `nvidia-smi -L` lists a GPU",
     )
 
 
@@ -197,7 +197,7 @@ def get_device_name(index=0):
 
 
 def synchronize(index=None):
-    """Wait until the device has finished all work."""
+    """Wait until the device (default: the current one) has finished all work."""
     cupy = load()
     record_sync("cuda.synchronize()")
     cupy.cuda.Device(current_device() if index is None else _checked_index(index)).synchronize()
@@ -223,7 +223,7 @@ def _checked_index(index):
         raise ArgumentError(
             "a CUDA device index must be an integer",
             got=repr(index),
-            hint="int(index), or a name such as 'cuda:0'",
+            hint="pass an int, or a name such as 'cuda:0'",
         )
     count = load().cuda.runtime.getDeviceCount()
     if not 0 <= index < count:
@@ -231,7 +231,7 @@ def _checked_index(index):
             f"device 'cuda:{index}' is unavailable",
             got=f"{count} devices",
             expected=" or ".join(f"'cuda:{i}'" for i in range(count)),
-            hint="CUDA_VISIBLE_DEVICES may hide devices from this process",
+            hint="check whether CUDA_VISIBLE_DEVICES hides devices from this process",
         )
     return index
 
@@ -247,7 +247,7 @@ class CudaPlatform(Platform):
         if _checked_index(device) != current_device():
             raise DeviceError(
                 f"'{device}' is not the current CUDA device",
-                got=f"'cuda:{current_device()}' as the current one",
+                got=f"'cuda:{current_device()}' as the current device",
                 hint=f"mt.cuda.set_device({device.index})",
             )
         return self.cupy

@@ -1,8 +1,8 @@
 """Devices: find the device and the module of an array, and copy arrays between devices.
 
-Ops call `array_module(x)` and never ask which device they run on. Everything that differs between
-devices is in one `Platform` each (platforms.py, strict.py, cuda.py). The last two are imported on
-first use.
+Ops call `array_module(x)` and do not check which device they run on. Each kind of device has a
+`Platform` with everything that differs between devices (platforms.py, strict.py, cuda.py).
+strict.py and cuda.py are imported on first use.
 """
 
 import importlib
@@ -61,7 +61,7 @@ def as_device(device=None):
     raise DTypeError(
         "device must be a str or a Device",
         got=f"{device!r} of type {type(device).__name__}",
-        hint="'cpu' or 'cuda:0'",
+        hint="pass a name such as 'cpu' or 'cuda:0'",
     )
 
 
@@ -95,7 +95,7 @@ def _find_platform(array):
         "the argument is not an array",
         got=f"an object of type {type(array).__module__}.{type(array).__qualname__}",
         expected="an array, a Python number or None",
-        hint="tensor.array for a Tensor; convert a list to an array first",
+        hint="pass tensor.array for a Tensor, and convert a list to an array first",
     )
 
 
@@ -160,7 +160,7 @@ def _mixture(arrays, where=None):
         f"{where + ': ' if where else ''}the arguments are on different devices",
         got=", ".join(f"argument {i} on {device}" for i, device in places),
         expected="all arguments on the same device",
-        hint=f".to('{places[0][1]}') on the others",
+        hint=f"call .to('{places[0][1]}') on the other arguments",
     )
 
 
@@ -188,7 +188,7 @@ def check_same_device(arrays, where):
 
 
 def address(array):
-    """Return the address of the first element of an array, on its device."""
+    """Return the memory address of the first element of an array."""
     return platform_of(array).address(array)
 
 
@@ -241,7 +241,7 @@ def from_host(array, device):
 
 
 def to_host(array):
-    """Copy an array to the host; return a NumPy array without a copy.
+    """Copy an array to the host; an array on the host is returned without a copy.
 
     Returns
     -------
@@ -255,7 +255,7 @@ def to_host(array):
 
 
 def with_every_read(function):
-    """Call `function(device, platform)` after each copy from a device to the host."""
+    """Register a function(device, platform) to call after each copy from a device to the host."""
     _with_every_read.append(function)
 
 
@@ -314,7 +314,7 @@ def memory_of(array):
     (True, 48)
     """
     owner = platform_of(array).owner(array)
-    if not type(owner).__weakrefoffset__:  # CuPy's memory blocks, or bytes
+    if not type(owner).__weakrefoffset__:  # for example, bytes or a memory block of CuPy
         base = getattr(array, "base", None)
         owner = array if base is None or not type(base).__weakrefoffset__ else base
     return owner, getattr(owner, "nbytes", array.nbytes)

@@ -71,7 +71,7 @@ def matmul(a, b):
 def matmul_like(a, b, like):
     """Return `a @ b`; on the host, its axes have the same memory order as those of `like`.
 
-    Attention splits heads with `x.reshape(batch, token, heads, dim).swapaxes(1, 2)`. A context
+    Attention splits heads with `x.reshape(batch, token, heads, dim).swapaxes(1, 2)`. An output
     with the memory order of the query can be merged back into tokens without a copy.
 
     Examples
@@ -95,9 +95,9 @@ def matmul_like(a, b, like):
 def matmul_host(a, b):
     """Compute the matrix product of NumPy arrays.
 
-    NumPy computes one small product for each entry of the leading axes; with a 2-D `b` this is one
-    large product. BLAS does not support float16, and NumPy's own loop takes twenty times as long
-    as a conversion to float32 and back.
+    NumPy computes one small product for each entry of the leading axes. With a 2-D `b`, this
+    function computes one large product instead. BLAS does not support float16, and NumPy's own loop
+    takes twenty times as long as a conversion to float32 and back.
     """
     if _thread.dry:
         lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
@@ -118,13 +118,12 @@ def matmul_host(a, b):
 def _few_rows(a, b):
     """Compute a @ b, with a faster method for a few rows times a large transposed matrix.
 
-    This is the product of one token of each of a few texts and the weights of a layer, (rows, in)
-    @ W^T. BLAS takes 1.5 to 2.5 times as long for it as for the transposed product (measured for
-    2 to 32 rows and 256 to 3,072 features).
-
-    For one row, reading W from memory takes all the time, because the other layers have evicted
-    it from the caches. Below half a million numbers, BLAS uses one thread and reads 9 GB/s, where
-    `einsum` reaches 16 GB/s (384 x 384); above, it uses several threads and is as fast.
+    Generation computes such products, (rows, in) @ W^T: one token of each of a few texts times the
+    weights of a layer. BLAS takes 1.5 to 2.5 times as long for this product as for the transposed
+    one (measured for 2 to 32 rows and 256 to 3,072 features). For one row, reading W from memory
+    takes all the time, because other layers have evicted W from the caches. If W has less than half
+    a million entries, BLAS uses one thread and reads 9 GB/s, where `einsum` reaches 16 GB/s (384 x
+    384). For larger W, BLAS uses several threads and is as fast as `einsum`.
     """
     if a.shape[0] <= 32 and b.size >= 65536 and b.strides[0] == b.itemsize != b.strides[1]:
         if a.shape[0] > 1:
@@ -138,7 +137,7 @@ def _straightened(b):
     """Return `b`, or a copy whose last axis is contiguous in memory if that is faster.
 
     For small products such as query @ key^T of a short sequence, BLAS takes a quarter longer with
-    a transposed right factor, more than the copy costs (measured from 16 to 64 by 16 to 512).
+    a transposed right factor, more than the copy costs (measured from 16 x 16 to 64 x 512).
     """
     k, m = b.shape[-2:]
     if 32 < m <= 128 and k * m <= 6144 and b.strides[-2] == b.itemsize != b.strides[-1]:

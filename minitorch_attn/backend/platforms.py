@@ -15,15 +15,15 @@ __all__ = ["CPU", "Device", "HostPlatform", "Platform", "memory_owner"]
 class Device:
     """A device that holds arrays.
 
-    Creating a Device does not use it. The name of a missing GPU causes an error only when an array
-    is moved there.
+    Creating a Device does not check that the device exists: a missing GPU causes an error only
+    when an array is moved to it.
 
     Parameters
     ----------
     type : {"cpu", "cuda", "strict"} or a whole name such as "cuda:1"
         Kind of device.
     index : int, default 0
-        Number of the device among its kind; "cpu" has only number 0.
+        Number of the device among those of its type; "cpu" has only number 0.
 
     Raises
     ------
@@ -59,7 +59,7 @@ def _no_such_device(name):
         f"device {name!r} is unknown",
         got=repr(name),
         expected="'cpu', 'cuda', 'cuda:N', 'strict' or 'strict:N', with N = 0, 1, ...",
-        hint="'cuda' is the first GPU",
+        hint="use 'cuda' for the first GPU",
     )
 
 

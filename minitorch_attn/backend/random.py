@@ -48,7 +48,7 @@ _RANGE = 2**32  # counter values of one thread for one step: 69 billion mask ent
 def reserve_offsets(threads):
     """Reserve ranges of counter values, one for each of several threads.
 
-    The numbers that a thread draws from its own range do not depend on when the others draw.
+    The numbers that a thread draws from its own range do not depend on when other threads draw.
 
     Returns
     -------
@@ -70,7 +70,7 @@ def own_offsets(first):
 
 
 class Position:
-    """Position in the random numbers of this thread, from which it can draw again.
+    """Position in this thread's random numbers, from which the same numbers can be drawn again.
 
     Examples
     --------
@@ -107,7 +107,7 @@ class Position:
 
 
 def manual_seed(seed):
-    """Set the random seed of all random numbers.
+    """Set the seed of all random numbers.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def manual_seed(seed):
             "manual_seed: seed is out of range",
             got=str(seed),
             expected="an int from -2**63 to 2**64 - 1",
-            hint="seed % 2**64",
+            hint="pass seed % 2**64",
         )
     with _state.lock:
         _state.seed = seed % 2**64
@@ -147,7 +147,7 @@ def initial_seed():
 
 
 def host_generator():
-    """Return the host's numpy.random.Generator (Philox), which draws the weights.
+    """Return the host's numpy.random.Generator (Philox), which draws weights and shuffles.
 
     Use it on one thread at a time; threads with their own range of counter values must not use it.
     """
@@ -251,7 +251,7 @@ def keep_mask(shape, keep_probability, module=np, seed=None, offset=None):
         raise ArgumentError(
             "keep_mask: keep_probability must be between 0 and 1",
             got=str(keep_probability),
-            hint="1 - p for a dropout probability p",
+            hint="pass 1 - p, where p is the dropout probability",
         )
     size = math.prod(shape)
     if seed is None:

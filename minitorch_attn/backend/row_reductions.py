@@ -1,9 +1,9 @@
 """Row reductions for softmax, norms and attention: maximum, sum and dot product of rows.
 
 They compute `x.max(-1)`, `x.sum(-1)`, `(a * b).sum(-1)` and `x.sum(0)`. NumPy's own reductions
-restart for every row, which dominates if rows are short (64 keys, 128 channels); one search or one
-matrix product over all rows takes a third to a tenth of the time. For a few rows, such as those of
-a single token, the setup takes longer than the computation.
+start a loop for every row, which dominates the time if rows are short (64 keys, 128 channels). One
+search or one matrix product over all rows takes a third to a tenth of the time. NumPy's reductions
+are used for a few rows, such as those of one token, because they need less preparation.
 """
 
 import math
@@ -98,7 +98,7 @@ def column_sum(x):
 
 
 def row_blocks(rows, size):
-    """Return slices of up to `size` rows that each fit in a cache; on a GPU, return one slice.
+    """Return slices of up to `size` rows, small enough for a cache; on a GPU, return one slice.
 
     Parameters
     ----------

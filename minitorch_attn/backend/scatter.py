@@ -94,13 +94,13 @@ def _check_range(index, length):
         raise IndexRangeError(
             "scatter_add(target, index, source): an index is out of range",
             got=f"indices from {low} to {high}",
-            expected=f"from {-length} to {length - 1}, the target has {length} rows",
-            hint=f"a target with at least {max(high + 1, -low)} rows",
+            expected=f"from {-length} to {length - 1}, because the target has {length} rows",
+            hint=f"use a target with at least {max(high + 1, -low)} rows",
         )
 
 
 def _add_anywhere(target, index, source):
-    """Scatter-add for masks, slices and tuples of them and of index arrays."""
+    """Scatter-add for an index that is not one array of integers, such as a mask or a tuple."""
     entries = index if isinstance(index, tuple) else (index,)
     arrays = [e for e in entries if isinstance(e, (ndarray, list))]
     if all(isinstance(e, ndarray) and e.dtype.kind == "b" for e in arrays):

@@ -14,14 +14,14 @@ _SMALL = 4096  # elements; below this, np.where is faster than several passes
 def where(condition, a, b):
     """Return `a` where `condition` holds, else `b`, like `xp.where`.
 
-    NumPy branches at every element, which for an irregular mask is 10 times slower than reading
-    the memory; on the host, large floating-point arrays are selected with bit operations instead.
+    NumPy's `where` branches at every element. For an irregular mask, it takes 10 times as long as
+    reading the memory. On the host, this function uses bit operations for large arrays of floats.
 
     Parameters
     ----------
     condition : array of bool
     a, b : array or number
-        Values to choose from; they broadcast, and arrays have the same dtype.
+        Values to choose from. They must broadcast together, and arrays must have the same dtype.
 
     Returns
     -------

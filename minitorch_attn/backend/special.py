@@ -2,8 +2,8 @@ r"""Special functions that NumPy lacks: the error function and the Gaussian CDF.
 
     erf(x) = tanh(x R(x^2))   with   R(t) = 9/8 + P(t) / Q(t)
 
-atanh(erf(x)) / x is an even and smooth function of x, so a short rational R fits it closely;
-tanh brings the result to +-1 by itself and reduces the error of R. A direct fit
+atanh(erf(x)) / x is an even and smooth function of x, so a rational function R with few terms fits
+it closely. tanh keeps the result between -1 and 1 and reduces the error of R. A direct fit
 x P(x^2) / Q(x^2) of erf needs about twice as many coefficients. 9/8 is close to R(0) = 2/sqrt(pi)
 and is exact in binary, so the rounding errors of P / Q are small in comparison. Every coefficient
 is positive, so there is no cancellation. `tools/fit_erf.py` computes the coefficients.
@@ -19,7 +19,7 @@ from minitorch_attn.backend.devices import platform_of
 
 __all__ = ["erf", "erf_host", "normal", "normal_host"]
 
-# Beyond the limit the result rounds to +-1. Coefficients of t^0, t^1, ...; Q ends with t^n.
+# Beyond the limit the result rounds to +-1. Coefficients of t^0, t^1, ...; Q also has 1 t^n.
 # fmt: off
 _LIMIT = {"float32": 4.5, "float64": 5.93}
 _P = {
@@ -42,11 +42,11 @@ _Q = {
 
 
 class _Fit:
-    """R for one dtype, and for scaled x: erf(s x) = tanh(x s R(s^2 x^2)).
+    """Coefficients of R for one dtype and one scale s: erf(s x) = tanh(x s R(s^2 x^2)).
 
     P and Q are two rows of coefficients, so that one matrix product with the powers of x^2 computes
-    both. Between two operations, threads lose as much time to Python's lock as an operation on a
-    small block takes, so fewer and longer operations are faster.
+    both. Between two operations, a thread may wait for Python's lock as long as an operation on a
+    small block takes, so a few long operations are faster than many short ones.
     """
 
     def __init__(self, name, scale=1.0):
@@ -107,12 +107,12 @@ def normal(x):
 
 
 def erf_host(x, out=None):
-    """Return erf of a NumPy array, written to a contiguous `out` if given, which may be `x`."""
+    """Return erf of a NumPy array. `out`, if given, receives it: a contiguous array, maybe `x`."""
     return _in_blocks(_FITS, _erf_block, x, out)
 
 
 def normal_host(x, out=None):
-    """Return the Gaussian CDF of a NumPy array; `out` as in `erf_host`."""
+    """Return the Gaussian CDF of a NumPy array. See `erf_host` for `out`."""
     return _in_blocks(_NORMAL, _normal_block, x, out)
 
 

@@ -2,7 +2,7 @@
 
 It rejects what CuPy rejects and what CuPy does silently but slowly; see strict_array.py (arrays),
 strict_index.py (indexing) and strict_namespace.py (functions). There are two devices, "strict:0"
-and "strict:1", so that tests detect an array on the wrong device. It does not model the speed,
+and "strict:1", so that tests detect an array on the wrong device. They do not model the speed,
 kernels, rounding, streams or memory of a real GPU.
 """
 
@@ -54,7 +54,7 @@ class StrictPlatform(Platform):
             raise DTypeError(
                 "the dtype is unsupported on a GPU",
                 got=str(array.dtype),
-                hint="array.astype('float64')",
+                hint="use array.astype('float64')",
             )
         record_transfer()
         return wrap(self._class(device), array.copy())

@@ -22,7 +22,7 @@ _Flags = namedtuple("_Flags", "c_contiguous f_contiguous owndata")
 
 
 def absence(name, offered_by_cupy):
-    """Return why the strict device does not have `name`."""
+    """Return the message that says why the strict device does not have `name`."""
     if offered_by_cupy:
         return f"the strict device does not support {name!r}, although CuPy does"
     return f"CuPy does not have {name!r}, so code for every device must not use it"
@@ -55,8 +55,8 @@ class StrictArray(Operators):
     def __array__(self, *args, **kwargs):
         raise StrictError(
             "Implicit conversion to a NumPy array is not allowed",
-            got="a device array where NumPy wants a host array",
-            hint="tensor.numpy() or backend.to_host(array) copies explicitly",
+            got="a device array where NumPy expects a host array",
+            hint="call tensor.numpy() or backend.to_host(array) to copy it explicitly",
         )
 
     def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
@@ -203,7 +203,7 @@ class StrictArray(Operators):
         return wrap(type(self), self._raw.squeeze(axis))
 
     def repeat(self, repeats, axis=None):
-        """Return every entry repeated; `repeats` is one int."""
+        """Return a copy with every entry repeated; `repeats` must be a single int."""
         return wrap(type(self), self._raw.repeat(operator.index(repeats), axis))
 
     def copy(self, order="C"):

@@ -1,7 +1,7 @@
 """Indexing of strict arrays: read and write entries.
 
-Index arrays must be on the device. If several sources are written or added to one position,
-their order is random, as on a GPU.
+Index arrays must be on the device. If several values are written or added to one position, the
+order is random, as on a GPU.
 """
 
 import numpy as np
@@ -18,9 +18,9 @@ _state = {"chance": None}
 
 
 def named_index_errors(function):
-    """Raise a pending range check of the device first: its error names the argument.
+    """Decorate a function so that a failed range check, which names the argument, raises first.
 
-    The strict device raises immediately, where a GPU would wrap the index and report later.
+    The strict device raises IndexError immediately; a GPU would wrap the index and continue.
     """
 
     def call(array, *args, **keywords):
@@ -66,7 +66,7 @@ def put_entries(array, index, value):
 
 @named_index_errors
 def scatter_entries(array, index, source, ufunc=np.add):
-    """Combine the raw `source` with `array[index]` in place; duplicates in random order."""
+    """Combine `array[index]` with the raw `source` in place, duplicate indices in random order."""
     cls, raw = type(array), array._raw
     if raw.dtype.char not in _ATOMIC:
         raise TypeError(f"CuPy does not have an atomic {ufunc.__name__} for {raw.dtype}")

@@ -1,7 +1,7 @@
 """Names of the functions and keywords of CuPy 14 that the strict device allows.
 
-Taken from CuPy's reference (https://docs.cupy.dev/en/stable/reference/): the functions that
-exist in `numpy` and in `cupy`, and the keywords that only NumPy's version accepts.
+The names are from CuPy's reference (https://docs.cupy.dev/en/stable/reference/): functions that
+exist in `numpy` and in `cupy`, and keywords that only NumPy's version accepts.
 """
 
 __all__ = [
@@ -61,7 +61,7 @@ SAME_AS_NUMPY = _names("""
     uint uint16 uint32 uint64 uint8 uintc uintp ulong ulonglong unsignedinteger ushort
 """)
 
-# In CuPy, but not needed in this library, or they move data between host and device.
+# CuPy has these names, but this library does not need them, or they copy to or from the host.
 OF_CUPY_BUT_NOT_HERE = _names("""
     append apply_along_axis apply_over_axes array2string array_repr array_str asanyarray
     asarray_chkfinite asfortranarray average bartlett base_repr binary_repr blackman
@@ -91,7 +91,7 @@ LINALG = _names("""
 
 STRIDE_TRICKS = _names("as_strided sliding_window_view")
 
-# The host must wait, because the shape or kind of the result depends on values.
+# The host must wait for these, because the shape or type of the result depends on values.
 SYNCHRONISING = _names("""
     argwhere bincount flatnonzero lstsq matrix_rank nonzero unique unique_all unique_counts
     unique_inverse unique_values

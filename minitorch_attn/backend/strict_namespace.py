@@ -22,9 +22,9 @@ from minitorch_attn.backend.sync import StrictError, record_sync, record_transfe
 
 __all__ = ["StrictNamespace"]
 
-# NumPy returns a Python value, CuPy a 0-d array.
+# NumPy returns a Python value for these functions, and CuPy returns a 0-d array.
 _ANSWERS_ON_DEVICE = frozenset({"allclose", "array_equal", "array_equiv", "count_nonzero"})
-# CuPy calls the method of their first argument, which therefore must be an array.
+# CuPy's versions of these call a method of the first argument, which must be an array.
 _CALLS_METHOD = frozenset(name for name in FUNCTIONS if hasattr(StrictArray, name)) - {
     *("ndim", "shape", "size", "real", "imag")
 }
@@ -202,9 +202,9 @@ def _raw(cls, value, where):
     value = unwrap(cls, value, where)
     if hasattr(kind, "__array_ufunc__"):
         raise StrictError(
-            f"{where}: the argument is not an array of the device",
+            f"{where}: an argument is not an array on the device",
             got=f"an object of type {kind.__name__}",
-            hint="tensor.array for a Tensor",
+            hint="pass tensor.array for a Tensor",
         )
     return value
 

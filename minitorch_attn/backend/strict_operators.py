@@ -36,7 +36,7 @@ def unwrap(cls, value, where):
             f"{where}: the arguments are on different devices",
             got=f"strict:{cls.index} and strict:{kind.index}",
             expected="all arguments on the same device",
-            hint=f".to('strict:{cls.index}') on the other",
+            hint=f"call .to('strict:{cls.index}') on the other argument",
         )
     if isinstance(value, (list, tuple, ndarray, np.generic)):
         raise host_value(value, where)
@@ -48,9 +48,9 @@ def host_value(value, where):
     is_scalar = isinstance(value, np.generic)
     return StrictError(
         f"{where}: Unsupported type {type(value)}",
-        got=f"{'a NumPy scalar' if is_scalar else 'values on the host'} beside a device array",
+        got=f"{'a NumPy scalar' if is_scalar else 'values on the host'} and a device array",
         expected="arrays on the same device, and Python numbers",
-        hint="float(x) or int(x)" if is_scalar else "move it once: mt.tensor(x, device=...)",
+        hint="use float(x) or int(x)" if is_scalar else "move it once: mt.tensor(x, device=...)",
     )
 
 
@@ -58,7 +58,7 @@ _KNOWN = (int, float, complex, np.generic, ndarray, list, tuple)
 
 
 def _other(array, other, name):
-    """Return the raw right operand, if it is neither an array of this class nor a number."""
+    """Return the raw form of `other`, or NotImplemented if its type is unknown."""
     if isinstance(other, (_KNOWN, Operators)):
         return unwrap(type(array), other, f"array {name} value")
     return NotImplemented

@@ -14,7 +14,7 @@ __all__ = [
 
 
 class StrictError(DeviceError, TypeError):
-    """Raised for an operation that a real GPU would reject or do at a hidden cost."""
+    """Raised for an operation that a real GPU would reject or run at a hidden cost."""
 
 
 class _Counters:

@@ -17,7 +17,7 @@ __all__ = ["shares", "threads_for", "together"]
 def threads_for(array):
     """Return the number of threads for the work on an array, the same as for a matrix product.
 
-    Inside `together`, the number is 1, so that work that runs there is not shared again.
+    Inside `together`, the number is 1, so that work that runs in parallel is not split again.
 
     Examples
     --------
@@ -63,7 +63,7 @@ def together(calls):
 
 @lru_cache(maxsize=4)
 def _pool(threads):
-    from concurrent.futures import ThreadPoolExecutor  # 10 ms, which few programs need
+    from concurrent.futures import ThreadPoolExecutor  # takes 10 ms, and few programs need it
 
     return ThreadPoolExecutor(threads, thread_name_prefix="batch-part")
 

@@ -10,7 +10,7 @@ from ..computes import computes
 
 __all__ = ["BeamSearch"]
 
-WORST = -1e9  # score of choices that are not allowed; finite, so that sums of it stay ordered
+WORST = -1e9  # score of choices that are not allowed; finite, so that sums can be compared
 
 
 def _gather(x, index):
@@ -30,7 +30,7 @@ class BeamSearch:
         `num_beams`, `num_return_sequences`, `length_penalty`, `early_stopping`, `max_length`.
     candidates : int
         Number of continuations considered for each input. With (1 + number of end tokens) * beams
-        candidates, enough beams continue even if every ending is among the best.
+        candidates, at least `beams` of them continue even if all possible endings are among them.
     fill : int
         Token id that fills positions after the end of a sequence.
     dtype : dtype
@@ -39,8 +39,8 @@ class BeamSearch:
     Attributes
     ----------
     running, finished : tuple
-        Ids (batch, beam, max_length), scores (batch, beam) and the row that each token came from
-        (batch, beam, max_length - prompt). `finished` also has a flag for each used slot.
+        Ids (batch, beam, max_length), scores (batch, beam) and the row from which each token comes
+        (batch, beam, max_length - prompt). `finished` also has a bool for each used slot.
     """
 
     def __init__(self, ids, config, candidates, fill, dtype):
@@ -81,12 +81,12 @@ class BeamSearch:
         choose : Draw or None
             Sampler for the continuations. None takes the best ones.
         kept_scores : tuple or None
-            Scores passed to `stopping`.
+            Scores of the steps so far, passed to `stopping`. None if they are not recorded.
 
         Returns
         -------
         rows : int64 Tensor of shape (batch * beam,)
-            The row that each beam continues.
+            Index of the row that each beam continues.
         over : bool
             True if the search is over.
         """
@@ -125,7 +125,7 @@ class BeamSearch:
         self.running = (_gather(ids, index), scores, _gather(origins, index))
 
     def _keep_finished(self, continued, ends):
-        """Merge the finished sequences with those among the first beams that end in this step."""
+        """Merge in the sequences that end in this step, out of the first `beams` candidates."""
         ids, scores, origins = continued
         config, taken = self.config, self.finished[3]
         ended = ends & self.in_beams  # (batch, candidate)
@@ -142,8 +142,8 @@ class BeamSearch:
     def _may_improve(self):
         """Return bools (batch, 1), True if the best beam can exceed the worst finished sequence.
 
-        With a positive length penalty, scores may increase later. The result is then an estimate
-        for the current length or, with early_stopping="never", for the maximum length.
+        With a positive length penalty, a beam's score may increase when it gets longer. The result
+        is an estimate for the current length or, with early_stopping="never", the maximum length.
         """
         config = self.config
         longest = config.early_stopping == "never" and config.length_penalty > 0
@@ -168,7 +168,7 @@ class BeamSearch:
         ids : int64 Tensor of shape (batch * returned, token)
         scores : Tensor of shape (batch * returned,)
         origins : int64 Tensor of shape (batch * returned, new token)
-            Row, out of batch * beam, in which each token was chosen. -1 after the end.
+            Index of the row (of batch * beam) from which each token was chosen, -1 after the end.
         """
         count = self.config.num_return_sequences
         ids, scores, origins, _ = [x[:, :count].flatten(0, 1) for x in self.finished]
@@ -186,8 +186,8 @@ def search(step, ids, *, config, processors, stopping, choose, fill, ends, recor
     ids : int64 Tensor of shape (batch * beams, token)
         The prompts, each repeated for its beams.
     config : GenerationConfig
-    processors, stopping, record : as in `greedy.search`
-        The processors receive log probabilities.
+    processors, stopping, record
+        See `greedy_and_sampling.search`. The processors receive log probabilities.
     choose : Draw or None
         Sampler for the continuations. None takes the best ones.
     fill : int

@@ -23,7 +23,7 @@ DEFAULTS = {
     "decoder_start_token_id": None,
 }  # fmt: skip
 
-# Hugging Face fields that are not supported here -> values at which they have no effect.
+# Unsupported fields of Hugging Face -> values other than None at which they have no effect.
 INERT = {
     "assistant_early_exit": (), "assistant_ensemble_weight": (), "cache_config": ({},),
     "cache_implementation": ("dynamic", "static"), "compile_config": (), "constraints": ([],),
@@ -89,8 +89,7 @@ class GenerationConfig:
 def stored_fields(model):
     """Return the generation settings from the model's folder.
 
-    They are in `generation_config.json` or, if that is missing, among the fields of
-    `config.json`.
+    The file is `generation_config.json` or, if that is missing, `config.json`.
     """
     stored = getattr(model, "generation_config", None) or {}
     if isinstance(stored, GenerationConfig):
@@ -104,7 +103,7 @@ def stored_fields(model):
 
 
 def resolve(model, given, arguments):
-    """Merge one call's settings. Arguments precede `given`, the model's fields and the defaults.
+    """Merge settings in the order of precedence `arguments`, `given`, model, defaults.
 
     Parameters
     ----------
@@ -117,8 +116,8 @@ def resolve(model, given, arguments):
     Returns
     -------
     GenerationConfig
-        Configuration with a value for every field in `DEFAULTS`. `own_max_length` and
-        `own_min_length` are True if max_length and min_length were set.
+        Configuration with a value for every field in `DEFAULTS`. `own_max_length` is True if
+        max_length is not the default, and `own_min_length` is True if min_length is not.
     """
     given = given.to_dict() if isinstance(given, GenerationConfig) else dict(given or {})
     arguments = {k: v for k, v in arguments.items() if v is not None or k not in NEVER_NONE}
@@ -149,7 +148,7 @@ def _refuse_unsupported(config):
 
 
 def _check(config, arguments):
-    """Raise or warn about invalid values and contradicting fields."""
+    """Raise an error for invalid or contradictory fields, and warn about unused arguments."""
     for name in ("num_beams", "num_return_sequences"):
         value = getattr(config, name)
         if not isinstance(value, int) or value < 1:
@@ -164,7 +163,7 @@ def _check(config, arguments):
         raise ArgumentError(
             "generate: num_return_sequences must be at most num_beams",
             got=f"num_return_sequences={returned}, num_beams={beams}, do_sample={config.do_sample}",
-            hint="do_sample=True with num_beams=1 allows any number",
+            hint="pass do_sample=True and num_beams=1 to return any number of sequences",
         )
     for name in ("max_new_tokens", "max_time"):
         value = getattr(config, name)
@@ -184,7 +183,7 @@ def _check_forced(config):
             raise ArgumentError(
                 f"generate: suppress_tokens must not contain all tokens of {name}",
                 got=f"{name}={getattr(config, name)}, suppress_tokens={config.suppress_tokens}",
-                hint="min_new_tokens delays the end without suppressing it",
+                hint="pass min_new_tokens to delay the end without suppressing its token",
             )
 
 

@@ -61,7 +61,7 @@ class MinNewTokensLengthLogitsProcessor(MinLengthLogitsProcessor):
 
 
 def _only(tokens, scores):
-    """Return 0 for the tokens in a set and -inf for all others, to force one of the set."""
+    """Return scores that force a token of a set: 0 for its tokens and -inf for all others."""
     row = ops.where(tokens.mask(scores), 0.0, ops.full_like(scores[0], -math.inf))
     return row.expand(scores.shape)
 
@@ -101,12 +101,12 @@ class ForcedEOSTokenLogitsProcessor(LogitsProcessor):
 class PrefixConstrainedLogitsProcessor(LogitsProcessor):
     """Allow only the tokens that a function returns for each sequence so far.
 
-    The function receives a row's ids on the host, which waits for the device at every step.
+    The function receives the ids on the host, so the host waits for the device at every step.
 
     Parameters
     ----------
     prefix_allowed_tokens_fn : callable
-        (index of the input, int64 Tensor of shape (token,)) -> list of allowed ids.
+        Function from (index of the input, int64 Tensor of shape (token,)) to the allowed ids.
     num_beams : int
         Number of rows (beams) for each input.
     """
@@ -150,7 +150,7 @@ class ExponentialDecayLengthPenalty(LogitsProcessor):
     Parameters
     ----------
     exponential_decay_length_penalty : (int, float)
-        Number of new tokens after which the increase starts, and factor for each further token.
+        Number of new tokens after which the increase starts, and the factor for each token after.
     eos_token_id : int or list of int
     input_ids_seq_length : int
         Number of tokens in the prompt.
@@ -187,13 +187,13 @@ class SuppressTokensLogitsProcessor(LogitsProcessor):
 
 
 class SuppressTokensAtBeginLogitsProcessor(SuppressTokensLogitsProcessor):
-    """Forbid given tokens at the first position.
+    """Forbid given tokens as the first new token.
 
     Parameters
     ----------
     begin_suppress_tokens : list of int
     begin_index : int
-        Length of the sequence when the first token is chosen.
+        Length of the sequence when the first new token is chosen.
     """
 
     def __init__(self, begin_suppress_tokens, begin_index):

@@ -22,7 +22,7 @@ def generate(
     model, inputs=None, generation_config=None, logits_processor=None, stopping_criteria=None,
     prefix_allowed_tokens_fn=None, *, streamer=None, tokenizer=None, seed=None, **kwargs,
 ):  # fmt: skip
-    """Generate tokens that continue prompts, or a target for an encoder's input.
+    """Generate tokens that continue prompts, or a target sequence for an encoder's input.
 
     Arguments and defaults are the same as in transformers' `generate`. Missing values come from
     `generation_config`, the model's `generation_config.json` (or `config.json` if that is missing),
@@ -38,7 +38,7 @@ def generate(
     logits_processor, stopping_criteria : list of callable, optional
         Processors and criteria in addition to those that the settings select.
     prefix_allowed_tokens_fn : callable, optional
-        (index of the input, ids of a row) -> ids that may follow.
+        Function from (index of the input, ids of a row) to a list of the ids that may follow.
     streamer : object, optional
         Object that receives the tokens as they are chosen, such as a `TextStreamer`.
     tokenizer : object, optional
@@ -46,37 +46,38 @@ def generate(
     seed : int, optional
         Random seed for sampling. Default: the generator seeded by `mt.manual_seed`.
     attention_mask, position_ids, token_type_ids, inputs_embeds, past_key_values : optional
-        Arguments passed to the model. `attention_mask` is 0 at padding. With an encoder, also
-        `encoder_outputs`, `decoder_input_ids` and `decoder_attention_mask`.
+        Arguments passed to the model. `attention_mask` is 0 at padding. Models with an encoder also
+        take `encoder_outputs`, `decoder_input_ids` and `decoder_attention_mask`.
     max_new_tokens, max_length, min_new_tokens, min_length, max_time, stop_strings : optional
         Stopping rules. `max_length` includes the prompt; its default is the prompt length plus 20.
     do_sample : bool, default False
-        Whether to sample tokens instead of taking the likeliest ones. Sampling uses
-        temperature=1.0, top_k=50, top_p=1.0, min_p, typical_p, epsilon_cutoff, eta_cutoff and
-        top_h.
+        Whether to sample tokens instead of taking the likeliest ones. Arguments for sampling are
+        temperature (default 1.0), top_k (50), top_p (1.0), min_p, typical_p, epsilon_cutoff,
+        eta_cutoff and top_h.
     num_beams : int, default 1
-        Number of beams. Values above 1 select beam search, with length_penalty=1.0 and
-        early_stopping=False (True, "never").
+        Number of beams. Values above 1 select beam search, which uses length_penalty (default 1.0)
+        and early_stopping (False, True or "never"; default False).
     num_return_sequences : int, default 1
     repetition_penalty, encoder_repetition_penalty, no_repeat_ngram_size,
     encoder_no_repeat_ngram_size, bad_words_ids, sequence_bias, suppress_tokens,
     begin_suppress_tokens, forced_bos_token_id, forced_eos_token_id,
     exponential_decay_length_penalty, remove_invalid_values, renormalize_logits : optional
-        Settings that change scores or forbid tokens. See the processors.
-    eos_token_id : int or list of int, pad_token_id, bos_token_id, decoder_start_token_id : int
+        Settings that change scores or forbid tokens. See `processors.py` and `constraints.py`.
+    eos_token_id, pad_token_id, bos_token_id, decoder_start_token_id : int, optional
+        Ids of special tokens. `eos_token_id` may be a list.
     use_cache : bool, default True
     return_dict_in_generate : bool, default False
-        Whether to return an object. See output_scores, output_logits, output_attentions and
-        output_hidden_states.
+        Whether to return a `GenerateOutput`. output_scores, output_logits, output_attentions and
+        output_hidden_states select further results.
 
     Returns
     -------
     int64 Tensor of shape (batch * num_return_sequences, token), or GenerateOutput
-        The prompts and the new tokens. `pad_token_id` fills rows after their end. With
-        `return_dict_in_generate`, an object with `sequences` and the requested results: `scores`
-        and `logits` (one entry for each step), `sequences_scores` and `beam_indices` from a beam
-        search, `attentions`, `hidden_states` (with an encoder, `decoder_attentions`, ...,
-        `encoder_attentions` and `cross_attentions`), and `past_key_values`.
+        The prompts and the new tokens. `pad_token_id` fills rows after their end. `GenerateOutput`
+        has `sequences`, `past_key_values` and the requested results: `scores` and `logits` (one
+        entry for each step), `sequences_scores` and `beam_indices` (beam search), `attentions` and
+        `hidden_states`. Models with an encoder have `encoder_attentions`, `decoder_attentions` and
+        `cross_attentions` instead, and `encoder_hidden_states` and `decoder_hidden_states`.
 
     Examples
     --------
@@ -129,7 +130,7 @@ class _Run:
     def _set_lengths(self):
         """Set `max_length` and `min_length` in tokens, including the prompt."""
         config, embedded = self.config, self.prompt.embedded
-        unseen = 0  # number of prompt tokens that are not among the ids
+        unseen = 0  # number of prompt tokens that are given as embeddings, not as ids
         if embedded is not None and embedded.shape[1] != self.length:
             unseen = embedded.shape[1]
         if config.max_new_tokens is not None:
@@ -148,7 +149,7 @@ class _Run:
             raise ArgumentError(
                 "generate: max_length must be greater than the length of the prompt",
                 got=f"{self.length} tokens and max_length={config.max_length}",
-                hint="use max_new_tokens, which does not count the prompt",
+                hint="pass max_new_tokens, which does not count the prompt",
             )
         warn_about_lengths(config, self.length)
 
@@ -163,7 +164,7 @@ class _Run:
         )
 
     def _padding(self):
-        """Return the number of padding tokens at the start of each row; None without a mask."""
+        """Return the number of padding tokens at the start of each row, or None without a mask."""
         mask = self.prompt.mask
         return None if mask is None else (mask != 0).long().argmax(1)
 
@@ -197,9 +198,9 @@ class _Run:
             raise ArgumentError(
                 "generate: streamer is not supported with beam search",
                 got=f"num_beams={self.config.num_beams}",
-                hint="use num_beams=1; a beam search knows its tokens only at the end",
+                hint="pass num_beams=1, because a beam search knows its tokens only at the end",
             )
-        # As in Hugging Face: a padding token 0 is not used, and without end tokens none is needed.
+        # As in Hugging Face, pad_token_id=0 is ignored. Without end tokens, no padding is needed.
         fill = -1 if self.ends is None else self.config.pad_token_id or self.ends[0]
         return beam.search(
             step, self.prompt.ids, config=self.config, choose=choose, fill=fill,

@@ -4,7 +4,7 @@ __all__ = ["GenerateOutput"]
 
 
 class GenerateOutput(dict):
-    """A dict of results, also accessible as attributes and by position, without None values.
+    """Dict of results without None values; also accessible as attributes and by position.
 
     Examples
     --------
@@ -28,7 +28,7 @@ class GenerateOutput(dict):
 
 
 class Record:
-    """Requested scores, logits, attention weights and hidden states of the steps.
+    """Requested scores, logits, attention weights and hidden states of each step.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class Record:
 
     @property
     def scores(self):
-        """Processed scores from the steps so far, or None."""
+        """Processed scores of the steps so far, or None if they were not requested."""
         return tuple(self.steps["scores"]) if "scores" in self.steps else None
 
     def add(self, output, logits, scores):

@@ -55,7 +55,7 @@ def processors_for(config, *, ends, prompt_length, encoder_ids, padding, allowed
 
 
 def merge(own, custom):
-    """Merge `own` with the caller's. Each replaces one of the same class or is appended."""
+    """Replace items of `own` by the `custom` items of the same class, and append the others."""
     classes = {type(c): c for c in custom}
     merged = [classes.get(type(o), o) for o in own]
     return merged + [c for c in custom if not any(c is m for m in merged)]
@@ -133,7 +133,7 @@ def _forced(config, ends, prompt_length):
 
 
 def _drawing(config, ends):
-    # Beams need a candidate that continues, even if all end tokens are among the likeliest.
+    # A beam needs a candidate that continues, even if all end tokens are among the likeliest.
     keep = 1 if config.num_beams == 1 else 2 if ends is None else len(ends) + 1
     if config.temperature not in (None, 1.0):
         yield warpers.TemperatureLogitsWarper(config.temperature)
@@ -177,7 +177,7 @@ def stopping_for(config, *, ends, tokenizer, custom):
             raise ArgumentError(
                 "generate: stop_strings requires a tokenizer",
                 got=f"stop_strings={config.stop_strings!r} and tokenizer=None",
-                hint="pass tokenizer=, an object with a method decode",
+                hint="pass tokenizer=tokenizer, an object with a decode method",
             )
         found.append(StopStringCriteria(tokenizer, config.stop_strings))
     if ends is not None:

@@ -70,7 +70,7 @@ def as_list(tokens, name, where):
     tokens = [tokens] if isinstance(tokens, (int, np.integer)) else list(tokens)
     if any(isinstance(t, bool) or not isinstance(t, (int, np.integer)) or t < 0 for t in tokens):
         raise ArgumentError(
-            f"{where}: {name} must contain token ids, non-negative integers",
+            f"{where}: {name} must contain token ids (non-negative integers)",
             got=repr(tokens), hint="encode words with the model's tokenizer first",
         )  # fmt: skip
     return [int(t) for t in tokens]
@@ -106,14 +106,14 @@ def _penalized(scores, penalty):
 class RepetitionPenaltyLogitsProcessor(LogitsProcessor):
     """Decrease the scores of tokens that already occurred.
 
-    Keskar et al. 2019, arXiv:1909.05858v2, section 4.1. Negative scores are multiplied.
+    Keskar et al. 2019, arXiv:1909.05858v2, section 4.1, for positive scores.
 
     Parameters
     ----------
     penalty : float
-        Divisor of the scores. Values above 1 discourage repetition, and 1 has no effect.
+        Divisor of positive scores and factor for negative scores. 1 has no effect.
     prompt_ignore_length : int or int64 Tensor of shape (row,), optional
-        Number of tokens at the start (of each row) to ignore.
+        Number of tokens to ignore at the start of all rows or, with a Tensor, of each row.
 
     Examples
     --------
@@ -150,7 +150,7 @@ class EncoderRepetitionPenaltyLogitsProcessor(LogitsProcessor):
     Parameters
     ----------
     penalty : float
-        Factor that multiplies the scores. Values above 1 encourage these tokens.
+        Factor for positive scores and divisor of negative scores. 1 has no effect.
     encoder_input_ids : int64 Tensor of shape (batch, token)
     """
 
@@ -186,7 +186,7 @@ def _without_followers(windows, prefix, scores):
 
 
 class NoRepeatNGramLogitsProcessor(LogitsProcessor):
-    """Forbid tokens that would repeat an n-gram from the sequence.
+    """Forbid tokens that would repeat an n-gram of the sequence.
 
     Paulus et al. 2017, arXiv:1705.04304v3, section 2.5, with n = 3.
 
@@ -213,7 +213,7 @@ class NoRepeatNGramLogitsProcessor(LogitsProcessor):
 
 
 class EncoderNoRepeatNGramLogitsProcessor(LogitsProcessor):
-    """Forbid tokens that would repeat an n-gram from the encoder's input.
+    """Forbid tokens that would repeat an n-gram of the encoder's input.
 
     Parameters
     ----------
@@ -240,7 +240,7 @@ class SequenceBiasLogitsProcessor(LogitsProcessor):
     Parameters
     ----------
     sequence_bias : dict of tuple of int to float, or list of [list of int, float]
-        Bias for each sequence. A one-token sequence is biased at every position.
+        Bias for each sequence. The bias of a single token applies at every position.
 
     Examples
     --------
@@ -313,7 +313,7 @@ class NoBadWordsLogitsProcessor(SequenceBiasLogitsProcessor):
             raise ArgumentError(
                 "NoBadWordsLogitsProcessor: bad_words_ids must be a non-empty list of lists of ids",
                 got=repr(bad_words_ids),
-                hint="[[5, 7], [9]] forbids the sequence 5, 7 and the token 9",
+                hint="pass, for example, [[5, 7], [9]] to forbid the sequence 5, 7 and the token 9",
             )
         ends = [] if eos_token_id is None else as_list(eos_token_id, "eos_token_id", "BadWords")
         words = [word for word in bad_words_ids if list(word) not in [[end] for end in ends]]

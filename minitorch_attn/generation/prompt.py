@@ -11,7 +11,7 @@ from .output import GenerateOutput
 
 __all__ = ["Prompt", "decoder_prompt", "encoder_decoder_prompt"]
 
-NOT_FROM_OUTSIDE = {"labels", "logits_to_keep", "return_dict"}  # model arguments set here
+NOT_FROM_OUTSIDE = {"labels", "logits_to_keep", "return_dict"}  # not accepted from callers
 GROWING = {"token_type_ids"}  # arguments with a value for each token, extended for new tokens
 
 
@@ -70,7 +70,7 @@ def as_ids(value, name, device):
         raise ShapeError(
             f"generate: {name} must have shape (batch, token) and an integer dtype",
             got=f"shape {ids.shape}, dtype {ids.dtype}",
-            hint="ids.unsqueeze(0) makes one prompt a batch",
+            hint="pass ids.unsqueeze(0) for a single prompt",
         )
     return ids.long()
 
@@ -99,7 +99,7 @@ def _constants(model, arguments):
         raise ArgumentError(
             f"generate: arguments are unknown to this function and to {type(model).__name__}",
             got=", ".join(unknown),
-            hint="check the spelling; help(minitorch_attn.generation.generate) lists them",
+            hint="check the spelling; help(minitorch_attn.generation.generate) lists the arguments",
         )
     return {name: value for name, value in arguments.items() if value is not None}
 
@@ -151,19 +151,19 @@ def decoder_prompt(model, config, ids, arguments, device):
 
 
 def _first_tokens(config, mask, device):
-    """Return a row with `bos_token_id` for each row of the mask, or one row without a mask."""
+    """Return a row with `bos_token_id` for each row of the mask, or one row if it is None."""
     if config.bos_token_id is None:
         raise ArgumentError(
             "generate: the prompt is missing",
             got="neither input_ids nor bos_token_id",
-            hint="pass input_ids, or set bos_token_id to start with",
+            hint="pass input_ids, or set bos_token_id to the id of the first token",
         )
     rows = 1 if mask is None else mask.shape[0]
     return ops.full((rows, 1), config.bos_token_id, dtype="int64", device=device)
 
 
 def _mask_of_padding(config, ids):
-    """Return a mask that is 0 at padding. None without padding, or if padding is an end token."""
+    """Return a mask that is 0 at padding, or None if padding is absent or is an end token."""
     pad, ends = config.pad_token_id, config.eos_token_id
     ends = ends if isinstance(ends, (list, tuple)) else [ends]
     if pad is None or pad in ends:
@@ -235,7 +235,7 @@ def _encode(model, config, ids, mask, arguments, device):
 
 
 def _as_output(encoded):
-    """Convert an encoder's output, a tensor, tuple or dict, to a dict."""
+    """Convert an encoder's output (a tensor, tuple or dict) to a dict."""
     if isinstance(encoded, dict):
         return encoded
     hidden = encoded if isinstance(encoded, Tensor) else encoded[0]
@@ -250,7 +250,7 @@ def _start_tokens(config, batch, device):
         raise ArgumentError(
             "generate: decoder_start_token_id is missing",
             got="neither decoder_start_token_id nor bos_token_id",
-            hint="pass one of them, or set it in generation_config.json",
+            hint="pass decoder_start_token_id, or set it in generation_config.json",
         )
     if isinstance(start, int):
         return ops.full((batch, 1), start, dtype="int64", device=device)
@@ -258,14 +258,14 @@ def _start_tokens(config, batch, device):
     if start.shape[0] != batch:
         raise ShapeError(
             "generate: decoder_start_token_id must have one id for each input",
-            got=f"{start.shape[0]} for {batch} inputs",
+            got=f"{start.shape[0]} ids for {batch} inputs",
             hint="pass one int to start every input with the same id",
         )
     return start
 
 
 def _begin(start, begun, mask, device):
-    """Return the decoder's first ids, which are the given ids after the start token."""
+    """Return the decoder's first ids and mask. Add the start token if no row starts with it."""
     if begun is None:
         return start, mask
     begun = as_ids(begun, "decoder_input_ids", device)

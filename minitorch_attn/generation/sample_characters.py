@@ -32,7 +32,7 @@ def sample(model, ids, num_tokens, *, temperature=1.0, top_k=None, top_p=None, s
     top_k : int, optional
         Sample only from the k likeliest tokens.
     top_p : float, optional
-        Sample from the likeliest tokens that together have this probability.
+        Sample only from the likeliest tokens that together have at least this probability.
     seed : int, default 0
         Random seed for sampling. It does not affect other random numbers.
 
@@ -65,13 +65,13 @@ def sample_stream(model, ids, num_tokens, temperature=1.0, top_k=None, top_p=Non
         raise ArgumentError(
             "sample: the prompt is empty",
             expected="at least one token",
-            hint="encode a newline or any other character of the vocabulary",
+            hint="start with any token of the vocabulary, such as a newline",
         )
     if temperature < 0 or (top_k is not None and top_k < 1):
         raise ArgumentError(
             "sample: temperature must be at least 0, and top_k at least 1",
             got=f"temperature={temperature}, top_k={top_k}",
-            hint="temperature=0 takes the likeliest token; top_k=None considers all",
+            hint="use temperature=0 to take the likeliest token, top_k=None to allow all tokens",
         )
     choose, shape = Draw(seed), LogitsProcessorList()
     if temperature == 0:
@@ -91,7 +91,7 @@ def sample_stream(model, ids, num_tokens, temperature=1.0, top_k=None, top_p=Non
 
 
 class _Reader:
-    """Model wrapper that computes the logits after the last token of a text of any length."""
+    """Model wrapper that computes the next token's logits for a text of any length."""
 
     def __init__(self, model):
         self.model, self.context = model, model.context_length

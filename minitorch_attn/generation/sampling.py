@@ -1,4 +1,4 @@
-"""Sampling: draw random tokens by their probabilities. Top-k and top-p are in `warpers.py`."""
+"""Sampling: draw tokens according to their probabilities. Top-k and top-p are in `warpers.py`."""
 
 import numpy as np
 
@@ -16,7 +16,7 @@ def draw(weights, generator):
     weights : Tensor of shape (row, vocabulary)
         Non-negative weights. Their sum may differ from 1.
     generator : numpy.random.Generator
-        Generator on the host of one number for each row. All devices draw the same tokens.
+        Generator that draws one number for each row on the host, so that devices do not differ.
 
     Returns
     -------
@@ -32,16 +32,16 @@ def draw(weights, generator):
     total = weights.double().cumsum(-1)  # (row, vocabulary)
     whole = total[:, -1:]
     chosen = (total <= level * whole).sum(-1)
-    # If level * whole is rounded up to whole, the token would be after the last possible one.
+    # If level * whole is rounded up to whole, `chosen` is past the last token of positive weight.
     return chosen.minimum((total < whole).sum(-1))
 
 
 def draw_several(scores, count, generator):
     """Draw `count` different candidates from each row, without replacement.
 
-    The candidate with the largest score + Gumbel noise is a sample from softmax(scores), the best
-    two are two samples without replacement, and so on (Kool et al. 2019, arXiv:1903.06059v2,
-    section 2.3).
+    Gumbel noise is added to the scores. The candidate with the largest sum is then a sample from
+    softmax(scores), and the `count` largest sums give `count` samples without replacement (Kool et
+    al. 2019, arXiv:1903.06059v2, section 2.3).
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Stopping criteria: decide when a sequence is finished.
 
-A criterion is called as `criterion(input_ids, scores)` with the ids so far (row, token) and, if
-they are recorded, the scores of the steps. It returns one bool for each row.
+A criterion is called as `criterion(input_ids, scores)` with the ids so far (row, token) and the
+scores of the steps, which are None unless they are recorded.
 """
 
 import time
@@ -111,7 +111,7 @@ class StopStringCriteria(StoppingCriteria):
 
 
 class StoppingCriteriaList(list):
-    """List of criteria. A sequence finishes when any criterion says so."""
+    """List of criteria. A sequence is finished when at least one criterion is met."""
 
     def __call__(self, input_ids, scores=None):
         done, rows = False, input_ids.shape[0]
@@ -124,17 +124,17 @@ class StoppingCriteriaList(list):
 
     @property
     def max_length(self):
-        """Length in tokens at which every sequence ends, or None."""
+        """Number of tokens at which every sequence ends, or None if there is no maximum."""
         lengths = [c.max_length for c in self if isinstance(c, MaxLengthCriteria)]
         return min(lengths, default=None)
 
     @property
     def first_end(self):
-        """First end token, which fills finished rows, or None."""
+        """First end token, which fills finished rows, or None if there are no end tokens."""
         ends = [c.eos_token_id for c in self if hasattr(c, "eos_token_id")]
         return as_list(ends[0], "eos_token_id", type(self).__name__)[0] if ends else None
 
     @property
     def only_length(self):
-        """True if only the number of tokens decides, which the host knows without the device."""
+        """True if all criteria are maximum lengths, which the host checks without the device."""
         return all(isinstance(criterion, MaxLengthCriteria) for criterion in self)

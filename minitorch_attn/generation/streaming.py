@@ -13,8 +13,8 @@ from ..errors import ArgumentError
 
 __all__ = ["TextIteratorStreamer", "TextStreamer", "TokenStreamer"]
 
-UNKNOWN = "\ufffd"  # decoders return it for bytes that are not valid or not complete UTF-8
-LONGEST = 4  # maximum number of bytes of a character
+UNKNOWN = "\ufffd"  # decoders return it for invalid or incomplete UTF-8
+LONGEST = 4  # maximum number of bytes of a character in UTF-8
 
 
 class TokenStreamer:
@@ -100,7 +100,7 @@ class TextStreamer:
         self._ids.extend(ids.reshape(-1).tolist())
         text = self._text()
         ready = text.rstrip(UNKNOWN)
-        # More replacement characters than a character has bytes are part of the text.
+        # An incomplete character gives fewer than LONGEST replacement characters.
         ready = text if len(text) - len(ready) >= LONGEST else ready
         self._give(ready)
         if ready == text and text.endswith("\n"):  # start a new buffer at each line

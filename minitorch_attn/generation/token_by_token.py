@@ -83,13 +83,13 @@ class Stepper:
             self.growing[name] = ops.cat((value, value[:, -1:]), 1)
 
     def reorder(self, rows):
-        """Reorder the cache by `rows`, an int64 Tensor of shape (row,). A row keeps its input."""
+        """Reorder the self-attention cache by `rows`, an int64 Tensor of shape (row,)."""
         if self.cache is not None:
             self.cache.reorder(rows, cross=False)
 
 
 def _check_writes(model, output):
-    """Check that the model returns logits of the next token with shape (row, token, vocabulary)."""
+    """Check that the model returns next-token logits with shape (row, token, vocabulary)."""
     logits = output.get("logits")
     if logits is None or logits.ndim != 3:
         raise ArgumentError(

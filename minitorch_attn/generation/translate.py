@@ -25,7 +25,7 @@ def translate(
         Ids of the tokens that start and end a target.
     max_new_tokens : int, default 64
     source_mask : Mask or bool Tensor, optional
-        Mask for the source, with the same meaning as in the model.
+        Mask for `model.encode`. Default: `model.padding_mask(source)`.
     num_beams : int, default 1
         Number of beams. 1 selects greedy search.
     length_penalty : float, default 1
@@ -39,8 +39,8 @@ def translate(
 
     Notes
     -----
-    The paper (arXiv:1706.03762v7, section 6.1) uses 4 beams, a length penalty of 0.6 in a different
-    formula, and targets of at most the source length plus 50 tokens.
+    The Transformer paper (arXiv:1706.03762v7, section 6.1) uses 4 beams, a length penalty of 0.6 in
+    a different formula, and targets that are at most 50 tokens longer than the source.
 
     Examples
     --------
@@ -108,7 +108,7 @@ class _Decoder:
     def forward(
         self, encoder_outputs=None, decoder_input_ids=None, past_key_values=None, use_cache=True
     ):
-        """Return the next token's logits and the cache. Each source has one row for each beam."""
+        """Return the logits and the cache. The arguments have one row for each beam of a source."""
         memory, mask = encoder_outputs["last_hidden_state"], self.attend
         if mask is not None and mask.ndim == 4 and mask.shape[0] > 1:
             mask = mask.repeat_interleave(memory.shape[0] // mask.shape[0], 0)

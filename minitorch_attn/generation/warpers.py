@@ -1,7 +1,7 @@
 """Logits warpers: processors that change the distribution to sample from.
 
-Each warper takes the scores of one step (row, vocabulary). It scales them or sets those of unlikely
-tokens to -inf.
+Each warper takes the scores of one step (row, vocabulary). It either scales all scores or sets the
+scores of unlikely tokens to -inf.
 """
 
 import math
@@ -20,7 +20,7 @@ __all__ = [
 
 
 def _share(value, name, where, *, zero=True, one=True):
-    """Return `value` as a float. Raise an ArgumentError if it is not in the interval."""
+    """Return `value` as a float. Raise an ArgumentError if it is not between 0 and 1."""
     value = float(value)
     low, high = (value >= 0 if zero else value > 0), (value <= 1 if one else value < 1)
     if not (low and high):
@@ -38,7 +38,7 @@ def _smallest_of_best(scores, k):
 
 
 def _terms(scores):
-    """Return p log p for every token (row, vocabulary), which is 0 where p is 0."""
+    """Return p log p for each token's probability p (row, vocabulary), with 0 log 0 = 0."""
     log_weights = scores.log_softmax(-1)
     smallest = float(np.finfo(scores.dtype).min)
     return log_weights.clamp(min=smallest) * log_weights.exp()
@@ -66,7 +66,7 @@ class TemperatureLogitsWarper(LogitsProcessor):
 
 
 class TopKLogitsWarper(LogitsProcessor):
-    """Keep the k likeliest tokens, including ties with the last one.
+    """Keep the `top_k` likeliest tokens, and any tokens that tie with the last of them.
 
     Fan et al. 2018, arXiv:1805.04833v1.
 
@@ -93,7 +93,7 @@ class TopKLogitsWarper(LogitsProcessor):
 
 
 class TopPLogitsWarper(LogitsProcessor):
-    """Nucleus sampling: keep the likeliest tokens whose total probability is at least `top_p`.
+    """Nucleus sampling: keep the fewest tokens whose total probability is at least `top_p`.
 
     Holtzman et al. 2019, arXiv:1904.09751v2, section 3.1.
 
@@ -146,14 +146,14 @@ class MinPLogitsWarper(LogitsProcessor):
 
 
 class TypicalLogitsWarper(LogitsProcessor):
-    """Keep the tokens with total probability `mass` whose surprisal is closest to the entropy.
+    """Typical sampling: keep the tokens whose surprisal (-log p) is closest to the entropy.
 
     Meister et al. 2022, arXiv:2202.00666v1.
 
     Parameters
     ----------
     mass : float, default 0.9
-        Total probability, between 0 and 1.
+        Minimum total probability of the tokens to keep, between 0 and 1.
     filter_value : float, default -inf
     min_tokens_to_keep : int, default 1
     """
@@ -203,9 +203,9 @@ class EpsilonLogitsWarper(LogitsProcessor):
 
 
 class EtaLogitsWarper(EpsilonLogitsWarper):
-    """Keep tokens with a probability of at least min(epsilon, sqrt(epsilon) exp(-entropy)).
+    """Keep tokens with a probability of at least `min(epsilon, sqrt(epsilon) * exp(-entropy))`.
 
-    Hewitt et al. 2022, arXiv:2210.15191v1. More tokens are kept if the distribution is flat.
+    Hewitt et al. 2022, arXiv:2210.15191v1. A flat distribution lowers the minimum probability.
     """
 
     def _threshold(self, scores):
@@ -215,7 +215,7 @@ class EtaLogitsWarper(EpsilonLogitsWarper):
 
 
 class TopHLogitsWarper(LogitsProcessor):
-    """Keep the likeliest tokens whose entropy is at most `top_h` times that of the 100 likeliest.
+    """Keep the likeliest tokens, up to a fraction `top_h` of the entropy of the 100 likeliest.
 
     Parameters
     ----------
