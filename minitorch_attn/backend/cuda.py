@@ -144,7 +144,7 @@ def _no_driver(error, runtime):
     return DeviceError(
         "CUDA is unavailable: the NVIDIA driver is missing or does not work",
         got=_first_line(error),
-        hint="install the driver, check it with `nvidia-smi`, and start containers with --gpus all",
+        hint="install the driver, check it with nvidia-smi, and start containers with `--gpus all`",
     )
 
 
