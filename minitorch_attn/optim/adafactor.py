@@ -1,8 +1,7 @@
 """Adafactor, which stores the second moments of a matrix as one row and one column.
 
-There are two variants. `Adafactor` is PyTorch's; `HFAdafactor` is the one in Hugging Face
-transformers, which T5 was trained with. Both depend on the shape of each parameter, so they
-update parameters one by one instead of a flat buffer.
+`Adafactor` follows PyTorch and `HFAdafactor` follows Hugging Face transformers. Both depend on
+the shape of each parameter, so they update the parameters one by one instead of a flat buffer.
 """
 
 from ..backend import array_module
@@ -39,14 +38,14 @@ def _rms(xp, x):
 
 
 class Adafactor(_PerParameter):
-    r"""Adafactor with factored second moments and steps relative to the parameter's size.
+    r"""Adafactor as in PyTorch: factored second moments, steps relative to the parameter's RMS.
 
-    For a matrix with gradient g at step t, 1 - beta_t = t^beta2_decay:
+    For a matrix p with gradient g at step t, and beta_t = 1 - t^beta2_decay:
         R <- beta_t R + (1 - beta_t) row means of g^2
         C <- beta_t C + (1 - beta_t) column means of g^2
         V = R C / mean(R),   u = g / sqrt(V)
         p <- p - max(eps2, rms(p)) min(lr, 1/sqrt(t)) u / max(1, rms(u) / d)
-    Vectors and scalars store the full V. Weight decay is applied to the weights first.
+    For vectors and scalars, the full V is stored. Weight decay is applied before the step.
 
     Parameters
     ----------
@@ -54,9 +53,9 @@ class Adafactor(_PerParameter):
     lr : float, default 1e-2
     beta2_decay : float, default -0.8
     eps : (float or None, float), default (None, 1e-3)
-        Minimum eps1 of sqrt(V), by default the machine epsilon, and minimum eps2 of rms(p).
+        Lower bounds eps1 of sqrt(V) and eps2 of rms(p); eps1=None means the machine epsilon.
     d : float, default 1
-        Clipping threshold.
+        Threshold above which rms(u) is clipped.
     weight_decay : float, default 0
     maximize : bool
 
@@ -85,7 +84,7 @@ class Adafactor(_PerParameter):
             raise ArgumentError(
                 "Adafactor: beta2_decay must be at most 0 and d at least 1",
                 got=f"beta2_decay={beta2_decay}, d={d}",
-                hint="the defaults are beta2_decay=-0.8 and d=1.0",
+                hint="pass the defaults, beta2_decay=-0.8 and d=1.0",
             )
         defaults = dict(
             lr=lr, beta2_decay=beta2_decay, eps=tuple(eps), d=d, weight_decay=weight_decay,
@@ -137,16 +136,17 @@ class Adafactor(_PerParameter):
 class HFAdafactor(_PerParameter):
     r"""Adafactor as in Hugging Face transformers.
 
-    It differs from `Adafactor`: eps1 is added to g^2, the step is relative to rms(p) only with
-    `scale_parameter`, and with `relative_step` the rate is min(1e-2, 1/sqrt(t)), or
-    min(1e-6 t, 1/sqrt(t)) with `warmup_init`.
+    It differs from `Adafactor` in three ways. It adds eps1 to g^2. The step is relative to rms(p)
+    only with `scale_parameter`. With `relative_step`, the learning rate is min(1e-2, 1/sqrt(t));
+    if `warmup_init` is also set, it is min(1e-6 t, 1/sqrt(t)).
 
     Parameters
     ----------
     params : iterable of Tensor, or of dict
     lr : float, optional
-        Learning rate; must be None with `relative_step`.
+        Learning rate; must be None with `relative_step`, and a number otherwise.
     eps : (float, float), default (1e-30, 1e-3)
+        The value eps1 that is added to g^2, and the lower bound eps2 of rms(p).
     clip_threshold : float, default 1
     decay_rate : float, default -0.8
     beta1 : float, optional
@@ -227,7 +227,7 @@ class HFAdafactor(_PerParameter):
 
     @staticmethod
     def _scaled(state, grad, squares, beta2):
-        """Return g / sqrt(V), with V from the running means of g^2."""
+        """Return g / sqrt(V), where V is computed from the running means of g^2."""
         xp = array_module(grad)
         if "exp_avg_sq" in state:
             v = state["exp_avg_sq"].array

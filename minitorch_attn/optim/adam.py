@@ -1,4 +1,4 @@
-"""Adam and AdamW, whose steps are scaled by running moments of the gradient."""
+"""Adam and AdamW: steps from running averages of the gradient and of its square."""
 
 import math
 
@@ -10,14 +10,14 @@ __all__ = ["Adam", "AdamW"]
 
 
 class Adam(Optimizer):
-    r"""Adam, adaptive moment estimation.
+    r"""Adam (adaptive moment estimation), for a parameter p with gradient g at step t.
 
         m <- beta1 m + (1 - beta1) g            m^ = m / (1 - beta1^t)
         v <- beta2 v + (1 - beta2) g^2          v^ = v / (1 - beta2^t)
         p <- p - lr m^ / (sqrt(v^) + eps)
 
-    Weight decay adds weight_decay p to g before the moments (AdamW subtracts it from p instead).
-    With `amsgrad`, the step uses the largest v so far.
+    Weight decay first adds weight_decay p to g (in contrast to `AdamW`). With `amsgrad`, the
+    largest v so far replaces v in v^.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ class Adam(Optimizer):
     betas : (float, float), default (0.9, 0.999)
     eps : float, default 1e-8
     weight_decay : float, default 0
-    amsgrad, maximize : bool
+    amsgrad, maximize : bool, default False
 
     References
     ----------
@@ -54,7 +54,7 @@ class Adam(Optimizer):
         if not all(0 <= beta < 1 for beta in betas):
             raise ArgumentError(
                 "Adam: betas must lie in [0, 1)",
-                got=f"betas={tuple(betas)}", hint="the default is betas=(0.9, 0.999)",
+                got=f"betas={tuple(betas)}", hint="pass betas=(0.9, 0.999), the default",
             )  # fmt: skip
         defaults = dict(
             lr=lr, betas=tuple(betas), eps=eps, weight_decay=weight_decay, amsgrad=amsgrad,
@@ -89,7 +89,7 @@ class Adam(Optimizer):
         if largest:
             xp.maximum(largest[0], v, out=largest[0])
             v = largest[0]
-        # m^ / (sqrt(v^) + eps) with both fractions multiplied by root saves one pass
+        # multiplying numerator and denominator of m^ / (sqrt(v^) + eps) by root saves one pass
         root = math.sqrt(1.0 - beta2**step)
         xp.sqrt(v, out=work)
         work += eps * root
@@ -99,13 +99,11 @@ class Adam(Optimizer):
 
 
 class AdamW(Adam):
-    r"""Adam with decoupled weight decay, subtracted from the weights, not added to the gradient.
+    r"""Adam with decoupled weight decay, which acts on the weights instead of on the gradient.
 
         p <- p - lr weight_decay p,   then Adam's step.
 
-    Parameters
-    ----------
-    As in `Adam`; `weight_decay` is 1e-2 by default.
+    The parameters are the same as those of `Adam`; `weight_decay` is 1e-2 by default.
 
     References
     ----------

@@ -1,9 +1,9 @@
 """Flat buffer for all parameters of a group, so that an update takes a few passes over one array.
 
 A model has many small parameters, and each array operation has an overhead of about a
-microsecond. So the parameters of a group move to one buffer, in which each is a view; buffers of
-the same layout hold the optimizer's state. An update processes whole ranges of the buffer, in
-blocks that fit the cache.
+microsecond. Therefore, a group's parameters are moved to one buffer and become views of it.
+Buffers of the same layout hold the optimizer's state. An update processes whole ranges of the
+buffer, in blocks that fit the cache.
 """
 
 from bisect import bisect_right
@@ -12,15 +12,15 @@ from ..backend import array_module, device_of
 
 __all__ = ["FlatBuffer"]
 
-# Elements of a block; large enough that threads rarely wait for Python's global lock.
+# Number of elements in a block; large enough that threads rarely wait for Python's global lock.
 BLOCK = 1 << 17
 
 
 class FlatBuffer:
     """Contiguous buffer of parameters of one dtype and device.
 
-    Creating the buffer moves the memory of the parameters: an earlier NumPy view of a parameter
-    keeps the old memory and does not follow the updates.
+    Creating the buffer moves the parameters to new memory. A NumPy view of a parameter that was
+    taken earlier still shows the old memory and does not follow the updates.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class FlatBuffer:
             self.views.append(view)
 
     def new(self, like):
-        """Return a zero buffer of this layout."""
+        """Return a buffer of zeros with this layout and the dtype of `like`."""
         return self.xp.zeros(self.size, dtype=like.dtype)
 
     def view(self, buffer, i):
@@ -58,7 +58,7 @@ class FlatBuffer:
         return buffer[start : start + p.array.size].reshape(p.array.shape)
 
     def is_current(self):
-        """Return True if the parameters still use this buffer; `module.to(...)` moves them away."""
+        """Return False if a parameter has left this buffer, for example by `module.to(...)`."""
         return all(p.array is v for p, v in zip(self.parameters, self.views, strict=True))
 
     def state(self, name):
@@ -68,7 +68,7 @@ class FlatBuffer:
         return self.states[name]
 
     def stretches(self, groups):
-        """Merge adjacent parameters with the same key into (key, start, stop).
+        """Merge adjacent parameters with the same key into ranges (key, start, stop).
 
         Parameters
         ----------
@@ -85,7 +85,7 @@ class FlatBuffer:
         return joined
 
     def blocks(self, stretches):
-        """Split ranges into (key, start, stop) of at most `BLOCK` elements."""
+        """Split ranges (key, start, stop) into ranges of at most `BLOCK` elements."""
         return [
             (key, low, min(low + BLOCK, stop))
             for key, start, stop in stretches
@@ -95,8 +95,8 @@ class FlatBuffer:
     def parts(self, blocks, names):
         """Yield key, value, gradient, state..., and two scratch arrays, block by block.
 
-        The gradient is a copy of the block's part, so that gradients keep their memory and a
-        second buffer of their size is not needed.
+        The gradient is a copy, which the update may overwrite. Copying only one block at a time
+        avoids a second buffer of the size of all gradients.
         """
         buffers = [self.values, *[self.state(name) for name in names]]
         scratch = self.xp.empty((3, min(BLOCK, self.size)), dtype=self.values.dtype)
@@ -112,19 +112,19 @@ class FlatBuffer:
         while i < len(self.starts) and self.starts[i] < high:
             start, p = self.starts[i], self.parameters[i]
             first, last = max(low, start), min(high, start + p.array.size)
-            if first < last:  # otherwise it is empty, and its gradient may be None
+            if first < last:  # false for an empty parameter, whose gradient may be None
                 grad = p.grad.array.reshape(-1)
                 out[first - low : last - low] = grad[first - start : last - start]
             i += 1
 
     def touched(self, indices):
-        """Record that parameters changed in place, for the engine's version check."""
+        """Record that parameters changed in place, for the autograd engine's version check."""
         for i in indices:
             self.parameters[i].changed_in_place()
 
 
 def partition(parameters):
-    """Split parameters into lists of one dtype and device, in the same order."""
+    """Split parameters into lists of one dtype and one device each; keep the order."""
     lists = {}
     for p in parameters:
         lists.setdefault((str(p.dtype), device_of(p.array)), []).append(p)

@@ -16,16 +16,16 @@ __all__ = ["Optimizer"]
 class Optimizer:
     """Base class of the optimizers, with PyTorch's interface.
 
-    A subclass defines `names_of_state`, the buffers it keeps for each parameter, and
-    `update(group, step, value, grad, *state, scratch_a, scratch_b)`, which changes `value` and
-    the state in place for a block of elements.
+    A subclass defines `names_of_state(group)`, the names of the buffers that it keeps for each
+    parameter, and `update(group, step, value, grad, *state, scratch_a, scratch_b)`, which changes
+    `value` and the state in place for a block of elements.
 
     Parameters
     ----------
     params : iterable of Tensor, or of dict
-        Parameters, or groups `{"params": [...], "lr": ...}` with separate options.
+        Parameters, or groups `{"params": [...], "lr": ...}`, each with its own options.
     defaults : dict
-        Default options of the groups.
+        Options of the groups that do not set these options themselves.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ class Optimizer:
                 raise GraphError(
                     "optimizer: parameters must be leaf tensors",
                     got=f"{p.shape}",
-                    hint="x.detach().requires_grad_() is a leaf with the values of x",
+                    hint="pass x.detach().requires_grad_(), a leaf with the values of x",
                 )
             if id(p) in known:
                 raise ArgumentError(
@@ -84,7 +84,7 @@ class Optimizer:
         self._buffers.append(None)
 
     def zero_grad(self, set_to_none=True):
-        """Set the gradients to None, or fill them with zeros."""
+        """Set the gradients to None, or to zeros with `set_to_none=False`."""
         for group in self.param_groups:
             for p in group["params"]:
                 if p.grad is not None:
@@ -96,11 +96,11 @@ class Optimizer:
         Parameters
         ----------
         closure : callable, optional
-            Function that computes the loss again and returns it.
+            Function that computes the loss and its gradients and returns the loss.
 
         Returns
         -------
-        what `closure` returned, or None
+        the loss that `closure` returned, or None without a closure
         """
         loss = self.loss_of(closure)
         for number, group in enumerate(self.param_groups):
@@ -128,7 +128,7 @@ class Optimizer:
         raise NotImplementedError
 
     def _current_buffers(self, number):
-        """Return the group's flat buffers; create them again if its parameters moved."""
+        """Return the flat buffers of a group; create new ones if a parameter has left them."""
         buffers = self._buffers[number]
         if buffers is None or not all(b.is_current() for b in buffers):
             group = self.param_groups[number]
@@ -139,7 +139,7 @@ class Optimizer:
         return buffers
 
     def _adopt_state(self, buffer):
-        """Move existing state to the buffer and make `self.state` refer to it."""
+        """Copy existing state to the buffer and make `self.state` refer to the copy."""
         for i, p in enumerate(buffer.parameters):
             for name, old in self.state.get(p, {}).items():
                 if name != "step" and isinstance(old, Tensor):
@@ -178,11 +178,11 @@ class Optimizer:
             self.update(group, step, *parts)
 
     def _count(self, entry):
-        """Return the number of updates of this parameter, including this one."""
+        """Return the number of updates of a parameter, including the current update."""
         return int(entry["step"].item())
 
     def state_dict(self):
-        """Return the state by parameter number, and the groups with parameter numbers."""
+        """Return the state and the groups as a dict in which numbers stand for parameters."""
         numbers, groups = {}, []
         for group in self.param_groups:
             for p in group["params"]:
@@ -193,15 +193,15 @@ class Optimizer:
         return {"state": dict(sorted(state.items())), "param_groups": groups}
 
     def load_state_dict(self, state_dict):
-        """Load the result of `state_dict` of an optimizer with the same groups."""
+        """Load the `state_dict()` of an optimizer whose groups have the same sizes."""
         saved = state_dict["param_groups"]
         sizes = [len(group["params"]) for group in self.param_groups]
         if [len(group["params"]) for group in saved] != sizes:
             raise ArgumentError(
                 "optimizer.load_state_dict: the parameter groups do not match",
                 got=f"groups of {[len(group['params']) for group in saved]} parameters",
-                expected=f"groups of {sizes}",
-                hint="create the optimizer with the groups, in their order, that it had when saved",
+                expected=f"groups of {sizes} parameters",
+                hint="use the same parameter groups, in the same order, as the saved optimizer",
             )
         by_number = {}
         for group, old in zip(self.param_groups, saved, strict=True):
@@ -214,7 +214,7 @@ class Optimizer:
         self._buffers = [None] * len(self.param_groups)
 
     def _loaded(self, name, value, parameter):
-        """Convert a state entry to the dtype and device of `parameter`; the step stays a number."""
+        """Convert a state entry, except the step, to the dtype and device of `parameter`."""
         if name == "step":
             number = value.item() if isinstance(value, Tensor) else value
             return tensor(float(number)) if self.step_is_tensor else int(number)
@@ -231,7 +231,7 @@ class Optimizer:
 
 
 def check_options(**options):
-    """Raise ArgumentError for a negative learning rate, epsilon, decay or momentum."""
+    """Raise ArgumentError if an option is negative; None is allowed."""
     for name, value in options.items():
         if value is not None and not value >= 0:
             raise ArgumentError(

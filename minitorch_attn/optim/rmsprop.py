@@ -1,4 +1,4 @@
-"""RMSprop and Adagrad, whose steps are divided by the size of past gradients."""
+"""RMSprop and Adagrad, which divide the gradient by the size of past gradients."""
 
 from ..backend import array_module
 from .optimizer import Optimizer, check_options
@@ -7,11 +7,11 @@ __all__ = ["Adagrad", "RMSprop"]
 
 
 class RMSprop(Optimizer):
-    r"""RMSprop: v <- alpha v + (1 - alpha) g^2,   p <- p - lr g / (sqrt(v) + eps).
+    r"""RMSprop: `v <- alpha v + (1 - alpha) g^2`, then `p <- p - lr g / (sqrt(v) + eps)`.
 
-    With `centered`, the variance v - m^2 replaces v, where m is the running mean of g. With
-    `momentum`, the quotient is added to a velocity u <- momentum u + g / (...), and
-    p <- p - lr u.
+    Here g is the gradient of the parameter p. With `centered`, the variance v - m^2 replaces v,
+    where m is the running mean of g. With `momentum`, a velocity replaces the quotient:
+    u <- momentum u + g / (sqrt(v) + eps), then p <- p - lr u.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ class RMSprop(Optimizer):
     References
     ----------
     .. [1] "Generating Sequences With Recurrent Neural Networks", arXiv:1308.0850v5, sec. 4.2
-       (centered), with eps inside the square root.
+       (the centered form; the paper has eps inside the square root).
 
     Examples
     --------
@@ -93,7 +93,9 @@ class RMSprop(Optimizer):
 
 
 class Adagrad(Optimizer):
-    r"""Adagrad: s <- s + g^2,   p <- p - lr / (1 + (t - 1) lr_decay) g / (sqrt(s) + eps).
+    r"""Adagrad: `s <- s + g^2`, then `p <- p - lr_t g / (sqrt(s) + eps)`.
+
+    Here g is the gradient of the parameter p at step t, and lr_t = lr / (1 + (t - 1) lr_decay).
 
     Parameters
     ----------

@@ -7,10 +7,10 @@ __all__ = ["SGD"]
 
 
 class SGD(Optimizer):
-    r"""SGD with momentum: v <- momentum v + (1 - dampening) g,   p <- p - lr v.
+    r"""SGD with momentum: `v <- momentum v + (1 - dampening) g`, then `p <- p - lr v`.
 
-    The first v is g itself, regardless of the dampening. With `nesterov`, the step is
-    g + momentum v. Weight decay adds weight_decay p to g.
+    Here g is the gradient of the parameter p. The first v is g itself, for any dampening. With
+    `nesterov`, p <- p - lr (g + momentum v). Weight decay first adds weight_decay p to g.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class SGD(Optimizer):
             raise ArgumentError(
                 "SGD: nesterov=True requires momentum > 0 and dampening=0",
                 got=f"momentum={momentum}, dampening={dampening}",
-                hint="for example momentum=0.9, dampening=0",
+                hint="pass, for example, momentum=0.9 and dampening=0",
             )
         defaults = dict(
             lr=lr, momentum=momentum, dampening=dampening, weight_decay=weight_decay,
@@ -61,7 +61,7 @@ class SGD(Optimizer):
         return ("momentum_buffer",) if group["momentum"] else ()
 
     def _count(self, entry):
-        """Return 1 for the first update of a momentum buffer, 2 for all later ones."""
+        """Return 1 for the first update of a momentum buffer, and 2 otherwise."""
         buffer = entry.get("momentum_buffer")
         if buffer is None or id(buffer) in self._started:
             return 2

@@ -9,15 +9,15 @@ class LRScheduler:
     """Base class of the schedules, with PyTorch's interface.
 
     The constructor sets the learning rate for step 0; each `step()` sets the next one. A subclass
-    defines `get_lr()`, one rate for each parameter group. Most schedules compute the new rate
-    from the current one, so that several can act on one optimizer; if a formula from the initial
-    rates exists, `closed_form()` computes it.
+    defines `get_lr()`, which returns one rate for each parameter group. Most schedules compute the
+    new rate from the current one, so that several schedules can act on one optimizer. Some also
+    define `closed_form()`, which computes the rates from the initial rates.
 
     Parameters
     ----------
     optimizer : Optimizer
     last_epoch : int, default -1
-        Number of the last step when resuming; -1 starts from the beginning.
+        Number of the last completed step, to resume a schedule; -1 starts from the beginning.
     """
 
     closed_form = None
@@ -43,7 +43,7 @@ class LRScheduler:
         raise NotImplementedError
 
     def get_last_lr(self):
-        """Return the learning rates set last, one for each group."""
+        """Return the most recent learning rates, one for each group."""
         return self._last_lr
 
     def first_step(self):
@@ -60,7 +60,7 @@ class LRScheduler:
         self._set(self.closed_form() if jump else self.get_lr())
 
     def restart(self):
-        """Return to step 0, when a sequence switches to this schedule."""
+        """Start at step 0; `SequentialLR` calls this when it switches to this schedule."""
         self.last_epoch = 0
         self._set(self.get_lr() if self.closed_form is None else self.closed_form())
 
@@ -76,7 +76,7 @@ class LRScheduler:
         return [rate * factor for rate in self._current()]
 
     def state_dict(self):
-        """Return all attributes except the optimizer and functions."""
+        """Return all attributes except the optimizer and the functions."""
         return {k: v for k, v in self.__dict__.items() if k != "optimizer" and not _calls(v)}
 
     def load_state_dict(self, state_dict):

@@ -9,14 +9,14 @@ __all__ = ["ChainedScheduler", "ReduceLROnPlateau", "SequentialLR"]
 
 
 class SequentialLR(LRScheduler):
-    """Several schedules in sequence; each starts at its step 0 at a milestone.
+    """Several schedules in sequence: at each milestone, the next one starts at its own step 0.
 
     Parameters
     ----------
     optimizer : Optimizer
     schedulers : list of LRScheduler
     milestones : list of int
-        Steps at which the next schedule starts, one fewer than there are schedules.
+        Steps at which the next schedule starts; one entry fewer than `schedulers`.
     """
 
     def __init__(self, optimizer, schedulers, milestones, last_epoch=-1):
@@ -24,7 +24,7 @@ class SequentialLR(LRScheduler):
             raise ArgumentError(
                 "SequentialLR: milestones must have one entry fewer than schedulers",
                 got=f"{len(schedulers)} schedules and {len(milestones)} milestones",
-                hint="milestone i is the step at which schedule i + 1 takes over from schedule i",
+                hint="pass one milestone for each change from one schedule to the next",
             )
         if any(s.optimizer is not optimizer for s in schedulers):
             raise ArgumentError(
@@ -63,13 +63,14 @@ class SequentialLR(LRScheduler):
 
 
 class ChainedScheduler(LRScheduler):
-    """Several schedules at once, each of which multiplies the rate set by the previous one.
+    """Several schedules at once: each one changes the rate that the previous one has set.
 
     Parameters
     ----------
     schedulers : list of LRScheduler
         Schedules of the same optimizer.
     optimizer : Optimizer, optional
+        Default: the optimizer of the first schedule.
     """
 
     def __init__(self, schedulers, optimizer=None):
@@ -134,8 +135,8 @@ class ReduceLROnPlateau(LRScheduler):
         Minimum change that counts as an improvement.
     threshold_mode : {"rel", "abs"}
     cooldown : int, default 0
-        Number of calls to wait after a reduction.
-    min_lr : float, or one for each group
+        Number of calls after a reduction in which the metric is not counted as bad.
+    min_lr : float, or list of float, one for each group
     eps : float, default 1e-8
         Minimum change of the rate; smaller reductions are skipped.
     """
@@ -147,12 +148,12 @@ class ReduceLROnPlateau(LRScheduler):
         if factor >= 1.0:
             raise ArgumentError(
                 "ReduceLROnPlateau: factor must be less than 1",
-                got=f"{factor}", hint="factor=0.1 divides the learning rate by 10",
+                got=f"{factor}", hint="pass factor=0.1 to divide the learning rate by 10",
             )  # fmt: skip
         if mode not in ("min", "max") or threshold_mode not in ("rel", "abs"):
             raise ArgumentError(
-                "ReduceLROnPlateau: mode must be 'min' or 'max', threshold_mode 'rel' or 'abs'",
-                got=f"{mode!r} and {threshold_mode!r}",
+                "ReduceLROnPlateau: mode must be 'min' or 'max', and threshold_mode 'rel' or 'abs'",
+                got=f"mode={mode!r}, threshold_mode={threshold_mode!r}",
             )
         self.optimizer = optimizer
         self.mode, self.factor, self.patience = mode, factor, patience

@@ -9,11 +9,11 @@ __all__ = ["CosineAnnealingLR", "CosineAnnealingWarmRestarts", "CyclicLR", "OneC
 
 
 class CosineAnnealingLR(LRScheduler):
-    r"""Half a cosine from the initial rate down to `eta_min`; the rate rises again after `T_max`.
+    r"""Decay from the initial rate to `eta_min` along half a cosine, in `T_max` steps.
 
         lr(t) = eta_min + (lr_0 - eta_min) (1 + cos(pi t / T_max)) / 2
 
-    It is computed from the previous rate, so that it combines with other schedules:
+    The rate is computed from the previous one, so that several schedules can be combined:
 
         lr(t) = eta_min + (lr(t-1) - eta_min) (1 + cos(pi t / T_max)) / (1 + cos(pi (t-1) / T_max))
 
@@ -21,7 +21,7 @@ class CosineAnnealingLR(LRScheduler):
     ----------
     optimizer : Optimizer
     T_max : int
-        Number of steps to the minimum.
+        Number of steps to the minimum, after which the rate rises again.
     eta_min : float, default 0
 
     References
@@ -40,7 +40,7 @@ class CosineAnnealingLR(LRScheduler):
             return self._current()
         if self._step_count == 1 and t > 0:
             return self.closed_form()
-        if (t - 1 - T) % (2 * T) == 0:  # first step after the minimum, where the ratio is 0/0
+        if (t - 1 - T) % (2 * T) == 0:  # step after a minimum: the ratio would divide by 0
             rise = (1 - math.cos(math.pi / T)) / 2
             pairs = zip(self._current(), self.base_lrs, strict=True)
             return [rate + (base - low) * rise for rate, base in pairs]
@@ -54,13 +54,13 @@ class CosineAnnealingLR(LRScheduler):
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
-    """Half cosines in sequence, each `T_mult` times as long as the previous one.
+    """Cosine decay that restarts at the initial rate, each time `T_mult` times as long as before.
 
     Parameters
     ----------
     optimizer : Optimizer
     T_0 : int
-        Number of steps of the first half cosine.
+        Number of steps before the first restart.
     T_mult : int, default 1
     eta_min : float, default 0
 
@@ -84,7 +84,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         return [self.eta_min + (base - self.eta_min) * half for base in self.base_lrs]
 
     def step(self, epoch=None):
-        """Advance by one step, or to `epoch`, which may be a fraction."""
+        """Advance by one step, or to `epoch`, which does not have to be an integer."""
         self._step_count += 1
         if epoch is None:
             self.last_epoch += 1
@@ -121,38 +121,37 @@ def _per_group(value, optimizer, name):
         raise ArgumentError(
             f"{name} must have one value for each parameter group",
             got=f"{len(values)} values for {groups} groups",
-            hint="one number applies to all groups",
+            hint="pass one number to use it for all groups",
         )
     return values
 
 
 def _momentum_of(group):
-    """Return a group's momentum, or first beta, and a function that sets it."""
+    """Return a group's momentum (for Adam, the first beta) and a function that sets it."""
     if "betas" in group:
         return group["betas"][0], lambda m: group.update(betas=(m, *group["betas"][1:]))
     return group.get("momentum"), lambda m: group.update(momentum=m)
 
 
 class OneCycleLR(LRScheduler):
-    """One-cycle policy: the rate rises from max_lr / div_factor to max_lr, then falls below that.
-
-    The momentum changes in the opposite direction.
+    """One-cycle policy: the rate rises to `max_lr`, then falls below its initial value.
 
     Parameters
     ----------
     optimizer : Optimizer
-    max_lr : float, or one for each group
+    max_lr : float, or list of float, one for each group
     total_steps : int, optional
-        Number of steps; alternatively, give `epochs` and `steps_per_epoch`.
+        Number of steps. Default: `epochs * steps_per_epoch`.
     pct_start : float, default 0.3
         Fraction of the steps in which the rate rises.
     anneal_strategy : {"cos", "linear"}
     cycle_momentum : bool
-    base_momentum, max_momentum : float, or one for each group
+        Whether the momentum changes too: it falls while the rate rises, and the reverse.
+    base_momentum, max_momentum : float, or list of float, one for each group
     div_factor, final_div_factor : float
-        The first rate is max_lr / div_factor, the last one is the first / final_div_factor.
+        The first rate is max_lr / div_factor; the last is max_lr / (div_factor final_div_factor).
     three_phase : bool
-        Whether to fall to the first rate in as many steps as the rise, then to the last one.
+        Whether the rate first falls back to the first rate, as fast as it rose, then to the last.
 
     References
     ----------
@@ -175,8 +174,8 @@ class OneCycleLR(LRScheduler):
             )
         if anneal_strategy not in ("cos", "linear") or not 0 <= pct_start <= 1:
             raise ArgumentError(
-                "OneCycleLR: anneal_strategy must be 'cos' or 'linear', pct_start in [0, 1]",
-                got=f"{anneal_strategy!r} and {pct_start}",
+                "OneCycleLR: anneal_strategy must be 'cos' or 'linear', and pct_start in [0, 1]",
+                got=f"anneal_strategy={anneal_strategy!r}, pct_start={pct_start}",
             )
         self.total_steps = total_steps
         self.linear, self.cycle_momentum = anneal_strategy == "linear", cycle_momentum
@@ -250,18 +249,18 @@ class CyclicLR(LRScheduler):
     Parameters
     ----------
     optimizer : Optimizer
-    base_lr, max_lr : float, or one for each group
+    base_lr, max_lr : float, or list of float, one for each group
     step_size_up : int, default 2000
     step_size_down : int, optional
-        Number of falling steps. Default: `step_size_up`.
+        Number of steps in which the rate falls. Default: `step_size_up`.
     mode : {"triangular", "triangular2", "exp_range"}
-        Amplitude: constant, halved in each cycle, or gamma^step.
+        Amplitude: constant, halved in each cycle, or multiplied by `gamma` at each step.
     gamma : float, default 1
     scale_fn : callable, optional
-        Amplitude as a function of the cycle number or the step number.
+        Amplitude as a function of the cycle number or, with `scale_mode="iterations"`, the step.
     scale_mode : {"cycle", "iterations"}
     cycle_momentum : bool
-    base_momentum, max_momentum : float, or one for each group
+    base_momentum, max_momentum : float, or list of float, one for each group
 
     References
     ----------
@@ -277,7 +276,7 @@ class CyclicLR(LRScheduler):
             raise ArgumentError(
                 "CyclicLR: mode is invalid",
                 got=repr(mode), expected="triangular, triangular2 or exp_range",
-                hint="scale_fn=... for another amplitude",
+                hint="pass scale_fn=... for another amplitude",
             )  # fmt: skip
         lows = _per_group(base_lr, optimizer, "CyclicLR base_lr")
         if last_epoch == -1:

@@ -1,4 +1,4 @@
-"""Schedules that multiply the learning rate by a factor: functions, steps, ramps, powers."""
+"""Schedules that multiply the learning rate by a factor, such as `StepLR` and `LinearLR`."""
 
 from collections import Counter
 
@@ -20,19 +20,19 @@ def one_per_group(functions, optimizer, name):
         raise ArgumentError(
             f"{name}: lr_lambda must have one function for each parameter group",
             got=f"{len(functions)} functions for {groups} groups",
-            hint="one function, not in a list, applies to all groups",
+            hint="pass one function, not a list, to use it for all groups",
         )
     return list(functions)
 
 
 class LambdaLR(LRScheduler):
-    """Multiply the initial rate by a function: lr(t) = lr_0 f(t).
+    """Multiply the initial rate lr_0 by a function of the step t: `lr(t) = lr_0 f(t)`.
 
     Parameters
     ----------
     optimizer : Optimizer
-    lr_lambda : callable, or one for each group
-        Function from the step number (from 0) to a factor.
+    lr_lambda : callable, or list of callable, one for each group
+        Function that maps the step number, counted from 0, to a factor.
 
     Examples
     --------
@@ -54,12 +54,12 @@ class LambdaLR(LRScheduler):
 
 
 class MultiplicativeLR(LRScheduler):
-    """Multiply the previous rate by a function: lr(t) = lr(t-1) f(t).
+    """Multiply the previous rate by a function of the step t: `lr(t) = lr(t-1) f(t)`.
 
     Parameters
     ----------
     optimizer : Optimizer
-    lr_lambda : callable, or one for each group
+    lr_lambda : callable, or list of callable, one for each group
     """
 
     def __init__(self, optimizer, lr_lambda, last_epoch=-1):
@@ -92,7 +92,7 @@ class StepLR(LRScheduler):
         return self._scaled(self.gamma) if due else self._current()
 
     def closed_form(self):
-        """Compute lr_0 gamma^floor(t / step_size)."""
+        """Compute `lr_0 gamma^floor(t / step_size)` from the initial rate lr_0 and the step t."""
         return [base * self.gamma ** (self.last_epoch // self.step_size) for base in self.base_lrs]
 
 
@@ -115,7 +115,7 @@ class MultiStepLR(LRScheduler):
         return self._scaled(self.gamma**times) if times else self._current()
 
     def closed_form(self):
-        """Compute lr_0 gamma^(milestones passed)."""
+        """Compute `lr_0 gamma^n` from the initial rate lr_0; n milestones have passed."""
         passed = sum(n for at, n in self.milestones.items() if at <= self.last_epoch)
         return [base * self.gamma**passed for base in self.base_lrs]
 
@@ -134,7 +134,7 @@ class ConstantLR(LRScheduler):
         if not 0 <= factor <= 1:
             raise ArgumentError(
                 "ConstantLR: factor must be in [0, 1]",
-                got=f"{factor}", hint="LambdaLR can raise the learning rate",
+                got=f"{factor}", hint="use LambdaLR to raise the learning rate",
             )  # fmt: skip
         self.factor, self.total_iters = factor, total_iters
         super().__init__(optimizer, last_epoch)
@@ -147,13 +147,13 @@ class ConstantLR(LRScheduler):
         return self._current()
 
     def closed_form(self):
-        """Compute lr_0 factor, then lr_0."""
+        """Compute `lr_0 factor` before step `total_iters`, and the initial rate lr_0 after."""
         factor = 1.0 if self.last_epoch >= self.total_iters else self.factor
         return [base * factor for base in self.base_lrs]
 
 
 class LinearLR(LRScheduler):
-    """Change a factor linearly from `start_factor` to `end_factor` in `total_iters` steps.
+    """Multiply the rate by a factor that changes linearly during the first `total_iters` steps.
 
     Parameters
     ----------
@@ -168,8 +168,8 @@ class LinearLR(LRScheduler):
     ):
         if not 0 < start_factor <= 1 or not 0 <= end_factor <= 1:
             raise ArgumentError(
-                "LinearLR: start_factor must be in (0, 1], end_factor in [0, 1]",
-                got=f"{start_factor} and {end_factor}",
+                "LinearLR: start_factor must be in (0, 1], and end_factor in [0, 1]",
+                got=f"start_factor={start_factor}, end_factor={end_factor}",
             )
         self.start_factor, self.end_factor = start_factor, end_factor
         self.total_iters = total_iters
@@ -185,14 +185,14 @@ class LinearLR(LRScheduler):
         return self._scaled(1.0 + rise / before)
 
     def closed_form(self):
-        """Compute lr_0 (start + (end - start) min(t / total_iters, 1))."""
+        """Compute the rates from the initial rates."""
         done = min(self.total_iters, self.last_epoch) / self.total_iters
         factor = self.start_factor + (self.end_factor - self.start_factor) * done
         return [base * factor for base in self.base_lrs]
 
 
 class ExponentialLR(LRScheduler):
-    """Exponential decay: lr(t) = lr_0 gamma^t.
+    """Exponential decay from the initial rate lr_0: `lr(t) = lr_0 gamma^t` at step t.
 
     Parameters
     ----------
@@ -208,12 +208,12 @@ class ExponentialLR(LRScheduler):
         return self._current() if self._starting else self._scaled(self.gamma)
 
     def closed_form(self):
-        """Compute lr_0 gamma^t."""
+        """Compute `lr_0 gamma^t`."""
         return [base * self.gamma**self.last_epoch for base in self.base_lrs]
 
 
 class PolynomialLR(LRScheduler):
-    """Polynomial decay: lr(t) = lr_0 (1 - t / total_iters)^power, then 0.
+    """Polynomial decay to 0 in `total_iters` steps: `lr(t) = lr_0 (1 - t / total_iters)^power`.
 
     Parameters
     ----------
@@ -233,6 +233,6 @@ class PolynomialLR(LRScheduler):
         return self._scaled(((1.0 - t / T) / (1.0 - (t - 1) / T)) ** self.power)
 
     def closed_form(self):
-        """Compute lr_0 (1 - min(t / total_iters, 1))^power."""
+        """Compute `lr_0 (1 - min(t / total_iters, 1))^power`."""
         left = 1.0 - min(self.total_iters, self.last_epoch) / self.total_iters
         return [base * left**self.power for base in self.base_lrs]

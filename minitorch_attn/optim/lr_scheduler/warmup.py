@@ -1,4 +1,4 @@
-"""Warm-up schedules of the Transformer family."""
+"""Warm-up schedules for training Transformers."""
 
 import math
 
@@ -21,7 +21,7 @@ class NoamLR(LambdaLR):
     Parameters
     ----------
     optimizer : Optimizer
-        Optimizer; with `lr=1`, the factor is the learning rate itself, as in the paper.
+        Optimizer whose initial `lr` is multiplied by the factor; the paper's formula is `lr=1`.
     d_model : int
         Width of the model.
     warmup_steps : int
@@ -64,7 +64,7 @@ def get_linear_schedule_with_warmup(optimizer, num_warmup_steps, num_training_st
 def get_cosine_schedule_with_warmup(
     optimizer, num_warmup_steps, num_training_steps, num_cycles=0.5, last_epoch=-1
 ):
-    """Increase linearly from 0 during the warm-up, then follow `num_cycles` of a cosine."""
+    """Increase linearly from 0 during the warm-up, then follow `num_cycles` periods of a cosine."""
 
     def factor(t):
         if t < num_warmup_steps:
@@ -76,7 +76,7 @@ def get_cosine_schedule_with_warmup(
 
 
 def get_inverse_sqrt_schedule(optimizer, num_warmup_steps, timescale=None, last_epoch=-1):
-    """Increase linearly during the warm-up, then decay with the step's inverse square root."""
+    """Increase linearly from 0 in the warm-up, then decay with the inverse root of the step."""
     scale = timescale or num_warmup_steps or 10_000
     shift = scale - num_warmup_steps
 
