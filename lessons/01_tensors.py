@@ -269,8 +269,8 @@ where(
 # axes that broadcasting repeated. For each pair in `pairs` that can be added, draw a random `grad`
 # of the broadcast shape. Your result must equal `mt.autograd.sum_to_shape(grad, shape)` for both
 # shapes of the pair. Then use your function instead of `grad_y[0]` in `OneRowAdd` (in `backward`
-# the shape of `b` is `ctx.shapes[1]`). `gradcheck_report` must now accept both gradients, for `b`
-# of shapes `(4,)`, `(3, 1)` and `(1, 1)`.
+# the shape of `b` is `ctx.shapes[1]`). You are done when `gradcheck_report` accepts both gradients,
+# for `b` of shapes `(4,)`, `(3, 1)` and `(1, 1)`.
 #
 # ## Three questions
 #

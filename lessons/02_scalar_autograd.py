@@ -118,7 +118,7 @@ assert (a.grad, b.grad) == (-2.0 + 2 * 3.0, 3.0)
 # %% [markdown]
 # ## A small network, trained with these scalars
 #
-# Exclusive or (XOR) is the smallest task that a straight line cannot solve.
+# Exclusive or (XOR) is a very small task that a linear model cannot solve.
 
 
 # %%
@@ -265,7 +265,7 @@ print(f"{per_operation:.0f} bytes for each multiplication; a float32 takes 4")
 assert per_operation > 100
 
 # %% [markdown]
-# What does this mean for a small GPT? It has 0.8 million weights. Each one is used once for each
+# What does this mean for a small GPT? It has 0.8 million weights. Each weight is used once for each
 # token of a batch of 12 x 64 characters, with one multiplication and one addition. The speeds above
 # include the backward pass.
 
@@ -365,16 +365,16 @@ where(mt.autograd.Function, mt.autograd.engine.run_backward, mt.Tensor.backward)
 #
 # Add `log` and `max(self, other)` to `Value`, and write `softmax(values)` from them, subtracting
 # the largest value first. For `values` 1, 2, 3 compute `loss = -log(softmax(values)[0])` and its
-# gradients. The loss and the gradients must equal those of
-# `mt.nn.functional.cross_entropy(mt.tensor([[1.0, 2.0, 3.0]]), mt.tensor([0]))` to six digits, and
-# the gradients must sum to zero. (Why? Add the same number to all three values.)
+# gradients. You are done when the loss and the gradients equal those of
+# `mt.nn.functional.cross_entropy(mt.tensor([[1.0, 2.0, 3.0]]), mt.tensor([0]))` to six digits and
+# the gradients sum to zero. (Why? Add the same number to all three values.)
 #
 # ## Three questions
 #
 # 1. With `=` instead of `+=`, the gradient of `b` is correct and the gradient of `a` is wrong. What
 #    must a test contain to notice this?
-# 2. On a 1 x 1 matrix the array library is slower than our few lines. What does it spend its time
-#    on, and why does that not matter at 256 x 256?
+# 2. On a 1 x 1 matrix the array library is slower than our few lines. What does the library spend
+#    its time on, and why does that not matter at 256 x 256?
 # 3. Halving the bytes of a `Value` would not make the small GPT trainable on a laptop. Which
 #    printed number shows this?
 

@@ -4,7 +4,7 @@
 # A recurrent encoder reads a sequence and passes one vector to the decoder. Up to which length is
 # one vector enough, and what would the decoder need instead?
 #
-# *Know before:* cross-entropy (lesson 5); that a recurrent network carries a state from token to
+# *Know before:* cross-entropy (lesson 5); recurrent networks, which carry a state from token to
 # token.
 
 # %%
@@ -155,7 +155,7 @@ show(figure, "with one vector accuracy falls with the length; a wider vector onl
 
 # %% [markdown]
 # The assertions state the claim. With one vector, accuracy falls with length. A wider vector delays
-# the fall. A separate context for each step removes it, even at the small width.
+# the fall. With a separate context for each step accuracy stays high, even at the small width.
 
 # %%
 narrow, wide, own = (np.array(row) for row in accuracy.values())
@@ -167,8 +167,8 @@ assert (np.diff(narrow) < 0.02).all()  # accuracy only decreases
 # %% [markdown]
 # ## What goes wrong when one vector holds the whole source
 #
-# The share of correct digits hides how bad this is, because a translation must be correct as a
-# whole.
+# The share of correct digits hides the size of the problem, because a translation must be correct
+# as a whole.
 
 # %%
 print("12 digits         correct digits   correct sequences")
@@ -228,7 +228,7 @@ print(f"12 digits are {needed:.0f} bits; 16 float32 are {available} bits")
 assert available > 10 * needed
 
 # %% [markdown]
-# So the remedy is not a wider vector. The remedy is **not having to pass everything through one
+# So the remedy is not a wider vector. The remedy is to **avoid passing everything through one
 # vector**: keep all states of the encoder, and let the decoder choose among them at every step.
 #
 # ## In the library
@@ -252,7 +252,8 @@ where(nn.GRU, mt.ops.gru.GruSequence, nn.AttentionSeq2Seq)
 #    why this digit?
 # 2. The model with a separate context for each step has the same 16 numbers per state as the narrow
 #    one. Why is that enough?
-# 3. A colleague says: "The vector is too small, take 64." How do the printed tables answer this?
+# 3. A colleague says: "The vector is too small, use 64 numbers." How do the printed tables answer
+#    this?
 
 # %% [markdown] tags=["answers"]
 # ## Answers

@@ -161,8 +161,8 @@ for length in (2, 4, 6, 8, 10, 16):
 # %% [markdown]
 # The table shows two things. The drop in accuracy from lesson 6 is gone: the longest sources of the
 # training data are written about as well as the shortest. But attention does not solve everything:
-# the recurrent states determine where to look, and for a length unseen in training they are often
-# wrong.
+# the recurrent states determine where to look, and for a length that was not in the training data
+# the model often looks at the wrong place.
 
 # %%
 maps = []

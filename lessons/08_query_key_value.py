@@ -93,7 +93,7 @@ assert eigenvalues.min() > 0 and np.allclose(Q @ K.T, GRID)
 # %% [markdown]
 # ## Divide by the square root of $d_k$, then apply the softmax
 #
-# The deck does not give $d_k$, and its grid of scaled scores is empty. With $d_k = 64$:
+# The deck does not give $d_k$, and its grid of scaled scores is empty. With $d_k = 64$ we get:
 
 # %%
 DECK_WEIGHTS = np.array(

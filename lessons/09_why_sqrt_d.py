@@ -125,11 +125,11 @@ assert spreads["1"] > 1e6 and spreads["sqrt(d)"] < 10
 # Without a divisor, some queries get a huge gradient and many get almost none, so no single
 # learning rate suits all of them.
 #
-# ## What goes wrong without the division
+# ## What goes wrong without dividing by $\sqrt d$
 #
-# In this task, each of 64 queries must find one given key among 32 fixed keys. Only the queries are
-# trained, each one separately, by gradient descent on the squared error of the weights. To be fair
-# to every divisor, we train each with several learning rates and count the best result.
+# In the following task, each of 64 queries must find one given key among 32 fixed keys. Only the
+# queries are trained, each one separately, by gradient descent on the squared error of the weights.
+# To be fair to every divisor, we train each with several learning rates and report the best result.
 
 
 # %%
@@ -181,10 +181,10 @@ assert adam["1"] < 0.3 and adam["sqrt(d)"] > 0.95
 #
 # ## What the square root does not do
 #
-# It does not prevent sharp attention. The argument holds for queries and keys that are independent
-# of each other. A query that has **found** its key, $q = k$, has the score
-# $\lVert k \rVert^2 / \sqrt d \approx \sqrt d$. So the scale determines where learning starts, not
-# where it ends.
+# Dividing by the square root does not prevent sharp attention. The argument holds for queries and
+# keys that are independent of each other. A query that has **found** its key, $q = k$, has the
+# score $\lVert k \rVert^2 / \sqrt d \approx \sqrt d$. So the scale determines where learning
+# starts, not where it ends.
 
 # %%
 for d in (16, 64, 256):
@@ -194,8 +194,8 @@ for d in (16, 64, 256):
 assert weights[0] > 0.999
 
 # %% [markdown]
-# The width in the formula is that of the vectors in the dot product. With several heads it is the
-# width of **one head**: a model of width 512 with 8 heads divides by $\sqrt{64}$.
+# The width $d$ in the formula is the width of the vectors in the dot product. With several heads it
+# is the width of **one head**: a model of width 512 with 8 heads divides by $\sqrt{64}$.
 
 # %%
 q, k = rng.normal(size=(2, 2000, 8, 64))  # (query, head, head width): 8 * 64 = 512

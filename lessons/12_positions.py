@@ -247,7 +247,7 @@ def train(kind, steps):
     optimizer = mt.optim.Adam(model.parameters(), lr=2e-2)
     for _ in range(steps):
         ids, wanted = examples(32, SHORT, generator)
-        logits = model(ids)[:, 2:]  # the first two positions have nothing two before them
+        logits = model(ids)[:, 2:]  # the first two positions have no answer
         loss = mt.nn.functional.cross_entropy(logits.flatten(0, 1), wanted.flatten())
         optimizer.zero_grad()
         loss.backward()

@@ -132,9 +132,9 @@ show(
 #
 # | way | formula | where |
 # | --- | --- | --- |
-# | no residual | $\mathrm{norm}(f(x))$ | nowhere; for comparison |
+# | no residual | $\mathrm{norm}(f(x))$ | not used in practice; shown for comparison |
 # | post-norm | $\mathrm{norm}(x + f(x))$ | the first Transformer, BERT |
-# | pre-norm | $x + f(\mathrm{norm}(x))$, one more norm at the end | GPT-2, ViT, T5, Llama |
+# | pre-norm | $x + f(\mathrm{norm}(x))$, with one more norm at the end | GPT-2, ViT, T5, Llama |
 
 # %%
 WAYS, WIDTH = ("no residual", "post-norm", "pre-norm"), 32
@@ -205,7 +205,8 @@ def loss_of(model, ids, wanted, keep=None):
 # We make two measurements on untrained models. The first is the gradient of the loss with respect
 # to one matrix in each block (the second one of its feed-forward network). It shows how far a first
 # step would move this block. The second is the mean cosine between the tokens of a text. It shows
-# how well the block can still tell them apart: 1 means that all tokens are the same vector.
+# how different the block's output vectors still are: 1 means that all tokens have the same
+# direction.
 
 
 # %%

@@ -229,7 +229,7 @@ panels[0].set_ylabel("b")
 figure.colorbar(image, ax=panels, shrink=0.8, label="predicted: same sign")
 show(
     figure,
-    "Prediction of each block for every (a, b) of a single token. Only the one with a non-linear "
+    "Prediction of each block for every (a, b) of a single token. Only the block with a nonlinear "
     "network finds the four quadrants; the others answer one half everywhere.",
 )
 
@@ -261,7 +261,7 @@ where(mt.models.gpt.Block.forward, mt.ops.relu, mt.ops.gelu)
 #
 # 1. A model of width 768 reads texts of 512 tokens. Someone makes its attention twice as fast. By
 #    how much can the time for a block decrease at most?
-# 2. How does the network let a token know something about another token?
+# 2. Does the feed-forward network move information from one token to another?
 # 3. For a single token, attention alone is correct in half of the cases. With three other tokens it
 #    is correct more often. Where does the difference come from?
 
@@ -270,9 +270,8 @@ where(mt.models.gpt.Block.forward, mt.ops.relu, mt.ops.gelu)
 #
 # 1. The table's row for 512 tokens gives the shares of attention's matrices and of scores and sums.
 #    At most half of their sum can be saved. Most of the block is the feed-forward network.
-# 2. It does not. The first outputs show that processing tokens one by one gives the same result,
-#    and that a change of token 0 does not affect the others. Only attention moves information
-#    between tokens.
+# 2. No. The first outputs show that processing tokens one by one gives the same result, and that a
+#    change of token 0 does not affect the others. Only attention moves information between tokens.
 # 3. It comes from the softmax. With a single token there is one score and its weight is 1, so
 #    everything is linear. With other tokens the weights depend on the content, which makes the
 #    result nonlinear.

@@ -20,8 +20,9 @@ mt.manual_seed(0)
 # %% [markdown]
 # ## The task, and the model
 #
-# Read a date in one of two formats and write it in ISO format, character by character. The days in
-# the test set do not occur in any training example. The encoder has three layers, the decoder two.
+# The task is to read a date in one of two formats and to write it in ISO format, character by
+# character. The days in the test set do not occur in any training example. The encoder has three
+# layers, the decoder two.
 
 # %%
 tokenizer = PairTokenizer(characters_of_dates())

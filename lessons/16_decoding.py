@@ -2,8 +2,8 @@
 # # Greedy, beam search, sampling, and the KV cache
 #
 # A language model gives a distribution over the next token. How do you turn it into text, and which
-# method suits which task? Why can it generate token 1000 without processing the first 999 tokens
-# again?
+# method suits which task? Why can the model generate token 1000 without processing the first 999
+# tokens again?
 #
 # *Know before:* log-probabilities (lesson 5), masks (lesson 10), the encoder-decoder (lesson 15).
 
@@ -160,8 +160,8 @@ assert np.abs(drawn - p).max() < 0.015
 # %% [markdown]
 # ## The most likely text repeats itself
 #
-# This model only counts which character follows each sequence of five characters in Python's help
-# topics. We let it generate 300 characters in three ways.
+# The model in the next cell only counts which character follows each sequence of five characters in
+# Python's help topics. We let it generate 300 characters in three ways.
 
 # %%
 CONTEXT = 5
@@ -376,7 +376,7 @@ where(mt.nn.KVCache, mt.nn.StaticKVCache, mt.nn.Attention.forward)
 #
 # 1. Choosing "nice" instead of "dog" was wrong. "nice" is the more likely first word (0.5 against
 #    0.4). Greedy search sees the words after "dog" only one step later, when it has already dropped
-#    "dog". Beam search with two beams still has it.
+#    "dog". Beam search with two beams still keeps it.
 # 2. Greedy text repeats itself: it has far fewer different pieces than the sampled text, and the
 #    curve in the figure's upper panel repeats, too. Repetition is an easy way to reach a high
 #    probability.

@@ -120,8 +120,8 @@ assert "".join(encode("zoo", merges)) == "zoo"
 # %% [markdown]
 # ## What a larger vocabulary gains
 #
-# We learn merges from the first part of the help topics, and test on the rest. A larger vocabulary
-# makes texts shorter, and therefore attention cheaper. But it needs more embeddings.
+# We learn merges from the first part of the help topics, and test on a later part. A larger
+# vocabulary makes texts shorter, and therefore attention cheaper. But it needs more embeddings.
 
 # %%
 cutting = pick(200_000, 60_000)
@@ -309,9 +309,9 @@ where(mt.models.VisionTransformer)
 #
 # 1. Its parts were frequent in other words: "low" occurs in low and lower, "est" in newest and
 #    widest. The merges build both parts, so "lowest" is split into them.
-# 2. These two losses do not answer the question. Divide each by the characters per token in the
-#    first table: a token of A is about one character, and a token of B is more than two. So B has
-#    the smaller loss per character, although it has the larger loss per token, as in the table of
-#    losses.
+# 2. These two losses alone do not answer the question. Divide each by the characters per token in
+#    the first table: a token of A is about one character, and a token of B is more than two. So B
+#    has the smaller loss per character, although it has the larger loss per token, as in the table
+#    of losses.
 # 3. The last column of the patch table shows the cost: attention has a score for each pair of
 #    tokens, and pixels give 65,536 times as many scores as patches of 16 x 16.

@@ -25,7 +25,8 @@ mt.manual_seed(0)
 # ## Cut the image into patches
 #
 # We use the example of the ViT paper: a 224 x 224 image in three colors, with patches of 16 x 16
-# pixels. Indexing is enough. Flatten every patch to one row of numbers by channel, row and column.
+# pixels. Indexing is enough for this. We flatten every patch to one row of numbers, ordered by
+# channel, row and column.
 
 # %%
 patch = 16
@@ -80,7 +81,7 @@ show(
 #
 # One matrix $E$ projects each word to the model's width $D$: $z_n = E\,x_n + b$. Papers call it a
 # *linear projection*. Code often writes it as a *convolution* whose stride equals its kernel size,
-# or as `unfold` followed by a `Linear`. All of them are the same computation.
+# or as `unfold` followed by a `Linear`. All three are the same computation.
 
 # %%
 width = 64
@@ -156,6 +157,8 @@ assert (mine - library).abs().max().item() < 1e-5
 # specific to images: cutting them into words, and adding a position to each word.
 #
 # ## Training on digits
+#
+# The next cell trains this small model on the digits of 8 x 8 pixels.
 
 # %%
 steps = pick(300, 200)
@@ -356,8 +359,8 @@ where(
 #
 # ## Three questions
 #
-# 1. A ViT with patches of 32 has more parameters than the same one with patches of 16. Why, and why
-#    is it cheaper anyway?
+# 1. A ViT with patches of 32 x 32 pixels has more parameters than the same model with patches of
+#    16 x 16. Why, and why is it cheaper anyway?
 # 2. A colleague wants to speed up ViT-B/16 at 224 px by computing the score products in no time.
 #    How much can that help at most? At which image size would you try it?
 # 3. `image.reshape(196, 768)` has the correct shape. Name two printed results that show that it is

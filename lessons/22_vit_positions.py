@@ -57,7 +57,7 @@ print(f"loops and library differ by {difference:.0e}")
 assert difference < 1e-6
 
 # %% [markdown]
-# ## Without positions: exactly a set
+# ## Without positions, the patches are a set
 #
 # Without positions, the model does not only get worse: if you shuffle the patches of any image, the
 # prediction does not change *at all*.
@@ -106,11 +106,11 @@ for column, digit in enumerate((0, 4, 7)):
 show(figure, "For a ViT without positions the two pictures of each pair are the same input.")
 
 # %% [markdown]
-# ## Train all four
+# ## Train all four variants
 #
-# All four use the same seed, data and steps. We train the 1-D model with a second seed as well: a
-# difference between two variants means something only if it is larger than the difference between
-# two seeds.
+# All four variants use the same seed, data and steps. We train the 1-D model with a second seed as
+# well: a difference between two variants means something only if it is larger than the difference
+# between two seeds.
 
 # %%
 steps, batch, rate = pick(300, 200), pick(64, 32), 4e-3
@@ -169,8 +169,8 @@ show(
 #
 # ## Does the 1-D variant ignore the second dimension?
 #
-# No. A learned table is one free vector for each patch: a *label* of the position, not a number on
-# a line. The model does not change if you number the positions in another order.
+# It does not. The learned table has one free vector for each patch: a *label* of the position, not
+# a number on a line. The model does not change if you number the positions in another order.
 
 # %%
 learned = models["1d", 0]

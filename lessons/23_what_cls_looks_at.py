@@ -2,7 +2,8 @@
 # # What [CLS] looks at
 #
 # The class token collects information about the whole image, and you can draw its attention as a
-# map over the image. Does such a map say anything true, and how can you test it?
+# map over the image. Does such a map show what the prediction depends on, and how can you test
+# this?
 #
 # *Know before:* ViT (lesson 21) and its positions (lesson 22). The deck TAPASWI ("Dino, some
 # beautiful properties!") shows such maps; `docs/decks.md` lists the decks.
@@ -157,7 +158,7 @@ assert share["rollout"] > 100 * has_ink.mean() + 20
 #
 # * random patches among all 16;
 # * random patches *among those with ink*: is the map better than just knowing where the ink is?
-# * the patches with the *least* weight: losing them should not matter.
+# * the patches with the *least* weight: erasing them should hardly change the accuracy.
 
 
 # %%

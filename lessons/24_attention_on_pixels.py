@@ -3,7 +3,8 @@
 #
 # Why cut an image into patches at all, instead of letting every pixel attend to every pixel? A
 # memory calculation gives the answer. A second solution is *local* attention: each pixel attends
-# only to its neighborhood. How do you implement it, and where does it go wrong?
+# only to its neighborhood. How do you implement local attention, and what goes wrong at the border
+# of the image?
 #
 # *Know before:* query, key, value (lesson 8), masks (lesson 10), ViT (lesson 21).
 
@@ -53,9 +54,9 @@ assert size(16**4) == "256 KiB" and size(matrices * 16**4) == "192 MiB"
 
 # %% [markdown]
 # These numbers agree with the COMP541 deck: 768 GB for 128 x 128 pixels, and 112 MB for patches of
-# 16 ("Vision Transformer (ViT)"). With the class token there are 197 tokens instead of 196, and the
-# memory grows by one percent. Patches of $p \times p$ divide the number of tokens by $p^2$ and the
-# size of the matrix by $p^4$, which is 65,536 for $p = 16$.
+# 16 x 16 pixels ("Vision Transformer (ViT)"). With the class token there are 197 tokens instead of
+# 196, and the memory grows by one percent. Patches of $p \times p$ divide the number of tokens by
+# $p^2$ and the size of the matrix by $p^4$, which is 65,536 for $p = 16$.
 #
 # Does running code really need memory proportional to $R^4$? We measure one head without recording
 # a graph.

@@ -329,8 +329,8 @@ where(
 #
 # 1. With full attention it grows by a factor of 16, as the table shows: it is the square of the
 #    number of tokens, which grows by a factor of 4. With windows it grows by a factor of 4.
-# 2. The shifted windows connect the first window only with windows that touch it, and reach half a
-#    window into them, which makes 64 tokens. A second pair of blocks carries the change to the
-#    whole map of 12 x 12.
+# 2. The shifted windows connect the changed token's window only with the windows next to it, and
+#    reach half a window into them, which makes 64 tokens. A second pair of blocks carries the
+#    change to the whole map of 12 x 12.
 # 3. The token at (7, 7) was changed, and the output at the opposite corner (0, 0) changed. With the
 #    mask, the change there is exactly 0.

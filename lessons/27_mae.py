@@ -24,9 +24,10 @@ print(f"{len(digits)} digits of 8 x 8 pixels to learn from, {len(test_digits)} t
 # %% [markdown]
 # ## Hide random patches, and undo the shuffle
 #
-# Give each patch a random number, sort, and keep the first quarter. `order` says which patch comes
-# first, second, ... after the shuffle. `restore`, the argsort of the argsort, says where each patch
-# went, so it undoes the shuffle. Here is an example with 6 patches, 2 of which are kept:
+# Give each patch a random number, sort the patches by it, and keep the first quarter. `order` says
+# which patch comes first, second, ... after the shuffle. `restore`, the argsort of the argsort,
+# says where each patch went, so it undoes the shuffle. Here is an example with 6 patches, 2 of
+# which are kept:
 
 # %%
 noise = np.array([0.7, 0.1, 0.9, 0.3, 0.8, 0.5])
@@ -118,7 +119,7 @@ assert work(50) / work(197) < 0.26
 # An error means little without a comparison. Here are two guesses without a network, for the same
 # hidden pixels:
 #
-# * the **mean** of the training images at that pixel;
+# * the **mean** of the training images at each hidden pixel;
 # * the **best linear** guess from the visible pixels: the conditional mean under a normal
 #   distribution with the mean and covariance of the training images. It is solved separately for
 #   each test image, because each has different hidden pixels.
@@ -141,7 +142,7 @@ for name in ("mean image", "best linear"):
     print(f"  {name:12} {guesses[name]:.4f}")
 
 # %% [markdown]
-# ## Train
+# ## Training
 #
 # The loss is the squared error of the *hidden* patches alone. The argument `counted` selects the
 # patches that the loss includes, because we need the other choice later.

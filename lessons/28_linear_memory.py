@@ -117,7 +117,7 @@ assert (safe - full_attention(huge, key, value)).abs().max().item() < 1e-10
 # ## Memory, measured
 #
 # `mt.memory.track` records the memory of all tensors over time. Do twice as many tokens need four
-# times the memory, or twice?
+# times the memory, or only twice?
 
 
 # %%
@@ -158,9 +158,9 @@ show(figure, "Peak memory of one head in the forward pass; both axes are logarit
 #
 # If the backward pass needed the stored weights, blocks would not save memory in training. But it
 # does not need them. The number $L_i = m_i + \log l_i$ of each row is enough to recompute any tile
-# of weights, $p_{ij} = e^{s_{ij} - L_i}$. The library's operation does that: it computes the tiles
-# a second time and never stores them. (The measured memory does not include temporary memory inside
-# an operation, here one tile of 256 x 512 scores or 0.5 MiB.)
+# of weights, $p_{ij} = e^{s_{ij} - L_i}$. The library's operation does exactly this: it computes
+# the tiles a second time and never stores them. (The measured memory does not include temporary
+# memory inside an operation, here one tile of 256 x 512 scores or 0.5 MiB.)
 
 
 # %%
@@ -183,7 +183,7 @@ mt.manual_seed(1)
 tiled, tiled_gradients = peak_of_training(F.scaled_dot_product_attention, tokens)
 differences = [(a - b).abs().max().item() for a, b in zip(gradients, tiled_gradients, strict=True)]
 print(f"forward and backward of one head, {tokens} tokens:")
-print(f"  composed of steps   {plain:7.1f} MiB")
+print(f"  step by step        {plain:7.1f} MiB")
 print(f"  library, in tiles   {tiled:7.1f} MiB")
 print(f"largest difference of the gradients {max(differences):.1e}")
 assert tiled < plain / 5 and max(differences) < 1e-4

@@ -25,9 +25,9 @@ from minitorch_attn.course.lesson import fails, pick, show, where
 #
 # * `cpu`: NumPy.
 # * `cuda`: CuPy, if it is installed and finds a GPU.
-# * `strict`: NumPy that behaves like a GPU. It computes on the CPU, but it raises an error for
-#   everything that CuPy does not allow, and also for operations that CuPy allows at a hidden cost.
-#   Code that runs on this device will probably run on a GPU.
+# * `strict`: NumPy arrays that behave like arrays on a GPU. This device computes on the CPU, but it
+#   raises an error for everything that CuPy does not allow, and also for operations that CuPy
+#   allows at a hidden cost. Code that runs on this device will probably run on a GPU.
 
 # %%
 devices = ["cpu", "strict"] + ["cuda"] * mt.cuda.is_available()
@@ -128,8 +128,8 @@ for code, value in sources.items():
 assert sources["mt.zeros(3)"].dtype == np.dtype("float32")
 
 # %% [markdown]
-# From there, float64 spreads: an operation with a float64 array returns a float64 array. The
-# results become *more* accurate, so no accuracy test fails. But memory doubles, and many GPUs
+# From such a scalar, float64 spreads: an operation with a float64 array returns a float64 array.
+# The results become *more* accurate, so no accuracy test fails. But memory doubles, and many GPUs
 # compute float64 many times slower than float32. Testing the `dtype` takes one line.
 
 
@@ -258,9 +258,9 @@ where(
 # %% [markdown]
 # ## Exercise
 #
-# Here is a layer norm as it is often written in NumPy. You are done when it runs on all `devices`
-# with results that agree to `1e-6`, with float32 input and output, and without any wait under
-# `forbid_sync()`:
+# Here is a layer norm as it is often written in NumPy. Rewrite it for arrays on any device. You are
+# done when it runs on all `devices` with results that agree to `1e-6`, with float32 input and
+# output, and without any wait under `forbid_sync()`:
 #
 # ```python
 # def layer_norm(x, eps=1e-5):

@@ -24,9 +24,9 @@ mt.manual_seed(0)
 # %% [markdown]
 # ## A trained model
 #
-# A model with random weights gives nearly the same nonsense however you read it. So we first train
-# it on a task: continue a sequence of numbers with a constant step, such as 3 5 7 9 ..., modulo 16.
-# The first two numbers are random, and they determine all others.
+# A model with random weights gives meaningless logits, whether you read it correctly or not. So we
+# first train it on a task: continue a sequence of numbers with a constant step, such as 3 5 7 9
+# ..., modulo 16. The first two numbers are random, and they determine all others.
 
 
 # %%
@@ -300,9 +300,9 @@ where(
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. `c_attn.weight` is (32, 96), and its transpose cannot be multiplied with 32 features. `c_proj`
-#    is (32, 32): the transpose has the same shape, the logits are finite, and the loss is far
-#    higher.
+# 1. `c_attn.weight` is (32, 96), and its transpose cannot be multiplied with 32 features.
+#    `attn.c_proj.weight` is (32, 32): its transpose has the same shape, the logits are finite, and
+#    the loss is far higher.
 # 2. They come from the transposed token embeddings, `wte.weight`: input and output are tied, and
 #    the list of tensors does not contain `lm_head`.
 # 3. It may still contain the other GELU: its loss is correct to about two digits, while the largest

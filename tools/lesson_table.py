@@ -14,9 +14,9 @@ TEXT = """\
 # Lessons
 
 Each lesson starts with a question and answers it with the smallest code that works, with printed
-results and figures. Then it shows what goes wrong without the idea, where the idea is implemented
-in the library, an exercise, and three questions with answers. The lessons cite five lecture decks,
-which are listed in [docs/decks.md](../docs/decks.md).
+results and figures. Then it shows what goes wrong without the idea, and where the library
+implements it. An exercise and three questions with answers follow. The lessons cite five lecture
+decks, which are listed in [docs/decks.md](../docs/decks.md).
 
 | | lesson | question |
 | --- | --- | --- |
@@ -27,9 +27,9 @@ which are listed in [docs/decks.md](../docs/decks.md).
 ```sh
 mta lesson step 9        # cell by cell in the terminal; continues where you stopped
 mta lesson run 9         # all at once
-mta lesson open 9        # as your own copy, a notebook
-mta lesson list          # all lessons, and which are done
-mta                      # your progress, and the next command
+mta lesson open 9        # open your own copy, a notebook
+mta lesson list          # list all lessons, and mark those that are done
+mta                      # show your progress and the next command
 ```
 
 You can name a lesson by its number or by a part of its file name: `mta lesson step sqrt`. If `mta`
@@ -45,9 +45,9 @@ variable `MTA_STATE` selects another folder for it.
 ## All lessons as notebooks
 
 ```sh
-mta lesson notebooks                    # to runs/notebooks
-mta lesson notebooks --execute          # and run them, with outputs and figures
-MTA_FAST=1 mta lesson notebooks --execute --jobs 2   # with small sizes, as a check
+mta lesson notebooks                    # write them to runs/notebooks
+mta lesson notebooks --execute          # run them, too, and store outputs and figures
+MTA_FAST=1 mta lesson notebooks --execute --jobs 2   # run them with small sizes, as a check
 ```
 
 ## Write a lesson
