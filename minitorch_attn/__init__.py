@@ -39,12 +39,12 @@ def trace(*input, **options):
     """Record every operation in a `with` block, forward and backward, with its values.
 
     `t.table()` prints the recording and `t.save_html(path)` writes a page to step through it.
-    Given a matrix, it returns the sum of the diagonal, like PyTorch's function `trace`.
+    Called with a matrix, `trace` returns the sum of its diagonal, as `torch.trace` does.
 
     Parameters
     ----------
     *input : Tensor of shape (row, column)
-        Matrix whose diagonal to sum; omit it to record.
+        Matrix whose diagonal is summed; without a matrix, `trace` returns a Recording.
     **options
         Options `expand`, `max_steps`, `max_bytes`, `labels` and `title` of
         `minitorch_attn.tracing.Recording`.

@@ -1,4 +1,4 @@
-"""Declare what a function computes, so that assignments find all functions that compute it."""
+"""Declare what a function computes, so that an assignment can find all functions that do so."""
 
 __all__ = ["computes"]
 
@@ -15,8 +15,8 @@ def computes(*names, reveals=()):
     *names : str
         Names of what is computed, such as "attention".
     reveals : tuple of str
-        Other computations that the code gives away. Attention reveals the softmax, so it is removed
-        where students write a softmax; a softmax is kept where they write attention.
+        Other computations that the code gives away. For example, attention reveals the softmax: an
+        assignment on the softmax removes attention, but one on attention keeps the softmax.
 
     Examples
     --------

@@ -71,7 +71,7 @@ class NumericError(MiniTorchError, ArithmeticError):
 
 
 class NotYetWritten(MiniTorchError, NotImplementedError):
-    """A function of an assignment whose body you have not written yet.
+    """A call of an assignment function whose body you have not written yet.
 
     Parameters
     ----------
@@ -81,8 +81,8 @@ class NotYetWritten(MiniTorchError, NotImplementedError):
     Examples
     --------
     >>> print(NotYetWritten("Attention.backward"))
-    Attention.backward: its body is yours to write.
+    Attention.backward: you have not written the body of this function yet.
     """
 
     def __init__(self, name):
-        super().__init__(f"{name}: its body is yours to write.")
+        super().__init__(f"{name}: you have not written the body of this function yet.")

@@ -1,4 +1,4 @@
-"""Atomic file writes, so that a crash, a full disk or Ctrl-C keeps the previous file."""
+"""Atomic file writes: a crash, a full disk or Ctrl-C leaves the previous file unchanged."""
 
 import contextlib
 import errno
@@ -58,8 +58,8 @@ def read_error(path, error):
 def atomic_file(path):
     """Open a new binary file that replaces `path` when the block ends without an error.
 
-    The data are written to a temporary file in the same folder, flushed, and renamed. At any
-    time, `path` is either the complete old file or the complete new one.
+    The block writes to a temporary file in the same folder, which is then flushed to disk and
+    renamed. At any time, `path` is either the complete old file or the complete new one.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def atomic_file(path):
     CheckpointError
         If the file cannot be written; the old file is unchanged.
 
-        Examples
+    Examples
     --------
     >>> import os, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -84,9 +84,9 @@ def atomic_file(path):
     ...     os.listdir(folder)
     ['note.txt']
     """
-    target = os.path.realpath(path)  # a link stays a link
+    target = os.path.realpath(path)  # replaces the target of a symbolic link, not the link
     folder, name = os.path.split(target)
-    # Stays within the usual limit of 255 bytes for a name.
+    # Keeps the temporary name within the usual limit of 255 bytes.
     prefix = os.fsencode(name)[:200].decode("utf-8", "ignore")
     temporary = os.path.join(folder, f".{prefix}.{os.urandom(4).hex()}{TEMPORARY_SUFFIX}")
     try:
@@ -120,7 +120,7 @@ def write_json(path, content):
     ------
     CheckpointError
         If the file cannot be written; the old file is unchanged.
-        ValueError, TypeError
+    ValueError, TypeError
         If the content cannot be written as JSON; the old file is unchanged.
     """
     text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
@@ -129,7 +129,7 @@ def write_json(path, content):
 
 
 def _sync_folder(folder):
-    """Flush a folder so that a rename survives a power failure (not on Windows)."""
+    """Flush a folder so that a rename survives a power failure; does nothing on Windows."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

@@ -1,8 +1,8 @@
 """Methods of Tensor, as a table that maps each `x.name(...)` to an operation.
 
 Most methods call the operation of the same name, as `x.softmax(-1)` calls `ops.softmax(x, -1)`.
-They take its arguments and its documentation; the tensor is the first parameter, `input`. The
-operators, such as `x + y`, are defined in `tensor.py`.
+Such a method has the arguments and the documentation of its operation, whose first parameter,
+`input`, is the tensor. The operators, such as `x + y`, are defined in `tensor.py`.
 """
 
 from types import FunctionType
@@ -115,7 +115,7 @@ class _Methods:
         return ops.to(self, "cpu")
 
     def cuda(self, device=None):
-        """Copy to a GPU, given by number or name; by default the current one."""
+        """Copy to the GPU `device`, a number or a name; by default, to the current GPU."""
         if device is None:
             device = "cuda"
         return ops.to(self, f"cuda:{device}" if isinstance(device, int) else device)
@@ -146,7 +146,7 @@ class _Methods:
 
 
 def add_methods(cls):
-    """Give `cls`, the class Tensor, every method of the tables above."""
+    """Add every method of the tables above to `cls`, the class Tensor."""
     for name in _OPERATIONS.split():
         setattr(cls, name, _renamed(getattr(ops, name), name))
     for name, operation in _ALIASES.items():
@@ -186,7 +186,7 @@ def _cast(dtype, name):
     def method(self):
         return ops.cast(self, dtype)
 
-    doc = f"Convert to {dtype}; a tensor of that dtype is returned itself."
+    doc = f"Convert to {dtype}; return the tensor itself if it already has this dtype."
     return _titled(method, name, doc)
 
 

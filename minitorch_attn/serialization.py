@@ -1,8 +1,8 @@
-"""Serialization with mt.save and mt.load of nested dicts of tensors in one safetensors file.
+"""Serialization: `mt.save` and `mt.load` store nested dicts of tensors in one safetensors file.
 
-Tensors are stored under names that show their path in the state, so every program that reads
-safetensors can read them. Everything else is JSON in the file's metadata, in which
-`{"$tensor": name}` represents a tensor. A SHA-256 checksum of both detects silent damage.
+Each tensor is stored under a name that shows its path in the state, and every program that reads
+safetensors can read it. Everything else is JSON in the file's metadata, where `{"$tensor": name}`
+represents a tensor. A SHA-256 checksum of the tensors and the JSON detects silent damage.
 """
 
 import json
@@ -36,17 +36,17 @@ def save(state, path_or_file):
     Parameters
     ----------
     state : dict, list, tuple, Tensor, array, str, int, float, bool or None
-        State, nested to any depth; keys of dicts are strings or ints. Tensors on a device are
-        copied to the host. A tensor that occurs twice (tied weights) is stored once. Only values
-        are saved, without gradients, graph or device.
+        State, nested at most 100 levels deep; keys of dicts are strings or ints. Tensors on a
+        device are copied to the host. A tensor that occurs twice (tied weights) is stored once.
+        Only values are saved, not the gradients, the graph or the device.
     path_or_file : str, path or binary file
-        Target file; a path is written atomically, so that it has the old or the new content.
+        Target file. With a path, the write is atomic: the file has the old or the new content.
 
     Raises
     ------
     CheckpointError
         If the file cannot be written; a previous file is unchanged.
-        DTypeError
+    DTypeError
         If the state contains a value of another type; the message says where.
 
     Examples
@@ -74,7 +74,7 @@ def save(state, path_or_file):
 
 
 def load(path_or_file, device=None):
-    """Load a state that `save` wrote or any other safetensors file.
+    """Load a state that `save` wrote, or the tensors of any other safetensors file.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def load(path_or_file, device=None):
         raise CheckpointError(
             f"{name} was written by a newer minitorch_attn",
             got=f"format {metadata[_FORMAT]}", expected=f"format {_VERSION}",
-            hint="upgrade this installation",
+            hint="upgrade minitorch_attn",
         )  # fmt: skip
     return _Unpacker(arrays, place).decode(json.loads(metadata[_STATE]))
 
@@ -143,7 +143,7 @@ def read_safetensors(path):
 
 
 def write_safetensors(path, arrays, metadata=None):
-    """Write arrays under their names, atomically.
+    """Write arrays to a safetensors file under the given names, atomically.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ def write_safetensors(path, arrays, metadata=None):
 
 
 class _Packer:
-    """Replaces the tensors of a state by references."""
+    """Replaces the tensors of a state with references."""
 
     def __init__(self):
         self.arrays = {}  # name -> contiguous host array
@@ -172,7 +172,7 @@ class _Packer:
             raise ArgumentError(
                 "save: the state is nested too deeply, or contains itself",
                 got=f"more than {_DEEPEST} levels, in state{_where(path[:4])}...",
-                hint="save a state without nesting, such as model.state_dict()",
+                hint="save a state with fewer levels, such as model.state_dict()",
             )
         if value is None or type(value) in (bool, str, int):
             return value
@@ -193,7 +193,7 @@ class _Packer:
             f"save: state{_where(path)} cannot be saved",
             got=f"a {type(value).__name__}",
             expected="dicts, lists and tuples of tensors, arrays, numbers, strings, bools and None",
-            hint="convert it to one of these first",
+            hint="convert the value to one of these types first",
         )
 
     def _encode_dict(self, value, path):
@@ -255,8 +255,8 @@ def _digest(text, arrays):
 def _write(file, metadata, arrays):
     """Write the safetensors layout: the header's length, the header (JSON), the tensors' bytes.
 
-    Arrays are written one by one, because the library's functions need a file name or a second
-    copy of all bytes in memory.
+    Arrays are written one by one, because the functions of the safetensors library need a file
+    name or a second copy of all bytes in memory.
     """
     header, position = {"__metadata__": metadata}, 0
     order = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name))  # keeps all aligned
@@ -281,7 +281,7 @@ def _write(file, metadata, arrays):
 
 
 class _Unpacker:
-    """Replaces references by the tensors."""
+    """Replaces the references of a state with the tensors."""
 
     def __init__(self, arrays, device):
         self.arrays = arrays
@@ -309,7 +309,7 @@ class _Unpacker:
         return {key: self.decode(item) for key, item in node.items()}
 
     def tensor(self, name):
-        """Return the same Tensor for every reference to a name, so that shared ones stay shared."""
+        """Return the same Tensor for every reference to a name, so that tied weights stay tied."""
         if name not in self.tensors:
             self.tensors[name] = _tensor(self.arrays[name], self.device)
         return self.tensors[name]
@@ -337,7 +337,7 @@ def _guarded(name, read, source):
 
 
 class _Foreign(Exception):
-    """Raised for files of another kind."""
+    """Raised for a file that is not a safetensors file or holds unsupported dtypes."""
 
 
 def _damaged(name, what):
@@ -345,7 +345,7 @@ def _damaged(name, what):
         f"{name} is damaged",
         got=what,
         expected="the complete, unchanged file",
-        hint="use an older copy; in a run folder, --resume previous",
+        hint="use an older copy; in a run folder, use --resume previous",
     )
 
 
@@ -374,7 +374,7 @@ def _widened(path, start, entry):
 
 
 def _read_stream(file):
-    """Read (metadata, arrays) of an open file, up to the end of the state."""
+    """Read (metadata, arrays) of an open file, up to the end of the last tensor."""
     from safetensors.numpy import load
 
     start, header = _read_header(file, None)
@@ -410,7 +410,7 @@ def _kind(start):
     if not start:
         return "an empty file"
     if start.startswith(b"PK\x03\x04"):
-        return "a zip file, perhaps a pickle of PyTorch or an .npz; pickles are not supported"
+        return "a zip file, perhaps a PyTorch pickle or an .npz file; neither is supported"
     if start.startswith((b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")):
         return "a pickle, which can execute code; pickles are not supported"
     return f"a file that begins with {bytes(start[:16])!r}"

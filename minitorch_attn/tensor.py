@@ -14,7 +14,7 @@ changes = [0]  # number of in-place changes to all tensors so far
 
 
 class ViewOf:
-    """How a view was made, so that it can be made again after an in-place change to its base."""
+    """How a view was created, so that it can be recreated after an in-place change to its base."""
 
     __slots__ = ("parent", "function", "settings", "which", "base", "base_edge")
 
@@ -22,7 +22,7 @@ class ViewOf:
         self.parent = parent
         self.function = function
         self.settings = settings
-        self.which = which  # index of the output, where the operation has several
+        self.which = which  # index of the output, if the operation has several
         self.base = base
         self.base_edge = base_edge
 
@@ -33,7 +33,7 @@ class Tensor:
     Parameters
     ----------
     data : array, nested sequence, number or Tensor
-        Python floats become float32, integers int64; arrays keep their dtype.
+        Data to copy. Python floats become float32 and ints become int64; arrays keep their dtype.
     requires_grad : bool
         Whether to record operations on this tensor, for `backward`.
     dtype : numpy dtype, optional
@@ -43,7 +43,7 @@ class Tensor:
 
     Attributes
     ----------
-    array : numpy, CuPy or strict array
+    array : NumPy, CuPy or strict array
         The elements.
     grad : Tensor or None
         Gradient dL/d(this), after `backward`.
@@ -93,7 +93,7 @@ class Tensor:
 
     @property
     def data(self):
-        """A tensor outside the graph that shares the memory."""
+        """A tensor outside the graph that shares the memory of this tensor."""
         return self.detach()
 
     @data.setter
@@ -204,12 +204,12 @@ class Tensor:
                     hint="convert it first, with x.float()",
                 )
             self._edge = (engine.Leaf(self), 0)
-            self._view = None  # it still shares the memory of its base, but not the graph
+            self._view = None  # the tensor still shares the memory of its base, but not the graph
         elif not value and self.requires_grad:
             if not self.is_leaf:
                 raise GraphError(
                     "requires_grad=False: the tensor must be a leaf, not computed from others",
-                    hint="x.detach() returns a tensor outside the graph",
+                    hint="call x.detach(), which returns a tensor outside the graph",
                 )
             self._edge = None
 
@@ -225,9 +225,9 @@ class Tensor:
         return None if self.is_leaf else self._current_edge()[0]
 
     def changed_in_place(self):
-        """Raise the version of this tensor, so that operations that saved it notice the change.
+        """Set a new version of this tensor, so that operations that saved it notice the change.
 
-        The version is the number of the tensor's last in-place change; its views share it.
+        The version is the global count of in-place changes at that moment; views share the version.
         """
         changes[0] += 1
         self._version[0] = changes[0]
@@ -243,20 +243,20 @@ class Tensor:
         Parameters
         ----------
         gradient : Tensor, optional
-            dL/d(this); optional for a one-element tensor, where it is 1 by default.
+            Gradient dL/d(this) of the loss L; by default 1, if this tensor has one element.
         retain_graph : bool, optional
-            Whether to keep the saved buffers for another pass; the default is `create_graph`.
+            Whether to keep the saved buffers for another pass; the same as `create_graph` by default.
         create_graph : bool
             Whether to record the backward pass itself, for second derivatives.
         inputs : sequence of Tensor, optional
-            The only tensors to add gradients to; by default all leaves.
+            Tensors to which gradients are added; by default all leaves.
         """
         from .autograd import backward
 
         backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 
     def detach(self):
-        """A tensor that shares the memory but is outside the graph; both see in-place changes."""
+        """A tensor outside the graph that shares the memory, so in-place changes affect both."""
         alias = wrap(self.array)
         alias._version = self._version
         return alias
@@ -267,7 +267,7 @@ class Tensor:
         return self
 
     def retain_grad(self):
-        """Keep `.grad` of a tensor that is not a leaf."""
+        """Store the gradient of a tensor that is not a leaf in its `.grad` during `backward`."""
         if not self.is_leaf:
             engine.retain_grad(self)
 
@@ -287,9 +287,9 @@ class Tensor:
         return engine.add_accumulate_hook(self, hook)
 
     def _current_edge(self):
-        """Return (node, output index) that receives the gradient; None outside the graph.
+        """Return the (node, output index) that receives the gradient; None outside the graph.
 
-        A view whose base was changed in place is first made again from its base.
+        A view whose base was changed in place is first recreated from the base.
         """
         view = self._view
         if view is not None and view.base._edge is not view.base_edge:
@@ -334,7 +334,7 @@ class Tensor:
             raise DTypeError(
                 "an index must be a 0-d integer tensor",
                 got=f"{self.dtype} of shape {self.shape}",
-                hint="x.long() converts; x.item() takes the only element",
+                hint="convert with x.long(), or take the only element with x.item()",
             )
         return int(self.item())
 
@@ -345,7 +345,7 @@ class Tensor:
         if not self.is_leaf:
             raise GraphError(
                 "deepcopy: the tensor must be a leaf; this one was computed from others",
-                hint="x.detach().clone() copies the values",
+                hint="copy the values with x.detach().clone()",
             )
         copy = wrap(self.array.copy())
         copy.requires_grad = self.requires_grad
@@ -517,7 +517,7 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False):
     Parameters
     ----------
     data : array, nested sequence, number or Tensor
-        Python floats become float32, integers int64; arrays keep their dtype.
+        Data to copy. Python floats become float32 and ints become int64; arrays keep their dtype.
     dtype : numpy dtype, optional
         Dtype to convert the data to.
     device : str or Device, optional

@@ -55,7 +55,7 @@ def test_the_stripped_package_has_no_engine_and_is_compiled(made, tmp_path):
     assert not list(package.glob("ops/__pycache__/softmax.*.pyc"))  # the student's
     program = "import minitorch_attn as mt; mt.tensor([1.0], requires_grad=True).exp().backward()"
     done = run(tmp_path, "-c", program)
-    assert "Tensor.backward: its body is yours to write." in done.stderr
+    assert "Tensor.backward: you have not written the body of this function yet." in done.stderr
     assert 'raise NotYetWritten("MatMul.backward")' in (package / "ops/matmul.py").read_text()
     assert not (package / "models/pretrained").exists()
 
@@ -71,7 +71,7 @@ def test_the_stripped_package_has_an_engine_where_checks_differentiate(made, tmp
 def test_the_public_checks_run_on_the_starter_and_on_the_solution(made, release):
     done = run(release, "check.py")
     assert done.returncode == 1
-    assert "Softmax.forward: its body is yours to write." in done.stdout
+    assert "Softmax.forward: you have not written the body of this function yet." in done.stdout
     assert "0 of 2 points" in done.stdout
     (release / FILE).write_text(solution_files(made)[FILE])
     done = run(release, "check.py", "--json")
@@ -211,7 +211,7 @@ def test_the_notebook_runs_from_top_to_bottom_as_it_is_and_solved(made, release)
     )
     text = executed(release, {})
     assert "Softmax.backward is in minitorch_attn/ops/softmax.py" in text
-    assert "NotYetWritten: Softmax.forward: its body is yours to write." in text
+    assert "NotYetWritten: Softmax.forward: you have not written the body of this function yet." in text
     assert "0 of 2 points" in text and "Traceback" not in text
     assert text.endswith("check it with: python check.py Softmax.forward\n")
     bodies = {target.name: body_of(solution_files(made)[FILE], target.name)
