@@ -46,14 +46,14 @@ def _incoming(output, gradient, where):
         raise GraphError(
             f"{where}: the tensor does not have a graph",
             got=f"a tensor of shape {output.shape} with requires_grad=False",
-            hint="set requires_grad=True on an input before computing, and not under no_grad()",
+            hint="set requires_grad=True on an input, and compute the tensor outside no_grad()",
         )
     if gradient is None:
         if output.array.size != 1:
             raise GraphError(
                 f"{where}: gradient= must be given unless the output has exactly one element",
                 got=f"an output of shape {output.shape}",
-                hint="reduce it to a loss first, or pass gradient= of that shape",
+                hint="reduce it to a loss first, or pass gradient= with the shape of the output",
             )
         return wrap(backend.like(1, output.array).reshape(output.shape))
     if not isinstance(gradient, Tensor):
@@ -70,7 +70,7 @@ def _incoming(output, gradient, where):
 
 
 def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, inputs=None):
-    """Add the gradients of `tensors` to the `.grad` of the leaves they depend on.
+    """Add the gradients of `tensors` to the `.grad` of the leaves that they depend on.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
     grad_tensors : Tensor or sequence of Tensor, optional
         Gradient dL/d(tensor) for each tensor; by default 1 for one-element tensors.
     retain_graph : bool, optional
-        Whether to keep the saved buffers; by default the value of `create_graph`.
+        Whether to keep the saved buffers for another pass; the same as `create_graph` by default.
     create_graph : bool
         Whether to record the backward pass itself, for second derivatives.
     inputs : sequence of Tensor, optional
@@ -104,23 +104,23 @@ def grad(
     outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, allow_unused=None,
     materialize_grads=False,
 ):  # fmt: skip
-    """Return the gradients of `outputs` with respect to `inputs`; no `.grad` changes.
+    """Return the gradients of `outputs` with respect to `inputs`, and leave every `.grad` as it is.
 
     Parameters
     ----------
     outputs, inputs : Tensor or sequence of Tensor
-    grad_outputs : Tensor or sequence of Tensor, optional
-    retain_graph : bool, optional
+    grad_outputs, retain_graph : optional
+        See `grad_tensors` and `retain_graph` of `backward`.
     create_graph : bool
         Whether the returned gradients can be differentiated again.
     allow_unused : bool, optional
-        Whether to return None instead of raising for an input that no output depends on.
+        Whether to return None for an input that no output depends on, instead of raising an error.
     materialize_grads : bool
         Whether to return zeros instead of None for such an input.
 
     Returns
     -------
-    tuple of Tensor or None
+    tuple of Tensor or None, with one entry per input
 
     Examples
     --------
@@ -150,7 +150,7 @@ def grad(
             if not may_be_unused:
                 raise GraphError(
                     f"autograd.grad: input {i} was not used to compute the outputs",
-                    hint="allow_unused=True returns None for it",
+                    hint="pass allow_unused=True to get None for this input",
                 )
             results.append(_zeros_like(target) if materialize_grads else None)
         elif create_graph:
@@ -171,7 +171,7 @@ from .checkpoint import checkpoint  # noqa: E402
 
 __all__ += ["OpLog", "Step", "checkpoint", "op_log"]
 
-# PyTorch has these names here; the code is in `gradcheck/`, imported on first use.
+# PyTorch has these names in `torch.autograd`. Here, `gradcheck/` is imported on first use.
 _GRADCHECK = {
     "GradcheckError", "GradcheckItem", "GradcheckReport", "Hint", "gradcheck", "gradcheck_module",
     "gradcheck_module_report", "gradcheck_report", "gradgradcheck", "gradgradcheck_report",

@@ -45,13 +45,13 @@ def check_forward(ctx, outputs):
 
 
 def check_backward(ctx, grads):
-    """Raise if `backward` of this operation returned a NaN, naming the forward line."""
+    """Raise if `backward` of this operation returned a NaN; the error names the forward line."""
     for i, grad in enumerate(grads):
         if grad is not None and _has_nan(getattr(grad, "array", grad)):
             where = f", called at {_place(ctx.created_at)}" if ctx.created_at else ""
             raise NumericError(
                 f"{ctx.function.__name__}.backward returned NaN in the gradient of its input {i}",
                 got=f"a gradient of shape {grad.shape} for the operation{where}",
-                hint="its forward value may be finite while its slope is not: sqrt at 0, "
-                "norm of a zero vector, 0 * inf in a masked branch",
+                hint="look for an infinite derivative, such as that of sqrt at 0, "
+                "and for 0 * inf in a masked branch",
             )

@@ -9,11 +9,11 @@ def sum_to_shape(grad, shape):
     """Sum a gradient over the axes that broadcasting repeated.
 
     If an array of `shape` was broadcast to the shape of `grad`, each of its elements was used
-    several times, and its derivative is the sum over the uses.
+    several times, and the gradient of an element is the sum over its uses.
 
     Parameters
     ----------
-    grad : array or Tensor, of a shape that `shape` broadcasts to
+    grad : array or Tensor, whose shape is one that `shape` broadcasts to
     shape : tuple of int
 
     Returns
@@ -65,7 +65,7 @@ def broadcast_shapes(*shapes, names=None, where="broadcast"):
             raise ShapeError(
                 f"{where}({', '.join(names)}): the shapes do not broadcast",
                 got=seen,
-                expected=f"on axis {axis} equal sizes, or 1; there they are "
+                expected=f"equal sizes on axis {axis}, or a size of 1; the sizes are "
                 + " and ".join(str(n) for n in sorted(sizes)),
                 hint="compare the shapes from the right; unsqueeze or transpose one of them",
             )

@@ -14,16 +14,16 @@ __all__ = ["checkpoint"]
 def checkpoint(fn, *args, **kwargs):
     """Call `fn(*args, **kwargs)` and keep only its arguments for the backward pass.
 
-    Saved arrays are dropped as soon as an operation inside has run, and all are recomputed at
-    once when the backward pass first needs one of them. With a checkpoint around each of n
-    layers, the activations in memory are n layer inputs and those of one layer, at the cost of a
+    The arrays that an operation in `fn` saves are dropped as soon as it has run, and all are
+    recomputed at once when the backward pass first needs one of them. With a checkpoint around each
+    of n layers, memory holds n layer inputs and the activations of one layer, at the cost of a
     second forward pass (Chen et al. 2016 [1]_, section 4). Checkpoints may be nested.
 
     Parameters
     ----------
     fn : callable
-        Module or function of tensors. It must do the same when called again; the checkpoint
-        gives it the same random numbers and the same arguments.
+        Module or function of tensors. It must run the same operations when called again; the
+        checkpoint gives it the same random numbers and the same arguments.
     *args, **kwargs
         Arguments of any type; tensors may be nested in tuples, lists and dicts.
 
@@ -31,19 +31,19 @@ def checkpoint(fn, *args, **kwargs):
     -------
     whatever `fn` returns
         Same values and same graph as without the checkpoint, so that every gradient, including
-        second derivatives, is equal to the last bit. Parameters that `fn` uses but does
-        not take as arguments receive their gradients too.
+        second derivatives, is the same to the last bit. Parameters that `fn` uses but does not
+        take as arguments also receive their gradients.
 
     Raises
     ------
     GraphError
-        If `fn` changes a tensor that exists outside it, as batch normalization does in training;
-        if it runs a backward pass itself; or, in the backward pass, if a tensor it used
-        has changed since or `fn` does not do the same again.
+        If `fn` changes an outside tensor in place, as batch normalization does in training, or
+        runs a backward pass itself. In the backward pass, if a tensor that `fn` used has changed
+        since, or if the second call does not match the first.
 
     Notes
     -----
-    Hooks of modules in `fn` are called both times. Under `no_grad()`, `fn` is called once.
+    Hooks of modules in `fn` run in both forward passes. Under `no_grad()`, `fn` is called once.
 
     References
     ----------
@@ -103,7 +103,7 @@ class _Segment(Listener):
         self.steps.append((ctx.function, ctx.shapes))
 
     def close(self):
-        """End the forward pass; raise an error if something cannot be repeated."""
+        """End the forward pass; raise an error if `fn` cannot be repeated."""
         self.inside = None
         for counter, value, tensor in list(self.versions.values()):
             if counter[0] == value:
@@ -111,10 +111,10 @@ class _Segment(Listener):
             if tensor() is not None:
                 raise GraphError(
                     f"checkpoint({_name(self.fn)}): must not change an outside tensor in place",
-                    got=f"another value of a tensor of shape {tensor().shape} than before",
+                    got=f"new values in a tensor of shape {tensor().shape}",
                     expected="a function that can be called again with the same result",
-                    hint="checkpoint the parts before and after it (batch normalization changes "
-                    "its running statistics in training)",
+                    hint="checkpoint the parts before and after the change (batch normalization "
+                    "changes its running statistics in training)",
                 )
             del self.versions[id(counter)]  # created and changed inside, and already deleted
         self.end = Position()
@@ -129,13 +129,13 @@ class _Segment(Listener):
         if self.end is None:
             raise GraphError(
                 f"checkpoint({_name(self.fn)}): the function must not run a backward pass",
-                got="a gradient through operations that the checkpoint has emptied",
-                hint="checkpoint the parts before and after it",
+                got="a gradient through operations whose saved arrays were dropped",
+                hint="checkpoint the parts before and after the backward pass",
             )
         for counter, value, _ in self.versions.values():
             if counter[0] != value:
                 raise GraphError(
-                    f"checkpoint({_name(self.fn)}): a tensor that it used was changed in place",
+                    f"checkpoint({_name(self.fn)}): a tensor that fn used was changed in place",
                     expected="the values that the forward pass saw",
                     hint="call backward() before the optimizer's step",
                 )

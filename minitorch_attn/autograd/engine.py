@@ -31,15 +31,15 @@ def run_backward(roots, grads, *, targets=None, retain_graph=False, create_graph
     grads : sequence of Tensor
         Gradient dL/d(root) for each root.
     targets : list of Tensor, optional
-        Tensors whose gradients to return; by default, add to the `.grad` of the leaves.
+        Tensors whose gradients are returned; without `targets`, they go to the leaves' `.grad`.
     retain_graph : bool
-        Whether to keep what the operations saved, for another pass.
+        Whether to keep what the operations saved, for another backward pass.
     create_graph : bool
         Whether to record the backward pass itself, for second derivatives.
 
     Returns
     -------
-    list of array or Tensor or None, where `targets` are given
+    list with an array, Tensor or None for each target; None without `targets`
     """
     arrived = _Arrivals(out_of_place=create_graph)
     waiting, grads_of, add = arrived.waiting, arrived.grads, arrived.add
@@ -55,7 +55,7 @@ def run_backward(roots, grads, *, targets=None, retain_graph=False, create_graph
         for listener in state.listeners:
             listener.start_backward(roots, grads)
     with enable_grad() if create_graph else no_grad():
-        latest = None  # the last node reached stays out of the heap: in a chain, it is the next one
+        latest = None  # last node reached, kept out of the heap: in a chain, it is the next one
         while waiting or latest is not None:
             node = (heappop(waiting) if latest is None else heappushpop(waiting, latest))[1]
             latest = None  # `node` is the newest
@@ -69,7 +69,7 @@ def run_backward(roots, grads, *, targets=None, retain_graph=False, create_graph
             if wanted is not None:
                 _collect(node, grad, wanted, collected)
                 if not any(edge is not None and edge[0] in path for edge in node.edges):
-                    continue  # it leads to no target: keep its saved arrays
+                    continue  # no edge leads to a target: keep the saved arrays
             if type(node) is Leaf:
                 accumulate(node.tensor(), grad, create_graph)
                 continue
@@ -103,7 +103,7 @@ def run_backward(roots, grads, *, targets=None, retain_graph=False, create_graph
 
 
 def _towards(targets, roots):
-    """Return the nodes on a path from the roots to one of the targets."""
+    """Return the nodes on all paths from the roots to the targets."""
     stack, seen = list(roots), set(roots)
     while stack:
         for edge in stack.pop().edges:
@@ -123,7 +123,7 @@ class _Arrivals:
     def __init__(self, out_of_place):
         self.out_of_place = out_of_place
         self.waiting = []  # a heap of (-number, node): nodes that a gradient has reached
-        self.grads = {}  # node -> gradient, or list of gradients where it has several outputs
+        self.grads = {}  # node -> gradient, or list of gradients if it has several outputs
         self.owned = (
             set()
         )  # edges whose sum is in an array made here, which later sums may change in place
@@ -188,7 +188,7 @@ def _differentiate_watched(ctx, grad, create_graph):
 def _refuse_count(ctx, results):
     raise GraphError(
         f"{ctx.function.__name__}.backward returned {len(results)} gradients",
-        expected=f"one for each of its {len(ctx.edges)} inputs, None where there is none",
+        expected=f"a gradient or None for each of its {len(ctx.edges)} inputs",
     )
 
 
@@ -209,7 +209,7 @@ def _check(ctx, results):
         if dtype is not None and result.dtype != dtype:
             raise DTypeError(
                 f"{name} returned a {result.dtype} gradient for its input {i} of {dtype}",
-                hint="keep constants as Python numbers, which take the array's dtype",
+                hint="write constants as Python numbers, which take the array's dtype",
             )
 
 
@@ -257,7 +257,7 @@ def accumulate(tensor, grad, create_graph):
 
 
 def add_to_grad(tensor, grad, create_graph=False):
-    """Add to `.grad`, in memory that nothing else uses.
+    """Add `grad` to a tensor's `.grad`, whose memory nothing else uses.
 
     Parameters
     ----------
@@ -323,7 +323,7 @@ def add_hook(tensor, hook):
     """Call `hook` with the complete gradient of `tensor`; its result replaces the gradient."""
     if not tensor.requires_grad:
         raise GraphError(
-            "register_hook: the tensor must require grad", hint="x.requires_grad_() first"
+            "register_hook: the tensor must require grad", hint="call x.requires_grad_() first"
         )
     node, index = tensor._current_edge()
     if node.hooks is None:
@@ -332,7 +332,7 @@ def add_hook(tensor, hook):
 
 
 def retain_grad(tensor):
-    """Keep a non-leaf tensor's gradient after all hooks; calling this twice is allowed."""
+    """Store a non-leaf tensor's gradient in `.grad` after all hooks; a second call is allowed."""
     holder = weakref.ref(tensor)  # the hook belongs to this tensor's own node
 
     def keep(grad):
@@ -351,7 +351,7 @@ def add_accumulate_hook(tensor, hook):
     if not (tensor.requires_grad and tensor.is_leaf):
         raise GraphError(
             "register_post_accumulate_grad_hook: the tensor must be a leaf that requires grad",
-            hint="register_hook() takes any tensor that requires grad",
+            hint="use register_hook(), which accepts any tensor that requires grad",
         )
     leaf = tensor._edge[0]
     if leaf.after_accumulate is None:

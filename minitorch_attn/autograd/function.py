@@ -1,4 +1,4 @@
-"""Function, an operation with its derivative, and Context, which holds what it saves for backward.
+"""Function, an operation with its derivative, and Context, a graph node with its saved arrays.
 
 The graph consists of Contexts. Each application of a Function creates one Context, whose `edges`
 link to the Contexts that computed the inputs. A Tensor that requires grad but was not computed
@@ -20,10 +20,10 @@ __all__ = ["Context", "Function", "Leaf"]
 
 
 class _Shared(dict):
-    """Shared tuples, one for all that are equal, so that a graph has fewer containers.
+    """Cache that replaces equal tuples by one shared tuple, so that a graph has fewer containers.
 
-    Python's garbage collector visits every container. With one list of shapes per operation,
-    it takes 1/7 of the time of a small operation; with shared tuples, it takes half of that.
+    Python's garbage collector visits every container. With one list of shapes per operation, the
+    collector takes 1/7 of the time of a small operation; with shared tuples, it takes half of that.
     """
 
     def __missing__(self, record):
@@ -38,9 +38,9 @@ _next_number = count().__next__  # creation order is a topological order: inputs
 
 
 class Leaf:
-    """Graph node of a leaf tensor, whose `.grad` receives the gradient.
+    """Graph node of a leaf tensor, which adds gradients to the tensor's `.grad`.
 
-    The reference to the tensor is weak, so that a gradient that has a graph itself
+    The reference to the tensor is weak, so that a gradient that has a graph of its own
     (`create_graph=True`) does not form a reference cycle with its tensor.
     """
 
@@ -66,13 +66,13 @@ class Context:
     function : type
         The Function subclass.
     edges : tuple
-        One per positional input: the (node, output index) that computed it, or None.
+        For each positional input, the (node, output index) that computed it; None if not recorded.
     needs_grad : list
-        One per positional input: its edge, which is truthy, if it needs a gradient, else None.
+        For each positional input, its edge (a true value) if it needs a gradient, else None.
     shapes : tuple
         Shapes of the inputs; None for numbers and absent inputs.
     settings : dict
-        The keyword settings given to `apply`.
+        Keyword arguments of `apply`.
     """
 
     function = None
@@ -82,12 +82,12 @@ class Context:
     settings = {}
     number = None  # creation order, once the operation is a node of the graph
     dtype = None  # dtype of the output
-    outputs_like = None  # (shape, dtype) of each output, where there are several
+    outputs_like = None  # (shape, dtype) of each output, if there are several
     hooks = None
     created_at = None  # the line of the call, in anomaly mode
-    as_tensors = False  # `saved` gives Tensors: the backward pass itself is being recorded
+    as_tensors = False  # True while the backward pass itself is recorded: `saved` returns Tensors
     holds = False  # True if something was saved for the backward pass
-    freed = False  # True after a backward pass; in a checkpoint, what can recompute the arrays
+    freed = False  # True after a backward pass; in a checkpoint, the object that recomputes
     place = None  # in a checkpoint: the index of this operation
     _saved = ()
     _sources = ()  # one per saved array: its index among the inputs, then the outputs
@@ -97,7 +97,7 @@ class Context:
     _intermediate = None
 
     def save(self, *arrays):
-        """Save inputs or outputs of this operation, by identity, for `backward`."""
+        """Save inputs or outputs of this operation, the arrays themselves, for `backward`."""
         self._saved = arrays
         self.holds = True
 
@@ -109,8 +109,8 @@ class Context:
     def save_intermediate(self, *arrays):
         """Save intermediate results of a fused operation.
 
-        They belong to no tensor, so a second derivative cannot flow through them: under
-        `create_graph=True` the engine differentiates the composed version instead.
+        They do not belong to a tensor, so a second derivative cannot flow through them. Under
+        `create_graph=True`, the engine therefore differentiates the composed version.
         """
         self._intermediate = arrays
         self.holds = True
@@ -176,7 +176,7 @@ class Context:
             self._intermediate = ()  # not None: this marks a fused operation
 
     def take_over(self, other):
-        """Take the saved arrays of the same operation, computed a second time."""
+        """Take the saved arrays from `other`, a second run of the same operation."""
         self.freed, self.place, self._clock = other.freed, other.place, other._clock
         self._saved, self._constant = other._saved, other._constant
         self._sources, self._counters = other._sources, other._counters
@@ -207,7 +207,7 @@ class Context:
                 f"{self.function.__name__}.backward: a saved tensor was changed in place",
                 got=f"new values in its {which}, of shape {array.shape}",
                 expected="the values that the forward pass saw",
-                hint="use the out-of-place operation, or clone() before changing it",
+                hint="use the out-of-place operation, or clone() the tensor before you change it",
             )
 
     def _refuse_foreign(self, array):
@@ -228,7 +228,7 @@ class Function:
     Subclasses must define two static methods. `forward(ctx, *inputs, **settings)` takes raw arrays
     (or numbers, or None) and returns a raw array or a tuple of them. `backward(ctx, *grads)`
     takes dL/d(output) for each output and returns dL/d(input), or None, for each positional
-    input. Its code runs on arrays, and on Tensors under `create_graph=True`.
+    input. `backward` runs on arrays, and on Tensors under `create_graph=True`.
 
     Attributes
     ----------
@@ -360,8 +360,7 @@ def _wrapped(raw, arrays, function):
 
 
 def _record(ctx, inputs, arrays, raw, outputs):
-    """Make `ctx` a node of the graph: link the outputs to it, and note which input or
-    output each saved array is and the version counter of its tensor."""
+    """Make `ctx` a graph node: link its outputs, and note the origin and version of its saves."""
     if type(raw) is tuple:
         ctx.outputs_like = [(o.array.shape, o.array.dtype) for o in outputs]
         for index, output in enumerate(outputs):
@@ -389,8 +388,8 @@ def _record(ctx, inputs, arrays, raw, outputs):
         ctx._sources, ctx._counters = _shared[tuple(sources)], counters
     if ctx._intermediate is not None and ctx.function.composed is None:
         raise GraphError(
-            f"{ctx.function.__name__}.composed is missing, and forward saves intermediates",
-            hint="define composed(ctx, *inputs, **settings) beside backward",
+            f"{ctx.function.__name__}.composed is missing, but forward saves intermediate results",
+            hint="define composed(ctx, *inputs, **settings) next to backward",
         )
 
 
@@ -413,7 +412,7 @@ def _run_composed(ctx, inputs, arrays, settings):
 
 
 def _link_views(function, settings, source, outputs):
-    """Give outputs that share memory with `source` its version and the way to recompute them."""
+    """Give outputs that share memory with `source` its version, and note how to recreate them."""
     base = source if source._view is None else source._view.base
     several = type(outputs) is tuple
     for index, output in enumerate(outputs if several else (outputs,)):

@@ -2,8 +2,8 @@
 
 An in-place operation runs the out-of-place one and writes the result into the memory of the
 tensor, which takes the result's place in the graph. Tensors that share memory share a version
-counter. The change increments it, so that a backward pass that needs the old values detects it
-(`Context.saved`). A change of a view is also a change of its base.
+counter. Each change raises the counter, so that a backward pass that needs the old values raises
+an error (`Context.saved`). A change to a view also changes its base.
 """
 
 from ..backend import array_module, shares_memory
@@ -47,7 +47,7 @@ def change(target, function, *args, **kwargs):
 
 
 def replay_view(view):
-    """Recreate a view from its base, whose node in the graph has changed."""
+    """Recreate a view after its base has received a new node in the graph."""
     chain = [view]
     while chain[-1]._view.parent._view is not None:
         chain.append(chain[-1]._view.parent)
@@ -64,7 +64,7 @@ def replay_view(view):
 
 
 def is_tracked(target, others=()):
-    """Return True if changing `target` with `others` must be recorded in the graph."""
+    """Return True if a change of `target` with the operands `others` must be recorded."""
     if not state.grad_enabled:
         return False
     return target.requires_grad or any(isinstance(o, Tensor) and o.requires_grad for o in others)
@@ -101,20 +101,20 @@ def _write(target, result):
 def check_writable(target):
     """Raise an error if several elements of the tensor have the same address in memory."""
     array = target.array
-    reach = array.itemsize  # from the first to past the last byte along the axes seen so far
+    reach = array.itemsize  # number of bytes that the axes seen so far span
     axes = [(abs(s), n) for s, n in zip(array.strides, array.shape, strict=True) if n > 1]
     for stride, size in sorted(axes):
         if stride < reach and array.size:
             raise GraphError(
                 "in-place operation: elements of the tensor must not share memory",
                 got=f"shape {array.shape} with strides {array.strides}, as expand() makes them",
-                hint="x.clone() first",
+                hint="call x.clone() first",
             )
         reach += stride * (size - 1)
 
 
 def _take_over(target, result):
-    """Give `target` the node of `result`; if it is a view, change the graph of its base too."""
+    """Give `target` the node of `result`; if `target` is a view, give its base a new node too."""
     if target._view is None:
         target._edge = result._edge
         return
@@ -185,7 +185,7 @@ class _Blank(Function):
     """Zero the elements of x that a view selects.
 
     Forward:  x with zeros in a view
-    Backward: grad_x = grad_output with zeros there
+    Backward: grad_x = grad_output with zeros in the same view
     Derivation: the operation is linear, and its matrix is symmetric.
     Saved: nothing.
     """
@@ -197,7 +197,7 @@ class _Blank(Function):
         seen = _follow(y, path)
         if shares_memory(seen, y):
             seen[...] = 0
-        else:  # the copy has a different memory layout, for which a reshape had to copy
+        else:  # a reshape in the path had to copy, because of the memory layout of y
             numbers = array_module(y).arange(y.size).reshape(y.shape)
             y.reshape(-1)[_follow(numbers, path)] = 0
         return y

@@ -46,16 +46,16 @@ class Listener:
         """Called when the composed version of a fused operation starts."""
 
     def leave_fused(self, ctx, outputs):
-        """Called when the composed version has returned `outputs`, None after an error."""
+        """Called when the composed version has ended; `outputs` is None after an error."""
 
     def start_backward(self, roots, grads):
-        """Called when a backward pass starts at `roots`, with one gradient for each."""
+        """Called when a backward pass starts at `roots`, with one gradient for each root."""
 
     def before_backward(self, ctx, grads):
-        """Called when a `backward` starts with the gradients of the outputs."""
+        """Called when the `backward` of an operation starts with the gradients of its outputs."""
 
     def record_backward(self, ctx, grads, results):
-        """Called when a `backward` has returned one gradient, or None, for each input."""
+        """Called when the `backward` of an operation has returned a gradient or None per input."""
 
     def record_refilled(self, ctx):
         """Called when a checkpoint has recomputed what `ctx` had saved."""

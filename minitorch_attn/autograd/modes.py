@@ -18,7 +18,7 @@ class _State(threading.local):
     grad_enabled = True
     listeners = ()
     anomaly = False
-    take_apart = None  # fused operations to run as their composed version: Function -> bool
+    take_apart = None  # Function -> bool: whether to run its composed version instead
 
 
 state = _State()
@@ -27,7 +27,7 @@ watchers = 0  # number of listeners and NaN detections over all threads; 0 is th
 
 
 def watch(change):
-    """Add to the number of watchers; the engine reads `state` only while it is not 0."""
+    """Add `change` to the number of watchers; while it is 0, the engine does not read `state`."""
     global watchers
     with _lock:
         watchers += change
@@ -105,14 +105,14 @@ class set_grad_enabled(_Switch):
 
 
 class _Plain(set_grad_enabled):
-    """Switch without a setting, so that `@no_grad` decorates like `@no_grad()`."""
+    """Switch without parameters, so that `@no_grad` does the same as `@no_grad()`."""
 
     def __new__(cls, function=None):
         return super().__new__(cls) if function is None else cls()(function)
 
 
 class no_grad(_Plain):
-    """Turn recording off, so that nothing is saved and intermediate results are freed at once.
+    """Turn recording off: nothing is saved, so intermediate results are freed immediately.
 
     Examples
     --------

@@ -15,7 +15,7 @@ from .listener import Listener
 __all__ = ["Line", "Step", "OpLog", "calling_lines", "definition", "op_log"]
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-# Frames of these files are inside an operation; the frame above them uses it.
+# Frames of these files are inside an operation; the first other frame uses the operation.
 _MACHINERY = tuple(
     os.path.join(_PACKAGE, name) for name in ("autograd", "backend", "ops", "tensor.py", "methods")
 )
@@ -61,11 +61,11 @@ class Step:
         Function that ran.
     settings : dict
     inputs, outputs : tuple
-        Arrays, numbers or None, as given.
+        Arrays, numbers or None, as `forward` received and returned them.
     line : Line
         Line that uses the operation, in a layer, a model, or your own code.
     called_at : Line
-        Line of your own code, outside this package, that led to it.
+        Line of your own code, outside this package, that led to the operation.
     context : Context
         Node of the operation in the graph.
     grads, results : tuple or None
@@ -168,7 +168,7 @@ def op_log(copies=False):
 
 
 def calling_lines():
-    """Return the innermost line that uses an operation, and the innermost outside this package.
+    """Return the innermost line that uses an operation, and the innermost line of the user's code.
 
     Returns
     -------

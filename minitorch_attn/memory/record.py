@@ -18,10 +18,10 @@ __all__ = ["MemoryTracker", "track"]
 class MemoryTracker(Listener):
     """Records the memory that tensors and the graph hold inside a `with` block.
 
-    A block counts once, regardless of its number of views, from its creation by an operation until
-    it is no longer referenced. Other blocks, such as parameters, count from their first use, or
-    from the start if their owner is given. Temporary memory within an operation and memory of
-    other threads are not recorded.
+    A block counts once, regardless of its number of views. It counts from its creation by an
+    operation until it is no longer referenced. A block that no operation created, such as a
+    parameter, counts from its first use, or from the start if its owner is given. Temporary memory
+    within an operation and the memory of other threads are not recorded.
 
     Parameters
     ----------
@@ -30,9 +30,8 @@ class MemoryTracker(Listener):
 
     Attributes
     ----------
-    peak : int
-        Maximum number of bytes held at any moment.
-    peak_moment : int
+    peak, peak_moment : int
+        Maximum number of bytes held, and the moment at which it is reached.
     peak_op : str
         Operation that reached the peak.
     held : int
@@ -60,7 +59,7 @@ class MemoryTracker(Listener):
         self.blocks = []
         self._moments = [0]  # bytes held after each change
         self._live = {}  # id of the owner of the memory -> (Block, weak owner)
-        self._keepers = {}  # id of a Context -> its Keeper
+        self._keepers = {}  # id of a Context -> (its Keeps, weak Context)
         self._lines = {}  # number of a Context -> Line
         self._pending = []  # Contexts that may have been emptied since the last event
         self._running = "-"
@@ -93,7 +92,7 @@ class MemoryTracker(Listener):
             elif isinstance(value, Tensor):
                 self._see(value, YOURS)
             else:
-                self._see(value, RESULT, name, line)  # sampled for this operation, as masks are
+                self._see(value, RESULT, name, line)  # sampled for this operation, such as a mask
         for output in outputs if type(outputs) is tuple else (outputs,):
             self._see(output, RESULT, name, line)
         if hasattr(ctx, "number"):
@@ -190,7 +189,7 @@ class MemoryTracker(Listener):
 
     def _let_go(self, key):
         for keep in self._keepers.pop(key, ((), None))[0]:
-            keep.stop = len(self._moments)  # starting at the next change
+            keep.stop = len(self._moments)  # from the next change on, the block is not kept
 
     def _settle(self):
         """Handle contexts that the engine, or a checkpoint, has emptied since the last event."""

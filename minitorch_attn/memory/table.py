@@ -32,7 +32,7 @@ def peak_table(memory, rows):
 
 
 def _grouped(memory):
-    """Return ((kind, op, shape, dtype, line, kept by), blocks), the largest first."""
+    """Return ((kind, op, shape, dtype, line, kept by), blocks) for each group, largest first."""
     groups = {}
     for block in memory.at_peak():
         kept = _names(block.kept_at(memory.peak_moment))

@@ -18,7 +18,7 @@ _TRIES = 10
 
 
 class Ceilings(NamedTuple):
-    """Peak speed and bandwidth. Operations cannot exceed them unless their data are in a cache.
+    """Peak speed and bandwidth. An operation cannot exceed them unless its data are in a cache.
 
     Attributes
     ----------

@@ -50,7 +50,7 @@ class Group:
 
 
 def by_op(events):
-    """Return one Group for each operation, the longest first."""
+    """Return one Group for each operation, sorted by decreasing time."""
     groups = {}
     for event in events:
         if event.phase != "module":

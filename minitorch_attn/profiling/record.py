@@ -30,7 +30,7 @@ class Event:
     own_seconds : float
         Duration in seconds without nested events, such as operations in a recorded `backward`.
     modules : tuple of str
-        Paths of the running modules, the outermost first. In backward, those of the forward run.
+        Paths of the running modules, the outermost first; in backward, as in the forward run.
     flops, nbytes, elements : int
         Floating-point operations in products, bytes read from and written to arrays, and number
         of elements written.
@@ -59,10 +59,10 @@ class _Running:
 class Profile(Listener):
     """Times of the operations that ran in a `with` block on this thread.
 
-    FLOPs count products only, two for each multiply-add; see `ops/plumbing/flops.py`. Bytes count
-    each input and output once. Temporary arrays within an operation are not counted, so an
-    operation may be slower than the ceilings, or faster if its data are in a cache. On a GPU, the
-    profiler waits for each operation to finish.
+    FLOPs are counted in products and convolutions only, two for each multiply-add; see
+    `ops/plumbing/flops.py`. Bytes count each input and output once, without temporary arrays, so
+    an operation may be slower than the ceilings, or faster if its data are in a cache. On a GPU,
+    the profiler waits for each operation to finish.
 
     Attributes
     ----------
@@ -169,7 +169,7 @@ class Profile(Listener):
             synchronize()
         now = perf_counter() - self._began
         running = self._running.pop()
-        while running.key is not ctx:  # an operation that raised an error has no end
+        while running.key is not ctx:  # skip operations that raised an error and did not end
             running = self._running.pop()
         event = running.event
         event.seconds = now - event.start
@@ -280,7 +280,7 @@ def _is_on_gpu(value):
 
 
 def _describe(event, ctx, read, written):
-    """Set the input shapes and the number of bytes. A view does not move data."""
+    """Set the shapes, the dtype and the number of bytes, which is 0 for a view."""
     event.shapes = ctx.shapes
     made = [array for array in map(_array, written) if array is not None]
     if made:

@@ -13,7 +13,7 @@ def profile_table(profile, rows, depth):
     busy = sum(group.seconds for group in groups)
     forward = sum(group.forward for group in groups)
     head = (
-        f"{_time(profile.seconds)} in all: {_time(forward)} in operations forward, "
+        f"{_time(profile.seconds)} in total: {_time(forward)} in operations forward, "
         f"{_time(busy - forward)} backward, {_time(profile.seconds - busy)} between them\n"
         f"the roofs of this machine: {roofs}"
     )
