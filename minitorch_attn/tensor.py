@@ -245,7 +245,7 @@ class Tensor:
         gradient : Tensor, optional
             Gradient dL/d(this) of the loss L; by default 1, if this tensor has one element.
         retain_graph : bool, optional
-            Whether to keep the saved buffers for another pass; the same as `create_graph` by default.
+            Whether to keep the saved buffers for another pass; by default, equal to `create_graph`.
         create_graph : bool
             Whether to record the backward pass itself, for second derivatives.
         inputs : sequence of Tensor, optional

@@ -360,7 +360,7 @@ def _wrapped(raw, arrays, function):
 
 
 def _record(ctx, inputs, arrays, raw, outputs):
-    """Make `ctx` a graph node: link its outputs, and note the origin and version of its saves."""
+    """Make `ctx` a graph node: link the outputs and note the origin and version of saved arrays."""
     if type(raw) is tuple:
         ctx.outputs_like = [(o.array.shape, o.array.dtype) for o in outputs]
         for index, output in enumerate(outputs):
