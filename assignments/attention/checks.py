@@ -1,4 +1,4 @@
-"""Checks of the attention assignment: the truth is what the library computes in float64."""
+"""Checks of the attention assignment: the library computes the expected values in float64."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ LAYER = "minitorch_attn.nn.attention:Attention"
 
 
 def inputs(rng, lead=(2, 3), queries=5, keys=7, dim=4, value_dim=6, mask=None):
-    """query, key, value of distinct sizes, and a mask."""
+    """Random query, key and value with distinct sizes, and the given mask."""
     return {
         "query": rng.normal(size=(*lead, queries, dim)),
         "key": rng.normal(size=(*lead, keys, dim)),
@@ -23,7 +23,7 @@ def keywords(scale=0.5, is_causal=False, dropout_p=0.0):
 
 
 def by_formula(query, key, value, scale):
-    """softmax(scale query key^T) value, from NumPy alone."""
+    """Compute softmax(scale * query key^T) value with NumPy."""
     scores = scale * np.einsum("...id,...jd->...ij", query, key)
     weights = np.exp(scores - scores.max(-1, keepdims=True))
     weights /= weights.sum(-1, keepdims=True)
@@ -44,7 +44,7 @@ def forward(rng):
 
 
 def masks(rng):
-    """Boolean with an empty row, floats with -inf, and the causal mask."""
+    """A boolean mask with a fully masked row, a float mask with -inf, and the causal mask."""
     attend = rng.random((2, 1, 5, 7)) < 0.6
     attend[..., 0] = True
     attend[0, 0, 2] = False
@@ -76,7 +76,7 @@ def forward_properties(rng):
         one("very large scores", large, keywords=keywords()),
         one("one key", single, keywords=keywords(), expected={"output": alone.copy()}),
         one("equal scores", equal, keywords=keywords(), expected={"output": mean.copy()}),
-        one("another order", turned, keywords=keywords(), expected={"output": truth}),
+        one("keys in another order", turned, keywords=keywords(), expected={"output": truth}),
     ]
 
 
@@ -91,7 +91,7 @@ def forward_large(rng):
 
 
 def large(rng, mask=None, shared=False, **more):
-    """More entries than differences of forward passes can go through in the time."""
+    """A case with so many entries that finite differences exceed the time limit."""
     x = inputs(rng, lead=(2, 12), queries=64, keys=64, dim=64, value_dim=64, mask=mask)
     if shared:
         x["key"], x["value"] = x["key"][:1], x["value"][:, :1]
@@ -99,7 +99,7 @@ def large(rng, mask=None, shared=False, **more):
 
 
 def many_keys(rng, masked=False, shared=False, **more):
-    """Long rows of scores: differences can be taken of many rows at once, not within a row."""
+    """Long rows of scores: finite differences could treat rows at once, but not keys."""
     mask = rng.normal(size=(1, 3, 12_000)) if masked else None
     x = inputs(rng, lead=(2, 2), queries=3, keys=12_000, mask=mask)
     if shared:
@@ -164,7 +164,7 @@ def dropout(rng):
 
 
 def heads(inputs, settings):
-    """One of the two methods that rearrange."""
+    """Run `_split` or `_merge`."""
     import minitorch_attn as mt
 
     layer = mt.nn.Attention(settings["embed"], settings["heads"]).double()
@@ -199,7 +199,7 @@ def merge(rng):
 
 
 def whole_layer(inputs, settings):
-    """The layer, with a plain sum in the place of attention, so that it is judged alone."""
+    """Run the layer with a plain sum instead of attention, so that only the layer is checked."""
     import minitorch_attn as mt
 
     class Kept:
@@ -256,5 +256,5 @@ def layer_rotary_and_cache(rng):
     return [
         _layer(rng, "rotary", {}, rotary=True),
         _layer(rng, "a cache", {}, rotary=True, cache=True),
-        _layer(rng, "a cache that is complete", {}, kept, cache=True, complete=True),
+        _layer(rng, "a complete cache", {}, kept, cache=True, complete=True),
     ]

@@ -1,7 +1,7 @@
-"""The reward: a GPT whose attention is yours learns to look up what came before. 20 seconds.
+"""The reward: a GPT with your attention learns to look up earlier text. About 20 seconds.
 
-It reads some letters in any order, and then the same letters again. What comes next can only be
-known by looking: where did this letter stand before, and what came after it?
+It reads some letters in random order, and then the same letters again. To predict the next letter,
+it must find the earlier occurrence of the current letter and read the letter after it.
 """
 
 import sys
@@ -17,7 +17,7 @@ STEPS, BATCH, RATE = 1200, 32, 3e-3
 
 
 def phrases(rng, count):
-    """Phrases of different letters, each of them twice, as ids; where the next can be known."""
+    """Ids of random phrases, each repeated once, and where the next letter is predictable."""
     ids = np.zeros((count, 2 * LONGEST), dtype="int64")
     known = np.zeros((count, 2 * LONGEST - 1), dtype=bool)
     for row in range(count):
@@ -29,7 +29,7 @@ def phrases(rng, count):
 
 
 def weights_of(model, ids):
-    """The attention weights of each layer: what your function returns for values that are I."""
+    """The attention weights of each layer, which attention returns if the values are I."""
     maps = []
 
     def keep(attention, args, kwargs):
@@ -50,7 +50,7 @@ def weights_of(model, ids):
 
 
 def draw(model):
-    """One phrase, and the head that looks most at what came after the same letter."""
+    """Draw the head with the most weight on the letter after the same letter, for one phrase."""
     length = LONGEST
     phrase = np.arange(1, length + 1)[None]
     ids = np.concatenate([phrase, phrase], axis=1)[:, :-1]
@@ -61,40 +61,40 @@ def draw(model):
     ]  # fmt: skip
     share, layer, number, head = max(found, key=lambda entry: entry[0])
     text = "".join(LETTERS[i - 1] for i in ids[0])
-    print(f"\nLayer {layer + 1}, head {number + 1}, has found it out: at a letter that it has read")
-    print(f"before, {share:.0%} of its weight is on the letter that came next.\n")
+    print(f"\nLayer {layer + 1}, head {number + 1} has learned the look-up: at a repeated letter,")
+    print(f"{share:.0%} of its weight is on the letter that followed the first occurrence.\n")
     lines = panel("  ".join([" " + text[0], *text[1:]]).replace("  ", " "), head, top=1.0)
     labels = ["", *text]
     beside(labels, lines, gap=1)
 
 
 def main():
-    """Train, print the share of right letters as it grows, and draw what a head looks at."""
+    """Train, print the share of correct letters, and draw what a head attends to."""
     mt.manual_seed(0)
     rng, start = np.random.default_rng(0), time.perf_counter()
     model = mt.models.GPT(
         1 + len(LETTERS), 2 * LONGEST, embed_dim=48, num_heads=4, num_layers=2
     )  # fmt: skip
-    optimiser = mt.optim.AdamW(model.parameters(), lr=RATE)
+    optimizer = mt.optim.AdamW(model.parameters(), lr=RATE)
     loss_of = mt.nn.CrossEntropyLoss(ignore_index=-100)
     tests, known = phrases(np.random.default_rng(1), 300)
-    print("It reads letters in any order, and again: kcafhb kcafhb. Which is next?")
-    print(f"right: of the second time, in phrases that it has not seen; by chance "
+    print("It reads letters in random order, twice: kcafhb kcafhb. Which letter is next?")
+    print(f"correct: letters of the repetition, in new phrases; a random guess has "
           f"{1 / len(LETTERS):.0%}\n")  # fmt: skip
     for step in range(1, STEPS + 1):
-        optimiser.param_groups[0]["lr"] = RATE * min(1, 2.02 - 2 * step / STEPS)
+        optimizer.param_groups[0]["lr"] = RATE * min(1, 2.02 - 2 * step / STEPS)
         ids, counts = phrases(rng, BATCH)
         logits = model(mt.tensor(ids[:, :-1]))  # (batch, token, letter)
         labels = mt.tensor(np.where(counts, ids[:, 1:], -100).reshape(-1))
         loss = loss_of(logits.flatten(0, 1), labels)
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
         if step in (1, 50) or step % 100 == 0:
             with mt.no_grad():
                 found = model(mt.tensor(tests[:, :-1])).argmax(-1).numpy()
             right = (found == tests[:, 1:])[known].mean()
-            print(f"step {step:>4}  right {right:4.0%}  {'#' * round(50 * right)}", flush=True)
+            print(f"step {step:>4}  correct {right:4.0%}  {'#' * round(50 * right)}", flush=True)
     print(f"\n{time.perf_counter() - start:.0f} s.")
     draw(model)
     return 0 if right > 0.8 else 1

@@ -1,4 +1,4 @@
-"""Checks of the autograd assignment: the truth is what the library's own engine computes."""
+"""Checks of the autograd assignment: the library's engine computes the expected values."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from minitorch_attn.grader.build.checking import check, operation_check
 
 
 def summed(inputs, settings):
-    """sum_to_shape of an array, and whether the array is as it was."""
+    """Run sum_to_shape; also return the input array, which must be unchanged."""
     import numpy as np
 
     from minitorch_attn.autograd.broadcasting import sum_to_shape
@@ -59,7 +59,7 @@ def quotient(rng):
 
 
 def collected(inputs, settings):
-    """Gradients that arrive at three nodes, one of which has two outputs."""
+    """Add gradients to three nodes, one of which has two outputs."""
     from heapq import heappop
 
     import numpy as np
@@ -95,7 +95,7 @@ def arrivals(rng):
 
 
 def filled(inputs, settings):
-    """A node with two outputs, of which one got a gradient."""
+    """Run _filled for a node with two outputs, only one of which has a gradient."""
     import numpy as np
 
     from minitorch_attn.autograd.engine import _filled
@@ -112,7 +112,7 @@ def unused_outputs(rng):
 
 
 def towards(inputs, settings):
-    """The nodes of a path in a graph that is given by its edges."""
+    """Run _towards on a graph given by its edges, and say which nodes are in the set."""
     import numpy as np
 
     from minitorch_attn.autograd.engine import _towards
@@ -143,7 +143,7 @@ def paths(rng):
 
 
 def accumulated(inputs, settings):
-    """What a leaf holds after its gradients came, and whether that memory is its own."""
+    """Add gradients to a leaf; return its .grad after each, and the gradients, unchanged."""
     import numpy as np
 
     import minitorch_attn as mt
@@ -174,7 +174,7 @@ def leaves_again(rng):
 
 
 def graph(inputs, settings):
-    """Gradients of small graphs; what each does is told by its name."""
+    """Gradients of a small graph; `kind` in the settings chooses the graph."""
     import numpy as np
 
     import minitorch_attn as mt

@@ -1,4 +1,4 @@
-"""The reward: your engine trains a network on two spirals, then a GPT. About half a minute."""
+"""The reward: your engine trains a network on two spirals, then a GPT. About 30 seconds."""
 
 import sys
 
@@ -12,7 +12,7 @@ SHOWN = (1, 60, 800)
 
 
 def spirals():
-    """Points on two spirals, one inside the other, and which of the two each is on."""
+    """Points on two spirals, one inside the other, and the spiral (0 or 1) of each point."""
     along = np.linspace(0.12, 1, POINTS)
     turn = 2.9 * np.pi * along
     arm = np.stack([along * np.cos(turn), along * np.sin(turn)], axis=1)
@@ -20,7 +20,7 @@ def spirals():
 
 
 def view(model, points, kinds):
-    """Rows of text: the points as o and x, and dots where the network says x."""
+    """Rows of text: the points as o and x, and dots where the network predicts x."""
     x, y = np.meshgrid(np.linspace(-EDGE, EDGE, COLUMNS), np.linspace(EDGE, -EDGE, ROWS))
     plane = np.stack([x.ravel(), y.ravel()], axis=1).astype("float32")
     with mt.no_grad():
@@ -33,31 +33,31 @@ def view(model, points, kinds):
 
 
 def two_spirals():
-    """Train a network of three layers, and show the plane as it sees it; whether it has learned."""
+    """Train a network of three layers and show its predictions; return whether it has learned."""
     mt.manual_seed(0)
     points, kinds = spirals()
     linear, tanh = mt.nn.Linear, mt.nn.Tanh
     model = mt.nn.Sequential(linear(2, 32), tanh(), linear(32, 32), tanh(), linear(32, 2))
-    optimiser = mt.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0.0)
-    print("A network looks at two spirals, o and x. Dots: where it says x.\n")
+    optimizer = mt.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0.0)
+    print("A network learns to separate two spirals, o and x. Dots: where it predicts x.\n")
     for step in range(1, SHOWN[-1] + 1):
         logits = model(mt.tensor(points))  # (point, kind)
         loss = mt.nn.functional.cross_entropy(logits, mt.tensor(kinds))
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
         if step in SHOWN:
             right = (logits.argmax(-1).numpy() == kinds).mean()
-            print(f"step {step}, {right:.0%} of the points are right")
+            print(f"step {step}, {right:.0%} of the points are classified correctly")
             print("\n".join("    " + line.rstrip() for line in view(model, points, kinds)) + "\n")
     return right > 0.95
 
 
 def main():
-    """The spirals, then a GPT."""
+    """Train on the spirals, then train a GPT."""
     if not two_spirals():
         return 1
-    print("And now every gradient of a GPT passes your engine.\n")
+    print("Now your engine computes every gradient of a GPT.\n")
     return learn_to_write(steps=1000)
 
 

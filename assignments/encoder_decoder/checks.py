@@ -1,4 +1,4 @@
-"""Checks of the encoder-decoder assignment: the truth is what the library computes, in float64."""
+"""Checks of the encoder-decoder assignment: the library computes the expected values."""
 
 import numpy as np
 
@@ -14,7 +14,7 @@ MAKE = {
 
 
 def around(inputs, settings):
-    """The path around a sub-layer that is told apart from everything else."""
+    """Run Residual with three distinct maps as its norm, its dropout and its sub-layer."""
     import minitorch_attn as mt
     from minitorch_attn.models.encoder_decoder import Residual
 
@@ -91,7 +91,7 @@ def decoder_layer_gradients(rng):
 
 
 def embedded(inputs, settings):
-    """One of the two methods of the embedding."""
+    """Run `look_up` if ids are given, else `place`."""
     import minitorch_attn as mt
     from minitorch_attn.models.encoder_decoder import SequenceEmbedding
 
@@ -127,7 +127,7 @@ def placing(rng):
 
 
 def the_mask(inputs, settings):
-    """The mask of padding of a model, or that there is none."""
+    """The padding mask of a model, or False if it is None."""
     import numpy as np
 
     import minitorch_attn as mt
@@ -181,7 +181,7 @@ def decoding(rng):
 
 
 def by_token(inputs, settings):
-    """Logits of a target that is given token by token, with a cache."""
+    """Logits of a target that is passed token by token, with a cache."""
     import numpy as np
 
     import minitorch_attn as mt
@@ -206,7 +206,7 @@ def decoding_with_a_cache(rng):
 
 
 def written(inputs, settings):
-    """What is written with a model whose logits depend on the row, the last token and the step."""
+    """Run _greedy with a model whose logits depend on the row, the last token and the step."""
     import numpy as np
 
     import minitorch_attn as mt

@@ -1,4 +1,4 @@
-"""The reward: your Transformer learns to write words backwards. About half a minute."""
+"""The reward: your Transformer learns to spell words backward. About 30 seconds."""
 
 import sys
 import time
@@ -15,7 +15,7 @@ SHOWN = ("attention", "encoder", "token", "mask")
 
 
 def encoded(words):
-    """Words, and each of them backwards between start and end, as ids."""
+    """Ids of words, and ids of the reversed words between a start and an end token."""
     source = np.full((len(words), LONGEST), PAD)
     target = np.full((len(words), LONGEST + 2), PAD)
     for row, word in enumerate(words):
@@ -26,7 +26,7 @@ def encoded(words):
 
 
 def drawn(rng, count):
-    """Words of letters that follow each other by chance."""
+    """Draw words of random letters."""
     return [
         "".join(LETTERS[i] for i in rng.integers(0, len(LETTERS), rng.integers(3, LONGEST + 1)))
         for _ in range(count)
@@ -34,7 +34,7 @@ def drawn(rng, count):
 
 
 def written(model, words):
-    """What the model writes for each word."""
+    """The word that the model generates for each word."""
     found = mt.generation.translate(
         model, encoded(words)[0], START, END, max_new_tokens=LONGEST + 1
     ).tolist()
@@ -43,37 +43,37 @@ def written(model, words):
 
 
 def draw(model, word):
-    """Where the decoder looks while it writes: a row for each letter that it writes."""
+    """Draw where the decoder attends: one row for each letter that it generates."""
     source, target = encoded([word])
     maps = mt.viz.attention_maps(model, source, target[:, :-1])
     across = maps[-1].mean(axis=0)[: len(word), : len(word)]  # (written, read), of all heads
-    print(f"\nWhere it looks in {word!r} (across) for each letter that it writes (down):\n")
+    print(f"\nWhere it attends in {word!r} (columns) for each letter that it generates (rows):\n")
     lines = panel(" " + " ".join(word), across)
     beside(["", *word[::-1]], lines, gap=1)
 
 
 def main():
-    """Train, show what it writes as it learns, and where it looks."""
+    """Train, show what the model generates during training, and draw where it attends."""
     mt.manual_seed(0)
     rng, start = np.random.default_rng(0), time.perf_counter()
     model = mt.models.Transformer(
         3 + len(LETTERS), embed_dim=48, num_heads=4, ff_dim=96, num_encoder_layers=1,
         num_decoder_layers=1, dropout=0.0, norm_first=True, pad_id=PAD,
     )  # fmt: skip
-    optimiser = mt.optim.AdamW(model.parameters(), lr=RATE)
+    optimizer = mt.optim.AdamW(model.parameters(), lr=RATE)
     loss_of = mt.nn.CrossEntropyLoss(ignore_index=PAD)
     tests = drawn(np.random.default_rng(1), 200)
-    print("It is trained on letters in any order; these words it has never seen.\n")
-    print("step  loss  " + "".join(f"{word:<11}" for word in SHOWN) + f"right of {len(tests)}")
+    print("It is trained on words of random letters. It has not seen the words below.\n")
+    print("step  loss  " + "".join(f"{word:<11}" for word in SHOWN) + f"correct of {len(tests)}")
     losses = []
     for step in range(1, STEPS + 1):
-        optimiser.param_groups[0]["lr"] = RATE * min(step / 50, 1.05 - step / STEPS)
+        optimizer.param_groups[0]["lr"] = RATE * min(step / 50, 1.05 - step / STEPS)
         source, target = encoded(drawn(rng, BATCH))
         logits = model(source, target[:, :-1])  # (batch, target, vocabulary)
         loss = loss_of(logits.flatten(0, 1), target[:, 1:].flatten())
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
         losses.append(loss.item())
         if step in (1, 50) or step % 100 == 0:
             pairs = zip(tests, written(model, tests), strict=True)

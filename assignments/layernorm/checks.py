@@ -1,4 +1,4 @@
-"""Checks of the LayerNorm assignment: the truth is the library's, or a formula in float64."""
+"""Checks of the LayerNorm assignment: the library or a formula gives the expected values."""
 
 import numpy as np
 
@@ -10,8 +10,8 @@ GELU = "minitorch_attn.ops.gelu:Gelu"
 
 
 def norm(name, rng, shape=(3, 5, 7), row_axes=1, weight=True, bias=True, grad=False, **options):
-    """One call of the operation, with drawn parameters."""
-    eps = 1e-2  # large enough to be seen
+    """One call of the operation with random parameters."""
+    eps = 1e-2  # large enough to affect the result
     row = shape[len(shape) - row_axes :]
     x = options.pop("x", 2 * rng.normal(size=shape) + 0.5)
     arguments = {
@@ -25,7 +25,7 @@ def norm(name, rng, shape=(3, 5, 7), row_axes=1, weight=True, bias=True, grad=Fa
 
 
 def normalised(x, eps):
-    """LayerNorm without parameters, from NumPy alone."""
+    """Compute LayerNorm without parameters with NumPy."""
     return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + eps)
 
 
@@ -122,16 +122,16 @@ def gelu_backward(rng):
 
 
 def gelu_tail(rng):
-    """Where 1 + erf rounds to 0, and y with it: no difference of values of y shows the slope.
+    """Values of x at which 1 + erf rounds to 0, so that finite differences of y are 0.
 
-    What is left of it is x times the density, to 1 %.
+    The derivative there is x times the Gaussian density, to 1 %.
     """
     x, grad = rng.uniform(-10.2, -10, (5, 7)), rng.normal(size=(5, 7))
     return operation_check("in the tail", GELU, {"x": x}, {}, grad, rtol=0.05)
 
 
 def order(inputs, settings):
-    """The block with four things that can be told apart in the places of its layers."""
+    """Run the block with four distinct maps in place of its layers."""
     import minitorch_attn as mt
 
     class Step(mt.nn.Module):

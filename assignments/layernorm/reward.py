@@ -1,4 +1,4 @@
-"""The reward: a deep GPT with your norms beside one without; then yours writes. Half a minute."""
+"""The reward: a deep GPT with and without your norms, then a GPT that writes. 30 seconds."""
 
 import sys
 
@@ -11,7 +11,7 @@ LAYERS, STEPS, RATE = 8, 160, 2e-2
 
 
 def losses(tokenizer, ids, with_norms):
-    """The losses of a deep GPT."""
+    """Train a deep GPT with or without norms, and return its losses."""
     mt.manual_seed(1)
     model = mt.models.GPT(len(tokenizer), 64, 32, num_heads=4, num_layers=LAYERS, activation="gelu")
     if not with_norms:
@@ -23,7 +23,7 @@ def losses(tokenizer, ids, with_norms):
 
 
 def shown(loss):
-    """A loss and a bar for it, as long as it fits."""
+    """A loss as a number and as a bar; the bar is cut off if the loss is 5 or more."""
     number = f"{loss:8.2f}" if loss < 1e5 else f"{loss:8.0e}"
     return f"{number} {'#' * round(4 * loss) if loss < 5 else '#' * 20 + ' ...'}"
 
@@ -33,18 +33,18 @@ def side_by_side():
     text = prose()
     tokenizer = mt.data.CharTokenizer.from_text(text)
     ids = tokenizer.encode(text)
-    print(f"A GPT of {LAYERS} layers takes large steps. Its loss\n")
+    print(f"The loss of a GPT with {LAYERS} layers and a large learning rate:\n")
     without, yours = (losses(tokenizer, ids, with_norms) for with_norms in (False, True))
-    print(f"step  {'without norms':>13}{'':<22}with yours")
+    print(f"step  {'without norms':>13}{'':<22}with your norms")
     for step in (1, *range(20, STEPS + 1, 20)):
         cells = [shown(np.mean(each[max(0, step - 10) : step])) for each in (without, yours)]
         print(f"{step:>4}  {cells[0]:<35}{cells[1]}", flush=True)
 
 
 def main():
-    """The two, and then a GPT of two layers that learns to write."""
+    """Compare the two, and then train a GPT with two layers that learns to write."""
     side_by_side()
-    print("\nAnd a GPT with your norms, linear layers and feed-forward blocks learns to write:\n")
+    print("\nNow a GPT with your norms, linear layers and feed-forward blocks learns to write:\n")
     return learn_to_write(1000, activation="gelu")
 
 

@@ -1,4 +1,4 @@
-"""Checks of the assignment on masks: the truth is the library's, or plain NumPy."""
+"""Checks of the assignment on masks: the library or NumPy gives the expected values."""
 
 import numpy as np
 
@@ -43,7 +43,7 @@ def padding(rng):
 
 
 def padded_attention(inputs, settings):
-    """softmax under the padding mask, and the mean of values: the rows of real tokens."""
+    """Attention output with the padding mask, only the rows of real tokens."""
     import numpy as np
 
     import minitorch_attn as mt
@@ -72,7 +72,7 @@ def documents(rng):
     lengths = rng.integers(1, 5, 4).tolist()
     return [
         mask_of("packed", "block_diagonal", lengths=lengths),
-        mask_of("an empty one", "block_diagonal", lengths=[2, 0, 3]),
+        mask_of("an empty document", "block_diagonal", lengths=[2, 0, 3]),
     ]
 
 
@@ -85,7 +85,7 @@ def key_padding(rng):
 
 
 def added(inputs, settings):
-    """A mask as numbers to be added."""
+    """The additive form of a mask."""
     import minitorch_attn as mt
 
     mask = mt.masks.Mask(mt.tensor(inputs["attend"]))
@@ -98,7 +98,7 @@ def additive(rng):
 
 
 def both(inputs, settings):
-    """Two masks as one."""
+    """Two masks, combined with & and with |."""
     import minitorch_attn as mt
 
     a, b = (mt.masks.Mask(mt.tensor(inputs[key])) for key in "ab")

@@ -1,4 +1,4 @@
-"""The reward: two GPTs learn to write, without your causal mask and with it. Half a minute."""
+"""The reward: two GPTs learn to write, without your causal mask and with it. 30 seconds."""
 
 import sys
 
@@ -6,7 +6,7 @@ from training import learn_to_write, run
 
 
 def without_mask(model):
-    """Let every token see the whole text, the next character too."""
+    """Let every token attend to the whole text, including the next character."""
     for block in model.blocks:
         block.attention.attend = _seeing_all(block.attention.attend)
 
@@ -19,10 +19,10 @@ def _seeing_all(attend):
 
 
 def main():
-    """The first one only has to look at what comes next, and learns nothing by it."""
-    print("Without your causal mask a GPT sees the character that it is to predict.\n")
+    """Train without the mask, where copying the next character is enough, then with it."""
+    print("Without your causal mask a GPT sees the character that it must predict.\n")
     learn_to_write(600, without_mask, length=150)
-    print("\nNearly no loss, and nothing learned: when it writes, the next one is not there.")
+    print("\nThe loss is almost 0, but it cannot write: then there is no next character to copy.")
     print("\nWith your mask:\n")
     return learn_to_write(1000)
 

@@ -1,4 +1,4 @@
-"""Checks of the softmax assignment: the truth is the library's, or a formula in float64."""
+"""Checks of the softmax assignment: the library or a formula gives the expected values."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from minitorch_attn.grader.build.checking import operation_check
 SOFTMAX = "minitorch_attn.ops.softmax:Softmax"
 LOG_SOFTMAX = "minitorch_attn.ops.softmax:LogSoftmax"
 LOSS = "minitorch_attn.ops.cross_entropy:CrossEntropy"
-# One axis is long: differences can be taken of many rows at once, but not of one row's entries.
+# Rows so long that finite differences, one for each entry of a row, exceed the time limit.
 LONG = (4, 30_000)
 
 
@@ -16,7 +16,7 @@ def along(name, operation, x, axis, grad=None, **options):
 
 
 def weights(x, axis):
-    """The softmax, from NumPy alone."""
+    """Compute the softmax with NumPy."""
     e = np.exp(x - x.max(axis, keepdims=True))
     return e / e.sum(axis, keepdims=True)
 
@@ -80,7 +80,7 @@ def log_backward_large(rng):
 
 
 def loss(name, rng, backward, rows=6, classes=5, weighted=False, factor=3.0, **keywords):
-    """One call of the operation; `keywords` are its settings."""
+    """One call of the operation with the settings `keywords`."""
     keywords = {"ignore_index": -100, "label_smoothing": 0.0, "reduction": "mean"} | keywords
     labels = rng.integers(0, classes, rows)
     if keywords["ignore_index"] != -100:

@@ -1,4 +1,4 @@
-"""The reward: a GPT whose weights and loss are yours learns to write. About half a minute."""
+"""The reward: a GPT with your softmax and your loss learns to write. About 30 seconds."""
 
 import sys
 

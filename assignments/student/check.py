@@ -1,9 +1,9 @@
 """Run the public checks of this assignment.
 
     python check.py                     all checks
-    python check.py backward            the check of this name, or all with this word in the name
+    python check.py backward            the check with this name, or all checks with it in the name
     python check.py Softmax.backward    the checks of one function
-    python check.py --json              output for programs
+    python check.py --json              JSON output for programs
 
 The folder `public` contains the inputs and the expected results. The grader uses other inputs and
 more checks.
@@ -25,7 +25,7 @@ from judging import Check, judge  # noqa: E402
 
 
 def main(words):
-    """Run the checks, print a line for each; 0 if all pass."""
+    """Run the checks and print a line for each; return 0 if all pass."""
     as_json = "--json" in words
     words = [word for word in words if word != "--json"]
     table = json.loads((HERE / "public" / "checks.json").read_text(encoding="utf-8"))
@@ -43,7 +43,7 @@ def main(words):
 
 
 def named(table, word):
-    """The checks that a word chooses: of this function, of this name, or with it in their names."""
+    """The checks of the function `word`, or with this name, or with this word in their names."""
     for chosen in (
         [entry for entry in table if entry["of"] == word],
         [entry for entry in table if entry["name"] == word],
@@ -54,7 +54,7 @@ def named(table, word):
 
 
 def outcome(entry):
-    """Run the parts of one check; all of them have to pass."""
+    """Run the parts of one check; all parts must pass."""
     start = time.perf_counter()
     for part in entry["parts"]:
         status, message = run(part)
@@ -67,7 +67,7 @@ def outcome(entry):
 
 
 def run(part):
-    """One computation: what the package returns against what is expected."""
+    """Run one part and compare its results with the expected results."""
     with np.load(HERE / "public" / part["file"], allow_pickle=False) as arrays:
         inputs = {key[3:]: arrays[key] for key in arrays if key.startswith("in ")}
         expected = {key[4:]: arrays[key] for key in arrays if key.startswith("out ")}
@@ -82,7 +82,7 @@ def run(part):
 
 
 def place(error):
-    """The last line of the package that the error passed through."""
+    """The innermost line of the package in the traceback."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if frame.filename.startswith(str(HERE / "minitorch_attn"))]
     if not own:
@@ -92,7 +92,7 @@ def place(error):
 
 
 def show(results):
-    """A line for each check, and the reason where it failed."""
+    """Print a line for each check, and the reason if it failed."""
     width = max((len(result["name"]) for result in results), default=0)
     for result in results:
         passed = result["status"] == "passed"
@@ -101,7 +101,7 @@ def show(results):
         if not passed:
             print(f"    {result['message']}")
     earned = sum(result["points"] for result in results if result["status"] == "passed")
-    print(f"\n{earned} of {sum(result['points'] for result in results)} points of these checks")
+    print(f"\n{earned} of {sum(result['points'] for result in results)} points for these checks")
 
 
 if __name__ == "__main__":

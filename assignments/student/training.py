@@ -1,4 +1,4 @@
-"""What the rewards share: a GPT that learns to write, pictures, and drawings in the terminal."""
+"""Shared code of the rewards: train a GPT, train on images, draw in the terminal."""
 
 import json
 import re
@@ -18,17 +18,17 @@ SHADES = " .:-=+*#%@"
 
 
 def run(reward):
-    """Run a reward; where a function is still to be written, say which, and how to check it.
+    """Run a reward; if a function is not written yet, say which one and how to check it.
 
     Returns
     -------
     int
-        What the reward returns, 0 if the model has learned; 1 if it could not run.
+        Result of the reward (0 if the model has learned), or 1 if the reward could not run.
     """
     try:
         code = reward()
         if code:
-            print("\nIt has not learned it. Does `python check.py` find everything right?")
+            print("\nThe model has not learned the task. Do all checks of `python check.py` pass?")
         return code
     except mt.errors.NotYetWritten as error:
         print("\n".join(missing(error)), file=sys.stderr)
@@ -36,7 +36,7 @@ def run(reward):
 
 
 def missing(error):
-    """Two lines on a function without a body: where it is, and what to do."""
+    """Two lines about a function without a body: where it is, and what to do."""
     name = error.message.partition(":")[0]
     place = traceback.extract_tb(error.__traceback__)[-1]
     path = Path(place.filename).resolve().relative_to(HERE)
@@ -47,14 +47,14 @@ def missing(error):
     if function in checked:
         check = f"check it with: python check.py {checked[function]}"
         return f"{name} is not written yet: {where}", check
-    return f"{name} is taken out of this library: {where}", "write what calls it without it"
+    return f"{name} is removed from this library: {where}", "write your function without it"
 
 
 # Writing
 
 
 def prose():
-    """The running text in the help pages of Python: whole paragraphs, without tables and code."""
+    """The paragraphs of prose in Python's help topics, without tables and code."""
     kept = []
     for block in re.split(r"\n\s*\n", mt.data.default_text()):
         line = " ".join(block.split())
@@ -65,17 +65,18 @@ def prose():
 
 
 def learn_to_write(steps=1500, change=None, length=400, **settings):
-    """Train a small GPT, show what it writes as the loss falls; 0 if it has learned.
+    """Train a small GPT and show what it writes during training; return 0 if it has learned.
 
     Parameters
     ----------
     steps : int
+        Number of training steps.
     change : callable, optional
-        Changes the model before it is trained.
+        Function `change(model)` that changes the model before training.
     length : int
-        How many characters it writes at the end.
+        Number of characters that the model writes at the end.
     **settings
-        Of `GPT`.
+        Further arguments of `GPT`.
     """
     mt.manual_seed(1)
     text = prose()
@@ -87,9 +88,9 @@ def learn_to_write(steps=1500, change=None, length=400, **settings):
     if change is not None:
         change(model)
     known = mt.data.baselines(ids[:-10_000], ids[-10_000:], len(tokenizer))
-    print(f"{len(text):,} characters of Python's help pages, {steps:,} steps of {BATCH * CONTEXT}")
-    print(f"loss {known['uniform']:.2f}: guessing blindly; "
-          f"{known['bigram']:.2f}: knowing what often follows one character\n")  # fmt: skip
+    print(f"{len(text):,} characters of text; {steps:,} steps of {BATCH * CONTEXT} characters")
+    print(f"loss {known['uniform']:.2f}: random guess; "
+          f"{known['bigram']:.2f}: guess from the previous character\n")  # fmt: skip
     print("step  loss  it writes", flush=True)
     losses, start = [], time.perf_counter()
     shown = {1, 20, 50, 100, *range(200, steps, 200), steps}
@@ -99,45 +100,44 @@ def learn_to_write(steps=1500, change=None, length=400, **settings):
             recent = np.mean(losses[-50:] if len(losses) > 50 else losses[-1:])
             line = write(model, tokenizer, 62).replace("\n", " ")
             print(f"{len(losses):>4}  {recent:4.2f}  {line}", flush=True)
-    print(f"\n{time.perf_counter() - start:.0f} s. More of it:\n")
+    print(f"\n{time.perf_counter() - start:.0f} s. A longer sample:\n")
     print(textwrap.fill(write(model, tokenizer, length), 76, initial_indent="  ",
                         subsequent_indent="  "))  # fmt: skip
     return 0 if np.mean(losses[-50:]) < 0.5 * known["uniform"] else 1
 
 
 def fit(model, ids, steps, top_rate=TOP_RATE, steady=False):
-    """Train a GPT on a text; yields the loss of each step.
+    """Train a GPT on a text, and yield the loss of each step.
 
-    With `steady` the steps stay as large as they are after the first ones, and no gradient is
-    clipped.
+    With `steady` the learning rate stays constant after the warm-up, and gradients are not clipped.
     """
-    optimiser = mt.optim.AdamW(model.parameters(), lr=top_rate, betas=(0.9, 0.95))
+    optimizer = mt.optim.AdamW(model.parameters(), lr=top_rate, betas=(0.9, 0.95))
     batches = mt.data.TextBatches(ids, BATCH, CONTEXT)
     for step in range(1, steps + 1):
         inputs, targets = next(batches)
         end = 1.0 if steady else 1.05 - step / steps
-        optimiser.param_groups[0]["lr"] = top_rate * min(step / WARMUP, end)
+        optimizer.param_groups[0]["lr"] = top_rate * min(step / WARMUP, end)
         logits = model(inputs)  # (batch, token, vocabulary)
         loss = mt.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
         if not steady:
             mt.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimiser.step()
+        optimizer.step()
         yield loss.item()
 
 
 def write(model, tokenizer, count):
-    """What a model writes after "The "; the same dice for every call."""
+    """Generate `count` characters that start with "The "."""
     ids = tokenizer.encode("The ")
     return tokenizer.decode(mt.generation.sample(model, ids, count - len(ids), temperature=0.6))
 
 
-# Pictures
+# Images
 
 
 def pictures():
-    """Handwritten digits; without scikit-learn, bars at four angles in noise."""
+    """Handwritten digits, or without scikit-learn, noisy images of bars at four angles."""
     try:
         return mt.data.digits_split()
     except mt.errors.DataError:
@@ -153,7 +153,7 @@ def pictures():
 
 
 def answers(model, images):
-    """The likeliest label of each picture."""
+    """The most likely label of each image."""
     model.eval()
     with mt.no_grad():
         found = model(mt.tensor(images)).argmax(-1).numpy()
@@ -162,44 +162,47 @@ def answers(model, images):
 
 
 def tell_pictures_apart(make_model, steps, rate, look):
-    """Train `make_model(classes)`, print its accuracy, draw what it says; 0 if it has learned.
+    """Train a classifier of images and show its predictions; return 0 if it has learned.
 
     Parameters
     ----------
     make_model : callable
+        Function `make_model(classes)` that makes the model.
     steps : int
+        Number of training steps.
     rate : float
+        Learning rate after the warm-up.
     look : callable
-        `look(model, image)` draws something of one picture, (1, 1, 8, 8), at the end.
+        Function `look(model, image)` that draws something for one image (1, 1, 8, 8) at the end.
     """
     mt.manual_seed(0)
     images, labels, test_images, test_labels = pictures()
     classes = int(labels.max()) + 1
     model = make_model(classes)
-    optimiser = mt.optim.AdamW(model.parameters(), lr=rate)
+    optimizer = mt.optim.AdamW(model.parameters(), lr=rate)
     rng, start, losses = np.random.default_rng(0), time.perf_counter(), []
-    print(f"{len(images):,} pictures of {classes} kinds; guessing is right in {1 / classes:.0%}")
-    print(f"right: of {len(test_images)} others, which it is not trained on\n")
+    print(f"{len(images):,} images of {classes} classes; random guesses: {1 / classes:.0%} correct")
+    print(f"correct: of {len(test_images)} test images, which are not used for training\n")
     for step in range(1, steps + 1):
-        optimiser.param_groups[0]["lr"] = rate * min(step / WARMUP, 1.05 - step / steps)
+        optimizer.param_groups[0]["lr"] = rate * min(step / WARMUP, 1.05 - step / steps)
         chosen = rng.integers(0, len(images), 64)
         logits = model(mt.tensor(images[chosen]))  # (batch, classes)
         loss = mt.nn.functional.cross_entropy(logits, mt.tensor(labels[chosen]))
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
         losses.append(loss.item())
         if step in (1, 10, 20, 40) or step % 80 == 0:
             right = (answers(model, test_images) == test_labels).mean()
             bar = "#" * round(40 * right)
-            print(f"step {step:>4}  loss {np.mean(losses[-20:]):5.2f}  right {right:4.0%}  {bar}",
+            print(f"step {step:>4}  loss {np.mean(losses[-20:]):5.2f}  correct {right:4.0%}  {bar}",
                   flush=True)  # fmt: skip
-    print(f"\n{time.perf_counter() - start:.0f} s. Some that it has not seen, and what it says:\n")
+    print(f"\n{time.perf_counter() - start:.0f} s. Some test images and predictions:\n")
     found = answers(model, test_images)
     beside(*(panel(f"{found[i]}", test_images[i, 0]) for i in range(4)))
     wrong = np.flatnonzero(found != test_labels)[:4]
     if len(wrong):
-        print("\nSome where it is wrong:\n")
+        print("\nSome wrong predictions:\n")
         beside(*(panel(f"{found[i]}, not {test_labels[i]}", test_images[i, 0]) for i in wrong))
     print()
     look(model, test_images[:1])
@@ -210,7 +213,7 @@ def tell_pictures_apart(make_model, steps, rate, look):
 
 
 def panel(title, values, top=None):
-    """A title and rows of shaded cells, two characters each; `top` gets the darkest shade."""
+    """A title, and rows of shaded cells of two characters; `top` has the darkest shade."""
     values = np.clip(np.asarray(values, dtype=float), 0, None)
     scale = (top or values.max() or 1.0) / (len(SHADES) - 1)
     rows = ["".join(2 * SHADES[min(int(v / scale + 0.5), 9)] for v in row) for row in values]

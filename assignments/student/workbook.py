@@ -1,4 +1,4 @@
-"""Write functions of a notebook into the files of the package, and check them there."""
+"""Copy functions from a notebook into the files of the package, and check them there."""
 
 import ast
 import inspect
@@ -12,7 +12,7 @@ HERE = Path(__file__).resolve().parent
 
 
 def into(target):
-    """Put the body of the function below into the package.
+    """Copy the body of the decorated function into the package.
 
     @into("minitorch_attn.ops.softmax:Softmax.forward")
     def forward(ctx, x, *, axis): ...
@@ -27,7 +27,7 @@ def into(target):
         lines = text.splitlines()
         first, indent = _start(lines, node), " " * (node.col_offset + 4)
         lines[first - 1 : node.end_lineno] = textwrap.indent(body, indent).splitlines()
-        ast.parse("\n".join(lines))  # nothing that Python cannot read is written
+        ast.parse("\n".join(lines))  # raises before anything is written if the code is invalid
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
         print(f"{name} is in {path.relative_to(HERE).as_posix()}")
         return function
@@ -36,17 +36,17 @@ def into(target):
 
 
 def check(*words):
-    """Run `check.py` in a process of its own."""
+    """Run `check.py` in a separate process."""
     return _run("check.py", *words)
 
 
 def reward():
-    """Run `reward.py` in a process of its own."""
+    """Run `reward.py` in a separate process."""
     return _run("reward.py")
 
 
 def _run(*words):
-    """Run a program and print its lines as they come."""
+    """Run a program and print its output line by line."""
     command = [sys.executable, "-u", *words]
     with subprocess.Popen(
         command, cwd=HERE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,

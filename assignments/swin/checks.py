@@ -1,4 +1,4 @@
-"""Checks of the Swin assignment: the truth is the library's, or plain NumPy."""
+"""Checks of the Swin assignment: the library or NumPy gives the expected values."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ BLOCK = "minitorch_attn.models.swin:Block"
 
 
 def plain_windows(x, size):
-    """The windows of a map, one by one."""
+    """The windows of a map, cut out one by one."""
     batch, height, width, embed = x.shape
     found = [
         x[:, r : r + size[0], c : c + size[1]].reshape(batch, -1, embed)
@@ -127,7 +127,7 @@ def window_attention_gradients(rng):
 
 
 def two_windows(inputs, settings):
-    """What a window gives, before and after all other windows have changed."""
+    """Outputs of all windows; `no_leak` also runs it with all windows but the first changed."""
     import minitorch_attn as mt
     from minitorch_attn.models.window_attention import WindowAttention
 
@@ -148,8 +148,8 @@ def no_leak(rng):
     found = two_windows(changed, {})["output"]
     found[:, 0] = truth[:, 0]
     return [
-        check("as it was", two_windows, arrays, {}, expected={"output": truth}),
-        check("others changed", two_windows, changed, {}, expected={"output": found}),
+        check("original windows", two_windows, arrays, {}, expected={"output": truth}),
+        check("other windows changed", two_windows, changed, {}, expected={"output": found}),
     ]
 
 
@@ -176,7 +176,7 @@ def merging_odd(rng):
 
 
 def block_method(inputs, settings):
-    """A method of the block; its attention is a plain sum that shows windows and mask."""
+    """Run a method of the block with a sum that depends on windows and mask as its attention."""
     import minitorch_attn as mt
     from minitorch_attn.models.swin import Block
 

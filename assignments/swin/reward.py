@@ -1,4 +1,4 @@
-"""The reward: your Swin learns to tell pictures apart, and shows how far it sees. 10 seconds."""
+"""The reward: your Swin learns to classify images, and shows its receptive field. 10 seconds."""
 
 import sys
 
@@ -9,7 +9,7 @@ import minitorch_attn as mt
 
 
 def make_model(classes):
-    """A small one, for pictures of 8 x 8 pixels."""
+    """Make a small Swin for images of 8 x 8 pixels."""
     return mt.models.Swin(
         image_size=8, patch_size=2, in_channels=1, num_classes=classes, embed_dim=48,
         depths=(2, 2), num_heads=(2, 4), window_size=2,
@@ -17,7 +17,7 @@ def make_model(classes):
 
 
 def seen(model, image, blocks):
-    """The pixels on which one patch depends after some blocks of the first stage."""
+    """The pixels on which one patch depends after the first `blocks` blocks."""
     pixels = mt.tensor(image, requires_grad=True)
     x = model.patch_embedding(pixels)  # (batch, row, column, embed)
     for block in model.stages[0].blocks[:blocks]:
@@ -28,12 +28,12 @@ def seen(model, image, blocks):
 
 
 def look(model, image):
-    """What the patch in the second row and column knows of, block by block."""
-    print("What one patch, in the second row and column, has seen of the picture:\n")
+    """Draw the pixels on which the patch in the second row and column depends, block by block."""
+    print("The pixels on which the patch in the second row and column depends:\n")
     titles = ("the patch", "its window", "shifted windows")
-    beside(panel("the picture", image[0, 0]),
+    beside(panel("the image", image[0, 0]),
            *(panel(title, seen(model, image, n)) for n, title in enumerate(titles)))  # fmt: skip
-    print("\nIf windows were never shifted, it would never see more than its window.")
+    print("\nWithout shifted windows, it would depend only on its own window.")
 
 
 def main():

@@ -1,4 +1,4 @@
-"""Checks of the ViT assignment: the truth is what the library computes, in float64."""
+"""Checks of the ViT assignment: the library computes the expected values in float64."""
 
 from minitorch_attn.grader.build.checking import call_check, check, gradient_check, layer_check
 
@@ -91,7 +91,7 @@ def embedding_gradients(rng):
 
 
 def refused(inputs, settings):
-    """Whether images of a wrong size raise an error, and others do not."""
+    """Whether images of four sizes raise an error; only the wrong sizes may."""
     import numpy as np
 
     import minitorch_attn as mt
@@ -112,7 +112,7 @@ def embedding_refusals(rng):
 
 
 def block_alone(inputs, settings):
-    """The block with plain maps in the places of its parts, so that it is judged alone."""
+    """Run the block with distinct maps in place of its parts, so that only the block is checked."""
     import minitorch_attn as mt
     from minitorch_attn.models.vit import Block
 
@@ -141,7 +141,7 @@ def _block(name, rng, **more):
 def block(rng):
     make = {"embed_dim": 8, "num_heads": 2, "mlp_dim": 12}
     x = {"x": rng.normal(size=(2, 5, 8))}
-    return [_block("in its order", rng), layer_check("the real one", BLOCK, make, x, rng)]
+    return [_block("order of the parts", rng), layer_check("real parts", BLOCK, make, x, rng)]
 
 
 def block_gradients(rng):
@@ -155,7 +155,7 @@ def block_mask(rng):
 
 
 def encode(inputs, settings):
-    """The encoder with plain maps in the places of its blocks and its norm."""
+    """Run the encoder with distinct maps in place of its blocks and its norm."""
     import minitorch_attn as mt
 
     class Map(mt.nn.Module):
@@ -241,7 +241,7 @@ def interpolation_gradients(rng):
 
 
 def wrong_table(inputs, settings):
-    """A table whose rows are not the patches of the grid."""
+    """Whether a table with a wrong number of rows raises an error."""
     import numpy as np
 
     import minitorch_attn as mt
@@ -256,7 +256,7 @@ def wrong_table(inputs, settings):
 
 def interpolation_same(rng):
     return [
-        _interpolated("the same", rng, [3, 4], [3, 4]),
-        _interpolated("turned", rng, [3, 4], [4, 3]),
+        _interpolated("same grid", rng, [3, 4], [3, 4]),
+        _interpolated("transposed grid", rng, [3, 4], [4, 3]),
         check("another size", wrong_table, {}),
     ]

@@ -1,4 +1,4 @@
-"""The reward: your ViT learns to tell pictures apart, and shows where it looks. 10 seconds."""
+"""The reward: your ViT learns to classify images, and shows where it attends. 10 seconds."""
 
 import sys
 
@@ -9,7 +9,7 @@ import minitorch_attn as mt
 
 
 def make_model(classes):
-    """A small one, for pictures of 8 x 8 pixels."""
+    """Make a small ViT for images of 8 x 8 pixels."""
     return mt.models.VisionTransformer(
         image_size=8, patch_size=2, num_classes=classes, embed_dim=64, num_layers=2, num_heads=4,
         mlp_dim=128, in_channels=1,
@@ -17,12 +17,12 @@ def make_model(classes):
 
 
 def look(model, image):
-    """Where the class token looks, head by head, patch by patch."""
+    """Draw where the class token attends, for each head and patch."""
     maps = mt.viz.attention_maps(model, mt.tensor(image))
     of_class = maps[-1][:, 0, 1:].reshape(-1, 4, 4)  # (head, row, column)
     pixels = np.kron(of_class, np.ones((2, 2)))
-    print("Where the class token of the last block looks, in three of its heads:\n")
-    beside(panel("the picture", image[0, 0]),
+    print("Where the class token attends in the last block, for three of its heads:\n")
+    beside(panel("the image", image[0, 0]),
            *(panel(f"head {i + 1}", pixels[i]) for i in range(3)))  # fmt: skip
 
 
