@@ -318,8 +318,8 @@ where(
 # 1. In the breadth-first pass the gradient at $h$ itself is correct at the end, and the gradient at
 #    $x$ is wrong. How can that be?
 # 2. How many backward calls would 20 residual blocks need, in topological order and path by path?
-# 3. `ForgetfulTanh` passes the check when it is applied once. Which property of real networks does
-#    the check with two applications include, and the first check not?
+# 3. `ForgetfulTanh` passes the check when it is applied once. What happens in real networks that
+#    the check with two applications tests and the first check does not?
 
 # %% [markdown] tags=["answers"]
 # ## Answers

@@ -18,7 +18,7 @@ mt.manual_seed(0)
 # %% [markdown]
 # ## The idea: change an input a little and compare
 #
-# The derivative is a limit. For a small step $h$ the **central difference** is close to it:
+# The derivative is a limit. For a small step $h$ the **central difference** approximates it:
 #
 # $$f'(x) \approx \frac{f(x + h) - f(x - h)}{2h},
 # \qquad \text{error} \approx \frac{h^2}{6} |f'''| + \frac{u\,|f|}{h} .$$
@@ -204,8 +204,8 @@ def block_with(bug):
 # %% [markdown]
 # ## Every mistake with every setup
 #
-# The careful setup is the one above: float64, a batch of 2, a random cotangent, a random gain. Each
-# of the other setups is careless in one respect.
+# The careful setup is that of the rule above: float64, a batch of 2, a random cotangent, a random
+# gain. Each of the other setups is careless in one respect.
 
 # %%
 BUGS = ["none", "bias of item 0 only", "roll not undone", "gain forgotten"]
@@ -294,10 +294,10 @@ for plain_sum in (True, False):
 # ## What no gradient check can find
 #
 # The last two mistakes pass in every setup in which the correct code passes. The check asks whether
-# backward is the derivative of forward, not whether forward is attention. To test that you need
-# **properties**, and one small case **worked out by hand**:
+# backward is the derivative of forward, not whether forward is attention. To test the forward, you
+# need **properties** and one small case **worked out by hand**:
 #
-# * Weights that sum to 1 do not change a constant value.
+# * If all values are equal, the output must equal them, because the weights sum to 1.
 # * For the query (2, 0, 0, 0) and the keys (log 3, 0, 0, 0) and (0, 0, 0, 0), the scores are
 #   $2 \log 3/\sqrt 4 = \log 3$ and $0$, so the weights are $3/4$ and $1/4$.
 

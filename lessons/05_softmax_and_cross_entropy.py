@@ -65,7 +65,7 @@ with np.errstate(over="ignore", invalid="ignore"):
 # %% [markdown]
 # ## The backward of softmax
 #
-# Every output depends on every input of its row. Differentiating the quotient,
+# Every output depends on every input of its row. Differentiating the quotient gives
 #
 # $$\frac{\partial p_i}{\partial x_j} = p_i\,(\delta_{ij} - p_j),
 # \qquad J = \mathrm{diag}(p) - p\,p^\top .$$

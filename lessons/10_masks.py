@@ -44,11 +44,11 @@ print("weights for equal scores", weights, sep="\n")
 assert np.allclose(weights, np.tril(np.ones((n, n))) / np.arange(1, n + 1)[:, None])
 
 # %% [markdown]
-# ## Does the mask work? Two tests that can fail
+# ## Two tests of a mask
 #
 # Zeros in a picture of the weights prove little. A better test is to change the last token: **no
-# earlier output may change**, not even in its last digit. And the gradient of every earlier output
-# with respect to that token must be 0.
+# earlier output may change**, not even in its last digit. A second test computes the gradient of
+# every earlier output with respect to that token: it must be 0.
 
 
 # %%
@@ -327,8 +327,8 @@ where(
 # places) and decoded from left to right. Which rows have no key left? Compute attention with
 # `mt.ops.masked_softmax`, and with a softmax over scores filled with `-1e9`. You are done when the
 # rows of real tokens equal those of the sentence alone in both cases, when the rows without a key
-# are 0 in the first case, and when you can say what they are in the second and what this could
-# damage.
+# are 0 in the first case, and when you can say what values they have in the second case and what
+# harm these values could do.
 #
 # Then practice:
 #
@@ -353,7 +353,7 @@ where(
 #
 # 1. A masked key with a negative score ends up with $+10^9$ times its absolute value, so it takes
 #    all the weight (the printed 1s above the diagonal). In training the model reads the answer from
-#    the future. When it writes, that future does not exist yet.
+#    future tokens. When it generates text, these tokens do not exist yet.
 # 2. On paper, yes. The common denominator cancels, which leaves the exponentials of the allowed
 #    scores divided by their sum, as with $-\infty$. The first printed row confirms this. In
 #    floating point the second row is 0 / 0, because the masked score of 1000 took all the weight

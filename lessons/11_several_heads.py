@@ -20,9 +20,9 @@ mt.manual_seed(0)
 # %% [markdown]
 # ## One weighted mean does not tell which token was where
 #
-# A token needs the token one place before and the token three places before. Its single row of
-# weights is $(\tfrac12, \tfrac12)$ on these two. If we swap the two values, the context does not
-# change, so no later layer can tell the two cases apart.
+# Suppose a token needs to know the token one place before it and the token three places before it.
+# With one head, its single row of weights is $(\tfrac12, \tfrac12)$ on these two tokens. If we swap
+# the two values, the context does not change, so no later layer can tell the two cases apart.
 
 # %%
 red, blue = mt.tensor([1.0, 0.0]), mt.tensor([0.0, 1.0])
@@ -218,8 +218,8 @@ rows["mean of the two heads"] = maps[2].mean(0)
 for panel, (name, weights) in zip(panels, rows.items(), strict=True):
     image = panel.imshow(weights, cmap="Blues", vmin=0, vmax=1)
     panel.set_title(name, fontsize=10)
-    panel.set(xlabel="position looked at", xticks=range(0, LENGTH, 3), yticks=range(0, LENGTH, 3))
-panels[0].set_ylabel("position that looks")
+    panel.set(xlabel="key position", xticks=range(0, LENGTH, 3), yticks=range(0, LENGTH, 3))
+panels[0].set_ylabel("query position")
 figure.colorbar(image, ax=panels, shrink=0.8, label="weight")
 show(
     figure,

@@ -19,11 +19,11 @@ from minitorch_attn.viz.style import COLOURS, new_figure
 mt.manual_seed(0)
 
 # %% [markdown]
-# ## No positions: attention works on sets
+# ## Without positions, attention treats tokens as a set
 #
 # If you permute the tokens, the outputs are the same vectors in the permuted order. This is
-# permutation equivariance: $f(Px) = P f(x)$. The output for a word contains no information about
-# the word's position.
+# permutation equivariance: $f(Px) = P f(x)$ for the layer $f$ and every permutation $P$. The output
+# for a word contains no information about the word's position.
 
 # %%
 words = "dog bites man".split()
@@ -100,8 +100,8 @@ assert max(at_distance) - min(at_distance) > 0.1
 # ## Learned: one row for each position
 #
 # BERT, GPT-2 and ViT learn the table. (Deck FLOW, "LEARNABLE POSITIONAL EMBEDDING", has this form
-# and the 2-D form below; `docs/decks.md` lists the decks.) Positions after the last row are out of
-# range.
+# and the 2-D form below; `docs/decks.md` lists the decks.) A position after the last row raises an
+# error.
 
 # %%
 learned = mt.nn.LearnedPositionalEmbedding(max_len=16, embed_dim=8)
@@ -134,7 +134,7 @@ assert abs(product - sum(parts)) < 1e-5
 #
 # Nothing is added to the tokens. The score of query $i$ and key $j$ gets $b_{j-i}$, a learned
 # number for their distance (T5; Swin has one for each distance in two dimensions). All distances
-# beyond a maximum share the number of that maximum.
+# beyond a maximum share the number for that maximum.
 
 
 # %%
@@ -156,12 +156,12 @@ print("b[j - i] for 5 tokens, clipped at 2: the same along each diagonal")
 print(bias(5).detach().numpy())
 
 # %% [markdown]
-# ## Rotary: rotate query and key, and only the difference of the angles remains
+# ## Rotary: rotate queries and keys according to their positions
 #
 # We use the clock hands again, but now we rotate the query and the key themselves, pair by pair:
-# the query at place $m$ by the angle $m f_i$, and the key at place $n$ by $n f_i$. The dot product
-# depends only on the difference of the two angles, $(m - n) f_i$. This is exact for all $W^Q$ and
-# $W^K$.
+# the query at position $m$ by the angle $m f_i$, and the key at position $n$ by $n f_i$. The dot
+# product depends only on the difference of the two angles, $(m - n) f_i$. This is exact for all
+# $W^Q$ and $W^K$.
 
 
 # %%
@@ -270,7 +270,7 @@ print(f"guessing              {100 / LETTERS:11.1f} %{100 / LETTERS:10.1f} %")
 
 # %% [markdown]
 # Relative and rotary positions work at three times the length, because they use only distances, and
-# the distances are the same. The models with absolute positions saw only the first 16 places in
+# the distances are the same. The models with absolute positions saw only the first 16 positions in
 # training. (The model without positions is better than guessing, because it can see which letter is
 # the most frequent one.)
 
@@ -355,7 +355,7 @@ where(mt.nn.RotaryEmbedding, mt.ops.apply_rotary, mt.models.rotary.rotary_freque
 # 1. It tells the token how many tokens come before it: the first token sees one, the second sees
 #    two. So the outputs change with the order, as the printed difference shows.
 # 2. The score is computed from token plus position, multiplied by two matrices: the printed scores
-#    at distance 5 differ between p = 0, 10 and 50. The matrices were fitted to 16 places. In the
+#    at distance 5 differ between p = 0, 10 and 50. The matrices were fitted to 16 positions. In the
 #    figure the diagonal breaks off outside the orange square.
 # 3. Rows 16 to 47 received no gradient, so they still hold their random initial values. The figure
 #    shows attention without a pattern for these rows, and the table shows the resulting accuracy.

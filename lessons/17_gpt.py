@@ -240,7 +240,7 @@ where(mt.nn.functional.cross_entropy, mt.generation.generate)
 # 1. How many examples does a window of 65 characters give, and which line of the output shows that
 #    none of them sees its own answer?
 # 2. A fellow student reports a loss of 0.05 nats per character after 80 steps. What do you ask
-#    first, and which two observations would settle it?
+#    first, and which two observations would settle the question?
 # 3. The deck GRID ("GPT - Variants") says that GPT-2 small has 117 million parameters. How many do
 #    you count, and where may the quoted number come from?
 

@@ -122,7 +122,7 @@ def make_bert():
 
 
 def train(ways=(0.8, 0.1, 0.1), share=0.15, mask=None, count="hidden"):
-    """count: which positions contribute to the loss, "hidden" or "all"."""
+    """Train a model; `count` is "hidden" or "all", the positions that the loss includes."""
     model, generator, losses = make_bert(), np.random.default_rng(0), []
     steps = pick(500, 280)
     optimizer = mt.optim.Adam(model.parameters(), lr=8e-3)
@@ -212,7 +212,7 @@ axes.bar(places - 0.2, 100 * both, 0.4, color=COLOURS[0], label="both directions
 axes.bar(places + 0.2, 100 * one, 0.4, color=COLOURS[1], hatch="//", label="left only")
 axes.axhline(100 / 3, color="0.5", linewidth=1, linestyle="--")
 axes.text(-0.65, 42, "one of three", color="0.25", fontsize=9)
-axes.set(ylabel="right, %", ylim=(0, 119))
+axes.set(ylabel="correct, %", ylim=(0, 119))
 example = "two dogs bark in the yard".split()
 axes.set_xticks(places, [f"{names[i]}\n({example[i]})" for i in places])
 axes.legend(frameon=False, loc="upper left", ncols=2)

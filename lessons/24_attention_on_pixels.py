@@ -146,9 +146,9 @@ print("k = 1 returns the values: each pixel sees only itself")
 # %% [markdown]
 # ## What local attention saves, and what it costs
 #
-# The $k^2 R^2$ scores, instead of $R^4$, are linear in the number of pixels. But `unfold` copies
-# every key and value $k^2$ times. That is why it is slow on real machines, and why Swin uses
-# windows that do not overlap (lesson 25).
+# Local attention has $k^2 R^2$ scores instead of $R^4$, so their number is linear in the number of
+# pixels. But `unfold` copies every key and value $k^2$ times. That is why local attention is slow
+# on real machines, and why Swin uses windows that do not overlap (lesson 25).
 
 # %%
 k, local_peaks = 7, []
@@ -184,7 +184,7 @@ axis.legend(frameon=False, fontsize=9)
 axis.spines[["top", "right"]].set_visible(False)
 show(
     figure,
-    "Full attention on pixels exceeds the memory below 128 px. Patches only shift the curve.",
+    "At 128 px, full attention on pixels already exceeds the memory. Patches only shift the curve.",
 )
 
 # %% [markdown]
@@ -266,7 +266,8 @@ where(F.unfold, F.scaled_dot_product_attention, window_partition, mt.memory.trac
 #
 # ## Three questions
 #
-# 1. Going from 16 x 16 to 8 x 8 patches at 224 px: by what factor does one attention matrix grow?
+# 1. By what factor does one attention matrix grow at 224 px if you use patches of 8 x 8 instead of
+#    16 x 16 pixels?
 # 2. Zero padding is correct for a convolution. Why is it wrong for attention, and which printed
 #    numbers show where?
 # 3. Local attention of 5 x 5 is cheap. But how many layers does a model need to connect distant
