@@ -1,4 +1,4 @@
-"""All operations, one mathematical idea per file, each with its forward and backward pass."""
+"""All operations with their forward and backward passes, one mathematical idea per file."""
 
 from types import ModuleType
 

@@ -19,7 +19,7 @@ class Add(Function):
 
     Forward:  c = a + b
     Backward: grad_a = sum_to(grad_c, a), grad_b = sum_to(grad_c, b)
-    Derivation: dc/da = 1, dc/db = 1. Both are summed over the axes that broadcasting repeated.
+    Derivation: dc/da = 1, dc/db = 1. Both gradients are summed over the broadcast axes.
     Saved: nothing.
     """
 
@@ -41,7 +41,7 @@ class Sub(Function):
 
     Forward:  c = a - b
     Backward: grad_a = sum_to(grad_c, a), grad_b = sum_to(-grad_c, b)
-    Derivation: dc/da = 1, dc/db = -1. Both are summed over the axes that broadcasting repeated.
+    Derivation: dc/da = 1, dc/db = -1. Both gradients are summed over the broadcast axes.
     Saved: nothing.
     """
 
@@ -63,8 +63,8 @@ class Mul(Function):
 
     Forward:  c = a * b
     Backward: grad_a = sum_to(grad_c * b, a), grad_b = sum_to(grad_c * a, b)
-    Derivation: dc/da = b, dc/db = a. Both are summed over the axes that broadcasting repeated.
-    Saved: each input that the other input's derivative needs.
+    Derivation: dc/da = b, dc/db = a. Both gradients are summed over the broadcast axes.
+    Saved: a if b needs a gradient, b if a needs a gradient.
     """
 
     @staticmethod
@@ -89,8 +89,8 @@ class Div(Function):
     Forward:  c = a / b
     Backward: grad_a = sum_to(grad_c / b, a), grad_b = sum_to(-grad_c * a / b^2, b)
     Derivation: dc/da = 1 / b, dc/db = -a / b^2 = -c / b.
-    Both are summed over the axes that broadcasting repeated.
-    Saved: b, and c if b needs its gradient.
+    Both gradients are summed over the broadcast axes.
+    Saved: b, and also c if b needs a gradient.
     """
 
     @staticmethod
@@ -133,7 +133,7 @@ class Abs(Function):
 
     Forward:  y = abs(x)
     Backward: grad_x = grad_y * sign(x)
-    Derivation: dy/dx = sign(x). At the kink x = 0 it is 0, the middle of [-1, 1].
+    Derivation: dy/dx = sign(x). At the kink x = 0, `backward` uses 0, the middle of [-1, 1].
     Saved: the input x.
     """
 
@@ -149,7 +149,7 @@ class Abs(Function):
 
 
 def add(input, other, *, alpha=1):
-    """Add with broadcasting: input + alpha * other.
+    """Add with broadcasting: `input + alpha * other`.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ def add(input, other, *, alpha=1):
 
 
 def sub(input, other, *, alpha=1):
-    """Subtract with broadcasting: input - alpha * other.
+    """Subtract with broadcasting: `input - alpha * other`.
 
     Parameters
     ----------
@@ -207,13 +207,13 @@ def sub(input, other, *, alpha=1):
 
 
 def _refuse_booleans(input, other):
-    """Reject booleans, as PyTorch does, because a difference of -1 could go unnoticed."""
+    """Reject booleans, as PyTorch does; a mask is inverted with ~, not by subtraction."""
     for name, value in (("input", input), ("other", other)):
         if value is True or value is False or getattr(value, "dtype", None) == "bool":
             raise DTypeError(
                 f"sub(input, other): {name} must not be boolean",
                 got=f"{name} {value if isinstance(value, bool) else 'bool'}",
-                hint="logical_not(x) or ~x to invert a mask, x.long() to count",
+                hint="use ~x to invert a mask, or x.long() to subtract counts",
             )
 
 
@@ -224,16 +224,16 @@ def _times(other, alpha, name, input):
         for value in (input, other)
     ):
         raise DTypeError(
-            f"{name}(input, other, alpha=): alpha must be an integer if input and other are",
+            f"{name}(input, other, alpha=): alpha must be an integer for integer operands",
             got=f"alpha={alpha!r}",
-            hint="input.float()",
+            hint="use an integer alpha, or convert input with input.float()",
         )
-    _, other = promote(input, other)  # before multiplying: alpha < 0 wraps in an unsigned dtype
+    _, other = promote(input, other)  # first, because alpha < 0 wraps in unsigned dtypes
     return mul(other, alpha) if isinstance(other, Tensor) else other * alpha
 
 
 def mul(input, other):
-    """Multiply with broadcasting: input * other.
+    """Multiply with broadcasting: `input * other`.
 
     Parameters
     ----------
@@ -257,13 +257,13 @@ def mul(input, other):
 
 
 def div(input, other, *, rounding_mode=None):
-    """Divide with broadcasting: input / other; integers become the default float first.
+    """Divide with broadcasting: `input / other`. Integers are first converted to floats.
 
     Parameters
     ----------
     input, other : Tensor or number
     rounding_mode : {None, "floor", "trunc"}
-        How to round the quotient; with "floor" and "trunc" integers stay integers.
+        "floor" rounds down, "trunc" toward zero; integer operands then give an integer result.
 
     Returns
     -------
@@ -299,15 +299,15 @@ def _divide_whole(input, other, rounding_mode):
     if rounding_mode == "trunc":
         return trunc_divide(input, other)
     raise ArgumentError(
-        "div(input, other, rounding_mode=): rounding_mode is not one of the modes",
+        "div(input, other, rounding_mode=): rounding_mode is not supported",
         got=f"rounding_mode={rounding_mode!r}",
         expected="None, 'floor' or 'trunc'",
-        hint="rounding_mode='floor' for the // operator",
+        hint="use rounding_mode='floor' to divide like the // operator",
     )
 
 
 def neg(input):
-    """Negate each element: -input.
+    """Negate each element: `-input`.
 
     Parameters
     ----------

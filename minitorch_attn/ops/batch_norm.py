@@ -1,9 +1,9 @@
 """Batch normalization (batch_norm), and the related instance_norm and group_norm.
 
 All three give mean 0 and variance 1 over some of the axes (batch, channel, *space), then scale and
-shift each channel. They differ in the axes of the mean: batch_norm takes it over the batch and
-space, for each channel; instance_norm over space, for each image and channel; group_norm over
-space and a group of channels, for each image.
+shift each channel. They differ in these axes: `batch_norm` normalizes over the batch and space, for
+each channel; `instance_norm` over space, for each image and channel; `group_norm` over space and a
+group of channels, for each image.
 """
 
 import math
@@ -32,8 +32,8 @@ class NormOver(Function):
 
     Derivation: x_hat = (x - m) r is the normalized input and h = dL/dx_hat. x_hat does not change
     when x moves along the all-ones direction or along x_hat itself, so the gradient has no
-    component along either. grad_weight and grad_bias are summed over all axes but those of the
-    channels.
+    component along either. grad_weight and grad_bias are summed over all axes except the channel
+    axes.
     Saved: x, weight and bias; m and r as intermediates.
     """
 
@@ -96,9 +96,9 @@ def _other_axes(parameter):
 
 
 def _move(running_mean, running_var, momentum, mean, variance, count):
-    """Move running statistics to (1 - momentum) running + momentum new, averaged over instances.
+    """Set running = (1 - momentum) running + momentum new, with new averaged over instances.
 
-    The update is in place. The running variance is the unbiased one, divided by count - 1.
+    The update is in place. The new variance is unbiased: it is divided by count - 1.
     """
     unbiased = variance * (count / (count - 1) if count > 1 else math.nan)
     for running, new in ((running_mean, mean), (running_var, unbiased)):
@@ -118,12 +118,12 @@ def batch_norm(
     ----------
     input : Tensor of shape (batch, channel, *space)
     running_mean, running_var : Tensor of shape (channel,), or None
-        Running statistics. If `training` is False, they replace the statistics of the batch;
-        otherwise `momentum` moves them, in place, towards the batch's mean and unbiased variance.
+        Running statistics. If `training` is False, they are required and replace the batch
+        statistics. Otherwise, if given, they are updated in place, with an unbiased variance.
     weight, bias : Tensor of shape (channel,), optional
         Scale and shift of each channel.
     training : bool, default False
-        Whether to normalize by the statistics of the batch.
+        Whether to use the statistics of the batch instead of the running statistics.
     momentum : float, default 0.1
         Weight of the new statistics in the running statistics.
     eps : float, default 1e-5
@@ -169,17 +169,17 @@ def instance_norm(
     ----------
     input : Tensor of shape (batch, channel, *space)
     running_mean, running_var : Tensor of shape (channel,), optional
-        Running statistics as in `batch_norm`; they move towards the mean over the batch.
+        Running statistics as in `batch_norm`; the update averages over the batch.
     weight, bias : Tensor of shape (channel,), optional
         Scale and shift of each channel.
     use_input_stats : bool, default True
-        If True, normalize by the input's own statistics; if False, by the running ones.
+        If True, normalize by the input's own statistics; if False, by the running statistics.
     momentum, eps : float
         See `batch_norm`.
 
     Notes
     -----
-    The derivative is in `NormOver`. Ulyanov et al. 2016, arXiv:1607.08022v3, Eq. 4.
+    The derivative is in `NormOver`. See Ulyanov et al. 2016, arXiv:1607.08022v3, Eq. 4.
 
     Examples
     --------
@@ -196,7 +196,7 @@ def instance_norm(
         return _by_running(input, running_mean, running_var, weight, bias, eps)
     batch, channels, *space = input.shape
     if math.prod(space) == 1:
-        raise _too_few("instance_norm", input, "more than one element of space")
+        raise _too_few("instance_norm", input, "more than one spatial element per channel")
     x = Reshape.apply(input, shape=(1, batch, channels, math.prod(space)))
     y = _normed(x, weight, bias, (3,), eps, running_mean, running_var, momentum)
     return Reshape.apply(y, shape=input.shape)
@@ -213,7 +213,7 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
     weight, bias : Tensor of shape (channel,), optional
         Scale and shift of each channel.
     eps : float, default 1e-5
-        Number added to the variance.
+        Small number added to the variance.
 
     Returns
     -------
@@ -221,7 +221,7 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
 
     Notes
     -----
-    The derivative is in `NormOver`. Wu and He 2018, arXiv:1803.08494v3, Eq. 1-3 and 7.
+    The derivative is in `NormOver`. See Wu and He 2018, arXiv:1803.08494v3, Eq. 1-3 and 7.
 
     Examples
     --------
@@ -236,7 +236,7 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
             "group_norm: the number of channels is not divisible by num_groups",
             got=f"input {input.shape} with {channels} channels and num_groups={num_groups}",
             expected="a positive num_groups that divides the number of channels",
-            hint="num_groups=1 normalizes all channels together",
+            hint="use num_groups=1 to normalize all channels together",
         )
     width = channels // num_groups
     if batch * width * math.prod(space) == 1:
@@ -269,8 +269,8 @@ def _by_running(input, running_mean, running_var, weight, bias, eps):
         raise ArgumentError(
             "batch_norm and instance_norm: the running statistics are missing",
             got=f"running_mean={running_mean!r:.20} and running_var={running_var!r:.20}",
-            expected="two tensors, one number per channel each",
-            hint="training=True (batch_norm) or use_input_stats=True (instance_norm)",
+            expected="two tensors with one number per channel",
+            hint="set training=True (batch_norm) or use_input_stats=True (instance_norm)",
         )
     shape = (-1, *(1 for _ in input.shape[2:]))
     scale = (running_var.detach() + eps).rsqrt()
@@ -285,7 +285,7 @@ def _too_few(where, input, expected):
         f"{where}: a single value has no variance",
         got=f"input {input.shape}",
         expected=expected,
-        hint="module.eval() uses the running statistics",
+        hint="use a larger input, or module.eval() if it has running statistics",
     )
 
 
@@ -300,7 +300,7 @@ def _check(where, input, **parameters):
             f"{where}: input must have at least 2 axes",
             got=f"input {input.shape}",
             expected="(batch, channel, *space)",
-            hint="input.unsqueeze(0) adds a batch axis",
+            hint="use input.unsqueeze(0) to add a batch axis",
         )
     if dtype.kind != "f":
         raise DTypeError(
@@ -320,11 +320,11 @@ def _check(where, input, **parameters):
                 f"{where}: {name} must have one number per channel",
                 got=f"{name} {parameter.shape} for input {input.shape}",
                 expected=f"{input.shape[1:2]}",
-                hint="the channels are axis 1 of input",
+                hint="check that axis 1 of input is the channel axis",
             )
         if parameter.dtype != dtype:
             raise DTypeError(
                 f"{where}: {name} and input have different dtypes",
                 got=f"{name} {parameter.dtype} and input {dtype}",
-                hint=f"{name}.to(input.dtype), or the module's .to(dtype)",
+                hint=f"use {name}.to(input.dtype), or module.to(dtype) for a whole module",
             )

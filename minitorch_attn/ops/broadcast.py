@@ -17,7 +17,7 @@ class BroadcastTo(Function):
 
     Forward:  y = x repeated to a shape
     Backward: grad_x = sum_to(grad_y, x)
-    Derivation: every element is used several times; its gradient is the sum over its uses.
+    Derivation: every element is used several times, and the gradients of its uses add up.
     Saved: nothing.
     """
 
@@ -48,13 +48,13 @@ def broadcast_to(input, size):
 
 
 def expand(input, size):
-    """Repeat `input` along axes of size 1 and new leading axes; a view that repeats memory.
+    """Repeat `input` along axes of size 1 and new leading axes, as a view without a copy.
 
     Parameters
     ----------
     input : Tensor
     size : tuple of int
-        The shape of the result; -1 keeps the size of an axis.
+        Shape of the result; -1 keeps the size of an existing axis.
 
     Raises
     ------
@@ -82,8 +82,8 @@ def expand(input, size):
         raise ShapeError(
             "expand(input, size): input does not broadcast to size",
             got=f"input {input.shape} and size {size}",
-            expected="compared from the right, equal sizes, or 1 in input; -1 for old axes only",
-            hint="input.repeat(...) copies an axis of any size",
+            expected="from the right, equal sizes, 1 in input, or -1 for existing axes",
+            hint="use input.repeat(...) to repeat an axis of any size",
         )
     return BroadcastTo.apply(input, shape=shape)
 

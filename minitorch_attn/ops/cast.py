@@ -110,7 +110,7 @@ def cast(input, dtype):
 
 
 def clone(input):
-    """Copy `input`; the copy is part of the graph."""
+    """Copy `input`; gradients flow back through the copy."""
     input = as_operand(input, "clone")
     return Clone.apply(input)
 

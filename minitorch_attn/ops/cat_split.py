@@ -69,8 +69,8 @@ class Split(Function):
     """Split into consecutive pieces along an axis, each a view.
 
     Forward:  y_1, y_2, ... = pieces of x
-    Backward: grad_x = their gradients joined again
-    Derivation: every element of x is in one piece, with derivative 1.
+    Backward: grad_x = the gradients of the pieces, concatenated
+    Derivation: every element of x is an element of one piece, with derivative 1.
     Saved: nothing.
     """
 
@@ -92,11 +92,11 @@ class Split(Function):
 
 
 class Unbind(Function):
-    """Slices along an axis, which disappears; each slice is a view.
+    """Slices along an axis, without that axis; each slice is a view.
 
     Forward:  y_1, y_2, ... = slices of x
-    Backward: grad_x = their gradients stacked again
-    Derivation: every element of x is in one slice, with derivative 1.
+    Backward: grad_x = the gradients of the slices, stacked
+    Derivation: every element of x is an element of one slice, with derivative 1.
     Saved: nothing.
     """
 
@@ -139,7 +139,7 @@ def _joined(tensors, where):
 
 
 def cat(tensors, dim=0):
-    """Concatenate tensors, one after the other along the axis `dim`.
+    """Concatenate tensors along the axis `dim`, one after the other.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ def cat(tensors, dim=0):
         raise ShapeError(
             "cat: a 0-d tensor cannot be concatenated",
             got=" and ".join(str(x.shape) for x in kept),
-            hint="stack() joins along a new axis",
+            hint="use stack() to join tensors along a new axis",
         )
     dim = axis_of(dim, ndim, "cat")
     rest = [x.shape[:dim] + x.shape[dim + 1 :] for x in kept]
@@ -174,7 +174,7 @@ def cat(tensors, dim=0):
             "cat(tensors, dim): the shapes do not match",
             got=" and ".join(str(x.shape) for x in kept) + f" with dim={dim}",
             expected=f"equal sizes on every axis except {dim}",
-            hint="stack() joins along a new axis",
+            hint="use stack() to join tensors along a new axis",
         )
     return Cat.apply(*kept, dim=dim)
 
@@ -198,8 +198,8 @@ def stack(tensors, dim=0):
         raise ShapeError(
             "stack(tensors): the shapes do not match",
             got=" and ".join(str(x.shape) for x in tensors),
-            expected="one shape for all",
-            hint="cat() joins along an existing axis, whose sizes may differ",
+            expected="tensors of the same shape",
+            hint="use cat() to join along an existing axis, whose sizes may differ",
         )
     return Stack.apply(*tensors, dim=dim)
 
@@ -210,7 +210,7 @@ def _split_axis(input, dim, where):
         raise ShapeError(
             f"{where}: a 0-d tensor cannot be split",
             got="shape ()",
-            hint="input.reshape(1) has one axis",
+            hint="use input.reshape(1) to add an axis",
         )
     return axis_of(dim, input.ndim, where)
 
@@ -246,7 +246,7 @@ def split(tensor, split_size_or_sections, dim=0):
                 "split(tensor, sections, dim): the sections do not add up to the size of the axis",
                 got=f"sections {sizes} with the sum {sum(sizes)}",
                 expected=f"the sum {size}, the size of axis {dim} of tensor {tensor.shape}",
-                hint="split(tensor, 2) for pieces of size 2",
+                hint="use split(tensor, 2) for pieces of size 2",
             )
     else:
         (each,) = sizes_of(split_size_or_sections, "split", "split_size")
@@ -319,7 +319,7 @@ def unbind(input, dim=0):
 
 
 def _series(tensors, where):
-    """Return the tensors of `f(a, b)` or `f([a, b])`, and whether the call may return several."""
+    """Return the tensors of `f(a, b)` or `f([a, b])`, and whether the result is a tuple."""
     several = len(tensors) > 1
     if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)):
         tensors, several = tensors[0], True
@@ -355,7 +355,7 @@ def atleast_2d(*tensors):
 
 
 def hstack(tensors):
-    """Concatenate along axis 1; 1-d tensors along axis 0.
+    """Concatenate tensors along axis 1, or along axis 0 if they are 1-d.
 
     Examples
     --------
@@ -368,7 +368,7 @@ def hstack(tensors):
 
 
 def vstack(tensors):
-    """Concatenate along axis 0; 1-d tensors become rows.
+    """Concatenate tensors along axis 0; 1-d tensors become rows.
 
     Examples
     --------
@@ -381,7 +381,7 @@ def vstack(tensors):
 
 
 def hsplit(input, indices_or_sections):
-    """`tensor_split` along axis 1; along axis 0 for a 1-d tensor.
+    """Split `input` with `tensor_split` along axis 1, or along axis 0 if it is 1-d.
 
     Examples
     --------
@@ -394,7 +394,7 @@ def hsplit(input, indices_or_sections):
 
 
 def vsplit(input, indices_or_sections):
-    """`tensor_split` along axis 0.
+    """Split `input` with `tensor_split` along axis 0.
 
     Examples
     --------
@@ -412,14 +412,14 @@ def _even_split(input, indices_or_sections, dim, least, where):
         raise ShapeError(
             f"{where}: input has too few axes",
             got=f"input {input.shape}",
-            expected=f"at least {least}",
-            hint="input.unsqueeze(0) adds an axis",
+            expected=f"ndim of at least {least}",
+            hint="use input.unsqueeze(0) to add an axis",
         )
     parts = indices_or_sections
     if isinstance(parts, int) and parts > 0 and input.shape[dim] % parts:
         raise ShapeError(
             f"{where}: the size of the axis is not divisible by the number of parts",
             got=f"{parts} parts of axis {dim} of input {input.shape}",
-            hint="tensor_split() allows parts that differ by one",
+            hint="use tensor_split(), whose parts may differ in size by one",
         )
     return tensor_split(input, parts, dim)

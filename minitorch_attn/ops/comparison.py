@@ -1,6 +1,6 @@
 """Comparison: eq, lt, isclose, equal and others, and tests for NaN and infinity.
 
-The results are booleans, which do not have gradients, so nothing here is recorded in the graph.
+The results are booleans, which do not have gradients, so the graph records nothing.
 """
 
 import builtins
@@ -56,7 +56,7 @@ def eq(input, other):
 
 
 def ne(input, other):
-    """True where the elements differ; NaN differs from everything, also from NaN.
+    """True where the elements differ; NaN differs from everything, including NaN.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def ne(input, other):
 
 
 def lt(input, other):
-    """True where `input` is less than `other`; False at NaN.
+    """True where `input` is less than `other`; False if one of them is NaN.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def lt(input, other):
 
 
 def le(input, other):
-    """True where `input` is less than or equal to `other`; False at NaN.
+    """True where `input` is less than or equal to `other`; False if one of them is NaN.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def le(input, other):
 
 
 def gt(input, other):
-    """True where `input` is greater than `other`; False at NaN.
+    """True where `input` is greater than `other`; False if one of them is NaN.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def gt(input, other):
 
 
 def ge(input, other):
-    """True where `input` is greater than or equal to `other`; False at NaN.
+    """True where `input` is greater than or equal to `other`; False if one of them is NaN.
 
     Parameters
     ----------
@@ -216,7 +216,7 @@ def isfinite(input):
 
 
 def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
-    """True where the elements are close: |input - other| <= atol + rtol |other|.
+    """True where the elements are close: `|input - other| <= atol + rtol * |other|`.
 
     Parameters
     ----------

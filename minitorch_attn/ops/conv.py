@@ -1,15 +1,16 @@
 r"""Convolution: Conv, and the two products that its derivatives need.
 
-With x the image, w the kernels and g an image of output places, along every spatial axis
+Let x be the image, w the kernels and g an array with the shape of the output. With batch b, input
+channel c, output channel m, output position o and kernel position k, along every spatial axis:
 
     Conv            y[b, m, o] = sum_{c, k} w[m, c, k] x[b, c, o s + k d - p]
     ConvTransposed  x[b, c, i] = sum_{m, k} w[m, c, k] g[b, m, o],   i = o s + k d - p
     ConvKernel      w[m, c, k] = sum_{b, o} g[b, m, o] x[b, c, o s + k d - p]
 
-(stride s, dilation d, padding p; x is 0 outside). All three come from one sum over (b, m, c, o, k)
-of g w x, with one of its factors left out. It is linear in each factor, so the derivative of each
-product with respect to one factor is the product that leaves out that factor. Each runs as one
-matrix product per group over the columns of `_columns`.
+Here s is the stride, d the dilation and p the padding; x is 0 outside the image. Each line is the
+derivative of S, the sum of g w x over all five indices, with respect to the factor that it does not
+contain. S is linear in each factor, so the gradients of each product are the other two products.
+Each of the three runs as one matrix product per group, with the windows of x as columns.
 """
 
 import math
@@ -30,8 +31,8 @@ class Conv(Function):
 
     Forward:  y = each window of x times weight, summed, + bias
     Backward: grad_x = the transposed convolution of grad_y with weight,
-        grad_weight = sum over places of grad_y * the window of x,
-        grad_bias = grad_y summed over places
+        grad_weight = sum over positions of grad_y * the window of x,
+        grad_bias = grad_y summed over positions
     Derivation: y[b, m, o] = sum_{c, k} w[m, c, k] x[b, c, o s + k d - p] + bias[m], so with g =
     dL/dy
         dL/dx = ConvTransposed(g, w),   dL/dw = ConvKernel(g, x),
@@ -70,12 +71,12 @@ class Conv(Function):
 
 
 class ConvTransposed(Function):
-    r"""Transposed convolution: each input place adds a scaled kernel to a larger image.
+    r"""Transposed convolution: each input position adds a scaled kernel to a larger image.
 
-    Forward:  x = every g times weight, added where its window lies, + bias
+    Forward:  x = each element of g times weight, added to its window, + bias
     Backward: grad_g = the convolution of grad_x with weight,
-        grad_weight = sum over places of g * the window of grad_x,
-        grad_bias = grad_x summed over places
+        grad_weight = sum over positions of g * the window of grad_x,
+        grad_bias = grad_x summed over positions
     Derivation: x[b, c, i] = sum_{m, k} w[m, c, k] g[b, m, o] + bias[c], where i = o s + k d - p.
     With h = dL/dx, which has the shape of an image,
         dL/dg = Conv(h, w),   dL/dw = ConvKernel(g, h),   dL/dbias[c] = sum_{b, i} h[b, c, i].
@@ -117,9 +118,9 @@ class ConvTransposed(Function):
 
 
 class ConvKernel(Function):
-    r"""The kernel's gradient: correlation of an image with the output gradients.
+    r"""Kernel gradient of a convolution: correlation of an image with the output gradients.
 
-    Forward:  w = sum over places of g * the window of x
+    Forward:  w = sum over positions of g * the window of x
     Backward: grad_g = the convolution of x with grad_weight,
         grad_x = the transposed convolution of g with grad_weight
     Derivation: w[m, c, k] = sum_{b, o} g[b, m, o] x[b, c, o s + k d - p], so with v = dL/dw, which
@@ -156,10 +157,10 @@ def _how(stride, padding, dilation, groups):
 
 
 def _columns(x, kernel, *, stride, padding, dilation, groups):
-    """Return the window of each place as a column, (group, in * kernel, item), and the places.
+    """Return the windows of x as columns, (group, in * kernel, item), and the shape of the output.
 
-    The copy runs along an axis of x that is contiguous in memory: the axis of places or, with a
-    stride, of the kernel. The columns are then the rows of the matrix in memory.
+    The copy runs along a contiguous axis of x: the output positions or, with a stride above 1 and
+    one group, the kernel positions. In the second case, the matrix is stored transposed.
     """
     view = windows(enlarge(x, padding), kernel, stride, dilation)  # (batch, in, *place, *kernel)
     batch, channels, count = x.shape[0], x.shape[1], len(kernel)
@@ -174,7 +175,7 @@ def _columns(x, kernel, *, stride, padding, dilation, groups):
 
 
 def _items(g, groups):
-    """(batch, out, *place) -> (group, out, item): one column per place of every image."""
+    """(batch, out, *place) -> (group, out, item): one column per position of every image."""
     batch, channels = g.shape[:2]
     return g.swapaxes(0, 1).reshape(groups, channels // groups, batch * math.prod(g.shape[2:]))
 
@@ -185,7 +186,7 @@ def _grouped(weight, groups):
 
 
 def _is_pointwise(kernel, stride, padding):
-    """True if every window is one element, so that the image itself holds the columns."""
+    """True if every window is one element, so that the image itself is the matrix of columns."""
     return math.prod(kernel) == math.prod(stride) == 1 and not any(a or b for a, b in padding)
 
 
@@ -227,18 +228,18 @@ def conv2d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     weight : Tensor of shape (out, in / groups, kernel height, kernel width)
     bias : Tensor of shape (out,), optional
     stride : int or (int, int)
-        Step from window to window.
+        Step between neighboring windows.
     padding : int, (int, int), "valid" or "same"
-        Number of zeros around the input; "same" keeps the size of the input, at stride 1.
+        Number of zeros added on each side, "valid" for 0; "same" keeps the size, at stride 1.
     dilation : int or (int, int)
-        Step from entry to entry of the kernel.
+        Step between neighboring kernel elements, in elements of the input.
     groups : int
         Number of groups of channels; an output channel uses the input channels of its group only.
 
     Returns
     -------
     Tensor of shape (batch, out, *place) or (out, *place)
-        place = (size + 2 padding - dilation (kernel - 1) - 1) // stride + 1 on each axis.
+        Each place = (size + 2 padding - dilation (kernel - 1) - 1) // stride + 1.
 
     Raises
     ------
@@ -247,7 +248,7 @@ def conv2d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
 
     Notes
     -----
-    The derivative is in `Conv`. Dumoulin and Visin 2016 [1]_ draw the geometry.
+    The derivative is in `Conv`. Dumoulin and Visin 2016 [1]_ illustrate the geometry.
 
     References
     ----------
@@ -289,7 +290,7 @@ def conv_transpose1d(
 def conv_transpose2d(
     input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1
 ):
-    """Transposed convolution: each input place adds a scaled kernel to a larger image.
+    """Transposed convolution: each input position adds a scaled kernel to a larger image.
 
     Parameters
     ----------
@@ -297,21 +298,21 @@ def conv_transpose2d(
     weight : Tensor of shape (in, out / groups, kernel height, kernel width)
     bias : Tensor of shape (out,), optional
     stride, padding, dilation : int or (int, int)
-        Settings of the convolution whose transpose this is; here the padding is cropped.
+        Settings of the convolution whose transpose this is; padding is cropped from the output.
     output_padding : int or (int, int)
         Number of elements added at the end of each output axis, less than the stride or dilation.
-        It selects one of the input sizes for which that convolution has the same output size.
+        Several input sizes of that convolution give one output size; this number selects one.
     groups : int
         Number of groups of channels.
 
     Returns
     -------
     Tensor of shape (batch, out, *size) or (out, *size)
-        size = (place - 1) stride - 2 padding + dilation (kernel - 1) + output_padding + 1.
+        Each size = (place - 1) stride - 2 padding + dilation (kernel - 1) + output_padding + 1.
 
     Notes
     -----
-    This is the gradient of `conv2d` for its input. The derivative is in `ConvTransposed`.
+    This function computes the input gradient of `conv2d`. Its derivative is in `ConvTransposed`.
 
     Examples
     --------

@@ -69,7 +69,7 @@ def empty(*size, dtype=None, device=None, requires_grad=False):
 
 
 def full(size, fill_value, *, dtype=None, device=None, requires_grad=False):
-    """A tensor filled with `fill_value`, whose type gives the default dtype."""
+    """A tensor filled with `fill_value`; by default, its type determines the dtype."""
     if isinstance(fill_value, Tensor):
         dtype, fill_value = dtype or fill_value.dtype, fill_value.item()
     if dtype is None:
@@ -142,7 +142,7 @@ def linspace(start, end, steps, *, dtype=None, device=None, requires_grad=False)
 
 
 def eye(n, m=None, *, dtype=None, device=None, requires_grad=False):
-    """The identity matrix, n by m."""
+    """A matrix with n rows and m columns (default n), with ones on the diagonal."""
     xp = module_for(as_device(device))
     return _finish(xp.eye(n, m, dtype=dtype or _FLOAT), requires_grad)
 
@@ -190,7 +190,7 @@ def from_numpy(ndarray):
         raise DTypeError(
             "from_numpy: the argument is not a NumPy array",
             got=type(ndarray).__name__,
-            hint="mt.tensor(...) copies a list or a number",
+            hint="use mt.tensor(...) for a list or a number",
         )
     return wrap(ndarray)
 

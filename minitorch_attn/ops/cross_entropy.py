@@ -24,17 +24,17 @@ class CrossEntropy(Function):
     Forward:  loss = mean over rows of -log softmax(logits)[label]
     Backward: grad_logits = grad_loss * (softmax(logits) - onehot(label)) / rows
 
-    In general, for one row x_i of logits per label t_i and p_i = softmax(x_i),
+    In general, with a row x_i of logits for each label t_i and p_i = softmax(x_i),
         loss_i = -sum_c q_ic log p_ic.
-    The target distribution q puts 1 - e on the label and spreads e over all C classes:
-        q_ic = w_t (1 - e) [c = t_i] + w_c e / C,   and q_i = 0 where the label is ignored,
-    with class weights w (1 by default) and label smoothing e.
-    The mean over rows is weighted: L = sum_i loss_i / sum_i w_(t_i), over the rows not ignored.
+    With label smoothing e and class weights w (1 by default), the target over the C classes is
+        q_ic = w_(t_i) (1 - e) [c = t_i] + w_c e / C,   or q_i = 0 if the label is ignored,
+    where [c = t_i] is 1 for the label and 0 for the other classes. The mean over the rows that are
+    not ignored is weighted: L = sum_i loss_i / sum_i w_(t_i).
 
-    Derivation: log p_ic = x_ic - log sum_k exp(x_ik), so d loss_i / dx_ic = p_ic sum_k q_ik - q_ic:
-    for plain labels p - onehot, times dL/dloss_i.
+    Derivation: log p_ic = x_ic - log sum_k exp(x_ik), so d loss_i / dx_ic = p_ic sum_k q_ik - q_ic,
+    which is p - onehot for plain labels; it is multiplied by dL/dloss_i.
     Saved: logits, labels, weights; each row's maximum and log-sum-exp as intermediates. `backward`
-    computes the probabilities again, so that nothing of the size of the logits is kept twice.
+    computes the probabilities again instead of storing a second array of the logits' size.
     """
 
     @staticmethod
@@ -75,9 +75,9 @@ class CrossEntropy(Function):
         if ctx.settings["reduction"] == "mean":
             grad_loss = grad_loss / total_weight
         grad_loss = xp.where(valid, grad_loss, 0.0)  # (row,) dL/dloss_i
-        grad_label = grad_loss * label_weight * (1.0 - smoothing)  # times q of the label
-        grad_class = grad_loss * (smoothing / logits.shape[1])  # times q of any class, without w_c
-        grad_all = grad_label + grad_class * _total_weight(logits, weight)  # times sum_k q_ik
+        grad_label = grad_loss * label_weight * (1.0 - smoothing)  # dL/dloss_i w_t (1 - e)
+        grad_class = grad_loss * (smoothing / logits.shape[1])  # dL/dloss_i e / C
+        grad_all = grad_label + grad_class * _total_weight(logits, weight)  # and sum_k q_ik
         grad_x = logits - x_max
         grad_x -= log_total[:, None]
         xp.exp(grad_x, out=grad_x)  # p
@@ -90,10 +90,10 @@ class CrossEntropy(Function):
 
     @staticmethod
     def composed(ctx, logits, labels, weight, *, ignore_index, label_smoothing, reduction):
-        """The definition: log_softmax, then the average log-probability under q."""
+        """The definition: `log_softmax`, then -sum_c q_c log p_c for each row."""
         log_p = log_softmax(logits, 1)
         valid, labels_or_0, label_weight, total_weight, _, _ = ctx.intermediate
-        ignored = wrap(~valid)  # filled, because NaN times 0 is NaN
+        ignored = wrap(~valid)  # these losses are set to 0, because 0 * NaN is NaN
         of_label = log_p.gather(1, wrap(labels_or_0[:, None])).reshape(-1)
         loss = -of_label.masked_fill(ignored, 0.0) * wrap(label_weight)
         if label_smoothing:
@@ -106,12 +106,12 @@ class CrossEntropy(Function):
 
 
 def _class_sum(rows, weight):
-    """sum_c w_c x_c of each row."""
+    """Return sum_c w_c x_c for each row x."""
     return (row_sum(rows) if weight is None else matmul(rows, weight[:, None]))[:, 0]
 
 
 def _total_weight(logits, weight):
-    """sum_c w_c."""
+    """Return the sum of the class weights, sum_c w_c."""
     return float(logits.shape[1]) if weight is None else weight.sum()
 
 
@@ -119,22 +119,22 @@ def cross_entropy(
     input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean",
     label_smoothing=0.0,
 ):  # fmt: skip
-    """Cross-entropy of a classifier: -log softmax(input)[target].
+    """Cross-entropy of a classifier: `-log(softmax(input)[target])`.
 
     Parameters
     ----------
     input : Tensor of shape (class,), (batch, class) or (batch, class, ...)
         Logits.
     target : Tensor
-        Labels, integers of shape (), (batch,) or (batch, ...); or probabilities of the classes,
-        floats in the shape of `input`.
+        Labels: integers of shape (), (batch,) or (batch, ...). Or class probabilities: floats with
+        the shape of `input`.
     weight : Tensor of shape (class,), optional
         Weight of each class in the loss.
     ignore_index : int, default -100
-        Label of rows that are ignored and do not receive a gradient.
+        Label that marks rows to ignore; these rows do not receive a gradient.
     reduction : {"mean", "sum", "none"}
-        How the losses of the labels are combined. The mean is weighted by `weight`; it is NaN if
-        all labels are ignored.
+        How the losses are combined. For labels, the mean is weighted by `weight`; it is NaN if all
+        labels are ignored.
     label_smoothing : float in [0, 1], default 0
         Fraction of the target probability that is spread evenly over all classes.
     size_average, reduce : bool, optional
@@ -143,7 +143,7 @@ def cross_entropy(
     Returns
     -------
     Tensor
-        A 0-d loss, or with "none" one loss per label.
+        A 0-d loss, or one loss per label if `reduction` is "none".
 
     Raises
     ------
@@ -154,7 +154,7 @@ def cross_entropy(
 
     Notes
     -----
-    The derivative is in `CrossEntropy`. With labels and the mean, exp(loss) is the perplexity.
+    The derivative is in `CrossEntropy`. For labels, the exponential of the mean is the perplexity.
 
     Examples
     --------
@@ -175,7 +175,7 @@ def cross_entropy(
         raise ArgumentError(
             "cross_entropy: label_smoothing must be between 0 and 1",
             got=f"label_smoothing={label_smoothing}",
-            hint="0.1 is usual; 0 turns label smoothing off",
+            hint="use label_smoothing=0.1, or 0 to turn it off",
         )
     if target.dtype.kind == "f":
         return _soft_cross_entropy(input, target, weight, ignore_index, reduction, label_smoothing)
@@ -194,13 +194,13 @@ def _soft_cross_entropy(input, target, weight, ignore_index, reduction, label_sm
         raise ShapeError(
             "cross_entropy: target probabilities must have the same shape as the input",
             got=f"target {target.shape} and input {input.shape}",
-            hint="labels have an integer dtype: target.long()",
+            hint="use target.long() if target holds labels",
         )
     if ignore_index >= 0:
         raise ArgumentError(
             "cross_entropy: ignore_index must not be set if the target holds probabilities",
             got=f"ignore_index={ignore_index} and target {target.dtype}",
-            hint="target.long() if target holds labels",
+            hint="use target.long() if target holds labels",
         )
     class_axis = 0 if input.ndim == 1 else 1
     classes = input.shape[class_axis]
@@ -235,7 +235,7 @@ def nll_loss(
     Returns
     -------
     Tensor
-        A 0-d loss, or with "none" one loss per label.
+        A 0-d loss, or one loss per label if `reduction` is "none".
 
     Examples
     --------
@@ -261,7 +261,7 @@ def nll_loss(
 
 
 def class_rows(input):
-    """Scores of shape (class,), (batch, class) or (batch, class, ...) as (row, class)."""
+    """Reshape scores from (class,), (batch, class) or (batch, class, ...) to (row, class)."""
     if input.ndim == 1:
         return input.reshape(1, -1)
     if input.ndim == 2:
@@ -271,10 +271,10 @@ def class_rows(input):
 
 
 def reduction_of(reduction, size_average, reduce, where):
-    """Return `reduction`, or the value that PyTorch's two deprecated arguments stand for."""
+    """Return `reduction`, or its value according to PyTorch's deprecated arguments."""
     if size_average is not None or reduce is not None:
         warnings.warn(
-            f"{where}: size_average and reduce are old names; use reduction=", stacklevel=3
+            f"{where}: size_average and reduce are deprecated; use reduction=", stacklevel=3
         )
         if reduce is False:
             return "none"
@@ -306,7 +306,7 @@ def _check_logits(input, target, weight, where):
             f"{where}: input does not have a class axis",
             got="input ()",
             expected="(class,), (batch, class) or (batch, class, ...)",
-            hint="input.unsqueeze(0), if it is the only class",
+            hint="use input.unsqueeze(0) if there is only one class",
         )
     classes = input.shape[0 if input.ndim == 1 else 1]
     try:
@@ -317,7 +317,7 @@ def _check_logits(input, target, weight, where):
         raise ShapeError(
             f"{where}: weight must have one number per class",
             got=f"weight {weight.shape} for {classes} classes",
-            hint="weight=None weights all classes equally",
+            hint="use weight=None to weight all classes equally",
         )
     if weight is not None and weight.dtype != input.dtype:
         raise DTypeError(
@@ -333,7 +333,7 @@ def _loss_shape(input):
 
 
 def _check_labels(input, target, ignore_index, where):
-    """Reject labels that are not integers, not one per row of logits, or out of range."""
+    """Reject labels that are not integers, are out of range, or do not match the rows of logits."""
     if target.dtype.kind not in "iu":
         raise DTypeError(
             f"{where}: labels must be integers", got=f"target {target.dtype}", hint="target.long()"
@@ -342,14 +342,14 @@ def _check_labels(input, target, ignore_index, where):
     expected = _loss_shape(input)
     lone = input.ndim == 1 and target.shape == (1,)  # PyTorch accepts it as a label of shape ()
     if target.shape != expected and not lone:
-        one_hot = "; for probabilities per class use floats" if target.shape == input.shape else ""
+        one_hot = "; class probabilities must be floats" if target.shape == input.shape else ""
         raise ShapeError(
             f"{where}: target must have one label per row of the input",
             got=f"input {input.shape} and target {target.shape}",
             expected=f"target {expected}{one_hot}",
-            hint="logits.reshape(-1, classes), labels.reshape(-1)"
+            hint="use logits.reshape(-1, classes) and labels.reshape(-1)"
             if target.ndim > 1
-            else "the class axis of the input is axis 1",
+            else "check that axis 1 of the input is the class axis",
         )
     check_range(
         target.array, input.shape[class_axis], where=where, name="target", allow=ignore_index

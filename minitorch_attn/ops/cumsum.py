@@ -14,8 +14,8 @@ class Cumsum(Function):
 
     Forward:  y_i = x_0 + ... + x_i
     Backward: grad_x_i = grad_y_i + ... + grad_y_last
-    Derivation: x_i is part of y_i and of every later one, so dL/dx_i is the sum of the
-    gradients from i on: the cumulative sum in the other direction.
+    Derivation: x_i is a term of y_k for every k >= i, so dL/dx_i is the sum of grad_y_k over
+    k >= i: the cumulative sum in the other direction.
     Saved: nothing.
     """
 
@@ -36,9 +36,9 @@ class Cumprod(Function):
     Forward:  y_i = x_0 * ... * x_i
     Backward: grad_x_i = sum over k >= i of grad_y_k * y_k / x_i
     Derivation: dL/dx_i is the sum over k >= i of g_k times the product of all factors of y_k
-    except x_i. The factors before i are common to all terms: y_(i-1). What remains,
+    except x_i. All terms share the product of the factors before i, y_(i-1). The remaining sum,
         s_i = g_i + g_(i+1) x_(i+1) + g_(i+2) x_(i+1) x_(i+2) + ... = g_i + x_(i+1) s_(i+1),
-    is a recurrence, and dL/dx_i = y_(i-1) s_i. Nothing is divided by x, which may be 0.
+    is a recurrence, and dL/dx_i = y_(i-1) s_i. It does not divide by x, which may be 0.
     Saved: the input x and the output y.
     """
 
@@ -55,17 +55,17 @@ class Cumprod(Function):
         x, y = ctx.saved
         axis = ctx.axis
         before = Shift.call(y, axis=axis, by=-1 if ctx.reverse else 1, fill=1)
-        if ctx.reverse:  # the factor between i - 1 and i is x_(i-1)
+        if ctx.reverse:  # here a_i of the recurrence is x_(i-1)
             x = Shift.call(x, axis=axis, by=1, fill=0)
         return before * Recurrence.call(grad_y, x, axis=axis, reverse=not ctx.reverse)
 
 
 class Shift(Function):
-    """Shift by one place along an axis; a fill value enters at the free end.
+    """Shift by one position along an axis; a fill value enters at the free end.
 
     Forward:  y_i = x_(i - by)
     Backward: grad_x_i = grad_y_(i + by)
-    Derivation: by is 1 or -1; the gradient moves back by the same step.
+    Derivation: `by` is 1 or -1; the gradient is shifted back by the same step.
     Saved: nothing.
     """
 
@@ -90,7 +90,7 @@ class Recurrence(Function):
 
     Forward:  s_i = g_i + a_i * s_(i-1)
     Backward: grad_g_i = grad_s_i + a_(i+1) * grad_g_(i+1), grad_a_i = grad_g_i * s_(i-1)
-    Derivation: s_0 is g_0. Let r_i = dL/dg_i. g_i acts on s_i, and through s_i on s_(i+1):
+    Derivation: s_0 is g_0. Let r_i = dL/dg_i. g_i affects s_i, and through s_i also s_(i+1):
         r_i = dL/ds_i + a_(i+1) r_(i+1),   the same recurrence in the other direction.
     a_i multiplies s_(i-1) on its way to s_i, so dL/da_i = r_i s_(i-1).
     Saved: a and the output s.
@@ -136,7 +136,7 @@ def cumsum(input, dim, *, dtype=None):
     dim : int
         Axis along which elements are summed.
     dtype : dtype, optional
-        Dtype to convert the input to first; by default int64 for booleans and integers.
+        Dtype to which the input is first converted; by default int64 for booleans and integers.
 
     Returns
     -------
@@ -160,7 +160,7 @@ def cumprod(input, dim, *, dtype=None):
     dim : int
         Axis along which elements are multiplied.
     dtype : dtype, optional
-        Dtype to convert the input to first; by default int64 for booleans and integers.
+        Dtype to which the input is first converted; by default int64 for booleans and integers.
 
     Returns
     -------

@@ -18,7 +18,7 @@ __all__ = ["cdist"]
 
 
 def cdist(x1, x2, p=2.0, compute_mode="use_mm_for_euclid_dist_if_necessary"):
-    """Distance of every row of x1 from every row of x2: d_ij = (sum_k |x1_ik - x2_jk|^p)^(1/p).
+    """Distance of each row of x1 from each row of x2: `d_ij = (sum_k |x1_ik - x2_jk|^p)^(1/p)`.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def cdist(x1, x2, p=2.0, compute_mode="use_mm_for_euclid_dist_if_necessary"):
 
     Notes
     -----
-    At distance 0, where the derivative jumps, it is defined as 0.
+    The derivative is discontinuous at distance 0, and is defined as 0 there.
 
     Examples
     --------
@@ -50,7 +50,7 @@ def cdist(x1, x2, p=2.0, compute_mode="use_mm_for_euclid_dist_if_necessary"):
             "cdist(x1, x2): the rows of x1 and x2 must have the same length",
             got=f"x1 {x1.shape} and x2 {x2.shape}",
             expected="x1 (..., n, k) and x2 (..., m, k)",
-            hint="x.unsqueeze(0) makes a row of a vector",
+            hint="use x.unsqueeze(0) to turn a vector into a row",
         )
     if not p >= 0:
         raise ArgumentError("cdist: p must be at least 0", got=f"p={p}")

@@ -16,7 +16,7 @@ class Dropout(Function):
     Backward: grad_x = grad_y * mask * scale
 
     The mask broadcasts to x. If mask_i is 1 with probability 1 - p and scale is 1 / (1 - p), the
-    mean of y_i is x_i.
+    expected value of y_i is x_i.
 
     Derivation: dy_i/dx_i = mask_i scale, with the mask of the forward pass.
     Saved: the mask, one byte for each of its elements.
@@ -54,8 +54,8 @@ def dropout(input, p=0.5, training=True, inplace=False):
 
     Notes
     -----
-    The derivative is in `Dropout`. The mask depends only on the seed and the number of masks drawn
-    since `manual_seed`, so it is the same on every device. Srivastava et al. 2014 [1]_ scale at
+    The derivative is in `Dropout`. The mask depends only on the seed and on the masks drawn since
+    `manual_seed`, so it is the same on every device. Srivastava et al. 2014 [1]_ scale at
     test time instead of training time.
 
     References
@@ -98,7 +98,7 @@ def drop_path(x, drop_prob=0.0, training=False, scale_by_keep=True):
 
     Notes
     -----
-    Huang et al. 2016 [1]_ scale at test time instead; the name and this form are timm's.
+    Huang et al. 2016 [1]_ scale at test time instead. The name and this form come from timm.
 
     References
     ----------
@@ -128,7 +128,7 @@ def _check(x, p, where, name):
         raise ArgumentError(
             f"{where}: {name} must be between 0 and 1",
             got=f"{name}={p}",
-            hint="0.1 drops one in ten, 0 none",
+            hint=f"use {name}=0.1 to drop 10 %, or {name}=0 to drop nothing",
         )
     try:
         real = x.dtype.kind == "f"

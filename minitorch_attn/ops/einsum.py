@@ -22,10 +22,10 @@ def einsum(equation, *operands):
     equation : str
         An equation such as "bqd,bkd->bqk". Without "->" the result has the letters that appear
         once, in alphabetical order (capitals first). "..." stands for any axes, which broadcast. A
-        letter that appears twice in one operand takes its diagonal.
+        letter that appears twice in one operand selects the diagonal of these two axes.
     *operands : Tensor, or one sequence of them
-        One tensor for each term. All arguments may instead be tensor, list of axis numbers,
-        tensor, list of axis numbers, ..., and optionally the list of the result's axes.
+        One tensor for each term. Instead of an equation, each tensor may be followed by the list of
+        its axis numbers; a list at the end then gives the axes of the result.
 
     Returns
     -------
@@ -33,8 +33,8 @@ def einsum(equation, *operands):
 
     Notes
     -----
-    Operands are multiplied in pairs from left to right, by `matmul` where axes are summed, so the
-    derivatives of every order come from those products.
+    Operands are multiplied in pairs from left to right, by `matmul` where axes are summed. These
+    products also provide the derivatives of every order.
 
     Examples
     --------
@@ -60,7 +60,7 @@ def einsum(equation, *operands):
 
 
 def _from_lists(arguments):
-    """The equation for tensor, list, tensor, list, ..., [list]."""
+    """Return the operands and the equation of the arguments tensor, list, tensor, list, ..."""
 
     def written(axes):
         return "".join(["..." if n is Ellipsis else _LETTERS[n] for n in axes])
@@ -100,7 +100,7 @@ def _parse(equation, operands):
             raise ArgumentError(
                 f"einsum({equation!r}): an axis of the result is repeated or is not in any operand",
                 got=f"{label!r}",
-                hint="name each axis of the result once, by a letter of an operand",
+                hint="name each axis of the result once, with a letter of an operand",
             )
     return labelled, result
 
@@ -119,7 +119,7 @@ def _labels(term, ndim, equation):
             f"einsum({equation!r}): a term does not match its operand",
             got=f"{term!r} for {ndim} axes",
             expected="one letter per axis, or '...' for the rest",
-            hint="'...' stands for the axes that a term does not name",
+            hint="use '...' for the axes that a term does not name",
         )
     return [*before, *[f"...{i}" for i in range(count, 0, -1)], *after]
 
@@ -135,7 +135,7 @@ def _without_repeats(x, labels, equation):
                 raise ShapeError(
                     f"einsum({equation!r}): axes with the same letter must have the same size",
                     got=f"{label!r} is {x.shape[first]} and {x.shape[second]} in {x.shape}",
-                    hint="a different letter for each axis, if no diagonal is meant",
+                    hint="use different letters, unless you want the diagonal of these axes",
                 )
             x = diagonal(x, 0, first, second)
             del labels[second], labels[first]
@@ -144,7 +144,7 @@ def _without_repeats(x, labels, equation):
 
 
 def _without_stretched(factors, equation):
-    """Remove axes of size 1 that are larger in another operand; broadcasting repeats them."""
+    """Remove axes of size 1 that broadcast to a larger size in another operand."""
     sizes = {}
     for x, labels in factors:
         for label, n in zip(labels, x.shape, strict=True):
@@ -153,7 +153,7 @@ def _without_stretched(factors, equation):
                     f"einsum({equation!r}): the sizes of an axis do not match",
                     got=f"{label!r} is {sizes[label]} and {n}",
                     expected="equal sizes, or 1",
-                    hint="a different letter for one of the two axes, or a transposed operand",
+                    hint="use a different letter for one of the two axes, or transpose an operand",
                 )
             sizes[label] = n if sizes.get(label, 1) == 1 else sizes[label]
     kept = []

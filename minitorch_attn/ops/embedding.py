@@ -1,4 +1,4 @@
-"""Embedding: look up rows of a table by their number; and create one_hot vectors."""
+"""Embedding: look up rows of a table by number, and create one-hot vectors."""
 
 import math
 
@@ -13,12 +13,12 @@ __all__ = ["embedding", "one_hot"]
 
 
 class Embedding(Function):
-    """Embedding lookup: row ids[...] of the table at every place.
+    """Embedding lookup: replace each id by the row of the table with this number.
 
     Forward:  y = weight[ids]
-    Backward: grad_weight[r] = sum of grad_y over the places where ids = r
+    Backward: grad_weight[r] = sum of grad_y over the positions where ids = r
     Derivation: each row receives the sum of the gradients of its uses; the padding row does not
-    receive any. With `by_frequency` that sum is divided by the number of uses in the batch.
+    receive a gradient. With `by_frequency`, the sum is divided by the number of uses in the batch.
     Saved: ids.
     """
 
@@ -41,11 +41,11 @@ class Embedding(Function):
 
 
 class RowSum(Function):
-    """Sum of the entries that belong to each row, the adjoint of Embedding.
+    """Sum of the entries that belong to each row; the adjoint of Embedding.
 
-    Forward:  y[r] = sum of x over the places where ids = r
+    Forward:  y[r] = sum of x over the positions where ids = r
     Backward: grad_x = grad_y[ids]
-    Derivation: each place receives the gradient of its row, or zeros if that is the padding row.
+    Derivation: each entry receives the gradient of its row, or zeros if that is the padding row.
     Saved: ids.
     """
 
@@ -75,7 +75,7 @@ class RowTake(Function):
     """Embedding lookup with zeros for the padding row, divided by frequency; the adjoint of RowSum.
 
     Forward:  y = weight[ids]
-    Backward: grad_weight[r] = sum of grad_y over the places where ids = r
+    Backward: grad_weight[r] = sum of grad_y over the positions where ids = r
     Derivation: RowSum of the gradient, with the same padding row and frequencies.
     Saved: ids.
     """
@@ -113,7 +113,7 @@ def embedding(
     input, weight, padding_idx=None, max_norm=None, norm_type=2.0,
     scale_grad_by_freq=False, sparse=False,
 ):  # fmt: skip
-    """Embedding lookup: row `input[...]` of the table `weight` at every place.
+    """Embedding lookup: replace each number in `input` by that row of the table `weight`.
 
     Parameters
     ----------
@@ -124,10 +124,10 @@ def embedding(
     padding_idx : int, optional
         Number of a row that does not receive a gradient.
     max_norm : float, optional
-        Largest norm of a row. Used rows with a larger norm are first scaled down to it, in `weight`
-        itself.
+        Maximum norm of a row. Rows in use with a larger norm are first scaled down to `max_norm`,
+        in `weight` itself.
     norm_type : float, default 2
-        Order p of that norm.
+        Order p of the norm that `max_norm` limits.
     scale_grad_by_freq : bool, default False
         Whether to divide the gradient of a row by the number of its uses.
     sparse : bool
@@ -169,7 +169,7 @@ def embedding(
                 "embedding: padding_idx is out of range",
                 got=f"padding_idx={padding_idx} and weight {weight.shape}",
                 expected=f"from {-rows} to {rows - 1}",
-                hint="padding_idx=None, if the table has no padding row",
+                hint="use padding_idx=None if the table does not have a padding row",
             )
         padding_idx %= rows
     if max_norm is not None:
@@ -202,7 +202,7 @@ def one_hot(tensor, num_classes=-1):
     tensor : integer Tensor
         The position of the 1 in each vector.
     num_classes : int, default -1
-        Length of the vectors; -1 means the largest entry plus 1, and waits for the device.
+        Length of the vectors; -1 means the largest entry plus 1; finding it waits for a GPU.
 
     Returns
     -------
@@ -226,7 +226,7 @@ def one_hot(tensor, num_classes=-1):
             raise ArgumentError(
                 "one_hot: num_classes is missing, and tensor is empty",
                 got=f"shape {tensor.shape} and num_classes=-1",
-                hint="give num_classes",
+                hint="pass num_classes",
             )
         num_classes = int(classes.max()) + 1
     elif num_classes < 1 and (classes.size or num_classes < 0):

@@ -16,7 +16,7 @@ from .where import keep_where
 __all__ = ["feed_forward", "feed_forward_composed"]
 
 ACTIVATIONS = {"gelu": Gelu, "gelu_tanh": GeluTanh, "relu": Relu, "silu": Silu}
-KEPT, FROM_ROWS = 2**21, 4096  # larger hidden layers with at least this many rows use blocks
+KEPT, FROM_ROWS = 2**21, 4096  # elements and rows of the hidden layer from which blocks are used
 ROWS = 512  # rows in a block, so that its hidden layer fits into the caches
 
 
@@ -71,14 +71,14 @@ class FeedForwardInBlocks(Function):
     r"""Feed-forward network that never holds the whole hidden layer in memory.
 
     Forward:  y = f(x @ weight1^T + bias1) @ weight2^T + bias2, one block of rows at a time
-    Backward: as FeedForward, one block of rows at a time
+    Backward: as in `FeedForward`, one block of rows at a time
 
     Each block of rows has its own hidden layer, which no other block needs: `forward` computes y
-    block by block and drops the hidden layer of each.
+    block by block and does not keep the hidden layers.
 
     Derivation: as in `FeedForward`. `backward` computes the hidden layer again, one block at a
-    time; the gradients of weights and biases are sums over the blocks. That takes one matrix
-    product more than the six of `FeedForward`, and saves two arrays of the hidden layer's size.
+    time; the gradients of weights and biases are sums over the blocks. This takes
+    seven matrix products instead of six, but stores two arrays fewer of the hidden layer's size.
     Saved: the five inputs.
     """
 
@@ -90,7 +90,7 @@ class FeedForwardInBlocks(Function):
             h = f.value(affine(rows[block], weight1, bias1))  # (row, hidden)
             y[block] = affine(h, weight2, bias2)
         ctx.save(x, weight1, bias1, weight2, bias2)
-        ctx.save_intermediate()  # nothing, but it marks the op as fused: backward needs arrays
+        ctx.save_intermediate()  # nothing to save; this marks the op as fused
         return y.reshape((*x.shape[:-1], weight2.shape[0]))
 
     @staticmethod
@@ -158,7 +158,7 @@ def through(grad, slope):
 
 
 def _added(total, part):
-    """Add both, in place; None counts as 0."""
+    """Add `part` to `total` in place; a `total` of None counts as 0."""
     if total is None:
         return part
     total += part
@@ -166,7 +166,7 @@ def _added(total, part):
 
 
 def feed_forward(input, weight1, bias1, weight2, bias2, activation="gelu"):
-    """Feed-forward network: f(input weight1^T + bias1) weight2^T + bias2 with an activation f.
+    """Feed-forward network: `f(input @ weight1^T + bias1) @ weight2^T + bias2`, with activation f.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ def feed_forward(input, weight1, bias1, weight2, bias2, activation="gelu"):
     Notes
     -----
     The derivative is in `FeedForward`; `FeedForwardInBlocks` never holds a large hidden layer in
-    memory as a whole. Vaswani et al. 2017 [1]_, Eq. 2.
+    memory as a whole. See Vaswani et al. 2017 [1]_, Eq. 2.
 
     References
     ----------
@@ -205,10 +205,10 @@ def feed_forward(input, weight1, bias1, weight2, bias2, activation="gelu"):
     """
     if activation not in ACTIVATIONS:
         raise ArgumentError(
-            "feed_forward(activation=): activation is not one of the fused ones",
+            "feed_forward(activation=): activation does not have a fused version",
             got=f"activation={activation!r}",
             expected="one of " + ", ".join(ACTIVATIONS),
-            hint="linear() and the activation one after the other",
+            hint="call linear(), the activation and linear() one after the other",
         )
     inputs = input, weight1, bias1, weight2, bias2
     if not _fit(*inputs):
@@ -220,7 +220,7 @@ def feed_forward(input, weight1, bias1, weight2, bias2, activation="gelu"):
 
 
 def feed_forward_composed(input, weight1, bias1, weight2, bias2, activation="gelu"):
-    """Composed version of `feed_forward` from `linear` and the activation; same result, slower.
+    """Composed version of `feed_forward`, built from `linear` and the activation; slower.
 
     Examples
     --------
@@ -246,5 +246,5 @@ def _fit(x, weight1, bias1, weight2, bias2):
             and (bias1 is None or (bias1.array.dtype == dtype and bias1.array.shape == (hidden,)))
             and (bias2 is None or (bias2.array.dtype == dtype and bias2.array.shape == (out,)))
         )
-    except (AttributeError, ValueError):  # not a tensor, not a matrix
+    except (AttributeError, ValueError):  # not a tensor, or not a matrix
         return False

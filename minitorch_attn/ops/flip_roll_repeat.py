@@ -55,7 +55,7 @@ class Roll(Function):
 
 
 class Tile(Function):
-    """Copies of x side by side, repeats[i] of them along axis i.
+    """Copies of x side by side, `repeats[i]` of them along axis i.
 
     Forward:  y = copies of x side by side
     Backward: grad_x = the sum over the copies
@@ -125,13 +125,13 @@ def _needs_axes(input, count, where):
         raise ShapeError(
             f"{where}: input has too few axes",
             got=f"input {input.shape}",
-            expected=f"at least {count}",
-            hint="input.unsqueeze(0) adds an axis",
+            expected=f"ndim of at least {count}",
+            hint="use input.unsqueeze(0) to add an axis",
         )
 
 
 def rot90(input, k=1, dims=(0, 1)):
-    """Rotate `input` k times by 90 degrees, from the first of two axes to the second.
+    """Rotate `input` k times by 90 degrees, from axis `dims[0]` toward axis `dims[1]`.
 
     Examples
     --------
@@ -157,9 +157,9 @@ def roll(input, shifts, dims=None):
     ----------
     input : Tensor
     shifts : int or tuple of int
-        Number of places by which to shift along each axis in `dims`.
+        Number of positions by which to shift along each axis in `dims`.
     dims : int or tuple of int, optional
-        The axes; None shifts the elements in row-major order and keeps the shape.
+        Axes along which to shift; None shifts the flattened elements and restores the shape.
 
     Examples
     --------
@@ -181,14 +181,14 @@ def roll(input, shifts, dims=None):
         raise ArgumentError(
             "roll: shifts and dims must have the same length",
             got=f"shifts={shifts} and dims={dims}",
-            hint="one shift for each axis of dims",
+            hint="pass one shift for each axis in dims",
         )
     _needs_axes(input, 1, "roll with dims")
     return Roll.apply(input, shifts=shifts, dims=dims)
 
 
 def repeat(input, sizes):
-    """Repeat `input` as copies side by side, `sizes[i]` of them along axis i.
+    """Repeat `input` as copies side by side, `sizes[i]` copies along axis i.
 
     Parameters
     ----------
@@ -209,7 +209,7 @@ def repeat(input, sizes):
         raise ShapeError(
             "repeat(input, sizes): sizes must have at least one number per axis",
             got=f"sizes={sizes} for input {input.shape}",
-            hint="tile() puts ones in front of them",
+            hint="use tile(), which adds ones in front of sizes",
         )
     if min(sizes, default=0) < 0:
         raise ArgumentError("repeat: sizes must not be negative", got=f"sizes={sizes}")
@@ -220,7 +220,7 @@ def repeat(input, sizes):
 
 
 def tile(input, dims):
-    """Repeat `input` as `repeat` does, with ones in front of `dims` if it is too short.
+    """Repeat `input` like `repeat`; if `dims` is too short, ones are added in front.
 
     Examples
     --------
@@ -240,9 +240,9 @@ def repeat_interleave(input, repeats=None, dim=None, *, output_size=None):
     Parameters
     ----------
     input : Tensor
-        Tensor of slices; without `repeats`, the numbers of repeats of 0, 1, 2, ...
+        Tensor whose slices are repeated. If `repeats` is None, the numbers of repeats of 0, 1, ...
     repeats : int or integer Tensor
-        Number of repeats of every slice, or one number per slice, which waits for the device.
+        Number of repeats of every slice, or one number per slice (which waits for a GPU).
     dim : int, optional
         Axis of the slices; None flattens `input`.
     output_size : int, optional
@@ -270,7 +270,7 @@ def repeat_interleave(input, repeats=None, dim=None, *, output_size=None):
                 "repeat_interleave: repeats must have one number per slice",
                 got=f"repeats {repeats.shape}",
                 expected=f"({size},), the size of axis {dim} of input {input.shape}",
-                hint="repeats as an int, for all slices alike",
+                hint="pass an int to repeat all slices equally often",
             )
         index = wrap(_counted(repeats.array, input.array))
         return LookUp.apply(input, index, axes=(dim,))
@@ -283,14 +283,14 @@ def repeat_interleave(input, repeats=None, dim=None, *, output_size=None):
 
 
 def _counted(repeats, array):
-    """The index 0 repeats[0] times, 1 repeats[1] times, ..., on the device of `array`."""
+    """Return repeats[0] zeros, repeats[1] ones, and so on, as an index on the device of `array`."""
     counts = to_host(repeats).tolist()
     xp = array_module(array)
     return xp.repeat(xp.arange(len(counts)), counts) if counts else xp.arange(0)
 
 
 def narrow(input, dim, start, length):
-    """Narrow `input` to `length` slices along `dim`, starting at `start`, as a view.
+    """Return `length` slices of `input` along `dim`, starting at `start`, as a view.
 
     Examples
     --------
@@ -308,8 +308,8 @@ def narrow(input, dim, start, length):
         raise ShapeError(
             "narrow(input, dim, start, length): the slices are out of range",
             got=f"start={start} and length={length} for axis {dim} of input {input.shape}",
-            expected=f"slices within the {size} of the axis",
-            hint="a negative start counts from the end",
+            expected=f"start and start + length from 0 to {size}, the size of the axis",
+            hint="use a negative start to count from the end",
         )
     return Slice.apply(input, index=(slice(None),) * dim + (slice(first, first + length), ...))
 

@@ -19,8 +19,8 @@ class Patches(Function):
     Forward:  y = every window of x
     Backward: grad_x = zeros with grad_y added where each element was taken
 
-    With k over the entries of a patch and o over the places of patches, along every spatial axis,
-    y[b, c, k, o] = x[b, c, o * stride + k * dilation - padding], and 0 outside of x.
+    Here k is the position within a patch and o the number of the patch, along every spatial axis:
+    y[b, c, k, o] = x[b, c, o * stride + k * dilation - padding], or 0 outside x.
 
     Derivation: an element of x receives the sum of the gradients of all patches that contain it.
     Saved: nothing.
@@ -42,7 +42,7 @@ class Patches(Function):
 
 
 class PatchSum(Function):
-    r"""Sum of overlapping patches, each added at its place; the adjoint of Patches.
+    r"""Sum of overlapping patches, each added at its position; the adjoint of Patches.
 
     Forward:  y = zeros with each window x added
     Backward: grad_x = every window of grad_y
@@ -86,7 +86,7 @@ def _places(size, how, where):
             f"{where}: kernel_size must not be larger than the padded image",
             got=f"an image of {tuple(size)} and kernel_size={how['kernel']}",
             expected="dilation * (kernel_size - 1) + 1 <= size + 2 * padding on every axis",
-            hint="a larger padding, or a smaller kernel_size",
+            hint="use a larger padding or a smaller kernel_size",
         )
     return places
 
@@ -134,7 +134,7 @@ def fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):
     output_size : int or (int, int)
         Height and width of the image.
     kernel_size, dilation, padding, stride : int or (int, int)
-        The settings of the `unfold` that made the columns.
+        Settings of the `unfold` call that made the columns.
 
     Returns
     -------
@@ -158,7 +158,7 @@ def fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):
             "fold: input must have 2 or 3 axes",
             got=f"input {input.shape}",
             expected="(batch, channel * kernel, place), or (channel * kernel, place)",
-            hint="fold takes what unfold returns",
+            hint="pass columns in the form that unfold returns",
         )
     size = each_axis(output_size, 2, "fold", "output_size", 1)
     how = _geometry("fold", kernel_size, dilation, padding, stride)
@@ -170,7 +170,7 @@ def fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):
             "fold: input does not match output_size and kernel_size",
             got=f"input {input.shape}, output_size={size} and kernel_size={how['kernel']}",
             expected=f"a multiple of {entries} rows and {places[0]} * {places[1]} columns",
-            hint="the settings of the unfold that made input",
+            hint="use the settings of the unfold call that made input",
         )
     shape = (*(lead or (1,)), rows // entries, *how["kernel"], *places)
     y = PatchSum.apply(Reshape.apply(input, shape=shape), size=size, **how)

@@ -18,10 +18,10 @@ __all__ = ["gather", "scatter", "scatter_add", "take_along_dim"]
 
 
 class Gather(Function):
-    """Gather along one axis, for any number of axes: y_ijk = x_i,index_ijk,k.
+    """Gather along one axis; for the second of three, `y[i, j, k] = x[i, index[i, j, k], k]`.
 
     Forward:  y = x at index along one axis
-    Backward: grad_x = zeros with grad_y added where each element was taken
+    Backward: grad_x = zeros with grad_y added at index along one axis
     Derivation: each element receives the sum of the gradients of its uses.
     Saved: the index.
     """
@@ -39,11 +39,11 @@ class Gather(Function):
 
 
 class GatherBack(Function):
-    """Zeros of a shape with x added at the places that `index` names; the adjoint of Gather.
+    """Zeros with x added at the positions in `index`; the adjoint of Gather.
 
     Forward:  y = zeros with x added at index along one axis
     Backward: grad_x = grad_y at index
-    Derivation: every element of x reaches one place of y, so it receives that place's gradient.
+    Derivation: every element of x is added to one element of y, so it receives its gradient.
     Saved: the index.
     """
 
@@ -61,12 +61,12 @@ class GatherBack(Function):
 
 
 class Scatter(Function):
-    """Scatter: write src_ijk to y_i,index_ijk,k along one axis.
+    """Scatter along one axis; for the second of three, `y[i, index[i, j, k], k] = src[i, j, k]`.
 
     Forward:  y = x with src written at index
     Backward: grad_x = grad_y with zeros at index, grad_src = grad_y at index
     Derivation: a replaced element no longer depends on x; src receives the gathered gradient.
-    If two sources go to one place, it is undefined which of them is written.
+    If two elements of src have the same position, it is undefined which one is written.
     Saved: the index.
     """
 
@@ -88,12 +88,12 @@ class Scatter(Function):
 
 
 class ScatterAdd(Function):
-    """Scatter with addition: add src_ijk to y_i,index_ijk,k along one axis.
+    """Scatter with addition: `Scatter`, but elements of src are added instead of written.
 
     Forward:  y = x with src added at index
     Backward: grad_x = grad_y, grad_src = grad_y at index
-    Derivation: dy/dx = 1; src receives the gathered gradient. If several sources go to one
-    place, they add up.
+    Derivation: dy/dx = 1; src receives the gathered gradient. If several elements of src have
+    the same position, they add up.
     Saved: the index.
     """
 
@@ -111,7 +111,7 @@ class ScatterAdd(Function):
 
 
 def _grid(index, dim):
-    """Index arrays, one per axis, that together select every place: `index` on axis dim."""
+    """Return one index array per axis: `index` for axis `dim`, and 0, 1, 2, ... for the others."""
     xp = array_module(index)
     key = []
     for axis, size in enumerate(index.shape):
@@ -122,14 +122,14 @@ def _grid(index, dim):
 
 
 def _checked_axis(input, dim, index, where):
-    """Check the index; return the axis of gather and scatter. A 0-d tensor counts as 1-d."""
+    """Check `index`; return `dim` as a number from 0 on. A 0-d tensor counts as 1-d."""
     dim = axis_of(dim, input.ndim, where)
     if max(index.ndim, 1) != max(input.ndim, 1):
         raise ShapeError(
             f"{where}(input, dim, index): index must have the same number of axes as input",
             got=f"input {input.shape} and index {index.shape}",
             expected=f"{input.ndim} axes",
-            hint="index.unsqueeze(-1) adds an axis; index_select takes whole slices",
+            hint="use index.unsqueeze(-1) to add an axis, or index_select for whole slices",
         )
     pairs = enumerate(zip(index.shape, input.shape, strict=False))
     if any(n > size for i, (n, size) in pairs if i != dim):
@@ -137,7 +137,7 @@ def _checked_axis(input, dim, index, where):
             f"{where}(input, dim, index): index must not be larger than input",
             got=f"input {input.shape} and index {index.shape}",
             expected=f"at most the size of input on every axis except dim={dim}",
-            hint="take_along_dim broadcasts input and index",
+            hint="use take_along_dim, which broadcasts input and index",
         )
     size = input.shape[dim] if input.ndim else 1
     check_range(index.array, size, where=where, name="index")
@@ -145,9 +145,9 @@ def _checked_axis(input, dim, index, where):
 
 
 def gather(input, dim, index):
-    """Gather elements of `input` along `dim`, one for every place of `index`.
+    """Gather elements of `input` along `dim`, one for every element of `index`.
 
-    For dim = 1 of 3 axes: result[i, j, k] = input[i, index[i, j, k], k].
+    With three axes and dim = 1, `result[i, j, k] = input[i, index[i, j, k], k]`.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ def gather(input, dim, index):
     dim : int
         Axis of `input` that `index` refers to.
     index : integer Tensor
-        Positions along `dim`; as many axes as `input`, and no larger on any axis except `dim`.
+        Positions along `dim`. It has the axes of `input`; only along `dim` may it be larger.
 
     Returns
     -------
@@ -186,7 +186,7 @@ def gather(input, dim, index):
 
 
 def _source(input, index, src, where):
-    """Check the dtype of the source of a scatter, and cut it to the shape of `index`."""
+    """Check the dtype of `src`, and cut `src` to the shape of `index`."""
     if not isinstance(src, Tensor):
         return src
     src = at_least_1d(src)
@@ -201,15 +201,15 @@ def _source(input, index, src, where):
         raise ShapeError(
             f"{where}(input, dim, index, src): src must not be smaller than index",
             got=f"index {index.shape} and src {src.shape}",
-            hint="src.expand(index.shape), if it has axes of size 1",
+            hint="use src.expand(index.shape) if src has axes of size 1",
         )
     return src if src.shape == shape else Slice.apply(src, index=tuple(slice(n) for n in shape))
 
 
 def scatter(input, dim, index, src=None, *, value=None, reduce=None):
-    """Scatter: a copy of `input` with `src` written at the places `index` along `dim`.
+    """Scatter: a copy of `input` with `src` written at the positions `index` along `dim`.
 
-    For dim = 1 of 3 axes: result[i, index[i, j, k], k] = src[i, j, k].
+    With three axes and dim = 1, `result[i, index[i, j, k], k] = src[i, j, k]`.
 
     Parameters
     ----------
@@ -217,9 +217,9 @@ def scatter(input, dim, index, src=None, *, value=None, reduce=None):
     dim : int
         Axis of `input` that `index` refers to.
     index : integer Tensor
-        Positions along `dim`; as many axes as `input`.
+        Positions along `dim`, with the same number of axes as `input`.
     src : Tensor or number
-        Values to write; at least as large as `index` on every axis.
+        Values to write; a tensor must be at least as large as `index` on every axis.
     value : number, optional
         A number to write instead of `src`.
     reduce : {"add"}, optional
@@ -236,7 +236,7 @@ def scatter(input, dim, index, src=None, *, value=None, reduce=None):
         raise ArgumentError(
             "scatter: src is missing" if src is None else "scatter: reduce must be None or 'add'",
             got=f"src={src!r:.40} and reduce={reduce!r}",
-            hint="scatter(input, dim, index, src), or value= for a number",
+            hint="call scatter(input, dim, index, src), with value= for a number",
         )
     try:
         axis_of(dim, input.ndim, "scatter")
@@ -253,7 +253,7 @@ def scatter(input, dim, index, src=None, *, value=None, reduce=None):
 
 
 def scatter_add(input, dim, index, src):
-    """Scatter with addition: a copy of `input` with `src` added at the places `index` along `dim`.
+    """Scatter with addition: a copy of `input` with `src` added at `index` along `dim`.
 
     Examples
     --------
@@ -275,7 +275,7 @@ def take_along_dim(input, indices, dim=None):
     indices : integer Tensor
         Positions along `dim`.
     dim : int, optional
-        Axis of `input` that `indices` refers to; None flattens both.
+        Axis of `input` that `indices` refers to; None flattens both tensors.
 
     Examples
     --------
@@ -295,7 +295,7 @@ def take_along_dim(input, indices, dim=None):
         raise ShapeError(
             "take_along_dim: input and indices must have the same number of axes, at least 1",
             got=f"input {input.shape} and indices {indices.shape}",
-            hint="dim=None flattens both",
+            hint="use dim=None to flatten both tensors",
         )
     rest = [x.shape[:dim] + (1,) + x.shape[dim + 1 :] for x in (input, indices)]
     shape = broadcast_shapes(*rest, names=("input", "indices"), where="take_along_dim")

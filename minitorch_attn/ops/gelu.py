@@ -21,12 +21,12 @@ _CUBIC = 0.044715
 
 
 class Gate:
-    """A gated activation as functions of arrays, for fused operations that contain one."""
+    """Base class of gated activations, with functions of arrays for use in fused operations."""
 
     @classmethod
     @computes("gate", reveals=("GELU",))
     def value(cls, x):
-        """y, as a new array."""
+        """Return y as a new array."""
         y = cls.gate(x)
         y *= x
         return y
@@ -34,7 +34,7 @@ class Gate:
     @classmethod
     @computes("gate", reveals=("GELU",))
     def value_and_slope(cls, x):
-        """y and dy/dx, as new arrays; the gate is computed once."""
+        """Return y and dy/dx as new arrays; the gate is computed once."""
         h = cls.gate(x)
         y = x * h
         return y, cls.slope(x, y, h)
@@ -72,12 +72,12 @@ class Gelu(Gate, Function):
 
     @staticmethod
     def gate(x):
-        """The gate h, as a new array."""
+        """Return the gate h as a new array."""
         return backend.normal(x)
 
     @staticmethod
     def slope(x, y, h):
-        """dy/dx, as a new array."""
+        """Return dy/dx as a new array."""
         slope = x * x
         slope *= -0.5
         slope = array_module(x).exp(slope)
@@ -123,7 +123,7 @@ class GeluTanh(Gate, Function):
 
     @staticmethod
     def gate(x):
-        """The gate h, as a new array."""
+        """Return the gate h as a new array."""
         h = x * x
         h *= _ROOT_2_OVER_PI * _CUBIC
         h += _ROOT_2_OVER_PI
@@ -135,7 +135,7 @@ class GeluTanh(Gate, Function):
 
     @staticmethod
     def slope(x, y, h):
-        """dy/dx, as a new array."""
+        """Return dy/dx as a new array."""
         slope = x * x
         slope *= 6 * _ROOT_2_OVER_PI * _CUBIC
         slope += 2 * _ROOT_2_OVER_PI  # 2 u'
@@ -178,12 +178,12 @@ class Silu(Gate, Function):
 
     @staticmethod
     def gate(x):
-        """The gate s, as a new array."""
+        """Return the gate s as a new array."""
         return Sigmoid.call(x)
 
     @staticmethod
     def slope(x, y, s):
-        """dy/dx, as a new array."""
+        """Return dy/dx as a new array."""
         slope = 1 - s
         slope *= y
         slope += s
@@ -241,7 +241,7 @@ def gelu(input, approximate="none"):
     ----------
     input : Tensor
     approximate : {"none", "tanh"}
-        Approximation of the CDF; "tanh" uses the formula with tanh, as GPT-2 does.
+        Approximation of the CDF: none, or the formula with tanh that GPT-2 uses.
 
     Returns
     -------
@@ -268,7 +268,7 @@ def gelu(input, approximate="none"):
 
 
 def silu(input):
-    """SiLU, also called swish: input * sigmoid(input).
+    """SiLU, also called swish: `input * sigmoid(input)`.
 
     Parameters
     ----------
@@ -288,7 +288,7 @@ def silu(input):
 
 
 def mish(input):
-    """Mish: input * tanh(softplus(input)).
+    """Mish: `input * tanh(softplus(input))`.
 
     Parameters
     ----------
@@ -354,7 +354,7 @@ def glu(input, dim=-1):
         raise ShapeError(
             "glu(input, dim): the size of input along dim must be even",
             got=f"input {input.shape} and dim={dim}",
-            hint="dim= selects another axis",
+            hint="use dim= to select another axis",
         )
     half = input.shape[axis] // 2
     return input.narrow(axis, 0, half) * sigmoid(input.narrow(axis, half, half))

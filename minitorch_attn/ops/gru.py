@@ -15,14 +15,14 @@ __all__ = ["gru_cell", "gru_sequence"]
 
 @computes("GRU")
 class GruSequence(Function):
-    r"""One layer and direction of gated recurrent units.
+    r"""One layer of gated recurrent units (GRU), in one direction.
 
     Forward:  h_t = (1 - z_t) * n_t + z_t * h_(t-1), with gates r_t and z_t
     Backward: from the last step to the first: grad_h_(t-1) += z_t * grad_h_t
-        + what passes the gates
+        + the gradient through the gates
 
-    Two gates and a candidate, step by step, with s(x) = 1 / (1 + e^-x):
-        a_t = W x_t + b,   e_t = U h_{t-1} + u,   each in three parts, in this order:
+    Each step computes two gates and a candidate, with s(x) = 1 / (1 + e^-x):
+        a_t = W x_t + b,   e_t = U h_{t-1} + u,   each with three parts, in this order:
         reset gate   r_t = s(a_r + e_r)
         update gate  z_t = s(a_z + e_z)
         candidate    n_t = tanh(a_n + r_t e_n)
@@ -106,7 +106,7 @@ class GruSequence(Function):
 
 
 def thirds(a):
-    """The three equal parts of the last axis, as views."""
+    """Return the three equal parts of the last axis, as views."""
     n = a.shape[-1] // 3
     return a[:, :n], a[:, n : 2 * n], a[:, 2 * n :]
 
@@ -114,12 +114,12 @@ def thirds(a):
 def gru_sequence(
     input, h0, weight_ih, weight_hh, bias_ih=None, bias_hh=None, *, batch_sizes, reverse=False
 ):
-    """One layer and direction of gated recurrent units over sequences.
+    """One layer of gated recurrent units (GRU) over packed sequences, in one direction.
 
     Parameters
     ----------
     input : Tensor of shape (row, input)
-        The tokens of all sequences, step by step.
+        Tokens of all sequences, ordered by step.
     h0 : Tensor of shape (batch, hidden)
         The state before the first step.
     weight_ih : Tensor of shape (3 * hidden, input)
@@ -129,7 +129,7 @@ def gru_sequence(
     bias_ih, bias_hh : Tensor of shape (3 * hidden,), optional
         Biases of the products with the input and with the state.
     batch_sizes : sequence of int
-        Number of sequences at each step, never increasing.
+        Number of sequences that reach each step, in non-increasing order.
     reverse : bool, default False
         Whether to start with the last token of each sequence.
 
@@ -142,8 +142,8 @@ def gru_sequence(
 
     Notes
     -----
-    The derivative is in `GruSequence`. Cho et al. 2014 [1]_, Eqs. 5 to 8, except that, as in
-    PyTorch and cuDNN, the reset gate multiplies U_n h + u_n instead of h alone.
+    The derivative is in `GruSequence`. See Cho et al. 2014 [1]_, Eqs. 5 to 8. Here the reset gate
+    multiplies U_n h + u_n instead of h alone, as in PyTorch and cuDNN.
 
     References
     ----------
@@ -165,7 +165,7 @@ def gru_sequence(
 
 
 def gru_cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
-    """One step of gated recurrent units.
+    """One step of gated recurrent units (GRU).
 
     Parameters
     ----------

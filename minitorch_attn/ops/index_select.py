@@ -1,4 +1,4 @@
-"""Select, add, copy or fill slices on an axis: index_select, index_add, index_copy, index_fill."""
+"""Select, add, copy or fill slices of an axis: index_select, index_add, index_copy, index_fill."""
 
 from ..backend import array_module
 from ..errors import ShapeError
@@ -49,7 +49,7 @@ def index_select(input, dim, index):
 
 
 def index_add(input, dim, index, source, *, alpha=1):
-    """A copy of `input` with the slices of `source` added to its slices `index` along `dim`.
+    """A copy of `input` in which `alpha * source` is added to the slices `index` along `dim`.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def index_add(input, dim, index, source, *, alpha=1):
 
 
 def index_copy(input, dim, index, source):
-    """A copy of `input` with its slices `index` along `dim` replaced by those of `source`.
+    """A copy of `input` in which `source` replaces the slices `index` along `dim`.
 
     Examples
     --------
@@ -81,7 +81,7 @@ def index_copy(input, dim, index, source):
 
 
 def index_fill(input, dim, index, value):
-    """A copy of `input` with its slices `index` along `dim` filled with a number.
+    """A copy of `input` in which the slices `index` along `dim` are filled with `value`.
 
     Examples
     --------
@@ -112,6 +112,6 @@ def _slices_of(input, dim, index, source, where):
             f"{where}(input, dim, index, source): source does not match the slices of input",
             got=f"source {source.shape}",
             expected=f"{expected}",
-            hint=f"source.expand({expected}), if it has axes of size 1",
+            hint=f"use source.expand({expected}) if source has axes of size 1",
         )
     return cast(source, input.dtype)

@@ -1,8 +1,8 @@
 """Indexing: reading and writing parts of a tensor, `x[...]` and `x[...] = value`.
 
 An index is applied in two steps. The basic part (integers, slices, None, `...`) gives a view. The
-advanced part, integer arrays, then looks elements up in that view, which copies. A boolean mask
-counts as the integer arrays of its True places. Integers belong to the basic part, as in PyTorch.
+advanced part (integer arrays) then copies elements of that view. A boolean mask is converted to
+integer arrays, the positions of its True entries. A single integer is basic, as in PyTorch.
 """
 
 import builtins
@@ -42,11 +42,11 @@ class Slice(Function):
 
 
 class Place(Function):
-    """Zeros of a shape with x at [index], the adjoint of Slice.
+    """Zeros with x written at `[index]`; the adjoint of Slice.
 
     Forward:  y = zeros with x at [index]
     Backward: grad_x = grad_y[index]
-    Derivation: every element of x reaches one place of y, with derivative 1.
+    Derivation: every element of x becomes one element of y, with derivative 1.
     Saved: nothing.
     """
 
@@ -63,10 +63,10 @@ class Place(Function):
 
 
 class LookUp(Function):
-    """Advanced indexing with integer arrays on some of the axes: x[..., i_1, ..., i_n, ...].
+    """Advanced indexing with integer arrays on some of the axes, such as `x[:, i_1, i_2]`.
 
     Forward:  y = x[indices]
-    Backward: grad_x = zeros with grad_y added where each element was taken
+    Backward: grad_x = zeros with grad_y added at the indices
     Derivation: the derivative is 1 for each use of an element; the gradients of its uses add up.
     Saved: the indices.
     """
@@ -87,11 +87,11 @@ class LookUp(Function):
 
 
 class PlaceAt(Function):
-    """Zeros of a shape with x added at the places of some indices, the adjoint of LookUp.
+    """Zeros with x added at the indices; the adjoint of LookUp.
 
     Forward:  y = zeros with x added at the indices
     Backward: grad_x = grad_y[indices]
-    Derivation: every element of x reaches one place of y, with derivative 1.
+    Derivation: every element of x becomes one element of y, with derivative 1.
     Saved: the indices.
     """
 
@@ -118,8 +118,8 @@ class Assign(Function):
     Forward:  y = x with value at [index]
     Backward: grad_x = grad_y with zeros at [index], grad_value = sum_to(grad_y[index], value)
     Derivation: a replaced element depends on value instead of x. The gradient of value is summed
-    over the axes along which value was repeated. If an index names one element twice, it is
-    undefined which value is written.
+    over the axes along which value was repeated. If the indices select an element
+    twice, it is undefined which value is written.
     Saved: the indices.
     """
 
@@ -147,11 +147,11 @@ class Assign(Function):
 
 
 class AddAt(Function):
-    """Addition to part of a tensor, out of place; an element named twice receives both values.
+    """Addition to part of a tensor, out of place; an element selected twice receives both values.
 
     Forward:  y = x with value added at the indices
     Backward: grad_x = grad_y, grad_value = sum_to(grad_y[indices], value)
-    Derivation: dy/dx = 1; value receives the gradient looked up at the same places, summed over the
+    Derivation: dy/dx = 1; value receives the gradient at the same indices, summed over the
     axes along which value was repeated.
     Saved: the indices.
     """
@@ -191,13 +191,13 @@ def _key(indices, axes):
 
 
 def _write_at(array, basic, key, value):
-    """array[basic][key] = value, where the basic part is a view."""
+    """Assign `array[basic][key] = value`; `array[basic]` is a view."""
     part = array[basic]
     part[key] = value
 
 
 def getitem(input, index):
-    """Return `input[index]`: a view for integers, slices, None and `...`, else a copy.
+    """Return `input[index]`: a view for integers, slices, None and `...`, otherwise a copy.
 
     Parameters
     ----------
@@ -310,13 +310,13 @@ def _fitted(target, selection, value):
             "x[index] = value: value does not broadcast to the shape of x[index]",
             got=f"value {value.shape}",
             expected=f"a shape that broadcasts to {place}",
-            hint="value.reshape(...), or value.unsqueeze(-1) for one value per row",
+            hint="use value.reshape(...), or value.unsqueeze(-1) for one value per row",
         )
     return value if shape == value.shape else value.reshape(shape)
 
 
 def _shape_of(array, selection):
-    """The shape of array[selection], without copying elements."""
+    """Return the shape of array[selection] without copying elements."""
     part = array[selection.basic]
     if not selection.indices:
         return part.shape
@@ -326,17 +326,17 @@ def _shape_of(array, selection):
 
 
 def index_put(input, indices, values, accumulate=False):
-    """A copy of `input` with `values` written at, or added to, `input[indices]`.
+    """A copy of `input` in which `values` are written to `input[indices]`, or added to it.
 
     Parameters
     ----------
     input : Tensor
     indices : tuple of integer or boolean Tensor
-        One index for each leading axis; a mask counts for all of its axes.
+        One index for each leading axis; a mask with n axes covers n axes.
     values : Tensor
         Values to write, broadcast to the shape of `input[indices]`.
     accumulate : bool, default False
-        Whether to add; an element that occurs twice in `indices` receives both values.
+        Whether to add `values`; an element that is selected twice then receives both values.
 
     Examples
     --------

@@ -25,17 +25,17 @@ _MODES = {
     "trilinear": (5,), "bicubic": (4,), "lanczos": (4,), "area": (3, 4, 5),
 }  # fmt: skip
 _WITH_CORNERS = ("linear", "bilinear", "trilinear", "bicubic")
-_PLAIN = ("nearest", "nearest-exact", "area")  # not even align_corners=False
+_PLAIN = ("nearest", "nearest-exact", "area")  # these reject even align_corners=False
 _AREA = {3: adaptive_avg_pool1d, 4: adaptive_avg_pool2d, 5: adaptive_avg_pool3d}
 
 
 @lru_cache(maxsize=256)
 def _nearest_table(size, places, step, exact):
-    """The element under the left edge of each output element, or under its center.
+    """Table of the input element at each output element's left edge, or center if `exact`.
 
     PyTorch computes these positions in single precision, whatever the dtype of the input. On the
-    CPU, its forward pass over one or three axes rounds a few of them differently than its own
-    gradient does; here both use the positions of the gradient.
+    CPU, its forward pass over one or three axes rounds a few positions differently from its
+    backward pass; here, both passes use the positions of PyTorch's backward pass.
     """
     if not exact and places in (size, 2 * size):
         return Taps((_host.arange(places) * size // max(places, 1))[:, None], None, size)
@@ -47,7 +47,7 @@ def _nearest_table(size, places, step, exact):
 
 
 def _sources(size, places, step, align_corners, below_zero):
-    """Return the left neighbor of each output element in the input, and the fraction beyond it."""
+    """Return the left neighbor of each output element in the input, and the distance to it."""
     o = _host.arange(places)
     if align_corners:
         where = o * ((size - 1) / (places - 1) if places > 1 else 0.0)
@@ -72,7 +72,7 @@ def _linear_table(size, places, step, align_corners):
 
 @lru_cache(maxsize=256)
 def _cubic_table(size, places, step, align_corners):
-    """Keys' cubic convolution over four neighbors, with a = -0.75; the border is repeated."""
+    """Keys' cubic convolution of four neighbors, with a = -0.75; border elements are repeated."""
     left, t = _sources(size, places, step, align_corners, below_zero=True)
     offsets = _host.arange(-1, 3)
     index = _host.clip(left[:, None] + offsets, 0, size - 1)
@@ -80,7 +80,7 @@ def _cubic_table(size, places, step, align_corners):
 
 
 def _keys(x, a):
-    """Cubic convolution of Keys 1981, Eq. 4, with a for -1/2; 1 at 0 and 0 at other integers."""
+    """Cubic convolution kernel, Eq. 4 of Keys 1981 with a instead of -1/2."""
     x = abs(x)
     near = ((a + 2) * x - (a + 3)) * x * x + 1
     far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
@@ -105,7 +105,7 @@ _FILTERS = {"bilinear": (_triangle, 1), "bicubic": (_keys_half, 2), "lanczos": (
 
 @lru_cache(maxsize=256)
 def _smooth_table(size, places, step, align_corners, mode):
-    """Table of a mode's filter, widened by the step between output elements if that exceeds 1."""
+    """Table of a mode's filter, widened by the step between output elements if this exceeds 1."""
     function, reach = _FILTERS[mode]
     if align_corners:
         step = (size - 1) / (places - 1) if places > 1 else 0.0
@@ -145,15 +145,14 @@ def interpolate(
     size : int or sequence of int, optional
         Size of the output along each spatial axis.
     scale_factor : float or sequence of float, optional
-        Scale factor instead of `size`; the output has floor(size * scale_factor) elements.
+        Output size divided by input size, given instead of `size`; output sizes are rounded down.
     mode : str
         Method: "nearest", "nearest-exact" and "area" for any number of axes, "linear", "bilinear"
         and "trilinear" for one, two and three, "bicubic" and "lanczos" (with `antialias`) for two.
     align_corners : bool, optional
-        If True, the centers of the corner elements coincide; by default, their outer edges do.
+        If True, input and output have the same corner centers; otherwise, the same outer edges.
     recompute_scale_factor : bool, optional
-        Whether to compute positions from the two sizes; by default `scale_factor` is used
-        if it is given.
+        Whether to compute positions from the rounded output sizes instead of `scale_factor`.
     antialias : bool
         Whether to widen the filter when the size is reduced, as Pillow does ("bilinear",
         "bicubic", "lanczos").
@@ -164,8 +163,8 @@ def interpolate(
 
     Notes
     -----
-    The derivative is in `TapSum`. Cubic convolution: Keys 1981, IEEE Trans. ASSP 29(6), with
-    a = -0.75, and a = -0.5 with `antialias`.
+    The derivative is in `TapSum`. Cubic convolution is from Keys 1981, IEEE Trans. ASSP 29(6),
+    with a = -0.75, or a = -0.5 with `antialias`.
 
     Examples
     --------
@@ -190,7 +189,7 @@ def interpolate(
         raise ShapeError(
             "interpolate: the sizes of input and output must be at least 1",
             got=f"input {input.shape} and an output of {sizes}",
-            hint="a larger size or scale_factor",
+            hint="use a larger size or scale_factor",
         )
     tables = [
         _table(mode, n, m, step, align_corners, antialias)
@@ -203,31 +202,31 @@ def _check(input, size, scale_factor, mode, align_corners, antialias):
     """Reject arguments that contradict each other; return whether corners are aligned."""
     if mode not in _MODES or input.ndim not in _MODES[mode]:
         raise ArgumentError(
-            "interpolate: mode is not one of the modes for this input",
+            "interpolate: mode is unknown or does not support this input",
             got=f"mode={mode!r} for input {input.shape}",
             expected="one of " + ", ".join(m for m in _MODES if input.ndim in _MODES[m])
             if 3 <= input.ndim <= 5
-            else "input (batch, channel, *space) with one to three axes of space",
-            hint="input.unsqueeze(0), if the batch axis is missing",
+            else "input (batch, channel, *space) with one to three spatial axes",
+            hint="use input.unsqueeze(0) if the batch axis is missing",
         )
     if (size is None) == (scale_factor is None):
         raise ArgumentError(
             "interpolate: exactly one of size and scale_factor must be given",
             got=f"size={size} and scale_factor={scale_factor}",
-            hint="size= in elements, or scale_factor= as a factor",
+            hint="pass size= in elements, or scale_factor=",
         )
     if mode not in _WITH_CORNERS and (align_corners or (align_corners is False and mode in _PLAIN)):
         raise ArgumentError(
             f"interpolate: align_corners must not be given for mode {mode!r}",
             got=f"align_corners={align_corners}",
-            hint=f"the modes {', '.join(_WITH_CORNERS)} take it",
+            hint=f"omit align_corners, or use mode {', '.join(_WITH_CORNERS)}",
         )
     if antialias and mode not in _FILTERS or mode == "lanczos" and not antialias:
         raise ArgumentError(
             "interpolate: antialias does not match mode",
             got=f"antialias={antialias} and mode={mode!r}",
-            expected="antialias=True with mode 'lanczos', and with 'bilinear' or 'bicubic' only",
-            hint="another mode, or antialias=False",
+            expected="True for 'lanczos', True or False for 'bilinear' and 'bicubic', else False",
+            hint="change mode or antialias",
         )
     if input.dtype.kind != "f":
         raise DTypeError(
@@ -239,15 +238,15 @@ def _check(input, size, scale_factor, mode, align_corners, antialias):
 
 
 def _output_sizes(input, size, scale_factor, count):
-    """The output sizes, and the step between output elements where a factor gives it."""
+    """Return the output sizes, and the steps between output elements if scale factors give them."""
     given = size if scale_factor is None else scale_factor
     given = tuple(given) if isinstance(given, (tuple, list)) else (given,) * count
     if len(given) != count:
         raise ArgumentError(
-            "interpolate: size and scale_factor must be one number, or one per axis of space",
+            "interpolate: size and scale_factor must be one number, or one per spatial axis",
             got=f"{given} for input {input.shape}",
             expected=f"{count} numbers",
-            hint="leave out the batch and the channel",
+            hint="omit the numbers for the batch and channel axes",
         )
     if scale_factor is None:
         return sizes_of(given, "interpolate"), (None,) * count

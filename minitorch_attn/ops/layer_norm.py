@@ -24,8 +24,8 @@ class LayerNorm(Function):
     Derivation: with x_hat = (x - m) r and h = grad_y * weight = dL/dx_hat, the row sums follow from
     y = x_hat * weight + bias. For grad_x: m and r depend on every element of the row. Moving along
     the all-ones direction changes only m, moving along x_hat changes only r, and neither changes
-    x_hat (except through eps), so the gradient must lose its components along both.
-    Saved: x, weight and bias; m and r as intermediates. x_hat is computed again, to save memory.
+    x_hat (except through eps), so grad_x has no component along either direction.
+    Saved: x, weight and bias; m and r as intermediates. `backward` recomputes x_hat.
     """
 
     @staticmethod
@@ -134,14 +134,14 @@ class RMSNorm(Function):
 
 
 def as_rows(x, row_axes):
-    """x as (rows, n), with the last `row_axes` axes flattened into a row; and n."""
+    """Return x as (rows, n), with the last `row_axes` axes flattened into a row, and n."""
     shape, lead = x.shape, x.ndim - row_axes
     n = math.prod(shape[lead:])
     return x.reshape(math.prod(shape[:lead]), n), n
 
 
 def reciprocal_root_mean_square(rows, n, eps):
-    """1 / sqrt(mean(row^2) + eps) of each row, (rows, 1)."""
+    """Return 1 / sqrt(mean(row^2) + eps) for each row, as an array of shape (rows, 1)."""
     result = row_dot(rows, rows)
     result /= max(n, 1)
     result += eps
@@ -173,8 +173,8 @@ def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
 
     Notes
     -----
-    The derivative is in `LayerNorm`. The variance divides by n, not by n - 1. Ba et al. 2016 [1]_,
-    Eq. 3 and 4, where eps does not appear.
+    The derivative is in `LayerNorm`. The variance divides by n, not by n - 1. See Ba et al.
+    2016 [1]_, Eqs. 3 and 4, which do not contain eps.
 
     References
     ----------
@@ -193,7 +193,7 @@ def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
             raise DTypeError(
                 f"layer_norm: {name} and input have different dtypes",
                 got=f"{name} {parameter.dtype} and input {input.dtype}",
-                hint=f"{name}.to(input.dtype), or the module's .to(dtype)",
+                hint=f"use {name}.to(input.dtype), or module.to(dtype) for a whole module",
             )
     if dtype.itemsize == 2:  # sums of squares would overflow float16
         wide = [None if x is None else cast(x, "float32") for x in (input, weight, bias)]
@@ -219,7 +219,7 @@ def rms_norm(input, normalized_shape, weight=None, eps=None):
 
     Notes
     -----
-    The derivative is in `RMSNorm`. Zhang and Sennrich 2019 [1]_, Eq. 4, where eps does not appear.
+    The derivative is in `RMSNorm`. See Zhang and Sennrich 2019 [1]_, Eq. 4, without eps.
 
     References
     ----------
@@ -243,7 +243,7 @@ def rms_norm(input, normalized_shape, weight=None, eps=None):
 
 
 def _check(input, normalized_shape, where, **parameters):
-    """The number of axes that form a row, after checking that the shapes fit."""
+    """Check that the shapes match; return the number of axes that form a row."""
     shape = sizes_of(normalized_shape, where, "normalized_shape")
     try:
         array = input.array
@@ -259,7 +259,7 @@ def _check(input, normalized_shape, where, **parameters):
         raise ShapeError(
             f"{where}: the last axes of input do not match normalized_shape",
             got=f"input {input.shape} and normalized_shape {shape}",
-            hint=f"normalized_shape={input.shape[-1:]} normalizes over the last axis",
+            hint=f"use normalized_shape={input.shape[-1:]} to normalize over the last axis",
         )
     for name, parameter in parameters.items():
         try:
@@ -271,6 +271,6 @@ def _check(input, normalized_shape, where, **parameters):
                 f"{where}: the shape of {name} does not match normalized_shape",
                 got=f"{name} {parameter.shape}",
                 expected=f"{shape}",
-                hint=f"normalized_shape={parameter.shape} if {name} has the intended shape",
+                hint=f"use normalized_shape={parameter.shape} if {name} has the intended shape",
             )
     return len(shape)

@@ -21,7 +21,7 @@ class Lerp(Function):
     Backward: grad_a = sum_to(grad_y * (1 - w), a), grad_b = sum_to(grad_y * w, b),
         grad_w = sum_to(grad_y * (b - a), w)
     Derivation: dy/da = 1 - w, dy/db = w, dy/dw = b - a.
-    All are summed over the axes that broadcasting repeated.
+    All gradients are summed over the broadcast axes.
     Saved: the inputs.
     """
 
@@ -30,7 +30,7 @@ class Lerp(Function):
         ctx.save(a, b, w)
         step = b - a
         y = a + w * step
-        # Measured from the nearer end, so that w = 1 gives exactly b.
+        # The sum starts from the nearer end, so that w = 1 gives exactly b.
         from_b = b - (1 - w) * step
         if hasattr(w, "shape"):
             return array_module(w).where(array_module(w).abs(w) < 0.5, y, from_b)
@@ -49,7 +49,7 @@ class Lerp(Function):
 
 
 def lerp(input, end, weight):
-    """Linear interpolation from `input` to `end`: input + weight * (end - input).
+    """Linear interpolation from `input` to `end`: `input + weight * (end - input)`.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def lerp(input, end, weight):
         raise DTypeError(
             "lerp(input, end, weight): the dtypes do not match",
             got=" and ".join(str(tensor.dtype) for tensor in tensors),
-            hint="end.to(input.dtype)",
+            hint="convert end and weight with .to(input.dtype)",
         )
     try:
         return Lerp.apply(input, end, weight)
@@ -85,12 +85,12 @@ def lerp(input, end, weight):
 
 
 def addcmul(input, tensor1, tensor2, *, value=1):
-    """input + value * tensor1 * tensor2.
+    """Add a scaled product: `input + value * tensor1 * tensor2`.
 
     Parameters
     ----------
     input, tensor1, tensor2 : Tensor
-    value : number
+    value : number, default 1
 
     Returns
     -------
@@ -107,12 +107,12 @@ def addcmul(input, tensor1, tensor2, *, value=1):
 
 
 def addcdiv(input, tensor1, tensor2, *, value=1):
-    """input + value * tensor1 / tensor2.
+    """Add a scaled quotient: `input + value * tensor1 / tensor2`.
 
     Parameters
     ----------
     input, tensor1, tensor2 : Tensor
-    value : number
+    value : number, default 1
 
     Returns
     -------
@@ -135,7 +135,7 @@ def addcdiv(input, tensor1, tensor2, *, value=1):
 
 
 def _brought_together(name, input, tensor1, tensor2):
-    """Three tensors promoted to their common dtype."""
+    """Convert three tensors to their common dtype."""
     tensors = [
         as_operand(tensor, name, argument)
         for tensor, argument in ((input, "input"), (tensor1, "tensor1"), (tensor2, "tensor2"))

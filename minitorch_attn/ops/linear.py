@@ -67,7 +67,7 @@ class ColumnSum(Function):
 
 
 def linear(input, weight, bias=None):
-    """Linear layer, y = x W^T + b, as `torch.nn.functional.linear`.
+    """Linear layer: `input @ weight^T + bias`, as in `torch.nn.functional.linear`.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def linear(input, weight, bias=None):
             "linear(input, weight, bias): the last axes of input and weight do not match",
             got=f"input {x_shape} and weight {w_shape}",
             expected="input (..., in) and weight (out, in)",
-            hint="weight.T if weight holds one output per column",
+            hint="use weight.T if weight has one column per output",
         )
     same_dtype(input, weight, "linear", ("input", "weight"))
     if bias is not None:
@@ -109,7 +109,7 @@ def linear(input, weight, bias=None):
                 "linear(input, weight, bias): the shape of bias does not match the outputs",
                 got=f"weight {w_shape} and bias {bias.shape}",
                 expected=f"bias {w_shape[:-1]}",
-                hint="bias.squeeze() removes axes of size 1",
+                hint="use bias.squeeze() to remove axes of size 1",
             )
     if len(w_shape) == 1:
         product = matmul(input, weight)
@@ -120,7 +120,7 @@ def linear(input, weight, bias=None):
 
 
 def addmm(input, mat1, mat2, *, beta=1, alpha=1):
-    """Add a matrix product: beta * input + alpha * (mat1 @ mat2); beta = 0 ignores `input`.
+    """Add a matrix product: `beta * input + alpha * (mat1 @ mat2)`; beta = 0 ignores `input`.
 
     Examples
     --------
@@ -133,7 +133,7 @@ def addmm(input, mat1, mat2, *, beta=1, alpha=1):
 
 
 def addmv(input, mat, vec, *, beta=1, alpha=1):
-    """Add a matrix-vector product: beta * input + alpha * (mat @ vec).
+    """Add a matrix-vector product: `beta * input + alpha * (mat @ vec)`.
 
     Examples
     --------
@@ -145,7 +145,7 @@ def addmv(input, mat, vec, *, beta=1, alpha=1):
 
 
 def baddbmm(input, batch1, batch2, *, beta=1, alpha=1):
-    """Add a batched matrix product: beta * input + alpha * (batch1 @ batch2).
+    """Add a batched matrix product: `beta * input + alpha * (batch1 @ batch2)`.
 
     Examples
     --------
@@ -163,7 +163,7 @@ def _added(where, input, product, beta, alpha):
         raise not_tensors(error, where, input=input) from None
     if broadcast_shapes(shape, product.shape, where=where) != product.shape:
         raise ShapeError(
-            f"{where}: the shape of input does not broadcast to that of the product",
+            f"{where}: input does not broadcast to the shape of the product",
             got=f"input {shape} and a product of shape {product.shape}",
             hint="check the order of the factors, or reshape input",
         )

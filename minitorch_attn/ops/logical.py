@@ -1,6 +1,6 @@
 """Logical and bitwise operations: and, or, xor, not.
 
-The results are booleans or integers, so they have no gradient and nothing is recorded.
+The results are booleans or integers, which do not have gradients, so the graph records nothing.
 """
 
 from .comparison import answer, answer_about

@@ -1,6 +1,6 @@
 """Regression losses: squared, absolute and Huber error, binary cross-entropy, KL divergence.
 
-Each is an elementwise expression followed by a reduction; its operations have the derivatives.
+Each loss is an elementwise expression followed by a reduction; autograd differentiates both.
 """
 
 import warnings
@@ -24,12 +24,12 @@ __all__ = [
 
 
 class BinaryCrossEntropy(Function):
-    r"""Binary cross-entropy of probabilities x and targets t, each logarithm at least -100.
+    r"""Binary cross-entropy of probabilities x and targets t, with logarithms limited to >= -100.
 
     Forward:  y = -(t * log(x) + (1 - t) * log(1 - x))
     Backward: grad_x = grad_y * (x - t) / (x * (1 - x)), grad_t = grad_y * (log(1 - x) - log(x))
-    Derivation: dy/dx = -t / x + (1 - t) / (1 - x) = (x - t) / (x (1 - x)), with the divisor at
-    least 1e-12, so that the result is finite for every x in [0, 1].
+    Derivation: dy/dx = -t / x + (1 - t) / (1 - x) = (x - t) / (x (1 - x)), where the divisor
+    is raised to at least 1e-12, so that grad_x is finite for every x in [0, 1].
     Saved: both inputs.
     """
 
@@ -49,27 +49,27 @@ class BinaryCrossEntropy(Function):
 
 
 def log_from_minus_100(x):
-    """Compute max(log x, -100); the smaller bound inside the logarithm avoids log 0."""
+    """Compute max(log x, -100); x is first raised to at least 1e-45, to avoid log 0."""
     xp = array_module(x)
     return xp.maximum(xp.log(xp.maximum(x, 1e-45)), -100.0)
 
 
 def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
-    """Mean squared error, (input - target)^2.
+    """Mean squared error, the mean of `(input - target)^2`.
 
     Parameters
     ----------
-    input, target : Tensor of one shape
+    input, target : Tensor, both of the same shape
     size_average, reduce : bool, optional
         Deprecated PyTorch arguments, replaced by `reduction`.
     reduction : {"mean", "sum", "none"}
     weight : Tensor of the same shape, optional
-        Weight of each element; the mean is then weighted.
+        Weight of each element; the mean then divides by the sum of the weights.
 
     Returns
     -------
     Tensor
-        A 0-d loss, or with "none" one loss per element.
+        A 0-d loss, or one loss per element if `reduction` is "none".
 
     Examples
     --------
@@ -83,7 +83,7 @@ def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", we
 
 
 def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
-    """Mean absolute error, |input - target|; arguments as for `mse_loss`.
+    """Mean absolute error, the mean of `|input - target|`; arguments as for `mse_loss`.
 
     Examples
     --------
@@ -99,11 +99,11 @@ def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", wei
 def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     """Huber loss: squared error up to `delta`, linear beyond it.
 
-    With d = input - target: d^2 / 2 where |d| <= delta, else delta (|d| - delta / 2).
+    With d = input - target, it is d^2 / 2 where |d| <= delta, otherwise delta (|d| - delta / 2).
 
     Parameters
     ----------
-    input, target : Tensor of one shape
+    input, target : Tensor, both of the same shape
     reduction : {"mean", "sum", "none"}
     delta : float, default 1
         Absolute error at which the loss changes from quadratic to linear.
@@ -116,7 +116,7 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
 
     Notes
     -----
-    Both pieces are c (d - c / 2) with c = d limited to [-delta, delta]; the derivative is c.
+    Both cases are c (d - c / 2), where c is d clipped to [-delta, delta]; the derivative is c.
 
     Examples
     --------
@@ -129,7 +129,7 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
         raise ArgumentError(
             "huber_loss: delta must be positive",
             got=f"delta={delta}",
-            hint="l1_loss() if the loss must be linear everywhere",
+            hint="use l1_loss() for the absolute error",
         )
     loss = _huber(_difference(input, target, "huber_loss"), delta)
     if weight is not None:
@@ -152,7 +152,7 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mea
         raise ArgumentError(
             "smooth_l1_loss: beta must not be negative",
             got=f"beta={beta}",
-            hint="beta=0 gives the absolute error",
+            hint="use beta=0 for the absolute error",
         )
     difference = _difference(input, target, "smooth_l1_loss")
     return _reduced(_huber(difference, beta) / beta if beta else difference.abs(), reduction)
@@ -161,7 +161,7 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mea
 def binary_cross_entropy(
     input, target, weight=None, size_average=None, reduce=None, reduction="mean"
 ):
-    """Binary cross-entropy of probabilities, -(t log p + (1 - t) log(1 - p)).
+    """Binary cross-entropy of probabilities, `-(t log(p) + (1 - t) log(1 - p))`.
 
     Parameters
     ----------
@@ -180,8 +180,8 @@ def binary_cross_entropy(
 
     Notes
     -----
-    The derivative is in `BinaryCrossEntropy`. For logits, use `binary_cross_entropy_with_logits`
-    instead of a sigmoid followed by this function; it does not lose precision.
+    The derivative is in `BinaryCrossEntropy`. For logits, use `binary_cross_entropy_with_logits`,
+    which is more accurate than a sigmoid followed by this function.
 
     Examples
     --------
@@ -205,7 +205,7 @@ def binary_cross_entropy(
 def binary_cross_entropy_with_logits(
     input, target, weight=None, size_average=None, reduce=None, reduction="mean", pos_weight=None
 ):
-    """Binary cross-entropy of sigmoid(input), accurate for logits of any size.
+    """Binary cross-entropy of `sigmoid(input)`, accurate for logits of any size.
 
     Parameters
     ----------
@@ -226,8 +226,8 @@ def binary_cross_entropy_with_logits(
 
     Notes
     -----
-    With log(1 - sigmoid(x)) = log sigmoid(x) - x, the loss -(w t log s + (1 - t) log(1 - s)) is
-    (1 - t) x - (1 + (w - 1) t) log s.
+    With s = sigmoid(x), log(1 - s) = log s - x, so the loss -(w t log s + (1 - t) log(1 - s)) is
+    equal to (1 - t) x - (1 + (w - 1) t) log s.
 
     Examples
     --------
@@ -242,7 +242,7 @@ def binary_cross_entropy_with_logits(
         raise ShapeError(
             f"{here}: the shapes of input and target do not match",
             got=f"input {input.shape} and target {target.shape}",
-            hint="logits.squeeze(-1) if they carry an axis of size 1",
+            hint="use input.squeeze(-1) if its last axis has size 1",
         )
     log_sigmoid = logsigmoid(input)
     if pos_weight is not None:
@@ -252,19 +252,19 @@ def binary_cross_entropy_with_logits(
 
 
 def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_target=False):
-    """Kullback-Leibler divergence of `target` from a model: t (log t - input).
+    """Kullback-Leibler divergence of `target` from a model: `t * (log(t) - input)`.
 
     Parameters
     ----------
     input : Tensor
         Log-probabilities of the model.
     target : Tensor of the same shape
-        Probabilities t, or their logarithms with `log_target`.
+        Probabilities t, or their logarithms if `log_target` is True.
     size_average, reduce : bool, optional
         Deprecated PyTorch arguments, replaced by `reduction`.
     reduction : {"mean", "batchmean", "sum", "none"}
-        "batchmean", the sum divided by the size of axis 0, is the divergence as defined. "mean"
-        also divides by the number of classes.
+        "batchmean", the sum divided by the size of axis 0, is the divergence by definition.
+        "mean" also divides by the number of classes.
     log_target : bool, default False
         Whether `target` holds log-probabilities.
 
@@ -291,13 +291,13 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
 
 
 def cosine_similarity(x1, x2, dim=1, eps=1e-8):
-    """Cosine similarity of vectors, x1 . x2 / (|x1| |x2|).
+    """Cosine similarity of vectors, `x1 . x2 / (|x1| |x2|)`.
 
     Parameters
     ----------
     x1, x2 : Tensor
         Vectors to compare; the shapes broadcast.
-    Axis of the components of each vector.
+    dim : int, default 1
         Axis along which the components of each vector lie.
     eps : float, default 1e-8
         Lower bound of each norm, which avoids division by zero.
@@ -314,7 +314,7 @@ def cosine_similarity(x1, x2, dim=1, eps=1e-8):
     """
     x1 = as_operand(x1, "cosine_similarity", "x1")
     x2 = as_operand(x2, "cosine_similarity", "x2")
-    if x1.shape != x2.shape:  # The norm must also count repeated elements.
+    if x1.shape != x2.shape:  # The norms must count repeated elements, too.
         x1, x2 = broadcast_tensors(x1, x2)
     # Clamped before the square root, whose derivative is infinite at 0.
     x1 = x1 / (x1 * x1).sum(dim, keepdim=True).clamp(min=eps * eps).sqrt()

@@ -21,8 +21,8 @@ class LstmSequence(Function):
     Forward:  c_t = f_t * c_(t-1) + i_t * g_t, h_t = o_t * tanh(c_t), with gates i_t, f_t and o_t
     Backward: from the last step to the first: grad_c_(t-1) = f_t * grad_c_t
 
-    With s(x) = 1 / (1 + e^-x), step by step
-        a_t = W x_t + b + U h_{t-1} + u,   in four quarters, in this order:
+    With s(x) = 1 / (1 + e^-x), each step computes
+        a_t = W x_t + b + U h_{t-1} + u,   with four quarters, in this order:
         input gate   i_t = s(a_i)
         forget gate  f_t = s(a_f)
         candidate    g_t = tanh(a_g)
@@ -32,13 +32,13 @@ class LstmSequence(Function):
 
     Derivation: dL/dh_t and dL/dc_t are sums of the gradients from the output and from step t + 1.
         dL/dy_t = P^T dL/dh_t                            dL/dP = sum_t dL/dh_t y_t^T
-        dL/dc_t gains dL/dy_t o_t (1 - tanh^2 c_t)
+        dL/dc_t += dL/dy_t o_t (1 - tanh^2 c_t)
         dL/da_i = dL/dc_t g_t     i_t (1 - i_t)
         dL/da_f = dL/dc_t c_{t-1} f_t (1 - f_t)
         dL/da_g = dL/dc_t i_t     (1 - g_t^2)
         dL/da_o = dL/dy_t tanh(c_t) o_t (1 - o_t)
         dL/dc_{t-1} = dL/dc_t f_t,   dL/dh_{t-1} = U^T dL/da_t.
-    Along the cell, a gradient is multiplied only by f_t. The gradients of x, W, U and the biases
+    From step to step, dL/dc_t is multiplied only by f_t. The gradients of x, W, U and the biases
     follow from dL/da_t as in `RnnSequence`.
     Saved: the inputs; the gates, h_{t-1}, c_{t-1} and tanh c_t as intermediates.
     """
@@ -117,7 +117,7 @@ class LstmSequence(Function):
 
 
 def quarters(a):
-    """The four equal parts of the last axis, as views."""
+    """Return the four equal parts of the last axis, as views."""
     n = a.shape[-1] // 4
     return a[:, :n], a[:, n : 2 * n], a[:, 2 * n : 3 * n], a[:, 3 * n :]
 
@@ -135,7 +135,7 @@ def lstm_sequence(
     input, h0, c0, weight_ih, weight_hh, bias_ih=None, bias_hh=None, weight_hr=None, *,
     batch_sizes, reverse=False,
 ):  # fmt: skip
-    """One layer and direction of a long short-term memory (LSTM) over packed sequences.
+    """One layer of a long short-term memory (LSTM) over packed sequences, in one direction.
 
     Parameters
     ----------
@@ -143,14 +143,14 @@ def lstm_sequence(
         Tokens of all sequences, ordered by step.
     h0, c0 : Tensor of shape (batch, out) and (batch, hidden)
         Initial state and cell.
-    weight_ih : Tensor of shape (4 * hidden, input)
+    weight_ih, weight_hh : Tensor of shape (4 * hidden, input) and (4 * hidden, out)
         Weights of the input gate, forget gate, candidate and output gate, stacked.
-    weight_hh : Tensor of shape (4 * hidden, out)
     bias_ih, bias_hh : Tensor of shape (4 * hidden,), optional
+        Biases of the products with the input and with the state.
     weight_hr : Tensor of shape (out, hidden), optional
         Projection of the output; without it, out = hidden.
     batch_sizes : sequence of int
-        Number of sequences at each step, never increasing.
+        Number of sequences that reach each step, in non-increasing order.
     reverse : bool, default False
         Whether to start with the last token of each sequence.
 
@@ -208,7 +208,7 @@ def lstm_cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
 
     Examples
     --------
-    With zero weights, the forget gate is half open:
+    With zero weights, the forget gate is 1/2:
 
     >>> import minitorch_attn as mt
     >>> w = mt.zeros(4, 1)
@@ -220,7 +220,7 @@ def lstm_cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
             "lstm_cell: hx must be a pair of tensors",
             got=type(hx).__name__,
             expected="(h, c)",
-            hint="(h, mt.zeros_like(h)) if there is no cell yet",
+            hint="pass (h, mt.zeros_like(h)) for a cell of zeros",
         )
     h, c = hx
     sizes = check_cell("lstm_cell", (input, h, w_ih, w_hh, b_ih, b_hh), 4)
@@ -238,7 +238,7 @@ def _check_projection(where, weight_hr, weight_hh):
             f"{where}: weight_hr has the wrong shape",
             got=f"weight_hr {weight_hr.shape}, weight_hh {weight_hh.shape}",
             expected=f"weight_hr {wanted}",
-            hint="weight_hr.T if it has one column per output",
+            hint="use weight_hr.T if weight_hr has one column per output",
         )
 
 
@@ -255,5 +255,5 @@ def _check_cell_state(where, c, name, shape, input):
             f"{where}: {name} has the wrong shape",
             got=f"{c.shape}",
             expected=f"{shape}",
-            hint=f"mt.zeros{shape} starts with an empty cell",
+            hint=f"use mt.zeros{shape} to start with a cell of zeros",
         )

@@ -1,16 +1,16 @@
 """Attention: the definition, the fused kernels, and the rules that choose between them.
 
-definition.py           step by step, with context and weights as results; runs where the weights
+definition.py           step by step; returns the context and the weights. It runs where the weights
                         are needed (`attention_with_weights`: weight hooks, `need_weights=True`),
                         in `attention_composed`, in `mt.trace`, and for second derivatives.
 scaled_dot_product.py   the public functions; `kernel_for` chooses the kernel:
   tiled.py              for at least 4,194,304 scores (batch * heads * query * key) and at
                         least 1024 queries and 1024 keys; works tile by tile, in linear memory.
-  causal.py             otherwise, for is_causal=True without a mask and with equally long
-                        query and key of more than 64 tokens; skips most of the blocked scores.
-  fused.py              otherwise; all scores at once, forward and backward. Read this first.
-arguments.py            checks the arguments and converts masks and heads to one form.
-mask.py                 makes the causal triangle, and turns boolean masks into numbers to add.
+  causal.py             otherwise, for is_causal=True without a mask, if query and key have the
+                        same number of tokens, more than 64; skips most masked-out scores.
+  fused.py              otherwise; computes all scores at once. Read this kernel first.
+arguments.py            checks the arguments, groups the heads and converts masks to tensors.
+mask.py                 makes causal masks; converts boolean masks to numbers to add to the scores.
 """
 
 from .scaled_dot_product import attention_composed, scaled_dot_product_attention

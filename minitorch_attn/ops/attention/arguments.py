@@ -1,4 +1,4 @@
-"""Attention arguments: check them, group the heads and convert the masks to one form."""
+"""Attention arguments: check them, group the heads and convert masks to tensors."""
 
 import math
 from typing import NamedTuple
@@ -19,7 +19,7 @@ class AttentionInputs(NamedTuple):
     tensors: tuple  # query, key, value, mask
     settings: dict
     score_shape: tuple  # (..., query, key)
-    shape: tuple | None  # shape of the result, in which groups of heads are merged
+    shape: tuple | None  # result shape with merged head groups; None without groups
 
 
 def prepared(
@@ -27,8 +27,8 @@ def prepared(
 ):
     """Check the arguments of `scaled_dot_product_attention`; return them as `AttentionInputs`.
 
-    `repeat_heads` copies shared heads of key and value, so that the weights have one head axis.
-    By default, a group of query heads gets a separate axis, and nothing is copied.
+    `repeat_heads` copies shared key and value heads, so that the weights have one head axis.
+    Otherwise, heads are copied only if key and value have different numbers of them.
     """
     _check_tensors(query=query, key=key, value=value)
     if not 0.0 <= dropout_p <= 1.0:
@@ -36,7 +36,7 @@ def prepared(
             f"{_WHERE}: dropout_p must be a probability",
             got=f"{dropout_p}",
             expected="a number from 0 to 1",
-            hint="dropout_p=0.1 for 10 %",
+            hint="use dropout_p=0.1 to drop 10 % of the weights",
         )
     shape = None
     if enable_gqa:
@@ -65,7 +65,7 @@ def prepared(
 
 
 def _check_tensors(**named):
-    """Check that the three are floating-point tensors of one dtype whose axes fit together."""
+    """Check that query, key and value are floating-point tensors of one dtype and matching axes."""
     for name, x in named.items():
         if not isinstance(x, Tensor):
             raise DTypeError(
@@ -76,19 +76,19 @@ def _check_tensors(**named):
         raise DTypeError(
             f"{_WHERE}: query, key and value must have the same floating-point dtype",
             got=", ".join(f"{name} {x.dtype}" for name, x in named.items()),
-            hint="x.to(mt.float32) on each",
+            hint="convert each of them with x.to(mt.float32)",
         )
     if query.ndim < 2 or key.ndim < 2 or value.ndim < 2:
         message = "query, key and value must have at least two axes"
-        expected, hint = "(..., token, dim)", "x.unsqueeze(0) for a single token"
+        expected, hint = "(..., token, dim)", "use x.unsqueeze(0) to add the token axis"
     elif query.shape[-1] != key.shape[-1]:
         message = "the last axes of query and key must have the same length"
-        expected = "query (..., query, dim) and key (..., key, dim) with one dim"
-        hint = "project both to the same head_dim; value may have another"
+        expected = "query (..., query, dim) and key (..., key, dim) with the same dim"
+        hint = "project query and key to the same head_dim; only that of value may differ"
     elif key.shape[-2] != value.shape[-2]:
         message = "key and value must have the same number of tokens"
         expected = "key (..., key, dim) and value (..., key, value_dim)"
-        hint = "make both from the same tokens"
+        hint = "compute key and value from the same tokens"
     else:
         return
     got = ", ".join(f"{name} {x.shape}" for name, x in named.items())
@@ -100,19 +100,19 @@ def _check_groups(query, key, value):
     got = f"query {query.shape}, key {key.shape}, value {value.shape}"
     if min(query.ndim, key.ndim, value.ndim) < 3:
         raise ShapeError(
-            f"{_WHERE}: enable_gqa=True needs an axis of heads",
+            f"{_WHERE}: enable_gqa=True requires a head axis",
             got=got,
             expected="(..., heads, token, dim)",
-            hint="x.unsqueeze(-3) for a single head",
+            hint="use x.unsqueeze(-3) to add an axis for a single head",
         )
     heads = query.shape[-3]
     if not key.shape[-3] or not value.shape[-3]:
         raise ShapeError(f"{_WHERE}: key and value must have at least one head", got=got)
     if heads % key.shape[-3] or heads % value.shape[-3]:
         raise ShapeError(
-            f"{_WHERE}: the number of query heads is not divisible by that of key or value",
+            f"{_WHERE}: the number of query heads is not divisible by the number of key "
+            "heads or by the number of value heads",
             got=got,
-            expected="query heads: a multiple of the key heads and of the value heads",
             hint="check that axis -3 holds the heads: (..., heads, token, dim)",
         )
 
@@ -128,12 +128,12 @@ def _leading(leads, query, key, value):
             f"{_WHERE}: the leading axes (batch, heads) do not broadcast",
             got=f"query {query.shape}, key {key.shape}, value {value.shape}",
             expected="equal sizes, or 1, before the last two axes",
-            hint="enable_gqa=True if several query heads share a head of key and value",
+            hint="set enable_gqa=True if several query heads share a key and value head",
         ) from None
 
 
 def _read_mask(mask, is_causal, dtype, score_shape):
-    """Return (mask, is_causal), where the mask is a boolean or float tensor, or None."""
+    """Return (mask, is_causal); the mask is a boolean or float tensor, or None if not needed."""
     is_causal = bool(is_causal)
     if mask is None:
         return None, is_causal
@@ -142,8 +142,8 @@ def _read_mask(mask, is_causal, dtype, score_shape):
         raise DTypeError(
             f"{_WHERE}: attn_mask must be a boolean or floating-point tensor",
             got=f"{getattr(attend, 'dtype', type(attend).__name__)}",
-            expected="bool, True where the query may attend to the key; or floats to be added",
-            hint="mask.bool() if 1 means that the query may attend",
+            expected="booleans (True: the query may attend), or floats to add to the scores",
+            hint="use mask.bool() if 1 means that the query may attend to the key",
         )
     try:
         fits = broadcast_shapes(score_shape, attend.shape) == score_shape
@@ -154,9 +154,9 @@ def _read_mask(mask, is_causal, dtype, score_shape):
             f"{_WHERE}: attn_mask does not broadcast to the scores",
             got=f"attn_mask {attend.shape}",
             expected=f"a shape that broadcasts to (..., query, key) = {score_shape}",
-            hint="mask[:, None, None, :] for a mask of keys, (batch, key)"
+            hint="use mask[:, None, None, :] if its axes are (batch, key)"
             if attend.ndim == 2
-            else "masks.padding and masks.causal make masks that broadcast",
+            else "make the mask with masks.padding or masks.causal",
         )
     if getattr(mask, "is_causal", False) and attend.shape[-2:] == score_shape[-2:]:
         return None, True

@@ -1,4 +1,4 @@
-"""Causal attention in blocks of queries, without most of the scores that the mask blocks."""
+"""Causal attention in blocks of queries, which skips most of the masked-out scores."""
 
 from ...autograd.broadcasting import broadcast_shapes, sum_to_shape
 from ...autograd.function import Function
@@ -26,16 +26,16 @@ class CausalAttention(Function):
     r"""Causal self-attention, computed one block of queries at a time.
 
     Forward:  context_i = softmax(scale * query_i @ key^T) @ value over the keys up to i
-    Backward: as for `Attention`, one block of queries at a time
-    Derivation: as in `Attention` for each block. The queries in a key's own block and in all later
-    blocks attend to the key, so its gradient is a sum over blocks:
+    Backward: as in `Attention`, one block of queries at a time
+    Derivation: as in `Attention`, with the same symbols, for each block. Only queries in the key's
+    own block and in later blocks attend to a key, so its gradient is a sum over these blocks:
         dL/dv_j = sum_i p_ij z_ij g_i,   dL/dk_j = c sum_i dL/ds_ij q_i,   i >= j.
     Saved: query, key, value, output; the weights of each block as intermediates; the dropout mask.
 
     The result equals that of `Attention` with the causal mask. A block of queries, rows a to b,
-    needs the keys 0 to b only; its scores are a trapezoid, in which only the square on the diagonal
-    has blocked entries. With n tokens in blocks of r, (n + r) / 2n of the scores are computed and
-    kept, for example 63 % for 256 tokens in blocks of 64.
+    needs the keys 0 to b only. Its scores are a rectangle, in which only the square on the diagonal
+    has masked-out entries. With n tokens in blocks of r, the fraction (n + r) / (2 n) of all scores
+    is computed and kept, for example 63 % for 256 tokens in blocks of 64.
     """
 
     @staticmethod
@@ -72,7 +72,7 @@ class CausalAttention(Function):
             grad_context = grad_context * dropout_scale(dropout_p)
         grad_query = array_module(query).empty_like(query, shape=_full(query, context))
         grad_key = grad_value = None
-        # The last block sees every key, so the sums begin with it.
+        # The last block attends to every key, so the sums over blocks start with it.
         for number, (rows, seen) in reversed(list(enumerate(causal_blocks(query.shape[-2])))):
             weights = kept = ctx.intermediate[number]
             g = grad_context[..., rows, :]  # (..., row, value_dim)
@@ -81,7 +81,7 @@ class CausalAttention(Function):
                 keep = ctx.constant[0][..., rows, seen]
                 kept = weights * keep
                 grad_scores *= keep
-            grad_scores -= mean_grad[..., rows, :]  # until here dL/dp
+            grad_scores -= mean_grad[..., rows, :]  # grad_scores was dL/dp until here
             grad_scores *= weights
             grad_query[..., rows, :] = matmul(grad_scores, key[..., seen, :])
             # (..., seen, row) @ (..., row, dim)
@@ -103,7 +103,7 @@ class CausalAttention(Function):
 
 
 def causal_blocks(tokens):
-    """List the rows of each block of queries, with the keys that they may attend to.
+    """List the rows of each block of queries and the keys that the block may attend to.
 
     Examples
     --------
@@ -115,13 +115,13 @@ def causal_blocks(tokens):
 
 
 def _full(x, context):
-    """The shape of x, with the leading axes of the result."""
+    """Return the shape of x with the leading axes of `context`."""
     return (*context.shape[:-2], *x.shape[-2:])
 
 
 @computes("attention")
 def _added(total, weights, rows, seen, like):
-    """Add weights^T rows to `total` at the keys seen; without a total, return the product alone."""
+    """Add weights^T @ rows to `total` at the keys `seen`; if `total` is None, start it."""
     product = matmul_like(weights.swapaxes(-1, -2), rows, like=like[..., seen, :])
     if total is None:
         return product

@@ -16,12 +16,12 @@ __all__ = ["attention_definition", "dropout_scale"]
 def attention_definition(
     ctx, query, key, value, mask, *, scale, is_causal, dropout_p, nan_if_blocked=False
 ):
-    """context = dropout(softmax(scale query key^T + mask)) value, one operation at a time.
+    """Attention step by step: `dropout(softmax(scale * query @ key^T + mask)) @ value`.
 
     Parameters
     ----------
     ctx : Context or None
-        Context of a fused kernel, which holds the dropout mask. If None, the mask is drawn here.
+        Context of a fused kernel, which has saved the dropout mask. If None, a mask is drawn.
     query : Tensor of shape (..., query, dim)
     key : Tensor of shape (..., key, dim)
     value : Tensor of shape (..., key, value_dim)
@@ -32,10 +32,10 @@ def attention_definition(
     is_causal : bool
         If True, query i attends to keys 0 to i only.
     dropout_p : float
-        Probability with which a weight is set to 0.
+        Probability that a weight is set to 0.
     nan_if_blocked : bool, default False
-        If True, the weights of a query that may attend to nothing are NaN, as in PyTorch's
-        `MultiheadAttention`, instead of 0.
+        If True, the weights of a query that may not attend to any key are NaN, as in PyTorch's
+        `MultiheadAttention`. If False, they are 0.
 
     Returns
     -------
@@ -63,5 +63,5 @@ def attention_definition(
 
 
 def dropout_scale(p):
-    """Return 1 / (1 - p), the factor that keeps the mean of the weights the same under dropout."""
+    """Return 1 / (1 - p), which keeps the expected value under dropout, or 0 if p is 1."""
     return 1.0 / (1.0 - p) if p < 1 else 0.0

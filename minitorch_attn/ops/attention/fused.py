@@ -15,13 +15,13 @@ __all__ = ["Attention"]
 
 @computes("attention", reveals=("softmax", "masked softmax"))
 class Attention(Function):
-    r"""Scaled dot-product attention as one operation, all scores at once.
+    r"""Scaled dot-product attention as one operation that computes all scores at once.
 
     Forward:  context = softmax(scale * query @ key^T + mask) @ value
     Backward: grad_value = p^T @ g, ds = p * (g @ value^T - sum(g * context)),
         grad_query = scale * ds @ key, grad_key = scale * ds^T @ query, grad_mask = ds
-    With g the gradient of the context, p the weights and c the scale; rows i of query q and of
-    the output o, rows j of key k and value v, features d and e:
+    Here g is the gradient of the context, p the weights, c the scale and m the mask. Index i counts
+    the rows of query q and output o, j the rows of key k and value v, d and e the features:
         scores    s_ij = c sum_d q_id k_jd + m_ij
         weights   p_ij = exp(s_ij) / sum_l exp(s_il)
         context   o_ie = sum_j p_ij z_ij v_je,   z_ij = 0 or 1 / (1 - dropout_p).
@@ -36,8 +36,8 @@ class Attention(Function):
 
     Saved: query, key, value, mask and output; the weights p as intermediates; the dropout mask.
 
-    A row that may attend to nothing (every s_ij = -inf) has p = 0, so that its output and all its
-    gradients are 0.
+    A query that may not attend to any key (every s_ij = -inf) has p = 0, so that its output and all
+    its gradients are 0.
     """
 
     @staticmethod
@@ -82,7 +82,7 @@ class Attention(Function):
             grad_scores = matmul(grad_context, value.swapaxes(-1, -2))  # (..., query, key)
             if dropout_p:
                 grad_scores *= keep
-            grad_scores -= mean_grad  # until here dL/dp
+            grad_scores -= mean_grad  # grad_scores was dL/dp until here
             grad_scores *= weights
         if need_query:  # (..., query, key) @ (..., key, dim)
             grad_query = matmul_like(grad_scores, key, like=query)

@@ -13,11 +13,11 @@ _CACHED_ENTRIES = 2**20  # 4 MiB of float32; larger triangles are not cached
 
 @computes("causal mask")
 def causal_mask(queries, keys, offset, xp):
-    """Return which keys each query may attend to: query i attends to key j if j <= i + offset.
+    """Return the causal mask: query i may attend to key j if j <= i + offset.
 
-    All causal masks in the library come from here: `masks.causal`, `is_causal=True`, each tile. The
-    result is a boolean array (query, key); `offset` is the position of the first query among the
-    keys, `xp` is NumPy or the array library of another device.
+    Every causal mask of the library is made here: for `masks.causal`, `is_causal=True` and tiles.
+    The result is a boolean array of shape (query, key). `offset` is the position of the first query
+    among the keys; `xp` is the array library of the device, such as NumPy.
     """
     return xp.arange(keys) <= xp.arange(queries)[:, None] + offset
 
@@ -26,7 +26,7 @@ def causal_mask(queries, keys, offset, xp):
 def additive(mask, dtype):
     """Return what to add to the scores: a float mask itself, or 0 for True and -inf for False.
 
-    A boolean mask is True where the query may attend to the key; the result has data type `dtype`.
+    A boolean mask is True where the query may attend to the key; its result has dtype `dtype`.
     """
     if mask.dtype.kind == "f":
         return mask
@@ -34,7 +34,7 @@ def additive(mask, dtype):
 
 
 def causal_bias(scores):
-    """The causal mask to add to `scores`, (query, key): 0 where key <= query, -inf elsewhere."""
+    """The causal mask (query, key) to add to `scores`: 0 where key <= query, -inf elsewhere."""
     queries, keys = scores.shape[-2:]
     make = _triangle if queries * keys <= _CACHED_ENTRIES else _triangle.__wrapped__
     return make(queries, keys, scores.dtype.name, device_of(scores))

@@ -14,14 +14,14 @@ def scaled_dot_product_attention(
     query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None,
     enable_gqa=False,
 ):  # fmt: skip
-    """softmax(query key^T / sqrt(dim)) value: each query's weighted mean of the values.
+    """Attention, a weighted mean of the values: `softmax(query @ key^T / sqrt(dim)) @ value`.
 
     Parameters
     ----------
     query : Tensor of shape (..., heads, query, dim)
     key : Tensor of shape (..., heads, key, dim)
     value : Tensor of shape (..., heads, key, value_dim)
-        The leading axes broadcast.
+        The leading axes of query, key and value broadcast.
     attn_mask : Tensor or Mask, optional
         Broadcasts to (..., heads, query, key). Boolean: True where the query may attend to the key.
         Float: added to the scores; it may require grad. A `Mask` defines what True means.
@@ -29,17 +29,17 @@ def scaled_dot_product_attention(
         Probability of setting a weight to 0. Pass 0 in eval mode.
     is_causal : bool, default False
         If True, query i attends to keys 0 to i only, even if there are more keys than queries.
-        With `attn_mask`, a key must be allowed by both (PyTorch rejects the combination).
+        With `attn_mask`, both masks must allow a key (PyTorch rejects the combination).
     scale : float, optional
         Factor that multiplies the scores, by default 1 / sqrt(dim).
     enable_gqa : bool, default False
-        If True, key and value may have fewer heads than query; groups of query heads share them.
+        If True, key and value may have fewer heads than query; query heads then share them.
 
     Returns
     -------
     Tensor of shape (..., heads, query, value_dim)
-        Weighted means of the values. A query that may attend to nothing, by a boolean mask or by
-        -inf in a float mask, gets zeros with a zero gradient, as in PyTorch 2.13.
+        Weighted means of the values. A query that may not attend to any key (False in a boolean
+        mask, -inf in a float mask) gets zeros with a zero gradient, as in PyTorch 2.13.
 
     Raises
     ------
@@ -48,8 +48,8 @@ def scaled_dot_product_attention(
 
     Notes
     -----
-    The derivative is in `Attention`; `attention_composed` computes the same step by step.
-    Vaswani et al. 2017 [1]_, Eq. 1; grouped queries are from Ainslie et al. 2023 [2]_, sec. 2.2.
+    The derivative is in `Attention`; `attention_composed` computes the same result step by step.
+    See Vaswani et al. 2017 [1]_, Eq. 1; for `enable_gqa`, Ainslie et al. 2023 [2]_, sec. 2.2.
 
     References
     ----------
@@ -88,15 +88,15 @@ def attention_with_weights(
     query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None,
     enable_gqa=False, nan_if_blocked=False,
 ):  # fmt: skip
-    """Compute `scaled_dot_product_attention` step by step and return the weights, too; slower.
+    """Compute `scaled_dot_product_attention` step by step, and return the weights as well.
 
     Parameters
     ----------
     query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa
-        See `scaled_dot_product_attention`. The random draws for dropout are the same, too.
+        See `scaled_dot_product_attention`. The dropout mask is the same, too, except in tiles.
     nan_if_blocked : bool, default False
-        If True, a query that may attend to nothing gets NaN, as in PyTorch's
-        `MultiheadAttention`, instead of zeros.
+        If True, a query that may not attend to any key gets NaN, as in PyTorch's
+        `MultiheadAttention`. If False, it gets zeros.
 
     Returns
     -------
@@ -126,8 +126,8 @@ def attention_composed(
 ):  # fmt: skip
     """`scaled_dot_product_attention` built from matmul, softmax and dropout; slower, same result.
 
-    Read this version first; the fused kernels are tested against it. The arguments, the result and
-    the random draws are the same.
+    Read this version first; the fused kernels are tested against it. It has the same arguments. For
+    a seed, it draws the same dropout mask, except where the other function uses `TiledAttention`.
     """
     return attention_with_weights(
         query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa

@@ -29,21 +29,22 @@ class TiledAttention(Function):
     r"""Attention computed in tiles, in memory that grows linearly with the number of tokens.
 
     Forward:  context = softmax(scale * query @ key^T + mask) @ value, tile by tile
-    Backward: as Attention, one tile of p at a time
+    Backward: as in `Attention`, one tile of p at a time
 
     The softmax of a row needs its maximum and its sum, which are known only after the last key.
-    Both can be updated tile by tile: when a tile brings a larger maximum m', everything summed
-    under the old maximum m is multiplied by exp(m - m'). For each row and each tile,
+    Both can be updated tile by tile: when a tile brings a larger maximum m', the sums computed with
+    the old maximum m are multiplied by exp(m - m'). Each tile updates, for each row, the maximum m,
+    the sum l of the exponentials and the sum o of the weighted values:
         m' = max(m, max_j s_ij),   r = exp(m - m')
         l' = r l + sum_j exp(s_ij - m'),   o' = r o + sum_j exp(s_ij - m') z_ij v_j
-    and at the end o / l is the context, and L = m + log l the log-sum-exp of the row.
+    At the end, o / l is the context, and L = m + log l is the log-sum-exp of the row.
 
     Derivation: as in `Attention`, from the weights of one tile at a time. They are recomputed,
         p_ij = exp(s_ij - L_i),
     which takes less time than storing all of them.
     Saved: query, key, value, mask and output; L as an intermediate. Dropout masks are generated
-    again from their counters.
-    A row that may attend to nothing has L = inf and so p = 0: its output and gradients are 0.
+    again from the saved counters of the random number generator.
+    A query that may not attend to any key has L = inf and p = 0: its output and gradients are 0.
 
     Milakov and Gimelshein 2018, arXiv:1805.02867v2, algorithm 3 (one pass over the scores);
     Dao et al. 2022, arXiv:2205.14135v2, algorithms 1 and 4 (tiles, and the backward pass).
@@ -59,9 +60,7 @@ class TiledAttention(Function):
         _plan(ctx, query, key, lead, mask, is_causal, dropout_p)
         arrays = query * scale, key, value, mask, context, log_sum
         blocks = list(enumerate(_blocks(query.shape[-2], ROWS)))
-        threads = threads_for(
-            query
-        )  # blocks are interleaved: with a causal mask early ones are short
+        threads = threads_for(query)  # each takes every k-th block: early causal blocks are short
         together([partial(_forward_rows, ctx, arrays, blocks[k::threads]) for k in range(threads)])
         ctx.save(query, key, value, mask, context)
         ctx.save_intermediate(log_sum)
@@ -77,7 +76,7 @@ class TiledAttention(Function):
         need_mask = ctx.needs_grad[3]
         blocks = list(enumerate(_blocks(query.shape[-2], ROWS)))
         threads = 1 if need_mask else threads_for(query)
-        sums = [  # one for each thread, added in their order
+        sums = [  # one per thread, added in the order of the threads
             _Sums(
                 xp.zeros((*lead, *key.shape[-2:]), dtype=key.dtype),
                 xp.zeros((*lead, *value.shape[-2:]), dtype=value.dtype),
@@ -123,7 +122,7 @@ class _Sums(NamedTuple):
 @computes("attention", reveals=("softmax", "masked softmax"))
 def _forward_rows(ctx, arrays, blocks):
     """Write the context and the log-sum-exp of some blocks of queries."""
-    query, key, value, mask, context, log_sum = arrays  # the scaled query
+    query, key, value, mask, context, log_sum = arrays  # query is already scaled
     xp, dropout_p = ctx.xp, ctx.dropout_p
     for number, rows in blocks:
         q = query[..., rows, :]
@@ -145,7 +144,7 @@ def _forward_rows(ctx, arrays, blocks):
                 s *= keep[..., columns]
             o += matmul(s, value[..., columns, :])
             top = new_top
-        o *= dropout_scale(dropout_p) / xp.maximum(total, 1.0)  # total >= exp(0), or 0
+        o *= dropout_scale(dropout_p) / xp.maximum(total, 1.0)  # total is 0, or at least exp(0)
         context[..., rows, :] = o
         empty = total == 0
         log_sum[..., rows, :] = xp.where(empty, xp.inf, top + xp.log(xp.maximum(total, 1.0)))
@@ -153,8 +152,8 @@ def _forward_rows(ctx, arrays, blocks):
 
 @computes("attention", reveals=("softmax", "masked softmax"))
 def _backward_rows(ctx, arrays, grads, sums, blocks):
-    """Write the gradient of some blocks of queries; add to those of keys, values and the mask."""
-    query, key, value, mask, context, log_sum = arrays  # the scaled query
+    """Write the query gradients of some blocks; add to the key, value and mask gradients."""
+    query, key, value, mask, context, log_sum = arrays  # query is already scaled
     grad_context, grad_query = grads
     xp, dropout_p = ctx.xp, ctx.dropout_p
     for number, rows in blocks:
@@ -197,7 +196,7 @@ def _plan(ctx, query, key, lead, mask, is_causal, dropout_p):
 
 
 def _keep(ctx, number):
-    """Return a mask (..., row, key) of the weights in a block that dropout keeps, or None."""
+    """Return the mask (..., row, key) of the weights that dropout keeps; None without dropout."""
     if not ctx.counters:
         return None
     offset, rows = ctx.counters[number]
@@ -206,7 +205,7 @@ def _keep(ctx, number):
 
 
 def _blocks(size, block):
-    """Slices that cover `size` positions in blocks."""
+    """Slices that divide `size` positions into blocks of `block` positions."""
     return [slice(start, min(start + block, size)) for start in range(0, size, block)]
 
 
@@ -232,11 +231,11 @@ def _scores(ctx, q, key, mask, rows, columns):
 
 
 def _two_axes(mask):
-    """A mask with at least the axes (query, key)."""
+    """The mask with at least two axes, (query, key)."""
     return mask.reshape((1,) * (2 - mask.ndim) + mask.shape)
 
 
 def _place(mask, rows, columns):
-    """The index of a tile in a mask that may be the same for all queries or for all keys."""
+    """The index of a tile in a mask whose query axis or key axis may have size 1."""
     rows = slice(None) if mask.shape[-2] == 1 else rows
     return (..., rows, slice(None) if mask.shape[-1] == 1 else columns)

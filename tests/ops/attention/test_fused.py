@@ -375,7 +375,7 @@ def test_bad_shapes(make):
             function(query, key[:, :2], value[:, :2])
         with pytest.raises(ShapeError, match="not divisible"):
             function(query, key[:, :2], value[:, :2], enable_gqa=True)
-        with pytest.raises(ShapeError, match="needs an axis of heads"):
+        with pytest.raises(ShapeError, match="requires a head axis"):
             function(query[0, 0], key[0, 0], value[0, 0], enable_gqa=True)
 
 
