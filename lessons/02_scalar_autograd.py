@@ -187,7 +187,8 @@ for x, y in examples:
     assert abs(network(x).data - y) < 0.1
 
 # %% [markdown]
-# Are the gradients correct? For the same weights, the library computes the same gradients.
+# Are the gradients correct? The next cell compares them with the library's gradients for the same
+# weights.
 
 # %%
 train_step(network, examples, rate=0.0)  # computes the gradients, changes no weight
@@ -381,10 +382,12 @@ where(mt.autograd.Function, mt.autograd.engine.run_backward, mt.Tensor.backward)
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. A number that is used at least twice. `b` is used once, so its printed gradient is the same in
-#    both versions. Residual connections and shared weights use a number twice.
-# 2. On the work it does once for each operation: creating the tensor, checking shapes, recording
-#    the graph. At 256 x 256 one operation stands for $2 \cdot 256^3$ multiplications and additions,
-#    which NumPy does in one call. The last row of the table shows the effect.
-# 3. The gigabytes needed for one training step. Half of that is still far more than a laptop has.
-#    The printed hours lead to the same conclusion for time.
+# 1. The test must contain a number that is used at least twice. `b` is used once, so its printed
+#    gradient is the same in both versions. Residual connections and shared weights use a number
+#    twice.
+# 2. It spends its time on the work that is done once for each operation: creating the tensor,
+#    checking shapes, recording the graph. At 256 x 256 one operation stands for $2 \cdot 256^3$
+#    multiplications and additions, which NumPy does in one call. The last row of the table shows
+#    the effect.
+# 3. The gigabytes needed for one training step show it. Half of them is still far more than a
+#    laptop has. The printed hours lead to the same conclusion for time.

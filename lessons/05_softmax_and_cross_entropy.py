@@ -301,7 +301,7 @@ where(
 # 1. In softmax an entry far below the maximum becomes 0, which is correct up to rounding. The
 #    logarithm of that 0 is $-\infty$ instead of the score difference. In the printed example the
 #    loss is inf where it should be 120.
-# 2. A softmax before `cross_entropy`. For 10 classes, the printed lower limit of the loss on
-#    probabilities is 1.46.
+# 2. Look for a softmax before `cross_entropy`. For 10 classes, the printed lower limit of the loss
+#    on probabilities is 1.46.
 # 3. Adding the same number to all scores does not change the probabilities (first printed lines),
 #    so the slope in the direction (1, 1, ..., 1) is 0. This slope is the sum of the entries.

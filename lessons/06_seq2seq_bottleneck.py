@@ -258,9 +258,10 @@ where(nn.GRU, mt.ops.gru.GruSequence, nn.AttentionSeq2Seq)
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. The last one. The change of $c$ is largest there. The model remembers this digit best for two
-#    reasons: nothing is read afterwards that could overwrite it, and it is written first, before
-#    the decoder's own steps can overwrite it. (The exercise separates the two.)
+# 1. It writes the last digit correctly most often. The change of $c$ is also largest for this
+#    digit. The model remembers this digit best for two reasons: nothing is read afterwards that
+#    could overwrite it, and it is written first, before the decoder's own steps can overwrite it.
+#    (The exercise separates the two.)
 # 2. Each state has to hold one digit, the one just read, for its own step, instead of all twelve at
 #    once. Its row of the table is near 100 % for every length.
 # 3. A wider vector helps, but it only delays the fall: with 64 numbers accuracy also drops, but for

@@ -187,8 +187,8 @@ show(
 #
 # The first term is the same for all $i$, and a softmax does not change when the same number is
 # added to all scores. The weights no longer depend on the decoder, so **every step looks at the
-# same places**. The digit is computed from $c_t$, so every step writes the same digit, at best the
-# most frequent one.
+# same places**. The digit is computed from $c_t$, so every step writes the same digit. The best
+# choice is then the most frequent digit of the source.
 
 # %%
 linear = train(pick(200, 100), nonlinear=lambda x: x)

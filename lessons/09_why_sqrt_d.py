@@ -251,6 +251,6 @@ where(
 #    larger.
 # 2. The scores then have the standard deviation $1/\sqrt d$ (last column of the first table), which
 #    goes to 0. All scores are nearly equal, and the effective number of keys is nearly 32.
-# 3. The columns /1 under "effective keys" and "size of the slopes". At $d = 16$ several keys have
-#    weight even without a divisor, and the median size of the slopes is no smaller than with the
-#    square root. At $d = 256$ both have collapsed.
+# 3. The columns /1 under "effective keys" and "size of the slopes" explain it. At $d = 16$ several
+#    keys have weight even without a divisor, and the median size of the slopes is no smaller than
+#    with the square root. At $d = 256$ both have collapsed.

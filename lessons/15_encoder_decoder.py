@@ -97,7 +97,7 @@ assert (last - memory).abs().max() == 0
 assert (model.encoder.norm(encoder_outputs[0]) - memory).abs().max() > 0.1
 
 # %% [markdown]
-# A connection layer by layer is not even possible here, because there are three encoder layers and
+# A layer-by-layer connection is not even possible here, because there are three encoder layers and
 # two decoder layers. Each decoder layer has its own queries, and its own matrices $W^K, W^V$ that
 # it applies to the memory.
 
@@ -292,8 +292,8 @@ where(mt.data.pairs.PairTokenizer, mt.viz.cross_attention_figure)
 # Train a model with three encoder layers and one decoder layer, and another one with one encoder
 # layer and three decoder layers, with the same number of steps. For each, measure the share of
 # exact answers and the time of `write(given)` (`time.perf_counter`). You are done when you can say
-# which of the two to make deep if many texts must be written quickly. Why does the encoder's depth
-# cost so little while writing?
+# whether to make the encoder or the decoder deep if many texts must be written quickly. Why does
+# the encoder's depth cost so little while writing?
 #
 # Then practice:
 #
@@ -313,8 +313,8 @@ where(mt.data.pairs.PairTokenizer, mt.viz.cross_attention_figure)
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. The last one, like decoder layer 2. Both received the same tensor, which is the normalized
-#    output of encoder layer 3 (difference 0), not that of layer 1 or 2.
+# 1. It reads the last encoder layer, as decoder layer 2 does. Both received the same tensor, which
+#    is the normalized output of encoder layer 3 (difference 0), not that of layer 1 or 2.
 # 2. The scores have shape (heads, target, source). Queries come from the decoder, one per target
 #    token. Keys and values come from the memory, one per source token.
 # 3. It can learn the format, digits with dashes between them, through the causal self-attention. It

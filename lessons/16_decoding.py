@@ -366,10 +366,10 @@ where(mt.nn.KVCache, mt.nn.StaticKVCache, mt.nn.Attention.forward)
 # ## Three questions
 #
 # 1. In the small language, greedy search finds a text with p = 0.20. Which decision was wrong, and
-#    could greedy search have known?
+#    could greedy search have avoided it?
 # 2. Greedy text is more likely per character than the text that people wrote. Why is that not a
 #    sign of quality?
-# 3. Why can a decoder, unlike an encoder, keep the keys of token 5 for the whole text?
+# 3. Why can a decoder, unlike an encoder, keep the keys of token 5 while it writes the whole text?
 
 # %% [markdown] tags=["answers"]
 # ## Answers

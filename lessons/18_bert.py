@@ -93,7 +93,7 @@ kinds = {
     "another word": (read != MASK) & (read != ids),
     "the word itself": read == ids,
 }
-print(f"chosen: {100 * chosen.sum() / words.sum():.1f} % of the words; of these are shown as")
+print(f"chosen: {100 * chosen.sum() / words.sum():.1f} % of the words; they are shown as")
 for name, found in kinds.items():
     share = (found & chosen).sum() / chosen.sum()
     print(f"  {name:<16}{100 * share:5.1f} %")
@@ -226,8 +226,8 @@ show(
 # %% [markdown]
 # ## Why not 100 percent [MASK]
 #
-# After pre-training, the input no longer contains `[MASK]`. A model that only ever had to answer at
-# `[MASK]` has no reason to know which word belongs at the other positions. We put one wrong word
+# After pre-training, the input no longer contains `[MASK]`. A model that was trained to answer only
+# at `[MASK]` has no reason to know which word belongs at the other positions. We put one wrong word
 # into each sentence, without marking it, and ask which word should be there.
 
 # %%
@@ -319,8 +319,8 @@ where(masked_stream.hide_words)
 # 1. The words that determine the number are to the right, and the causal mask hides them: the table
 #    shows an accuracy of less than one third for this model. The best possible accuracy is one
 #    third, since three words for each number are equally likely.
-# 2. The column "hidden words correct": the model has learned to copy, and it fails where a word is
-#    missing.
+# 2. The column "hidden words correct" shows it: the model has learned to copy, and it fails where a
+#    word is missing.
 # 3. The model does not know which words are unchanged and which were replaced. It has to check the
 #    word at every position against its context. The experiment with wrong words measures exactly
 #    that.

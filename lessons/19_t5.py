@@ -145,7 +145,7 @@ def train(prefix=True):
 
 
 # %% [markdown]
-# To generate an answer, the encoder runs once. The decoder starts from `<pad>` and repeatedly
+# To generate an answer, we run the encoder once. The decoder starts from `<pad>` and repeatedly
 # appends its most likely token.
 
 

@@ -20,7 +20,7 @@ from minitorch_attn.models.vit_positions import RelativeAttention, interpolate_p
 F = mt.nn.functional
 images, labels, test_images, test_labels = mt.data.digits_split()
 images, test_images = 2 * images - 1, 2 * test_images - 1  # (image, 1, 8, 8), from -1 to 1
-print(f"{len(labels)} digits to train on, {len(test_labels)} to test, cut into 4 x 4 patches")
+print(f"{len(labels)} digits to train on, {len(test_labels)} to test, each a grid of 4 x 4 patches")
 
 # %% [markdown]
 # ## The four variants of the paper
@@ -324,7 +324,7 @@ for axis, (name, (y, x)) in zip(axes, ways.items(), strict=True):
 axes[0].set(ylabel="row of the old grid", yticks=range(4))
 show(
     figure,
-    "Where new patches read the old grid (disks). The number is the row in the new grid.",
+    "Where each new patch reads the old grid (disks): the number is its row in the new grid.",
 )
 
 # %% [markdown]
@@ -364,9 +364,9 @@ where(
 #
 # 1. It cannot tell an image from the same patches in another order: the largest change of a logit
 #    after shuffling is round-off, while with positions it is thousands of times larger.
-# 2. An untrained 2-D table has them too. The table of mean similarities shows a much higher value
-#    for patches in the same row or column than for other patches, as they share half of their
-#    vector.
+# 2. An untrained 2-D table has such crosses, too. The table of mean similarities shows a much
+#    higher value for patches in the same row or column than for other patches, as they share half
+#    of their vector.
 # 3. The new patches get positions from the wrong parts of the table: the last figure shows that the
 #    rows of the new image are no longer aligned in the old grid. The printed accuracy is far below
 #    that with the table enlarged like an image.

@@ -184,7 +184,7 @@ axis.legend(frameon=False, fontsize=9)
 axis.spines[["top", "right"]].set_visible(False)
 show(
     figure,
-    "At 128 px, full attention on pixels already exceeds the memory. Patches only shift the curve.",
+    "At 128 px, full attention on pixels already exceeds a GPU's memory. Patches shift the curve.",
 )
 
 # %% [markdown]
@@ -269,7 +269,7 @@ where(F.unfold, F.scaled_dot_product_attention, window_partition, mt.memory.trac
 # 1. By what factor does one attention matrix grow at 224 px if you use patches of 8 x 8 instead of
 #    16 x 16 pixels?
 # 2. Zero padding is correct for a convolution. Why is it wrong for attention, and which printed
-#    numbers show where?
+#    numbers show where it is wrong?
 # 3. Local attention of 5 x 5 is cheap. But how many layers does a model need to connect distant
 #    pixels, and why do models with windows or patches need fewer?
 

@@ -24,8 +24,8 @@ mt.manual_seed(0)
 # ## 1. Activations that grow with depth
 #
 # Swin (V1) is pre-norm: $x \leftarrow x + f(LN(x))$. Nothing bounds the output of $f$, and training
-# makes the weights of $f$ grow. V2 moves the norm after $f$: $x \leftarrow x + LN(f(x))$. Each
-# branch then adds a vector of fixed length, whatever its weights are.
+# makes the weights of $f$ grow. V2 moves the norm after $f$: $x \leftarrow x + LN(f(x))$, called
+# res-post-norm. Each branch then adds a vector of fixed length, whatever its weights are.
 #
 # We build a deep stack of each kind of block. Every matrix is drawn with variance $g^2$/inputs. The
 # gain $g$ represents how much training has enlarged the weights.
@@ -43,7 +43,7 @@ def stack(block_class, gain):
             if isinstance(module, mt.nn.Linear):
                 mt.nn.init.normal_(module.weight, std=gain / math.sqrt(module.weight.shape[1]))
             if isinstance(module, mt.nn.LayerNorm):
-                mt.nn.init.ones_(module.weight)  # V2 starts at 0 (identity blocks)
+                mt.nn.init.ones_(module.weight)  # V2 initializes it to 0
         blocks.append(block)
     return blocks
 
@@ -81,7 +81,7 @@ axis.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
 axis.spines[["top", "right"]].set_visible(False)
 show(
     figure,
-    "Pre-norm (orange): higher with larger weights. Res-post-norm (blue): the same for all gains.",
+    "Pre-norm (orange) grows with the gain; res-post-norm (blue) hardly depends on the gain.",
 )
 
 # %% [markdown]
@@ -253,7 +253,10 @@ axis.text(7.2, 15, "never trained", fontsize=9)
 axis.set(xlabel="offset along a row, in tokens", ylabel="bias in windows of 16", xlim=(0, 15))
 axis.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
 axis.spines[["top", "right"]].set_visible(False)
-show(figure, "The computed bias follows the dots; the stretched ones extend twice as far.")
+show(
+    figure,
+    "The computed bias follows the dots; the other two curves are stretched to twice the distance.",
+)
 
 # %% [markdown]
 # (Should a distance be measured in tokens or relative to the window? That depends on what changed.
@@ -297,5 +300,5 @@ where(
 # 2. Dot-product attention becomes nearly one-hot: the printed mean of the largest weight is more
 #    than 0.99. A cosine divides by both lengths, so the factor cancels.
 # 3. It gets about the bias of distance 1. In the last table, the values in row "size forgotten" at
-#    offsets 2, 4 and 8 are close to those in row "log-spaced" at 1, 2 and 4: it is stretched by a
-#    factor of 2.
+#    offsets 2, 4 and 8 are close to those in row "log-spaced" at 1, 2 and 4: the bias is stretched
+#    by a factor of 2.

@@ -292,7 +292,8 @@ where(
 #
 # ## Three questions
 #
-# 1. Why does a wrong transpose of `c_attn` raise an error, while one of `attn.c_proj` does not?
+# 1. Why does a wrong transpose of `c_attn` raise an error, while a wrong transpose of `attn.c_proj`
+#    does not?
 # 2. The file does not contain a tensor for the last layer. Where do the logits come from?
 # 3. A port of GPT-2 has the correct loss to two digits. Which of the mistakes above may it still
 #    contain, and which test finds it?
