@@ -1,4 +1,4 @@
-"""Settings of the site: `make -C docs html`."""
+"""Sphinx configuration of the site, which `make -C docs html` builds."""
 
 import re
 import sys
@@ -36,10 +36,10 @@ extensions = [
 ]
 exclude_patterns = ["_build", "images", "lessons/*.ipynb", "**/sg_execution_times.rst"]
 templates_path = ["_templates"]
-suppress_warnings = ["config.cache"]  # the gallery's settings hold classes
+suppress_warnings = ["config.cache"]  # the gallery's settings contain classes
 default_role = "literal"  # `x` in docstrings
 
-# Lessons. MTA_FAST=1 runs them at their small sizes.
+# Lessons. MTA_FAST=1 runs them at small sizes.
 sphinx_gallery_conf = {
     "examples_dirs": ["_build/lessons"],
     "gallery_dirs": ["lessons"],
@@ -50,7 +50,7 @@ sphinx_gallery_conf = {
     "download_all_examples": False,
     "remove_config_comments": False,
     "reset_argv": lambda gallery_conf, script_vars: [],
-    "write_computation_times": False,  # its page loads scripts from the network
+    "write_computation_times": False,  # the page of times loads scripts from the network
     "show_signature": False,
     "thumbnail_size": (400, 280),
 }
@@ -69,13 +69,13 @@ myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
 myst_heading_anchors = 3
 myst_dmath_double_inline = True
 
-# Pages without others below them need no navigation at the side.
+# Pages without subpages do not need a navigation bar at the side.
 WIDE = (
     "index", "where_is_it", "walk", "architecture", "add_an_op", "stepper", "search", "genindex",
     "py-modindex",
 )  # fmt: skip
 
-# HTML: nothing is loaded from the network, and all of it works by double click.
+# HTML: pages load nothing from the network, and open with a double click.
 html_math_renderer = "mathml"
 html_theme = "pydata_sphinx_theme"
 html_title = "minitorch-attn"
@@ -83,8 +83,8 @@ html_static_path = ["_static", str(mathml.FONT)]
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sourcelink = False
-html_show_search_summary = False  # a browser may not read files beside a page
-html_context = {"default_mode": "auto"}  # light or dark, as the system is
+html_show_search_summary = False  # browsers do not let a local page read other files
+html_context = {"default_mode": "auto"}  # light or dark, as set in the system
 html_sidebars = {page: [] for page in WIDE}
 html_theme_options = {
     "show_prev_next": True,
@@ -98,7 +98,7 @@ html_theme_options = {
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
 
-# Pages outside of this folder that have a page of the site.
+# Links to files outside this folder -> links to the pages of the site that show them.
 ELSEWHERE = {
     r"\]\(\.\./README\.md[^)]*\)": "](index.md)",
     r"\]\(\.\./benchmarks/README\.md": "](benchmarks.md",
@@ -113,5 +113,5 @@ def _links_to_pages(app, docname, source):
 
 
 def setup(app):
-    """Let links work in the repository and on the site."""
+    """Rewrite links, so that they work both in the repository and on the site."""
     app.connect("source-read", _links_to_pages)

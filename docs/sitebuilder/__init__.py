@@ -1,1 +1,1 @@
-"""What makes the site: Sphinx extensions of this project and the plain functions under them."""
+"""Site builder: Sphinx extensions of this project, and the functions that they use."""

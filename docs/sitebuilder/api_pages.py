@@ -1,6 +1,6 @@
-"""The pages of the API reference: a table for each namespace, a page for each file.
+"""API reference: write a page with a table for each namespace, and a page for each file.
 
-Written before Sphinx reads its sources, from the names that the package has then.
+The pages are written from the package's current names before Sphinx reads its sources.
 """
 
 import importlib
@@ -10,34 +10,34 @@ from pathlib import Path
 from .docstrings import prepared
 from .names import PACKAGE, ROOT
 
-# Namespace -> what its page is called. A name belongs to the first that has it.
+# Namespace -> title of its page. A name belongs to the first namespace that contains it.
 NAMESPACES = {
     "": "mt: tensors and operations",
-    "autograd": "mt.autograd: derivatives and how they are checked",
+    "autograd": "mt.autograd: derivatives and gradient checks",
     "nn": "mt.nn: layers",
     "nn.functional": "mt.nn.functional: layers as functions",
-    "nn.init": "mt.nn.init: first values of parameters",
-    "nn.masks": "mt.nn.masks: who may attend to whom",
-    "nn.utils": "mt.nn.utils: gradients and parameters together",
+    "nn.init": "mt.nn.init: initialization of parameters",
+    "nn.masks": "mt.nn.masks: attention masks",
+    "nn.utils": "mt.nn.utils: gradient clipping, parameters as one vector",
     "nn.utils.rnn": "mt.nn.utils.rnn: sequences of different lengths",
-    "optim": "mt.optim: optimisers",
-    "optim.lr_scheduler": "mt.optim.lr_scheduler: learning rates over time",
+    "optim": "mt.optim: optimizers",
+    "optim.lr_scheduler": "mt.optim.lr_scheduler: learning-rate schedules",
     "linalg": "mt.linalg: norms",
     "models": "mt.models: one file per paper",
-    "models.pretrained": "mt.models.pretrained: folders with weights",
+    "models.pretrained": "mt.models.pretrained: Hugging Face and timm folders",
     "generation": "mt.generation: greedy, beam search, sampling",
-    "data": "mt.data: text, tokens, pictures, batches",
+    "data": "mt.data: text, tokens, images, batches",
     "data.tokenizers": "mt.data.tokenizers: from text to ids and back",
     "training": "mt.training: loops, checkpoints, runs",
-    "training.recipes": "mt.training.recipes: complete trainings",
-    "viz": "mt.viz: pictures",
-    "memory": "mt.memory: which tensor takes how much",
-    "profiling": "mt.profile: where the time goes",
-    "tracing": "mt.trace: every step of a run",
-    "course.lesson": "minitorch_attn.course.lesson: what the lessons call",
+    "training.recipes": "mt.training.recipes: recipes of `mta train`",
+    "viz": "mt.viz: figures",
+    "memory": "mt.memory: memory by tensor",
+    "profiling": "mt.profile: time by operation",
+    "tracing": "mt.trace: recordings of a computation, step by step",
+    "course.lesson": "minitorch_attn.course.lesson: functions for lessons",
     "backend": "minitorch_attn.backend: NumPy, CuPy and the strict device",
-    "serialization": "minitorch_attn.serialization: files of weights",
-    "errors": "minitorch_attn.errors: what goes wrong, and what to try",
+    "serialization": "minitorch_attn.serialization: mt.save and mt.load",
+    "errors": "minitorch_attn.errors: error classes",
 }
 
 
@@ -47,7 +47,7 @@ def _module(dotted):
 
 
 def public_names(namespace):
-    """Names that a namespace offers: its `__all__`, or else all that do not begin with `_`."""
+    """Public names of a namespace: `__all__`, or without it, names that do not start with `_`."""
     module = _module(namespace)
     names = getattr(module, "__all__", None) or [n for n in vars(module) if n[0] != "_"]
     found = {name: getattr(module, name) for name in names}
@@ -60,7 +60,7 @@ def public_names(namespace):
 
 
 def existing_namespaces():
-    """Those namespaces that this version of the package has."""
+    """The namespaces that exist in this version of the package."""
     for namespace in NAMESPACES:
         parts = (ROOT / PACKAGE).joinpath(*namespace.split("."))
         if parts.is_dir() or parts.with_suffix(".py").exists():
@@ -68,7 +68,7 @@ def existing_namespaces():
 
 
 def plan():
-    """(namespace -> file -> canonical names to list, file -> canonical names to document)."""
+    """Two dicts: namespace -> file -> names to list, and file -> names to document."""
     tables, files, canonical = {}, {}, {}
     for namespace in existing_namespaces():
         for name, value in public_names(namespace).items():
@@ -81,7 +81,7 @@ def plan():
 
 
 def _own_name(value, name):
-    """The name to document a value under: for a class the one that it was given as a class."""
+    """The name under which to document a value: for a class, its `__name__` if it is public."""
     if not inspect.isclass(value) or name.rpartition(".")[2] == value.__name__:
         return name
     for namespace in existing_namespaces():
@@ -129,7 +129,7 @@ def _dtypes(module):
 
 
 def file_page(file, names):
-    """Everything public that a file defines, in the order of the file."""
+    """Page of a file: everything public that it defines, in the order of definition."""
     module = _module(file)
     lines = title(file) + [*_docstring(module), ""]
     for name in sorted(names, key=_line_of):
@@ -156,13 +156,13 @@ def _line_of(name):
 
 
 def pages():
-    """Name of a page in `docs/api` -> its text."""
+    """Dict from the name of each page in `docs/api` to its text."""
     tables, files = plan()
     written = {"index.rst": title("API reference")}
     written["index.rst"] += [
-        "Names follow PyTorch. ``import minitorch_attn as mt`` gives all of them; what is written",
-        "out here with ``minitorch_attn`` has to be imported from there. Each name leads to its",
-        "arguments and to its source text.",
+        "Names follow PyTorch. ``import minitorch_attn as mt`` provides all namespaces that start",
+        "with ``mt``; import the others by their full names. Each name links to its arguments and",
+        "to its source code.",
         "",
         ".. toctree::",
         "   :maxdepth: 1",
@@ -173,7 +173,7 @@ def pages():
         written["index.rst"].append(f"   {page}")
         written[f"{page}.rst"] = namespace_page(namespace, table)
     written["index.rst"] += ["   files/index", ""]
-    written["files/index.rst"] = title("The same by file") + [".. toctree::", "   :maxdepth: 1", ""]
+    written["files/index.rst"] = title("API by file") + [".. toctree::", "   :maxdepth: 1", ""]
     for file in sorted(files):
         written["files/index.rst"].append(f"   {file}")
         written[f"files/{file}.rst"] = file_page(file, files[file])
@@ -181,7 +181,7 @@ def pages():
 
 
 def write(app):
-    """Write what has changed; remove pages of files that are no more."""
+    """Write the pages that have changed; remove pages of files that no longer exist."""
     folder = Path(app.srcdir) / "api"
     texts = {folder / name: text for name, text in pages().items()}
     for path in folder.rglob("*.rst"):

@@ -1,12 +1,12 @@
-r"""What the docstrings of this project mean where reStructuredText reads something else.
+r"""Docstrings: convert this project's plain-text conventions to reStructuredText.
 
-In them `*` and `|` are characters, as in (*, n) and |x|, and an indented block within running text
-is a formula or a small table, to be shown as it stands.
+In these docstrings `*` and `|` are plain characters, as in (*, n) and |x|, and an indented block in
+running text is a formula or a small table, which is shown as written.
 """
 
 import re
 
-# Sections of numpydoc whose indentation separates names from descriptions.
+# numpydoc sections in which indentation separates names from descriptions.
 LISTS = {
     "Parameters", "Returns", "Yields", "Raises", "Warns", "Attributes", "Methods", "See Also",
     "Other Parameters", "Examples", "References",
@@ -14,10 +14,10 @@ LISTS = {
 
 
 def prepared(lines):
-    r"""The lines of a docstring, for numpydoc.
+    r"""Convert the lines of a docstring for numpydoc.
 
-    >>> for line in prepared(["Of x,", "    y = |x|", "for all (*, n)."]): print(line)
-    Of x,
+    >>> for line in prepared(["Compute", "    y = |x|", "for all (*, n)."]): print(line)
+    Compute
     <BLANKLINE>
     ::
     <BLANKLINE>
@@ -46,14 +46,14 @@ def prepared(lines):
 
 
 def _begins_block(before):
-    """Whether an indented line after these is a formula: not below an item of a list."""
+    """Whether an indented line after `before` is a formula, not part of a list item."""
     last = next((line for line in reversed(before) if line.strip()), "")
     is_item = re.match(r"\s*([*-]|\d+\.|\.\.)\s", last) or last.startswith(" ")
     return bool(before) and not is_item and not last.endswith("::")
 
 
 def _listed(line, section):
-    """Names stay; their types and the descriptions below them are running text."""
+    """Convert a line of a list section: escape types and descriptions, but not names."""
     if section in ("Examples", "References", "See Also"):
         return line
     name, colon, kind = line.partition(" : ")
@@ -63,7 +63,7 @@ def _listed(line, section):
 
 
 def _escaped(line):
-    """`*` and `|` as characters, but for those within backticks and at a list's items."""
+    """Escape `*` and `|`, except within backticks and at the start of list items."""
     parts = re.split(r"(``.*?``|`[^`]*`)", line)
     for i in range(0, len(parts), 2):
         item = re.match(r"\s*\* ", parts[i]) if i == 0 else None

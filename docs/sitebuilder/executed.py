@@ -1,11 +1,11 @@
-"""Code of a page that runs when the site is built, with what it prints under it.
+"""The directive {executed}: run code when the site is built, and show what it prints.
 
     ```{executed}
     x = mt.randn(2, 3)
     print(x.shape)
     ```
 
-All blocks of a page share one namespace. An exception is a warning, which ends the build.
+All blocks of a page share one namespace. An exception becomes a warning, which ends the build.
 """
 
 import traceback
@@ -20,12 +20,12 @@ logger = logging.getLogger(__name__)
 
 
 class Executed(SphinxDirective):
-    """The directive: the code, then its output."""
+    """The directive {executed}, which shows code and its output."""
 
     has_content = True
 
     def run(self):
-        """Nodes for the code and for what it prints."""
+        """Return nodes for the code and for its output."""
         self.env.note_reread()  # at every build: anything in the package may have changed
         code = "\n".join(self.content) + "\n"
         shown = [nodes.literal_block(code, code, language="python")]

@@ -1,8 +1,8 @@
-"""The architecture as a picture: which part of the package imports which.
+"""Architecture picture: which part of the package imports which.
 
-`python -m sitebuilder.import_graph` in `docs/` draws `docs/images/architecture.svg` anew with
-Graphviz's `dot`. The picture is kept in the repository, so that the site needs no Graphviz; a test
-compares its arrows with the imports.
+`python -m sitebuilder.import_graph` in `docs/` draws `docs/images/architecture.svg` with Graphviz's
+`dot`. The repository contains the picture, so that building the site does not need Graphviz. A test
+compares the arrows of the picture with the imports.
 """
 
 import ast
@@ -14,7 +14,7 @@ from .names import PACKAGE, ROOT
 
 PICTURE = ROOT / "docs" / "images" / "architecture.svg"
 
-# What a part holds; parts that are not here are helpers of others, and left out.
+# Part -> its contents. Helper modules are not listed here, and are left out of the picture.
 PARTS = {
     "errors": "got / expected / try",
     "backend": "NumPy, CuPy, strict",
@@ -37,12 +37,12 @@ PARTS = {
     "grader": "build, grade, report",
     "cli": "mta ...",
 }
-# Operators and `backward` need what needs Tensor: the one pair that imports both ways.
+# The only circular imports: operators and `backward` need modules that need Tensor.
 KNOT = {("tensor", "ops"), ("tensor", "autograd")}
 
 
 def part_of(parts):
-    """("models", "pretrained", ...) -> "pretrained"; else the first, without `.py`."""
+    """The part that a module path belongs to: its first folder or file, or "pretrained"."""
     if parts[:2] == ("models", "pretrained"):
         return "pretrained"
     first = parts[0].removesuffix(".py")
@@ -50,7 +50,7 @@ def part_of(parts):
 
 
 def edges():
-    """(part, part) for every import from one part of another, those inside functions too."""
+    """A pair (importing part, imported part) for every import, also within functions."""
     found = set()
     for path in sorted((ROOT / PACKAGE).rglob("*.py")):
         parts = path.relative_to(ROOT / PACKAGE).parts
@@ -63,7 +63,7 @@ def edges():
 
 
 def _imports(tree, parts):
-    """Imported names of the package, as parts below it."""
+    """The names of the package that a file imports, split at the dots."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
             module = tuple((node.module or "").split(".")) if node.module else ()
@@ -83,7 +83,7 @@ def _imports(tree, parts):
 
 
 def drawn_edges():
-    """The arrows worth drawing: those that do not follow from others; the knot comes with them."""
+    """The arrows to draw: those that do not follow from others, and the circular imports."""
     down = edges() - KNOT
     reach = {part: _reached(part, down) for part in PARTS}
     return {
@@ -104,7 +104,7 @@ def _reached(start, graph):
 
 
 def dot():
-    """The picture in Graphviz's language."""
+    """The picture in the DOT language of Graphviz."""
     lines = [
         "digraph architecture {",
         '  graph [rankdir=BT, nodesep=0.25, ranksep=0.35, bgcolor="transparent", margin=0]',

@@ -1,6 +1,6 @@
-"""The lessons for sphinx-gallery: the same code, with Markdown made reStructuredText.
+"""Lesson pages: convert lessons for sphinx-gallery, with their Markdown as reStructuredText.
 
-What a reader downloads is the lesson itself and the notebook that Jupytext makes of it.
+Readers download the lesson itself and the notebook that Jupytext makes from it.
 """
 
 import shutil
@@ -16,14 +16,14 @@ HEADER = """\
 Lessons
 =======
 
-Each lesson begins with a question, shows the smallest code that answers it, runs it, draws what
-there is to see, and then breaks it. Read a page here; or take the script or the notebook at its
-end, and change something.
+Each lesson starts with a question, answers it with minimal code and a figure, and shows what goes
+wrong if you leave out the lesson's idea. Read the pages here, or download the script or the
+notebook at the end of a page and change it.
 """
 
 
 def gallery_script(lesson):
-    """The text of a script in sphinx-gallery's format, from a lesson."""
+    """Convert a lesson to the text of a script in sphinx-gallery's format."""
     first, *cells = lesson.cells
     _, _, opening = first.text.partition("\n")
     title = f"{int(lesson.number)}. {plain(lesson.title)}"
@@ -31,7 +31,7 @@ def gallery_script(lesson):
     parts = ['r"""\n' + header.replace('"""', '"\\""') + '\n"""\n']
     for cell in cells:
         if cell.kind == "code":
-            parts.append(f"# %%\n\n{cell.text}\n")  # the empty line: comments stay code
+            parts.append(f"# %%\n\n{cell.text}\n")  # with the empty line, comments remain code
         elif "answers" in cell.tags:
             parts.append(_comment(_folded(cell.text)))
         else:
@@ -40,7 +40,7 @@ def gallery_script(lesson):
 
 
 def _folded(markdown):
-    """The answers, behind a line to click on."""
+    """The answers, hidden until the reader clicks on the heading."""
     heading, _, text = markdown.partition("\n")
     summary = heading.lstrip("# ")
     start = f".. raw:: html\n\n   <details class='answers'><summary>{summary}</summary>\n\n"
@@ -53,7 +53,7 @@ def _comment(rst):
 
 
 def write_scripts(source, folder):
-    """Write the scripts of all lessons, and remove those of lessons that are no more."""
+    """Write the scripts of all lessons, and remove scripts of lessons that no longer exist."""
     folder.mkdir(parents=True, exist_ok=True)
     texts = {"GALLERY_HEADER.rst": HEADER}
     texts |= {lesson.path.name: gallery_script(lesson) for lesson in lessons(source)}
@@ -67,7 +67,7 @@ def write_scripts(source, folder):
 
 
 def replace_downloads(source, gallery):
-    """Put the lessons and their notebooks where sphinx-gallery has put its own."""
+    """Replace sphinx-gallery's downloads with the lessons and their notebooks."""
     for lesson in lessons(source):
         script = gallery / lesson.path.name
         book = script.with_suffix(".ipynb")
@@ -79,7 +79,7 @@ def replace_downloads(source, gallery):
 
 
 def remove_old_pages(source, gallery):
-    """Remove pages of lessons that are no more."""
+    """Remove pages of lessons that no longer exist."""
     stems = {lesson.path.stem for lesson in lessons(source)}
     for path in gallery.glob("[0-9][0-9]_*"):
         if path.name.split(".")[0] not in stems:
@@ -87,7 +87,7 @@ def remove_old_pages(source, gallery):
 
 
 def setup(app):
-    """Write the scripts before sphinx-gallery reads them, the downloads after it."""
+    """Write the scripts before sphinx-gallery runs, and replace its downloads afterwards."""
     source = Path(app.srcdir)
     written, gallery = source.parent / "lessons", source / "lessons"
 

@@ -1,4 +1,4 @@
-"""Formulas as MathML, written when the site is built: no script, no network, readable aloud."""
+"""Convert formulas to MathML, which works without scripts or network and in screen readers."""
 
 import re
 from pathlib import Path
@@ -10,16 +10,16 @@ from sphinx.util import logging
 
 logger = logging.getLogger(__name__)
 
-# Letters that the converter takes for operators, with space on both sides; a slash needs none.
+# The converter treats these letters as operators and puts spaces around them and around slashes.
 LETTERS = {"∂": "&#x02202;", "∞": "&#x0221E;"}
 SLASH = "<mo>&#x0002F;</mo>"
 
-# The browser's own fonts may have no mathematics; this one is copied beside the pages.
+# The browser's fonts may lack mathematical characters, so this font is copied to the site.
 FONT = Path(ziamath.__file__).parent / "fonts" / "STIXTwoMath-Regular.ttf"
 
 
 def to_mathml(latex, display=False):
-    """MathML of a LaTeX formula.
+    """Convert a LaTeX formula to MathML.
 
     >>> to_mathml("x^2").startswith("<math")
     True
@@ -27,33 +27,33 @@ def to_mathml(latex, display=False):
     latex = re.sub(r"\s+", " ", latex).strip()
     if display and r"\\" in latex and r"\begin" not in latex:
         latex = rf"\begin{{align*}}{latex}\end{{align*}}"
-    latex = re.sub(r"(\\(?:begin|end)){aligned}", r"\1{align*}", latex)  # the one it knows
+    latex = re.sub(r"(\\(?:begin|end)){aligned}", r"\1{align*}", latex)  # which it supports
     mathml = latex2mathml.converter.convert(latex, display="block" if display else "inline")
     for letter in LETTERS.values():
         mathml = mathml.replace(f"<mo>{letter}</mo>", f"<mi>{letter}</mi>")
     mathml = mathml.replace(SLASH, SLASH.replace("<mo>", '<mo lspace="0" rspace="0">'))
     missing = re.findall(r"<m[a-z]+>(\\[a-zA-Z]+|&)</m[a-z]+>", mathml)
     if missing:
-        raise ValueError(f"unknown to latex2mathml: {', '.join(missing)}")
+        raise ValueError(f"latex2mathml does not support: {', '.join(missing)}")
     return mathml
 
 
 def _convert(node, display):
     try:
         return to_mathml(node.astext(), display)
-    except Exception as error:  # the converter raises many kinds
+    except Exception as error:  # the converter raises errors of many classes
         logger.warning("formula %r: %r", node.astext(), error, location=node)
         return f"<code>{node.astext()}</code>"
 
 
 def visit_inline(translator, node):
-    """`:math:` in running text."""
+    """Write a formula in running text (`:math:`)."""
     translator.body.append(_convert(node, display=False))
     raise nodes.SkipNode
 
 
 def visit_display(translator, node):
-    """A formula on lines of its own; wide ones scroll in their box."""
+    """Write a displayed formula; a wide formula scrolls within its box."""
     translator.body.append(f'<div class="formula">{_convert(node, display=True)}</div>\n')
     raise nodes.SkipNode
 

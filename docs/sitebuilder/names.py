@@ -1,4 +1,4 @@
-"""From the dotted name of something in the package to its file and line.
+"""Find the file and line of a dotted name in the package.
 
 >>> place = locate("ops.softmax.Softmax.backward")
 >>> place.file
@@ -20,12 +20,12 @@ ROOT = Path(importlib.import_module(PACKAGE).__file__).resolve().parent.parent
 
 
 class UnknownNameError(LookupError):
-    """A name that is not in the package, or has no line of its own."""
+    """A name that is not in the package, or that does not have a line."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """A line of the package: `file` is relative to the root, `text` is what stands there."""
+    """A line of the package: `file` is relative to the root, and `text` is the line itself."""
 
     file: str
     line: int
@@ -36,21 +36,21 @@ class Place:
 
     @property
     def short(self):
-        """The same without the folder of the package."""
+        """File and line without the folder of the package."""
         return str(self).removeprefix(f"{PACKAGE}/")
 
     @property
     def page(self):
-        """Name of the site's page with this file."""
+        """Name of the site's page that shows this file."""
         return "source/" + self.file.removesuffix(".py")
 
 
 @functools.cache
 def locate(name):
-    """The place of `name`, such as "nn.Linear", "ops.softmax.Softmax.backward" or "ops.softmax".
+    """Find the line of `name`, such as "nn.Linear" or "ops.softmax.Softmax.backward".
 
-    Classes, functions, methods and properties are found where they are written, whatever name
-    they were imported under; other values where they are assigned; modules at their first line.
+    For classes, functions, methods and properties this is the line of the definition, even if
+    `name` is an imported name. For other values it is the assignment, and for modules line 1.
     """
     module, rest = _module(f"{PACKAGE}.{name}")
     found, owner, last = module, None, name.rpartition(".")[2]
@@ -66,11 +66,11 @@ def locate(name):
         return _definition(found, name)
     if inspect.ismodule(owner):
         return _assignment(owner.__file__, last, name)
-    raise UnknownNameError(f"{name} is neither a class nor a function nor a value of a module")
+    raise UnknownNameError(f"{name} is not a class, a function, a module or a value of a module")
 
 
 def _module(dotted):
-    """The longest importable beginning of `dotted`, and the names that follow it."""
+    """Import the longest prefix of `dotted` that is a module; return it and the other names."""
     parts = dotted.split(".")
     for size in range(len(parts), 0, -1):
         try:
@@ -82,11 +82,11 @@ def _module(dotted):
 
 
 def _attribute(owner, part, name):
-    """What only `getattr` finds: the names that a module imports on demand."""
+    """Look up a name with `getattr`, which also finds names that a module imports on demand."""
     try:
         return getattr(owner, part)
     except AttributeError:
-        raise UnknownNameError(f"{PACKAGE}.{name}: there is no {part}") from None
+        raise UnknownNameError(f"{PACKAGE}.{name} does not exist: {part} is not found") from None
 
 
 def _function(found):
@@ -99,11 +99,11 @@ def _definition(found, name):
     try:
         lines, first = inspect.getsourcelines(found)
     except (OSError, TypeError):
-        raise UnknownNameError(f"{name} has no source") from None
+        raise UnknownNameError(f"the source of {name} is unavailable") from None
     for number, line in enumerate(lines, first):
         if re.match(r"\s*(async def|def|class) ", line):  # below the decorators
             return _place(inspect.getsourcefile(found), number)
-    raise UnknownNameError(f"{name} is written without def or class")
+    raise UnknownNameError(f"{name} is defined without def or class")
 
 
 def _assignment(file, target, name):
@@ -120,6 +120,6 @@ def _assignment(file, target, name):
 def _place(file, line):
     file = Path(file).resolve()
     if not file.is_relative_to(ROOT / PACKAGE):
-        raise UnknownNameError(f"{file} is outside of {PACKAGE}")
+        raise UnknownNameError(f"{file} is outside {PACKAGE}")
     text = file.read_text(encoding="utf-8").splitlines()[line - 1].strip()
     return Place(file.relative_to(ROOT).as_posix(), line, text)

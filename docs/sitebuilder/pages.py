@@ -1,4 +1,4 @@
-"""Markdown pages: the code in them that runs when the site is built."""
+"""Markdown pages: run their executed code blocks when the site is built."""
 
 import contextlib
 import io
@@ -14,7 +14,7 @@ def blocks(page):
 
 
 def run(code, namespace, file="<page>", line=1):
-    """What `code` prints, run in `namespace`; messages say that it begins at `line` of `file`."""
+    """Run `code`, which starts at `line` of `file`, in `namespace`, and return what it prints."""
     printed = io.StringIO()
     code = "\n" * (line - 1) + code
     linecache.cache[file] = (len(code), None, code.splitlines(keepends=True), file)

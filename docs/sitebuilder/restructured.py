@@ -1,7 +1,7 @@
-r"""Markdown to reStructuredText, which is what sphinx-gallery reads.
+r"""Convert Markdown to reStructuredText, which sphinx-gallery reads.
 
-Of Markdown: what the lessons use, which is headings, paragraphs, lists, tables, quotes, fenced
-code, links, emphasis, code and mathematics. Anything else is an error rather than lost text.
+Supported are the elements that lessons use: headings, paragraphs, lists, tables, quotes, fenced
+code, links, emphasis, code and mathematics. Anything else raises an error, so that no text is lost.
 
 >>> print(to_rst("Rows of $W$ are `d`s, *not* words."))
 Rows of \ :math:`W`\  are \ ``d``\ s, \ *not*\  words.
@@ -15,7 +15,7 @@ from mistune.plugins import math
 # Underlines of headings, level by level.
 UNDERLINES = "=-~^"
 
-# Within text; it may go on in the next line, as in a notebook.
+# A formula within text; as in a notebook, it may continue on the next line.
 MATH = (
     r"\$\$(?P<display_formula>(?:[^$\\]|\\.)+?)\$\$|"
     r"\$(?!\s)(?P<formula>(?:[^$\\]|\\.)+?)(?<!\s)\$(?!\d)"
@@ -23,7 +23,7 @@ MATH = (
 
 
 def _mathematics(markdown):
-    """Plugin of mistune: formulas on lines of their own, and within text."""
+    """Plugin for mistune: displayed formulas, and formulas within text."""
 
     def parse(inline, match, state):
         display = match["display_formula"]
@@ -39,12 +39,12 @@ _parse = mistune.create_markdown(renderer=None, plugins=[_mathematics, "table"])
 
 
 def to_rst(markdown):
-    """Convert a text."""
+    """Convert a Markdown text to reStructuredText."""
     return "\n".join(_blocks(_parse(markdown))).strip("\n")
 
 
 def plain(markdown):
-    """The words of a text without any markup, on one line."""
+    """The words of a Markdown text without markup, on one line."""
 
     def words(tokens):
         for token in tokens:
@@ -59,11 +59,11 @@ def plain(markdown):
 
 
 class UnknownMarkdownError(ValueError):
-    """Markdown that has no counterpart here, such as HTML."""
+    """A Markdown element that is not supported here, such as HTML."""
 
 
 def _chosen(kinds, token):
-    """The function for a token."""
+    """The function that converts a token."""
     if token["type"] not in kinds:
         raise UnknownMarkdownError(f"{token['type']}: {token.get('raw', token)!r}")
     return kinds[token["type"]]
@@ -87,7 +87,7 @@ def _heading(token):
 
 
 def _paragraph(token):
-    """Running text; a formula in `$$` within it gets lines of its own."""
+    """Running text; a formula in `$$` within it becomes a displayed formula."""
     row = []
     for child in token["children"]:
         if child["type"] == "block_math":
@@ -158,7 +158,7 @@ _BLOCKS = {
 
 
 def _inline(tokens):
-    r"""Text with markup, without the `\ ` at the ends of lines: there it would join the lines."""
+    r"""Text with markup; remove `\ ` at the ends of lines, where it would join the lines."""
     text = "".join(_chosen(_INLINE, token)(token) for token in tokens)
     return re.sub(r"^\\ |\\ $", "", text, flags=re.M)
 
@@ -168,17 +168,17 @@ def _escaped(text):
 
 
 def _markup(text):
-    r"""Inline markup with `\ ` on both sides, so that letters may touch it."""
+    r"""Inline markup with `\ ` on both sides, so that letters may directly adjoin it."""
     return rf"\ {text}\ "
 
 
 def _words(token):
-    """Emphasis cannot hold other markup: its words only."""
+    """Only the words of the children, because emphasis cannot contain other markup."""
     return _escaped("".join(child.get("raw", " ") for child in token["children"]))
 
 
 def _link(token):
-    """A link; from lesson to lesson by file name."""
+    """A link; a link to the file of another lesson becomes a link to its page."""
     text, url = _words(token), token["attrs"]["url"]
     lesson = re.fullmatch(r"(?:\./)?(\d\d_\w+)\.py", url)
     return _markup(f":doc:`{text} <{lesson[1]}>`" if lesson else f"`{text} <{url}>`__")

@@ -1,6 +1,7 @@
-"""The pictures of the site in the README: `python -m sitebuilder.screenshots` in `docs/`.
+"""Screenshots of the site for the README: run `python -m sitebuilder.screenshots` in `docs/`.
 
-It needs the built site, Playwright and Chromium (its path in CHROMIUM, if it has another name).
+The program needs the built site, Playwright and Chromium. If Chromium is not on the PATH as
+`chromium`, set CHROMIUM to its path.
 """
 
 import io
@@ -16,7 +17,7 @@ SITE = ROOT / "docs" / "_build" / "html"
 IMAGES = ROOT / "docs" / "images"
 WIDTH, HEIGHT, SHOWN = 1200, 760, 960
 
-# Picture -> the page, and how far down it is scrolled.
+# Picture -> page, and the distance in pixels by which it is scrolled down.
 PAGES = {
     "lessons": ("lessons/index.html", 0),
     "lesson": ("lessons/09_why_sqrt_d.html", 1560),
@@ -28,12 +29,12 @@ PAGES = {
 
 
 def saved(png, path):
-    """Write a picture at the width it is shown in, with as many colours as 150 kB hold."""
+    """Write a picture with width SHOWN, and at most as many colors as fit into 150 kB."""
     image = Image.open(io.BytesIO(png)).convert("RGB")
     image = image.resize((SHOWN, image.height * SHOWN // image.width), Image.Resampling.LANCZOS)
     rare_ones_too = Image.Quantize.MAXCOVERAGE
-    for colours in (256, 128, 64):
-        small = image.quantize(colours, rare_ones_too, dither=Image.Dither.NONE)
+    for colors in (256, 128, 64):
+        small = image.quantize(colors, rare_ones_too, dither=Image.Dither.NONE)
         small.save(path, optimize=True)
         if path.stat().st_size < 150_000:
             break
@@ -41,7 +42,7 @@ def saved(png, path):
 
 
 def main(names):
-    """Take the named pictures, or all."""
+    """Take the named screenshots, or all of them."""
     from playwright.sync_api import sync_playwright
 
     chromium = os.environ.get("CHROMIUM") or shutil.which("chromium")

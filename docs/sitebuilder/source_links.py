@@ -1,11 +1,11 @@
-"""Links from Markdown pages to lines of the source, kept true by a program.
+"""Links from Markdown pages to lines of the source, which a program updates.
 
-A link names what it points to in its title:
+The title of a link is the name of its target:
 
     [`ops/softmax.py:52`](../minitorch_attn/ops/softmax.py#L52 "ops.softmax.Softmax.forward")
 
-`make -C docs links` looks every name up again and writes file and line; a test fails while a link
-is out of date. On the site these links lead to the pages of the source.
+`make -C docs links` looks up every name and updates file and line. A test fails if a link is out of
+date. On the site these links point to the pages of the source files.
 """
 
 import os
@@ -17,11 +17,11 @@ from .names import ROOT, UnknownNameError, locate
 
 LINK = re.compile(r'\[(?P<label>[^\]]+)\]\([^\s)#]+\.py#L\d+ "(?P<name>[\w.]+)"\)')
 ROLE = re.compile(r"\{where\}`(?:(?P<label>[^`<]+?)\s*<)?(?P<name>[\w.]+)>?`")
-_PLACE = re.compile(r"`[\w/]+\.py:\d+`")  # a label that shows the place itself
+_PLACE = re.compile(r"`[\w/]+\.py:\d+`")  # a label that is a file and a line
 
 
 def pages():
-    """The Markdown pages that may hold links to the source."""
+    """The Markdown pages that may contain links to the source."""
     found = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "lessons" / "README.md"]
     return [page for page in found if page.exists()] + sorted((ROOT / "docs").glob("*.md"))
 
@@ -32,7 +32,7 @@ def names(text):
 
 
 def refreshed(text, folder):
-    """The text of a page in `folder`, with every link at the present file and line."""
+    """The text of a page in `folder`, with the current file and line in every link."""
     text = ROLE.sub(lambda match: _link(match["name"], match["label"], folder), text)
     return LINK.sub(lambda match: _link(match["name"], match["label"], folder), text)
 
@@ -48,7 +48,7 @@ def _link(name, label, folder):
 
 
 def as_roles(text):
-    """The links of a page as the role {where}, which the site turns into links to its own pages."""
+    """Replace links by the role {where}, which the site turns into links to its own pages."""
 
     def role(match):
         label = match["label"].strip("`")
@@ -59,7 +59,7 @@ def as_roles(text):
 
 
 def main():
-    """Write every link again; report names that are gone."""
+    """Update every link; report names that no longer exist."""
     failed = False
     for page in pages():
         before = page.read_text(encoding="utf-8")

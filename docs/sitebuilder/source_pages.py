@@ -1,7 +1,7 @@
-"""A page for every file of the package, with a link on every line; links to them from elsewhere.
+"""Source pages: a page for every file of the package, with an anchor on every line.
 
-`` {where}`ops.softmax.Softmax.backward` `` shows and links the file and the line that this name
-has now; a name that no longer exists is a warning, which ends the build.
+`` {where}`ops.softmax.Softmax.backward` `` shows the current file and line of this name, with a
+link. A name that no longer exists causes a warning, which ends the build.
 """
 
 import re
@@ -22,17 +22,17 @@ logger = logging.getLogger(__name__)
 
 
 def link(builder, docname, place, text=None):
-    """A reference from a page to a place."""
+    """A link from the page `docname` to a line of the source."""
     uri = f"{builder.get_relative_uri(docname, place.page)}#L-{place.line}"
     label = nodes.literal("", text or place.short, classes=["place"])
     return nodes.reference("", "", label, refuri=uri, internal=True)
 
 
 class Where(SphinxRole):
-    """`` {where}`name` `` or `` {where}`shown text <name>` ``."""
+    """The role {where}: `` {where}`name` `` or `` {where}`shown text <name>` ``."""
 
     def run(self):
-        """The link, or a warning with what is wrong."""
+        """Return the link, or warn if the name does not exist."""
         shown, _, name = self.text.rpartition("<")
         shown, name = shown.strip(), name.rstrip(">").strip()
         try:
@@ -40,12 +40,12 @@ class Where(SphinxRole):
         except UnknownNameError as error:
             logger.warning("where: %s", error, location=self.get_location())
             return [nodes.literal("", name)], []
-        self.env.note_dependency(str(ROOT / place.file))  # a changed file: a changed line
+        self.env.note_dependency(str(ROOT / place.file))  # if the file changes, so may the line
         return [link(self.env.app.builder, self.env.docname, place, shown or None)], []
 
 
 def add_source_links(app, doctree):
-    """[source] at the end of every signature of the API pages."""
+    """Add a link [source] at the end of every signature on the API pages."""
     for description in doctree.findall(addnodes.desc):
         if description.get("domain") != "py":
             continue
@@ -59,13 +59,13 @@ def _add_source_link(app, signature):
     try:
         place = locate(name)
     except UnknownNameError:
-        return  # documented, but written in a table: a value without a line of its own
+        return  # a documented value that is defined in a table and does not have a line
     reference = link(app.builder, app.env.docname, place, "source")
     signature += nodes.inline("", "", reference, classes=["viewcode-link"])
 
 
 def link_printed_places(app, pagename, templatename, context, doctree):
-    """Places that code has printed, such as those at the end of a lesson, become links too."""
+    """Turn places that code has printed, such as `file.py:12` in a lesson, into links."""
     if doctree is not None:
         source = app.builder.get_relative_uri(pagename, f"source/{PACKAGE}/")
 
@@ -82,7 +82,7 @@ def link_printed_places(app, pagename, templatename, context, doctree):
 
 
 def collect_pages(app):
-    """(name, context, template) of every page of source text."""
+    """Yield (name, context, template) for every page of source code."""
     formatter = HtmlFormatter(linenos="inline", lineanchors="L", anchorlinenos=True)
     files = sorted((ROOT / PACKAGE).rglob("*.py"))
     for path in files:
@@ -91,11 +91,11 @@ def collect_pages(app):
         name = f"source/{file.with_suffix('').as_posix()}"
         yield name, {"title": file.as_posix(), "body": code}, "source.html"
     names = [path.relative_to(ROOT).as_posix() for path in files]
-    yield "source/index", {"title": "Source text", "files": names, "body": ""}, "source_index.html"
+    yield "source/index", {"title": "Source code", "files": names, "body": ""}, "source_index.html"
 
 
 def setup(app):
-    """Register role, links and pages."""
+    """Register the role, the links and the pages."""
     app.add_role("where", Where())
     app.connect("doctree-read", add_source_links)
     app.connect("html-page-context", link_printed_places)

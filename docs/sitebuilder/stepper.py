@@ -1,4 +1,4 @@
-"""A page of the stepper to try: a small GPT, one step forward and back, recorded at build."""
+"""Example page of the stepper: a forward and a backward pass of a small GPT."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ FILE = "stepper_gpt.html"
 
 
 def record(text="attention"):
-    """Two layers of a GPT that read the letters of a word; its loss and all gradients."""
+    """Record a GPT with two layers that reads a word: the loss and all gradients."""
     mt.manual_seed(0)
     tokenizer = mt.data.CharTokenizer.from_text(text)
     ids = mt.tensor(tokenizer.encode(text)[None])  # (batch, token)
@@ -25,7 +25,7 @@ def record(text="attention"):
 
 
 def setup(app):
-    """Write the page beside the others."""
+    """Write the page into the folder of the built site."""
 
     def write(app, error):
         if error is None and app.builder.format == "html":
