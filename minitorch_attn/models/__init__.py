@@ -2,7 +2,7 @@
 
 from importlib import import_module
 
-# File -> the names it exports here; a file is imported on first access to one of them.
+# File -> the names exported from it. A file is imported when one of its names is first used.
 _FILES = {
     "bart": ["BART", "bart_base", "bart_large"],
     "bert": [

@@ -2,8 +2,8 @@
 
 Lewis et al. 2019, "BART: Denoising Sequence-to-Sequence Pre-training for Natural Language
 Generation, Translation, and Comprehension", arXiv:1910.13461v1. Section 2.1 lists the changes to
-the Transformer: GELU replaces ReLU, and initial values are drawn from N(0, 0.02). As in BERT,
-positions are learned, and a LayerNorm follows the embeddings.
+the Transformer: GELU replaces ReLU, and initial values have mean 0 and standard deviation 0.02. As
+in BERT, positions are learned, and a LayerNorm follows the embeddings.
 """
 
 import math
@@ -17,8 +17,8 @@ __all__ = ["BART", "bart_base", "bart_large"]
 class OffsetPositions(nn.LearnedPositionalEmbedding):
     """Learned positions whose table starts with two unused rows.
 
-    Position p uses row p + 2, as in the published weights. An earlier version reserved the rows up
-    to the padding id 1 for padding.
+    Position p uses row p + 2, as in the published weights. An earlier version of the published code
+    used the rows 0 and 1 for padding.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class BART(EncoderDecoder):
     >>> import minitorch_attn as mt
     >>> model = BART(vocab_size=11, embed_dim=6, num_heads=2, ff_dim=8)
     >>> damaged = mt.tensor([[0, 7, 3, 9, 2]])
-    >>> shifted = mt.tensor([[2, 0, 7, 5, 6, 9]])  # the text, shifted one to the right
+    >>> shifted = mt.tensor([[2, 0, 7, 5, 6, 9]])  # the text, shifted right by one position
     >>> model(damaged, shifted).shape
     (1, 6, 11)
     """
@@ -120,8 +120,8 @@ def bart_base(**changes):
 
     Notes
     -----
-    Initialization takes about a second for every 100 million parameters. `nn.init.skip_init()`
-    skips it. `from_pretrained` loads weights from a folder.
+    Initialization takes about a second for every 100 million parameters. To skip it, build the
+    model inside `nn.init.skip_init()`. `from_pretrained` loads weights from a folder.
     """
     return BART(**{"vocab_size": 50265, **changes})
 

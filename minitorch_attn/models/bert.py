@@ -20,7 +20,7 @@ __all__ = [
 class Embeddings(nn.Module):
     """BERT's embeddings: the sum of token, position and segment embeddings (Figure 2).
 
-    A layer norm and dropout follow.
+    A layer norm and dropout are applied to the sum.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class Embeddings(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """Post-norm encoder layer: norm(x + attention(x)), then norm(x + feed_forward(x)) (Figure 1).
+    """Post-norm encoder layer: `norm(x + attention(x))`, then `norm(x + feed_forward(x))`.
 
     Parameters
     ----------
@@ -112,8 +112,8 @@ class BERT(nn.Module):
 
     References
     ----------
-    .. [1] arXiv:1810.04805v2, section 3. Initial values and eps are the same as in the published
-       code: N(0, 0.02), truncated at two standard deviations.
+    .. [1] arXiv:1810.04805v2, section 3. As in the published code, initial values are drawn from a
+       normal distribution with std 0.02, truncated at two standard deviations.
 
     Examples
     --------
@@ -182,7 +182,7 @@ class BERT(nn.Module):
 
 
 class TokenPrediction(nn.Module):
-    """Masked-language-model head: computes logits as products with the token embeddings.
+    """Masked-language-model head: computes logits as dot products with the token embeddings.
 
     Parameters
     ----------
@@ -232,7 +232,7 @@ class BERTMaskedLM(nn.Module):
         self.head = TokenPrediction(bert)
 
     def forward(self, ids, segments=None, mask=None):
-        """Return logits (batch, token, vocabulary). For arguments see `BERT.forward`."""
+        """Return logits (batch, token, vocabulary). See `BERT.forward` for the arguments."""
         return self.head(self.bert(ids, segments, mask))
 
 
@@ -252,7 +252,7 @@ class BERTPreTraining(nn.Module):
         _initialize(self.next_sentence)
 
     def forward(self, ids, segments=None, mask=None):
-        """Return logits (batch, token, vocabulary) and (batch, 2), where 0 = B follows A."""
+        """Return logits (batch, token, vocabulary) and (batch, 2); class 0 means: B follows A."""
         hidden = self.bert(ids, segments, mask)
         return self.head(hidden), self.next_sentence(self.bert.pool(hidden))
 
@@ -263,7 +263,7 @@ class BERTClassifier(nn.Module):
     Parameters
     ----------
     bert : BERT
-        Pre-trained model, whose parameters fine-tuning also trains.
+        Pre-trained model. Fine-tuning also updates its parameters.
     num_classes : int
     dropout : float, optional
         Dropout probability before the last layer. Default: the dropout of `bert`.
@@ -284,7 +284,7 @@ class BERTClassifier(nn.Module):
         _initialize(self.head)
 
     def forward(self, ids, segments=None, mask=None):
-        """Return logits (batch, class). For arguments see `BERT.forward`."""
+        """Return logits (batch, class). See `BERT.forward` for the arguments."""
         hidden = self.bert(ids, segments, mask)
         return self.head(self.dropout(self.bert.pool(hidden)))
 
@@ -306,7 +306,7 @@ class BERTTokenClassifier(nn.Module):
         _initialize(self.head)
 
     def forward(self, ids, segments=None, mask=None):
-        """Return logits (batch, token, class). For arguments see `BERT.forward`."""
+        """Return logits (batch, token, class). See `BERT.forward` for the arguments."""
         return self.head(self.dropout(self.bert(ids, segments, mask)))
 
 
@@ -321,7 +321,7 @@ class BERTQuestionAnswering(nn.Module):
     def __init__(self, bert):
         super().__init__()
         self.bert = bert
-        self.head = nn.Linear(bert.embed_dim, 2)  # one row each for S and E in the paper
+        self.head = nn.Linear(bert.embed_dim, 2)  # the two rows are S and E in the paper
         _initialize(self.head)
 
     def forward(self, ids, segments=None, mask=None):
@@ -337,7 +337,7 @@ def _initialize(module):
 
 
 def _build(embed_dim, num_layers, settings):
-    """Build a published size, with head_dim 64 and the uncased vocabulary, whose id 0 is [PAD]."""
+    """Build a published size with head_dim 64 and the uncased vocabulary, where [PAD] is id 0."""
     size = {"embed_dim": embed_dim, "num_layers": num_layers, "num_heads": embed_dim // 64}
     return BERT(**{"vocab_size": 30522, "padding_idx": 0, **size, **settings})
 

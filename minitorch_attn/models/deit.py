@@ -34,8 +34,8 @@ class DistilledVisionTransformer(VisionTransformer):
 
     Notes
     -----
-    Figure 2 of arXiv:2012.12877v2. `forward` returns the mean of the two logits, as the paper's
-    code does. Section 4 adds the two softmax outputs.
+    See Figure 2 of arXiv:2012.12877v2. `forward` returns the mean of the two heads' logits, as the
+    paper's code does. Section 4 of the paper adds the softmax outputs of the two heads instead.
 
     Examples
     --------
@@ -97,7 +97,7 @@ class DistilledVisionTransformer(VisionTransformer):
 
 
 def hard_distillation_loss(logits, distillation_logits, labels, teacher_logits):
-    """Return the mean cross-entropy with the labels and with the teacher's predicted class.
+    """Return the mean of the cross-entropies with the labels and with the teacher's predictions.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def hard_distillation_loss(logits, distillation_logits, labels, teacher_logits):
 def soft_distillation_loss(
     logits, distillation_logits, labels, teacher_logits, temperature=3.0, weight=0.1
 ):
-    """Return a weighted sum of the labels' cross-entropy and the divergence from the teacher.
+    """Return a weighted sum of the labels' cross-entropy and the KL divergence from the teacher.
 
     Parameters
     ----------
@@ -129,9 +129,9 @@ def soft_distillation_loss(
     labels : int64 Tensor of shape (batch,)
     teacher_logits : Tensor of shape (batch, classes)
     temperature : float, default 3
-        Divisor of both logits. Larger values give softer distributions.
+        Divisor of the student's and the teacher's logits. Larger values give softer distributions.
     weight : float, default 0.1
-        Weight of the teacher's term. The labels' term has weight 1 - weight.
+        Weight of the divergence. The weight of the cross-entropy is 1 - weight.
 
     Returns
     -------

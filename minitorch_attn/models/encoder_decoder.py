@@ -17,11 +17,11 @@ __all__ = [
 
 
 class Residual(nn.Module):
-    """Residual connection around a sub-layer: norm(x + f(x)), or x + f(norm(x)) with `norm_first`.
+    """Residual connection: `norm(x + f(x))`, or `x + f(norm(x))` with `norm_first`.
 
-    The paper uses the first form (section 3.1). With the second form, the path from the embeddings
-    to the output is a plain sum, and training needs no warm-up (Xiong et al. 2020,
-    arXiv:2002.04745v2, Figure 1).
+    Here f is a sub-layer with dropout. The paper uses the first form (section 3.1). With the second
+    form, the path from the embeddings to the output is a plain sum, and training does not need
+    warm-up (Xiong et al. 2020, arXiv:2002.04745v2, Figure 1).
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ class EncoderLayer(nn.Module):
 class DecoderLayer(nn.Module):
     """Decoder layer: causal self-attention, cross-attention and a feed-forward network.
 
-    Right half of Figure 1. For parameters see `EncoderLayer`.
+    This is the right half of Figure 1. The parameters are the same as those of `EncoderLayer`.
 
     Examples
     --------
@@ -192,7 +192,7 @@ class Encoder(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Decoder: a stack of `DecoderLayer`. For parameters see `Encoder`."""
+    """Decoder: a stack of `DecoderLayer`. The parameters are the same as those of `Encoder`."""
 
     def __init__(self, num_layers, embed_dim, num_heads, ff_dim, *, layer_drop=0.0, **options):
         super().__init__()
@@ -203,7 +203,7 @@ class Decoder(nn.Module):
         self.layer_drop = layer_drop
 
     def forward(self, x, memory=None, mask=None, memory_mask=None, cache=None):
-        """Run all layers in order. For arguments see `DecoderLayer.forward`."""
+        """Run all layers in order. See `DecoderLayer.forward` for the arguments."""
         for i, layer in enumerate(self.layers):
             if _skipped(self):
                 continue
@@ -225,7 +225,7 @@ def _skipped(stack):
 
 
 class SequenceEmbedding(nn.Module):
-    """Embedding of a sequence: dropout(norm(scale * token embedding + position embedding)).
+    """Embedding of a sequence: `dropout(norm(scale * token embedding + position embedding))`.
 
     Parameters
     ----------
@@ -234,8 +234,8 @@ class SequenceEmbedding(nn.Module):
         Module whose call `positions(x, offset)` adds position embeddings to x. `offset` is the
         position of the first token.
     scale : float, default 1
-        Factor of the token embeddings, sqrt(embed_dim) in the paper (section 3.4). It makes
-        embeddings of length about 1, which suit the output layer, as large as the positions.
+        Factor of the token embeddings, sqrt(embed_dim) in the paper (section 3.4). Token embeddings
+        have a norm of about 1. The factor makes them about as large as the position embeddings.
     norm : Module, optional
         Normalization layer applied to the sum.
     dropout : float, default 0
@@ -258,13 +258,13 @@ class SequenceEmbedding(nn.Module):
             raise ShapeError(
                 "SequenceEmbedding: ids must have two axes",
                 got=f"{ids.shape}", expected="(batch, token)",
-                hint="ids.unsqueeze(0) for one sequence",
+                hint="pass ids.unsqueeze(0) for one sequence",
             )  # fmt: skip
         x = self.tokens(ids)
         return x if self.scale == 1 else x * self.scale
 
     def place(self, x, offset=0):
-        """Add position embeddings to `x` (batch, token, embed), starting at position `offset`."""
+        """Add positions, starting at `offset`, to `x` (batch, token, embed). Normalize the sum."""
         x = self.positions(x, offset)
         return self.dropout(x if self.norm is None else self.norm(x))
 
@@ -284,10 +284,10 @@ class EncoderDecoder(nn.Module):
         Whether source and target have the same vocabulary.
     tie_weights : bool
         Whether the head shares the matrix of the target embedding (Press and Wolf 2017,
-        arXiv:1608.05859v3). If source and target have one vocabulary, the source embedding also
-        shares it.
+        arXiv:1608.05859v3). If source and target have one vocabulary, the source embedding shares
+        the same matrix.
     pad_id : int, optional
-        Id of the padding token that fills short sources.
+        Id of the token that pads short source sentences.
     """
 
     def __init__(
@@ -332,14 +332,14 @@ class EncoderDecoder(nn.Module):
         Returns
         -------
         Tensor of shape (batch, target, vocabulary)
-            Logits. Those at position t depend on the whole source and on target tokens 0 to t.
+            Logits. At position t, they depend on the whole source and on target tokens 0 to t.
         """
         source_mask = self.padding_mask(source) if source_mask is None else source_mask
         memory = self.encode(source, source_mask)
         return self.decode(target, memory, source_mask, target_mask)
 
     def padding_mask(self, source):
-        """Return the Mask (batch, 1, 1, source) of `pad_id`, or None without a `pad_id`."""
+        """Return the padding mask (batch, 1, 1, source), or None if `pad_id` is None."""
         if self.pad_id is None:
             return None
         return nn.masks.from_key_padding(source == self.pad_id)
@@ -354,7 +354,7 @@ class EncoderDecoder(nn.Module):
         Parameters
         ----------
         target : int64 Tensor of shape (batch, target)
-            Target tokens. With a cache, only those that follow the cached ones.
+            Target token ids. With a cache, only the ids after the cached tokens.
         memory : Tensor of shape (batch, source, embed)
             Output of `encode`.
         source_mask, target_mask : as in `forward`

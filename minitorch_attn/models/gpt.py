@@ -1,9 +1,9 @@
 """GPT: a stack of decoder blocks that predicts the next token.
 
 Radford et al. 2018, "Improving Language Understanding by Generative Pre-Training" (GPT), and
-Radford et al. 2019, "Language Models are Unsupervised Multitask Learners" (GPT-2). Section 2.3
-lists the changes in GPT-2. The layer norm moves to the input of each sub-block, another follows the
-last block, and the initial residual projections are scaled by 1/sqrt(number of residual layers).
+Radford et al. 2019, "Language Models are Unsupervised Multitask Learners" (GPT-2). GPT-2 has layer
+norms at the input of each sub-block and after the last block, and it scales the initial weights of
+the residual projections by 1/sqrt(number of residual layers) (section 2.3).
 """
 
 import math
@@ -18,7 +18,7 @@ __all__ = ["GPT", "gpt2", "gpt2_large", "gpt2_medium", "gpt2_xl"]
 
 
 class Block(nn.Module):
-    """Pre-norm decoder block: x + attention(norm(x)), then x + feed_forward(norm(x)).
+    """Pre-norm decoder block: `x + attention(norm(x))`, then `x + feed_forward(norm(x))`.
 
     The residual path from the first embedding to the logits is a plain sum (Xiong et al. 2020,
     arXiv:2002.04745v2, Figure 1b; GPT-2, section 2.3).
@@ -45,7 +45,7 @@ class Block(nn.Module):
 
     @computes("pre-norm block")
     def forward(self, x, mask=None, cache=None):
-        # x: (batch, token, embed)   mask: (batch, heads, token, key), besides the causal one
+        # x: (batch, token, embed)   mask: (batch, heads, token, key), added to the causal mask
         attended = self.attention(self.norm1(x), mask=mask, is_causal=True, cache=cache)
         x = x + self.dropout(attended)
         return x + self.dropout(self.feed_forward(self.norm2(x)))
@@ -103,7 +103,7 @@ class GPT(nn.Module):
                 "GPT: embed_dim is not divisible by num_heads",
                 got=f"embed_dim={embed_dim} and num_heads={num_heads}",
                 expected="embed_dim that is a multiple of num_heads",
-                hint=f"embed_dim={-(-embed_dim // num_heads) * num_heads}, the next multiple",
+                hint=f"use embed_dim={-(-embed_dim // num_heads) * num_heads}, the next multiple",
             )
         ff_dim = round(mlp_ratio * embed_dim) if ff_dim is None else ff_dim
         block = (embed_dim, num_heads, ff_dim, dropout, bias, activation, norm_eps)
@@ -132,9 +132,9 @@ class GPT(nn.Module):
         Parameters
         ----------
         ids : int64 Tensor of shape (batch, token)
-            Token ids, at most `context_length` including those in the cache.
+            Token ids, at most `context_length` including the cached tokens.
         cache : KVCache, optional
-            Keys and values of the tokens before `ids`. The call appends those of `ids`.
+            Keys and values of the tokens before `ids`. The call appends the new keys and values.
 
         Returns
         -------
@@ -154,7 +154,7 @@ class GPT(nn.Module):
                 "GPT: the shape of ids does not match (batch, token) or the context length",
                 got=f"shape {ids.shape}" + (f" after {start} cached tokens" if start else ""),
                 expected=f"(batch, token) with at most {self.context_length} tokens",
-                hint="ids[:, -model.context_length:] keeps the last tokens",
+                hint="pass ids[:, -model.context_length:] to keep the last tokens",
             )
         positions = arange(start, start + length, device=ids.device)
         return self.token_embedding(ids) + self.position_embedding(positions)
@@ -166,7 +166,7 @@ class GPT(nn.Module):
         ----------
         x : Tensor of shape (batch, token, embed)
         mask : Mask or bool Tensor, optional
-            Mask in addition to the causal one, such as a padding mask. True where attention is
+            Mask in addition to the causal mask, such as a padding mask. True where attention is
             allowed. Broadcasts to (batch, heads, token, key).
         cache : KVCache, optional
 
@@ -195,8 +195,8 @@ def gpt2(**settings):
 
     Notes
     -----
-    Initialization takes about a second for every 100 million parameters. `nn.init.skip_init()`
-    skips it. `from_pretrained` loads weights from a folder.
+    Initialization takes about a second for every 100 million parameters. To skip it, build the
+    model inside `nn.init.skip_init()`. `from_pretrained` loads weights from a folder.
 
     Examples
     --------

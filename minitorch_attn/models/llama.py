@@ -1,9 +1,9 @@
-"""Llama: GPT with rotary positions, RMS norms, gated feed-forward layers and grouped key heads.
+"""Llama: GPT with rotary positions, RMS norms, SwiGLU and grouped-query attention.
 
 Touvron et al. 2023, "LLaMA: Open and Efficient Foundation Language Models", arXiv:2302.13971v1.
 Section 2.2 lists the changes to GPT: RMS norms (Zhang and Sennrich 2019), SwiGLU (Shazeer 2020) and
-rotary positions (Su et al. 2021) at every layer. Biases are omitted. In Llama 2, groups of query
-heads share a key head (arXiv:2307.09288v2, section 2.2; Ainslie et al. 2023, arXiv:2305.13245v3).
+rotary positions (Su et al. 2021) at every layer. There are no biases. Llama 2 adds grouped-query
+attention (arXiv:2307.09288v2, section 2.2; Ainslie et al. 2023, arXiv:2305.13245v3).
 """
 
 from .. import nn
@@ -19,7 +19,7 @@ __all__ = [
 
 
 class Block(nn.Module):
-    """Pre-norm block: x + attention(norm(x)), then x + feed_forward(norm(x)).
+    """Pre-norm block: `x + attention(norm(x))`, then `x + feed_forward(norm(x))`.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class Block(nn.Module):
 
     @computes("pre-norm block")
     def forward(self, x, rotary, mask=None, cache=None):
-        # x: (batch, token, embed)   mask: (batch, heads, token, key), besides the causal one
+        # x: (batch, token, embed)   mask: (batch, heads, token, key), added to the causal mask
         x = x + self.attention(self.norm1(x), mask=mask, is_causal=True, rotary=rotary, cache=cache)
         return x + self.feed_forward(self.norm2(x))
 
@@ -66,7 +66,7 @@ class Llama(nn.Module):
     head_dim : int, optional
         Size of a head. Default: embed_dim / num_heads.
     context_length : int, default 2048
-        Number of tokens in the training texts. `rope_scaling` extends it.
+        Number of tokens in a training text. For longer texts, see `rope_scaling`.
     rope_base : float, default 10000
         Base of the rotary frequencies.
     rope_scaling : dict, optional
@@ -106,7 +106,7 @@ class Llama(nn.Module):
             self.head.weight = self.token_embedding.weight
 
     def initialize(self, std=0.02):
-        """Draw weights from N(0, std^2) and set biases to 0. The paper does not specify this."""
+        """Draw weights from N(0, std^2) and set biases to 0, which the paper does not specify."""
         draw_normal(self, std)
 
     def forward(self, ids, cache=None):
@@ -116,7 +116,7 @@ class Llama(nn.Module):
         ----------
         ids : int64 Tensor of shape (batch, token)
         cache : KVCache, optional
-            Keys and values of the tokens before `ids`. The call appends those of `ids`.
+            Keys and values of the tokens before `ids`. The call appends the new keys and values.
 
         Returns
         -------
@@ -128,7 +128,7 @@ class Llama(nn.Module):
             raise ShapeError(
                 "Llama: ids must have shape (batch, token)",
                 got=f"shape {ids.shape}",
-                hint="ids.unsqueeze(0) makes one text a batch",
+                hint="pass ids.unsqueeze(0) for one text",
             )
         start = 0 if cache is None else cache.length
         positions = arange(start, start + ids.shape[1], device=ids.device).unsqueeze(0)
@@ -143,7 +143,7 @@ class Llama(nn.Module):
         x : Tensor of shape (batch, token, embed)
         positions : int64 Tensor of shape (1 or batch, token)
         mask : Mask or bool Tensor, optional
-            Mask in addition to the causal one, for example a padding mask. True where attention is
+            Mask in addition to the causal mask, such as a padding mask. True where attention is
             allowed. Broadcasts to (batch, heads, token, key).
         cache : KVCache, optional
 

@@ -22,7 +22,7 @@ __all__ = [
 
 @computes("patches", reveals=("patch embedding",))
 def patchify(images, patch_size):
-    """Cut images into patches, one row for each patch, with the channels of a pixel adjacent.
+    """Cut images into patches, one row for each patch. The channels of a pixel are adjacent.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def patchify(images, patch_size):
             "patchify: the image size is not divisible by patch_size",
             got=f"images {images.shape}, patch_size {(rows, columns)}",
             expected="height and width that are multiples of patch_size",
-            hint=f"images[..., :{height - height % rows}, :{width - width % columns}] crops them",
+            hint=f"pass images[..., :{height - height % rows}, :{width - width % columns}]",
         )
     # (batch, channel, row, patch row, column, patch column)
     parts = images.reshape(batch, channels, height // rows, rows, width // columns, columns)
@@ -64,9 +64,9 @@ def unpatchify(patches, patch_size, grid):
     grid : (int, int)
         Number of patch rows and patch columns.
 
-        Returns
-        -------
-        Tensor of shape (batch, channel, height, width)
+    Returns
+    -------
+    Tensor of shape (batch, channel, height, width)
     """
     rows, columns = pair(patch_size)
     batch, count, pixels = patches.shape
@@ -75,7 +75,7 @@ def unpatchify(patches, patch_size, grid):
             "unpatchify: the shape of patches does not match patch_size and grid",
             got=f"patches {patches.shape}, patch_size {(rows, columns)}, grid {tuple(grid)}",
             expected=f"(batch, {grid[0] * grid[1]}, {rows * columns} * channels)",
-            hint="grid = (image height // patch height, image width // patch width)",
+            hint="pass grid=(image height // patch height, image width // patch width)",
         )
     channels = pixels // (rows * columns)
     parts = patches.reshape(batch, *grid, rows, columns, channels).permute(0, 5, 1, 3, 2, 4)
@@ -84,6 +84,8 @@ def unpatchify(patches, patch_size, grid):
 
 def random_masking(noise, num_kept):
     """Choose the visible patches, which are those with the smallest noise.
+
+    See section 3, "Simple implementation", in arXiv:2111.06377v3.
 
     Parameters
     ----------
@@ -98,10 +100,6 @@ def random_masking(noise, num_kept):
         Index of each patch in the shuffled order.
     mask : bool Tensor of shape (batch, patch)
         True for masked patches.
-
-    Notes
-    -----
-    Section 3, "Simple implementation", in arXiv:2111.06377v3: shuffle, drop the tail, unshuffle.
     """
     order = noise.detach().argsort(dim=1)
     restore = order.argsort(dim=1)
@@ -161,7 +159,7 @@ class Decoder(nn.Module):
         ----------
         encoded : Tensor of shape (batch, 1 + seen, encoder)
             Output of the encoder, starting with the class token.
-        restore : int64 Tensor of shape (batch, patch)
+        restore : int64 Tensor of shape (batch, patch), from `random_masking`
 
         Returns
         -------
@@ -200,8 +198,8 @@ class MaskedAutoencoder(nn.Module):
     mask_ratio : float, default 0.75
         Fraction of the patches that is masked.
     normalise_pixels : bool, default True
-        Whether to subtract each target patch's mean and divide by its standard deviation
-        ("w/ normalization").
+        Whether to normalize each target patch by its mean and standard deviation (section 3,
+        "Reconstruction target").
     **options
         Arguments passed to the blocks, such as activation, eps, dropout.
 
@@ -238,7 +236,7 @@ class MaskedAutoencoder(nn.Module):
             raise ArgumentError(
                 "MaskedAutoencoder: mask_ratio must be at least 0 and less than 1",
                 got=repr(mask_ratio),
-                hint="0.75 is the paper's value",
+                hint="pass mask_ratio=0.75, as in the paper",
             )
         self.mask_ratio, self.normalise_pixels = mask_ratio, normalise_pixels
         self.encoder = VisionTransformer(
@@ -323,7 +321,7 @@ class MaskedAutoencoder(nn.Module):
         return (error * mask).sum() / mask.sum()
 
     def reconstruct(self, images, noise=None):
-        """Replace the masked patches of images by the model's predictions.
+        """Replace the masked patches of images with the model's predictions.
 
         Returns
         -------
@@ -333,7 +331,7 @@ class MaskedAutoencoder(nn.Module):
         with no_grad():
             predicted, mask = self(images, noise)
             patches = patchify(images, self.patch_size)
-            if self.normalise_pixels:  # with the original mean and deviation, as in the figures
+            if self.normalise_pixels:  # undo it with the original mean and standard deviation
                 mean, deviation = _statistics(patches)
                 predicted = predicted * deviation + mean
             painted = ops.where(mask.unsqueeze(-1), predicted, patches)
@@ -342,7 +340,7 @@ class MaskedAutoencoder(nn.Module):
 
 @computes("sinusoidal positions")
 def fixed_positions(grid, embed_dim):
-    """Return fixed positions, sines and cosines for the patches and zeros for the class token."""
+    """Return fixed positions: sines and cosines for the patches, zeros for the class token."""
     table = sincos_positions(grid, embed_dim)
     positions = nn.LearnedPositionalEmbedding(1 + grid[0] * grid[1], embed_dim)
     weight = ops.cat([ops.zeros(1, embed_dim, dtype=table.dtype), table], 0)
@@ -351,7 +349,7 @@ def fixed_positions(grid, embed_dim):
 
 
 def _statistics(patches):
-    """Return the mean and the standard deviation of each patch, each (batch, patch, 1)."""
+    """Return the means and the standard deviations of the patches, both (batch, patch, 1)."""
     variance = patches.var(-1, keepdim=True)  # unbiased
     return patches.mean(-1, keepdim=True), (variance + 1e-6).sqrt()
 

@@ -1,8 +1,8 @@
-"""Marian: the Transformer of the translation toolkit behind the OPUS-MT models.
+"""Marian: the Transformer in the translation toolkit with which the OPUS-MT models were trained.
 
 Junczys-Dowmunt et al. 2018, "Marian: Fast Neural Machine Translation in C++", arXiv:1804.00344v3.
-It differs from the original Transformer in the feature order of the sinusoidal positions. The
-OPUS-MT models also use swish instead of ReLU.
+The model differs from the original Transformer in the feature order of the sinusoidal positions.
+The OPUS-MT models also use swish instead of ReLU.
 """
 
 import math
@@ -20,7 +20,8 @@ __all__ = ["Marian", "marian_base", "split_sinusoidal_positions"]
 def split_sinusoidal_positions(num_positions, embed_dim):
     """Return sinusoidal positions with all sines before all cosines.
 
-    PE[pos, i] = sin(pos / 10000^(2i / embed_dim)), PE[pos, ceil(embed_dim / 2) + i] = cos(same).
+    PE[pos, i] = sin(a) and PE[pos, ceil(embed_dim / 2) + i] = cos(a), where
+    a = pos / 10000^(2i / embed_dim).
 
     Parameters
     ----------
@@ -44,7 +45,7 @@ def split_sinusoidal_positions(num_positions, embed_dim):
 
 
 class SplitSinusoidalPositions(nn.Module):
-    """Add the table of `split_sinusoidal_positions`, which published files contain, to x.
+    """Sinusoidal positions: adds the table of `split_sinusoidal_positions` to x.
 
     Parameters
     ----------
@@ -53,7 +54,7 @@ class SplitSinusoidalPositions(nn.Module):
     Attributes
     ----------
     weight : Tensor of shape (max_len, embed_dim)
-        Table of positions, a buffer that is saved but not trained.
+        Table of positions: a buffer, which is saved with the model but not trained.
     """
 
     def __init__(self, max_len, embed_dim):
@@ -95,8 +96,8 @@ class Marian(EncoderDecoder):
     tie_weights : bool, default True
         Whether embeddings and output layer share matrices.
     pad_id : int, optional
-        Id of the padding token, which also starts a target. Its embedding is initialized to 0 and
-        receives a zero gradient.
+        Id of the padding token, which also starts every target. Its embedding is initialized to 0
+        and receives a zero gradient.
 
     Examples
     --------
@@ -143,7 +144,7 @@ class Marian(EncoderDecoder):
 
 
 def marian_base(**changes):
-    """Build a model of the size used by OPUS-MT, the same as that of the Transformer base model.
+    """Build a Marian model with the size of OPUS-MT, which is that of the Transformer base model.
 
     It has 73,886,208 parameters with the vocabulary of English and German.
 

@@ -2,16 +2,16 @@
 
 A rotary embedding rotates feature pair i of the token at position m by the angle m f_i, with
 f_i = base^(-2i / head_dim) (Su et al. 2021, arXiv:2104.09864v5, section 3.2.2). A model does not
-generalize to angles beyond those of its training context. All remedies choose smaller f_i:
+generalize to angles that did not occur in training. All scaling methods use smaller f_i:
 
-linear   f_i / factor scales all positions into the trained range (Chen et al. 2023,
-         arXiv:2306.15595v2, section 2.3).
-dynamic  a larger base, depending on the current length, scales slow pairs and hardly changes fast
-         ones (Peng et al. 2023, arXiv:2309.00071v2, sections 3.1 and 3.3).
-yarn     pairs with many rotations in the context keep f_i, those with less than one are scaled,
-         with a ramp in between. Scores get a temperature (ibid., sections 3.2 and 3.4).
-llama3   the same idea with a ramp that depends on wavelengths (Llama 3.1; Grattafiori et al. 2024,
-         arXiv:2407.21783v3, section 3.4.2, and the code published with the weights).
+linear   All pairs use f_i / factor, so that all positions lie in the trained range (Chen et al.
+         2023, arXiv:2306.15595v2, section 2.3).
+dynamic  A larger base, which depends on the current length, reduces small f_i and hardly changes
+         large f_i (Peng et al. 2023, arXiv:2309.00071v2, sections 3.1 and 3.3).
+yarn     Pairs with many rotations in a training text keep f_i, pairs with less than one use
+         f_i / factor, with a ramp in between. Scores get a temperature (ibid., 3.2 and 3.4).
+llama3   As in yarn, without a temperature, and the ramp depends on wavelengths (Grattafiori et al.
+         2024, arXiv:2407.21783v3, section 3.4.2, and the code published with the weights).
 """
 
 import math
@@ -31,11 +31,11 @@ class Rotary(nn.Module):
     head_dim : int
         Size of a head, an even number.
     context_length : int
-        Number of tokens in the training texts.
+        Number of tokens in a training text.
     base : float, default 10000
         Base of the rotary frequencies.
     scaling : dict, optional
-        `rope_type` and its settings, named as in published configurations, for example
+        Scaling method and its settings, with the names of Hugging Face's configurations, such as
         {"rope_type": "linear", "factor": 2.0}.
 
     Examples
@@ -83,14 +83,14 @@ class Rotary(nn.Module):
 
 
 def rotary_frequencies(head_dim, context_length, base=10000.0, scaling=None, length=None):
-    """Return f_i for i < head_dim / 2 and the factor that multiplies cosines and sines.
+    """Return the frequency of each feature pair, and the factor that multiplies cosines and sines.
 
     Parameters
     ----------
     head_dim, context_length, base, scaling
         See `Rotary`.
     length : int, optional
-        Current number of tokens, used by the "dynamic" type.
+        Current number of tokens, which the "dynamic" method uses.
 
     Returns
     -------
@@ -160,7 +160,7 @@ def _yarn(head_dim, base, settings):
     factor = settings.get("factor") or settings["context_length"] / trained
 
     def pair_with(turns):
-        """Return the pair with this number of rotations within the trained context."""
+        """Return the index, as a float, of the pair with `turns` rotations in a training text."""
         return head_dim * math.log(trained / (turns * 2 * math.pi)) / (2 * math.log(base))
 
     first, last = (
@@ -181,7 +181,7 @@ def _yarn(head_dim, base, settings):
 
 
 def _yarn_temperature(factor, settings):
-    """Return the factor that replaces the temperature of the scores (section 3.4, Eq. 22)."""
+    """Return the factor of cosines and sines that acts as a temperature (YaRN, section 3.4)."""
     if settings.get("attention_factor") is not None:
         return settings["attention_factor"]
 

@@ -80,13 +80,14 @@ def merge_neighbours(x):
 
 
 class Block(nn.Module):
-    """Swin block: x + attention(norm(x)) in windows, then x + feed_forward(norm(x)) (Eq. 3).
+    """Swin block: `x + attention(norm(x))` in windows, then `x + feed_forward(norm(x))` (Eq. 3).
 
     Parameters
     ----------
     embed_dim, num_heads : int
     window_size, shift_size : (int, int)
-        Size and shift of the windows in tokens. A shift of 0 is W-MSA, others are SW-MSA.
+        Size and shift of the windows in tokens. In the paper, a block without a shift is W-MSA and
+        a block with a shift is SW-MSA.
     hidden_dim : int
         Hidden size of the feed-forward network.
     qkv_bias : bool
@@ -96,8 +97,8 @@ class Block(nn.Module):
     eps : float
         Epsilon added to the variance in the layer norms.
 
-        Attributes
-        ----------
+    Attributes
+    ----------
     pad_first : bool
         Whether a map whose size is not divisible by the window size is padded before the shift,
         as in the authors' code for detection, or after it.
@@ -182,19 +183,20 @@ class Swin(nn.Module):
     Parameters
     ----------
     image_size, patch_size : int or (int, int)
-        Sizes in pixels that determine the windows. Images of other sizes are also accepted.
+        Size of an image and of a patch in pixels. Images of other sizes are also accepted, but
+        `image_size` determines the windows.
     in_channels, num_classes : int
         Number of channels and classes. With 0 classes, the model returns the mean features.
-    embed_dim : int, or one for each stage
+    embed_dim : int, or list of int with one for each stage
         Width of the first stage, C in the paper. Each later stage doubles the width.
     depths, num_heads : sequence of int
         Number of blocks in each stage, and number of attention heads in each of these blocks.
-    window_size : int, or a pair of int for each stage
-    mlp_ratio : float, or one for each stage
+    window_size : int, or list with an int or a pair of int for each stage
+    mlp_ratio : float, or list of float with one for each stage
         Hidden size of the feed-forward networks as a multiple of the stage's width.
     qkv_bias : bool
         Whether the projections of query, key and value have a bias.
-    head_dim : int, or one for each stage, optional
+    head_dim : int, or list of int with one for each stage, optional
     dropout : float
         Dropout probability after the embedding and after each layer of a block.
     attention_dropout : float
@@ -204,7 +206,7 @@ class Swin(nn.Module):
     absolute_positions : bool
         Whether to add a learned position embedding (Swin, Table 4, "abs. pos.").
     fit_windows : bool
-        Whether windows shrink to fit smaller maps. Axes that a window covers are not shifted.
+        Whether windows shrink to fit smaller maps, without a shift along axes that they cover.
     activation : str or callable
     eps : float
         Epsilon added to the variance in the blocks' layer norms and in the last one.
@@ -285,7 +287,7 @@ class Swin(nn.Module):
         ]  # fmt: skip
 
     def features(self, images):
-        """Return the normalized last map.
+        """Return the last feature map, after the final layer norm.
 
         Parameters
         ----------
@@ -318,7 +320,7 @@ class Swin(nn.Module):
 
 
 def swin_t(**changes):
-    """Swin-T: C = 96, 28,288,354 parameters (section 3.3). `changes` override arguments."""
+    """Swin-T: C = 96, 28,288,354 parameters (section 3.3). `changes` override `Swin` arguments."""
     return Swin(**{"drop_path": 0.2, **changes})
 
 
@@ -358,7 +360,7 @@ def _for_stages(name, value, count):
         raise ArgumentError(
             f"Swin: the length of {name} does not match the number of stages",
             got=f"{name}={value!r} for {count} stages",
-            expected="one value for all stages, or one for each",
+            expected="one value for all stages, or one value for each stage",
         )
     return values
 

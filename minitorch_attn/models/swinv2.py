@@ -23,15 +23,15 @@ _LARGEST_LOG_SCALE = math.log(100.0)  # tau of Eq. 2 is at least 0.01
 
 
 class ContinuousPositionBias(nn.Module):
-    """Position bias for each head and offset: 16 sigmoid(MLP(log of the offset)).
+    """Position bias for each head and offset: `16 sigmoid(MLP(log(offset)))`.
 
     Parameters
     ----------
     window_size : (int, int)
     num_heads : int
     pretrained_window_size : (int, int), optional
-        Window size during pre-training, which scales the offsets. With the default 0, `window_size`
-        scales them.
+        Window size during pre-training, which scales the offsets. With (0, 0), the default,
+        `window_size` scales the offsets.
     hidden_dim : int
         Hidden size of the network.
 
@@ -73,7 +73,7 @@ class ContinuousPositionBias(nn.Module):
 
 
 class CosineWindowAttention(WindowAttention):
-    """Cosine attention in windows: softmax(cos(query, key) / tau + B) value (Swin V2, Eq. 2).
+    """Cosine attention in windows: `softmax(cos(query, key) / tau + B) value` (Swin V2, Eq. 2).
 
     Parameters
     ----------
@@ -111,10 +111,10 @@ class CosineWindowAttention(WindowAttention):
 
 
 class PostNormBlock(Block):
-    """Post-norm block: x + norm(attention(x)) in windows, then x + norm(feed_forward(x)).
+    """Post-norm block: `x + norm(attention(x))` in windows, then `x + norm(feed_forward(x))`.
 
-    Swin V2, section 3.2 and Figure 1: res-post-norm. The norms' weights start at 0, so that each
-    block starts as the identity. Takes `pretrained_window_size` and the parameters of `swin.Block`.
+    Swin V2, section 3.2 and Figure 1, calls this res-post-norm. The norms' weights start at 0, so
+    that each block starts as the identity. For the parameters, see `swin.Block`.
     """
 
     attention_class = CosineWindowAttention
@@ -151,7 +151,7 @@ class SwinV2(Swin):
     ----------
     image_size, patch_size, in_channels, num_classes, embed_dim, depths, num_heads, window_size
         See `Swin`, which also describes all further arguments.
-    pretrained_window_size : int, or one or a pair for each stage
+    pretrained_window_size : int, or list with an int or a pair of int for each stage
         Window sizes during pre-training. 0 selects the window sizes of this model.
 
     References
@@ -185,7 +185,7 @@ class SwinV2(Swin):
 
 
 def swinv2_t(**changes):
-    """SwinV2-T: C = 96, 28,347,154 parameters with window size 8. `changes` override arguments."""
+    """SwinV2-T: C = 96, 28,347,154 parameters at window size 8. `changes` override arguments."""
     return SwinV2(**{"drop_path": 0.2, **changes})
 
 

@@ -5,7 +5,7 @@ Transformer", arXiv:1910.10683v4. Section 2.1 lists the differences from the ori
 RMS norms before each sub-block, linear layers without biases, and relative position biases. For
 each distance between query and key, each head adds a learned number to its scores, the same in all
 layers. The scores are not divided by sqrt(head_dim), because the initial query projections include
-that factor. The published sizes are in `t5_sizes.py`.
+this factor. The published sizes are in `t5_sizes.py`.
 """
 
 import math
@@ -22,8 +22,8 @@ def relative_position_bucket(
 ):
     """Map each relative position to a bucket of distances.
 
-    Each small distance has a separate bucket. Larger ones share buckets whose width increases
-    logarithmically up to `max_distance`. The last bucket contains all larger distances.
+    Each small distance has a separate bucket. For larger distances, the bucket index grows with the
+    logarithm of the distance. All distances from `max_distance` on are in the last bucket.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ class RelativePositionBias(nn.Module):
         self.embedding = nn.Embedding(num_buckets, num_heads)
 
     def forward(self, query_len, key_len):
-        """Return the bias (1, heads, query, key). Queries have the positions of the last keys."""
+        """Return the bias (1, heads, query, key). The queries are at the last keys' positions."""
         device = self.embedding.weight.device
         key = ops.arange(key_len, device=device)
         query = key[key_len - query_len :].unsqueeze(1)
@@ -103,7 +103,7 @@ class RelativePositionBias(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """Encoder layer: x + attention(norm(x)), then x + feed_forward(norm(x)).
+    """Encoder layer: `x + attention(norm(x))`, then `x + feed_forward(norm(x))`.
 
     Parameters
     ----------
@@ -273,8 +273,8 @@ class T5(nn.Module):
         decoder_ids : int64 Tensor of shape (batch, query)
             Target, shifted one position to the right by `shift_right`.
         mask : Mask or bool Tensor, optional
-            Mask of the source tokens, such as `masks.padding(lengths)`, for any number of queries.
-            True where attention is allowed. Broadcasts to (batch, heads, query, key).
+            Mask of the source tokens, such as `masks.padding(lengths)`. True where attention is
+            allowed. Broadcasts to (batch, heads, query, key) for any number of queries.
 
         Returns
         -------
@@ -284,11 +284,11 @@ class T5(nn.Module):
         return self.decode(decoder_ids, self.encode(ids, mask), mask)
 
     def encode(self, ids, mask=None):
-        """Encode a source text. Returns its vectors (batch, key, embed)."""
+        """Return the vectors of the source tokens, with shape (batch, key, embed)."""
         return self.encoder(self.token_embedding(ids), mask)
 
     def decode(self, decoder_ids, memory, mask=None, cache=None):
-        """Compute logits from the encoder's output. With a cache, pass only new `decoder_ids`."""
+        """Compute logits from `memory`, the encoder's output. With a cache, pass only new ids."""
         x = self.token_embedding(decoder_ids)
         return self.predict(self.decoder(x, memory, None, mask, cache))
 
@@ -298,14 +298,14 @@ class T5(nn.Module):
 
 
 def shift_right(labels, start_id=0, padding_id=0):
-    """Shift labels one to the right, to get the decoder's input when it learns to predict `labels`.
+    """Shift labels right by one position, to get the decoder's input during training.
 
     Parameters
     ----------
     labels : int64 Tensor of shape (batch, token)
         Labels, with -100 at positions to ignore.
     start_id, padding_id : int, default 0
-        Id that starts every target, and id that replaces -100.
+        Id of the start token, and id of the padding token, which replaces -100.
 
     Returns
     -------

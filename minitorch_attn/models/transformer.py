@@ -1,7 +1,7 @@
 """The Transformer: an encoder reads a sentence, and a decoder generates its translation.
 
-Vaswani et al. 2017, "Attention Is All You Need", arXiv:1706.03762v7. This file has its embeddings,
-initialization and sizes; the layers of Figure 1 and the stacks are in `encoder_decoder.py`.
+Vaswani et al. 2017, "Attention Is All You Need", arXiv:1706.03762v7. This file has the model's
+embeddings, initialization and sizes. The layers of Figure 1 are in `encoder_decoder.py`.
 """
 
 import math
@@ -39,9 +39,9 @@ class Transformer(EncoderDecoder):
     norm_first : bool, default False
         Whether the layers are pre-norm. See `Residual`.
     tie_weights : bool, default True
-        If False, source embedding, target embedding and output layer have separate matrices.
+        Whether the embeddings and the output layer share matrices. See `EncoderDecoder`.
     pad_id : int, optional
-        Id of the padding token that fills short sources. Other tokens do not attend to it.
+        Id of the token that pads short source sentences. Other tokens do not attend to it.
     max_len : int, default 2048
         Maximum number of tokens in a sequence.
     eps : float, default 1e-5
@@ -71,7 +71,7 @@ class Transformer(EncoderDecoder):
 
     >>> with mt.nn.collect_attention(model.decoder) as found:
     ...     logits = model(source, target)
-    >>> [weights.shape for _, weights in found]  # to the target so far, to the source
+    >>> [weights.shape for _, weights in found]  # self-attention, cross-attention
     [(2, 2, 4, 4), (2, 2, 4, 4)]
     """
 
@@ -124,8 +124,8 @@ def transformer_base(vocab_size=37000, **changes):
     Notes
     -----
     The model has 63,082,496 parameters: 44,138,496 in the layers and 512 for each vocabulary entry.
-    Table 3 reports 65 million, which implies a vocabulary of 41,000, as do its rows with other
-    depths and widths. The big model's 213 million imply a vocabulary of 36,000.
+    Table 3 reports 65 million, which implies a vocabulary of 41,000, as do the rows of Table 3 with
+    other depths and widths. The 213 million of the big model imply a vocabulary of 36,000.
     """
     return Transformer(vocab_size, **changes)
 

@@ -1,8 +1,8 @@
 """ViT, the Vision Transformer: a Transformer encoder on a sequence of image patches.
 
 Dosovitskiy et al. 2020, "An Image is Worth 16x16 Words: Transformers for Image Recognition at
-Scale", arXiv:2010.11929v2. Equation 1 is `VisionTransformer.embed`, equations 2 and 3 are the two
-lines of `Block.forward`, and equation 4 is `VisionTransformer.pool`.
+Scale", arXiv:2010.11929v2. Equation 1 is `VisionTransformer.embed`, equations 2 and 3 are
+`Block.forward`, and equation 4 is `VisionTransformer.pool`.
 """
 
 from .. import nn, ops
@@ -21,7 +21,8 @@ POOLINGS = ("class", "mean")
 class PatchEmbedding(nn.Module):
     """Patch embedding: cut the image into patches and project each with the same matrix.
 
-    A convolution whose stride equals its kernel size does both.
+    A convolution whose stride equals its kernel size does both. The result is x_p E in Eq. 1 of
+    arXiv:2010.11929v2.
 
     Parameters
     ----------
@@ -29,10 +30,6 @@ class PatchEmbedding(nn.Module):
         Height and width of a patch in pixels.
     in_channels, embed_dim : int
     bias : bool, default True
-
-    Notes
-    -----
-    The result is x_p E in Eq. 1 of arXiv:2010.11929v2.
 
     Examples
     --------
@@ -64,18 +61,20 @@ class PatchEmbedding(nn.Module):
             raise ShapeError(
                 "PatchEmbedding: the shape of images does not match the model",
                 got=f"shape {images.shape}", expected=f"(batch, {channels}, height, width)",
-                hint="images[None] for one image; images.permute(0, 3, 1, 2) if channels are last",
+                hint="pass images[None] for one image, images.permute(0, 3, 1, 2) if channels last",
             )  # fmt: skip
 
 
 class Block(nn.Module):
-    """Pre-norm block: x + attention(norm(x)), then x + feed_forward(norm(x)).
+    """Pre-norm block: `x + attention(norm(x))`, then `x + feed_forward(norm(x))`.
+
+    These are Eqs. 2 and 3 of arXiv:2010.11929v2.
 
     Parameters
     ----------
     embed_dim, num_heads, mlp_dim : int
     dropout : float, default 0
-        Dropout probability after each linear layer except those of query, key and value
+        Dropout probability after each linear layer except the query, key and value projections
         (appendix B.1).
     inner_dropout : float, optional
         Dropout probability after the feed-forward network's first layer. Default: `dropout`.
@@ -89,10 +88,6 @@ class Block(nn.Module):
         Epsilon added to the variance in the layer norms.
     attention : Attention, optional
         Attention module to use instead of the default one.
-
-    Notes
-    -----
-    Eq. 2 and 3 of arXiv:2010.11929v2.
     """
 
     def __init__(
@@ -139,7 +134,7 @@ class VisionTransformer(nn.Module):
     representation_dim : int, optional
         Size of a hidden tanh layer before the head, as in pre-training (section 3.1).
     dropout, attention_dropout : float, default 0
-        Dropout probabilities after linear layers and of the attention weights.
+        Dropout probability after the linear layers, and of the attention weights.
     drop_path : float, default 0
         DropPath probability of the last block. It increases linearly from 0 at the first block.
     activation : str or callable, default "gelu"
@@ -155,7 +150,7 @@ class VisionTransformer(nn.Module):
     Notes
     -----
     Initial values are the same as in the paper's code: Xavier-uniform for linear layers,
-    N(0, 0.02^2) for positions, and 0 for head and class token. `vit_sizes` has the sizes.
+    N(0, 0.02^2) for positions, and 0 for head and class token. See `vit_sizes` for the sizes.
 
     References
     ----------
@@ -237,7 +232,7 @@ class VisionTransformer(nn.Module):
         Parameters
         ----------
         images : Tensor of shape (batch, channel, height, width)
-            Images of the model's `image_size`, which `resize` changes.
+            Images of the size `image_size`. Use `resize` for images of another size.
 
         Returns
         -------
@@ -304,7 +299,7 @@ class VisionTransformer(nn.Module):
             raise ArgumentError(
                 "VisionTransformer: image_size must be at least patch_size",
                 got=f"image_size={self.image_size}, patch_size={patch_size}",
-                hint=f"patch_size of at most {min(self.image_size)}, or larger images",
+                hint=f"pass patch_size={min(self.image_size)} or less, or use larger images",
             )
         return self.patch_embedding.grid(*self.image_size)
 
@@ -313,7 +308,7 @@ class VisionTransformer(nn.Module):
             raise ShapeError(
                 "VisionTransformer: the image size does not match the model's",
                 got=f"shape {images.shape}", expected=f"height and width {self.image_size}",
-                hint=f"model.resize({images.shape[-2:]}) interpolates the positions",
+                hint=f"call model.resize({images.shape[-2:]}) to interpolate the positions",
             )  # fmt: skip
 
     def extra_repr(self):
@@ -326,7 +321,7 @@ def pair(size):
 
 
 def initialize(module):
-    """Initialize linear layers Xavier-uniform, as in the paper's code, and set biases to 0."""
+    """Initialize linear layers with `xavier_uniform_`, as in the paper's code; set biases to 0."""
     if isinstance(module, nn.Linear):
         init.xavier_uniform_(module.weight)
     if isinstance(module, (nn.Linear, nn.Conv2d)) and module.bias is not None:

@@ -48,7 +48,7 @@ def interpolate_positions(table, old_grid, new_grid, mode="bicubic", antialias=F
             "interpolate_positions: the number of rows of table does not match old_grid",
             got=f"a table {table.shape} for a grid of {old_grid[0]} by {old_grid[1]}",
             expected=f"({old_grid[0] * old_grid[1]}, embed)",
-            hint="leave out the rows of class tokens first: table[1:]",
+            hint="pass table[1:] if the first row is the position of a class token",
         )
     if old_grid == new_grid:
         return table
@@ -94,7 +94,7 @@ def sincos_positions(grid, embed_dim, *, rows_first=False, dtype="float32", devi
         raise ArgumentError(
             "sincos_positions: embed_dim is not divisible by 4",
             got=str(embed_dim), expected="a sine and a cosine for the row and for the column",
-            hint=f"embed_dim={-(-embed_dim // 4) * 4}, the next multiple",
+            hint=f"use embed_dim={-(-embed_dim // 4) * 4}, the next multiple",
         )  # fmt: skip
     height, width = grid
     half = embed_dim // 2
@@ -112,8 +112,8 @@ def sincos_positions(grid, embed_dim, *, rows_first=False, dtype="float32", devi
 class RelativeAttention(nn.Attention):
     """Self-attention with a learned vector for each distance between two tokens.
 
-    The score is query_i (key_j + distance_{j-i}) / sqrt(head_dim). The products of queries and
-    distance vectors are a bias that is added to the usual scores.
+    The score of tokens i and j is query_i (key_j + distance_{j-i}) / sqrt(head_dim). The products
+    of queries and distance vectors are a bias that is added to the usual scores.
 
     Parameters
     ----------
@@ -179,10 +179,10 @@ class RelativeAttention(nn.Attention):
 
 
 def _by_pair(scores):
-    """Shift row i of (..., token, distance) to the left by i places: (..., token, token).
+    """Select distances -i to n - 1 - i from row i of (..., token, distance): (..., token, token).
 
-    With one more column, a row has length 2n. If the data are then read in rows of 2n - 1 from
-    index n - 1, row i starts at distance -i.
+    After one column is appended, a row has length 2n. If the data are then read in rows of length
+    2n - 1, beginning at index n - 1, row i starts at distance -i.
     """
     *lead, n, _ = scores.shape
     flat = ops.pad(scores, (0, 1)).reshape(*lead, 2 * n * n)

@@ -2,7 +2,7 @@
 
 The sizes are from Dosovitskiy et al. 2020, arXiv:2010.11929v2, Table 1, and from Zhai et al.
 2021, "Scaling Vision Transformers", arXiv:2106.04560v2, Table 2, which adds smaller and larger
-ones. The papers count parameters without the head. The numbers in these docstrings include a head
+sizes. The papers count the parameters without the head; the docstrings in this file include a head
 for 1000 classes.
 """
 
@@ -48,7 +48,7 @@ def vision_transformer(
         raise ArgumentError(
             "vision_transformer: the name of the size is unknown",
             got=repr(name),
-            expected=f"a size of {', '.join(SIZES)}, and a patch size, as in 'B/16'",
+            expected=f"one of {', '.join(SIZES)}, followed by a patch size, as in 'B/16'",
         )
     embed_dim, num_layers, mlp_dim, num_heads = SIZES[size]
     return model(

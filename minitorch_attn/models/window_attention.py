@@ -23,7 +23,7 @@ class RelativePositionBias(nn.Module):
 
     Notes
     -----
-    B in Eq. 4 of Swin. Each head looks up M^2 x M^2 numbers in a table of (2M - 1)^2 numbers.
+    B in Eq. 4 of Swin. For M x M windows, a head looks up M^2 x M^2 values in (2M - 1)^2 entries.
     """
 
     def __init__(self, window_size, num_heads):
@@ -41,7 +41,7 @@ class RelativePositionBias(nn.Module):
 
 
 class WindowAttention(nn.Attention):
-    """Window attention: softmax(query key^T / sqrt(head_dim) + B) value in windows (Swin, Eq. 4).
+    """Window attention: `softmax(query key^T / sqrt(head_dim) + B) value` in windows (Swin, Eq. 4).
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class WindowAttention(nn.Attention):
     Attributes
     ----------
     blocked_score : float
-        Number added to scores between regions that are not adjacent, -100 in the authors' code.
+        Number added to a score if the query may not attend to the key, -100 in the authors' code.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """Pretrained models: load and save Hugging Face and timm model folders.
 
-The classes take Hugging Face's and timm's arguments and use their parameter names.
+The classes have the arguments and the parameter names of the Hugging Face and timm classes.
 `mt.models.from_pretrained(folder)` loads a folder; `mt.models.pretrained.GPT2LMHeadModel(config)`
 creates a model from a configuration, such as {"n_layer": 2}.
 """
@@ -18,5 +18,5 @@ def __getattr__(name):
         try:
             return find_class(name)
         except ArgumentError as error:
-            raise AttributeError(str(error)) from None  # `hasattr` is False, with the reason
+            raise AttributeError(str(error)) from None  # `hasattr` then returns False
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -8,7 +8,7 @@ __all__ = ["activation"]
 
 
 def _quick_gelu(x):
-    """Return x sigmoid(1.702 x) (Hendrycks and Gimpel 2016, arXiv:1606.08415v5, section 2)."""
+    """Return `x sigmoid(1.702 x)` (Hendrycks and Gimpel 2016, arXiv:1606.08415v5, section 2)."""
     return x * ops.sigmoid(1.702 * x)
 
 

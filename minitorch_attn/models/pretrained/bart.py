@@ -46,7 +46,7 @@ class BartPreTrainedModel(EncoderDecoderModel):
         self.add_head(config)
 
     def target_ids(self, input_ids, decoder_input_ids, decoder_inputs_embeds):
-        """Return the decoder's input ids. Default: the source, shifted one to the right."""
+        """Return the decoder's input ids. Default: the source, shifted right by one position."""
         if decoder_input_ids is not None or decoder_inputs_embeds is not None:
             return decoder_input_ids
         if input_ids is None:
@@ -54,7 +54,7 @@ class BartPreTrainedModel(EncoderDecoderModel):
                 f"{type(self).__name__}: the decoder's input is missing",
                 got="neither input_ids nor decoder_input_ids nor decoder_inputs_embeds",
                 expected="one of them",
-                hint="pass input_ids; the decoder then reads them shifted one to the right",
+                hint="pass input_ids; the decoder reads them, shifted right by one position",
             )
         return self.shifted(input_ids)
 
@@ -102,7 +102,7 @@ class ClassificationHead(nn.Module):
 
 
 class BartForSequenceClassification(BartPreTrainedModel):
-    """BART text classifier on the decoder's vector of the last end-of-text token (section 3.1)."""
+    """BART text classifier on the decoder's vector at the last end-of-text token (section 3.1)."""
 
     def add_head(self, config):
         self.paper.head = None
@@ -137,7 +137,7 @@ class BartForSequenceClassification(BartPreTrainedModel):
 
 
 def _last_place(ids, token_id):
-    """Return the last position of `token_id` in each row. Rows must contain equal numbers of it."""
+    """Return the last position of `token_id` in each row. Its count must be equal in all rows."""
     found = ids == token_id  # (batch, token)
     counts = set(found.sum(1).tolist())
     if len(counts) != 1 or counts == {0}:
@@ -163,7 +163,7 @@ class BartForQuestionAnswering(BartPreTrainedModel):
         end_positions=None, inputs_embeds=None, decoder_inputs_embeds=None, use_cache=None,
         output_attentions=None, output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """Same as `BartModel.forward`. `start_positions` and `end_positions` add the loss."""
+        """Same as `BartModel.forward`, plus the loss for `start_positions` and `end_positions`."""
         answered = start_positions is not None and end_positions is not None
         decoder_input_ids = self.target_ids(input_ids, decoder_input_ids, decoder_inputs_embeds)
         x, more = self.run(

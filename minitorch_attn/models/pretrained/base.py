@@ -18,8 +18,8 @@ __all__ = ["PretrainedModel"]
 class PretrainedModel(nn.Module):
     """Base class for models with the Hugging Face or timm interface.
 
-    Each model family has one subclass for each head. The mathematics is in `models/`; the
-    subclasses map the parameter names, arguments and outputs of Hugging Face or timm to it.
+    Each model family has one subclass for each head. The computations are in `models/`. The
+    subclasses add the parameter names, arguments and outputs of Hugging Face or timm.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class PretrainedModel(nn.Module):
     is_base : bool
         Whether this class is the base model, whose stored names have no prefix.
     old_names : dict
-        Endings of parameter names in old files -> current endings.
+        Current endings of parameter names, with the endings in old files as keys.
     may_be_missing : tuple of str
         Endings of buffer names that a file may omit because their initial values are correct.
     """
@@ -94,12 +94,12 @@ class PretrainedModel(nn.Module):
         device : str or Device, optional
         strict : bool, default True
             Whether to raise an error for missing and extra tensors. If False, missing tensors keep
-            their initial values, and a warning lists both.
+            their initial values, and a warning lists the missing and the extra tensors.
 
         Raises
         ------
         CheckpointError
-            If tensors are missing, extra, truncated or have the wrong shape. The error lists all.
+            If tensors are missing, extra or truncated, or have the wrong shape.
         """
         folder = Path(folder)
         return cls.from_arrays(
@@ -115,7 +115,7 @@ class PretrainedModel(nn.Module):
         model._load(folder, arrays, dtype, strict)
         dtype = _stored_dtype(arrays) if dtype is None else as_dtype(dtype)
         if dtype is not None:
-            model.to(dtype)  # what no file holds: buffers, new heads
+            model.to(dtype)  # converts buffers and new heads, which are not in the file
         model._read_generation_config(folder)
         model.eval()
         return model if device is None else model.to(device)
@@ -183,7 +183,7 @@ class PretrainedModel(nn.Module):
         return arrays
 
     def _own_tensors(self):
-        """Return a dict of the parameters, tied ones once, and persistent buffers."""
+        """Return a dict of parameters (tied parameters only once) and persistent buffers."""
         parameters = dict(self.named_parameters())
         buffers = {name for name, _ in self.named_buffers()}
         state = self.state_dict(keep_vars=True)
@@ -204,7 +204,7 @@ class PretrainedModel(nn.Module):
         folder : str or path
             Folder to write to. It is created if it does not exist.
         max_shard_size : int or str
-            Maximum shard size in bytes, or a string such as "5GB". Several shards get an index.
+            Maximum file size in bytes, or a string such as "5GB". Larger models are split.
         """
         folder = make_folder(folder)
         arrays = self.peer_state()
@@ -227,13 +227,13 @@ class PretrainedModel(nn.Module):
             fields["dtype"] = dtypes.pop()
 
     def peer_state(self):
-        """Return the parameters as NumPy arrays with stored names, tied ones once."""
+        """Return the parameters as NumPy arrays with stored names, tied parameters only once."""
         return self.names().to_stored({k: t.numpy() for k, t in self._own_tensors().items()})
 
     # Use the model
 
     def generate(self, *args, **kwargs):
-        """Generate tokens. For arguments see `generation.generate`."""
+        """Generate tokens. See `generation.generate` for the arguments."""
         from ...generation import generate
 
         return generate(self, *args, **kwargs)
@@ -250,14 +250,14 @@ def _stored_dtype(arrays):
 
 
 def _lenient(folder, name, arrays, expected):
-    """Drop the extra tensors and warn about extra and missing ones."""
+    """Drop the extra tensors. Warn about extra and missing tensors."""
     missing = [key for key in expected if key not in arrays]
     extra = [key for key in arrays if key not in expected]
     arrays = {key: array for key, array in arrays.items() if key in expected}
     if missing or extra:
         warnings.warn(
-            f"{folder}: {name} keeps the initial values of {missing or 'no tensor'} and ignores "
-            f"{extra or 'no tensor'}",
+            f"{folder}: tensors of {name} that are missing and keep their initial values: "
+            f"{missing or 'none'}; extra tensors that are ignored: {extra or 'none'}",
             stacklevel=4,
         )
     check_tensors(folder, name, arrays, expected, allowed=missing)
@@ -272,6 +272,6 @@ def class_of(fields, find):
             "config.json: architectures must contain exactly one class name",
             got=f"architectures: {architectures}",
             expected='one name, as in "architectures": ["GPT2LMHeadModel"]',
-            hint="mt.models.pretrained.GPT2LMHeadModel.from_pretrained(folder) chooses one",
+            hint="choose a class: mt.models.pretrained.GPT2LMHeadModel.from_pretrained(folder)",
         )
     return find(architectures[0])

@@ -38,7 +38,7 @@ class BertModel(BertPreTrainedModel):
         past_key_values=None, use_cache=None, output_attentions=None, output_hidden_states=None,
         return_dict=None,
     ):  # fmt: skip
-        """Take Hugging Face's arguments and return its outputs.
+        """Run the model. The arguments and outputs are the same as in Hugging Face.
 
         Parameters
         ----------
@@ -52,7 +52,7 @@ class BertModel(BertPreTrainedModel):
         inputs_embeds : Tensor of shape (batch, token, embed), optional
             Embeddings to use instead of `input_ids`.
         encoder_hidden_states, encoder_attention_mask, past_key_values, use_cache : optional
-            Arguments for decoders (`config.is_decoder`) only.
+            Arguments that only decoders (`config.is_decoder=True`) support.
         output_attentions, output_hidden_states, return_dict : bool, optional
             Default: the value in the configuration.
 
@@ -102,7 +102,7 @@ class BertForPreTraining(BertPreTrainedModel):
 
 
 class BertForMaskedLM(BertPreTrainedModel):
-    """BERT with a masked-language-model head: predicts the token behind each mask.
+    """BERT with a masked-language-model head: predicts the masked tokens.
 
     Examples
     --------
@@ -198,7 +198,7 @@ class _Classes(BertPreTrainedModel):
         Parameters
         ----------
         labels : Tensor, optional
-            Labels, one for each row of the logits. Their type depends on the class.
+            Labels, whose shape and dtype depend on the class.
         """
         x, more = self.run(
             input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, **options
@@ -209,7 +209,7 @@ class _Classes(BertPreTrainedModel):
 
 
 class BertForNextSentencePrediction(_Classes):
-    """BERT for next-sentence prediction. `labels` (batch,) are 0 if B follows A."""
+    """BERT for next-sentence prediction. The labels (batch,) are 0 if sentence B follows A."""
 
     def build_head(self, config):
         self.next_sentence = nn.Linear(config.hidden_size, 2)
@@ -226,7 +226,7 @@ class BertForSequenceClassification(_Classes):
     """
 
     def loss(self, logits, labels):
-        """Return the loss that the configuration names, or the one that fits the labels."""
+        """Return the loss that the configuration names or, without a name, that fits the labels."""
         return classification_loss(self.config, logits, labels)
 
 

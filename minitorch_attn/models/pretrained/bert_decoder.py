@@ -53,7 +53,7 @@ def decode(layers, x, mask, memory, memory_mask, cache):
     layers : ModuleList of DecoderLayer
     x : Tensor of shape (batch, token, embed)
     mask : bool Tensor, optional
-        Attention mask in addition to the causal one, True where attention is allowed.
+        Attention mask in addition to the causal mask, True where attention is allowed.
     memory : Tensor of shape (batch, key, embed), optional
         The encoder's output.
     memory_mask : Tensor, optional

@@ -29,7 +29,7 @@ class BertPreTrainedModel(PretrainedModel):
     Attributes
     ----------
     pools : bool
-        Whether the pooler reads the first token's vector.
+        Whether the model has a pooler, which reads the first token's vector.
     predicts : bool
         Whether the model has a head that predicts tokens.
     """
@@ -115,7 +115,7 @@ class BertPreTrainedModel(PretrainedModel):
                 f"{type(self).__name__}: an encoder does not support past_key_values or "
                 "encoder_hidden_states",
                 got="past_key_values" if past_key_values is not None else "encoder_hidden_states",
-                hint="config.is_decoder=True makes the model a decoder",
+                hint="set config.is_decoder=True to make the model a decoder",
             )
         past = 0 if cache is None else cache.length
         if past or position_ids is not None:

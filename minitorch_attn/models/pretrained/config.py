@@ -11,7 +11,7 @@ __all__ = ["Config", "read_json", "write_json"]
 class Config:
     """The fields of a `config.json` as attributes.
 
-    A field that the file omits has Hugging Face's default value. An alias refers to the same field.
+    A field that the file omits has Hugging Face's default value. A field may have other names.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class Config:
 
     def __getattr__(self, name):
         own = vars(self)
-        if name.startswith("__") or "_fields" not in own:  # copy and pickle ask before __init__
+        if name.startswith("__") or "_fields" not in own:  # copy and pickle do not call __init__
             raise AttributeError(name)
         name = own["_aliases"].get(name, name)
         for values in (own["_fields"], own["_defaults"]):
@@ -61,7 +61,7 @@ class Config:
         return f"Config({self._fields!r})"
 
     def get(self, name, default=None):
-        """Return the value of a field, or `default` if it is neither given nor a default."""
+        """Return the value of a field, or `default` if the field has no value."""
         return getattr(self, name, default)
 
     def to_dict(self):
@@ -76,7 +76,7 @@ class Config:
         model : str
             Class name for the error message.
         **unsupported
-            Only supported value of each field.
+            Fields, each with the only value that the model supports.
         """
         for name, only in unsupported.items():
             if self.get(name, only) != only:
@@ -96,7 +96,7 @@ def read_json(path):
     except ValueError as error:
         raise CheckpointError(
             f"{path} is not valid JSON",
-            got=str(error), hint="the file may be incomplete: download it again",
+            got=str(error), hint="download the file again; it may be incomplete",
         ) from None  # fmt: skip
     if not isinstance(value, dict):
         raise CheckpointError(

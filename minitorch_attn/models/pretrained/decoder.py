@@ -14,7 +14,7 @@ __all__ = [
 
 
 def embeddings_of(table, input_ids, inputs_embeds):
-    """Return the given embeddings, or look up those of the given ids.
+    """Return the given embeddings, or look up the embeddings of the given ids.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def embeddings_of(table, input_ids, inputs_embeds):
         raise ArgumentError(
             "exactly one of input_ids and inputs_embeds must be given",
             got="both" if input_ids is not None else "neither",
-            hint="input_ids are token ids, inputs_embeds are their vectors: leave one None",
+            hint="pass either the token ids (input_ids) or their vectors (inputs_embeds)",
         )
     if inputs_embeds is not None:
         return inputs_embeds
@@ -46,7 +46,7 @@ def attention_mask_of(attention_mask, position_ids, x, past):
     attention_mask : Tensor of shape (batch, key), optional
         Mask for cached and new tokens, 1 for tokens and 0 for padding.
     position_ids : int64 Tensor of shape (1 or batch, token), optional
-        Without an attention mask and a cache, a position that does not continue the previous one
+        If there is neither a mask nor a cache, a position that does not follow the previous one
         starts another text in the same row. Tokens attend only within the same text.
     x : Tensor of shape (batch, token, embed)
     past : int or None
@@ -66,14 +66,14 @@ def attention_mask_of(attention_mask, position_ids, x, past):
             "attention_mask does not match the number of cached and new tokens",
             got=f"{attention_mask.shape} for {past or 0} cached and {x.shape[1]} new tokens",
             expected=f"{(batch, keys)}",
-            hint="concatenate the mask of the cached tokens and the mask of the new ones",
+            hint="concatenate the mask of the cached tokens and the mask of the new tokens",
         )
     attend = attention_mask.reshape(batch, 1, 1, keys) != 0
     return None if _readable(attend) and attend.all().item() else attend
 
 
 def _same_text(position_ids):
-    """True where query and key are in the same text: (batch, 1, query, key); None if all are."""
+    """Return a mask, True for keys in the query's text, or None if each row has only one text."""
     starts = position_ids[:, 1:] - position_ids[:, :-1] != 1  # (batch, token - 1)
     if _readable(starts) and not starts.any().item():
         return None
@@ -82,19 +82,19 @@ def _same_text(position_ids):
 
 
 def _readable(x):
-    """Return True if reading a value is free. On a GPU it would wait for the device."""
+    """Return True on a CPU. On a GPU, reading a value would wait for the device."""
     return x.device.type == "cpu"
 
 
 def positions_of(position_ids, x, past):
-    """Return the given positions, or those that follow the cache: (1 or batch, token).
+    """Return the given positions, or those after the cached tokens: (1 or batch, token).
 
     Parameters
     ----------
     position_ids : int64 Tensor of shape (1 or batch, token), optional
     x : Tensor of shape (batch, token, embed)
     past : int or None
-        Number of cached tokens.
+        Number of cached tokens; None without a cache.
     """
     tokens, past = x.shape[1], past or 0
     if position_ids is None:
@@ -104,7 +104,7 @@ def positions_of(position_ids, x, past):
         raise ShapeError(
             "position_ids does not match the number of new tokens",
             got=f"{position_ids.shape} for {x.shape[0]} rows of {tokens} new tokens",
-            hint="leave position_ids out to count on from the cached tokens",
+            hint="omit position_ids to continue after the cached tokens",
         )
     return position_ids
 
@@ -116,7 +116,7 @@ def collecting(config, blocks, modules, output_attentions, output_hidden_states)
     Parameters
     ----------
     config : Config
-        Configuration with the values of the two flags where they are None.
+        Configuration whose values replace flags that are None.
     blocks : Module
         Module whose attention weights are collected.
     modules : list of Module
@@ -147,12 +147,12 @@ def _asked(config, name, flag):
 
 
 def cache_of(config, past_key_values, use_cache):
-    """Return (the cache to write to or None, whether to return it).
+    """Return the cache to write to (or None), and whether the model returns the cache.
 
     Parameters
     ----------
     config : Config
-        Configuration with the value of `use_cache` where it is None.
+        Configuration whose value of `use_cache` is used if the argument is None.
     past_key_values : KVCache or sequence of (key, value), optional
     use_cache : bool or None
     """
@@ -168,8 +168,8 @@ def kept(x, logits_to_keep):
     ----------
     x : Tensor of shape (batch, token, embed)
     logits_to_keep : int or Tensor
-        Number of last tokens (0 selects all), or int64 positions (position,) or (batch, position),
-        or bools (batch, token), which flatten the result.
+        Number of last tokens (0 selects all), int64 positions (position,) or (batch, position), or
+        a bool mask (batch, token), for which the result has shape (selected, embed).
     """
     if isinstance(logits_to_keep, int):
         return x[:, -logits_to_keep:] if logits_to_keep else x
@@ -182,7 +182,7 @@ def kept(x, logits_to_keep):
 
 
 def last_tokens(x, input_ids, pad_token_id):
-    """Return the vector of the last token of each row that is not padding.
+    """Return each row's vector at the last token that is not padding.
 
     Parameters
     ----------
@@ -200,7 +200,7 @@ def last_tokens(x, input_ids, pad_token_id):
         raise ArgumentError(
             "config.pad_token_id must be set to find the last token in a batch of several texts",
             got=f"config.pad_token_id=None and {x.shape[0]} rows",
-            hint="model.config.pad_token_id = 0, if 0 is the padding",
+            hint="set model.config.pad_token_id = 0, if 0 is the id of the padding token",
         )
     if pad_token_id is None or input_ids is None:
         return x[:, -1]

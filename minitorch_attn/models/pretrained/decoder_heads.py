@@ -17,9 +17,9 @@ class DecoderModel(PretrainedModel):
     Attributes
     ----------
     body : Module
-        The model in `models/`, as in its paper.
+        The paper's model, from `models/`.
     predicts : bool
-        Whether the model uses its own head, which predicts the next token.
+        Whether to keep the head of `body`, which predicts the next token.
     """
 
     predicts = False
@@ -32,7 +32,7 @@ class DecoderModel(PretrainedModel):
         raise NotImplementedError
 
     def initialize_head(self, layer):
-        """Initialize the weights of a new head like the other weights."""
+        """Initialize the weights of a new head in the same way as the other weights."""
         draw_normal(layer, self.config.initializer_range)
         return layer
 
@@ -47,7 +47,7 @@ class TokenVectors(DecoderModel):
         inputs_embeds=None, use_cache=None, output_attentions=None, output_hidden_states=None,
         return_dict=None, **inputs,
     ):  # fmt: skip
-        """Take Hugging Face's arguments and return its outputs.
+        """Run the model. The arguments and outputs are the same as in Hugging Face.
 
         Parameters
         ----------
@@ -92,8 +92,8 @@ class NextToken(DecoderModel):
         Parameters
         ----------
         labels : int64 Tensor of shape (batch, token), optional
-            Input ids. The loss compares each id with the logits at the previous position.
-            -100 marks positions to ignore.
+            Target ids, usually the input ids. The loss compares each id with the logits at the
+            previous position. -100 marks positions to ignore.
         logits_to_keep : int or Tensor
             Positions whose logits are computed. See `decoder.kept`.
         """

@@ -20,7 +20,7 @@ class DeiTPreTrainedModel(ViTPreTrainedModel):
 
 
 class DeiTModel(DeiTPreTrainedModel, ViTModel):
-    """DeiT encoder with a pooler on its class token. For parameters see `ViTModel`.
+    """DeiT encoder with a pooler on its class token. See `ViTModel` for the parameters.
 
     Examples
     --------
@@ -43,7 +43,7 @@ class DeiTForMaskedImageModeling(DeiTPreTrainedModel, ViTForMaskedImageModeling)
 
 
 class DeiTForImageClassificationWithTeacher(DeiTPreTrainedModel):
-    """DeiT with a classifier on each of its two tokens. Averages the two logits."""
+    """DeiT with classifiers on class and distillation token, whose logits are averaged."""
 
     def add_head(self, config):
         def head():
@@ -57,7 +57,7 @@ class DeiTForImageClassificationWithTeacher(DeiTPreTrainedModel):
         self, pixel_values=None, interpolate_pos_encoding=False, attention_mask=None,
         output_attentions=None, output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """Return logits, cls_logits and distillation_logits. Takes Hugging Face's arguments."""
+        """Return logits, cls_logits and distillation_logits, as in Hugging Face."""
         last, others = self.run(
             pixel_values, None, interpolate_pos_encoding, attention_mask, output_attentions,
             output_hidden_states,

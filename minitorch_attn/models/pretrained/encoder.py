@@ -11,7 +11,7 @@ def encoder_mask(attention_mask, batch, keys, name="attention_mask"):
     Parameters
     ----------
     attention_mask : Tensor, optional
-        Ints, bools or floats of shape (batch, key) or (batch, query, key), 0 for padding. Or bools
+        Ints, bools or floats of shape (batch, key) or (batch, query, key), 0 for padding; or bools
         of shape (batch or 1, heads or 1, query or 1, key), True where attention is allowed.
     batch, keys : int
         Number of rows and number of keys.
@@ -39,6 +39,6 @@ def encoder_mask(attention_mask, batch, keys, name="attention_mask"):
             f"{name}: a 4-dimensional mask must have dtype bool",
             got=f"{attention_mask.dtype} of shape {attention_mask.shape}",
             expected="bool, True = may attend",
-            hint="pass mask == 0 if the mask is added to the scores",
+            hint="pass mask == 0 if the mask contains numbers to add to the scores",
         )
     return attention_mask

@@ -17,7 +17,7 @@ __all__ = [
 
 
 def paper_settings(config):
-    """Return the paper model's arguments from a configuration, except the vocabulary sizes."""
+    """Convert a configuration to arguments of the paper's model, except the vocabulary sizes."""
     return dict(
         embed_dim=config.d_model, num_heads=config.encoder_attention_heads,
         num_encoder_layers=config.encoder_layers, num_decoder_layers=config.decoder_layers,
@@ -32,12 +32,12 @@ def paper_settings(config):
 
 
 def shift_right(ids, pad_token_id, decoder_start_token_id):
-    """Shift `ids` one to the right, to get the decoder's input for predicting `ids`.
+    """Shift `ids` right by one position, to get the decoder's input for predicting `ids`.
 
     Parameters
     ----------
     ids : int64 Tensor of shape (batch, token)
-        Labels; -100 (ignored) becomes padding.
+        Labels. -100, which marks positions to ignore, is replaced by `pad_token_id`.
     pad_token_id, decoder_start_token_id : int
 
     Returns
@@ -54,7 +54,7 @@ def shift_right(ids, pad_token_id, decoder_start_token_id):
         raise ArgumentError(
             "shift_right: pad_token_id and decoder_start_token_id must not be None",
             got=f"pad_token_id={pad_token_id}, decoder_start_token_id={decoder_start_token_id}",
-            hint="set both in the configuration, or pass decoder_input_ids",
+            hint="set both ids in the configuration, or pass decoder_input_ids",
         )
     start = ops.full((ids.shape[0], 1), decoder_start_token_id, dtype="int64", device=ids.device)
     shifted = ops.cat((start, ids[:, :-1]), 1)
@@ -98,7 +98,7 @@ def drop_encoder(model):
 
 
 def decoder_names():
-    """Return the name table of a decoder without encoder. It ignores the encoder in full models."""
+    """Return the name table of a decoder alone, which ignores an encoder in the same file."""
     return NameTable(
         Same("model.decoder.embed_tokens.weight", "paper.target_embedding.tokens.weight"),
         Same("lm_head.weight", "paper.head.weight"),
@@ -108,7 +108,7 @@ def decoder_names():
 
 
 def decoder_tied(config):
-    """Return the aliases of a decoder without encoder, including names in files of full models."""
+    """Return the aliases of a decoder alone, including names that only full models have."""
     tokens = "model.decoder.embed_tokens.weight"
     aliases = ["lm_head.weight", "model.shared.weight"] if config.tie_word_embeddings else []
     return dict.fromkeys(aliases, tokens)
@@ -131,7 +131,7 @@ class EncoderDecoderModel(PretrainedModel):
     }
 
     def one_matrix(self):
-        """True if source embeddings, target embeddings and the head share one matrix."""
+        """Return True if source embeddings, target embeddings and the head share one matrix."""
         return self.config.tie_word_embeddings
 
     def shifted(self, ids):
@@ -143,7 +143,7 @@ class EncoderDecoderModel(PretrainedModel):
         return decoder_input_ids
 
     def add_head(self, config):
-        """Replace the paper's head. A base model does not have a head."""
+        """Remove the paper's head. Subclasses with another head override this method."""
         self.paper.head = None
 
     def names(self):
@@ -198,7 +198,7 @@ class EncoderDecoderModel(PretrainedModel):
         )
 
     def get_encoder(self):
-        """Return a callable from `input_ids` and `attention_mask` to `encoder_outputs`."""
+        """Return a function that computes `encoder_outputs` from `input_ids`: `encode`."""
         return self.encode
 
     def decode(
@@ -212,7 +212,7 @@ class EncoderDecoderModel(PretrainedModel):
         memory : Tensor of shape (batch, source, embed) or None
             Output of the encoder.
         input_ids : int64 Tensor of shape (batch, target), optional
-            Target ids. With a cache, only the tokens after the cached ones.
+            Target ids. With a cache, only the ids after the cached tokens.
         attention_mask : Tensor of shape (batch, past + target), optional
         memory_mask : Tensor of shape (batch, source), optional
         past_key_values : KVCache or sequence, optional
@@ -222,7 +222,7 @@ class EncoderDecoderModel(PretrainedModel):
         Returns
         -------
         Output
-            Output with last_hidden_state, past_key_values, requested attentions, hidden states.
+            Output with last_hidden_state, past_key_values, and the requested weights and states.
         """
         stage, decoder = self.paper.target_embedding, self.paper.decoder
         x = self.target_vectors(input_ids, inputs_embeds)  # (batch, target, embed)
@@ -236,7 +236,7 @@ class EncoderDecoderModel(PretrainedModel):
             x = decoder(stage.place(x, past), memory, mask, memory_mask, cache)
         own, cross = found.attentions, None
         if own is not None and memory is not None:
-            own, cross = own[0::2], own[1::2]  # each layer has first one, then the other
+            own, cross = own[0::2], own[1::2]  # each layer: self-attention, then cross-attention
         return Output(
             last_hidden_state=x, past_key_values=cache, hidden_states=found.hidden_states,
             attentions=own, cross_attentions=cross,

@@ -19,7 +19,7 @@ class WithoutHead(EncoderDecoderModel):
         inputs_embeds=None, decoder_inputs_embeds=None, use_cache=None, output_attentions=None,
         output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """Take Hugging Face's arguments and return its outputs.
+        """Run the model. The arguments and outputs are the same as in Hugging Face.
 
         Parameters
         ----------
@@ -27,7 +27,7 @@ class WithoutHead(EncoderDecoderModel):
         attention_mask : Tensor of shape (batch, source), optional
             1 for tokens, 0 for padding.
         decoder_input_ids : int64 Tensor of shape (batch, target), optional
-            Target ids (with a cache, new ones). Default: `input_ids` shifted one to the right.
+            Target ids; with a cache, only the new ids. BART's default: the shifted `input_ids`.
         decoder_attention_mask : Tensor of shape (batch, past + target), optional
         encoder_outputs : Output or tuple, optional
             Output of `get_encoder()`, to use instead of `input_ids`.
@@ -54,7 +54,7 @@ class WithoutHead(EncoderDecoderModel):
 
 
 class NextTokenHead(EncoderDecoderModel):
-    """Language-model head: computes the next target token's logits from embeddings and a bias."""
+    """Language-model head: computes the logits of the next target token and adds a bias."""
 
     def add_head(self, config):
         size = self.paper.head.weight.shape[0]
@@ -72,7 +72,7 @@ class NextTokenHead(EncoderDecoderModel):
         ----------
         labels : int64 Tensor of shape (batch, target), optional
             -100 marks positions to ignore. Without `decoder_input_ids`, the decoder reads the
-            labels shifted one to the right.
+            labels, shifted right by one position.
         """
         if labels is not None:
             use_cache = False
@@ -107,7 +107,7 @@ class DecoderAlone(EncoderDecoderModel):
         use_cache=None, logits_to_keep=0, output_attentions=None, output_hidden_states=None,
         return_dict=None,
     ):  # fmt: skip
-        """Take Hugging Face's arguments and return its outputs.
+        """Run the model. The arguments and outputs are the same as in Hugging Face.
 
         Parameters
         ----------

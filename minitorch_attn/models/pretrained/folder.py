@@ -56,9 +56,9 @@ def read_tensors(folder):
     pickles = [name for name in found if name.endswith((".bin", ".pt", ".pth", ".ckpt"))]
     if pickles:
         raise CheckpointError(
-            f"{folder}: reading weights from a pickle file is not supported, it could execute code",
+            f"{folder}: pickle files are not supported, because reading one could execute code",
             got=", ".join(pickles), expected=_FILE,
-            hint=f"convert it once, in that folder, with PyTorch:\n            {_CONVERT}",
+            hint=f"convert the file with PyTorch, in its folder:\n            {_CONVERT}",
         )  # fmt: skip
     raise CheckpointError(
         f"{folder}: {_FILE} is missing",
@@ -121,8 +121,8 @@ def check_tensors(folder, name, arrays, shapes, allowed=()):
         raise CheckpointError(
             f"{folder}: the tensors do not match those of {name} with this config.json",
             got="\n            ".join(problems),
-            hint="use config.json and weights of the same download; with strict=False, missing "
-            "tensors keep their initial values and extra ones are ignored",
+            hint="use config.json and weights from the same download, or pass strict=False to "
+            f"{name}.from_pretrained to accept missing and extra tensors",
         )
 
 
@@ -134,7 +134,7 @@ def write_tensors(folder, arrays, max_shard_size="50GB"):
     folder : path
     arrays : dict of numpy.ndarray
     max_shard_size : int or str
-        Maximum shard size in bytes, or as in "5GB". A larger tensor gets a separate shard.
+        Maximum size of a shard in bytes, or a string such as "5GB". A larger tensor gets its own.
     """
     limit, shards, size = _bytes(max_shard_size), [{}], 0
     for name, array in arrays.items():
@@ -157,7 +157,7 @@ def write_tensors(folder, arrays, max_shard_size="50GB"):
 
 
 def _remove_others(folder, files):
-    """Remove weights saved earlier, which would otherwise be read instead of the new ones."""
+    """Remove weights saved earlier, which would otherwise be read instead of the new weights."""
     index = folder / _INDEX
     if index.exists() and files == [_FILE]:
         old = set(json.loads(index.read_text(encoding="utf-8")).get("weight_map", {}).values())

@@ -147,13 +147,13 @@ class GPT2Model(TokenVectors, GPT2PreTrainedModel):
         encoder_attention_mask=None, use_cache=None, output_attentions=None,
         output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """Same as `TokenVectors.forward` in Hugging Face's order, with these additional arguments.
+        """Same as `TokenVectors.forward`, in another order and with these additional arguments.
 
         Parameters
         ----------
         token_type_ids : int64 Tensor of shape (batch, token), optional
-            Ids whose embeddings, taken from the token embedding matrix, are added.
-        encoder_hidden_states, encoder_attention_mask : None
+            Ids whose rows in the token embedding matrix are added to the embeddings.
+        encoder_hidden_states, encoder_attention_mask : None (not supported)
         """
         _refuse_memory(encoder_hidden_states, encoder_attention_mask)
         return super().forward(
@@ -182,7 +182,7 @@ class GPT2LMHeadModel(NextToken, GPT2PreTrainedModel):
         encoder_attention_mask=None, labels=None, use_cache=None, logits_to_keep=0,
         output_attentions=None, output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """Same as `NextToken.forward` in Hugging Face's order. See `GPT2Model.forward`."""
+        """Same as `NextToken.forward`, with the argument order of `GPT2Model.forward`."""
         _refuse_memory(encoder_hidden_states, encoder_attention_mask)
         return super().forward(
             input_ids, attention_mask, position_ids, past_key_values, inputs_embeds, labels,
@@ -208,7 +208,7 @@ class GPT2DoubleHeadsModel(GPT2PreTrainedModel):
         position_ids=None, inputs_embeds=None, mc_token_ids=None, labels=None, mc_labels=None,
         use_cache=None, output_attentions=None, output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """Same as `GPT2LMHeadModel.forward`, with input_ids of shape (batch, choice, token), and
+        """Same as `GPT2LMHeadModel.forward`, with `input_ids` of shape (batch, choice, token).
 
         Parameters
         ----------
@@ -234,7 +234,7 @@ class GPT2DoubleHeadsModel(GPT2PreTrainedModel):
 
 
 class Summary(nn.Module):
-    """Summary of a sequence in one vector, as the `summary_*` configuration fields define."""
+    """Summary of a sequence as one vector, configured by the `summary_*` fields."""
 
     def __init__(self, config):
         super().__init__()
@@ -278,7 +278,7 @@ class _GPT2Arguments:
         position_ids=None, inputs_embeds=None, labels=None, use_cache=None,
         output_attentions=None, output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """Same as in `decoder_heads`. See `GPT2Model.forward`."""
+        """Same as `forward` in `decoder_heads`, with the argument order of `GPT2Model.forward`."""
         return super().forward(
             input_ids, attention_mask, position_ids, past_key_values, inputs_embeds, labels,
             use_cache, output_attentions, output_hidden_states, return_dict,
@@ -304,7 +304,7 @@ class GPT2ForQuestionAnswering(Span, GPT2PreTrainedModel):
         inputs_embeds=None, start_positions=None, end_positions=None, output_attentions=None,
         output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """Same as `Span.forward` in Hugging Face's order. See `GPT2Model.forward`."""
+        """Same as `Span.forward`, with `token_type_ids` as in `GPT2Model.forward`."""
         return super().forward(
             input_ids, attention_mask, position_ids, None, inputs_embeds, start_positions,
             end_positions, output_attentions, output_hidden_states, return_dict,

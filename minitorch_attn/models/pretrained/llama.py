@@ -42,7 +42,7 @@ class LlamaPreTrainedModel(DecoderModel):
             body.head = nn.Identity()
         if config.initializer_range != 0.02:
             body.initialize(config.initializer_range)
-        if config.pad_token_id is not None:  # reading its row does not contribute a gradient
+        if config.pad_token_id is not None:  # the padding embedding receives a zero gradient
             body.token_embedding.padding_idx = config.pad_token_id % config.vocab_size
 
     def names(self):

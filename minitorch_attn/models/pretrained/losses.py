@@ -8,7 +8,7 @@ __all__ = ["classification_loss", "next_token_loss", "span_loss", "token_loss"]
 
 
 def token_loss(logits, labels):
-    """Return the mean cross-entropy of the tokens. -100 marks positions to ignore.
+    """Return the mean cross-entropy of the tokens. The label -100 marks positions to ignore.
 
     Parameters
     ----------
@@ -30,14 +30,14 @@ def next_token_loss(logits, labels):
 
 
 def classification_loss(config, logits, labels):
-    """Return the loss that `config.problem_type` names, or the one that fits the labels.
+    """Return the loss that `config.problem_type` names. If it is None, the labels decide.
 
     Parameters
     ----------
     config : Config
     logits : Tensor of shape (batch, labels)
     labels : Tensor
-        Class indices (int64), regression targets, or 0 or 1 for each label (floats).
+        Class indices (int64), regression targets (floats), or 0.0 or 1.0 for each label.
     """
     kind = config.get("problem_type")
     if kind is None:
@@ -56,7 +56,7 @@ def classification_loss(config, logits, labels):
         "config.problem_type is not supported",
         got=repr(kind),
         expected="regression, single_label_classification or multi_label_classification",
-        hint="config.problem_type=None chooses by num_labels and the labels' dtype",
+        hint="set config.problem_type=None to choose by num_labels and the labels' dtype",
     )
 
 

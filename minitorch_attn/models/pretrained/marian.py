@@ -42,7 +42,7 @@ class MarianPreTrainedModel(EncoderDecoderModel):
             raise ArgumentError(
                 "Marian: with shared embeddings, decoder_vocab_size must be equal to vocab_size",
                 got=f"vocab_size={config.vocab_size}, decoder_vocab_size={target_size}",
-                hint="share_encoder_decoder_embeddings=False allows two vocabularies",
+                hint="set share_encoder_decoder_embeddings=False to use two vocabularies",
             )
         second = None if one_vocabulary else target_size
         self.paper = Marian(config.vocab_size, second, **paper_settings(config))

@@ -1,8 +1,8 @@
 """Parameter names and layouts: convert between stored files and the models in `models/`.
 
 "Stored" names and layouts are those of Hugging Face or timm; "ours" are those of `models/`. Each
-family defines one table. An entry maps a stored name to ours. `{}` stands for the same number in
-both. A name without an entry is the same on both sides.
+family defines one table. An entry maps a stored name to our name. `{}` stands for the same number
+in both names. A name without an entry is the same in files and in our models.
 """
 
 import re
@@ -20,7 +20,7 @@ class Same:
     Parameters
     ----------
     stored, ours : str
-        Names, or prefixes of names up to a dot. The rest is the same on both sides.
+        Names, or prefixes of names up to a dot. The rest of the two names is the same.
     """
 
     def __init__(self, stored, ours):
@@ -39,7 +39,7 @@ class Same:
         return shapes[0]
 
     def numbers(self, name):
-        """Return (numbers, rest) if `name` is the first of our names in this entry, else None."""
+        """Return (numbers for `{}`, rest) if `name` is our first name in this entry, else None."""
         pattern = re.escape(self.ours[0]).replace(r"\{\}", r"(\d+)")
         found = re.fullmatch(pattern + r"((?:\..+)?)", name)
         return None if found is None else (found.groups()[:-1], found.groups()[-1])
@@ -94,7 +94,7 @@ class Stacked(Same):
 
 
 class Ignored:
-    """Names that occur in published files but are not needed, with `*` for any text."""
+    """Patterns of names that files may contain but models do not need. `*` matches any text."""
 
     def __init__(self, *patterns):
         self.patterns = patterns
@@ -182,7 +182,7 @@ class NameTable:
         }
 
     def from_stored(self, arrays, shapes):
-        """Convert a dict of stored arrays to ours. Missing arrays are omitted.
+        """Convert a dict of stored arrays to a dict of our arrays. Missing arrays are omitted.
 
         Parameters
         ----------

@@ -8,13 +8,13 @@ from .folder import read_config, read_tensors
 
 __all__ = ["class_in", "find_class", "from_pretrained"]
 
-# Prefix of a family's class names -> its file; the longest matching prefix counts.
+# Prefix of a family's class names -> the family's file. The longest matching prefix is used.
 FAMILIES = {
     "Bart": "bart", "Bert": "bert", "DeiT": "deit", "GPT2": "gpt2", "Llama": "llama",
     "Marian": "marian", "Swin": "swin", "Swinv2": "swinv2", "T5": "t5", "ViT": "vit",
     "ViTMAE": "vitmae",
 }  # fmt: skip
-# Prefix of timm's architecture names -> the file whose `class_for` knows them.
+# Prefix of timm's architecture names -> the file whose `class_for` finds the class.
 TIMM = {
     "deit3_": "timm_vit", "deit_": "timm_vit", "flexivit_": "timm_vit", "swin_": "timm_swin",
     "swinv2_": "timm_swin", "vit_": "timm_vit",
@@ -22,7 +22,7 @@ TIMM = {
 
 
 def find_class(name):
-    """Return the class with a Hugging Face class name.
+    """Return the class with the given Hugging Face class name.
 
     Parameters
     ----------
@@ -79,14 +79,14 @@ def from_pretrained(folder, dtype=None, device=None):
     Raises
     ------
     CheckpointError
-        If files or tensors are missing or damaged, or do not match. The error lists all of them.
+        If files or tensors are missing or damaged, or do not match `config.json`.
     """
     cls, fields = class_in(folder)
     return cls.from_arrays(fields, read_tensors(folder), folder, dtype, device)
 
 
 def class_in(folder):
-    """Return (class that a folder's `config.json` names, its fields) without reading tensors.
+    """Return the class that a folder's `config.json` names, and the fields of `config.json`.
 
     Raises
     ------

@@ -19,7 +19,7 @@ __all__ = [
     "SwinBackbone", "SwinForImageClassification", "SwinForMaskedImageModeling", "SwinModel",
 ]  # fmt: skip
 
-_OLD_NAMES = {  # names in files from before transformers 5; the first match counts
+_OLD_NAMES = {  # names in files from before transformers 5; the first match is used
     "attention.self.query": "attention.q_proj",
     "attention.self.key": "attention.k_proj",
     "attention.self.value": "attention.v_proj",
@@ -97,7 +97,7 @@ class SwinPreTrainedModel(SwinFamilyModel):
                         "window",
                         got=f"an image of {size[0]} x {size[1]}, a map of {grid[0]} x {grid[1]}",
                         expected=f"at least {window} x {window}",
-                        hint="use a larger image, or always_partition=True to pad the map",
+                        hint="use a larger image, or pass always_partition=True to pad the map",
                     )
                 shift = 0
             for i, block in enumerate(stage.blocks):

@@ -90,7 +90,7 @@ class SwinFamilyModel(PretrainedModel):
                 raise ShapeError(
                     f"{type(self).__name__}: the image size does not match the positions",
                     got=f"{x.shape[1]} x {x.shape[2]} patches, {positions.shape[1]} positions",
-                    hint="interpolate_pos_encoding=True resizes the positions",
+                    hint="pass interpolate_pos_encoding=True to resize the positions",
                 )
             x = x + positions.reshape(1, *x.shape[1:])
         return self.model.dropout(x)
@@ -113,7 +113,7 @@ class SwinFamilyModel(PretrainedModel):
         output_attentions=None, output_hidden_states=None,
         output_hidden_states_before_downsampling=False,
     ):  # fmt: skip
-        """Compute the base model's outputs in Hugging Face, except the pooled one.
+        """Compute the outputs of Hugging Face's base model, except the pooled output.
 
         Returns
         -------
@@ -287,7 +287,7 @@ class Backbone:
     Attributes
     ----------
     out_features : dict of str to int
-        Number of each stage, with names as keys. 0 is the embedding.
+        Stage numbers, with stage names as keys. Stage 0 is the embedding.
     """
 
     def build(self, config):

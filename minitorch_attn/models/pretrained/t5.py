@@ -37,14 +37,14 @@ class T5Model(T5PreTrainedModel):
         inputs_embeds=None, decoder_inputs_embeds=None, use_cache=None, output_attentions=None,
         output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """Take Hugging Face's arguments and return its outputs.
+        """Run the model. The arguments and outputs are the same as in Hugging Face.
 
         Parameters
         ----------
         input_ids, attention_mask, inputs_embeds : Tensor, optional
             Source text. See `encode`.
         decoder_input_ids : int64 Tensor of shape (batch, query)
-            Target ids so far. With a cache, only the new ones.
+            Target ids so far. With a cache, only the new ids.
         decoder_attention_mask : Tensor of shape (batch, past + query), optional
             1 for tokens, 0 for padding.
         encoder_outputs : Output or tuple, optional
@@ -112,7 +112,7 @@ class T5ForConditionalGeneration(T5PreTrainedModel):
         ----------
         labels : int64 Tensor of shape (batch, query), optional
             Target ids, with -100 at positions to ignore. Without `decoder_input_ids`, the decoder
-            reads the labels shifted one to the right.
+            reads the labels, shifted right by one position.
         """
         if labels is not None and decoder_input_ids is None and decoder_inputs_embeds is None:
             decoder_input_ids = self.shifted(labels)
@@ -126,7 +126,7 @@ class T5ForConditionalGeneration(T5PreTrainedModel):
         return self.result(return_dict, loss=loss, logits=logits, **more)
 
     def prepare_decoder_input_ids_from_labels(self, labels):
-        """Return the decoder's input for `labels`, the labels shifted one to the right."""
+        """Return the decoder's input: the labels, shifted right by one position."""
         return self.shifted(labels)
 
 
@@ -141,7 +141,7 @@ class T5EncoderModel(T5PreTrainedModel):
         self, input_ids=None, attention_mask=None, inputs_embeds=None, output_attentions=None,
         output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """See `encode`."""
+        """Run the encoder. See `encode`."""
         return self.encode(
             input_ids, attention_mask, inputs_embeds, output_attentions, output_hidden_states,
             return_dict,
@@ -210,7 +210,7 @@ class T5ForSequenceClassification(T5PreTrainedModel):
         decoder_attention_mask=None, encoder_outputs=None, inputs_embeds=None,
         decoder_inputs_embeds=None, labels=None, use_cache=None, return_dict=None, **options
     ):  # fmt: skip
-        """Same as `T5Model.forward`. `input_ids` are required. See `losses.classification_loss`."""
+        """Same as `T5Model.forward`, with required `input_ids` and the loss for `labels`."""
         if input_ids is None:
             raise ArgumentError(
                 "T5ForSequenceClassification: input_ids must be given to locate </s>",
@@ -250,13 +250,13 @@ class T5ForQuestionAnswering(T5PreTrainedModel):
         end_positions=None, inputs_embeds=None, decoder_inputs_embeds=None, use_cache=None,
         return_dict=None, **options
     ):  # fmt: skip
-        """Same as `T5Model.forward`. Positions (batch,) beyond the end of the text are ignored."""
+        """Same as `T5Model.forward`. Start and end positions beyond the text are ignored."""
         if decoder_input_ids is None and decoder_inputs_embeds is None:
             if input_ids is None:
                 raise ArgumentError(
                     "T5ForQuestionAnswering: the decoder's input is missing",
                     expected="input_ids, decoder_input_ids or decoder_inputs_embeds",
-                    hint="pass input_ids; the decoder then reads them shifted one to the right",
+                    hint="pass input_ids; the decoder reads them, shifted right by one position",
                 )
             decoder_input_ids = self.shifted(input_ids)
         asked = start_positions is not None and end_positions is not None
@@ -277,8 +277,8 @@ def _last_end(input_ids, end):
     counts = set(ends.sum(-1).tolist())
     if len(counts) != 1 or counts == {0}:
         raise ArgumentError(
-            "T5ForSequenceClassification: the number of </s> must be the same in all texts, at "
-            "least 1",
+            "T5ForSequenceClassification: the number of </s> must be at least 1 and the same in "
+            "all texts",
             got=f"{sorted(counts)} times the id {end}",
             hint="append config.eos_token_id to every text",
         )

@@ -172,14 +172,14 @@ class T5PreTrainedModel(PretrainedModel):
         }
 
     def shifted(self, ids):
-        """Return `ids` shifted one to the right, as the decoder's input for the labels `ids`."""
+        """Return the decoder's input for the labels `ids`, which are shifted right by one."""
         config, name = self.config, type(self).__name__
         for field in ("decoder_start_token_id", "pad_token_id"):
             if config.get(field) is None:
                 raise ArgumentError(
                     f"{name}: config.{field} must be set to shift the labels",
                     got=f"config.{field}=None",
-                    expected="a token id; T5 uses 0, the id of the padding, for both",
+                    expected="a token id; T5 uses 0, the padding id, for both fields",
                 )
         return shift_right(ids, config.decoder_start_token_id, config.pad_token_id)
 
@@ -200,7 +200,7 @@ def _feed_forward(config):
         raise ArgumentError(
             "config.feed_forward_proj is not supported",
             got=f"feed_forward_proj={config.feed_forward_proj!r}",
-            expected="the name of an activation function, or 'gated-' and such a name",
+            expected="the name of an activation function, or 'gated-' followed by such a name",
         )
     if config.feed_forward_proj == "gated-gelu":
         function = "gelu_new"  # T5 1.1 was trained with the tanh approximation
@@ -226,7 +226,7 @@ def _stack_names(stored, ours, parts):
 
 
 def _hidden_states(states):
-    """Return the input, the output of each layer but the last, and the stack's output."""
+    """Return the input, the output of each layer except the last, and the stack's output."""
     return None if states is None else (*states[:-2], states[-1])
 
 

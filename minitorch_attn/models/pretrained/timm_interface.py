@@ -45,7 +45,7 @@ class TimmModel(PretrainedModel):
         raise NotImplementedError
 
     def read_arguments(self, config):
-        """Merge the defaults of timm's class, the architecture's arguments and the file's."""
+        """Merge the class defaults, the architecture's arguments and the file's arguments."""
         name = config.get("architecture", "").partition(".")[0]
         if name not in self.entry_points:
             raise ArgumentError(

@@ -68,7 +68,7 @@ def _without_suffix(architecture):
 
 
 def _windows(window_size, count):
-    """Return one window size for each stage. Two numbers are a height and a width for all."""
+    """Return one window size for each stage. A pair of numbers applies to all stages."""
     if not isinstance(window_size, (list, tuple)):
         return [(window_size, window_size)] * count
     if len(window_size) == 2 and not isinstance(window_size[0], (list, tuple)):
@@ -173,7 +173,7 @@ class SwinTransformer(TimmModel):
                 f"{type(self).__name__}: the image size does not match the model's",
                 got=f"{size[0]} x {size[1]}",
                 expected=f"{self.image_size[0]} x {self.image_size[1]}",
-                hint='"strict_img_size": false in the model_args of config.json',
+                hint='set "strict_img_size": false in the model_args of config.json',
             )
         if not self.strict and any(n % p for n, p in zip(size, patch, strict=True)):
             raise ShapeError(

@@ -127,7 +127,7 @@ class VisionTransformer(TimmModel):
             self.make_positions(width)
 
     def make_positions(self, width):
-        """Create a position for each patch and each prefix token that has one."""
+        """Create positions for the patches and for the prefix tokens that have positions."""
         count = self.positioned_prefix + self.grid[0] * self.grid[1]
         self.positions = nn.Parameter(ops.empty(1, count, width))
 
@@ -226,7 +226,7 @@ class VisionTransformer(TimmModel):
             raise ShapeError(
                 f"{type(self).__name__}(x): the image size does not match the model's",
                 got=f"shape {images.shape}", expected=f"height and width {self.image_size}",
-                hint='"dynamic_img_size": true in model_args allows other sizes',
+                hint='set "dynamic_img_size": true in model_args to use other sizes',
             )  # fmt: skip
         if self.args.dynamic_img_pad and not divides:
             return ops.pad(images, (0, -size[1] % patch[1], 0, -size[0] % patch[0]))
@@ -235,7 +235,7 @@ class VisionTransformer(TimmModel):
                 f"{type(self).__name__}(x): the image size is not divisible by the patch size",
                 got=f"shape {images.shape}, patch_size {patch}",
                 expected="height and width that are multiples of the patch size",
-                hint='"dynamic_img_pad": true in model_args pads the images',
+                hint='set "dynamic_img_pad": true in model_args to pad the images',
             )
         return images
 
@@ -270,7 +270,7 @@ class VisionTransformer(TimmModel):
         return ops.cat([prefix, pick(patches, kept)], 1)
 
     def forward_head(self, x, pre_logits=False):
-        """Compute logits or, with `pre_logits`, the input of the last layer from the tokens.
+        """Compute logits from tokens or, with `pre_logits`, return the input of the last layer.
 
         Parameters
         ----------
@@ -316,7 +316,7 @@ class VisionTransformerDistilled(VisionTransformer):
             raise ArgumentError(
                 "VisionTransformerDistilled: no_embed_class must be False",
                 got="no_embed_class=True",
-                expected="no_embed_class=False: class and distillation token have positions",
+                expected="no_embed_class=False, because timm's class adds positions to all tokens",
             )
         super().make_tokens(args)
         self.distillation_token = nn.Parameter(ops.zeros(1, 1, args.embed_dim))
@@ -342,7 +342,7 @@ class VisionTransformerDistilled(VisionTransformer):
         return (x + distilled) / 2
 
     def set_distilled_training(self, enable=True):
-        """Return both heads' logits during training, for a distillation loss."""
+        """Set whether the model returns both heads' logits during training, for distillation."""
         self.distilled_training = enable
 
 

@@ -68,7 +68,7 @@ class NormedAttention(nn.Attention):
 
 
 class NormedFeedForward(nn.FeedForward):
-    """Feed-forward network with an optional norm inside: W2 norm(f(W1 x))."""
+    """Feed-forward network with an optional norm after the activation f: `W2 norm(f(W1 x))`."""
 
     def __init__(self, embed_dim, hidden_dim, activation, dropout, bias, norm):
         super().__init__(embed_dim, hidden_dim, activation, dropout, bias)
@@ -82,7 +82,7 @@ class NormedFeedForward(nn.FeedForward):
 
 
 class ScaledBlock(nn.Module):
-    """Block with scaled branches: x + scale1 attention(norm(x)), x + scale2 feed_forward(norm(x)).
+    """Scaled block: `x + scale1 attention(norm(x))`, then `x + scale2 feed_forward(norm(x))`.
 
     Parameters
     ----------

@@ -46,7 +46,7 @@ class ViTPreTrainedModel(ImageEncoderModel):
             raise ArgumentError(
                 "bool_masked_pos must be None for a model without a mask token",
                 got=type(self).__name__,
-                hint="use use_mask_token=True, or the class for masked image modeling",
+                hint="pass use_mask_token=True, or use the class for masked image modeling",
             )
         mask = bool_masked_pos.unsqueeze(-1).to(dtype=patches.dtype)  # (batch, patch, 1)
         return patches * (1.0 - mask) + self.mask_token * mask
@@ -87,7 +87,7 @@ class ViTModel(ViTPreTrainedModel):
         self, pixel_values=None, bool_masked_pos=None, interpolate_pos_encoding=None,
         attention_mask=None, output_attentions=None, output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """Return last_hidden_state, pooler_output etc. Takes Hugging Face's arguments."""
+        """Run the model. The arguments and outputs are the same as in Hugging Face."""
         last, others = self.run(
             pixel_values, bool_masked_pos, interpolate_pos_encoding, attention_mask,
             output_attentions, output_hidden_states,
@@ -112,7 +112,7 @@ class ViTForImageClassification(ViTPreTrainedModel):
         self, pixel_values=None, labels=None, interpolate_pos_encoding=None, attention_mask=None,
         output_attentions=None, output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """Return logits and, with labels, the loss. Takes Hugging Face's arguments."""
+        """Return the logits and, with labels, the loss, as in Hugging Face."""
         last, others = self.run(
             pixel_values, None, interpolate_pos_encoding, attention_mask, output_attentions,
             output_hidden_states,
@@ -137,7 +137,7 @@ class ViTForMaskedImageModeling(MaskedImageModeling, ViTPreTrainedModel):
         self, pixel_values=None, bool_masked_pos=None, interpolate_pos_encoding=None,
         attention_mask=None, output_attentions=None, output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """Return reconstruction and, with a mask, the loss. Takes Hugging Face's arguments."""
+        """Return the reconstructed images and, with a mask, the loss, as in Hugging Face."""
         self.check_stride(bool_masked_pos)
         last, others = self.run(
             pixel_values, bool_masked_pos, interpolate_pos_encoding, attention_mask,

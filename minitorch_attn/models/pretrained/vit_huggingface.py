@@ -84,7 +84,7 @@ class ImageEncoderModel(TwoLayouts):
                     f"{type(self).__name__}: the size of pixel_values does not match the model's",
                     got=f"shape {pixel_values.shape}",
                     expected=f"height and width {vision.image_size}",
-                    hint="interpolate_pos_encoding=True allows other sizes",
+                    hint="pass interpolate_pos_encoding=True to use images of another size",
                 )
             return weight
         prefix, grid = vision.num_prefix, vision.patch_embedding.grid(*size)
@@ -110,7 +110,7 @@ class ImageEncoderModel(TwoLayouts):
 
 
 def block_options(config):
-    """Return the block options of the paper's model from a configuration."""
+    """Convert a configuration to the block options of the paper's model."""
     return dict(
         dropout=config.hidden_dropout_prob, inner_dropout=0.0, qkv_bias=config.qkv_bias,
         attention_dropout=config.attention_probs_dropout_prob, eps=config.layer_norm_eps,
@@ -134,7 +134,7 @@ def mask_of(attention_mask):
 
 
 class MaskedImageModeling:
-    """Head that reconstructs masked patches (SimMIM). Requires attributes `decoder` and `config`.
+    """Head that reconstructs masked patches (SimMIM), for classes with `decoder` and `config`.
 
     References
     ----------
@@ -150,7 +150,7 @@ class MaskedImageModeling:
         )
 
     def check_stride(self, bool_masked_pos):
-        """Check, if a mask is given, that reconstructed and original patches have the same size."""
+        """Raise an error if a mask is given and reconstructed patches have another size."""
         config = self.config
         rows, columns = pair(config.patch_size)
         if bool_masked_pos is not None and not rows == columns == config.encoder_stride:

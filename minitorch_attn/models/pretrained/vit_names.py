@@ -1,8 +1,8 @@
-"""Parameter names of ViT, DeiT and ViTMAE in both Hugging Face layouts.
+"""Parameter names of ViT, DeiT and ViTMAE in the two layouts that Hugging Face uses.
 
 Published folders, and those that transformers writes, use names such as
 `encoder.layer.3.attention.attention.query`; the classes of transformers 5 use
-`layers.3.attention.q_proj`. Both can be read. A model is saved with the names it was loaded with.
+`layers.3.attention.q_proj`. Both layouts can be read. A model is saved in the layout of its file.
 """
 
 import re
@@ -19,8 +19,8 @@ _PARTS = {
     "intermediate.dense": "mlp.fc1", "output.dense": "mlp.fc2",
     "layernorm_before": "layernorm_before", "layernorm_after": "layernorm_after",
 }  # fmt: skip
-# The same for the stack of blocks. For the decoder of MAE, published files use the second name,
-# and transformers 5 writes the third.
+# Name of a stack of blocks in files -> name in the classes. For the decoder of MAE, published files
+# use "decoder.decoder_layers", and transformers 5 writes "decoder.decoder_encoder.layer".
 _STACKS = {
     "encoder.layer": "layers",
     "decoder.decoder_layers": "decoder.decoder_layers",
@@ -42,7 +42,7 @@ class Unsqueezed(Same):
 
 
 def block_names(stored, ours):
-    """Return the entries of a stack of blocks.
+    """Return the name-table entries of a stack of blocks.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def block_names(stored, ours):
 
 
 def encoder_names(prefix):
-    """Return the entries of a model whose attribute `vision` is a `VisionTransformer`.
+    """Return the name-table entries of a model whose attribute `vision` is a `VisionTransformer`.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def encoder_names(prefix):
 
 
 class TwoLayouts(PretrainedModel):
-    """Base class for models whose files use either set of names.
+    """Base class for models whose files use one of two sets of names.
 
     Attributes
     ----------

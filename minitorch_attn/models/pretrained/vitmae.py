@@ -76,7 +76,7 @@ class ViTMAEModel(ViTMAEPreTrainedModel):
         self, pixel_values=None, noise=None, interpolate_pos_encoding=None, attention_mask=None,
         output_attentions=None, output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """Return last_hidden_state, mask and ids_restore. Takes Hugging Face's arguments."""
+        """Return last_hidden_state, mask and ids_restore, as in Hugging Face."""
         last, mask, restore, others = self.run(
             pixel_values, noise, interpolate_pos_encoding, attention_mask, output_attentions,
             output_hidden_states,
@@ -111,7 +111,7 @@ class ViTMAEForPreTraining(ViTMAEPreTrainedModel):
         self, pixel_values=None, noise=None, interpolate_pos_encoding=None, attention_mask=None,
         output_attentions=None, output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """Return loss, logits, mask and ids_restore. Takes Hugging Face's arguments."""
+        """Return loss, logits, mask and ids_restore, as in Hugging Face."""
         last, mask, restore, others = self.run(
             pixel_values, noise, interpolate_pos_encoding, attention_mask, output_attentions,
             output_hidden_states,
@@ -135,7 +135,7 @@ class ViTMAEForPreTraining(ViTMAEPreTrainedModel):
         return self.decoder.decode(self.decoder.fill(encoded, restore) + weight)
 
     def target(self, pixel_values, interpolate):
-        """Return the original pixels, normalized patch by patch with `norm_pix_loss`."""
+        """Return the original pixels. With `norm_pix_loss`, each patch is normalized."""
         patches = self.patchify(pixel_values, interpolate)
         if not self.config.norm_pix_loss:
             return patches
@@ -150,7 +150,7 @@ class ViTMAEForPreTraining(ViTMAEPreTrainedModel):
             raise ShapeError(
                 "patchify(pixel_values): the images are not square",
                 got=f"shape {pixel_values.shape}",
-                hint="interpolate_pos_encoding=True allows other shapes",
+                hint="pass interpolate_pos_encoding=True to use other shapes",
             )
         return patchify(pixel_values, self.config.patch_size)
 
