@@ -1,4 +1,4 @@
-"""A headless Chromium for the tests that look at pages; they skip where there is none."""
+"""Headless Chromium for tests of pages; without one, these tests are skipped."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""One option chooses the device of the whole suite; every test draws on the host."""
+"""Fixtures: one option chooses the device of all tests; random numbers come from the host."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""A table of cases for operations, and the checks that every case goes through."""
+"""Test cases for operations, and the checks that run on every case."""
 
 import numpy as np
 import pytest

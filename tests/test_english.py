@@ -1,4 +1,4 @@
-"""The English rules, over the whole repository within a budget; each rule is shown to bite."""
+"""English rules: the whole repository is within its budget, and each rule finds violations."""
 
 import ast
 import collections

@@ -1,4 +1,4 @@
-"""JSON is written whole or not at all."""
+"""JSON files are written completely or not at all."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""Lint rules on the syntax trees of the package; each rule is shown to find what it looks for."""
+"""Lint rules for the package's syntax trees; each rule finds planted violations."""
 
 import ast
 import functools

@@ -1,4 +1,4 @@
-"""What an installer and a first `import` see: metadata, commands, the cost of importing."""
+"""The installed package: metadata, commands, and the cost of `import minitorch_attn`."""
 
 import importlib.metadata
 import os

@@ -1,4 +1,4 @@
-"""The README's commands are the promised ones, its links lead somewhere, its example runs."""
+"""README: its commands are the tested ones, its links work, and its examples print what it says."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""mt.save and mt.load give back what they were given, or one clear error."""
+"""mt.save and mt.load return what was saved, or raise one clear error."""
 
 import errno
 import io

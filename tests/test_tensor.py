@@ -1,4 +1,4 @@
-"""Tensor: making one, looking at one, and the mistakes people make with them."""
+"""Tensor: creation, printing, and common mistakes."""
 
 import copy
 import inspect

@@ -1,4 +1,4 @@
-"""A checkpoint changes what is kept, and not one bit of any result."""
+"""Checkpointing: less memory is kept, and every result is bit-identical."""
 
 import collections
 import weakref

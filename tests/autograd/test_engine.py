@@ -1,4 +1,4 @@
-"""The backward pass: worked by hand, counted, freed, and refused where it makes no sense."""
+"""Backward pass: results computed by hand, number of visits, freed memory, and errors."""
 
 import gc
 import threading

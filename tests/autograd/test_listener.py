@@ -1,4 +1,4 @@
-"""What listeners are told, in which order, and only on their own thread."""
+"""Listeners: what they receive, in which order, and only from their own thread."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""Under no_grad an intermediate is gone as soon as the next operation has used it."""
+"""Memory under no_grad: an intermediate result is freed once the next operation has used it."""
 
 import weakref
 

@@ -1,4 +1,4 @@
-"""The recorder: what ran, on what, from which line, and what its backward made of it."""
+"""Operation log: which operations ran, on which tensors, from which line, and their backward."""
 
 import inspect
 import threading

@@ -1,4 +1,4 @@
-"""The C library's setting: made once asked for, never behind the user's back."""
+"""Settings of the C library's allocator: made once, and only on request."""
 
 import os
 import subprocess

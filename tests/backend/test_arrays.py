@@ -1,4 +1,4 @@
-"""Arrays from what a user typed, and like another array."""
+"""Arrays from user input, and arrays like another array."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Why CUDA is absent: five messages, each with its remedy, from imitations of a broken CuPy."""
+"""Errors if CUDA is unavailable: five messages with their remedies, from simulated broken CuPys."""
 
 import sys
 import types

@@ -1,4 +1,4 @@
-"""Device names, the module of an array, mixtures, moves, shared memory."""
+"""Devices: names, the module of an array, mixed devices, transfers, shared memory."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Products through the one door equal `@`."""
+"""Matrix products of the backend equal `@`."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Seeds, states, and dropout masks that are bit-equal on every device."""
+"""Random numbers: seeds, states, and dropout masks that are bit-identical on every device."""
 
 import json
 import threading

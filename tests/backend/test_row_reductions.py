@@ -1,4 +1,4 @@
-"""Reductions of rows: equal to NumPy's own, whatever the memory looks like."""
+"""Row reductions equal NumPy's for every memory layout."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""scatter_add against a plain loop, on every route and device."""
+"""scatter_add equals a plain loop, on every code path and device."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Choosing between arrays by their bits."""
+"""Bitwise selection between arrays."""
 
 import numpy as np
 import pytest

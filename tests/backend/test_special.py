@@ -1,4 +1,4 @@
-"""erf against math.erf, the limits, and every shape and dtype."""
+"""erf equals math.erf, at the limits and for every shape and dtype."""
 
 import math
 

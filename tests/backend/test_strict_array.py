@@ -1,4 +1,4 @@
-"""The strict array refuses what CuPy refuses or does at a hidden price, and nothing else."""
+"""Strict array: rejects what CuPy rejects or does at a hidden cost, and nothing else."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""Indexing a strict array: indices of the device, and chance where a GPU has no order."""
+"""Indexing a strict array: indices on the device, and random order where a GPU's is undefined."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The module of the strict device: CuPy's names and keywords, arrays in and arrays out."""
+"""Module of the strict device: CuPy's names and keywords; arrays in and arrays out."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Counting and forbidding what makes the host wait."""
+"""Synchronization: counting and forbidding operations for which the host waits."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Work in several threads: results in order, errors after all have ended, fair shares."""
+"""Threads: results in order, errors after all threads have ended, equal shares of work."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""benchmarks/ is not installed: it is found beside the tests."""
+"""Add benchmarks/, which is not installed, to the import path."""
 
 import sys
 from pathlib import Path

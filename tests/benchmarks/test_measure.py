@@ -1,4 +1,4 @@
-"""The harness: what it compares, when it refuses to time, what it makes of the rounds."""
+"""Benchmark harness: what it compares, when it refuses to time, and its statistics."""
 
 import math
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""The table, the picture and the command line."""
+"""Benchmark report: the table, the figure and the command line."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Engines in processes of their own."""
+"""Benchmark workers: each engine runs in its own process."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""A small text, small settings, and two ways to run a command: in this process and as a child."""
+"""Fixtures: a small text, small settings, and commands run in this process or in a child."""
 
 import os
 import subprocess

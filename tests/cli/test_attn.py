@@ -1,4 +1,4 @@
-"""`mta attn`: the weights of runs and of published folders, with labels that fit."""
+"""`mta attn`: attention weights of runs and of published folders, with labels that fit."""
 
 import json
 import math

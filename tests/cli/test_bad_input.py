@@ -1,4 +1,4 @@
-"""Texts, disks and numbers that go wrong: one clear error, exit code 1, nothing lost."""
+"""Invalid texts, disks and numbers: one clear error, exit status 1, and nothing is lost."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""`mta generate`: text from folders and from runs, and what is wrong with either."""
+"""`mta generate`: text from folders and from runs, and errors for invalid ones."""
 
 import json
 

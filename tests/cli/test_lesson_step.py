@@ -1,4 +1,4 @@
-"""`mta lesson step` on a terminal: keys, going back, remembering the place."""
+"""`mta lesson step` in a terminal: keys, going back, continuing at the saved position."""
 
 import json
 import os

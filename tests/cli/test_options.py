@@ -1,4 +1,4 @@
-"""Options, configuration files, and what is wrong usage."""
+"""Options, configuration files, and usage errors."""
 
 import json
 

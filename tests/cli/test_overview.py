@@ -1,4 +1,4 @@
-"""`mta` alone says where you are and what to do next."""
+"""`mta` without arguments shows your progress and the next command."""
 
 import json
 import os

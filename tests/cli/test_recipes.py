@@ -1,4 +1,4 @@
-"""`mta train RECIPE`: the list, the help, a run and its resumption for recipes beside the GPT."""
+"""`mta train RECIPE`: the list, the help, runs and resuming, for all recipes except `gpt`."""
 
 import json
 

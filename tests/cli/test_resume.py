@@ -1,4 +1,4 @@
-"""Ctrl-C, kill -9, damage: a run goes on to the same bytes as one that was left alone."""
+"""Ctrl-C, kill -9 and damage: a resumed run ends with the same bytes as an uninterrupted run."""
 
 import signal
 import sys

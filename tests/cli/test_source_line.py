@@ -1,4 +1,4 @@
-"""The source line of `--help`: from each command to its file, and from the file to the command."""
+"""`--help` shows the source file of each command, and each file names its command."""
 
 import re
 from importlib import import_module

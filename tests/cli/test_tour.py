@@ -1,4 +1,4 @@
-"""The tour as a user sees it."""
+"""`mta tour`: what a user sees."""
 
 import json
 import re

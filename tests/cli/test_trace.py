@@ -1,4 +1,4 @@
-"""`mta trace`: the script runs as it would alone, and what ran is recorded, also up to an error."""
+"""`mta trace`: the script runs as usual, and everything is recorded, up to an error."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Nothing here depends on the device: it is tested once."""
+"""Course tests do not depend on the device, so they run once."""
 
 import pytest
 

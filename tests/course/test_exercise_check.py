@@ -1,4 +1,4 @@
-"""Ways to a green exercise without solving it: each fails, by the rules and without them."""
+"""Every attempt to pass an exercise without solving it fails, with and without the source rules."""
 
 import textwrap
 import time

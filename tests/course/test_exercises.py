@@ -1,4 +1,4 @@
-"""The exercises: their format, and that each is wrong as it is given and right when solved."""
+"""Exercises: their format; each file fails as given and passes when solved."""
 
 import ast
 import re

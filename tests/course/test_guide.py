@@ -1,4 +1,4 @@
-"""The instructor's guide: every command on the page runs, in its order, and does what it says."""
+"""The instructor's guide: every command on the page runs in order and does what the page says."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""Lessons are found by number and by name, in a checkout and elsewhere."""
+"""Lessons are found by number and by name, in a checkout and in an installation."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A file is cut into the cells that Jupytext sees, with the lines on which they begin."""
+"""A lesson is split into the same cells as by Jupytext, with their first lines."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""pick, show, where and fails."""
+"""Functions for lessons: pick, show, where and fails."""
 
 import inspect
 import re

@@ -1,4 +1,4 @@
-"""Formulas become text that says the same."""
+"""Formulas as plain text with the same meaning."""
 
 import pytest
 

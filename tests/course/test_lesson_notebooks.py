@@ -1,4 +1,4 @@
-"""Notebooks hold the lesson, run from top to bottom, and say where they stop."""
+"""Notebooks contain the lesson, run from top to bottom, and report where they fail."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Progress is kept, survives damage, and never stops a command."""
+"""Progress is saved, survives damaged files, and never prevents a command from running."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Unpacking: everything or nothing, and nothing outside the folder."""
+"""Unpacking archives: all files or none, and nothing outside the folder."""
 
 import gzip
 import io

@@ -1,4 +1,4 @@
-"""The marks that counting sets."""
+"""Baselines: the losses of models that only count."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Windows of a text: the right pairs, the same after a restart."""
+"""Text batches: the correct pairs, and the same ones after a restart."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""CIFAR-10's binary release; the pickled one is refused."""
+"""CIFAR-10: the binary release is read, and the pickled release is rejected."""
 
 import io
 import tarfile

@@ -1,4 +1,4 @@
-"""Dates in many forms, read back by a parser of its own."""
+"""Dates in many forms, checked by an independent parser."""
 
 import datetime
 import re

@@ -1,4 +1,4 @@
-"""Downloads from a server of the test's own; archives and files on this machine."""
+"""Downloads from a test server; archives and files on this machine."""
 
 import gzip
 import hashlib

@@ -1,4 +1,4 @@
-"""Pictures by class, one subfolder each."""
+"""Image folders with one subfolder for each class."""
 
 import zipfile
 

@@ -1,4 +1,4 @@
-"""Preparing pictures: sizes, crops, colours and values."""
+"""Image preprocessing: sizes, crops, colors and values."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The marks that painting hidden pixels is measured by."""
+"""Baselines for the reconstruction of hidden pixels."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""IDX files: every type, both packings, and the one clear error for what is broken."""
+"""IDX files: every data type, gzipped or not, and one clear error for damaged files."""
 
 import gzip
 import struct

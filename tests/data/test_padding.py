@@ -1,4 +1,4 @@
-"""Sequences of different lengths in one batch."""
+"""Padding: sequences of different lengths in one batch."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Text files: what is read, and the one clear error for what is not."""
+"""Text files: what is read, and one clear error for files that cannot be read."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The folder of the built site, and what is needed to look at it."""
+"""Fixtures: the folder of the built site, and a browser."""
 
 import os
 import sys

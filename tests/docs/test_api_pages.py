@@ -1,4 +1,4 @@
-"""The API reference has every public name once."""
+"""The API reference contains every public name once."""
 
 import re
 

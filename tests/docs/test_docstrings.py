@@ -1,4 +1,4 @@
-"""Docstrings mean on the site what they mean in the file."""
+"""Docstrings have the same meaning on the site as in the file."""
 
 import doctest
 

@@ -1,4 +1,4 @@
-"""The code in the pages runs, and shows what the text says."""
+"""The code on the pages runs and prints what the text says."""
 
 import pytest
 from sitebuilder import pages

@@ -1,4 +1,4 @@
-"""The guides that add something are followed word for word, in a copy of the repository."""
+"""The guides for additions are followed word for word in a copy of the repository."""
 
 import os
 import re

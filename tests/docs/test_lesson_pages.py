@@ -1,4 +1,4 @@
-"""A lesson on the site is the lesson: the same code, the same words, and itself to download."""
+"""Lesson pages contain the lesson's code and text, and offer the lesson for download."""
 
 import ast
 import json

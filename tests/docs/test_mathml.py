@@ -1,4 +1,4 @@
-"""Every formula of the lessons and pages becomes MathML."""
+"""Every formula in the lessons and on the pages converts to MathML."""
 
 import re
 import xml.etree.ElementTree as ElementTree

@@ -1,4 +1,4 @@
-"""Every name that a page gives the place of is found, on the line that defines it."""
+"""Every name that a page refers to is found on the line that defines it."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The picture of the architecture has the arrows that the imports have."""
+"""The architecture picture shows the same arrows as the imports."""
 
 from sitebuilder import import_graph as graph
 

@@ -1,4 +1,4 @@
-"""The built site: every page in a browser from file://, every link and anchor, the search."""
+"""The built site: every page in a browser from file://, every link and anchor, and the search."""
 
 import re
 from html.parser import HTMLParser

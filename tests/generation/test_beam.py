@@ -1,4 +1,4 @@
-"""Beam search finds what trying all sequences finds, if it has beams enough."""
+"""Beam search finds the same result as exhaustive search, given enough beams."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""Which settings hold, and which are refused."""
+"""Generation settings: which are supported, and which raise an error."""
 
 import pytest
 from generation.tiny import Table, gpt2

@@ -1,4 +1,4 @@
-"""Lengths, forced and suppressed tokens, on the tokens they are about and on no others."""
+"""Lengths, forced and suppressed tokens affect exactly the tokens that they name."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""generate: lengths, ends, padding, the cache, arguments, and what comes back."""
+"""generate: lengths, end tokens, padding, the cache, arguments, and results."""
 
 import numpy as np
 import pytest

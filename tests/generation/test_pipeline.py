@@ -1,4 +1,4 @@
-"""The order of processors and criteria, which the results depend on."""
+"""The order of processors and stopping criteria, on which the results depend."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Repetition and runs of tokens: against plain loops, with nothing given changed."""
+"""Repetition penalties and n-grams equal plain loops, and do not modify their inputs."""
 
 import numpy as np
 import pytest

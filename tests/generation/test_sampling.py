@@ -1,4 +1,4 @@
-"""Draws follow their probabilities, and repeat."""
+"""Samples follow their probabilities and can be repeated."""
 
 import numpy as np
 

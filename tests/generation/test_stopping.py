@@ -1,4 +1,4 @@
-"""When sequences are finished."""
+"""Stopping criteria: when sequences are finished."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Tokens as they come; text in whole characters."""
+"""Streaming: tokens as they are generated; text in whole characters."""
 
 import threading
 

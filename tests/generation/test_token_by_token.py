@@ -1,4 +1,4 @@
-"""What the model is given at every step."""
+"""Inputs that the model receives at each generation step."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Greedy translation: each token is the likeliest after those before it."""
+"""Greedy translation: each token is the most likely one after the previous tokens."""
 
 import numpy as np
 import pytest

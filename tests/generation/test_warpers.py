@@ -1,4 +1,4 @@
-"""What shapes a draw: against its definition in plain NumPy, row by row."""
+"""Logits warpers equal their definitions in plain NumPy, row by row."""
 
 import numpy as np
 import pytest

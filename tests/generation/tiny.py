@@ -1,4 +1,4 @@
-"""Small models to generate with: a table of scores, and random ones of two families."""
+"""Small models for generation: a table of scores, and random models of two families."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The reports of gradcheck are wrapped at the same width everywhere, whatever the terminal."""
+"""Wrap gradcheck reports at the same width in every terminal."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Gradient checking: correct code passes, every kind of wrong code is caught and named."""
+"""Gradient check: correct code passes, and every kind of wrong code is found and named."""
 
 import inspect
 import re

@@ -1,4 +1,4 @@
-"""The recorded sums against sums made by hand."""
+"""Recorded memory equals sums computed by hand."""
 
 import gc
 

@@ -1,4 +1,4 @@
-"""Swin and Swin V2 by their definitions, one token at a time, in NumPy."""
+"""Reference implementation of Swin and Swin V2: one token at a time, in NumPy."""
 
 import math
 

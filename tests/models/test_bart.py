@@ -1,4 +1,4 @@
-"""BART: what it changes in the Transformer, cache, gradients, initial values."""
+"""BART: its differences from the Transformer, cache, gradients, initial values."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""GPT: the numbers of the paper, a NumPy reference, causality, gradients."""
+"""GPT: the paper's numbers, a NumPy reference, causality, gradients."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""MAE: masking, patches and back, what the encoder sees, the loss, and that it learns."""
+"""MAE: masking, patches and their inverse, what the encoder sees, the loss, and learning."""
 
 import numpy as np
 import pytest

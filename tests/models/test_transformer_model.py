@@ -1,4 +1,4 @@
-"""The Transformer: a NumPy reference, the numbers of the paper, masks, cache, gradients."""
+"""The Transformer: a NumPy reference, the paper's numbers, masks, cache, gradients."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Attention with every option against its definition; caches against the whole sequence at once."""
+"""Attention with every option equals its definition; with a cache, the whole sequence at once."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""When FeedForward runs as one operation, and when layer by layer."""
+"""FeedForward: when it runs as one operation, and when layer by layer."""
 
 import numpy as np
 import pytest

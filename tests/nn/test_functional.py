@@ -1,4 +1,4 @@
-"""`nn.functional` offers the operations themselves, under PyTorch's names."""
+"""`nn.functional` provides the operations under PyTorch's names."""
 
 import numpy as np
 import pytest

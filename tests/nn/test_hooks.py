@@ -1,4 +1,4 @@
-"""Hooks of a module: their order, what they see, what they may replace."""
+"""Module hooks: their order, what they receive, and what they may replace."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Initial values: their distribution, their order, the same on every device."""
+"""Initial values: their distribution and order; they are the same on every device."""
 
 import math
 

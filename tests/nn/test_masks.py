@@ -1,4 +1,4 @@
-"""Masks: what each lets through, against loops; polarity; combination; text."""
+"""Masks: allowed pairs against loops; polarity; combination; printing."""
 
 import numpy as np
 import pytest

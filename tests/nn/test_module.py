@@ -1,4 +1,4 @@
-"""Registration, iteration, modes, conversion and text of Module."""
+"""Module: registration, iteration, modes, conversion and printing."""
 
 import copy
 import gc

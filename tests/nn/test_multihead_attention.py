@@ -1,4 +1,4 @@
-"""Multi-head attention against NumPy, its two paths against each other, and its masks."""
+"""Multi-head attention: against NumPy, both code paths against each other, and masks."""
 
 import itertools
 import math

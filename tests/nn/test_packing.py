@@ -1,4 +1,4 @@
-"""Packing and padding: against plain lists of sequences."""
+"""Packed and padded sequences equal plain lists of sequences."""
 
 import numpy as np
 import pytest

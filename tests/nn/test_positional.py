@@ -1,4 +1,4 @@
-"""Positions: the published formulas, and what rotary positions promise."""
+"""Positions: the published formulas, and the properties of rotary positions."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""AdditiveAttention, LuongAttention and AttentionSeq2Seq, against loops and their equations."""
+"""AdditiveAttention, LuongAttention and AttentionSeq2Seq equal loops and their equations."""
 
 from functools import partial
 

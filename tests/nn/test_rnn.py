@@ -1,4 +1,4 @@
-"""RNN, LSTM, GRU and their cells: against loops over single tokens, and what must hold of any."""
+"""RNN, LSTM, GRU and their cells: against loops over single tokens, and shared properties."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""State dicts: what comes out, what goes in, what is refused."""
+"""State dicts: saving, loading, and errors."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Counts against the published tables and against counts by hand."""
+"""Model summary: counts equal published tables and counts by hand."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""The Transformer's classes: their formulas, names, counts, masks and copies."""
+"""Transformer classes: formulas, names, counts, masks and copies."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Gradient clipping and parameters as one vector."""
+"""Utilities: gradient clipping, and parameters as one vector."""
 
 import math
 

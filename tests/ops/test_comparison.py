@@ -1,4 +1,4 @@
-"""Comparison: eq, lt, isclose and their like, isnan, isinf."""
+"""Comparison: eq, lt, isclose and similar operations, isnan, isinf."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Three tensors blended into one."""
+"""lerp, addcmul, addcdiv: combine three tensors element by element."""
 
 import numpy as np
 import pytest

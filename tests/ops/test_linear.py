@@ -1,4 +1,4 @@
-"""Products with something added."""
+"""Linear: matrix products with an added term."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""And, or, not."""
+"""Logical operations: and, or, not."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Losses between numbers, and cosine_similarity."""
+"""Regression losses, and cosine_similarity."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Largest and smallest elements."""
+"""max, min: largest and smallest elements."""
 
 import numpy as np
 import pytest

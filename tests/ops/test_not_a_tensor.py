@@ -1,4 +1,4 @@
-"""Every public operation that takes a tensor first says so when it gets something else."""
+"""Every public operation on tensors names an argument that is not a tensor."""
 
 import inspect
 import re

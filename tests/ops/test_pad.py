@@ -1,4 +1,4 @@
-"""More room around a tensor, or less."""
+"""pad: add elements at the edges of a tensor, or remove them."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Channels traded for resolution."""
+"""pixel_shuffle: trade channels for resolution."""
 
 import numpy as np
 import pytest

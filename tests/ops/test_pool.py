@@ -1,4 +1,4 @@
-"""Pooling: the largest and the mean of windows."""
+"""Pooling: the maximum and the mean of windows."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""Activations with a corner."""
+"""ReLU and other piecewise activations."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Views in other shapes."""
+"""reshape and other views with a different shape."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""RnnSequence, the walk through time that all recurrences share, and the checks of arguments."""
+"""RnnSequence, the loop over time that all recurrences share, and argument checks."""
 
 from functools import partial
 

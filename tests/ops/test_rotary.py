@@ -1,4 +1,4 @@
-"""apply_rotary: the values are tested with the positions; here gradients and its inverse."""
+"""apply_rotary: gradients and its inverse; the values are tested with the positions."""
 
 import numpy as np
 import pytest

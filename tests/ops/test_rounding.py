@@ -1,4 +1,4 @@
-"""Steps and remainders."""
+"""Rounding and remainders: sign, floor, ceil, trunc, round, floor_divide, remainder."""
 
 import numpy as np
 import pytest

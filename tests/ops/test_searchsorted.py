@@ -1,4 +1,4 @@
-"""Masks, places of elements, places in a sorted row."""
+"""masked_select, nonzero and searchsorted: find elements and positions."""
 
 import numpy as np
 import pytest

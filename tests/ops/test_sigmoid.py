@@ -1,4 +1,4 @@
-"""Soft steps and soft corners."""
+"""sigmoid, tanh and other smooth activations."""
 
 import warnings
 

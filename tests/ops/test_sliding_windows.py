@@ -1,4 +1,4 @@
-"""Windows that slide along an axis."""
+"""Sliding windows along an axis."""
 
 import numpy as np
 import pytest

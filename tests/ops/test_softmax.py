@@ -1,4 +1,4 @@
-"""Softmax and its relatives."""
+"""softmax, log_softmax and related operations."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Sorted elements."""
+"""sort, topk, median and related operations."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Triangles and diagonals."""
+"""tril, triu and diagonals."""
 
 import numpy as np
 import pytest

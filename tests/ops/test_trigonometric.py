@@ -1,4 +1,4 @@
-"""Sine, cosine, tangent, and the error function."""
+"""Trigonometric functions, and the error function."""
 
 import math
 

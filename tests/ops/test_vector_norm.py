@@ -1,4 +1,4 @@
-"""The length of a vector in several senses."""
+"""vector_norm: norms of different orders."""
 
 import warnings
 

@@ -1,4 +1,4 @@
-"""One of several values, element by element."""
+"""where, masked_fill, maximum, minimum, clamp: select values element by element."""
 
 import numpy as np
 import pytest

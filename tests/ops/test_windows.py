@@ -1,4 +1,4 @@
-"""Windows of a map: cut and merged by hand, offsets by hand, neighbours by their old places."""
+"""Windows of a map: partition, merge, offsets and regions, all computed by hand."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Optimisers against their formulas, written out per parameter in plain NumPy."""
+"""Optimizers equal their formulas, computed for each parameter in plain NumPy."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Run one drawn call in both libraries and compare everything that comes out."""
+"""Run one random call in both libraries and compare all results."""
 
 import operator
 import warnings

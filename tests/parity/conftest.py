@@ -1,4 +1,4 @@
-"""How many calls are drawn for each operation, and the line that says how many were compared."""
+"""Options: number of random calls for each operation; report how many were compared."""
 
 import pytest
 from parity import tally

@@ -1,4 +1,4 @@
-"""How many drawn cases were compared, of which operations."""
+"""Count the random cases compared for each operation."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""Every name that is PyTorch's is drawn by some table here, or has its reason not to be."""
+"""Every name from PyTorch is tested by a table here, or listed with the reason why not."""
 
 import importlib
 from pathlib import Path

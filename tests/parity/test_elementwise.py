@@ -1,4 +1,4 @@
-"""Functions of each element: arithmetic, powers, exponentials, rounding, comparison, blends."""
+"""Elementwise functions: arithmetic, powers, exponentials, rounding, comparison, interpolation."""
 
 from parity.comparing import Op, checks
 

@@ -1,4 +1,4 @@
-"""Softmax, norms, losses and attention against PyTorch, forward and backward, on drawn cases."""
+"""Softmax, norms, losses and attention against PyTorch, forward and backward, on random cases."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Random indices of every kind, mixed: shapes, values and gradients are PyTorch's."""
+"""Random mixed indices: shapes, values and gradients equal PyTorch's."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Random programs of views and changes in place: values and gradients are PyTorch's."""
+"""Random programs of views and in-place changes: values and gradients equal PyTorch's."""
 
 import random
 

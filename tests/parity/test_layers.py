@@ -1,4 +1,4 @@
-"""Layers against PyTorch in drawn configurations: values, gradients, names, both ways."""
+"""Layers against PyTorch in random configurations: values, gradients, names, state dicts."""
 
 import numpy as np
 import pytest

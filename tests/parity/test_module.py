@@ -1,4 +1,4 @@
-"""Module against PyTorch's: text, iteration, the order of hooks and what they see."""
+"""Module against PyTorch's: printing, iteration, the order of hooks and their arguments."""
 
 from collections import OrderedDict
 

@@ -1,4 +1,4 @@
-"""Optimisers and schedules against PyTorch, with drawn options and gradients."""
+"""Optimizers and schedules against PyTorch, with random options and gradients."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Products: matmul and its kin, einsum, linear, distances."""
+"""Products: matmul and related operations, einsum, linear, distances."""
 
 from parity.comparing import Op, checks
 

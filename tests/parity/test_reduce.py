@@ -1,4 +1,4 @@
-"""Reductions, variances, norms, extremes, order, scans, softmax: everything that has a `dim`."""
+"""Operations with a `dim`: reductions, variances, norms, extrema, sorting, scans, softmax."""
 
 from parity.comparing import Op, checks
 

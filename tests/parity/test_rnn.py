@@ -1,4 +1,4 @@
-"""Recurrent layers, cells and packing against PyTorch, in configurations that hypothesis draws."""
+"""Recurrent layers, cells and packing against PyTorch, in random configurations."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Convolutions and channel norms as layers: names, bounds, values, gradients, statistics."""
+"""Convolution and channel norm layers: names, limits, values, gradients, statistics."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The profile against counts by hand, and against a clock that the test moves."""
+"""Profiles equal counts by hand, and times of a simulated clock."""
 
 import inspect
 import json

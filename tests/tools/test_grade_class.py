@@ -1,4 +1,4 @@
-"""The tool that times the grading of a class in slices: nobody is left out, or counted twice."""
+"""The tool that times grading a class: every submission is counted exactly once."""
 
 import json
 

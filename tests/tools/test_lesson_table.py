@@ -1,4 +1,4 @@
-"""lessons/README.md is what the lessons' first cells say."""
+"""lessons/README.md agrees with the first cells of the lessons."""
 
 from minitorch_attn.course.lesson_list import lessons
 from tools import lesson_table

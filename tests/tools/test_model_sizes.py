@@ -1,4 +1,4 @@
-"""docs/models.md: its table is what the models have, and it names every class."""
+"""docs/models.md: the table agrees with the models, and every class is listed."""
 
 import sys
 from importlib import import_module

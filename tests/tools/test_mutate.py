@@ -1,4 +1,4 @@
-"""The mutation command: which changes it makes, and that it finds a hole in a test."""
+"""The mutation command: which changes it makes, and that it finds missing tests."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The page of results is made from stored runs, and says when a figure is missed."""
+"""The results page is made from stored runs, and reports missed targets."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Recordings as pages, and how a test visits one."""
+"""Fixtures: recordings as pages, and a browser that opens them."""
 
 from types import SimpleNamespace
 

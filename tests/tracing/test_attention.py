@@ -1,4 +1,4 @@
-"""Attention is found wherever it happens: fused, in layers, written by hand, in windows."""
+"""Attention is recognized everywhere: fused, in layers, written by hand, in windows."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Planted mistakes are found at the step where they are, and harmless differences are not."""
+"""trace_diff finds planted mistakes at their step, and ignores harmless differences."""
 
 import json
 import math

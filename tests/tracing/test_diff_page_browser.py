@@ -1,4 +1,4 @@
-"""The page of two recordings in a real browser: the first difference, its entries, its keys."""
+"""The comparison page in a real browser: the first difference, its entries, its keys."""
 
 import re
 from types import SimpleNamespace

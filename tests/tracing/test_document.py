@@ -1,4 +1,4 @@
-"""The document: everything refers to something that is there, and it stays small."""
+"""The recording's document: every reference has a target, and the document stays small."""
 
 import json
 

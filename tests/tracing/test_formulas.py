@@ -1,4 +1,4 @@
-"""Formulas: every Function has both, and those that can be computed agree with the code."""
+"""Formulas: every Function has both, and those that can be evaluated agree with the code."""
 
 import importlib
 import math

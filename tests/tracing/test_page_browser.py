@@ -1,4 +1,4 @@
-"""The stepper in a real browser: stepping, folding, jumping, searching, reading it without eyes."""
+"""The stepper in a real browser: stepping, folding, jumping, searching, accessibility."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What a recording holds is what ran: values, lines, modules, sums of gradients, shared memory."""
+"""A recording contains what ran: values, lines, modules, sums of gradients, shared memory."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""The table says what the recording holds, fits its width, and folds."""
+"""The table of a recording shows what was recorded, fits its width, and folds."""
 
 import re
 

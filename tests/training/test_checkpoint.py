@@ -1,4 +1,4 @@
-"""The last few checkpoints of a run, and what happens when one is damaged."""
+"""Checkpoints of a run: only the last few are kept, and damaged ones are reported."""
 
 import errno
 import os

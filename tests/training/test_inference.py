@@ -1,4 +1,4 @@
-"""A forward pass in threads gives what it gives at once, and keeps no graph."""
+"""Inference in threads gives the same results as without threads, and keeps no graph."""
 
 import numpy as np
 import pytest

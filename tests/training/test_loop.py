@@ -1,4 +1,4 @@
-"""The loop: it learns, it stops and goes on to the bit, it refuses NaN."""
+"""The training loop: it learns, stops, resumes exactly, and rejects NaN."""
 
 import math
 import signal

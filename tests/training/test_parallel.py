@@ -1,4 +1,4 @@
-"""A batch in several threads gives the gradient of the whole batch, every time the same."""
+"""A batch split over threads gives the gradient of the whole batch, always the same."""
 
 import threading
 

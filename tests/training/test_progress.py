@@ -1,4 +1,4 @@
-"""What the user sees while a run goes on."""
+"""Progress output that the user sees during a run."""
 
 import io
 

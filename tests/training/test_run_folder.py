@@ -1,4 +1,4 @@
-"""The folder of a run: never overwritten, never half a file, cut where a resumed run goes on."""
+"""Run folders: never overwritten, files always complete, metrics cut where a run resumes."""
 
 import errno
 import json

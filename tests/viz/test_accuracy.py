@@ -1,4 +1,4 @@
-"""Accuracy over the steps."""
+"""Accuracy curves over the training steps."""
 
 from minitorch_attn.viz import accuracy_figure
 

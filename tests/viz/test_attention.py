@@ -1,4 +1,4 @@
-"""Attention maps are the weights that the model uses, drawn on one scale."""
+"""Attention maps show the weights that the model uses, on one scale."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Maps from the characters of one text to those of another."""
+"""Cross-attention maps from the characters of one text to those of another."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The pictures show the numbers they are given, in the places where one looks for them."""
+"""Figures show the numbers that they are given, at the expected positions."""
 
 import numpy as np
 import pytest

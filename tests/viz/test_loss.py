@@ -1,4 +1,4 @@
-"""The loss curve shows what is in the metrics, and the baselines."""
+"""The loss curve shows the metrics and the baselines."""
 
 import numpy as np
 

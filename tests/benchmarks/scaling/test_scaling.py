@@ -1,4 +1,4 @@
-"""Cost, its exponents, the curves and the lectures' sums."""
+"""Scaling benchmark: costs, their exponents, the curves, and the numbers of the lectures."""
 
 import math
 

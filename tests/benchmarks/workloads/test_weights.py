@@ -1,4 +1,4 @@
-"""Every engine draws the same weights, whether it keeps matrices apart or packed."""
+"""Every engine has the same random weights, in separate or packed matrices."""
 
 import numpy as np
 

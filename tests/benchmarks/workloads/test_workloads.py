@@ -1,4 +1,4 @@
-"""Every workload has a title, its engines, and the sizes that its name stands for."""
+"""Every workload has a title, its engines, and the sizes in its name."""
 
 import importlib
 

@@ -1,4 +1,4 @@
-"""Byte-pair encoding as slowly and plainly as its definition reads."""
+"""Slow reference implementation of byte-pair encoding, directly from its definition."""
 
 from collections import Counter
 from itertools import pairwise

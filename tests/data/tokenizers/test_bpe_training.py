@@ -1,4 +1,4 @@
-"""Learning merges: the same as recounting everything each time, and quick."""
+"""BPE training: the same merges as by recounting all pairs each time, and fast."""
 
 import time
 from collections import Counter

@@ -1,4 +1,4 @@
-"""256 printable characters for 256 bytes."""
+"""The byte alphabet: 256 printable characters for 256 bytes."""
 
 from minitorch_attn.data.tokenizers.byte_alphabet import from_printable, to_printable
 

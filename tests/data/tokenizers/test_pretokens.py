@@ -1,4 +1,4 @@
-"""Where text is cut before byte-pair encoding; a stream is cut as its whole text."""
+"""Pre-tokenization: where text is split; a stream is split like the whole text."""
 
 import io
 

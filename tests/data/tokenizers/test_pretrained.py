@@ -1,4 +1,4 @@
-"""Which tokenizer a folder gives, without the `tokenizers` library."""
+"""Which tokenizer is loaded from a folder, without the `tokenizers` library."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""A small assignment, made in a folder of the test."""
+"""Fixture: a small assignment in a temporary folder."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Manifests are read and compared with the library; each refusal names its place."""
+"""Manifests are read and compared with the library; each error names its place."""
 
 import numpy as np
 import pytest

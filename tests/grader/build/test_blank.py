@@ -1,4 +1,4 @@
-"""Bodies are taken out by their positions; everything else stays as it is."""
+"""Function bodies are removed by position; everything else stays unchanged."""
 
 import ast
 

@@ -1,4 +1,4 @@
-"""Checks made from the library: what is sent, what counts, and where the truth is from."""
+"""Checks made from the library: what is sent, what is compared, and the expected values."""
 
 import numpy as np
 import pytest

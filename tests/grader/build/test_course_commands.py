@@ -1,4 +1,4 @@
-"""`mta course list | build | release | verify`: what they write, print and return."""
+"""`mta course list | build | release | verify`: files, output and exit status."""
 
 import json
 import re

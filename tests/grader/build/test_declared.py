@@ -1,4 +1,4 @@
-"""Declarations of what a function computes, and what building an assignment makes of them."""
+"""Declarations of what a function computes, and how building an assignment uses them."""
 
 import ast
 import shutil

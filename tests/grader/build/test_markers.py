@@ -1,4 +1,4 @@
-"""nbgrader's markers in what instructors add."""
+"""nbgrader markers in files that instructors add."""
 
 import json
 

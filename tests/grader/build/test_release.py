@@ -1,4 +1,4 @@
-"""Releases: what is in them, what is not, and what a student can do with them."""
+"""Releases: what they contain, what they omit, and what a student can do with them."""
 
 import ast
 import json

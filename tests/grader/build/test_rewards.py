@@ -1,4 +1,4 @@
-"""The rewards: what a student sees before the work is done, and what all of them share."""
+"""Rewards: what a student sees before the work is done, and the code that all rewards share."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Who gets the tracer: students do, the process of a submission does not."""
+"""The tracer is available to students, but not to the process of a submission."""
 
 import os
 import subprocess

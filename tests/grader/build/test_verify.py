@@ -1,4 +1,4 @@
-"""The proofs: each holds for a good assignment, and each fails where the assignment is broken."""
+"""Verification: every requirement holds for a good assignment and fails for a broken one."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A tiny assignment: the package has one file, and that is what students hand in."""
+"""Fixture: a tiny assignment whose package has one file, which students submit."""
 
 import compileall
 

@@ -1,4 +1,4 @@
-"""Folders and archives of unknown origin: what is asked for is found, all else passed over."""
+"""Untrusted folders and archives: required files are found, and all others are ignored."""
 
 import gzip
 import io

@@ -1,4 +1,4 @@
-"""The first differing step: it is where the mistake is, and it is never there without one."""
+"""The first differing step is at the mistake; without a mistake no step differs."""
 
 import numpy as np
 import pytest

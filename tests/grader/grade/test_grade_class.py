@@ -1,4 +1,4 @@
-"""A class: side by side, kept, resumed, and no mistake costs anybody else a result."""
+"""Grading a class: in parallel, saved, resumed; no submission affects another's result."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Submissions that cheat, break, or attack: none gets a point it has not earned."""
+"""Submissions that cheat, break or attack: none gets a point that it has not earned."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""Submissions that attack when their steps are asked for: no point changes, no report is lost."""
+"""Submissions that attack the recording of steps: points and reports stay unchanged."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Whether arrays are what was asked for."""
+"""Judging whether arrays are correct."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""More submissions that cheat or attack: by messages, by what they leave behind, by their names."""
+"""More hostile submissions: through messages, leftover files and processes, and names."""
 
 import csv
 import io

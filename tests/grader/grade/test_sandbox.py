@@ -1,4 +1,4 @@
-"""The levels: which there are, and which of them works here."""
+"""Sandbox levels: which exist, and which of them work here."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Where a worker lives, whatever the temporary folder of the grader is."""
+"""Folders of a worker, for any temporary folder of the grader."""
 
 import tempfile
 

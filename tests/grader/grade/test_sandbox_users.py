@@ -1,4 +1,4 @@
-"""Each place of each grader has a user of its own; two graders do not meet."""
+"""Each sandbox slot of each grader has a separate user; two graders do not interfere."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""One submission: what a failure costs, at import and in a check."""
+"""One submission: which points a failure costs, at import and in a check."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Steps as they are recorded, and as they are read again when nobody knows who sent them."""
+"""Steps: how they are recorded, and how untrusted steps are read."""
 
 import copy
 import json

@@ -1,4 +1,4 @@
-"""How a worker ends: what it has started ends with it."""
+"""Ending a worker also ends every process that it has started."""
 
 import ctypes
 import os

@@ -1,4 +1,4 @@
-"""What counts as the time of a submission: not that of a machine with something else to do."""
+"""Time limit: waiting on a busy machine does not count as time of the submission."""
 
 import contextlib
 import os

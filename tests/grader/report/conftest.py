@@ -1,4 +1,4 @@
-"""Documents as the grader writes them, with everything in them that a submission may send."""
+"""Fixtures: grader documents with everything that a submission may send."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""What reads the grader's documents refuses all that it was not written for."""
+"""Reading the grader's documents rejects every other document."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The public checks as otter and nbgrader run them, in a release; the Gradescope archive."""
+"""Exports: public checks in otter and nbgrader from a release; the Gradescope archive."""
 
 import contextlib
 import doctest

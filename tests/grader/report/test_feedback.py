@@ -1,4 +1,4 @@
-"""The page of a student: whole, safe, silent about what is hidden, readable on a telephone."""
+"""The student's feedback page: complete, safe, without hidden details, readable on a phone."""
 
 from html.parser import HTMLParser
 

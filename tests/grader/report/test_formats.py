@@ -1,4 +1,4 @@
-"""Each form against what its tool documents, with hostile text in every place."""
+"""Every format matches the documentation of its tool, with hostile text in every field."""
 
 import csv
 import io

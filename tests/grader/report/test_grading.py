@@ -1,4 +1,4 @@
-"""Reports are written whatever happens: mistakes of the grader, Ctrl-C, kill -9."""
+"""Reports are written in all cases: errors in the grader, Ctrl-C, kill -9."""
 
 import csv
 import json

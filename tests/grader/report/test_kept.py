@@ -1,4 +1,4 @@
-"""What a folder of results keeps: told, put together with what is new, and left by order only."""
+"""Stored results: listed, combined with new results, and removed only on request."""
 
 import csv
 import errno

@@ -1,4 +1,4 @@
-"""The first step that differs, as students and instructors read it."""
+"""The first differing step, as shown to students and instructors."""
 
 import pytest
 from grader.report.conftest import document, line

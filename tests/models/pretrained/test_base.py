@@ -1,4 +1,4 @@
-"""Folders in and out with a small family of the tests' own; every way in which one can be wrong."""
+"""Loading and saving folders with a small test family, and every error of a folder."""
 
 import json
 import pickle

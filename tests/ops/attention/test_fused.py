@@ -1,4 +1,4 @@
-"""Attention: fused = composed = a plain loop, and what must hold of any of them."""
+"""Attention: fused, composed and plain-loop versions agree, and shared properties hold."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Attention in tiles equals attention at once, with tiles small enough that there are many."""
+"""Tiled attention equals attention at once, with tiles so small that there are many."""
 
 import tracemalloc
 

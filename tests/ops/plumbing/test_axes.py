@@ -1,4 +1,4 @@
-"""Axes and sizes that users give."""
+"""Axes and sizes: valid and invalid arguments."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Range check of indices: at once on the host, at the next read from a device."""
+"""Range check of indices: at once on the host, and at the next read from a device."""
 
 import numpy as np
 import pytest

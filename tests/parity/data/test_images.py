@@ -1,4 +1,4 @@
-"""ImageProcessor against transformers' image processors and timm's transform, bit for bit."""
+"""ImageProcessor equals transformers' image processors and timm's transforms bit for bit."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Tokenizers in folders that transformers writes."""
+"""Tokenizers in folders that transformers saves."""
 
 import pytest
 from hypothesis import HealthCheck, given, settings

@@ -1,4 +1,4 @@
-"""The peers of the model tests; timm is imported with a stand-in for torchvision."""
+"""Reference libraries for model tests; timm is imported with a replacement for torchvision."""
 
 import importlib.machinery
 import importlib.util

@@ -1,4 +1,4 @@
-"""What the comparisons of GPT-2 and of Llama with their live peers do alike."""
+"""Shared code to compare GPT-2 and Llama with transformers."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Drawn configurations and inputs for BART and Marian."""
+"""Random configurations and inputs for BART and Marian."""
 
 import numpy as np
 import torch

@@ -1,4 +1,4 @@
-"""A live peer beside our model: one folder, the same inputs; outputs and gradients compared."""
+"""Compare a model with its reference: same folder, same inputs; outputs and gradients."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""BART beside transformers: drawn configurations, every class, folders in both directions."""
+"""BART against transformers: random configurations, every class, saving and loading."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""BERT against transformers: drawn configurations, every class, outputs and all gradients."""
+"""BERT against transformers: random configurations, every class, outputs and all gradients."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""generate beside transformers' on small random models: drawn settings, equal ids, equal scores."""
+"""generate against transformers on small random models: random settings, equal ids and scores."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""GPT-2 beside transformers: drawn configurations, every class, padding, caches, positions."""
+"""GPT-2 against transformers: random configurations, every class, padding, caches, positions."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Llama beside transformers: drawn configurations, every class, every kind of rotary positions."""
+"""Llama against transformers: random configurations, every class and kind of rotary positions."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Marian beside transformers: drawn configurations, shared and separate vocabularies, folders."""
+"""Marian against transformers: random configurations, shared and separate vocabularies."""
 
 import numpy as np
 import pytest

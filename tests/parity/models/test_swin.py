@@ -1,4 +1,4 @@
-"""Swin and Swin V2 beside transformers: drawn maps, windows, shifts, masks and heads."""
+"""Swin and Swin V2 against transformers: random maps, windows, shifts, masks and heads."""
 
 import numpy as np
 import pytest

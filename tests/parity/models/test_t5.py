@@ -1,4 +1,4 @@
-"""T5 against transformers: drawn configurations, every class, outputs and all gradients."""
+"""T5 against transformers: random configurations, every class, outputs and all gradients."""
 
 import numpy as np
 import pytest

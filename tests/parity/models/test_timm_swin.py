@@ -1,4 +1,4 @@
-"""Swin and Swin V2 beside timm: drawn maps, windows, shifts, heads; every architecture's size."""
+"""Swin and Swin V2 against timm: random maps, windows, shifts, heads; all published sizes."""
 
 import numpy as np
 import pytest

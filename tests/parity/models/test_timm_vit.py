@@ -1,4 +1,4 @@
-"""ViT and DeiT beside timm: every argument, drawn configurations, names of architectures."""
+"""ViT and DeiT against timm: every argument, random configurations, architecture names."""
 
 import functools
 

@@ -1,4 +1,4 @@
-"""The Transformer beside PyTorch's layers of that name: outputs, all gradients."""
+"""The Transformer against PyTorch's Transformer layers: outputs, all gradients."""
 
 import numpy as np
 import pytest

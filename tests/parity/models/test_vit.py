@@ -1,4 +1,4 @@
-"""ViT, DeiT and ViTMAE beside transformers: drawn configurations, every class, masks, sizes."""
+"""ViT, DeiT and ViTMAE against transformers: random configurations, every class, masks, sizes."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What a recipe is tested on is not in what it is trained on."""
+"""No test example of a recipe occurs in its training data."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Hidden words, and the two lives of a BERT."""
+"""Masked words, and the pretraining and fine-tuning of BERT."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Every recipe: its options, its loop, equal runs from equal seeds, resuming to the bit."""
+"""Every recipe: options, the loop, equal runs from equal seeds, exact resuming."""
 
 import json
 
