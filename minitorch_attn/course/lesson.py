@@ -30,7 +30,7 @@ def pick(full, fast):
     full : object
         Value for readers.
     fast : object
-        Smaller value for a quick check of all lessons. The same assertions must pass.
+        Smaller value for a quick check of all lessons. The assertions must pass with both values.
 
     Returns
     -------
@@ -75,7 +75,7 @@ def where(*objects):
     Raises
     ------
     ArgumentError
-        If one of them is not defined in this package.
+        If one of the objects is not defined in this package.
 
     Examples
     --------
@@ -177,7 +177,7 @@ def _open_in_pyplot(figure):
 
 
 def _place(thing):
-    """Return for example ("minitorch_attn/ops/softmax.py:41", "class Softmax")."""
+    """Return the place and kind, such as ("minitorch_attn/ops/softmax.py:41", "class Softmax")."""
     thing = _source(thing)
     try:
         file = Path(inspect.getsourcefile(thing)).resolve()

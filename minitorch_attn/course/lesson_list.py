@@ -125,8 +125,8 @@ def find_lesson(name, folder=None):
     raise ArgumentError(
         f"no lesson matches {name!r}" if not found else f"more than one lesson matches {name!r}",
         got=", ".join(lesson.path.stem for lesson in found) or None,
-        expected=f"a number from {numbers[0]} to {numbers[-1]}, or a part of one name",
-        hint="`mta lesson list` shows all lessons",
+        expected=f"a number from {numbers[0]} to {numbers[-1]}, or part of one name",
+        hint="list the lessons: mta lesson list",
     )
 
 

@@ -75,7 +75,7 @@ def unicode_math(latex):
 
 
 def markdown_for_terminal(text):
-    r"""Convert the formulas of a Markdown text: inline to code, displayed to code blocks.
+    r"""Convert formulas in Markdown: inline formulas to code, displayed formulas to code blocks.
 
     Parameters
     ----------

@@ -46,7 +46,7 @@ def notebook(lesson):
 
     Returns
     -------
-    nbformat.NotebookNode, byte for byte the same for equal lessons
+    nbformat.NotebookNode, identical in every byte for equal lessons
     """
     jupytext = _import("jupytext")
     made = jupytext.reads(lesson.path.read_text(encoding="utf-8"), fmt="py:percent")
@@ -84,7 +84,7 @@ def execute(made, lesson, folder, fast=None, timeout=600):
     folder : str or path
         Working directory of the cells.
     fast : bool, optional
-        Whether to use small sizes, as for `environment`.
+        Whether to use small sizes. Defaults to the setting of MTA_FAST.
     timeout : float, default 600
         Time limit for one cell, in seconds.
 
@@ -108,7 +108,7 @@ def execute(made, lesson, folder, fast=None, timeout=600):
     except nbclient.exceptions.CellTimeoutError:
         return _failure(made, lesson, f"a cell took more than {timeout:g} s")
     except nbclient.exceptions.DeadKernelError:
-        return _failure(made, lesson, "the process of the notebook died")
+        return _failure(made, lesson, "the kernel of the notebook died")
     return None
 
 

@@ -33,7 +33,7 @@ def state_folder():
 
 
 class Progress:
-    """Record of which lessons are done, and at which cell the user stopped in the others.
+    """Record of the lessons that are done, and of the cell where the user stopped in the others.
 
     A damaged file is renamed and never overwritten. If the file cannot be written, commands still
     work, but progress is lost.
@@ -83,12 +83,12 @@ class Progress:
         return cell if isinstance(cell, int) and cell > 0 else 0
 
     def when(self, number):
-        """Return the time of the last change in seconds since 1970; 0 if the lesson has none."""
+        """Return the time of the last change in seconds since 1970; 0 if it was not started."""
         when = self.entry(number).get("when", 0)
         return when if isinstance(when, (int, float)) else 0
 
     def latest(self):
-        """Return the number of the lesson used last, or None."""
+        """Return the number of the lesson used last, or None if no lesson was started."""
         return max(self.fields["lessons"], key=self.when, default=None)
 
     # Writing

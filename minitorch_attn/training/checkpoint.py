@@ -41,7 +41,7 @@ class Checkpoints:
     def __init__(self, folder, keep=2):
         if keep < 2:
             raise ArgumentError(
-                "Checkpoints: keep must be at least 2, so that a damaged one has a predecessor",
+                "Checkpoints: keep must be at least 2, in case the newest checkpoint is damaged",
                 got=str(keep),
             )
         self.folder = Path(folder)
@@ -115,7 +115,7 @@ class Checkpoints:
                 if which == "latest"
                 else f"{self.folder}: the checkpoint of step {which} is missing",
                 got=_list(steps),
-                hint='which="latest" loads the newest' if steps else "save one first",
+                hint='pass which="latest"' if steps else "save a checkpoint first",
             )
         try:
             return wanted, load(self.path(wanted), device)
@@ -124,7 +124,7 @@ class Checkpoints:
             raise CheckpointError(
                 error.message,
                 got=error.got, expected=error.expected,
-                hint=f"--resume previous returns to step {older[-1]}" if older else None,
+                hint=f"return to step {older[-1]} with --resume previous" if older else None,
             ) from error  # fmt: skip
 
     def _load_previous(self, steps, device):
@@ -135,7 +135,7 @@ class Checkpoints:
             except CheckpointError as error:
                 damaged.append(f"{self.path(step).name}: {error.got}")
         raise CheckpointError(
-            f"{self.folder}: an undamaged checkpoint before the newest is missing",
+            f"{self.folder}: there is no intact checkpoint before the newest one",
             got="; ".join(damaged) or _list(steps), hint="start the run again in a new folder",
         )  # fmt: skip
 

@@ -25,14 +25,14 @@ def forward_in_threads(function, batch, threads=2):
         Input. A tuple is passed as one argument; `lambda pair: model(*pair)` unpacks it.
     threads : int, default 2
 
-        Returns
-        -------
+    Returns
+    -------
+    Tensor, or tuple, list or dict of tensors
         Result of `function` for the whole batch.
 
     Notes
     -----
-    While this runs, each matrix product uses one thread. `ThreadSplit` describes how random
-    numbers are handled.
+    While this runs, each matrix product uses one thread. For random numbers, see `ThreadSplit`.
 
     Examples
     --------

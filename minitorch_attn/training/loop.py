@@ -41,11 +41,12 @@ class Loop:
     on_step : sequence of callable
         Callbacks that receive the number of completed steps after each step.
     extra : dict, optional
-        More plain values to store in every checkpoint, such as configuration and vocabulary.
+        Additional plain values for every checkpoint, such as the configuration and the vocabulary.
     threads : int, default 1
         Number of threads among which each batch and each update is split; see `ThreadSplit`.
     count : callable, optional
-        Function `count(batch)` that returns how many examples the loss averages. Default: rows.
+        Function `count(batch)` that returns the number of examples over which the loss is a mean.
+        Default: the size of the first axis.
 
     Attributes
     ----------
@@ -190,14 +191,13 @@ class Loop:
 
     def _not_finite(self, what, value):
         saved = self.run.checkpoints.steps() if self.run is not None else []
-        where = f"; the checkpoint of step {saved[-1]} is whole" if saved else ""
+        where = f"; the checkpoint of step {saved[-1]} is intact" if saved else ""
         return NumericError(
             f"training stopped: {what} is {value}",
             got=f"learning rate {self.optimizer.param_groups[0]['lr']:.3g}{where}",
             expected="finite numbers",
-            hint="a smaller learning rate (--lr), a longer warm-up (--warmup) or tighter clipping "
-            "(--clip);\n            mt.autograd.detect_anomaly() finds the operation "
-            "that made the first one",
+            hint="lower --lr or --clip, or increase --warmup; use mt.autograd.detect_anomaly()\n"
+            "            to find the operation that produced the first such value",
         )
 
     # State
@@ -218,7 +218,7 @@ class Loop:
         }
 
     def load_state_dict(self, state):
-        """Continue from a saved state. All further losses are identical to the bit."""
+        """Continue from a saved state. All later losses are the same bits as without a break."""
         try:
             self.model.load_state_dict(state["model"])
             self.optimizer.load_state_dict(state["optimizer"])

@@ -34,14 +34,14 @@ class ThreadSplit:
         Function `loss_function(model, batch)` that returns the mean over examples, a 0-d Tensor.
     threads : int
     count : callable, optional
-        Function `count(batch)` that returns how many examples the mean includes, such as the tokens
-        that are not padding. Default: the size of the first axis.
+        Function `count(batch)` that returns how many examples the mean includes, such as the number
+        of tokens that are not padding. Default: the size of the first axis.
 
     Notes
     -----
     Each thread has a separate counter range for dropout. A seed therefore gives the same masks in
-    every run, but different masks without the split. Other random numbers in a forward pass raise
-    an error, and so does batch normalization, which needs the whole batch.
+    every run with the same number of threads. Other random numbers in a forward pass raise an
+    error, and so does batch normalization, which needs the whole batch.
 
     While this runs, each matrix product uses one thread.
 
@@ -63,7 +63,7 @@ class ThreadSplit:
         for name, module in model.named_modules():
             if isinstance(module, _BatchNorm) and threads > 1:
                 raise ArgumentError(
-                    "ThreadSplit: batch normalization is not supported, it needs the whole batch",
+                    "ThreadSplit: batch normalization is not supported: it needs the whole batch",
                     got=f"{name}: {type(module).__name__}",
                     hint="train with threads=1, or use LayerNorm or GroupNorm",
                 )
@@ -76,7 +76,7 @@ class ThreadSplit:
 
         Parameters
         ----------
-        batch : Tensor, or tuple, list or dict of tensors and masks with one first axis
+        batch : Tensor, or tuple, list or dict of tensors and masks, with the batch as first axis
 
         Returns
         -------

@@ -101,7 +101,7 @@ class RunFolder:
             raise CheckpointError(
                 f"{path / CONFIG} is damaged",
                 got=str(error),
-                hint="each checkpoint contains a copy: mt.load(file)['config']",
+                hint="restore it from a checkpoint: mt.load(file)['config']",
             ) from None
         return cls(path, config, keep)
 
@@ -189,7 +189,7 @@ def free_name(parent, prefix):
 
 
 def newest_run(parent, prefix):
-    """Return the run folder parent/prefix-N with the largest N, or None.
+    """Return the run folder parent/prefix-N with the largest N, or None if there is none.
 
     Returns
     -------

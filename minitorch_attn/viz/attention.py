@@ -56,7 +56,7 @@ def attention_figure(maps, labels, title="Attention weights"):
     heads, queries, keys = maps[0].shape
     if any(m.shape != maps[0].shape for m in maps) or not len(labels) == keys == queries:
         raise ShapeError(
-            "attention_figure: maps and labels must have the same length",
+            "attention_figure: the shapes of maps do not match each other or the labels",
             got=f"maps {[m.shape for m in maps]} and {len(labels)} labels",
             expected="maps (heads, token, token), all of one shape, and a label for each token",
         )
@@ -79,7 +79,7 @@ def attention_figure(maps, labels, title="Attention weights"):
     grid[0, 0].set_yticks(range(keys), shown)
     bar = figure.colorbar(image, ax=grid, shrink=0.6, aspect=30, pad=0.01)
     bar.outline.set_visible(False)
-    bar.set_label("weight (row: who looks, column: at whom)", fontsize=13)
+    bar.set_label("weight (row: query, column: key)", fontsize=13)
     figure.suptitle(title, fontsize=15)
     return figure
 

@@ -1,4 +1,4 @@
-"""Cross-attention maps from the words of one text to those of another."""
+"""Cross-attention maps from the tokens of one text to the tokens of another text."""
 
 from .attention import visible
 from .style import new_figure
@@ -33,6 +33,6 @@ def cross_attention_figure(maps, title="Cross-attention"):
         axes.spines[:].set_visible(False)
     bar = figure.colorbar(image, ax=list(grid), shrink=0.5, aspect=25, pad=0.02)
     bar.outline.set_visible(False)
-    bar.set_label("weight (row: what is written, column: what is read)")
+    bar.set_label("weight (row: target token, column: source token)")
     figure.suptitle(title)
     return figure

@@ -49,6 +49,6 @@ def masks_figure(masks, labels=None, title="Masks"):
         panel.spines[:].set_visible(False)
         panel.set_title(caption, fontsize=10)
     panels[0].set_ylabel("query")
-    figure.supxlabel("key (blue: the query may look at it)", fontsize=9)
+    figure.supxlabel("key (blue: the query may attend to it)", fontsize=9)
     figure.suptitle(title, fontsize=13)
     return figure

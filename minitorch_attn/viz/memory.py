@@ -1,4 +1,4 @@
-"""Memory that a computation holds over time, by kind."""
+"""Memory that a computation holds over time, by kind (parameters, gradients, ...)."""
 
 from .style import COLOURS, new_figure
 
@@ -13,7 +13,7 @@ def memory_figure(by_kind, peak_moment, peak_op="", title="Memory held by tensor
     by_kind : dict of str to list of int
         Number of bytes that each kind holds after each change; see `MemoryTracker.by_kind`.
     peak_moment : int
-        Moment at which the sum is largest.
+        Index of the change after which the total is largest.
     peak_op : str
         Operation that reached the peak.
     title : str
@@ -49,7 +49,7 @@ def memory_figure(by_kind, peak_moment, peak_op="", title="Memory held by tensor
         textcoords="offset points",
         ha="right" if right else "left",
     )
-    axes.set(xlabel="blocks made and freed", ylabel=name, title=title)
+    axes.set(xlabel="memory blocks allocated or freed", ylabel=name, title=title)
     axes.set_xlim(0, max(len(totals) - 1, 1))
     axes.set_ylim(0, max(peak, 1e-9) * 1.14)
     axes.spines[["top", "right"]].set_visible(False)

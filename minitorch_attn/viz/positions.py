@@ -40,7 +40,7 @@ def sinusoidal_figure(num_positions=100, dim=64, title="Sinusoidal positions"):
     curves.spines[["top", "right"]].set_visible(False)
     products = table @ table.T
     shown = alike.imshow(products, cmap="viridis")
-    alike.set(xlabel="position", ylabel="position", title="scalar products")
+    alike.set(xlabel="position", ylabel="position", title="dot products")
     bar = figure.colorbar(shown, ax=alike, shrink=0.85, aspect=25, pad=0.02)
     bar.outline.set_visible(False)
     figure.suptitle(title, fontsize=13)
@@ -48,7 +48,7 @@ def sinusoidal_figure(num_positions=100, dim=64, title="Sinusoidal positions"):
 
 
 def position_similarity_figure(embeddings, grid, title="Similarity of learned positions"):
-    """Plot the similarity of each patch's position embedding to those of all patches.
+    """Plot the similarity of each patch's position embedding to the embeddings of all patches.
 
     Parameters
     ----------

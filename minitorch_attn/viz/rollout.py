@@ -9,10 +9,10 @@ __all__ = ["attention_rollout", "class_attention_figure"]
 
 
 def attention_rollout(maps, residual=0.5):
-    r"""Compute how much of each input token reaches each output token through attention weights.
+    r"""Compute how much each input token contributes to each output token through attention.
 
-    A_l = residual I + (1 - residual) mean over heads of the weights of layer l, rows summing to 1
-    rollout = A_L ... A_2 A_1.
+    A_l = residual I + (1 - residual) (mean of layer l's weights over heads), normalized by row
+    rollout = A_L ... A_2 A_1 for L layers.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def attention_rollout(maps, residual=0.5):
         weights = np.asarray(weights)
         if weights.ndim != 3 or weights.shape[1] != weights.shape[2]:
             raise ShapeError(
-                "attention_rollout: maps must be those of self-attention",
+                "attention_rollout: maps must be self-attention maps",
                 got=f"{weights.shape}", expected="(heads, token, token) for each layer",
             )  # fmt: skip
         layer = residual * np.eye(weights.shape[1]) + (1 - residual) * weights.mean(0)
@@ -82,7 +82,7 @@ def class_attention_figure(image, maps, grid, title="What the class token looks 
             "class_attention_figure: maps does not match grid",
             got=f"maps {[np.shape(m) for m in maps]}, grid {grid}, prefix {prefix}",
             expected=f"(heads, {tokens}, {tokens})",
-            hint="prefix counts the tokens before the patches, such as the class token",
+            hint="set prefix to the number of tokens before the patches, such as the class token",
         )
     picture = _as_picture(image)
     heads = [row[0, prefix:].reshape(grid) for row in last]

@@ -13,9 +13,9 @@ def roofline_figure(groups, flops, bandwidth, rows=12, title="Where the time goe
     Parameters
     ----------
     groups : list of Group
-        Operations to plot, the one that takes the longest time first.
+        Operations to plot, sorted by time, longest first.
     flops, bandwidth : float
-        Operations per second in a large product, and bytes per second in a large copy.
+        Operations per second of a large matrix product, and bytes per second of a large copy.
     rows : int
         Maximum number of operations to show.
     title : str
@@ -27,8 +27,8 @@ def roofline_figure(groups, flops, bandwidth, rows=12, title="Where the time goe
     Notes
     -----
     Williams, Waterman and Patterson 2009, "Roofline: An Insightful Visual Performance Model for
-    Multicore Architectures", CACM 52(4). An operation without products counts as one FLOP for
-    each number that it writes, so that its height below the slope shows the bytes per second.
+    Multicore Architectures", CACM 52(4). An operation without matrix products counts as one FLOP
+    for each number that it writes, so that its height in the figure shows the bytes per second.
     """
     figure = new_figure(12.5, 5.2)
     left, right = figure.subplots(1, 2, width_ratios=(1, 1.25))
@@ -94,7 +94,7 @@ def _draw_roof(axes, groups, flops, bandwidth):
         axes.legend(frameon=False, loc="lower right", markerscale=0.6)
     axes.set(
         xscale="log", yscale="log", xlabel="operations per byte moved",
-        ylabel="billion operations per second", title="Under the roofs of this machine",
+        ylabel="billion operations per second", title="Roofline of this machine",
     )  # fmt: skip
     axes.margins(y=0.12)
     axes.spines[["top", "right"]].set_visible(False)

@@ -36,7 +36,7 @@ def windows_figure(height=8, width=8, window=4, shift=2, title="Windows before a
     figure = new_figure(13.2, 4.4)
     first, second, third, fourth = figure.subfigures(1, 4, width_ratios=(1, 1, 1, 1.05))
     plain = first.subplots()
-    _draw_map(plain, before, places, window, "1. windows of the block before")
+    _draw_map(plain, before, places, window, "1. windows of the previous block")
     _draw_map(second.subplots(), before.reshape(-1)[rolled], rolled, window,
               f"2. the map rolled by {shift}; same colors")  # fmt: skip
     _draw_map(third.subplots(), regions, rolled, window, "3. regions: neighbors before the roll")
@@ -71,7 +71,7 @@ def _draw_masks(figure, mask, windows):
         panel.imshow(attend, cmap="Blues", vmin=0, vmax=1.3)
         panel.set(xticks=[], yticks=[])
         panel.set_title(f"window {number + 1}", fontsize=8)
-    figure.suptitle("4. who may look at whom (blue)", fontsize=9.5)
+    figure.suptitle("4. pairs that may attend (blue)", fontsize=9.5)
 
 
 def relative_index_figure(window=3, title="Relative positions share biases"):
@@ -102,7 +102,7 @@ def relative_index_figure(window=3, title="Relative positions share biases"):
     left.set_title("tokens of a window", fontsize=10)
     _numbered(middle, index, scale)
     middle.set(xlabel="key", ylabel="query")
-    middle.set_title("entry that a pair reads", fontsize=10)
+    middle.set_title("table entry of each pair", fontsize=10)
     _numbered(right, np.arange(entries).reshape(2 * window - 1, -1), scale)
     offsets = range(-window + 1, window)
     right.set_xticks(range(len(offsets)), offsets)

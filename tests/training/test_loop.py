@@ -153,7 +153,7 @@ def test_nan_stops_the_run_and_keeps_the_checkpoint(tmp_path):
         loop.train(30)
     message = str(caught.value)
     assert "the loss of step 8 is nan" in message
-    assert "checkpoint of step 5 is whole" in message
+    assert "checkpoint of step 5 is intact" in message
     assert "--lr" in message and "detect_anomaly" in message
     assert run.checkpoints.steps() == [5]
     assert all(map(math.isfinite, (m["loss"] for m in run.metrics() if "loss" in m)))

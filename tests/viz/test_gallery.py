@@ -35,7 +35,7 @@ def test_rollout_without_and_with_only_the_residual_path(residual, expected):
 
 
 def test_rollout_wants_self_attention():
-    with pytest.raises(ShapeError, match="those of self-attention"):
+    with pytest.raises(ShapeError, match="self-attention maps"):
         viz.attention_rollout([np.ones((2, 3, 4))])
 
 

@@ -277,7 +277,7 @@ def _stopped(note, ended, seconds):
     if ended is None:
         text = f"it did not finish {where} within {seconds:g} s".replace("  ", " ")
         if note.get("stage") == "big":
-            text += ": the formula takes less than a second; differences or loops take longer"
+            text += ": a formula takes less than a second; finite differences and loops take longer"
         return text
     return f"the program exited {where} with status {ended} before the end".replace("  ", " ")
 

@@ -129,7 +129,7 @@ def tensors(arrays, requires_grad):
 
 
 def as_tuple(outputs):
-    """Return the outputs as a tuple, also if there is only one Tensor."""
+    """Return the outputs as a tuple, even if there is only one Tensor."""
     return tuple(outputs) if isinstance(outputs, (tuple, list)) else (outputs,)
 
 

@@ -1,4 +1,4 @@
-"""Judges: inputs that reveal a mistake and a correct implementation, for each exercise.
+"""Judges: a correct implementation for each exercise, and inputs that reveal mistakes.
 
 The correct implementation uses the library's own operations. Each check samples new inputs. All
 axes have different sizes, batch sizes are larger than 1, and gains resemble those of a trained
@@ -47,7 +47,7 @@ class Judge:
 
 
 def _normal(*shapes):
-    """Make a `draw` for Gaussian inputs, each with a small and a big shape."""
+    """Make a `draw` function for Gaussian inputs, each with a small and a big shape."""
 
     def draw(rng, big):
         return [rng.normal(size=pair[big]) for pair in shapes]
@@ -56,7 +56,7 @@ def _normal(*shapes):
 
 
 def _heads(queries, keys):
-    """Make a `draw` for the queries, keys and values of several heads."""
+    """Make a `draw` function for the queries, keys and values of several heads."""
     small = [(2, 3, n, 6) for n in (queries, keys, keys)]  # sqrt(6) reveals a wrong scale
     return _normal(*[(shape, (2, 12, 64, 64)) for shape in small])
 

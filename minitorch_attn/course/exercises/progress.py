@@ -51,7 +51,7 @@ class ExerciseProgress(Progress):
         self._change(name, {"solved": True}, "exercises")
 
     def reopen(self, name):
-        """Mark the exercise as unsolved, without hints."""
+        """Mark the exercise as unsolved, and reset its number of hints to 0."""
         self._change(name, {"solved": False, "hints": 0}, "exercises")
 
     def hint_given(self, name, count):
@@ -85,7 +85,7 @@ class ExerciseProgress(Progress):
 
     @property
     def work_folder(self):
-        """Return the work folder that was used last, or None."""
+        """Work folder that was used last; None if none was recorded."""
         found = self._entry("exercise_work", "folder").get("path")
         return Path(found) if isinstance(found, str) else None
 

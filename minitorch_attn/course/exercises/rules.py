@@ -1,7 +1,7 @@
 """Rules for what a solution may use, checked on its syntax tree.
 
 You must write the gradient yourself, instead of taking it from the library or from finite
-differences. The rules are a reminder, not a barrier: the arrays that the file computes decide.
+differences. The rules remind you of this. They do not detect every way around the task.
 """
 
 import ast

@@ -44,11 +44,11 @@ class ToWrite:
 
 @dataclass(frozen=True)
 class Group:
-    """Function that would give an answer away, and the body that replaces its own."""
+    """Function that would give an answer away, and the body that replaces its body."""
 
     target: Target
     why: str
-    body: str | None = None
+    body: str | None = None  # None: the function raises NotYetWritten
 
 
 @dataclass(frozen=True)
@@ -94,16 +94,16 @@ class Assignment:
     blanks : tuple of ToWrite
         Functions that the student writes, in order.
     groups : tuple of Group
-        Functions that are removed because they compute the same: the [[group]] entries of the
-        manifest, and all functions that declare it with `computes` (see `declared.py`).
+        Functions that are removed because they compute the same as one of `blanks`: the [[group]]
+        entries of the manifest, and the functions found by `declared.alike`.
     checks : tuple of CheckEntry
     bugs, ways : tuple of Bug
         Planted bugs, and attempts to earn points without doing the work.
     allowed : tuple of str
         Lines of the solution that may occur in a release, because they reveal nothing.
     engine : bool
-        Whether checks differentiate in the submission's process. If not, the only backward pass in
-        that process is the student's.
+        Whether checks need the autograd engine in the submission's process. If not, that process
+        contains only the backward passes that the student writes.
     """
 
     folder: Path
@@ -169,7 +169,7 @@ class Assignment:
         if function is None:
             raise DataError(
                 f"{self.folder.name}/checks.py does not define the function {entry.function}",
-                expected=f"def {entry.function}(rng), which returns a list of Check",
+                expected=f"def {entry.function}(rng), which returns a list of Check objects",
             )
         return function(rng)
 
@@ -319,7 +319,7 @@ class _Reader:
     def points(self, entry, label):
         value = entry["points"]
         if type(value) is not int or value < 1:
-            self.refuse(f"{label}: points must be a whole number, at least 1", got=repr(value))
+            self.refuse(f"{label}: points must be a positive integer", got=repr(value))
         return value
 
     def to_write(self, entry):
@@ -337,8 +337,8 @@ class _Reader:
         for group in groups:
             if declared.pop(group.target, None) and group.body is None:
                 self.refuse(
-                    "a [[group]] without a body is not needed: the function's @computes(...) "
-                    "takes it out", got=str(group.target), hint="remove this [[group]]",
+                    "a [[group]] without a body is not needed: @computes(...) already removes "
+                    "this function", got=str(group.target), hint="remove this [[group]]",
                 )  # fmt: skip
         return groups + [Group(target, f"computes: {name}") for target, name in declared.items()]
 
@@ -371,7 +371,7 @@ class _Reader:
     def compare(self, made):
         """Check that the entries are consistent with one another and with the library."""
         if made.name != made.folder.name:
-            self.refuse("name must be the name of the folder", got=made.name)
+            self.refuse("name does not match the folder name", got=made.name)
         self._targets(made)
         names = [entry.name for entry in made.checks]
         for kind in (names, [blank.name for blank in made.blanks]):
@@ -381,7 +381,7 @@ class _Reader:
             total = sum(entry.points for entry in made.checks if entry.of == blank.name)
             if total != blank.points:
                 self.refuse(
-                    f"the points of {blank.name} must be the sum of its checks",
+                    f"the points of {blank.name} must be the sum of the points of its checks",
                     got=f"{blank.points}", expected=f"{total}",
                 )  # fmt: skip
         written = {blank.name for blank in made.blanks}
@@ -392,7 +392,7 @@ class _Reader:
                 )
         for bug in (*made.bugs, *made.ways):
             if unknown := sorted(set(bug.loses) - set(names)):
-                self.refuse(f"{bug.name!r} must only lose checks that exist", got=unknown[0])
+                self.refuse(f"{bug.name!r} loses a check that does not exist", got=unknown[0])
             if not bug.loses:
                 self.refuse(f"{bug.name!r} must lose at least one check")
 
@@ -406,7 +406,7 @@ class _Reader:
                 self.refuse("the module does not define this function", got=str(part.target))
             if isinstance(part, (ToWrite, Group)):
                 if part.target in seen:
-                    self.refuse("a function must not be taken out twice", got=str(part.target))
+                    self.refuse("two entries remove the same function", got=str(part.target))
                 seen.add(part.target)
             if not isinstance(part, Group) and part.target.path not in made.files:
                 self.refuse(

@@ -35,7 +35,7 @@ class Target:
 
     @classmethod
     def parse(cls, text):
-        """Read "minitorch_attn.ops.softmax:Softmax.backward"."""
+        """Parse a name such as "minitorch_attn.ops.softmax:Softmax.backward"."""
         module, colon, name = text.partition(":")
         words = [*module.split("."), *name.split(".")]
         if not colon or words[0] != "minitorch_attn" or not all(map(str.isidentifier, words)):
@@ -65,8 +65,8 @@ def functions(source):
     Returns
     -------
     dict of str to ast.FunctionDef
-        Definitions by name, without functions inside functions. If a name occurs twice (a property
-        and its setter), the first definition.
+        Definitions by name, without nested functions. If a name occurs twice (a property and its
+        setter), the first definition is kept.
     """
     found = {}
     _collect(ast.parse(source), "", found)
@@ -90,7 +90,7 @@ def blank(source, module, bodies):
     ----------
     source : str
     module : str
-        Dotted name of its module, used to import the error.
+        Dotted name of the module, used to import `NotYetWritten`.
     bodies : dict of str to (str or None)
         New body by dotted function name. None means `raise NotYetWritten(...)` below the shape
         comments of the old body.
@@ -114,8 +114,7 @@ def code_lines(source, name):
 
     Returns
     -------
-    list of str
-        Lines with single spaces, without empty lines.
+    list of str, without empty lines and repeated spaces
     """
     first, last = _span(source, name)
     lines = source.splitlines()[first - 1 : last]
@@ -164,7 +163,7 @@ def _span(source, name):
     else:
         start = _header_end(lines, node.lineno) + 1
         if first.lineno < start:
-            raise ArgumentError("the body must be on a line of its own", got=name)
+            raise ArgumentError("the body must start on a new line", got=name)
     return start, node.end_lineno
 
 

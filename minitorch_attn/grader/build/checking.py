@@ -1,4 +1,4 @@
-"""Checking functions for `checks.py`. They compute the expected values with the library."""
+"""Functions that make checks for `checks.py`, with expected values from the library."""
 
 from importlib import import_module
 
@@ -139,8 +139,8 @@ def gradient_check(of, rng, needs=None):
         Result of `layer_check` or `call_check`.
     rng : numpy.random.Generator
     needs : list of str, optional
-        Names of inputs, and of parameters as "parameter NAME". Defaults to all whose gradient is
-        larger than round-off.
+        Inputs, and parameters as "parameter NAME", whose gradients are compared. Defaults to all
+        that have a gradient larger than rounding errors.
 
     Returns
     -------
@@ -158,7 +158,7 @@ def gradient_check(of, rng, needs=None):
 
 
 def _reached(inputs, settings, key):
-    """Return whether the gradient of an input is larger than round-off."""
+    """Return whether the gradient of an input is larger than rounding errors."""
     try:
         (grad,) = drivers.gradients(inputs, {**settings, "needs": [key]}).values()
     except ValueError:
@@ -167,7 +167,7 @@ def _reached(inputs, settings, key):
 
 
 def parameters(layer, make, rng):
-    """Draw all parameters of a layer from N(0, 1 / width), and gains of norms around 1.
+    """Draw all parameters of a layer from Gaussians, whose mean is 1 for gains of norms, else 0.
 
     Returns
     -------

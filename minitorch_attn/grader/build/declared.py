@@ -1,4 +1,4 @@
-"""Declarations of functions that compute the same, read from the source text of the package."""
+"""Find functions that declare the same `@computes(...)`, in the package's source text."""
 
 import ast
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ def _arguments(node, module, name):
                 raise DataError(
                     f"{module}:{name}: the arguments of @computes(...) must be literal strings",
                     got=ast.unparse(decorator),
-                    hint='@computes("attention", reveals=("softmax",))',
+                    hint='write for example @computes("attention", reveals=("softmax",))',
                 ) from None
             return names, tuple(reveals.get("reveals", ()))
     return ()
@@ -73,7 +73,7 @@ def alike(written, root):
     Returns
     -------
     dict of Target to str
-        Functions that declare to compute or reveal the same, each with what it computes or reveals.
+        Functions that compute or reveal what one of `written` computes, each with its name for it.
     """
     known = declarations(root)
     wanted = {name for entry in known if entry.target in written for name in entry.computes}

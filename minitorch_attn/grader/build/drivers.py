@@ -1,6 +1,6 @@
 """Drivers: functions whose source text is sent to the submission's process and runs there.
 
-Each takes arrays and settings and returns arrays. They do not contain answers, and
+Each driver takes arrays and settings, and returns arrays. Drivers do not contain answers, and they
 import what they need.
 """
 
@@ -8,7 +8,7 @@ __all__ = ["call", "gradients", "layer", "operation"]
 
 
 def operation(inputs, settings):
-    """Run an operation forward and, with `grad`, backward, on plain arrays without an engine.
+    """Run an operation forward, and with the input `grad` also backward, without an engine.
 
     Settings: operation "module:Class", arguments (names of inputs, or None), keywords, needs (the
     arguments whose gradients are wanted), and seed, for an operation that draws random numbers.
@@ -31,14 +31,14 @@ def operation(inputs, settings):
     ctx.needs_grad = [key in needs for key in names]
     ctx.shapes = tuple([getattr(x, "shape", None) for x in arguments])
     found = {"output": np.asarray(function.forward(ctx, *arguments, **ctx.settings))}
-    ctx._clock = import_module("minitorch_attn.tensor").changes[0]  # nothing changed since
+    ctx._clock = import_module("minitorch_attn.tensor").changes[0]  # no changes since forward
     if "grad" in inputs:
         grads = function.backward(ctx, inputs["grad"].copy())
         grads = grads if type(grads) is tuple else (grads,)
         if len(grads) != len(names):
             raise ValueError(
-                f"{function.__name__}.backward returned {len(grads)} of {len(names)} gradients: "
-                "one for each input of forward, None where there is none"
+                f"{function.__name__}.backward returned {len(grads)} gradients for {len(names)} "
+                "inputs: return one for each input of forward, or None if it has no gradient"
             )
         for key, grad in zip(names, grads, strict=True):
             if key in needs:

@@ -59,15 +59,15 @@ def released_text(text, where):
                 kept.append(f"{indent}raise NotImplementedError()\n")
         elif opened != mark[2]:
             raise DataError(
-                f"{where}:{number}: the BEGIN of END {mark[2]} is missing",
+                f"{where}:{number}: END {mark[2]} does not have a BEGIN",
                 hint=f"write BEGIN {mark[2]} before this line",
             )
         else:
             opened = None
     if opened is not None:
         raise DataError(
-            f"{where}: the END of BEGIN {opened} is missing",
-            hint=f"write END {opened} after its last line",
+            f"{where}: BEGIN {opened} does not have an END",
+            hint=f"write END {opened} after the last line of the block",
         )
     return "".join(kept)
 

@@ -10,14 +10,14 @@ from .blank import Target, blank, functions
 
 __all__ = ["changed_files", "solution_files", "starter_files", "write_package"]
 
-# Files omitted for students: lessons, the grader itself, the commands. For grading, also files that
-# record, draw or train.
+# Files that students do not get: lessons, the grader and the commands. A submission's process also
+# lacks the files that record, draw or train.
 NOT_RELEASED = ("course", "grader", "cli", "__main__.py")
 NOT_GRADED = (
     *NOT_RELEASED, "viz", "tracing", "profiling", "memory", "training", "data", "models/pretrained",
 )  # fmt: skip
-# Nothing may differentiate in a submission's process: neither finite differences nor, unless the
-# assignment needs an engine, the backward pass of any operation.
+# A submission's process must not be able to differentiate. So finite differences are removed, and
+# unless the assignment needs the engine, the engine and all backward passes are removed, too.
 STEPS = "minitorch_attn.gradcheck.numeric:slopes"
 ENGINE = "minitorch_attn.autograd.engine:run_backward"
 
@@ -31,8 +31,8 @@ def write_package(assignment, folder, stripped=False):
     folder : path
         Parent folder in which `minitorch_attn` is written.
     stripped : bool, default False
-        If True, write the package for a submission's process: without a differentiating engine and
-        without parts that no check needs, and compiled except for the submitted files.
+        If True, write the package for a submission's process: without functions that differentiate
+        and without parts that no check needs, and compiled except for the submitted files.
     """
     source = package_root() / "minitorch_attn"
     target = Path(folder) / "minitorch_attn"
@@ -100,7 +100,7 @@ def changed_files(assignment, stripped=False):
 
 @lru_cache(maxsize=2)
 def _differentiating(engine):
-    """List all functions that differentiate, or with an engine those that do not need it."""
+    """List all functions that differentiate; with `engine`, only those of finite differences."""
     found = [Target.parse(text) for text in ((STEPS,) if engine else (STEPS, ENGINE))]
     if engine:
         return tuple(found)
@@ -137,8 +137,8 @@ def solution_files(assignment, calling=""):
     ----------
     assignment : Assignment
     calling : str
-        Body of a [[way]]. If it names functions of a group, they are removed, as in the files that
-        a student starts from.
+        Body of a [[way]]. Functions of a group that occur in this text are removed, as in the
+        starter files.
 
     Returns
     -------

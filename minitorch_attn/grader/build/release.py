@@ -43,7 +43,7 @@ def write_release(assignment, folder, seed=PUBLIC_SEED):
     folder = Path(folder)
     if folder.exists() and any(folder.iterdir()):
         raise ArgumentError(
-            "the folder of a release must be empty", got=f"{folder}", hint="name a new folder"
+            "the folder of a release must be empty", got=f"{folder}", hint="choose a new folder"
         )
     write_package(assignment, folder)
     for name in ("check.py", "training.py", "workbook.py"):
@@ -66,7 +66,7 @@ def write_release(assignment, folder, seed=PUBLIC_SEED):
 
 @dataclass
 class _Source:
-    """Source text of a notebook."""
+    """Source file of a notebook, in the form that `notebook` reads."""
 
     path: Path
 
@@ -138,10 +138,10 @@ def readme(assignment, with_notebook=True):
     )  # fmt: skip
 
 
-_NOTEBOOK = "or open `{name}.ipynb` in Jupyter: its cells write the functions into the files."
+_NOTEBOOK = "You can also open `{name}.ipynb` in Jupyter. Its cells write functions into the files."
 _CELLS = (
-    "or work in `{name}.py`, in an editor that runs the cells between lines of `# %%`: each writes "
-    "its\nfunction into its file."
+    "You can also work in `{name}.py`, in an editor that runs the cells between lines of `# %%`.\n"
+    "Each cell writes a function into its file."
 )
 _README = """# {title}
 
@@ -153,29 +153,29 @@ _README = """# {title}
 | --- | --- | --- | --- |
 {rows}
 
-{points} points. Replace the `raise NotYetWritten(...)` of each. The signature and the docstring say
-what goes in and out; the comments below them give the shapes on the way. You may read and call the
-rest of the library. Functions that would give away the answer are taken out and raise the same
-error: leave them unchanged.
+{points} points. Replace the `raise NotYetWritten(...)` in each function. The signature and the
+docstring describe the inputs and outputs; the comments below them give the shapes of intermediate
+results. You may read and call the rest of the library. Functions that would give away the answer
+are removed and raise the same error: leave them unchanged.
 
 ## How to work
 
-Python 3.11 or newer with NumPy is all that is needed. In this folder:
+You need Python 3.11 or newer with NumPy. Run these commands in this folder:
 
-    python check.py             # the public checks; a word selects some of them
-    python reward.py            # a model that runs your code
+    python check.py             # run the public checks; add a word to select some of them
+    python reward.py            # run a model that uses your code
 
 If a result is wrong, `with mt.trace() as t:` records each step of the code in the block, forward
 and backward, with its values. `print(t.table())` lists the steps, `t.save_html("trace.html")`
-writes a page to step through them, and `print(mt.trace_diff(t, another))` names the first step that
-differs between two versions of your code.
+writes a page in which you can step through them, and `print(mt.trace_diff(t, another))` names the
+first step that differs between two versions of your code.
 
 {cells}
 
 {public}
 
-{hidden} of the points are for hidden checks: other inputs, larger sizes, properties. Work on paper
-first: a gradient found by trial and error does not pass them.
+{hidden} of the points are for hidden checks, which use other inputs and larger sizes, and test
+properties. Derive each gradient on paper first: one found by trial and error rarely passes them.
 
 ## What to submit
 
@@ -203,7 +203,7 @@ def percent(assignment):
         cells.append(f'# %%\n@into("{target}")\n{body}\n')
         public = any(e.of == blank.name and not e.hidden for e in assignment.checks)
         cells.append(f'# %%\ncheck("{blank.name}")\n' if public else "# %%\ncheck()\n")
-    cells.append(_markdown("## The reward\n\nA model that runs your code."))
+    cells.append(_markdown("## The reward\n\nThe cell below runs a model that uses your code."))
     cells.append("# %%\nreward()\n")
     return "\n".join(cells)
 

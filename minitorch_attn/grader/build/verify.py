@@ -93,7 +93,7 @@ class _Prover:
             yield self.candidate(f"bug: {bug.name}", with_bug(solution, bug), set(bug.loses))
         for way in made.ways:
             files = with_bug(solution_files(made, calling=way.body), way)
-            yield self.candidate(f"way round: {way.name}", files, set(way.loses))
+            yield self.candidate(f"workaround: {way.name}", files, set(way.loses))
         yield from self.release(solution, reward)
 
     def candidate(self, what, files, loses):
@@ -145,7 +145,7 @@ class _Prover:
             text = (done.stdout + done.stderr).strip()[-1500:]
             found = f"exit status {done.returncode}, expected {code} and {said!r}:\n{text}"
         elif name == "reward.py" and used > REWARD_SECONDS:
-            found = f"it took {used:.0f} s of one core, more than {REWARD_SECONDS}"
+            found = f"it took {used:.0f} s of CPU time, more than {REWARD_SECONDS} s"
         return Proof(what, "", found, seconds)
 
 

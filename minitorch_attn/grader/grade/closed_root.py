@@ -1,4 +1,4 @@
-"""Closed root folder for a process (chroot). It requires root, but not namespaces.
+"""Closed root folder for a process (chroot). It requires root privileges, but not namespaces.
 
 The folder contains only what NumPy needs and is read-only. A submission cannot read a solution or
 another submission there, or leave a file for the next submission.
@@ -37,14 +37,14 @@ def add_libraries(root, folders, link):
     folders : list of Path
         Folders below the root.
     link : callable
-        `link(source, target)` links or copies a file.
+        Function `link(source, target)` that links or copies a file.
     """
     inside = Path(root).resolve()
     (inside / LIBRARIES[1:]).mkdir()
     for name, path in _linked(folders).items():
         source = Path(path).resolve()
         if source.is_relative_to(inside):
-            # Its user finds the original by path, and this copy by name alone.
+            # Some programs find the original by its path, others find this copy by its name.
             target = inside / LIBRARIES[1:] / Path(path).name
         else:
             target = inside / (f"{LIBRARIES}/{name}" if name else path)[1:]
@@ -54,7 +54,7 @@ def add_libraries(root, folders, link):
 
 
 def _linked(folders):
-    """Yield the name and path of every library. The name of the loader is ""."""
+    """Return the path of every library, by name. The name of the loader is ""."""
     files = [str(path) for folder in folders for path in folder.rglob("*.so*")]
     files += [str(path) for folder in folders for path in folder.glob("bin/*")]
     done = subprocess.run(

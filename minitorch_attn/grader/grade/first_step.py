@@ -1,10 +1,10 @@
-"""First step that differs between a submission and the library: feedback that affects no points.
+"""First step that differs between a submission and the library. It does not affect the points.
 
 A failed check runs a second time under `Steps` in the submission's process. The library runs it
 once per class in this process. Both recordings are trees, because a step can contain steps. The
 search starts at the calls of the check and descends to the lines of the student's file. It finds
-the first call that matches a call of the library (as in `trace_diff`) but has a different result. A
-forward pass comes before its backward pass.
+the first call that matches a call of the library (as in `trace_diff`) but has a different result.
+Forward passes are compared before backward passes, because they run first.
 
 The result never decides whether a check passes. Whatever a submission sends, the worst outcome is a
 missing or wrong message about that submission. All lines shown are from the submitted files.
@@ -44,15 +44,14 @@ def first_step(mine, library, rtol, texts):
     Returns
     -------
     dict or None
-        number and of (its position and the number of steps, in the order of their results), name,
-        path, own (whether `line` is its definition), file, line, text (of that line); what (name of
-        the result), kind ("values", "shape", "dtype" or "missing"), index, got, expected, largest,
-        count, size, sampled, shape, dtype (of the correct result); left (whether it returns nothing
-        and `what` is an argument that it changed); given ("same" or "other" inputs); in (the
-        student's function that contains the mistake, or ""), differ and agree (names of results of
-        that function), until (line up to which its calls agree, or None); before (number of earlier
-        steps that agree), all_before (whether all earlier steps agree), forward (whether it is in a
-        backward pass whose forward pass agrees).
+        None if no such step is found. The step: number and of (its position among all steps, and
+        their number), name, path (of its layer in the model), file, line, text (of the line), own
+        (whether the line is its definition), given ("same" or "other" inputs). The result: what
+        (its name), kind ("values", "shape", "dtype" or "missing"), index, got, expected, largest,
+        count, size, sampled, shape, dtype, left (whether it is an argument that the step changed).
+        The student's function: in (its name, or ""), differ and agree (names of its results), until
+        (line up to which its calls agree, or None). Earlier steps: before (number that agree),
+        all_before (whether all agree), forward (whether the matching forward pass agrees).
     """
     level, inside, found = (mine, library), None, None
     agreed, clean, forward, until = 0, True, False, None
@@ -85,7 +84,7 @@ def first_step(mine, library, rtol, texts):
 
 
 class _Level:
-    """Steps inside one step (or of the check itself), of the submission and the library."""
+    """Steps of the submission and of the library, inside one step or at the top of the check."""
 
     def __init__(self, mine, library, rtol, given=()):
         self.mine, self.rtol = mine, rtol
@@ -122,8 +121,8 @@ class _Level:
         """Return the pair of steps that contains the mistake, if this is certain.
 
         The mistake is in a step that gets correct values and returns wrong values. A step that gets
-        different values may compute the same result in another way. It counts only if no later
-        step that may depend on it agrees again.
+        different values may compute the same result in another way. Such a step counts as the
+        mistake only if no later step that may depend on it agrees again.
         """
         paired = {step.number for step, _ in self.pairs}
         loose = {step.number for step in self.mine} - paired - self.agreeing
@@ -172,7 +171,7 @@ class _Level:
 
 
 def _differences(mine, library, rtol):
-    """Map each differing library result to an Unlike, or to None if the result is missing."""
+    """List (position, Unlike) for each differing result of the library; None if it is missing."""
     found = {}
     for place, entry in zip(mine.places, mine.outputs, strict=True):
         found.setdefault(place, []).append(entry)

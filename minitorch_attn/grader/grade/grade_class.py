@@ -57,9 +57,9 @@ def grade_class(task, folder, out, *, level=None, jobs=1, limits=None, report=No
         Number of submissions to grade at the same time.
     limits : Limits, optional
     report : callable, optional
-        Callback `report(document, done, total, how)` for each submission. `how` is "new" or "kept"
-        (from an earlier run), or the reason to grade again: "changed" (submission) or "others"
-        (checks).
+        Callback `report(document, done, total, how)` for each submission. `how` is "new", "kept"
+        (from an earlier run), "changed" (graded again because the submission changed) or "others"
+        (graded again because the checks or the grader changed).
 
     Returns
     -------
@@ -82,7 +82,7 @@ def grade_class(task, folder, out, *, level=None, jobs=1, limits=None, report=No
     if why is not None:
         raise ArgumentError(
             f"grade: sandbox level {level} is unavailable", got=why,
-            hint="`mta doctor` shows what is missing",
+            hint="run `mta doctor` to see what is missing",
         )  # fmt: skip
     paths = submissions_in(folder)
     if not paths:
@@ -297,7 +297,7 @@ def _document(task, submission, sandbox, lines, output, seconds):
 def slug(name):
     """Make a short, plain and unique file name from a student's name.
 
-    The hash is long, so that nobody can find another name with the same result.
+    The hash is long, so that nobody can find another name with the same hash.
 
     Examples
     --------

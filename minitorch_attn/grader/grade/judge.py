@@ -120,7 +120,7 @@ def judge(check, arrays):
     ...     return {"y": inputs["x"] * 2}
     >>> check = Check("twice", run, {"x": np.ones(2)}, {"y": np.array([2.0, 2.0])})
     >>> judge(check, {"y": np.array([2.0, 3.0])}).message
-    'y[1] is 3.0, expected 2.0; the largest of 1 wrong entries of 2'
+    'y[1] is 3.0, expected 2.0; this is the largest error; 1 of 2 entries are wrong'
     """
     for name, expected in check.expected.items():
         found = arrays.get(name)
@@ -140,7 +140,7 @@ def _judge_one(name, found, expected, rtol):
     finite = np.isfinite(expected)
     if not np.array_equal(np.isfinite(found), finite):
         index = np.unravel_index(np.argmax(np.isfinite(found) != finite), found.shape)
-        text = "the finite entries are at different places"
+        text = "the positions of the finite entries differ"
         return _different(name, found, expected, index, text)
     error = np.zeros(found.shape)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -152,7 +152,7 @@ def _judge_one(name, found, expected, rtol):
     if not wrong.any():
         return None
     index = np.unravel_index(np.argmax(error), error.shape)
-    count = f"the largest of {int(wrong.sum()):,} wrong entries of {error.size:,}"
+    count = f"this is the largest error; {int(wrong.sum()):,} of {error.size:,} entries are wrong"
     return _different(name, found, expected, index, count)
 
 

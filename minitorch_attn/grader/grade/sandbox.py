@@ -125,7 +125,7 @@ class Sandbox:
             Reason for the failure. None if it works.
         """
         if self.level == 2 and self.user is None:
-            return "becoming another user needs root"
+            return "level 2 requires root, in order to switch to another user"
         if self.level == 3 and not shutil.which("bwrap"):
             return "bubblewrap is not installed"
         folder = None

@@ -24,7 +24,7 @@ _LEAVE_OUT = shutil.ignore_patterns("site-packages", "test", "tests", "idlelib")
 
 
 def new_folder(user, place=None):
-    """Make a temporary folder, by default where the user can access it."""
+    """Make a temporary folder in `place`, or by default where the user can access it."""
     if place is not None:
         return Path(tempfile.mkdtemp(dir=place))
     places = [tempfile.gettempdir(), "/tmp", "/var/tmp"]
@@ -47,7 +47,7 @@ def populate(root, level, user, package_folder=None, files=()):
     level : {1, 2, 3}
         Sandbox level.
     user : int or None
-        Id of the user who may read it. None leaves the permissions unchanged.
+        Id of the user who may read the folder. None leaves the permissions unchanged.
     package_folder, files
         Arguments of `Worker`. Without them the package is omitted.
     """

@@ -55,7 +55,7 @@ def _take():
             continue
         return user, descriptor
     raise DataError(
-        "all sandbox users are in use", got=f"{COUNT} locks in {folder}", hint="fewer --jobs"
+        "all sandbox users are in use", got=f"{COUNT} locks in {folder}", hint="use fewer --jobs"
     )
 
 
@@ -127,6 +127,6 @@ def _folder():
         if stat.S_ISDIR(found.st_mode) and found.st_uid == 0 and not found.st_mode & 0o077:
             return folder
     raise DataError(
-        "no folder for the locks of the sandbox users can be made", got=", ".join(_PLACES),
+        "the folder for the sandbox users' locks could not be created", got=", ".join(_PLACES),
         hint="make one of these folders writable for root",
     )  # fmt: skip

@@ -18,7 +18,7 @@ OUTPUT_CHARACTERS = 10_000
 STEP_SECONDS = 5.0  # time limit in seconds for recording the steps of one check
 _CONTROL = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[@-_]"
-    r"|[^\n\t\x20-\x7e\xa0-\ud7ff\ue000-\ufffd]"  # and surrogates
+    r"|[^\n\t\x20-\x7e\xa0-\ud7ff\ue000-\ufffd]"  # control characters and surrogates
     r"|[\u200e\u200f\u202a-\u202e\u2066-\u2069]"  # text direction marks
 )
 
@@ -122,7 +122,7 @@ class Session:
         )
         if answer.get("status") != "done":
             text = clean(str(answer.get("text", "")))
-            return Verdict("error", f"it raised an error:\n{text.strip()}")
+            return Verdict("error", f"your code raised an error:\n{text.strip()}")
         verdict = judge(check, arrays)
         if not verdict.passed:
             verdict.gradcheck = _gradients_explained(check, arrays)

@@ -15,7 +15,7 @@ from .steps import MOST_ARRAYS, MOST_STEPS, Steps
 
 __all__ = ["BadSteps", "Kept", "Step", "library_steps", "read_steps"]
 
-_ROOT = Path(__file__).resolve().parents[3]  # of the library itself
+_ROOT = Path(__file__).resolve().parents[3]  # parent folder of the package
 _DTYPES = (
     "bool", "float16", "float32", "float64",
     *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
@@ -45,7 +45,7 @@ class Kept:
 
 
 class Step:
-    """One step of the submission or the library, aligned by `kind`, `op` and `module`."""
+    """One step of the submission or the library. Steps are aligned by `kind`, `op`, `module`."""
 
     def __init__(self, number, found):
         self.number, self.kind, self.added = number, "forward", ()
@@ -162,7 +162,7 @@ def _step(number, item, numbers, files):
 
 
 def _line(value, files):
-    """Check a file of the student and a line number. Return both, or None."""
+    """Check a pair of a student's file and a line number. Return it, or None for None."""
     if value is None:
         return None
     if not isinstance(value, (list, tuple)) or len(value) != 2 or value[0] not in files:

@@ -22,7 +22,7 @@ __all__ = ["MOST_BYTES", "Steps"]
 
 MOST_STEPS = 300
 MOST_ARRAYS = 8  # maximum number of inputs or outputs of one step
-MOST_NUMBERS = 250_000  # total of all steps
+MOST_NUMBERS = 250_000  # maximum number of stored entries of all steps together
 KEPT = 2048  # maximum number of stored entries of an output array
 GIVEN = 256  # maximum number of stored entries of an input array
 MOST_BYTES = 16 * MOST_NUMBERS
@@ -45,13 +45,13 @@ class Steps:
     Attributes
     ----------
     steps : list of dict
-        Steps in the order in which they start: name, path (of the called module in the outermost
-        one), takes (names of the arguments), defined and called (file and line, None outside the
-        student's files), by (the calling function, or ""), parent (number of the step that contains
-        it, or None), left (whether it returned nothing, so that `made` contains its arguments
-        afterwards), given and made (lists of arrays). An array has `at` and `count` (its part of
-        `numbers`), place (position among results or arguments), shape, dtype, every (stride of the
-        stored sample) and key (identity of the array, a new one whenever a step returns it).
+        Steps in the order in which they start: name, path (of the called layer in the model), takes
+        (names of the arguments), defined and called (file and line, None outside the student's
+        files), by (the calling function, or ""), parent (number of the step that contains it, or
+        None), given and made (lists of the arrays that it gets and returns), left (whether it
+        returned nothing, so that `made` contains its arguments after the call). An array has at and
+        count (its part of `numbers`), place (position among results or arguments), shape, dtype,
+        every (stride of the stored sample) and key (its identity, new whenever a step returns it).
     numbers : list of ndarray
         Values of the arrays. A sample is followed by minimum, maximum, mean, standard deviation.
     """
@@ -132,7 +132,7 @@ class Steps:
             return
         arguments = _arguments(frame)
         path = self._module(arguments)
-        # A number is a value if it is passed to the student's function, and a setting elsewhere.
+        # Numbers are recorded if they are passed to the student's function; others are settings.
         given = self._arrays(_placed(list(arguments.values()), defined is not None), GIVEN)
         parent = self._open[-1][1] if self._open else None
         self._open.append((frame, len(self.steps)))
@@ -152,7 +152,7 @@ class Steps:
         step["left"] = own and value is None
         if step["left"]:
             value = [_inside(argument) for argument in _arguments(frame).values()]
-        # A number is a value if the student's function returns it, and a shape or flag elsewhere.
+        # Numbers are recorded if the student's function returns them; others are shapes or flags.
         numbers = own and not step["left"]
         step["made"] = self._arrays(_placed(value, numbers), KEPT, made=True)
 

@@ -153,7 +153,7 @@ class Worker:
         """Kill the first process of a namespace, which ends all processes in it.
 
         In another order the processes would become children of process 1, which may not wait for
-        them in a container. Ended processes still count for the user until someone waits for them.
+        them in a container. Until then, an ended process counts toward the user's process limit.
         """
         if self._watched is None or self._watched.worker == self.process.pid:
             return

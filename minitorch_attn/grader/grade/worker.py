@@ -1,11 +1,11 @@
-"""Worker program that runs a submission. It is copied next to it, never imported by the grader.
+"""Worker program that runs a submission. It is copied next to the submission, never imported.
 
     python -I -S worker.py READ WRITE
 
-It reads messages from the descriptor READ and answers each on WRITE. A message contains the source
-of a driver, `def run(inputs, settings)`, and arrays. The answer contains what `run` returns or the
-text of its error. This process is not trusted: the grader judges the arrays. A message with `steps`
-requests the steps of a computation instead (see `steps`), which are only feedback.
+It reads messages from the descriptor READ and answers each message on WRITE. A message contains
+arrays and the source of a driver, `def run(inputs, settings)`. The answer contains the results of
+`run` or the text of its error. This process is not trusted: the grader judges the arrays. A message
+with `steps` requests the steps of a computation instead (see `steps`), which are only feedback.
 """
 
 import os

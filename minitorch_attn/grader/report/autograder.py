@@ -78,7 +78,7 @@ def _downloaded(folder, pythons):
 
 
 def _package():
-    """Yield the package files that the grader needs, with all solutions, not for students."""
+    """Return the package files that the grader needs. They contain all solutions."""
     root, members = package_root() / "minitorch_attn", {}
     for path in sorted(root.rglob("*")):
         parts = path.relative_to(root).parts

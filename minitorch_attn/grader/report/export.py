@@ -67,7 +67,7 @@ def _version(results):
     found = {document["grader"]["version"] for document in results["submissions"]}
     if not found:
         raise ArgumentError(
-            "results.json must contain at least one graded submission", hint="mta course grade"
+            "results.json must contain a graded submission", hint="run `mta course grade`"
         )
     return max(found)
 

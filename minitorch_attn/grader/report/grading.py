@@ -58,7 +58,8 @@ def grade_and_report(
     Raises
     ------
     ArgumentError, DataError
-        If there is nothing to grade, or `out` contains other results. Nothing is written then.
+        If there is nothing to grade, or `out` contains other results. In these cases, nothing is
+        written.
     """
     outcome, out, why = Outcome(), Path(out), "not graded yet"
 

@@ -114,14 +114,14 @@ def read_results(folder):
         results = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise DataError(
-            f"{folder}: results.json is missing", expected="the --out of `mta course grade`",
+            f"{folder}: results.json is missing", expected="the --out folder of `mta course grade`",
             hint="mta course grade ASSIGNMENT SUBMISSIONS --out DIR",
         ) from None  # fmt: skip
     except (OSError, ValueError) as error:
         raise DataError(
             f"{path} could not be read",
             got=str(error),
-            hint="`mta course grade ASSIGNMENT SUBMISSIONS --out DIR` writes it again",
+            hint="run `mta course grade ASSIGNMENT SUBMISSIONS --out DIR` to write it again",
         ) from None
     if not isinstance(results, dict) or results.get("version") != VERSION:
         got = results.get("version") if isinstance(results, dict) else type(results).__name__
@@ -144,7 +144,8 @@ def statistics(results):
     Returns
     -------
     dict
-        Fields scores, mean, median, and entries (name, points, hidden, passed, of and reached).
+        Fields scores, mean, median and entries. An entry has name, points, hidden, passed and of
+        (numbers of submissions that passed it and that it was run on), and reached (passed / of).
     """
     documents = [d for d in results["submissions"] if d["status"] != "not graded"]
     scores = sorted(document["score"] for document in documents)

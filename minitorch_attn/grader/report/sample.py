@@ -37,8 +37,8 @@ def sample_class(assignment, folder, count=10):
     folder : path
         Folder to write to. It must be empty or not exist.
     count : int
-        Number of submissions. In every ten, the eighth student submits the unchanged starter, the
-        ninth nothing, and the tenth an attack.
+        Number of submissions. In every ten submissions, the eighth is the unchanged starter, the
+        ninth is empty, and the tenth is an attack.
 
     Returns
     -------
@@ -49,7 +49,7 @@ def sample_class(assignment, folder, count=10):
     if folder.exists() and any(folder.iterdir()):
         raise ArgumentError(
             "sample_class: folder must be new or empty", got=f"{folder}, which contains files",
-            hint="another --out",
+            hint="choose another --out folder",
         )  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)
     solution = solution_files(assignment)

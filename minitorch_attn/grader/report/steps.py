@@ -29,7 +29,7 @@ def step_words(step):
         wrong = "is" if len(step["differ"]) == 1 else "are"
         correct = "is" if len(step["agree"]) == 1 else "are"
         words.append(
-            f"In the results of {_plain(step['in'])}, {_listed(step['differ'])} {wrong} wrong, "
+            f"In the results of {_plain(step['in'])}, {_listed(step['differ'])} {wrong} wrong, and "
             f"{_listed(step['agree'])} {correct} correct."
         )
     if step["before"] > step["forward"]:  # otherwise the first sentence contains it
@@ -51,7 +51,7 @@ def _blame(step, name):
             lines = f"in lines {until} to {line}{inside}"
         elif until == line:
             lines = f"in line {line}{inside}"
-        return f"{name} gets other values than in the solution: the mistake is {lines}."
+        return f"{name} gets different values than in the solution: the mistake is {lines}."
     if not step["own"]:
         return (
             f"{name} gets the correct values, but its result differs from the solution: look at "
@@ -60,7 +60,7 @@ def _blame(step, name):
     what = f"leaves wrong values in {step['what']}" if step["left"] else "returns a wrong result"
     text = f"{name} gets the correct values, but {what}"
     if until:
-        text += f". All calls in it up to line {until} are correct: the mistake is there or later"
+        text += f". All calls up to line {until} are correct: the mistake is in that line or later"
     return f"{text}."
 
 

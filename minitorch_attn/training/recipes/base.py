@@ -97,8 +97,8 @@ class Recipe:
     target = None
     OPTIONS = common_options()
     unit = "examples"
-    noun = "data"  # name of the data, and hint, for the error about changed data
-    data_hint = "the same versions of Python and of this package"
+    noun = "data"  # `noun` and `data_hint` are used in the error about changed data
+    data_hint = "use the same versions of Python and of this package as before"
     changeable = ("steps", "device")
     betas = (0.9, 0.95)
     lowest_rate = 0.0  # final learning rate, as a fraction of the maximum
@@ -154,11 +154,11 @@ class Recipe:
         raise NotImplementedError
 
     def baselines(self):
-        """Return baseline losses by name. They are drawn in the plot of the loss."""
+        """Return baseline losses by name. The loss plot shows them as lines."""
         return {}
 
     def facts(self):
-        """Return pairs (word, text) for the lines under the headline."""
+        """Return pairs (label, text) for the lines under the headline."""
         options = self.options
         return [
             ("data", self.data["name"]),
@@ -186,7 +186,7 @@ class Recipe:
         ----------
         page : Page
         """
-        page.text(f"To be reached: {self.target}.")
+        page.text(f"Target: {self.target}.")
 
     def show(self, page, measured):
         """Print and plot the results.
@@ -209,7 +209,7 @@ class Recipe:
     def next_steps(self):
         """Return suggested commands as pairs (arguments of `mta`, description)."""
         return [
-            (("train", self.name, "--seed", 2), "the same from another start"),
+            (("train", self.name, "--seed", 2), "train again with another random seed"),
             (("train", self.name, "--help"), "see every option"),
         ]
 
@@ -260,7 +260,7 @@ class Recipe:
         ----------
         run : RunFolder, optional
         on_log, extra
-            As in `Loop`.
+            Arguments of `Loop`.
 
         Returns
         -------
@@ -358,7 +358,7 @@ def digest(*parts):
 
 
 def start_by_width(model):
-    """Reinitialize a model's linear layers by Glorot's rule.
+    """Reinitialize a model's linear layers with Glorot's uniform distribution.
 
     Swin's initial standard deviation of 0.02 suits widths near 1,000. At width 48, the
     attention scores would start near zero and remain there for a long time.

@@ -66,20 +66,20 @@ class BERT(Recipe):
 
     name = "bert"
     summary = "a BERT fills in hidden words, then learns topics from few labels"
-    headline = "A BERT reads with hidden words, then learns from a few labels."
+    headline = "A BERT learns to predict hidden words, then to classify with few labels."
     target = Target("accuracy", 0.45, "test accuracy after fine-tuning")
     unit = "passages"
     noun = "text"
-    data_hint = "the same version of Python"
+    data_hint = "use the same version of Python as before"
     changeable = ("device",)
     betas = (0.9, 0.98)
     OPTIONS = (
         *common_options(steps=2400, lr=2e-3, batch=32, dropout=0.1, eval_every=50),
-        Option("finetune", 400, "How many of the steps, the last ones, fine-tune."),
-        Option("finetune_lr", 5e-4, "Highest learning rate of these.", "positive"),
-        Option("labels", 20, "Labelled passages of each topic."),
-        Option("words", 30, "Words of a passage."),
-        Option("hidden", 0.15, "Share of the words that is hidden while reading.", "share"),
+        Option("finetune", 400, "Number of steps at the end that fine-tune."),
+        Option("finetune_lr", 5e-4, "Highest learning rate of the fine-tuning.", "positive"),
+        Option("labels", 20, "Number of labeled passages of each topic."),
+        Option("words", 30, "Number of words in a passage."),
+        Option("hidden", 0.15, "Fraction of the words that pre-training hides.", "share"),
     )
 
     def prepare(self):
@@ -102,7 +102,7 @@ class BERT(Recipe):
         self.test = framed(ids[unread]), labels[unread]
         return {
             "name": f"Python's help topics: {sum(map(len, self.reading)):,} words to read, "
-            f"{len(few)} labelled passages, {unread.sum()} to test",
+            f"{len(few)} labeled passages, {unread.sum()} to test",
             "sha256": digest(self.vocabulary, *self.reading, *self.labelled, *self.test),
         }
 
@@ -230,7 +230,7 @@ class BERT(Recipe):
         return float(loss), float((answers == self.test[1]).mean())
 
     def measure(self, metrics):
-        """Return accuracies: with and without pre-training, for the largest topic, for words."""
+        """Return accuracies with and without pre-training, of the largest topic, and for words."""
         last = metrics[-1]
         self.model.eval()
         language = self.evaluate_language()
@@ -260,20 +260,20 @@ class BERT(Recipe):
         """Show accuracies, baselines, predicted words and curves."""
         rows = [
             (f"{100 * measured['majority']:.1f} %", "always the largest topic"),
-            (f"{100 * measured['from scratch']:.1f} %", "from scratch, on the same labels"),
-            (f"{100 * measured['accuracy']:.1f} %", "after reading with hidden words"),
+            (f"{100 * measured['from scratch']:.1f} %", "trained from scratch, on the same labels"),
+            (f"{100 * measured['accuracy']:.1f} %", "pre-trained on hidden words"),
         ]
-        labels = f"{self.options['labels']} labelled passages of each topic"
-        page.text(f"The topics of {len(self.test[1])} test passages, from {labels}:\n")
+        labels = f"{self.options['labels']} labeled passages of each topic"
+        page.text(f"Accuracy on {len(self.test[1])} test passages, with {labels}:\n")
         page.table(rows)
-        page.text("\nWhat it has learned by reading, on the test passages:\n")
+        page.text("\nPrediction of hidden words in the test passages, after pre-training:\n")
         rows = [
             (
                 f"{100 * measured['hidden words right']:.1f} %",
-                "of the hidden words are filled in correctly",
+                "of the hidden words are predicted correctly",
             ),
             (f"{measured['hidden words loss']:.2f}", "loss of the hidden words"),
-            (f"{page.baselines['unigram']:.2f}", "the same, knowing only how often words occur"),
+            (f"{page.baselines['unigram']:.2f}", "loss of the word frequencies alone"),
         ]
         page.table(rows)
         self._fill_in(page)
@@ -281,7 +281,7 @@ class BERT(Recipe):
         page.draw_loss("BERT: hidden words", metrics=reading, unit="nats per hidden word")
         tuning = [m for m in page.metrics if m["step"] > self.boundary and "accuracy" in m]
         curves = {
-            "after reading": [(m["step"] - self.boundary, m["accuracy"]) for m in tuning],
+            "pre-trained": [(m["step"] - self.boundary, m["accuracy"]) for m in tuning],
             "from scratch": [(m["step"] - self.boundary, m["scratch_accuracy"]) for m in tuning],
         }
         figure = page.viz.accuracy_figure(
@@ -290,12 +290,12 @@ class BERT(Recipe):
             "BERT: topics of test passages",
             "step of fine-tuning",
         )
-        page.save("accuracy.png", figure, "test accuracy while fine-tuning, and from scratch")
+        page.save("accuracy.png", figure, "test accuracy with and without pre-training")
         return True
 
     def _fill_in(self, page, count=4):
         """Show a few test passages with one masked word and the most likely predictions."""
-        page.heading("What it fills in")
+        page.heading("Its predictions of hidden words")
         lines = []
         for passage in np.linspace(0, len(self.test[0]) - 1, count).astype(int):
             ids = self.test[0][passage].copy()
@@ -310,7 +310,7 @@ class BERT(Recipe):
             around = self.tokenizer.decode(ids[max(place - 8, 1) : min(place + 7, len(ids) - 1)])
             lines += [f"  ... {around} ...", f"      {', '.join(fillings)}; it was: {word}"]
         page.text("\n".join(lines))
-        page.write("hidden_words.txt", "\n".join(lines) + "\n", "hidden words and its fillings")
+        page.write("hidden_words.txt", "\n".join(lines) + "\n", "hidden words and predictions")
 
 
 def framed(ids):

@@ -27,8 +27,8 @@ _SAMPLE_LENGTH = 400
 class CharacterGPT(Recipe):
     """Train a GPT on the characters of a text.
 
-    This is the model of the tour, with all sizes and settings as options. Ctrl-C saves and stops.
-    --resume continues with losses that are identical to the bit.
+    This is the model of `mta tour`, with all sizes and settings as options. Ctrl-C saves a
+    checkpoint and stops. `--resume` continues as if the run had not been stopped.
 
     Parameters
     ----------
@@ -57,14 +57,14 @@ class CharacterGPT(Recipe):
     )
     unit = "tokens"
     noun = "text"
-    data_hint = "the same file, unchanged; without --text the same version of Python"
+    data_hint = "use the same text file; without --text, use the same version of Python"
     lowest_rate = 0.1
     OPTIONS = (
         Option(
             "text", None, "UTF-8 text file to learn from.  [default: Python's help topics]", "file"
         ),
         *common_options(steps=1500, lr=3e-3, batch=12, layers=4, dim=128, weight_decay=0.1),
-        Option("context", 64, "Characters in a piece."),
+        Option("context", 64, "Number of characters in a training window."),
     )
 
     def prepare(self):
@@ -178,7 +178,7 @@ class CharacterGPT(Recipe):
         text = self.tokenizer.decode(ids)
         page.heading(f"What it writes after {prompt!r}")
         page.text("\n".join("  " + line for line in text.splitlines()))
-        page.write("sample.txt", text + "\n", "what it wrote")
+        page.write("sample.txt", text + "\n", "text that the model wrote")
 
     def _draw(self, page):
         page.draw_loss(f"Character GPT on {self.data['name'].rsplit('/', 1)[-1]}")
@@ -203,7 +203,7 @@ class CharacterGPT(Recipe):
         """Return a text about what to read next."""
         return (
             f"Look at {folder / 'attention.png'}, then read minitorch_attn/ops/attention/ and\n"
-            "minitorch_attn/models/gpt.py: they are short, and they are all there is to it."
+            "minitorch_attn/models/gpt.py. Both are short."
         )
 
 

@@ -22,8 +22,8 @@ _EXAMPLES = (0, 9, 16)  # formats in which the first held-out days are shown
 class Dates(PairRecipe):
     """Train a Transformer to read dates: "3 July 1987, a Friday" -> "1987-07-03".
 
-    An encoder reads a date in one of twenty formats, character by character. A decoder generates
-    it in ISO format. A seed determines the dates. 2,000 days between 1900 and 2099 are held out
+    An encoder reads a date in one of twenty formats, character by character. A decoder writes the
+    date in ISO format. A seed determines the dates. 2,000 days between 1900 and 2099 are held out
     and do not occur in the training set in any format.
 
     Parameters
@@ -43,7 +43,7 @@ class Dates(PairRecipe):
     unit = "dates"
     OPTIONS = (
         *common_options(steps=1500, lr=2e-3, batch=64, layers=2, dim=64, warmup=100),
-        Option("held_out", 2000, "Days that are kept for the test."),
+        Option("held_out", 2000, "Number of days that are kept for the test."),
     )
 
     def prepare(self):
@@ -119,9 +119,9 @@ class Dates(PairRecipe):
             if answer != target
         ]
         if wrong:
-            page.heading("Where it was wrong")
+            page.heading("Some wrong answers")
             page.text("\n".join("  " + line for line in wrong[:5]))
-        page.write("mistakes.txt", "\n".join(wrong) + "\n", "every held-out date it got wrong")
+        page.write("mistakes.txt", "\n".join(wrong) + "\n", "wrong answers to held-out dates")
 
     def _draw_attention(self, page):
         """Plot the last decoder layer's attention to the source for a few dates."""

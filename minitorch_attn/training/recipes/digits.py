@@ -26,7 +26,7 @@ class DigitRecipe(Recipe):
 
     unit = "images"
     noun = "data set"
-    data_hint = "the same version of scikit-learn"
+    data_hint = "use the same version of scikit-learn as before"
     betas = (0.9, 0.99)
     log_every = 20
 
@@ -48,7 +48,7 @@ class DigitRecipe(Recipe):
 class NoisyBatches(ShuffledBatches):
     """Batches of labeled images with noise added to every pixel.
 
-    The noise in batch n depends only on (seed, n), as its images do.
+    The images and the noise of batch n depend only on (seed, n).
 
     Parameters
     ----------
@@ -124,13 +124,13 @@ class DigitClassifier(DigitRecipe):
         np.add.at(table, (labels, answers), 1)
         rows = [[str(digit), *(str(n) if n else "." for n in table[digit])] for digit in range(10)]
         page.table([("", *map(str, range(10))), *rows])
-        page.text("\nRow: the digit that was written; column: the one that was read.")
+        page.text("\nRow: the correct digit. Column: the predicted digit.")
         page.draw_loss(f"{type(self).__name__} on handwritten digits", unit="nats per image")
         self._draw_mistakes(page, logits, wrong)
         return True
 
     def _draw_mistakes(self, page, logits, wrong):
-        """Plot up to twenty images: the mistakes, then those with the smallest margin."""
+        """Plot 20 to 40 images: the mistakes, then the images with the least certain answers."""
         images, labels = self.test
         answers = logits.argmax(1)
         right = np.sort(logits, 1)
@@ -148,7 +148,7 @@ class DigitClassifier(DigitRecipe):
             f"{len(wrong)} mistakes, then the images that were read with the least certainty",
             [captions[c : c + 10] for c in cuts],
         )
-        page.save("mistakes.png", figure, "what it got wrong, and what was hard")
+        page.save("mistakes.png", figure, "wrong and uncertain predictions")
 
 
 def centred(images):

@@ -24,7 +24,7 @@ def check_blocks(model, ids):
     ----------
     model : GPT
     ids : sequence of int
-        Token ids of a text, of which the first few are used.
+        Token ids of a text. The check uses only the first few.
 
     Returns
     -------
@@ -67,9 +67,9 @@ def show_gradient_check(page, reports):
         for item in reports[0].items
     ]
     page.text(
-        "Block 1 as it was trained, in float64, on a few characters of the text. Along\n"
-        "random directions: the slope that backward gives against the one that forward\n"
-        "has, and how much they differ.\n"
+        "Block 1 with its trained weights, in float64, on a few characters of the text.\n"
+        "Each line compares the slope along a random direction according to backward\n"
+        "with the slope that finite differences of forward give.\n"
     )
     page.table([("", "", "difference", ""), *rows])
     count = sum(len(report.items) for report in reports)

@@ -18,7 +18,7 @@ __all__ = ["MAE"]
 class NoisyBatches(ShuffledBatches):
     """Batches of images with a random number per patch. The largest numbers select masked patches.
 
-    The numbers in batch n depend only on (seed, n), as its images do.
+    The images and the numbers of batch n depend only on (seed, n).
 
     Parameters
     ----------
@@ -69,10 +69,10 @@ class MAE(DigitRecipe):
     )
     OPTIONS = (
         *common_options(steps=3000, lr=3e-3, batch=64, layers=2, dim=64, weight_decay=0.05),
-        Option("hidden", 0.5, "Share of the patches that is hidden.", "share"),
-        Option("patch", 2, "Pixels of a patch, in either direction."),
+        Option("hidden", 0.5, "Fraction of the patches that are hidden.", "share"),
+        Option("patch", 2, "Height and width of a patch in pixels."),
         Option("decoder_dim", 32, "Width of the decoder."),
-        Option("decoder_layers", 1, "Its blocks."),
+        Option("decoder_layers", 1, "Number of Transformer blocks in the decoder."),
     )
 
     def prepare(self):
@@ -149,7 +149,7 @@ class MAE(DigitRecipe):
 
     def preface(self, page):
         """Print the baseline errors."""
-        page.text("The mean squared error of hidden pixels (0 is white, 1 black), without a net:\n")
+        page.text("Mean squared errors on hidden pixels (0 white, 1 black) without a network:\n")
         page.table([(f"{error:.4f}", name) for name, error in page.baselines.items()])
         page.text("")
         super().preface(page)
@@ -160,7 +160,7 @@ class MAE(DigitRecipe):
         rows = [*page.baselines.items(), ("this model", measured["error"])]
         top = page.baselines["mean image"]
         page.table([(f"{v:.4f}", name, f"{100 * v / top:.1f} %") for name, v in rows])
-        page.text("\nThird column: as a part of the mean image's.")
+        page.text("\nThird column: relative to the error of the mean image.")
         highest = 1.5 * max(top, measured["error"])
         page.draw_loss(
             "Painting hidden pixels", what="mean squared error", unit="", highest=highest
@@ -170,8 +170,8 @@ class MAE(DigitRecipe):
         originals = self.test[0][chosen, 0]
         figure = page.viz.image_rows_figure(
             [np.where(hidden[chosen], np.nan, originals), painted[chosen].clip(0, 1), originals],
-            ["what it sees", "what it paints", "the original"],
+            ["visible patches", "reconstruction", "original"],
             "Test digits with hidden patches",
         )
-        page.save("reconstructions.png", figure, "what it saw, what it painted, the original")
+        page.save("reconstructions.png", figure, "visible patches, reconstructions and originals")
         return True

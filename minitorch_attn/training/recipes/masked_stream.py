@@ -32,7 +32,7 @@ class MaskedBatch(NamedTuple):
 
 
 class LabelledBatch(NamedTuple):
-    """Passages (int64, shape (batch, token)) and labels (int64, shape (batch,))."""
+    """Batch of passages, int64 of shape (batch, token), and their labels, of shape (batch,)."""
 
     ids: Tensor
     labels: Tensor

@@ -19,7 +19,7 @@ _EVALUATED = 256
 class PairRecipe(Recipe):
     """Recipe in which an encoder-decoder learns to convert one short text into another.
 
-    A subclass defines `make_pair`, `held_out` and `vocabulary` in its `prepare`, and `start_id`.
+    A subclass defines `make_pair` and `start_id`, and sets `held_out` and `vocabulary` in `prepare`.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class PairRecipe(Recipe):
 
     @property
     def tokenizer(self):
-        """The characters and the three special tokens."""
+        """Tokenizer of the characters in `vocabulary` and three special tokens."""
         return PairTokenizer(self.vocabulary)
 
     def batches(self):

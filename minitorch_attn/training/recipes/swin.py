@@ -34,8 +34,8 @@ class Swin(DigitClassifier):
             steps=1000, lr=3e-3, batch=64, layers=2, heads=2, dim=48, dropout=0.1,
             weight_decay=0.05,
         ),
-        Option("patch", 2, "Pixels of a patch, in either direction."),
-        Option("window", 2, "Tokens of a window, in either direction."),
+        Option("patch", 2, "Height and width of a patch in pixels."),
+        Option("window", 2, "Height and width of a window in tokens."),
         Option("noise", 0.1, "Standard deviation of noise in training images.", "from_zero"),
         Option("smoothing", 0.1, "Label smoothing.", "share"),
     )  # fmt: skip

@@ -41,14 +41,14 @@ class T5(PairRecipe):
 
     name = "t5"
     summary = "one T5 does four text tasks by prefix: reverse, sort, vowels, add"
-    headline = "A T5 learns four tasks, told apart by their prefix."
+    headline = "A T5 learns four tasks, each selected by a prefix."
     target = Target("worst_task", 0.95, "exact answers to held-out inputs, in each task")
     unit = "texts"
     start_id = 0  # as in T5, an answer starts with the padding token
     OPTIONS = (
         *common_options(steps=3000, lr=3e-3, batch=64, layers=2, dim=64, warmup=200),
-        Option("shortest", 3, "Letters of a word, at least."),
-        Option("longest", 7, "Letters of a word, at most."),
+        Option("shortest", 3, "Minimum number of letters in a word."),
+        Option("longest", 7, "Maximum number of letters in a word."),
     )
 
     def prepare(self):
@@ -109,9 +109,9 @@ class T5(PairRecipe):
             if answer != target
         ]
         if wrong:
-            page.heading("Where it was wrong")
+            page.heading("Some wrong answers")
             shown = np.linspace(0, len(wrong) - 1, min(8, len(wrong))).astype(int)
             page.text("\n".join("  " + wrong[i] for i in shown))
-        page.write("mistakes.txt", "\n".join(wrong) + "\n", "every held-out input it got wrong")
+        page.write("mistakes.txt", "\n".join(wrong) + "\n", "wrong answers to held-out inputs")
         page.draw_loss("One T5, four tasks", unit="nats per character of the answer")
         return True

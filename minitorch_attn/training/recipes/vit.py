@@ -31,7 +31,7 @@ class ViT(DigitClassifier):
         *common_options(
             steps=1000, lr=3e-3, batch=64, layers=2, dim=64, dropout=0.1, weight_decay=0.05
         ),
-        Option("patch", 2, "Pixels of a patch, in either direction."),
+        Option("patch", 2, "Height and width of a patch in pixels."),
         Option("noise", 0.1, "Standard deviation of noise in training images.", "from_zero"),
         Option("smoothing", 0.1, "Label smoothing.", "share"),
     )

@@ -106,7 +106,7 @@ def test_functions_without_a_body_are_refused():
         replace_body(SOURCE, "Square.backward", "pass")
     with pytest.raises(ArgumentError, match="must have a body"):
         replace_body('def f():\n    """Text."""\n', "f", "pass")
-    with pytest.raises(ArgumentError, match="a line of its own"):
+    with pytest.raises(ArgumentError, match="start on a new line"):
         replace_body("def f(): return 1\n", "f", "pass")
 
 

@@ -42,13 +42,16 @@ def test_a_notebook_loses_them_and_its_outputs():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("### BEGIN SOLUTION\nx\n", "the END of BEGIN SOLUTION is missing"),
-        ("### END SOLUTION\n", "f.py:1: the BEGIN of END SOLUTION"),
+        ("### BEGIN SOLUTION\nx\n", "BEGIN SOLUTION does not have an END"),
+        ("### END SOLUTION\n", "f.py:1: END SOLUTION does not have a BEGIN"),
         (
             "### BEGIN SOLUTION\n### BEGIN HIDDEN TESTS\n",
             "f.py:2: BEGIN HIDDEN TESTS must not be inside",
         ),
-        ("### BEGIN SOLUTION\n### END HIDDEN TESTS\n", "f.py:2: the BEGIN of END HIDDEN TESTS"),
+        (
+            "### BEGIN SOLUTION\n### END HIDDEN TESTS\n",
+            "f.py:2: END HIDDEN TESTS does not have a BEGIN",
+        ),
     ],
 )
 def test_unpaired_markers_are_rejected(text, message):

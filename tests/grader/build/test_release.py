@@ -180,8 +180,8 @@ def test_an_archive_is_the_same_for_the_same_release(release, tmp_path):
 
 def test_the_readme_names_what_there_is_to_open(made):
     with_one, without = readme(made, True), readme(made, False)
-    assert "or open `small.ipynb` in Jupyter" in with_one and "small.py" not in with_one
-    assert "or work in `small.py`" in without and "ipynb" not in without
+    assert "also open `small.ipynb` in Jupyter" in with_one and "small.py" not in with_one
+    assert "also work in `small.py`" in without and "ipynb" not in without
     assert max(map(len, without.splitlines())) <= 100
 
 

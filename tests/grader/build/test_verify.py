@@ -20,7 +20,7 @@ def test_a_good_assignment_holds(folder):
     assert found["the solution"].points == "5 of 5"
     assert found["the starter"].points == "0 of 5"
     assert found["bug: no sum"].points == "2 of 5"
-    assert found["way round: the sibling"].points == "2 of 5"
+    assert found["workaround: the sibling"].points == "2 of 5"
     assert "no leak in the release" in found
     assert "check.py on the solution" in found
 
@@ -35,7 +35,7 @@ def test_what_is_forgotten_in_a_manifest_is_found(change, without_release):
     made = change('[[group]]\nfunction = "minitorch_attn.ops.softmax:MaskedSoftmax.backward"\n'
                   'why = "the sibling"\n', "")  # fmt: skip
     found = proofs(made)
-    assert found["way round: the sibling"].found == "backward was not lost"
+    assert found["workaround: the sibling"].found == "backward was not lost"
     assert found["the starter"].holds
 
 

@@ -39,7 +39,7 @@ def test_the_largest_error_is_shown():
     wrong[0, 0] += 1
     result = verdict(wrong)
     assert result.first_difference["index"] == [2, 1]
-    assert "2 wrong entries of 15" in result.message
+    assert "2 of 15 entries are wrong" in result.message
 
 
 def test_errors_are_measured_by_the_largest_entry():

@@ -32,9 +32,9 @@ def words(**changes):
 
 def test_a_step_that_is_given_other_values():
     assert words() == (
-        "The forward pass is correct. sum_to_shape gets other values than in the solution: the "
+        "The forward pass is correct. sum_to_shape gets different values than in the solution: the "
         "mistake is in lines 87 to 89 of Attention.backward. In the results of Attention.backward, "
-        "grad_key is wrong, grad_query and grad_value are correct. The 10 steps before it are "
+        "grad_key is wrong, and grad_query and grad_value are correct. The 10 steps before it are "
         "correct."
     )
     assert "in line 89 of Attention.backward." in words(until=89)
@@ -48,7 +48,7 @@ def test_a_step_that_makes_the_difference():
     assert "look at its other arguments" in text and " 10 steps before it are correct." in text
     own = words(given="same", own=True, name="Attention.backward", before=1, forward=False)
     assert "Attention.backward gets the correct values, but returns a wrong result." in own
-    assert "up to line 87 are correct: the mistake is there or later." in own
+    assert "up to line 87 are correct: the mistake is in that line or later." in own
     assert own.endswith("The 1 step before it is correct.")
     left = words(given="same", own=True, left=True, what="self", until=None, name="_Arrivals.add")
     assert "_Arrivals.add gets the correct values, but leaves wrong values in self." in left
