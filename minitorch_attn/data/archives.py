@@ -36,7 +36,7 @@ _DEVICE = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?")
 def is_archive(path):
     """Return True for files that `unpack` supports: zip, tar (plain, gzip, bzip2, xz), gzip.
 
-    The first bytes decide, not the file name.
+    The decision depends on the first bytes of the file, not on its name.
     """
     with open(path, "rb") as file:
         start = file.read(512)

@@ -12,11 +12,11 @@ def baselines(training, validation, vocab_size):
 
     * uniform: every token is equally likely, :math:`\log V`.
     * unigram: :math:`p(b) = (n_b + 1) / (N + V)`, the frequency of each token (add-one smoothing).
-    * bigram: :math:`p(b \mid a) = (n_{ab} + p(b)) / (n_a + 1)`, its frequency after the
+    * bigram: :math:`p(b \mid a) = (n_{ab} + p(b)) / (n_a + 1)`, the frequency of a token after the
       previous token (Dirichlet smoothing with one pseudo-count, distributed like the unigram).
 
-    Counts come from `training`; the loss is the mean of :math:`-\log p` over `validation`, in nats
-    per token, like the cross-entropy of a model.
+    V is the vocabulary size. N, :math:`n_a` and :math:`n_{ab}` count all tokens, the token a and the
+    pair ab in `training`. The loss is the mean of :math:`-\log p` over `validation`, in nats.
 
     Parameters
     ----------

@@ -10,7 +10,7 @@ __all__ = ["TextBatches", "windows"]
 
 
 class TextBatches(BatchStream):
-    """Infinite stream of random text windows, each paired with the window one token later.
+    """Infinite stream of random text windows, with the windows one token later as targets.
 
     Batch n depends only on (seed, n), so a checkpoint stores one number to resume the stream.
 

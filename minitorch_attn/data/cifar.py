@@ -47,7 +47,7 @@ def read_cifar10(path):
             f"{name} is not a file of CIFAR-10's binary release, or it is truncated",
             got=f"{len(content):,} bytes",
             expected=f"a multiple of {_RECORD:,}: a label and 32 x 32 x 3 values per image",
-            hint="cifar-10-binary.tar.gz, the binary version, contains the files",
+            hint="use the files of the binary version, cifar-10-binary.tar.gz",
         )
     records = np.frombuffer(content, dtype=np.uint8).reshape(-1, _RECORD)
     labels = records[:, 0].astype(np.int64)
@@ -73,8 +73,7 @@ def cifar10(source, *, sha256=None, dtype="float32"):
     sha256 : str, optional
         Checksum of the archive, required for a URL.
     dtype : dtype, default "float32"
-        Dtype of the images. Floating-point values are from 0 to 1; "uint8" keeps 0 to 255 and uses
-        a quarter of the memory.
+        Dtype of the images. Floating-point values are from 0 to 1; "uint8" keeps 0 to 255.
 
     Returns
     -------
@@ -116,7 +115,7 @@ def _find(folder):
         _refuse_pickle(pickled, b"\x80\x02")
     raise DataError(
         f"{folder}: test_batch.bin is missing",
-        expected="the files of the binary release", hint="cifar-10-binary.tar.gz contains them",
+        expected="the files of the binary release", hint="use cifar-10-binary.tar.gz",
     )  # fmt: skip
 
 
@@ -124,7 +123,7 @@ def _refuse_pickle(name, start):
     # A label is at most 9, so no file of the binary release starts with 0x80.
     if start[:1] == b"\x80" or start == b"(d":
         raise DataError(
-            f"{name}: the pickled release of CIFAR-10 is not supported, a pickle can execute code",
+            f"{name}: the pickled release of CIFAR-10 is not supported: a pickle can execute code",
             expected='"CIFAR-10 binary version", cifar-10-binary.tar.gz',
-            hint="download the binary version from the same page",
+            hint="download cifar-10-binary.tar.gz from the web page of the data set",
         )

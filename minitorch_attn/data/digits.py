@@ -13,6 +13,7 @@ def digits_split(test_share=0.2, seed=0):
     Parameters
     ----------
     test_share : float, default 0.2
+        Fraction of the images that form the test set.
     seed : int, default 0
         Random seed for the split.
 
@@ -29,7 +30,7 @@ def digits_split(test_share=0.2, seed=0):
     References
     ----------
     .. [1] Alpaydin and Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine Learning
-       Repository, 1998. scikit-learn includes the test set.
+       Repository, 1998. scikit-learn includes only the test set of this data set.
 
     Examples
     --------

@@ -50,14 +50,14 @@ def download(url, sha256, *, folder=None, max_bytes=4 << 30, timeout=30.0):
     timeout : float, default 30
         Maximum time in seconds without a response.
 
-        Returns
-        -------
-        str
+    Returns
+    -------
+    str
         Path of the file.
 
-        Raises
-        ------
-        DataError
+    Raises
+    ------
+    DataError
         If the download fails, or the checksum does not match.
     """
     parts = urllib.parse.urlsplit(url)
@@ -177,7 +177,7 @@ def _fetch(url, sha256, file, max_bytes, timeout):
         raise DataError(
             f"{url} could not be downloaded",
             got=str(reason),
-            hint="without a network, download the file elsewhere and give its path instead",
+            hint="without a network, download the file elsewhere and pass its path instead",
         ) from None
     if digest.hexdigest() != sha256:
         raise _other_file(url, digest.hexdigest(), sha256)
@@ -188,7 +188,7 @@ def _other_file(name, found, expected):
         f"{name}: the checksum does not match",
         got=f"sha256 {found}",
         expected=f"sha256 {expected}",
-        hint="the download may be incomplete, or the file has changed at its source",
+        hint="download the file again; if this fails, look for a new version at its source",
     )
 
 
@@ -202,6 +202,6 @@ def _checked_sha256(sha256):
     if len(text) != 64 or set(text) - set("0123456789abcdef"):
         raise ArgumentError(
             "sha256 must be a checksum of 64 hex digits",
-            got=repr(sha256), hint="`sha256sum FILE` prints the checksum of a file that you trust",
+            got=repr(sha256), hint="run `sha256sum FILE` on a copy that you trust",
         )  # fmt: skip
     return text

@@ -44,7 +44,7 @@ class ImageFolder:
             raise DataError(
                 f"{folder} is not a folder",
                 expected="one subfolder for each class",
-                hint="pass the folder of the subfolders, or an archive of it",
+                hint="pass the folder that contains the subfolders, or an archive of this folder",
             )
         self.classes = _subfolders(folder)
         if len(self.classes) == 1:  # an archive often contains a single top-level folder
@@ -57,7 +57,7 @@ class ImageFolder:
             raise DataError(
                 f"{folder} is not a folder of images by class",
                 got=f"no pictures in {', '.join(empty[:5])}" if empty else "no subfolders",
-                expected="CLASS/PICTURE, endings " + " ".join(_ENDINGS),
+                expected="files CLASS/PICTURE that end in " + " ".join(_ENDINGS),
                 hint="remove the empty folders, or add pictures to them" if empty else None,
             )
         self.paths = [path for paths in found for path in paths]

@@ -162,7 +162,7 @@ class ImageProcessor:
         Returns
         -------
         ImageProcessor
-            Processor with the same results as that class with Pillow.
+            Processor with the same results as the class in transformers, if that uses Pillow.
         """
         kind = config.get("image_processor_type") or config.get("feature_extractor_type") or "ViT"
         for ending in ("Fast", "Pil", "ImageProcessor", "FeatureExtractor"):
@@ -171,7 +171,7 @@ class ImageProcessor:
             raise DataError(
                 "ImageProcessor: this image processor configuration is not supported",
                 got="do_pad" if kind in _DEFAULTS else kind,
-                expected="the image processor of " + ", ".join(_DEFAULTS) + ", without do_pad",
+                expected="the processor of " + ", ".join(_DEFAULTS) + ", without do_pad",
             )
         config = _DEFAULTS[kind] | {k: v for k, v in config.items() if v is not None}
         normalize, crop = config["do_normalize"], config.get("do_center_crop")
@@ -307,16 +307,16 @@ def _opened(image):
             "ImageProcessor: the input is not an image",
             got=f"{type(image).__name__} of {getattr(image, 'dtype', 'no dtype')}",
             expected="a path, a Pillow image, or a uint8 array (height, width, channels)",
-            hint='(255 * image).astype("uint8") for an array of floats from 0 to 1',
+            hint='convert an array of floats from 0 to 1: (255 * image).astype("uint8")',
         )
     if image.ndim == 3 and image.shape[2] == 1:
         image = image[:, :, 0]
     if image.ndim != 2 and not (image.ndim == 3 and image.shape[2] in (3, 4)):
         raise DTypeError(
-            "ImageProcessor: the shape of the array is not that of an image",
+            "ImageProcessor: an array of this shape is not an image",
             got=str(image.shape),
             expected="(height, width) or (height, width, channels), with 1, 3 or 4 channels",
-            hint="image.transpose(1, 2, 0) if the channels come first",
+            hint="if the channels come first, pass image.transpose(1, 2, 0)",
         )
     return Image.fromarray(image)
 

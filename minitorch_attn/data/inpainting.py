@@ -10,8 +10,8 @@ def painting_baselines(training, images, hidden, ridge=1e-3):
 
     * "mean image": the mean of the training images at that position.
     * "nearest image": the training image that is most similar at the visible pixels.
-    * "best linear": the conditional mean under a normal distribution with the training images'
-      mean and covariance, which is the best linear prediction from the visible pixels.
+    * "best linear": the conditional mean under a Gaussian with the mean and covariance of the
+      training images, which is the best linear prediction from the visible pixels.
 
     Parameters
     ----------

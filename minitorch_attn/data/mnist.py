@@ -69,7 +69,7 @@ def _read(file, name):
     size = math.prod(shape) * dtype.itemsize
     if len(header) < 4 * magic[3] or size > _LIMIT:
         raise DataError(
-            f"{name}: the sizes of its axes are invalid",
+            f"{name}: the sizes of the axes are invalid",
             got=f"{shape}", hint="the file may be damaged: download it again",
         )  # fmt: skip
     values = file.read(size)
@@ -90,8 +90,8 @@ def mnist(source, *, sha256=None, dtype="float32"):
     Parameters
     ----------
     source : str or path
-        Folder with `train-images-idx3-ubyte`, `train-labels-idx1-ubyte` and two `t10k` files named
-        alike, each with or without `.gz`; or an archive of this folder, or the archive's URL.
+        Folder with `train-images-idx3-ubyte`, `train-labels-idx1-ubyte` and the corresponding two
+        `t10k` files, with or without `.gz`; or an archive of this folder, or the archive's URL.
     sha256 : str, optional
         Checksum of an archive, required for a URL.
     dtype : dtype, default "float32"
@@ -137,7 +137,7 @@ def scaled(images, dtype):
 
 
 def _find(folder, stem):
-    """Find the file of this name. Some copies have a dot instead of the last "-" in the stem."""
+    """Find the file of this name. Some copies have a dot instead of the "-" before "idx"."""
     wanted = {stem, stem.replace("-idx", ".idx")}
     wanted |= {name + ".gz" for name in wanted}
     for place, folders, names in os.walk(folder):
@@ -147,5 +147,5 @@ def _find(folder, stem):
     raise DataError(
         f"{folder}: {stem} is missing",
         expected=f"{stem} or {stem}.gz",
-        hint="the folder needs four files: images and labels of train and of t10k",
+        hint="put the images and labels of both train and t10k into this folder",
     )

@@ -106,17 +106,17 @@ class BucketedBatches:
             or pool < 1
         ):
             raise ArgumentError(
-                "BucketedBatches: exactly one of batch_size and max_tokens must be given",
+                "BucketedBatches: batch_size, max_tokens or pool is invalid",
                 got=f"batch_size={batch_size}, max_tokens={max_tokens}, pool={pool}",
-                expected="batch_size or max_tokens of at least 1; pool of at least 1",
+                expected="exactly one of batch_size and max_tokens; no value below 1",
             )
         if not len(self.lengths) or (max_tokens and self.lengths.max() > max_tokens):
             raise DataError(
-                "BucketedBatches: lengths must not be empty, or greater than max_tokens",
+                "BucketedBatches: lengths is empty, or contains a length above max_tokens",
                 got=f"{len(self.lengths)} examples, the longest of "
                 f"{self.lengths.max(initial=0)} tokens",
-                expected=f"at most {max_tokens} tokens" if max_tokens else "at least one",
-                hint="increase max_tokens, or leave out the longest" if max_tokens else None,
+                expected=f"at most {max_tokens} tokens" if max_tokens else "at least one example",
+                hint="increase max_tokens, or omit the longest texts" if max_tokens else None,
             )
         self.batch_size, self.max_tokens = batch_size, max_tokens
         self.seed, self.pool = seed % 2**64, pool

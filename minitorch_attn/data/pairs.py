@@ -17,7 +17,7 @@ class PairTokenizer:
     vocabulary : str
         Known characters.
 
-        Attributes
+    Attributes
     ----------
     PAD, START, END : int
         The ids 0, 1 and 2.

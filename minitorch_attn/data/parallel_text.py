@@ -17,10 +17,10 @@ def read_parallel(source, target, *, sha256=(None, None)):
     sha256 : pair of str, optional
         Checksums of the two files.
 
-        Returns
-        -------
-        list of (str, str)
-        Pairs of which neither side is blank.
+    Returns
+    -------
+    list of (str, str)
+        Pairs in which neither side is blank.
 
     Raises
     ------
@@ -33,7 +33,7 @@ def read_parallel(source, target, *, sha256=(None, None)):
         raise DataError(
             f"{paths[0]} and {paths[1]} must have the same number of lines",
             got=f"{len(sides[0]):,} and {len(sides[1]):,} lines",
-            hint="line n of one file must translate line n of the other",
+            hint="make line n of one file the translation of line n of the other",
         )
     return _pairs(zip(*sides, strict=True), " and ".join(paths))
 
@@ -52,7 +52,7 @@ def read_tsv(path, *, columns=(0, 1), sha256=None):
     Returns
     -------
     list of (str, str)
-        Pairs of which neither side is blank. Quotation marks are ordinary characters, and blank
+        Pairs in which neither side is blank. Quotation marks are ordinary characters, and blank
         lines are skipped.
 
     Raises
@@ -71,7 +71,7 @@ def read_tsv(path, *, columns=(0, 1), sha256=None):
                 f"{path}, line {number}: too few columns",
                 got=f"{len(cells)}: {line[:60]!r}",
                 expected=f"at least {max(columns) + 1}, with a tab between them",
-                hint="columns=(0, 1) chooses the columns, counted from 0",
+                hint="choose the columns, counted from 0: columns=(0, 1)",
             )
         pairs.append(tuple(cells[column] for column in columns))
     return _pairs(pairs, path)

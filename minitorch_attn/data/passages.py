@@ -17,16 +17,16 @@ class HelpPassages:
 
     A topic's paragraphs form runs of five, and one run in four is held out. Passages are cut
     within runs, so that training and held-out passages do not share sentences. Some paragraphs
-    occur in several topics. Each counts once, for the longest topic that contains it, and
-    held-out paragraphs do not occur in the pre-training text.
+    occur in several topics. Such a paragraph counts once, for the longest topic that contains it.
+    Held-out paragraphs do not occur in the pre-training text.
 
     Parameters
     ----------
     topics : int, default 8
         Number of topics to use, starting with the longest.
 
-        Attributes
-        ----------
+    Attributes
+    ----------
     names : list of str
         Names of the topics.
     training, held_out : list of list of str

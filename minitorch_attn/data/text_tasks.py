@@ -30,8 +30,8 @@ class TextTasks:
     seed : int, default 0
         Random seed for the held-out inputs.
 
-        Attributes
-        ----------
+    Attributes
+    ----------
     held_out : dict of str to list of (source, target)
         Held-out pairs for each prefix.
 

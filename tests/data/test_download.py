@@ -86,7 +86,7 @@ def test_failures_leave_nothing(path, options, message, server, cache):
 
 def test_offline(server):
     url = server.url.rsplit(":", 1)[0] + ":9/a"  # nobody answers there
-    with pytest.raises(DataError, match="give its path instead"):
+    with pytest.raises(DataError, match="pass its path instead"):
         download(url, SHA256, timeout=2)
 
 

@@ -88,7 +88,7 @@ def learn_merges(words, vocab_size):
     while len(tokens) < vocab_size and heap:
         negative_count, *_, code = heapq.heappop(heap)
         count = corpus.counts.get(code, 0)
-        if count != -negative_count:  # its count has decreased since it was pushed
+        if count != -negative_count:  # the pair's count has decreased since it was pushed
             if count:
                 heapq.heappush(heap, _entry(corpus, order, code))
             continue
@@ -136,7 +136,7 @@ class _Corpus:
     def __init__(self, words):
         # Edges surround every word, so that each of its tokens has two neighbors.
         lengths = np.fromiter(map(len, words), dtype=np.int64, count=len(words))
-        number = np.repeat(np.arange(len(words)), lengths)  # count of the word that contains a byte
+        number = np.repeat(np.arange(len(words)), lengths)  # index of the word of each byte
         places = np.arange(len(number)) + number + 1
         size = len(number) + len(words) + 1
         self._token = np.full(size, _EDGE)

@@ -27,7 +27,7 @@ def to_printable(token):
 
 
 def from_printable(text):
-    """Convert printable characters to bytes. Return None if one is not in the alphabet.
+    """Convert printable characters to bytes. Return None if a character is not in the alphabet.
 
     Examples
     --------

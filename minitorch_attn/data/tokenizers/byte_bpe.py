@@ -32,8 +32,8 @@ class ByteBPE:
         Tokens that are never split or merged with other tokens. If ids are not given, tokens that
         are not in the vocabulary get the next free ids.
 
-        Attributes
-        ----------
+    Attributes
+    ----------
     vocab : dict of int to bytes
         Vocabulary, including the special tokens.
     merges : list of (bytes, bytes)
@@ -42,7 +42,7 @@ class ByteBPE:
     Notes
     -----
     Radford et al. 2019, "Language Models are Unsupervised Multitask Learners", sec. 2.2, after
-    Sennrich et al. 2016, arXiv:1508.07909v5. With GPT-2's two files, the ids equal those of its
+    Sennrich et al. 2016, arXiv:1508.07909v5. With GPT-2's two files, the ids equal those of GPT-2's
     published tokenizer.
 
     Examples
@@ -84,7 +84,7 @@ class ByteBPE:
             UTF-8 text file. It is read in pieces; only its distinct words are kept in memory.
         vocab_size : int
             Number of tokens: the 256 bytes, merged tokens and special tokens. A short text may
-            yield fewer.
+            result in fewer tokens.
         special_tokens : sequence of str, optional
             Tokens at which the text is split, and which the merges ignore.
 
@@ -293,14 +293,14 @@ class ByteBPE:
             raise DataError(
                 "ByteBPE.encode: the text contains half of a surrogate pair",
                 got=f"U+{ord(word[error.start]):04X}",
-                hint='text.encode("utf-8", "replace").decode() writes ? instead',
+                hint='replace it by "?": text.encode("utf-8", "replace").decode()',
             ) from None
         if -1 in ids:
             missing = sorted({byte for byte in word.encode() if self._byte_ids[byte] < 0})
             raise DataError(
                 f"ByteBPE.encode: the vocabulary does not contain a byte of {word!r}",
                 got=", ".join(f"0x{byte:02x}" for byte in missing),
-                expected="a byte-level vocabulary, which has all 256",
+                expected="a byte-level vocabulary, which contains all 256 bytes",
             )
         return merge_tokens(ids, self._ranks)
 
@@ -316,8 +316,8 @@ class ByteBPE:
         if strange:
             raise DataError(
                 "the merges do not match the vocabulary",
-                got=f"{len(strange)} merges of or into unknown tokens: {', '.join(strange[:5])}",
-                expected="both parts and the whole of every merge in the vocabulary",
+                got=f"{len(strange)} merges with unknown tokens: {', '.join(strange[:5])}",
+                expected="a vocabulary with the two parts and the result of every merge",
                 hint="take vocab.json and merges.txt from the same model",
             )
         return ranks

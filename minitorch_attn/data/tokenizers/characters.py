@@ -32,7 +32,7 @@ class CharTokenizer:
             raise ArgumentError(
                 "CharTokenizer: every character must occur exactly once in vocabulary",
                 got=f"{len(vocabulary)} characters, {len(set(vocabulary))} of them different",
-                hint="CharTokenizer.from_text(text) collects the characters of a text",
+                hint="collect the characters of a text with CharTokenizer.from_text(text)",
             )
         self.vocabulary = vocabulary
         self._codes = _code_points(vocabulary)

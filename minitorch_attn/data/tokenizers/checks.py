@@ -8,7 +8,7 @@ __all__ = ["checked_ids", "some_of"]
 
 
 def checked_ids(ids, size, caller):
-    """Return token ids as a list of int. Raise an error if one is not in the vocabulary.
+    """Return token ids as a list of int. Raise an error if an id is out of range.
 
     Parameters
     ----------

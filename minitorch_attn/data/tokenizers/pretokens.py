@@ -11,8 +11,8 @@ from ...errors import ArgumentError, DTypeError
 __all__ = ["Segmenter", "pretokens"]
 
 # Letters and numbers that Unicode gained after version 16.0, as ranges. They are excluded from
-# the classes below, so that every release of `regex` so far gives the same tokens. So does the
-# `tokenizers` library (from 0.22 on), which uses the tables of Unicode 16.0.
+# the classes below, so that all releases of `regex` so far give the same tokens. These are also the
+# tokens of the `tokenizers` library (from 0.22 on), which uses the tables of Unicode 16.0.
 _LATER_LETTERS = (
     "558 58B-58C 88F C5C CDC 208F 209D-209F A7CE-A7CF A7D2 A7D4 A7DD A7E2 A7F1 AB6C-AB6D"
     " 107BB-107BF 10940-10959 10EC5-10EC7 10ED9-10EEE 11B0A 11DB0-11DDB 11DF1 16EA0-16EB8"
@@ -65,7 +65,7 @@ def pretokens(text):
     Notes
     -----
     The pattern is that of Radford et al. 2019, "Language Models are Unsupervised Multitask
-    Learners", sec. 2.2, as released with its weights.
+    Learners", sec. 2.2, as released with GPT-2's weights.
 
     Examples
     --------

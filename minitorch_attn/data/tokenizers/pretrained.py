@@ -72,8 +72,8 @@ def from_pretrained(folder):
         got=", ".join(found) or "none of the files below",
         expected="tokenizer.json, or vocab.json and merges.txt, or vocab.txt",
         hint=found
-        and "with transformers: AutoTokenizer.from_pretrained(folder)"
-        ".save_pretrained(folder) writes tokenizer.json"
+        and "write tokenizer.json with transformers: AutoTokenizer.from_pretrained(folder)"
+        ".save_pretrained(folder)"
         or None,
     )
 
@@ -130,7 +130,7 @@ def _from_library(build, path):
         import tokenizers
     except ImportError:
         raise DataError(
-            f"{path}: the `tokenizers` library, which it requires, is not installed",
+            f"{path} requires the `tokenizers` library, which is not installed",
             hint="python -m pip install 'minitorch-attn[tokenizers]'",
         ) from None
     try:

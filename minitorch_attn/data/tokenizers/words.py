@@ -22,7 +22,7 @@ class WordTokenizer:
         Known words. The id of a word is its position. Special tokens are also words; in a
         text they are recognized when spaces separate them from other words.
     unknown : str, optional
-        Word in the vocabulary that replaces unknown words. By default, these raise an error.
+        Word in the vocabulary that replaces unknown words. By default, they raise an error.
 
     Examples
     --------
@@ -43,7 +43,7 @@ class WordTokenizer:
             raise ArgumentError(
                 "WordTokenizer: every word must occur exactly once in vocabulary",
                 got=f"{len(self.vocabulary)} words, {len(self._ids)} of them different",
-                hint="list(dict.fromkeys(words)) keeps one of each",
+                hint="remove duplicates with list(dict.fromkeys(words))",
             )
         if unknown is not None and unknown not in self._ids:
             raise ArgumentError(

@@ -19,7 +19,7 @@ _EVALUATED = 256
 class PairRecipe(Recipe):
     """Recipe in which an encoder-decoder learns to convert one short text into another.
 
-    A subclass defines `make_pair` and `start_id`, and sets `held_out` and `vocabulary` in `prepare`.
+    A subclass defines `make_pair` and sets `held_out` and `vocabulary` in `prepare`.
 
     Attributes
     ----------
