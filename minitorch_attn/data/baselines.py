@@ -15,7 +15,7 @@ def baselines(training, validation, vocab_size):
     * bigram: :math:`p(b \mid a) = (n_{ab} + p(b)) / (n_a + 1)`, the frequency of a token after the
       previous token (Dirichlet smoothing with one pseudo-count, distributed like the unigram).
 
-    V is the vocabulary size. N, :math:`n_a` and :math:`n_{ab}` count all tokens, the token a and the
+    V is the vocabulary size. N, :math:`n_a` and :math:`n_{ab}` count all tokens, token a and the
     pair ab in `training`. The loss is the mean of :math:`-\log p` over `validation`, in nats.
 
     Parameters
