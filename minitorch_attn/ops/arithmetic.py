@@ -257,7 +257,7 @@ def mul(input, other):
 
 
 def div(input, other, *, rounding_mode=None):
-    """Divide with broadcasting: `input / other`. Integers are first converted to floats.
+    """Divide with broadcasting: `input / other`; by default, integers are converted to floats.
 
     Parameters
     ----------

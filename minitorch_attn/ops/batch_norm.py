@@ -91,7 +91,7 @@ class NormOver(Function):
 
 
 def _other_axes(parameter):
-    """All axes except those of the channels."""
+    """Return all axes except the channel axes."""
     return (*range(3 - parameter.ndim), 3)
 
 
@@ -290,7 +290,7 @@ def _too_few(where, input, expected):
 
 
 def _check(where, input, **parameters):
-    """Reject inputs that are not floating point, and parameters with a different size or dtype."""
+    """Reject inputs that are not floating-point, and parameters of the wrong size or dtype."""
     try:
         ndim, dtype = input.ndim, input.dtype
     except AttributeError as error:

@@ -230,7 +230,7 @@ def conv2d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     stride : int or (int, int)
         Step between neighboring windows.
     padding : int, (int, int), "valid" or "same"
-        Number of zeros added on each side, "valid" for 0; "same" keeps the size, at stride 1.
+        Number of zeros added on each side; "valid" adds none, "same" keeps the size at stride 1.
     dilation : int or (int, int)
         Step between neighboring kernel elements, in elements of the input.
     groups : int

@@ -196,7 +196,7 @@ def from_numpy(ndarray):
 
 
 def as_tensor(data, dtype=None, device=None):
-    """Convert `data` to a tensor; copy it only if dtype or device require it."""
+    """Convert `data` to a tensor; copy an array or tensor only to change its dtype or device."""
     if not isinstance(data, Tensor):
         data = wrap(data) if is_array(data) else Tensor(data, dtype=dtype)
     return data.to(dtype=dtype, device=device)

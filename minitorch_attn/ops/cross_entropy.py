@@ -77,7 +77,7 @@ class CrossEntropy(Function):
         grad_loss = xp.where(valid, grad_loss, 0.0)  # (row,) dL/dloss_i
         grad_label = grad_loss * label_weight * (1.0 - smoothing)  # dL/dloss_i w_t (1 - e)
         grad_class = grad_loss * (smoothing / logits.shape[1])  # dL/dloss_i e / C
-        grad_all = grad_label + grad_class * _total_weight(logits, weight)  # and sum_k q_ik
+        grad_all = grad_label + grad_class * _total_weight(logits, weight)  # dL/dloss_i sum_k q_ik
         grad_x = logits - x_max
         grad_x -= log_total[:, None]
         xp.exp(grad_x, out=grad_x)  # p

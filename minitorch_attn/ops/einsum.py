@@ -23,7 +23,7 @@ def einsum(equation, *operands):
         An equation such as "bqd,bkd->bqk". Without "->" the result has the letters that appear
         once, in alphabetical order (capitals first). "..." stands for any axes, which broadcast. A
         letter that appears twice in one operand selects the diagonal of these two axes.
-    *operands : Tensor, or one sequence of them
+    *operands : Tensor, or one sequence of Tensor
         One tensor for each term. Instead of an equation, each tensor may be followed by the list of
         its axis numbers; a list at the end then gives the axes of the result.
 

@@ -16,7 +16,7 @@ from .where import keep_where
 __all__ = ["feed_forward", "feed_forward_composed"]
 
 ACTIVATIONS = {"gelu": Gelu, "gelu_tanh": GeluTanh, "relu": Relu, "silu": Silu}
-KEPT, FROM_ROWS = 2**21, 4096  # elements and rows of the hidden layer from which blocks are used
+KEPT, FROM_ROWS = 2**21, 4096  # blocks: above KEPT hidden elements, from FROM_ROWS rows on
 ROWS = 512  # rows in a block, so that its hidden layer fits into the caches
 
 
@@ -77,8 +77,8 @@ class FeedForwardInBlocks(Function):
     block by block and does not keep the hidden layers.
 
     Derivation: as in `FeedForward`. `backward` computes the hidden layer again, one block at a
-    time; the gradients of weights and biases are sums over the blocks. This takes
-    seven matrix products instead of six, but stores two arrays fewer of the hidden layer's size.
+    time; the gradients of weights and biases are sums over the blocks. In total, this takes seven
+    matrix products instead of six, but stores two fewer arrays of the hidden layer's size.
     Saved: the five inputs.
     """
 

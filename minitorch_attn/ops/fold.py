@@ -44,7 +44,7 @@ class Patches(Function):
 class PatchSum(Function):
     r"""Sum of overlapping patches, each added at its position; the adjoint of Patches.
 
-    Forward:  y = zeros with each window x added
+    Forward:  y = zeros with each patch of x added at its position
     Backward: grad_x = every window of grad_y
     Derivation: an entry of a patch reaches one element of y, so it receives that element's
     gradient.

@@ -155,7 +155,7 @@ def gather(input, dim, index):
     dim : int
         Axis of `input` that `index` refers to.
     index : integer Tensor
-        Positions along `dim`. It has the axes of `input`; only along `dim` may it be larger.
+        Positions along `dim`; it has as many axes as `input`, and may be larger only along `dim`.
 
     Returns
     -------
@@ -236,7 +236,7 @@ def scatter(input, dim, index, src=None, *, value=None, reduce=None):
         raise ArgumentError(
             "scatter: src is missing" if src is None else "scatter: reduce must be None or 'add'",
             got=f"src={src!r:.40} and reduce={reduce!r}",
-            hint="call scatter(input, dim, index, src), with value= for a number",
+            hint="pass src, or value= for a number; omit reduce to replace elements",
         )
     try:
         axis_of(dim, input.ndim, "scatter")

@@ -326,7 +326,7 @@ def _shape_of(array, selection):
 
 
 def index_put(input, indices, values, accumulate=False):
-    """A copy of `input` in which `values` are written to `input[indices]`, or added to it.
+    """Copy `input`, and set the elements at `indices` to `values` or add `values` to them.
 
     Parameters
     ----------

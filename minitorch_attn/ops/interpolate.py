@@ -147,15 +147,15 @@ def interpolate(
     scale_factor : float or sequence of float, optional
         Output size divided by input size, given instead of `size`; output sizes are rounded down.
     mode : str
-        Method: "nearest", "nearest-exact" and "area" for any number of axes, "linear", "bilinear"
-        and "trilinear" for one, two and three, "bicubic" and "lanczos" (with `antialias`) for two.
+        "nearest", "nearest-exact" or "area" for any number of spatial axes; "linear" for one axis;
+        "bilinear", "bicubic" or "lanczos" (with `antialias`) for two; "trilinear" for three.
     align_corners : bool, optional
-        If True, input and output have the same corner centers; otherwise, the same outer edges.
+        If True, corner elements keep their centers; by default, they keep their outer edges.
     recompute_scale_factor : bool, optional
         Whether to compute positions from the rounded output sizes instead of `scale_factor`.
     antialias : bool
-        Whether to widen the filter when the size is reduced, as Pillow does ("bilinear",
-        "bicubic", "lanczos").
+        Whether to widen the filter when the size is reduced, as Pillow does; only for
+        "bilinear", "bicubic" and "lanczos".
 
     Returns
     -------

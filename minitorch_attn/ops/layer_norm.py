@@ -57,7 +57,7 @@ class LayerNorm(Function):
         if need_x or need_weight:
             centered = rows - mean  # x_hat = centered * r
             grad_x = grad_y * rstd
-            product = grad_x * centered  # g * x_hat
+            product = grad_x * centered  # grad_y * x_hat
             if need_weight:
                 grad_weight = column_sum(product).reshape(weight.shape)
         if need_x:
@@ -114,7 +114,7 @@ class RMSNorm(Function):
         need_x, need_weight = ctx.needs_grad
         rows, n = as_rows(x, ctx.settings["row_axes"])
         grad_x = grad_y.reshape(rows.shape) * rstd
-        product = grad_x * rows  # g * x_hat
+        product = grad_x * rows  # grad_y * x_hat
         grad_weight = column_sum(product).reshape(weight.shape) if need_weight else None
         if not need_x:
             return None, grad_weight

@@ -99,7 +99,7 @@ def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", wei
 def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     """Huber loss: squared error up to `delta`, linear beyond it.
 
-    With d = input - target, it is d^2 / 2 where |d| <= delta, otherwise delta (|d| - delta / 2).
+    With d = input - target, the loss is d^2 / 2 if |d| <= delta, else delta (|d| - delta / 2).
 
     Parameters
     ----------

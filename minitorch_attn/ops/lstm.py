@@ -200,6 +200,7 @@ def lstm_cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
     hx : pair of Tensor of shape (batch, hidden)
         The state h and the cell c.
     w_ih, w_hh : Tensor of shape (4 * hidden, input) and (4 * hidden, hidden)
+        Weights as in `lstm_sequence`.
     b_ih, b_hh : Tensor of shape (4 * hidden,), optional
 
     Returns

@@ -121,7 +121,7 @@ def _full(x, context):
 
 @computes("attention")
 def _added(total, weights, rows, seen, like):
-    """Add weights^T @ rows to `total` at the keys `seen`; if `total` is None, start it."""
+    """Add weights^T @ rows to `total` at the keys `seen`; a `total` of None counts as 0."""
     product = matmul_like(weights.swapaxes(-1, -2), rows, like=like[..., seen, :])
     if total is None:
         return product

@@ -1,4 +1,4 @@
-"""Attention masks as arrays: the causal triangle, and masks of 0 and -inf to add to the scores."""
+"""Attention masks as arrays: causal masks, and masks of 0 and -inf to add to the scores."""
 
 import math
 from functools import lru_cache

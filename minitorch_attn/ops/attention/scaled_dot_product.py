@@ -93,7 +93,7 @@ def attention_with_weights(
     Parameters
     ----------
     query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa
-        See `scaled_dot_product_attention`. The dropout mask is the same, too, except in tiles.
+        See `scaled_dot_product_attention`. Only `TiledAttention` draws another dropout mask.
     nan_if_blocked : bool, default False
         If True, a query that may not attend to any key gets NaN, as in PyTorch's
         `MultiheadAttention`. If False, it gets zeros.
