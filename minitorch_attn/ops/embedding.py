@@ -103,7 +103,7 @@ class RowTake(Function):
 
 
 def _frequencies(ids, rows, dtype):
-    """Number of uses of each row, at least 1, as a column."""
+    """Return the number of uses of each row (at least 1) as a column."""
     xp = array_module(ids)
     counts = xp.bincount(ids.reshape(-1), minlength=rows)
     return xp.maximum(counts, 1).astype(dtype).reshape(rows, 1)

@@ -118,8 +118,8 @@ class Assign(Function):
     Forward:  y = x with value at [index]
     Backward: grad_x = grad_y with zeros at [index], grad_value = sum_to(grad_y[index], value)
     Derivation: a replaced element depends on value instead of x. The gradient of value is summed
-    over the axes along which value was repeated. If the indices select an element
-    twice, it is undefined which value is written.
+    over the axes along which value was repeated. If the indices select an element twice, it is
+    undefined which value is written.
     Saved: the indices.
     """
 
