@@ -352,8 +352,8 @@ where(
 # %% [markdown]
 # ## Exercise
 #
-# Plant another mistake in `Block.backward` (for example: `mean` left out; `swap` left out before
-# `@ query`; `grad_query` and `grad_key` swapped) and add it to `BUGS`. First write down which of
+# Plant another mistake in `Block.backward` (for example, leave out `mean`, leave out `swap` before
+# `@ query`, or swap `grad_query` and `grad_key`) and add it to `BUGS`. First write down which of
 # the five columns will detect it, then run the table. You are done when you can explain each of the
 # five cells of your new row.
 #

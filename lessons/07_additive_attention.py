@@ -284,10 +284,10 @@ where(nn.AdditiveAttention, nn.AdditiveAttention.attend, nn.AttentionSeq2Seq, nn
 # ## Exercise
 #
 # Replace the score by a product, $e_{t,i} = (W s_{t-1})^\top (U h_i)$, with the same $W$ and $U$
-# and without $v$ and tanh. (A product depends on the decoder without a tanh. Why?) Train with the
-# same settings. You are done when the second value of `on_antidiagonal` is 1 at length 10. Then
-# count: how many multiplications does each of the two scores cost for a source of $n$ and a target
-# of $m$ digits, once `h @ U.T` is computed?
+# and without $v$ and tanh. (Why does a product depend on the decoder even without a tanh?) Train
+# with the same settings. You are done when the second value of `on_antidiagonal` is 1 at length 10.
+# Then count: how many multiplications does each of the two scores cost for a source of $n$ and a
+# target of $m$ digits, once `h @ U.T` is computed?
 #
 # ## Three questions
 #

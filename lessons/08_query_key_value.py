@@ -188,8 +188,8 @@ assert verdicts.count("truncated") == 2
 
 # %% [markdown]
 # So these numbers follow from the formula, but the formula was applied to the wrong input. Two of
-# them are truncated where the others are rounded (0.37 and 0.31; rounded they are 0.38 and 0.32),
-# so the second row sums to 0.99.
+# them, 0.37 and 0.31, are truncated, while the others are rounded (rounded, these two are 0.38 and
+# 0.32), so the second row sums to 0.99.
 #
 # ## What goes wrong with a second softmax
 #

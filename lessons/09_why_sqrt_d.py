@@ -40,11 +40,11 @@ for d in widths:
 # %% [markdown]
 # ## What a softmax does with large scores
 #
-# The larger the scores, the closer the softmax is to a maximum. We use three measures of a row of
-# weights $p$ over 32 keys. The first is the largest weight. The second is the **effective number of
-# keys**, $e^H$ with the entropy $H = -\sum p \log p$ (32 if all weights are equal, 1 if one key has
-# all the weight). The third is the size of the slopes, $\lVert J \rVert$ with
-# $J = \mathrm{diag}(p) - pp^\top$.
+# The larger the scores, the closer the softmax is to a one-hot vector at the largest score. We use
+# three measures of a row of weights $p$ over 32 keys. The first is the largest weight. The second
+# is the **effective number of keys**, $e^H$ with the entropy $H = -\sum p \log p$ (32 if all
+# weights are equal, 1 if one key has all the weight). The third is the size of the slopes,
+# $\lVert J \rVert$ with $J = \mathrm{diag}(p) - pp^\top$.
 
 
 # %%

@@ -92,7 +92,7 @@ for name, run in (
 
 # %%
 lengths = [3, 5]
-batch = mt.randn(2, 5, 8, dtype=mt.float64)  # (sentence, token, dim); sentence 0 has 2 padded
+batch = mt.randn(2, 5, 8, dtype=mt.float64)  # (sentence, token, dim); sentence 0 has 2 pads
 attend = mt.arange(5) < mt.tensor(lengths).reshape(2, 1)  # True where there is a token
 print(attend)
 bias = mt.tensor(np.where(attend.numpy(), 0.0, -INF)[:, None, :])  # (2, 1, 5)

@@ -373,7 +373,7 @@ where(mt.models.encoder_decoder.Residual, mt.models.gpt.Block, mt.models.bert.En
 # 2. Someone moves eps out of the square root, and for a day training is as good as before. Then a
 #    batch with a constant token arrives. What happens?
 # 3. Post-norm without warm-up fails, and the same model learns with warm-up. Which measurement
-#    before training says that its first steps should be small, and that this matters more in deep
+#    before training shows that the first steps should be small, and that this matters more in deep
 #    models?
 
 # %% [markdown] tags=["answers"]

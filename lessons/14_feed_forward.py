@@ -245,10 +245,11 @@ where(mt.models.gpt.Block.forward, mt.ops.relu, mt.ops.gelu)
 #
 # Llama's network is gated. It computes $W_{down}(f(W_{gate}x) \cdot W_{up}x)$ with three matrices
 # and a hidden width of $\tfrac{8}{3} d$. Replace the network of `Block` by
-# `mt.nn.GatedFeedForward(width)`. You are done when its number of parameters is within 5 percent of
-# that of `mt.nn.FeedForward(width, bias=False)` for `width = 768`, and when more than 90 percent of
-# single tokens are answered correctly. Then set its activation to `lambda x: x`. Why does it still
-# work, when a linear network did not?
+# `mt.nn.GatedFeedForward(width)`. You are done when the number of parameters of this layer is
+# within 5 percent of that of `mt.nn.FeedForward(width, bias=False)` for `width = 768`, and when
+# more than 90 percent of single tokens are answered correctly. Then set the layer's activation to
+# `lambda x: x`. Why does the block still solve the task, when a block with a linear network did
+# not?
 #
 # Then practice:
 #

@@ -303,5 +303,5 @@ where(TextTasks, mt.nn.RMSNorm, mt.generation.generate)
 #    the same decoder and trained with the same loss as every letter. Only the prefix makes it an
 #    answer.
 # 3. T5's positions are biases for distances, and the assertion shows that the bias for 300 tokens
-#    begins with the bias for 6. All distances of at least 128 share one bucket, so the model does
-#    not know which key is farther away.
+#    contains the bias for 6 tokens. All distances of at least 128 share one bucket, so the model
+#    does not know which key is farther away.

@@ -8,7 +8,7 @@
 # Several lectures show this model, for example the deck GRID ("ViT – Vision Transformers") and
 # COMP541 ("Idea #4: Standard Transformer on Patches"); `docs/decks.md` lists the decks.
 #
-# The digits come with scikit-learn: `python -m pip install scikit-learn`.
+# The images of digits come with scikit-learn: `python -m pip install scikit-learn`.
 
 # %%
 import matplotlib.pyplot as plt
@@ -352,7 +352,7 @@ where(
 # ## Exercise
 #
 # Write `overlapping(image, patch, stride)` that cuts patches with a stride smaller than the patch,
-# with two loops, and projects them with `kernel`. You are done when it equals
+# with two loops, and projects them with `kernel`. You are done when its result equals
 # `F.conv2d(batch, kernel, bias, stride=stride)` to `1e-5`, for example with stride 8. How many
 # words does a 224 x 224 image have at stride 8, and how many GFLOPs does ViT-B need for that many
 # tokens? (Change `words` in `count`; at stride 16 it must still print the table above.)

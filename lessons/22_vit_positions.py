@@ -6,7 +6,7 @@
 #
 # *Know before:* positions (lesson 12), ViT (lesson 21).
 #
-# The digits come with scikit-learn: `python -m pip install scikit-learn`.
+# The images of digits come with scikit-learn: `python -m pip install scikit-learn`.
 
 # %%
 import matplotlib.pyplot as plt

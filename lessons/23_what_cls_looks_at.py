@@ -8,7 +8,7 @@
 # *Know before:* ViT (lesson 21) and its positions (lesson 22). The deck TAPASWI ("Dino, some
 # beautiful properties!") shows such maps; `docs/decks.md` lists the decks.
 #
-# The digits come with scikit-learn: `python -m pip install scikit-learn`.
+# The images of digits come with scikit-learn: `python -m pip install scikit-learn`.
 
 # %%
 import matplotlib.pyplot as plt

@@ -258,11 +258,11 @@ where(F.unfold, F.scaled_dot_product_attention, window_partition, mt.memory.trac
 # %% [markdown]
 # ## Exercise
 #
-# Add to the scores in `local_attention` a learned bias for each of the neighborhood's $k^2$
-# positions, as Ramachandran et al. 2019 do with relative positions. You are done when you have
-# shown two things: if query and key are zero, local attention is a convolution whose weights are
-# the softmax of the bias (compare inner pixels with `F.conv2d` to `1e-6`), and rolling the image
-# rolls the result for inner pixels.
+# Add a learned bias for each of the neighborhood's $k^2$ positions to the scores in
+# `local_attention`, as Ramachandran et al. 2019 do with relative positions. You are done when you
+# have shown two things: if query and key are zero, local attention is a convolution whose weights
+# are the softmax of the bias (compare inner pixels with `F.conv2d` to `1e-6`), and rolling the
+# image rolls the result for inner pixels.
 #
 # ## Three questions
 #

@@ -280,8 +280,9 @@ where(
 # `coordinates` method that returns the offsets divided by the trained size minus one, without the
 # logarithm. Train it in the same way. You are done when its error in windows of 8 is as small as
 # the original's and you have compared the errors in windows of 16 over several seeds. Is the
-# shorter extrapolation better here? Look at the values at offset 15, where this bias is nearly 0, a
-# value that a sigmoid approaches by itself. For which kind of bias would the logarithm matter more?
+# logarithm, with its shorter extrapolation, better here? Look at the values at offset 15, where
+# this bias is nearly 0, a value that a sigmoid approaches by itself. For which kind of bias would
+# the logarithm matter more?
 #
 # ## Three questions
 #

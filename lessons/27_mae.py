@@ -8,7 +8,7 @@
 # *Know before:* BERT (lesson 18), ViT (lesson 21). The deck FLOW ("SELF-SUPERVISION. MASKED
 # AUTOENCODER") introduces MAE; `docs/decks.md` lists the decks.
 #
-# The digits come with scikit-learn: `python -m pip install scikit-learn`.
+# The images of digits come with scikit-learn: `python -m pip install scikit-learn`.
 
 # %%
 import numpy as np

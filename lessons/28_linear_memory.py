@@ -243,10 +243,10 @@ where(TiledAttention, TiledAttention.forward, TiledAttention.backward, tiles_pay
 # ## Exercise
 #
 # Add `is_causal=True` to `online_attention`: query $i$ sees keys up to $i$. Mask the scores of a
-# block with `-inf` and skip blocks that are entirely in the future. You are done when it equals
-# `F.scaled_dot_product_attention(..., is_causal=True)` to `1e-12` in float64, for blocks of 1, 37
-# and 128 keys. Then process the blocks from the last to the first: a row that has not seen any key
-# yet gives NaN. Which expression becomes `-inf - (-inf)`, and what should it be?
+# block with `-inf` and skip blocks that are entirely in the future. You are done when its result
+# equals `F.scaled_dot_product_attention(..., is_causal=True)` to `1e-12` in float64, for blocks of
+# 1, 37 and 128 keys. Then process the blocks from the last to the first: a row that has not seen
+# any key yet gives NaN. Which expression becomes `-inf - (-inf)`, and what should it be?
 #
 # Then practice:
 #
