@@ -76,16 +76,16 @@ def page(runs):
     if not found:
         raise SystemExit(f"there are no results in {runs}")
     lines = [
-        "# What the recipes reach",
+        "# Results of the recipes",
         "",
-        "Made by `python -m tools.results`, which runs every recipe with its default settings and "
-        f"the seeds {', '.join(map(str, SEEDS))}.",
+        "`python -m tools.results` generates this page. It runs every recipe with its default "
+        f"settings and the seeds {', '.join(map(str, SEEDS))}.",
         "",
         *_summary(found),
         "",
         *_settings(found),
         "",
-        "## Everything that was measured",
+        "## All measured values",
         "",
         *[line for name, entries in found.items() for line in _details(name, entries)],
     ]
@@ -125,8 +125,8 @@ def _settings(found):
     first = machines[0]
     threads = first["environment"].get("OMP_NUM_THREADS") or "as many as cores"
     lines = [
-        "Time is that of the whole command, the median of the seeds: data, training, pictures. "
-        "Peak memory is that of the process, the highest of the seeds.",
+        "Time is the duration of the whole command, with data, training and figures: the median "
+        "over the seeds. Peak memory is that of the process: the maximum over the seeds.",
         "",
         f"Machine: {first['cpu']}, {first['cores']} cores, {first['system']}. Python "
         f"{first['python']}, NumPy {first['versions']['numpy']} with {first['numpy_blas']} "
