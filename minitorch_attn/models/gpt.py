@@ -151,7 +151,7 @@ class GPT(nn.Module):
         length = ids.shape[-1]
         if ids.ndim != 2 or start + length > self.context_length:
             raise ShapeError(
-                "GPT: the shape of ids does not match (batch, token) or the context length",
+                "GPT: ids must have two axes and at most context_length tokens",
                 got=f"shape {ids.shape}" + (f" after {start} cached tokens" if start else ""),
                 expected=f"(batch, token) with at most {self.context_length} tokens",
                 hint="pass ids[:, -model.context_length:] to keep the last tokens",

@@ -331,7 +331,7 @@ class MaskedAutoencoder(nn.Module):
         with no_grad():
             predicted, mask = self(images, noise)
             patches = patchify(images, self.patch_size)
-            if self.normalise_pixels:  # undo it with the original mean and standard deviation
+            if self.normalise_pixels:  # undo the normalization with the original statistics
                 mean, deviation = _statistics(patches)
                 predicted = predicted * deviation + mean
             painted = ops.where(mask.unsqueeze(-1), predicted, patches)

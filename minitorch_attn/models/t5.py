@@ -2,10 +2,10 @@
 
 Raffel et al. 2019, "Exploring the Limits of Transfer Learning with a Unified Text-to-Text
 Transformer", arXiv:1910.10683v4. Section 2.1 lists the differences from the original Transformer:
-RMS norms before each sub-block, linear layers without biases, and relative position biases. For
-each distance between query and key, each head adds a learned number to its scores, the same in all
-layers. The scores are not divided by sqrt(head_dim), because the initial query projections include
-this factor. The published sizes are in `t5_sizes.py`.
+RMS norms before each sub-block, linear layers without biases, and relative position biases: each
+head adds to its scores a learned number for the distance between query and key. All layers share
+these numbers. The scores are not divided by sqrt(head_dim), because the initial query projections
+include this factor. The published sizes are in `t5_sizes.py`.
 """
 
 import math

@@ -61,7 +61,7 @@ class PatchEmbedding(nn.Module):
             raise ShapeError(
                 "PatchEmbedding: the shape of images does not match the model",
                 got=f"shape {images.shape}", expected=f"(batch, {channels}, height, width)",
-                hint="pass images[None] for one image, images.permute(0, 3, 1, 2) if channels last",
+                hint="pass images[None] for one image, or images.permute(0, 3, 1, 2) for NHWC",
             )  # fmt: skip
 
 
@@ -306,7 +306,7 @@ class VisionTransformer(nn.Module):
     def _check_size(self, images):
         if images.shape[-2:] != self.image_size:
             raise ShapeError(
-                "VisionTransformer: the image size does not match the model's",
+                "VisionTransformer: the image size does not match the model's image_size",
                 got=f"shape {images.shape}", expected=f"height and width {self.image_size}",
                 hint=f"call model.resize({images.shape[-2:]}) to interpolate the positions",
             )  # fmt: skip

@@ -93,7 +93,7 @@ def sincos_positions(grid, embed_dim, *, rows_first=False, dtype="float32", devi
     if embed_dim % 4:
         raise ArgumentError(
             "sincos_positions: embed_dim is not divisible by 4",
-            got=str(embed_dim), expected="a sine and a cosine for the row and for the column",
+            got=str(embed_dim), expected="a multiple of 4: sines and cosines of row and column",
             hint=f"use embed_dim={-(-embed_dim // 4) * 4}, the next multiple",
         )  # fmt: skip
     height, width = grid

@@ -52,7 +52,7 @@ class FlatBuffer:
         return self.xp.zeros(self.size, dtype=like.dtype)
 
     def view(self, buffer, i):
-        """Return the part of a buffer that belongs to parameter `i`, in its shape."""
+        """Return the part of a buffer that belongs to parameter `i`, with the parameter's shape."""
         p = self.parameters[i]
         start = self.starts[i]
         return buffer[start : start + p.array.size].reshape(p.array.shape)

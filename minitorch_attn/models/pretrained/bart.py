@@ -143,7 +143,7 @@ def _last_place(ids, token_id):
     if len(counts) != 1 or counts == {0}:
         raise ArgumentError(
             "BartForSequenceClassification: all rows must have the same number of end tokens",
-            got=f"{sorted(counts)} times the token {token_id} in a row of input_ids",
+            got=f"rows of input_ids with {sorted(counts)} tokens of id {token_id}",
             expected="the same number in every row, at least 1",
             hint="end every text with one </s>, as the tokenizer of the model does",
         )

@@ -256,8 +256,8 @@ def _lenient(folder, name, arrays, expected):
     arrays = {key: array for key, array in arrays.items() if key in expected}
     if missing or extra:
         warnings.warn(
-            f"{folder}: tensors of {name} that are missing and keep their initial values: "
-            f"{missing or 'none'}; extra tensors that are ignored: {extra or 'none'}",
+            f"{folder}: {name} keeps the initial values of missing tensors ({missing or 'none'}) "
+            f"and ignores extra tensors ({extra or 'none'})",
             stacklevel=4,
         )
     check_tensors(folder, name, arrays, expected, allowed=missing)

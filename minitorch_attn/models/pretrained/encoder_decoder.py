@@ -198,7 +198,7 @@ class EncoderDecoderModel(PretrainedModel):
         )
 
     def get_encoder(self):
-        """Return a function that computes `encoder_outputs` from `input_ids`: `encode`."""
+        """Return `encode`, which computes `encoder_outputs` from `input_ids`."""
         return self.encode
 
     def decode(

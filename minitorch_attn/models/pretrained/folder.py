@@ -119,7 +119,7 @@ def check_tensors(folder, name, arrays, shapes, allowed=()):
             problems.append(f"wrong shape  {key}: {tuple(arrays[key].shape)}, expected {shape}")
     if problems:
         raise CheckpointError(
-            f"{folder}: the tensors do not match those of {name} with this config.json",
+            f"{folder}: the tensors do not match those that {name} has with this config.json",
             got="\n            ".join(problems),
             hint="use config.json and weights from the same download, or pass strict=False to "
             f"{name}.from_pretrained to accept missing and extra tensors",

@@ -74,7 +74,7 @@ class SwinPreTrainedModel(SwinFamilyModel):
         return super()._with_expected_names(arrays, expected, table)
 
     def peer_state(self):
-        """Same as `PretrainedModel.peer_state`. A model read with old names keeps them."""
+        """Same as `PretrainedModel.peer_state`, but keep old names if the file had old names."""
         state = super().peer_state()
         return {_older(name): x for name, x in state.items()} if self.has_old_names else state
 

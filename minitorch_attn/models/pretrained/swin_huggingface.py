@@ -271,7 +271,7 @@ class MaskedImageHead:
         if isinstance(size, (list, tuple)) or isinstance(patch, (list, tuple)):
             raise ArgumentError(
                 f"{type(self).__name__}: the loss requires square images and patches",
-                got=f"image_size={size!r}, patch_size={patch!r}", expected="one number each",
+                got=f"image_size={size!r}, patch_size={patch!r}", expected="an int for each",
             )  # fmt: skip
         side = size // patch
         mask = bool_masked_pos.reshape(-1, side, side)

@@ -279,7 +279,7 @@ def _last_end(input_ids, end):
         raise ArgumentError(
             "T5ForSequenceClassification: the number of </s> must be at least 1 and the same in "
             "all texts",
-            got=f"{sorted(counts)} times the id {end}",
+            got=f"texts with {sorted(counts)} tokens of id {end}",
             hint="append config.eos_token_id to every text",
         )
     return (ops.arange(ends.shape[1], device=ends.device) * ends).argmax(-1)

@@ -170,7 +170,7 @@ class SwinTransformer(TimmModel):
         patch, size = self.model.patch_embedding.projection.kernel_size, x.shape[-2:]
         if self.strict and size != self.image_size:
             raise ShapeError(
-                f"{type(self).__name__}: the image size does not match the model's",
+                f"{type(self).__name__}: the image size does not match the model's img_size",
                 got=f"{size[0]} x {size[1]}",
                 expected=f"{self.image_size[0]} x {self.image_size[1]}",
                 hint='set "strict_img_size": false in the model_args of config.json',

@@ -224,7 +224,7 @@ class VisionTransformer(TimmModel):
         divides = not (size[0] % patch[0] or size[1] % patch[1])
         if not self.args.dynamic_img_size and size != self.image_size:
             raise ShapeError(
-                f"{type(self).__name__}(x): the image size does not match the model's",
+                f"{type(self).__name__}(x): the image size does not match the model's img_size",
                 got=f"shape {images.shape}", expected=f"height and width {self.image_size}",
                 hint='set "dynamic_img_size": true in model_args to use other sizes',
             )  # fmt: skip
@@ -333,7 +333,7 @@ class VisionTransformerDistilled(VisionTransformer):
         return self.class_token, self.distillation_token
 
     def forward_head(self, x, pre_logits=False):
-        """Return the mean of the two heads' logits or, with `pre_logits`, of their inputs."""
+        """Return the mean of the two heads' logits or, with `pre_logits`, of the heads' inputs."""
         x, distilled = self.head_dropout(x[:, 0]), self.head_dropout(x[:, 1])  # (batch, embed)
         if not pre_logits:
             x, distilled = self.head(x), self.distillation_head(distilled)

@@ -81,7 +81,7 @@ class ImageEncoderModel(TwoLayouts):
         if not interpolate:
             if size != vision.image_size:
                 raise ShapeError(
-                    f"{type(self).__name__}: the size of pixel_values does not match the model's",
+                    f"{type(self).__name__}: pixel_values does not match config.image_size",
                     got=f"shape {pixel_values.shape}",
                     expected=f"height and width {vision.image_size}",
                     hint="pass interpolate_pos_encoding=True to use images of another size",

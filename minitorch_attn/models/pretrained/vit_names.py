@@ -1,8 +1,8 @@
 """Parameter names of ViT, DeiT and ViTMAE in the two layouts that Hugging Face uses.
 
-Published folders, and those that transformers writes, use names such as
-`encoder.layer.3.attention.attention.query`; the classes of transformers 5 use
-`layers.3.attention.q_proj`. Both layouts can be read. A model is saved in the layout of its file.
+Published folders, and folders that transformers writes, use names such as
+`encoder.layer.3.attention.attention.query`; the classes of transformers 5 use names such as
+`layers.3.attention.q_proj`. Both layouts can be read. A loaded model is saved in the same layout.
 """
 
 import re

@@ -9,7 +9,7 @@ __all__ = ["CosineAnnealingLR", "CosineAnnealingWarmRestarts", "CyclicLR", "OneC
 
 
 class CosineAnnealingLR(LRScheduler):
-    r"""Decay from the initial rate to `eta_min` along half a cosine, in `T_max` steps.
+    r"""Decay from the initial rate lr_0 to `eta_min` along half a cosine, in `T_max` steps.
 
         lr(t) = eta_min + (lr_0 - eta_min) (1 + cos(pi t / T_max)) / 2
 
@@ -146,12 +146,12 @@ class OneCycleLR(LRScheduler):
         Fraction of the steps in which the rate rises.
     anneal_strategy : {"cos", "linear"}
     cycle_momentum : bool
-        Whether the momentum changes too: it falls while the rate rises, and the reverse.
+        Whether the momentum falls while the rate rises, and rises while the rate falls.
     base_momentum, max_momentum : float, or list of float, one for each group
     div_factor, final_div_factor : float
         The first rate is max_lr / div_factor; the last is max_lr / (div_factor final_div_factor).
     three_phase : bool
-        Whether the rate first falls back to the first rate, as fast as it rose, then to the last.
+        Whether the rate falls to the first rate, as fast as it rose, and then to the last rate.
 
     References
     ----------
@@ -214,7 +214,7 @@ class OneCycleLR(LRScheduler):
             if value is None:
                 raise ArgumentError(
                     "OneCycleLR: the optimizer must have a momentum",
-                    hint="pass cycle_momentum=False",
+                    hint="pass cycle_momentum=False, or use an optimizer with momentum",
                 )
             put(b)
             group["base_momentum"], group["max_momentum"] = a, b
@@ -298,7 +298,7 @@ class CyclicLR(LRScheduler):
                 if value is None:
                     raise ArgumentError(
                         "CyclicLR: the optimizer must have a momentum",
-                        hint="pass cycle_momentum=False",
+                        hint="pass cycle_momentum=False, or use an optimizer with momentum",
                     )
                 put(high)
         super().__init__(optimizer, last_epoch)

@@ -115,7 +115,7 @@ class MultiStepLR(LRScheduler):
         return self._scaled(self.gamma**times) if times else self._current()
 
     def closed_form(self):
-        """Compute `lr_0 gamma^n` from the initial rate lr_0; n milestones have passed."""
+        """Compute `lr_0 gamma^n`, where lr_0 is the initial rate and n milestones have passed."""
         passed = sum(n for at, n in self.milestones.items() if at <= self.last_epoch)
         return [base * self.gamma**passed for base in self.base_lrs]
 
@@ -147,7 +147,7 @@ class ConstantLR(LRScheduler):
         return self._current()
 
     def closed_form(self):
-        """Compute `lr_0 factor` before step `total_iters`, and the initial rate lr_0 after."""
+        """Compute `lr_0 factor` before step `total_iters`, and lr_0, the initial rate, after it."""
         factor = 1.0 if self.last_epoch >= self.total_iters else self.factor
         return [base * factor for base in self.base_lrs]
 
@@ -213,7 +213,7 @@ class ExponentialLR(LRScheduler):
 
 
 class PolynomialLR(LRScheduler):
-    """Polynomial decay to 0 in `total_iters` steps: `lr(t) = lr_0 (1 - t / total_iters)^power`.
+    """Polynomial decay from the initial rate lr_0: `lr(t) = lr_0 (1 - t / total_iters)^power`.
 
     Parameters
     ----------

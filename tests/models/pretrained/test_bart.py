@@ -99,7 +99,7 @@ def test_classes_are_read_off_at_the_last_end(device, rng):
     expected = hidden @ w["out_proj.weight"].T + w["out_proj.bias"]
     np.testing.assert_allclose(model(ids).logits.numpy(), expected, rtol=1e-10)
     for wrong in ([[0, 2, 9], [2, 7, 2]], [[0, 3, 9], [4, 7, 6]]):
-        with pytest.raises(ArgumentError, match="times the token 2"):
+        with pytest.raises(ArgumentError, match="tokens of id 2"):
             model(mt.tensor(wrong, device=device))
 
 
