@@ -106,14 +106,14 @@ class Check:
                     got=f"{leaf.dtype}, whose precision of 7 digits (or less) gives errors near "
                     "1e-2 for correct code at a step of 1e-05",
                     expected="float64",
-                    hint="x.double() or module.double(); allow_float32=True, eps=1e-3, tol=1e-2 "
-                    "checks float32",
+                    hint="call x.double() or module.double(), or check in float32 with "
+                    "allow_float32=True, eps=1e-3, tol=1e-2",
                 )
             if _overlaps_itself(leaf.array):
                 raise ArgumentError(
                     f"{title}: entries of {name} must not share memory",
                     got=f"shape {leaf.shape}, made by expand or a sliding view",
-                    hint="use x.clone(), or check the function of the tensor before the expand",
+                    hint="use x.clone(), or call expand inside the function that is checked",
                 )
         for i, (name, leaf) in enumerate(self.named):
             for other_name, other in self.named[:i]:
@@ -123,7 +123,7 @@ class Check:
                         got="the same tensor twice"
                         if leaf is other
                         else "two views of the same elements",
-                        hint="pass it once: lambda x: fn(x, x)",
+                        hint="pass the tensor once, as in gradcheck(lambda x: fn(x, x), x)",
                     )
 
     def _derive(self):
@@ -157,11 +157,11 @@ class Check:
                 raise DTypeError(
                     f"{self.options.title}: the function must return float64 for float64 inputs",
                     got=str(output.dtype),
-                    hint="a cast or a constant inside it lowers the precision",
+                    hint="remove the cast or constant in the function that lowers the precision",
                 )
 
     def _gradients(self, outputs, weights, leaves=None):
-        """Return host arrays, None where no gradient arrives."""
+        """Return one host array for each leaf, or None if no gradient reaches the leaf."""
         leaves = self.leaves if leaves is None else leaves
         given = as_cotangents(weights.copy(), outputs)
         pairs = [(o, g) for o, g in zip(outputs, given, strict=True) if o.requires_grad]
@@ -173,8 +173,8 @@ class Check:
         if not np.array_equal(now, weights, equal_nan=True):
             self._problem(
                 "mutates",
-                "a backward changes the gradient it is given: that memory may belong to other "
-                "operations too. Use `grad = grad + ...`, not `grad += ...`.",
+                "a backward changes its incoming gradient in place, but other operations may use "
+                "the same memory. Use `grad = grad + ...`, not `grad += ...`.",
             )
         return [None if g is None else backend.to_host(g).copy() for g in found]
 
@@ -201,7 +201,7 @@ class Check:
             if not np.array_equal(backend.to_host(tensor.array), values, equal_nan=True):
                 self._problem("mutates", f"{what} {name}: its values are different afterwards.")
             elif tensor._version[0] != version:
-                self._problem("mutates", f"{what} {name} in place, back to the same values.")
+                self._problem("mutates", f"{what} {name} in place and then restores its values.")
 
     def _name_of(self, tensor, number):
         for name, value in zip(self.options.names, self.inputs, strict=False):
@@ -214,8 +214,8 @@ class Check:
             if gradient is not None and gradient.any():
                 self._problem(
                     "ignores_gradient",
-                    f"a zero gradient at the output gives {name} a gradient that is not zero: "
-                    "some backward adds a term that is not multiplied by its incoming gradient.",
+                    f"the gradient of {name} is not zero although the output gradient is zero: a "
+                    "backward adds a term that is not multiplied by its incoming gradient.",
                 )
 
     def _same_again(self, derived, again):
@@ -224,7 +224,7 @@ class Check:
                 self._problem(
                     "nondeterministic",
                     f"a second backward pass through the same graph gives {name} a different "
-                    "gradient: a backward changes what was saved, or draws random numbers.",
+                    "gradient: a backward changes its saved tensors, or draws random numbers.",
                 )
 
     def _same_values(self, values):
@@ -235,11 +235,11 @@ class Check:
         with enable_grad():
             third = np.concatenate([o.numpy().reshape(-1) for o in self.probe.outputs()])
         if third.shape == values.shape and not _differ(values, third):
-            text = "the function returns different values under no_grad() than while recording."
+            text = "the function returns different values under no_grad() than under enable_grad()."
         else:
             text = (
-                "two runs of the function with the same inputs and the same seed differ: it uses "
-                "a separate random generator, or keeps state from one call to the next."
+                "two runs with the same inputs and the same seed differ: the function uses a "
+                "separate random generator, or keeps state from one call to the next."
             )
         self._problem("nondeterministic", text)
 
@@ -252,7 +252,7 @@ class Check:
             )
 
     def _explain(self, report, jacobians):
-        """Add the faulty operation, and hints about the wrong inputs."""
+        """Add the faulty operation and hints about the inputs whose gradients are wrong."""
         if self.options.localize:
             report.fault = find_fault(self, any(not item.ok for item in report.items))
         evidence = gather_evidence(
@@ -260,15 +260,15 @@ class Check:
             self.output_values,
         )  # fmt: skip
         fault = report.fault
-        deep = fault is None or fault.is_whole  # otherwise terms of one operation do not apply
+        deep = fault is None or fault.is_whole  # hints about terms assume a single operation
         for item, clue in zip(report.items, evidence, strict=True):
             if not item.ok:
                 item.hints += explain(clue, evidence, deep and self.options.second_order_of is None)
         if fault is None and self.options.localize and any(not item.ok for item in report.items):
-            report.notes.append("every operation by itself, if any was recorded, is correct")
+            report.notes.append("each recorded operation by itself is correct")
 
     def check_again(self, fn, inputs, options, second_order):
-        """Return the report of another check, which tests a single operation."""
+        """Check a single operation and return the report."""
         check = (
             second_order_check(fn, inputs, options) if second_order else Check(fn, inputs, options)
         )
@@ -280,12 +280,12 @@ class Check:
         dtypes = " and ".join(sorted({str(leaf.dtype) for leaf in self.leaves}))
         notes = [
             f"{kind}, {dtypes}, steps of {options.eps:g}, random cotangent (seed {options.seed}), "
-            f"ok below {options.tol:g}"
+            f"tolerance {options.tol:g}"
         ]
         if self.probe.draws:
             notes.append(
                 "the function draws random numbers: each evaluation started from the same seed, "
-                "so all drew the same"
+                "so that all drew the same numbers"
             )
         return notes
 

@@ -19,9 +19,9 @@ class Evidence:
     value : array
         Value of the input.
     derived, numeric : array
-        Gradient from the backward pass, and from differences (None if not all were computed).
+        Gradients from the backward pass and from differences (None if they were not computed).
     arrived : bool
-        Whether the backward pass computed a gradient for it.
+        Whether the backward pass computed a gradient for this input.
     jacobian : array of shape (entries, outputs), or None
         d(output)/d(entry); its product with the cotangent is `numeric`.
     cotangent : array of shape (outputs,)
@@ -42,7 +42,7 @@ class Evidence:
 
     @property
     def error(self):
-        """derived - numeric."""
+        """Error of each entry, `derived - numeric`."""
         return self.derived - self.numeric
 
     @property
@@ -60,7 +60,7 @@ class Evidence:
 
 
 def fits(derived, candidate, match=_MATCH):
-    """Return True if a gradient equals the prediction of a hypothesis to six digits.
+    """Return True if a gradient equals the one predicted by a hypothesis, by default to six digits.
 
     Parameters
     ----------

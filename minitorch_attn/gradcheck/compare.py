@@ -9,8 +9,8 @@ from .report import GradcheckItem, Hint
 __all__ = ["compare"]
 
 _DIRECTIONS = 3
-_ENOUGH = 8  # number of wrong entries that are examined again
-_BEND = 1e-2  # fraction of the largest slope: a larger change within a step is examined again
+_ENOUGH = 8  # number of wrong entries after which no more entries are examined again
+_BEND = 1e-2  # a slope that changes by this fraction of the largest slope is examined again
 _ROUNDING = 16  # assumed error of an evaluation, in units in the last place
 
 
@@ -62,11 +62,11 @@ def _is_zero(derived, numeric, noise):
 
 
 class _Judged:
-    """Entries of one input, each correct, wrong or excluded.
+    """Entries of one input, each judged correct, wrong or excluded.
 
-    The error of an entry is relative to its size, which counts as at least a thousandth of the
-    largest entry. If the rounding error exceeds even that, the size that it affects counts, up to
-    the largest entry; beyond that the check fails.
+    The error of an entry is the difference divided by the size of the entry, but by at least
+    1/1000 of the largest entry. If rounding alone could make this error exceed `tol`, the divisor
+    grows to `noise / tol`, but not beyond the largest entry unless the whole gradient is zero.
     """
 
     def __init__(self, derived, numeric, bends, noise, tol):
@@ -102,12 +102,12 @@ class _Judged:
 
     @property
     def fine(self):
-        """True if all entries that count agree."""
+        """True if all entries that are not excluded agree."""
         worst = self.errors.max(initial=0.0)
         return bool(self.error < self.tol and worst < self.tol and not self.refuted.any())
 
     def look_again(self, look):
-        """Examine the entries that disagree or have a kink, the worst first."""
+        """Examine again the entries that disagree or may be at a kink, the worst first."""
         errors = np.where(self.suspicious, np.maximum(self.errors, self.tol), self.errors)
         errors = errors.reshape(-1)
         found = 0
@@ -152,8 +152,8 @@ class _Judged:
             item.hints.append(
                 Hint(
                     "kink_sides",
-                    "at a kink of the function the gradient agrees with the central difference "
-                    "by chance: a short way off, on one side, it is wrong.",
+                    "at a kink of the function, the gradient agrees with the central difference "
+                    "only by chance: at a short distance on one side, the gradient is wrong.",
                 )
             )
         if self.derived.size and not self.kept.any():
@@ -161,8 +161,8 @@ class _Judged:
             item.hints.append(
                 Hint(
                     "kinks",
-                    "nothing was checked: every entry sits on a kink, where there is no "
-                    "derivative. Move the values away from it, by 0.1 say.",
+                    "nothing was checked: every entry is at a kink, where there is no derivative. "
+                    "Move the values away from the kink, for example by 0.1.",
                 )
             )
 
@@ -171,13 +171,13 @@ def _uncertain(numeric):
     if not np.isfinite(numeric).all():
         return Hint(
             "unreliable",
-            "the function is not finite a step away from some entries, so they have no slope to "
-            "compare with: choose inputs well inside its domain.",
+            "the function is infinite or NaN one step away from some entries, so their slopes are "
+            "unknown: choose inputs well inside the function's domain.",
         )
     return Hint(
         "unreliable",
-        "the central differences themselves are uncertain here: two step sizes disagree. Outputs "
-        "near 1 and inputs near 1 make them accurate; a jump in the function cannot be checked.",
+        "the central differences are uncertain here: two step sizes give different slopes. They "
+        "are accurate for inputs and outputs near 1; a jump in the function cannot be checked.",
     )
 
 
@@ -188,7 +188,7 @@ def _along_directions(probe, leaf, derived, options, noise, item):
         return True
     for number in range(_DIRECTIONS):
         direction = host_normal(size, options.seed + 1 + number).reshape(leaf.shape)
-        direction *= min(1.0, 10 / np.linalg.norm(direction))  # a long step sees curvature
+        direction *= min(1.0, 10 / np.linalg.norm(direction))  # a long step would add curvature
         expected = float((derived * direction).sum())
         typical = np.linalg.norm(derived) * np.linalg.norm(direction) / np.sqrt(size)
         for factor in (1.0, 10.0, 0.1, 0.01):

@@ -1,7 +1,7 @@
 """Diagnose which mistake causes a wrong gradient.
 
-Each hint is based on a formula for the gradient that the mistake would give. It is reported only
-if the formula matches to six digits, so a hint is rarely wrong; often there is no hint.
+Each hint is based on a formula for the gradient that the mistake would give. A hint is reported
+only if its formula matches to six digits, so hints are rarely wrong, but often there is none.
 """
 
 import math
@@ -101,7 +101,7 @@ def explain(clue, others, deep):
 def _where_zero_is_right(clue):
     if clue.numeric.any() or not clue.derived.any():
         return []
-    return [Hint("not_zero", "the function does not depend on it: the correct gradient is zero.")]
+    return [Hint("not_zero", "the output does not depend on it, so the correct gradient is zero.")]
 
 
 def _zeros(clue):
@@ -109,13 +109,13 @@ def _zeros(clue):
         return Hint("zeros", "the gradient is zero at every entry: a backward returns zeros.")
     return Hint(
         "zeros",
-        "no gradient arrives at all: a backward returns None for it, or a value on the way has "
-        "left the graph.",
+        "no gradient arrives: a backward returns None for this input, or an intermediate value was "
+        "detached from the graph.",
     )
 
 
 def _factor(clue):
-    """Yield a hint if derived = c numeric."""
+    """Yield a hint if the gradient is a number c times the correct one."""
     numeric = clue.numeric
     c = float((clue.derived * numeric).sum() / (numeric * numeric).sum())
     if numeric.size == 1 and not _names_of(c, clue):
@@ -154,17 +154,17 @@ def _names_of(c, clue):
         if is_(math.sqrt(size)):
             names.append(f"sqrt({size}), where {of}: a factor 1/sqrt({size}) is missing")
         elif is_(1 / math.sqrt(size)):
-            names.append(f"1/sqrt({size}), where {of}: the factor 1/sqrt({size}) is there twice")
+            names.append(f"1/sqrt({size}), where {of}: the factor 1/sqrt({size}) is applied twice")
         elif is_(size):
-            names.append(f"{of}: a sum where a mean belongs, or a missing 1/{size}")
+            names.append(f"{of}: a sum instead of a mean, or a missing factor 1/{size}")
         elif is_(1 / size):
-            names.append(f"{of}: a mean where a sum belongs")
+            names.append(f"{of}: a mean instead of a sum")
         elif size > 1 and is_(size / (size - 1)) or is_((size - 1) / size):
             names.append(f"{of}: n and n - 1 are confused, as in a variance")
     if is_(2.0):
-        names.append("something is counted twice")
+        names.append("a term is counted twice")
     elif is_(0.5):
-        names.append("a factor 2 is missing, as from a square or from a tensor used twice")
+        names.append("a factor 2 is missing, for example of a square or of a tensor used twice")
     return [f"{sign}, and {name}" for name in names] or [sign] if sign else names
 
 
@@ -204,8 +204,8 @@ def _swapped(others):
             if fits(clue.derived, other.numeric):
                 yield Hint(
                     "swapped",
-                    f"this is the gradient of {other.name}: gradients are returned in another "
-                    "order than the inputs.",
+                    f"this is the gradient of {other.name}: the gradients are not returned in the "
+                    "order of the inputs.",
                 )
                 return
             square = float((other.numeric * other.numeric).sum())
@@ -226,7 +226,7 @@ def _some_items(clue):
             continue
         rest = tuple(i for i in range(wrong.ndim) if i != axis)
         bad = wrong.any(axis=rest)
-        share = wrong.mean(axis=rest)[bad]  # fraction of a wrong item that is wrong
+        share = wrong.mean(axis=rest)[bad]  # fraction of wrong entries in each wrong item
         if bad.all() or share.size == 0 or share.min() < 0.5:
             continue
         fewest = min(bad.sum(), size - bad.sum())
@@ -239,9 +239,9 @@ def _some_items(clue):
     zero = not np.take(clue.derived, bad, axis=axis).any()
     how = "zero" if zero else "wrong"
     if len(good) <= len(bad):
-        text = f"only {_items(good)} correct, the others are {how}"
+        text = f"only {_items(good)} correct; the others are {how}"
     else:
-        text = f"only {_items(bad)} {how}, the others are correct"
+        text = f"only {_items(bad)} {how}; the others are correct"
     yield Hint("items", f"along axis {axis} (of size {size}) {text}.")
 
 

@@ -1,9 +1,9 @@
 """Gradcheck: compare the gradients of `backward` with central differences of `forward`.
 
-A gradient is compared with central differences of the function, one entry at a time, with a random
-cotangent, because sum(cotangent * output) has a slope in every direction. The plain sum of a
-softmax or a layer norm is constant, so a backward that returns zeros would pass. A check cannot
-detect a wrong forward with a matching backward, so test the forward separately.
+Each entry of a gradient is compared with a central difference of `sum(cotangent * output)`, where
+the cotangent is random. A plain sum is not enough: the sum of a softmax or a layer norm is
+constant, so a backward that returns zeros would pass. A check cannot detect a wrong forward with
+a matching backward, so test the forward separately.
 """
 
 from ..tensor import Tensor
@@ -29,7 +29,7 @@ def gradcheck(fn, inputs, *, raise_exception=True, **options):
         Arguments of `fn`. The float64 tensors that require grad are checked.
     raise_exception : bool
         Whether to raise an error if the check fails, instead of returning False.
-        **options
+    **options
         Options of `gradcheck_report`.
 
     Returns
@@ -39,7 +39,7 @@ def gradcheck(fn, inputs, *, raise_exception=True, **options):
     Raises
     ------
     GradcheckError
-        If the check fails; its text and its attribute `report` are the report.
+        If the check fails; the error message is the report, also in the attribute `report`.
 
     Examples
     --------
@@ -70,13 +70,14 @@ def gradcheck_report(fn, inputs, **options):
     fast : bool, default False
         Whether to check three random directions of each input instead of every entry.
     detail : int, default 2000
-        With `fast`, an input that fails is checked entry by entry if it has at most this many.
+        With `fast`, an input that fails is checked again, entry by entry, if it has at most this
+        many entries.
     names : sequence of str, optional
         Names of the inputs. Default: the parameter names of `fn`.
     localize : bool, default True
-        Whether to look for the operation whose gradient is wrong after a failure.
+        Whether to look, after a failure, for the operation whose gradient is wrong.
     allow_float32 : bool, default False
-        Whether to allow float32, where rounding causes errors of 1e-2 at this step.
+        Whether to allow float32, where rounding causes errors of 1e-2 at the default `eps`.
 
     Returns
     -------
@@ -115,9 +116,8 @@ def gradgradcheck(fn, inputs, grad_outputs=None, *, raise_exception=True, **opti
         As in `gradcheck`.
     grad_outputs : sequence of Tensor, optional
         Cotangents of the first derivative, which are also checked. Default: random numbers.
-    raise_exception : bool
-    **options
-        Options of `gradcheck_report`.
+    raise_exception, **options
+        As in `gradcheck`.
 
     Returns
     -------
@@ -139,9 +139,9 @@ def gradgradcheck(fn, inputs, grad_outputs=None, *, raise_exception=True, **opti
 def gradgradcheck_report(fn, inputs, grad_outputs=None, **options):
     """Compare second derivatives with central differences of the first, and return a report.
 
-    The differences use the backward pass as training runs it; the second derivative uses the
-    recorded one (`create_graph=True`). So a fused operation fails if its composed version is a
-    different function.
+    The differences are those of the backward pass that training runs; the second derivative comes
+    from the backward pass recorded with `create_graph=True`. So a fused operation fails the check
+    if its composed version computes a different function.
 
     Parameters
     ----------
@@ -172,9 +172,8 @@ def gradcheck_module(module, *inputs, raise_exception=True, **options):
     *inputs : Tensor or any value
         Arguments of the module. Floating-point tensors are checked even if they do not require
         grad, unless they contain infinities, such as additive masks.
-    raise_exception : bool
-    **options
-        Options of `gradcheck_report`.
+    raise_exception, **options
+        As in `gradcheck`.
 
     Returns
     -------

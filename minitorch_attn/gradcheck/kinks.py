@@ -1,10 +1,10 @@
 """Kinks: decide whether an entry's gradient or its difference quotient is wrong.
 
-At a kink (relu at 0, the maximum of equal numbers) or a jump, the two differ although the gradient
-is correct. An entry is excluded only with evidence: either the gradient agrees with the slope of a
-smaller step, which does not reach the kink; or the kink is at the point itself, the gradient lies
-between the slopes of its two sides, and gradient and slope agree at a short distance on either
-side. A wrong gradient passes neither test, near a kink or not.
+At a kink (relu at 0, the maximum of equal numbers) or a jump, gradient and difference quotient
+differ although the gradient is correct. An entry is excluded in two cases only. Either the
+gradient agrees with the slope of a smaller step, which does not reach the kink. Or the kink is at
+the point itself, the gradient lies between the slopes of its two sides, and gradient and slope
+agree at a short distance on either side. A wrong gradient passes neither test.
 """
 
 from typing import NamedTuple
@@ -52,7 +52,7 @@ class SecondLook:
         position : int
             Index of the entry in row-major order.
         derived, slope : float
-            Gradient from the backward pass, and slope with the usual step.
+            Gradient from the backward pass, and slope with step size `step`.
         allowed : float
             Maximum difference that passes.
 

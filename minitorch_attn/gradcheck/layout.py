@@ -13,7 +13,7 @@ _WORK = 4_000_000  # maximum number of comparisons for shifts
 
 
 def layout_hints(clue, deep=True):
-    """Find transposes, shifts, flips, permutations and leaks.
+    """Find transposed, reshaped, flipped, shifted and permuted gradients, and leaks.
 
     Parameters
     ----------
@@ -44,14 +44,14 @@ def _transposed(clue):
         if shape[i] == shape[j] and fits(clue.derived, clue.numeric.swapaxes(i, j)):
             return Hint(
                 "transpose",
-                f"the correct gradient with axes {i} and {j} swapped: a transpose is missing or "
-                "one too many.",
+                f"the correct gradient with axes {i} and {j} swapped: a transpose is missing, or "
+                "there is one too many.",
             )
     return None
 
 
 def _reshaped(clue):
-    """Return a hint if a reshape swapped the axes, which keeps the order of the numbers."""
+    """Return a hint if axes were swapped by a reshape, which does not move the numbers."""
     shape = clue.numeric.shape
     for i, j in _pairs(shape):
         swapped = list(shape)
@@ -61,8 +61,8 @@ def _reshaped(clue):
         if fits(clue.derived, read) or fits(clue.derived, written):
             return Hint(
                 "reshape",
-                f"the correct numbers, but as if axes {i} and {j} (of sizes {shape[i]} and "
-                f"{shape[j]}) were exchanged by a reshape: a transpose is missing beside it.",
+                f"the correct numbers, but as if a reshape had swapped axes {i} and {j} (of sizes "
+                f"{shape[i]} and {shape[j]}): a transpose is missing before or after the reshape.",
             )
     return None
 
@@ -78,7 +78,7 @@ def _flipped(clue):
 
 
 def _rolled(clue):
-    """Return a hint if the correct gradient is shifted along one axis or two."""
+    """Return a hint if the correct gradient is shifted along one or two axes."""
     shape = clue.numeric.shape
     axes = [axis for axis, size in enumerate(shape) if size > 1]
     for some in [(axis,) for axis in axes] + list(combinations(axes, 2)):
@@ -101,8 +101,8 @@ def _roll_text(shape, axes, shift):
     text = f"the correct gradient rolled by {' and '.join(parts)}"
     if all(double):
         text += (
-            ". A roll by s in the forward is undone by -s in the backward; done with +s instead "
-            "it leaves a shift of 2s, left out it leaves a shift of s"
+            ". A roll by s in the forward needs a roll by -s in the backward; a roll by +s leaves "
+            "a shift of 2s, and no roll leaves a shift of s"
         )
     return text + "."
 
@@ -116,8 +116,8 @@ def _leaking(clue):
     return Hint(
         "leak",
         f"wrong only at {int(wrong.sum())} of {wrong.size} entries, where the correct gradient is "
-        "zero: the backward passes gradient where the forward does not pass values, as at masked "
-        "positions.",
+        "zero: the backward passes a gradient to values that the forward does not use, for example "
+        "at masked positions.",
     )
 
 
@@ -129,8 +129,8 @@ def _closed(clue):
     return Hint(
         "closed",
         f"wrong only at {int(wrong.sum())} of {wrong.size} entries, where the backward gives "
-        "exactly zero although the output depends on them: masked in the backward, but not (or "
-        "too late, after a normalization) in the forward.",
+        "exactly zero although the output depends on them: the backward masks these entries, but "
+        "the forward does not, or only after a normalization.",
     )
 
 
@@ -140,6 +140,6 @@ def _permuted(clue):
         return None
     return Hint(
         "permuted",
-        "the correct numbers in another order: the gradient goes back to other places than the "
-        "values came from (an index, its transpose, or a permutation instead of its inverse).",
+        "the correct numbers in another order: the gradient does not return to the positions from "
+        "which the values came (a wrong index, or a permutation instead of its inverse).",
     )

@@ -181,21 +181,21 @@ def _wrong_sum(check, steps, found, arrived):
 
 def _sum_fault(what, step, parts, got):
     headline = (
-        "Every operation's own backward is correct; between them a gradient goes wrong: "
-        f"that of {what}."
+        "Every operation's own backward is correct, but between operations the gradient of "
+        f"{what} goes wrong."
     )
     count = len(parts)
-    text = f"{count} shares arrive there, but their sum is not what was passed on"
+    text = f"{count} gradients arrive there, but the gradient passed on is not their sum"
     if count == 1:
-        text = "what arrives there is not what is passed on: a hook replaces it, or memory that "
-        text += "two operations share is written to"
+        text = "the gradient that arrives is not the one passed on: a hook replaces it, or an "
+        text += "operation writes to memory that it shares with another"
     for i, part in enumerate(parts):
         if count > 1 and _close(got, part):
             which = "first" if i == 0 else "last" if i == count - 1 else f"number {i + 1}"
-            text = f"it is used {count} times, but only the {which} share counts: `=` where `+=` "
-            text += "is meant, when the gradients of its uses are added up"
+            text = f"it is used {count} times, but only the {which} gradient is kept: the "
+            text += "gradients of its uses must be added with `+=`, not assigned with `=`"
         elif count > 1 and _close(got, sum(parts) + part):
-            text = f"it is used {count} times, and one of the shares is counted twice"
+            text = f"it is used {count} times, and the gradient of one use is counted twice"
     if step.context.hooks:
         text += " (it has a hook)"
     return Fault(headline, step, [Hint("accumulation", text + ".")])
@@ -223,12 +223,12 @@ def _cut(check, steps):
                 headline = (
                     "Every operation's own backward is correct, but a value leaves the graph: "
                     f"{step.op}, step {step.number + 1} of {len(steps)}, takes its input {i} "
-                    "without a gradient although it depends on what is checked."
+                    "without a gradient although that input depends on a checked input."
                 )
                 hint = Hint(
                     "cut",
-                    "detach(), .data, .numpy(), .item(), float() or no_grad() stands between the "
-                    "input and this line.",
+                    "detach(), .data, .numpy(), .item(), float() or no_grad() is used between the "
+                    "checked input and this line.",
                 )
                 return Fault(headline, step, [hint])
     return None

@@ -2,9 +2,9 @@
 
     df/dx_i  =  (f(x + h e_i) - f(x - h e_i)) / 2h  +  O(h^2)  +  O(u f / h)
 
-The first error is the truncation error of the step, the second is rounding with unit u. In
-float64, both are near 1e-10 at h = 1e-5. In float32 the best step has an error of 1e-4, which is
-why a gradient check requires float64.
+The first error term is truncation, the second is rounding with machine epsilon u. In float64,
+both are near 1e-10 at h = 1e-5. In float32, the best step still has an error of 1e-4, which is why
+a gradient check requires float64.
 """
 
 import inspect
@@ -29,7 +29,7 @@ def float_outputs(result):
 
     Parameters
     ----------
-    result : Tensor, or tuple, list or dict of such
+    result : Tensor, or nested tuple, list or dict of Tensors
 
     Returns
     -------
@@ -45,7 +45,7 @@ def float_outputs(result):
 
 
 class Probe:
-    """Function of tensors as a map from the entries of one input to a vector of outputs.
+    """A function of tensors, whose outputs are concatenated to one vector.
 
     Every evaluation starts from the same random state, so that dropout draws the same mask each
     time.
@@ -86,7 +86,7 @@ class Probe:
             raise DTypeError(
                 "gradcheck: the function must return a floating-point tensor",
                 got=f"{type(result).__name__}",
-                expected="a Tensor, or a tuple, list or dict with one",
+                expected="a Tensor, or a tuple, list or dict that contains a Tensor",
                 hint="return the tensor itself, not .numpy() or .item()",
             )
         return found
@@ -140,7 +140,7 @@ def slopes(probe, leaf, step):
     slopes : array of the shape of the leaf
     bends : array of the shape of the leaf
         Slope above minus slope below: near 0 unless the step crosses a kink.
-    jacobian : array of shape (entries, outputs), or None if it would be large
+    jacobian : array of shape (entries, outputs), or None if it would be too large
     """
     values = backend.to_host(leaf.array).reshape(-1)
     vector, cotangent = probe.vector, probe.cotangent
@@ -180,7 +180,7 @@ def directional_slope(probe, leaf, direction, step):
 
 
 def as_cotangents(weights, outputs):
-    """Split a flat vector of weights into tensors like the outputs."""
+    """Split a flat vector of weights into tensors with the shapes of the outputs."""
     ends = np.cumsum([output.array.size for output in outputs])[:-1]
     parts = np.split(weights, ends)
     return [
@@ -195,7 +195,7 @@ def host_normal(size, seed):
 
 
 def argument_names(fn, count):
-    """Return the names of a function's first parameters, or "input 0" and so on."""
+    """Return the names of a function's first parameters, with "input i" for unnamed ones."""
     owner = getattr(fn, "__self__", None)  # for Op.apply: Op.forward, whose first parameter is ctx
     forward = getattr(owner, "forward", None) if isinstance(owner, type) else None
     try:

@@ -37,7 +37,7 @@ class AttentionCase:
     index : int Tensor of shape (tokens, tokens)
         Row of `table` for each query and key.
     mask : bool Tensor of shape (windows, tokens, tokens)
-        True where a query may attend to a key: not across the seam of the shift.
+        True where a query may attend to a key: where both were neighbors before the shift.
     """
 
     batch: int
@@ -62,7 +62,7 @@ class AttentionCase:
 
     @property
     def block_inputs(self):
-        """The input and the parameters of a block, in the order of the attributes."""
+        """Input and parameters of an attention block, in the order of the attributes."""
         return (
             self.x, self.gamma, self.beta, self.weight_qkv, self.bias_qkv, self.weight_out,
             self.bias_out, self.table,
@@ -126,7 +126,7 @@ def attention_case(
 
 
 def _shifted_window_mask(windows, tokens, shift):
-    """Return the pairs of a window that were in one region before the roll by -shift."""
+    """Return the mask of the pairs that were in one region before the roll by -shift."""
     region = np.zeros(windows * tokens, int)
     region[windows * tokens - shift :] = 1  # wrapped around from the other end
     region = region.reshape(windows, tokens)

@@ -22,7 +22,7 @@ class Hint:
     kind : str
         One word for the kind of mistake: "factor", "transpose", "roll", ...
     text : str
-        Sentence for the reader.
+        Explanation of the mistake, as a sentence.
     """
 
     kind: str
@@ -42,9 +42,9 @@ class GradcheckItem:
     shape : tuple of int
     ok : bool
     error : float
-        |derived - numeric| / max(|derived|, |numeric|) in the 2-norm, without kinks.
+        `|derived - numeric| / max(|derived|, |numeric|)` in the 2-norm, without the `kinks`.
     worst_error : float
-        Relative error at the worst entry; an entry counts as at least 1/1000 of the largest.
+        Relative error at the worst entry, relative to at least 1/1000 of the largest entry.
     worst_index : tuple of int, or None
     analytic, numeric : float
         The two values at `worst_index`.
@@ -77,7 +77,7 @@ class GradcheckItem:
 
 @dataclass
 class GradcheckReport:
-    """Result of a gradient check; true if everything agrees.
+    """Result of a gradient check. As a condition, it is true if the check passed.
 
     Attributes
     ----------
@@ -161,7 +161,7 @@ class GradcheckError(NumericError):
 
 
 def wrapped(text, indent, first=None):
-    """Wrap text to at most 96 characters, or to the terminal; `first` indents the first line."""
+    """Wrap text to the terminal, at most 96 characters; `first` indents the first line."""
     return textwrap.wrap(
         text, _width(), initial_indent=indent if first is None else first, subsequent_indent=indent
     )

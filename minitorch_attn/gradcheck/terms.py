@@ -1,7 +1,7 @@
 """Hints about formulas with a missing or extra term, or with the wrong cotangent.
 
-Most need the Jacobian: it gives the result of a correct backward for another incoming gradient
-(transposed, shifted, of one batch item only, divided by a weight).
+Most of these hints need the Jacobian, which gives the result of a correct backward for a different
+incoming gradient: transposed, shifted, of one batch item only, or divided by a weight.
 """
 
 from itertools import combinations, permutations
@@ -37,7 +37,7 @@ def term_hints(clue):
 
 
 def _incoming_term(clue):
-    """Return a hint if error = +-cotangent, the identity path of a residual."""
+    """Return a hint if a residual path is counted twice or missing (`error = +-cotangent`)."""
     for cotangent in clue.cotangents:
         if cotangent.shape != clue.error.shape or cotangent.size < 2:
             continue
@@ -50,13 +50,13 @@ def _incoming_term(clue):
             return Hint(
                 "missing_copy",
                 "too small by exactly the incoming gradient: the gradient of the residual path is "
-                "forgotten.",
+                "missing.",
             )
     return None
 
 
 def _wrong_cotangent(clue):
-    """Return a hint if derived = J (another cotangent)."""
+    """Return a hint if a correct backward of another cotangent gives this gradient."""
     if clue.jacobian is None:
         return None
     if len(clue.outputs) > 1:
@@ -78,8 +78,8 @@ def _one_output_only(clue):
         if fits(clue.derived, _through(clue, only)):
             return Hint(
                 "one_output",
-                f"only output {number} of the {len(clue.outputs)} outputs counts: `=` where `+=` "
-                "is meant, when the shares of the outputs are added up.",
+                f"only output {number} of the {len(clue.outputs)} outputs counts: the gradients of "
+                "the outputs must be added with `+=`, not assigned with `=`.",
             )
     return None
 
@@ -100,7 +100,7 @@ def _other_cotangents(clue, cotangent):
             yield (
                 "transpose",
                 f"correct if axes {i} and {j} of the incoming gradient were swapped: a transpose "
-                "is missing or one too many.",
+                "is missing, or there is one too many.",
                 cotangent.swapaxes(i, j),
             )
     yield from _one_item_cotangents(cotangent)
@@ -110,7 +110,7 @@ def _other_cotangents(clue, cotangent):
             yield (
                 "roll",
                 f"correct if the incoming gradient were rolled by {shift} along axis {axis} "
-                f"(of size {size}): a roll is not undone, or undone in the wrong direction.",
+                f"(of size {size}): a roll is not undone, or is undone in the wrong direction.",
                 np.roll(cotangent, shift, axis),
             )
 
@@ -126,7 +126,7 @@ def _one_item_cotangents(cotangent):
             yield (
                 "one_item",
                 f"only item {item} along axis {axis} of the output (of size {size}) counts: the "
-                "gradient of what was broadcast or used there is not summed over that axis.",
+                "gradient of a value broadcast along that axis is not summed over the axis.",
                 only,
             )
 
@@ -140,11 +140,11 @@ def _scaled_cotangents(clue, cotangent):
         if np.ptp(value) == 0 or not value.all():
             continue
         yield ("factor", f"the factor `{name}` is missing.", cotangent / weight)
-        yield ("factor", f"the factor `{name}` is there once too often.", cotangent * weight)
+        yield ("factor", f"the factor `{name}` is applied once too often.", cotangent * weight)
 
 
 def _wrong_jacobian(clue):
-    """Return a hint if derived = J^T cotangent, or uses only the diagonal of J."""
+    """Return a hint if the Jacobian is not transposed, or only its diagonal is used."""
     jacobian = clue.jacobian
     if jacobian is None or jacobian.shape[0] != jacobian.shape[1]:
         return None
@@ -152,13 +152,13 @@ def _wrong_jacobian(clue):
     if fits(clue.derived, (np.diagonal(jacobian) * cotangent).reshape(shape)):
         return Hint(
             "diagonal",
-            "only the diagonal of the Jacobian is used: each output is taken to depend on its own "
-            "input alone, without the terms that couple the entries.",
+            "only the diagonal of the Jacobian is used, as if each output entry depended only on "
+            "the input entry at the same position.",
         )
     if fits(clue.derived, (jacobian.T @ cotangent).reshape(shape)):
         return Hint(
             "transpose",
-            "the Jacobian is applied as it is instead of transposed: W g where W^T g belongs.",
+            "the Jacobian is not transposed: the backward computes W g instead of W^T g.",
         )
     return None
 
@@ -177,8 +177,8 @@ def _one_share_each(clue):
         return None
     return Hint(
         "repeated",
-        "entries that are used several times have the share of one use only: `+=` with a repeated "
-        "index keeps the last addition (use scatter_add), or `=` stands where `+=` is meant.",
+        "entries that are used several times have the gradient of only one use: `+=` with a "
+        "repeated index keeps only the last addition (use scatter_add), or `=` is used for `+=`.",
     )
 
 
@@ -212,7 +212,7 @@ def _along_an_axis(clue):
 
 
 def _spanned(error, basis, axis):
-    """Return True if each line of the error along an axis is a combination of a basis."""
+    """Return True if the error along an axis is always a linear combination of `basis`."""
     lines = np.moveaxis(error, axis, -1)[..., None]
     columns = np.stack([np.moveaxis(b, axis, -1) for b in basis], axis=-1)
     columns = np.broadcast_to(columns, (*lines.shape[:-1], len(basis)))
@@ -225,7 +225,7 @@ def _spanned(error, basis, axis):
 
 
 def _sum_over_another_axis(clue):
-    """Return a hint if a softmax sums over another axis: error = y (sum1(g y) - sum2(g y))."""
+    """Return a hint if a softmax backward sums over the wrong axis."""
     for cotangent, output in zip(clue.cotangents, clue.outputs, strict=True):
         if output.shape != clue.error.shape:
             continue
@@ -235,14 +235,14 @@ def _sum_over_another_axis(clue):
             if fits(clue.error, output * (sums[right] - sums[wrong])):
                 return Hint(
                     "wrong_axis",
-                    f"correct if the weighted sum that is subtracted ran over axis {right}: "
-                    f"it runs over axis {wrong}.",
+                    f"the weighted sum that is subtracted runs over axis {wrong}, but must run "
+                    f"over axis {right}.",
                 )
     return None
 
 
 def _per_item_factor(clue):
-    """Return a hint if derived = numeric * (a factor for each item along one axis)."""
+    """Return a hint if each item along one axis is wrong by a factor."""
     numeric, derived = clue.numeric, clue.derived
     for axis, size in enumerate(numeric.shape):
         rest = tuple(i for i in range(numeric.ndim) if i != axis)
@@ -258,7 +258,7 @@ def _per_item_factor(clue):
         for name, value in clue.inputs.items():
             if value.size == size and name != clue.name:
                 if fits(factors.reshape(-1), value.reshape(-1)):
-                    return Hint("factor", f"the factor `{name}` is there once too often.")
+                    return Hint("factor", f"the factor `{name}` is applied once too often.")
                 if fits(1 / factors.reshape(-1), value.reshape(-1)):
                     return Hint("factor", f"the factor `{name}` is missing.")
         shown = ", ".join(f"{f:.4g}" for f in factors.reshape(-1)[:4])

@@ -136,7 +136,7 @@ def test_a_folder_without_exercises_is_named(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("10_scores", "is missing"), ("12_scaled_query", "is there twice")],
+    [("10_scores", "is missing"), ("12_scaled_query", "is applied twice")],
 )
 def test_a_scale_is_told_from_a_size(name, said, outcomes):
     """The root of the width of a head is no size of an axis, so that the report has one reading."""

@@ -298,20 +298,20 @@ def test_the_block_is_right_and_fills_its_preset(case):
 BUGS = [
     ("6 mask after softmax", "Weights", "exactly zero although the output depends on them"),
     ("7 no scale", "Scores", r"sqrt\(4\), where 4 is the size of axis 3 of query: .* missing"),
-    ("8 scale twice", "Scores", r"the factor 1/sqrt\(4\) is there twice"),
+    ("8 scale twice", "Scores", r"the factor 1/sqrt\(4\) is applied twice"),
     ("9 diagonal only", "Weights", "only the diagonal of the Jacobian is used"),
-    ("10 wrong axis", "Weights", "ran over axis 3: it runs over axis 2"),
+    ("10 wrong axis", "Weights", "runs over axis 2, but must run over axis 3"),
     ("11 no sum", "Weights", "along axis 3 the error is a multiple of the output"),
-    ("12 P for P^T", "Mix", "W g where W\\^T g belongs"),
+    ("12 P for P^T", "Mix", "W g instead of W\\^T g"),
     ("13 dS not transposed", "Scores", "axes 2 and 3 of the incoming gradient were swapped"),
     ("14 swapped", "Scores", "this is the gradient of key"),
-    ("15 no transpose", "Merge", "axes 1 and 2 .* exchanged by a reshape: a transpose is missing"),
-    ("16 = for +=", "Project", "only output 2 of the 3 outputs counts: `=` where `\\+=`"),
-    ("17 counted twice", "Residual", "2 times the correct one, .* something is counted twice"),
+    ("15 no transpose", "Merge", "a reshape had swapped axes 1 and 2 .* a transpose is missing"),
+    ("16 = for +=", "Project", "only output 2 of the 3 outputs counts: .* not assigned with `=`"),
+    ("17 counted twice", "Residual", "2 times the correct one, .* a term is counted twice"),
     ("18 forgotten", "Residual", "zero at every entry"),
-    ("19 in place", "Halve", "a backward changes the gradient it is given"),
+    ("19 in place", "Halve", "a backward changes its incoming gradient"),
     ("20 not summed", "PairBias", "only item 0 along axis 0 of the output .* not summed"),
-    ("21 fancy +=", "Lookup", "`\\+=` with a repeated index keeps the last addition"),
+    ("21 fancy +=", "Lookup", "`\\+=` with a repeated index keeps only the last addition"),
     ("22 index transposed", "Lookup", "reverse order along axis 0|numbers in another order"),
     ("23 same direction", "Shift", r"rolled by [+-]4 along axis 1 .* leaves a shift of 2s"),
     ("23 not at all", "Shift", r"rolled by [+-]2 along axis 1"),
@@ -319,7 +319,7 @@ BUGS = [
     ("24 no variance term", "Norm", "the terms of the mean and the variance"),
     ("24 no gamma", "Norm", "the factor `gamma` is missing"),
     ("24 sums for means", "Norm", "the terms of the mean and the variance"),
-    ("25 leak", "Weights", "passes gradient where the forward does not pass values"),
+    ("25 leak", "Weights", "passes a gradient to values that the forward does not use"),
 ]
 
 
@@ -360,7 +360,7 @@ def test_a_residual_inside_one_function(device):
 
     assert report(1).ok
     assert "residual path is counted twice" in str(report(2))
-    assert "the residual path is forgotten" in " ".join(str(report(0)).split())
+    assert "the residual path is missing" in " ".join(str(report(0)).split())
 
 
 # What hides them: the reasons for the choices of the preset.
