@@ -55,7 +55,7 @@ def activation_function(activation):
             "activation_function: activation is not supported",
             got=repr(activation),
             expected="a function, or one of " + ", ".join(_FUNCTIONS),
-            hint="any function from Tensor to Tensor, such as mt.hardtanh",
+            hint="pass one of these names, or a function from Tensor to Tensor",
         ) from None
 
 
@@ -78,7 +78,7 @@ def fused_name(activation):
 
 
 class ReLU(Module):
-    """Rectified linear unit, y = max(x, 0)."""
+    """Rectified linear unit, `y = max(x, 0)`."""
 
     def __init__(self, inplace=False):
         super().__init__()
@@ -92,7 +92,7 @@ class ReLU(Module):
 
 
 class GELU(Module):
-    """GELU, y = x Phi(x) with the Gaussian CDF Phi, or its tanh approximation.
+    """GELU, `y = x Phi(x)` with the Gaussian CDF `Phi`, or its tanh approximation.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ class GELU(Module):
 
 
 class SiLU(Module):
-    """Sigmoid linear unit (swish), y = x / (1 + e^-x)."""
+    """Sigmoid linear unit (swish), `y = x / (1 + e^-x)`."""
 
     def __init__(self, inplace=False):
         super().__init__()
@@ -130,21 +130,21 @@ class SiLU(Module):
 
 
 class Tanh(Module):
-    """Hyperbolic tangent, y = tanh x."""
+    """Hyperbolic tangent, `y = tanh(x)`."""
 
     def forward(self, input):
         return functional.tanh(input)
 
 
 class Sigmoid(Module):
-    """Logistic sigmoid, y = 1 / (1 + e^-x)."""
+    """Logistic sigmoid, `y = 1 / (1 + e^-x)`."""
 
     def forward(self, input):
         return functional.sigmoid(input)
 
 
 class ELU(Module):
-    """Exponential linear unit: y = x for x > 0, else alpha (e^x - 1)."""
+    """Exponential linear unit: `y = x` for `x > 0`, else `y = alpha (e^x - 1)`."""
 
     def __init__(self, alpha=1.0, inplace=False):
         super().__init__()
@@ -158,7 +158,7 @@ class ELU(Module):
 
 
 class LeakyReLU(Module):
-    """Leaky ReLU: y = x for x > 0, else negative_slope x."""
+    """Leaky ReLU: `y = x` for `x > 0`, else `y = negative_slope x`."""
 
     def __init__(self, negative_slope=0.01, inplace=False):
         super().__init__()
@@ -172,7 +172,7 @@ class LeakyReLU(Module):
 
 
 class Mish(Module):
-    """Mish, y = x tanh(log(1 + e^x))."""
+    """Mish, `y = x tanh(log(1 + e^x))`."""
 
     def __init__(self, inplace=False):
         super().__init__()
@@ -186,7 +186,7 @@ class Mish(Module):
 
 
 class Hardswish(Module):
-    """Hard swish, y = x clip(x + 3, 0, 6) / 6."""
+    """Hard swish, `y = x clip(x + 3, 0, 6) / 6`."""
 
     def __init__(self, inplace=False):
         super().__init__()
@@ -200,7 +200,7 @@ class Hardswish(Module):
 
 
 class Softplus(Module):
-    """Softplus, y = log(1 + e^(beta x)) / beta; y = x where beta x > threshold."""
+    """Softplus: `y = log(1 + e^(beta x)) / beta`, or `y = x` where `beta x > threshold`."""
 
     def __init__(self, beta=1.0, threshold=20.0):
         super().__init__()
@@ -214,7 +214,7 @@ class Softplus(Module):
 
 
 class GLU(Module):
-    """Gated linear unit, y = a sigmoid(b), where a and b are the halves of x along `dim`."""
+    """Gated linear unit, `y = a sigmoid(b)`, where a and b are the halves of x along `dim`."""
 
     def __init__(self, dim=-1):
         super().__init__()
@@ -228,7 +228,7 @@ class GLU(Module):
 
 
 class Softmax(Module):
-    """Softmax, y_i = e^x_i / sum_j e^x_j along `dim`."""
+    """Softmax, `y_i = e^x_i / sum_j e^x_j`, along `dim`."""
 
     def __init__(self, dim=None):
         super().__init__()
@@ -256,7 +256,7 @@ class LogSoftmax(Module):
 
 
 class ReLU6(Module):
-    """ReLU6, y = min(max(x, 0), 6)."""
+    """ReLU6, `y = min(max(x, 0), 6)`."""
 
     def __init__(self, inplace=False):
         super().__init__()
@@ -284,7 +284,7 @@ class SELU(Module):
 
 
 class CELU(Module):
-    """CELU: y = x for x > 0, else alpha (e^(x / alpha) - 1)."""
+    """CELU: `y = x` for `x > 0`, else `y = alpha (e^(x / alpha) - 1)`."""
 
     def __init__(self, alpha=1.0, inplace=False):
         super().__init__()
@@ -298,7 +298,7 @@ class CELU(Module):
 
 
 class Hardsigmoid(Module):
-    """Hard sigmoid, y = clip(x + 3, 0, 6) / 6."""
+    """Hard sigmoid, `y = clip(x + 3, 0, 6) / 6`."""
 
     def __init__(self, inplace=False):
         super().__init__()
@@ -312,7 +312,7 @@ class Hardsigmoid(Module):
 
 
 class Hardtanh(Module):
-    """Hard tanh, y = clip(x, min_val, max_val)."""
+    """Hard tanh, `y = clip(x, min_val, max_val)`."""
 
     def __init__(self, min_val=-1.0, max_val=1.0, inplace=False):
         super().__init__()
@@ -326,14 +326,14 @@ class Hardtanh(Module):
 
 
 class LogSigmoid(Module):
-    """Log-sigmoid, y = -log(1 + e^-x)."""
+    """Log-sigmoid, `y = -log(1 + e^-x)`."""
 
     def forward(self, input):
         return functional.logsigmoid(input)
 
 
 class Softmin(Module):
-    """Softmin, y_i = e^-x_i / sum_j e^-x_j along `dim`."""
+    """Softmin, `y_i = e^-x_i / sum_j e^-x_j`, along `dim`."""
 
     def __init__(self, dim=None):
         super().__init__()
@@ -347,5 +347,5 @@ class Softmin(Module):
 
 
 def _inplace(module, *parts):
-    """Format the settings as text, with `inplace` only if it is set."""
+    """Join the settings, and add `inplace=True` if the module works in place."""
     return ", ".join([*parts, "inplace=True"] if module.inplace else parts)

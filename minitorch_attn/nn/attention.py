@@ -1,7 +1,7 @@
 """Attention layer with projections, heads, masks, biases and a cache, used by the models.
 
-The mathematics is in `ops/attention/`. `MultiheadAttention`, PyTorch's class with packed weights
-and its own mask polarity, is a subclass.
+The mathematics is in `ops/attention/`. The subclass `MultiheadAttention` has PyTorch's packed
+weights and PyTorch's masks, in which True means blocked.
 """
 
 import math
@@ -18,7 +18,7 @@ __all__ = ["Attention"]
 
 
 class Attention(Module):
-    r"""context = softmax(scale query key^T + bias + mask) value, in several heads.
+    r"""Multi-head attention, `context = softmax(scale query key^T + bias + mask) value`.
 
     Parameters
     ----------
@@ -76,14 +76,14 @@ class Attention(Module):
                 "Attention: num_heads is not divisible by num_kv_heads",
                 got=f"num_heads={num_heads}, num_kv_heads={num_kv_heads}",
                 expected="num_heads to be a multiple of num_kv_heads",
-                hint="num_kv_heads=1 shares one head of key and value among all query heads",
+                hint="use num_kv_heads=1 to share one key and value head among all query heads",
             )
         if head_dim is None and embed_dim % num_heads:
             raise ArgumentError(
                 "Attention: embed_dim is not divisible by num_heads",
                 got=f"embed_dim={embed_dim}, num_heads={num_heads}",
                 expected="embed_dim to be a multiple of num_heads",
-                hint="give head_dim, if the heads together may be larger or smaller than embed_dim",
+                hint="pass head_dim if num_heads * head_dim may differ from embed_dim",
             )
         head_dim = embed_dim // num_heads if head_dim is None else head_dim
         self._set_heads(num_heads, num_kv_heads, head_dim, scale, dropout)
@@ -119,10 +119,10 @@ class Attention(Module):
         bias : float Tensor, optional
             Added to the scores; broadcasts to (batch, heads, query, key).
         is_causal : bool
-            True if each query attends only to keys up to its own position. The queries are the
-            last tokens of the keys; with a cache, they are the tokens not yet in it.
+            Whether each query attends only to keys up to its own position. The queries are the
+            last tokens of the keys; with a cache, they are the tokens that it does not hold yet.
         rotary : callable, optional
-            Function that rotates queries and keys, (batch, heads, token, head_dim), by position.
+            Function that rotates (batch, heads, token, head_dim) queries and keys by position.
         cache : layer of a KVCache, optional
             Keys and values of earlier tokens, to which the new ones are appended.
 
@@ -205,7 +205,7 @@ class Attention(Module):
 
 
 def _merged(mask, bias):
-    """Merge a boolean mask into an added bias, as -inf at blocked keys."""
+    """Merge a boolean mask into an additive bias: the bias becomes -inf at blocked keys."""
     if mask is None or bias is None:
         return bias if mask is None else mask
     return ops.where(mask, bias, -math.inf)

@@ -59,7 +59,7 @@ class _ChannelNorm(Module):
                 f"{name}: input has the wrong number of axes",
                 got=f"input {input.shape}",
                 expected=f"{' or '.join(map(str, self.ranks))} axes",
-                hint="the digit in the name of the layer counts the axes after batch and channel",
+                hint="use the 1d, 2d or 3d layer for 1, 2 or 3 axes after batch and channel",
             )
 
     def extra_repr(self):
@@ -86,7 +86,7 @@ class _BatchNorm(_ChannelNorm):
         moved = self.training and self.track_running_stats
         running = (self.running_mean, self.running_var)
         if by_batch and not moved:
-            running = (None, None)  # this batch neither uses nor updates them
+            running = (None, None)  # the running statistics are neither used nor updated
         return ops.batch_norm(
             input, *running, self.weight, self.bias, by_batch,
             self._counted() if moved else 0.0, self.eps,
@@ -133,14 +133,14 @@ class BatchNorm2d(_BatchNorm):
 
     Attributes
     ----------
-    weight, bias : Parameter of shape (num_features,), or None
-    running_mean, running_var : Tensor of shape (num_features,), or None
-    num_batches_tracked : Tensor of int64, or None
+    weight, bias : Parameter of shape (num_features,), or None without `affine` or `bias`
+    running_mean, running_var : Tensor of shape (num_features,)
+    num_batches_tracked : int64 Tensor; like the running statistics, None if not tracked
 
     Notes
     -----
     Ioffe and Szegedy 2015, arXiv:1502.03167v3, Algorithms 1 and 2. The running variance is the
-    unbiased one.
+    unbiased estimate.
 
     Examples
     --------
@@ -195,7 +195,7 @@ class InstanceNorm2d(_InstanceNorm):
     num_features : int
         Number of channels.
     eps, momentum, affine, track_running_stats, device, dtype
-        As in `BatchNorm2d`, but there are neither parameters nor running statistics by default.
+        As in `BatchNorm2d`, but affine and track_running_stats are False by default.
 
     Notes
     -----
@@ -252,7 +252,7 @@ class GroupNorm(Module):
             raise ArgumentError(
                 "GroupNorm: num_channels is not divisible by num_groups",
                 got=f"num_groups={num_groups} and num_channels={num_channels}",
-                hint="num_groups=1 normalizes over all channels",
+                hint="use num_groups=1 to normalize over all channels together",
             )
         self.num_groups, self.num_channels = num_groups, num_channels
         self.eps, self.affine = eps, affine

@@ -29,7 +29,7 @@ def check_sizes(where, **sizes):
         try:
             good = operator.index(size) >= 0
         except TypeError:
-            good, hint = False, "int(...), or // in place of /"
+            good, hint = False, "convert with int(...), or divide with // instead of /"
         if not good:
             message = f"{where}: {name} must be a non-negative integer"
             raise ArgumentError(message, got=repr(size), hint=hint)

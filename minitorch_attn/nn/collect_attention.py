@@ -20,7 +20,7 @@ def watch_attention(module, hook):
     module : Module
         Module whose `Attention` layers, including `MultiheadAttention`, are watched.
     hook : callable
-        Function called as `hook(attention, weights)`; weights are (batch, heads, query, key).
+        Function called as `hook(attention, weights)`, with (batch, heads, query, key) weights.
     """
     blocks = [m for m in module.modules() if isinstance(m, Attention)]
     for block in blocks:

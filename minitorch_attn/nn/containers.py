@@ -29,8 +29,8 @@ class _Listed(Module):
             raise IndexRangeError(
                 f"{type(self).__name__}: the index is out of range",
                 got=f"index {number}, {size} entries",
-                expected=f"from {-size} to {size - 1}" if size else "nothing: it is empty",
-                hint="append() adds an entry at the end",
+                expected=f"from {-size} to {size - 1}" if size else "no index: it is empty",
+                hint="use append() to add an entry at the end",
             )
         return list(self._registered())[number]
 
@@ -97,7 +97,7 @@ class Sequential(_Listed):
 
     Parameters
     ----------
-    *modules : Module, or one dict of str to Module
+    *modules : Module, or a single dict of str to Module
 
     Examples
     --------
@@ -136,7 +136,7 @@ class Sequential(_Listed):
 
 
 class ModuleList(_Listed):
-    """A list whose modules are registered.
+    """A list of modules, each registered as a submodule.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ class ModuleList(_Listed):
         return type(self)(modules)
 
     def _repr_lines(self):
-        """Format the entries, with equal neighbors shown once."""
+        """Format the entries; a run of equal entries is one line."""
         runs = []
         for i, module in enumerate(self):
             text = repr(module)
@@ -233,11 +233,11 @@ class _Named(Module):
 
 
 class ModuleDict(_Named):
-    """A dictionary whose modules are registered.
+    """A dictionary of modules, each registered as a submodule.
 
     Parameters
     ----------
-    values : mapping of str to Module, or pairs, optional
+    values : mapping of str to Module, or iterable of (str, Module) pairs, optional
 
     Examples
     --------
@@ -252,7 +252,7 @@ class ModuleDict(_Named):
 
 
 class ParameterDict(_Named):
-    """A dictionary whose parameters are registered. It converts tensors to parameters."""
+    """A dictionary of registered parameters. It converts tensors to parameters."""
 
     _entries = "_parameters"
 
@@ -264,7 +264,7 @@ class ParameterDict(_Named):
 
 
 class ParameterList(_Listed):
-    """A list whose parameters are registered. It converts tensors to parameters.
+    """A list of registered parameters. It converts tensors to parameters.
 
     Parameters
     ----------
@@ -320,7 +320,7 @@ def _checked_iterable(container, values):
         return list(values)
     except TypeError:
         raise ArgumentError(
-            f"{type(container).__name__}: values is not an iterable",
+            f"{type(container).__name__}: values must be iterable",
             got=type(values).__name__,
             hint=f"{type(container).__name__}([...])",
         ) from None

@@ -30,14 +30,14 @@ class _ConvBase(Module):
             raise ArgumentError(
                 f"{name}: in_channels or out_channels is not divisible by groups",
                 got=f"groups={groups} for {in_channels} and {out_channels} channels",
-                hint="groups=1, or groups=in_channels for a depthwise convolution",
+                hint="use groups=1, or groups=in_channels for a depthwise convolution",
             )
         if padding_mode not in _PADDING_MODES or (self.transposed and padding_mode != "zeros"):
             raise ArgumentError(
                 f"{name}: padding_mode is not supported",
                 got=repr(padding_mode),
                 expected="'zeros'" if self.transposed else f"one of {', '.join(_PADDING_MODES)}",
-                hint="mt.pad(input, pad, mode, value) before the layer",
+                hint="call mt.pad(input, pad, mode, value) before the layer",
             )
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
         self.kernel_size = each_axis(kernel_size, self.axes, name, "kernel_size", 1)
@@ -64,18 +64,18 @@ class _ConvBase(Module):
                 f"{name}: padding is not supported",
                 got=repr(padding),
                 expected="numbers" if self.transposed else "numbers, 'valid' or 'same'",
-                hint="kernel_size // 2 keeps the size if kernel_size is odd and stride is 1",
+                hint="use kernel_size // 2 to keep the size if kernel_size is odd and stride is 1",
             )
         if padding == "same" and max(self.stride) > 1:
             raise ArgumentError(
                 f"{name}: stride must be 1 with padding='same'",
                 got=f"stride={self.stride}",
-                hint="numbers for padding, such as kernel_size // 2",
+                hint="use numbers for padding, such as kernel_size // 2",
             )
         return padding
 
     def reset_parameters(self):
-        """Draw new parameters, uniform within 1/sqrt(number of inputs per output element)."""
+        """Draw new parameters from [-b, b], where 1 / b^2 is the size of `weight[0]`."""
         inputs = self.weight.shape[1] * math.prod(self.kernel_size)
         if inputs == 0 or self.weight.shape[0] == 0:
             return
@@ -113,7 +113,7 @@ class _Conv(_ConvBase):
         )  # fmt: skip
 
     def forward(self, input):
-        # input: (batch, in, *space) -> (batch, out, *place), or both without batch
+        # input: (batch, in, *size) -> (batch, out, *output_size), or both without batch
         padding = self.padding
         if self.padding_mode != "zeros":
             input, padding = ops.pad(input, self._around(), mode=self.padding_mode), 0
@@ -160,9 +160,9 @@ class Conv2d(_Conv):
     stride, dilation : int or (int, int), default 1
         Step between windows, and step between the elements within a window.
     padding : int, (int, int), "valid" or "same", default 0
-        Padding on each side of the image.
+        Padding on each side; "valid" means no padding, "same" keeps the size of the image.
     groups : int, default 1
-        Number of groups; output channels of a group use only the input channels of that group.
+        Number of groups; the output channels of a group use only input channels of that group.
     bias : bool, default True
     padding_mode : {"zeros", "reflect", "replicate", "circular"}
         How the padding is filled.
@@ -172,8 +172,8 @@ class Conv2d(_Conv):
     Attributes
     ----------
     weight : Parameter of shape (out_channels, in_channels / groups, *kernel_size)
-    bias : Parameter of shape (out_channels,) or None
-        Both are initialized uniformly within 1/sqrt(in_channels / groups * kernel elements).
+    bias : Parameter of shape (out_channels,), or None if the layer has no bias
+        Both are drawn from [-b, b], where 1 / b^2 is the number of elements of one kernel.
 
     Examples
     --------
@@ -207,7 +207,7 @@ class _ConvTranspose(_ConvBase):
         )  # fmt: skip
 
     def forward(self, input, output_size=None):
-        # input: (batch, in, *place) -> (batch, out, *space), or both without batch
+        # input: (batch, in, *size) -> (batch, out, *output_size), or both without batch
         extra = self.output_padding
         if output_size is not None:
             extra = self._extra_for(input, tuple(output_size))
@@ -232,7 +232,7 @@ class _ConvTranspose(_ConvBase):
                 f"{type(self).__name__}: output_size is out of range",
                 got=f"output_size={output_size} for input {input.shape}",
                 expected=f"from {least} to {most}",
-                hint="x.shape[2:] for the input x of the convolution that is reversed",
+                hint="use x.shape[2:], where x is the input of the convolution to be reversed",
             )
         return extra
 
@@ -262,7 +262,7 @@ class ConvTranspose2d(_ConvTranspose):
     Attributes
     ----------
     weight : Parameter of shape (in_channels, out_channels / groups, *kernel_size)
-    bias : Parameter of shape (out_channels,) or None
+    bias : Parameter of shape (out_channels,), or None if the layer has no bias
 
     Examples
     --------

@@ -49,14 +49,14 @@ class Conversion:
                     f"{type(self).__name__}.to: dtype must be a floating-point dtype",
                     got=f"{moved.dtype}",
                     expected="float16, float32 or float64",
-                    hint="half() uses the least memory",
+                    hint="call half(), float() or double()",
                 )
             return moved
 
         return self._apply(convert)
 
     def type(self, dst_type):
-        """Convert as `to(dst_type)` does."""
+        """Convert all floating-point parameters and buffers to a dtype, like `to`."""
         return self.to(dtype=dst_type)
 
     def float(self):

@@ -35,7 +35,7 @@ class Dropout(Module):
             raise ArgumentError(
                 "Dropout: p must be between 0 and 1",
                 got=repr(p),
-                hint="p=0.1 zeroes 10 percent of the elements",
+                hint="use p=0.1, for example, to zero 10 percent of the elements",
             )
         self.p, self.inplace = p, inplace
 
@@ -76,7 +76,7 @@ class DropPath(Module):
             raise ArgumentError(
                 "DropPath: drop_prob must be between 0 and 1",
                 got=repr(drop_prob),
-                hint="drop_prob=0.1 zeroes 10 percent of the samples",
+                hint="use drop_prob=0.1, for example, to zero 10 percent of the samples",
             )
         self.drop_prob, self.scale_by_keep = drop_prob, scale_by_keep
 

@@ -23,11 +23,11 @@ class Embedding(Module):
     padding_idx : int, optional
         Row that starts as zeros and never gets a gradient.
     max_norm : float, optional
-        Largest norm of a row; rows that are looked up are first scaled down in place.
+        Maximum norm of a row; larger rows are scaled down in place when they are looked up.
     norm_type : float, default 2
         Order p of the norm that `max_norm` limits.
     scale_grad_by_freq : bool
-        Whether to divide a row's gradient by how often its id occurs in the batch.
+        Whether to divide a row's gradient by the number of times that its id occurs in the batch.
     sparse : bool
         Accepted for compatibility with PyTorch; gradients are always dense.
     _weight : Tensor of shape (num_embeddings, embedding_dim), optional
@@ -68,7 +68,7 @@ class Embedding(Module):
                     "Embedding: _weight has the wrong shape",
                     got=f"{tuple(_weight.shape)}",
                     expected=f"(num_embeddings, embedding_dim) = {(num_embeddings, embedding_dim)}",
-                    hint="Embedding.from_pretrained(_weight) takes the sizes from the table",
+                    hint="use Embedding.from_pretrained(_weight), which infers both sizes",
                 )
             self.weight = Parameter(_weight, requires_grad=not _freeze)
 
@@ -79,7 +79,7 @@ class Embedding(Module):
                 "Embedding: padding_idx is out of range",
                 got=f"{padding_idx} for {size} embeddings",
                 expected=f"an id from {-size} to {size - 1}",
-                hint="num_embeddings includes the padding token; padding_idx=None if there is none",
+                hint="count the padding token in num_embeddings, or use padding_idx=None",
             )
         return padding_idx if padding_idx is None else padding_idx % size
 

@@ -12,7 +12,7 @@ __all__ = ["FeedForward", "GatedFeedForward"]
 
 
 class FeedForward(Module):
-    """Position-wise feed-forward network, y = W2 f(W1 x + b1) + b2 at every token.
+    """Position-wise feed-forward network, `y = W2 f(W1 x + b1) + b2` at every token.
 
     Parameters
     ----------
@@ -23,7 +23,7 @@ class FeedForward(Module):
     activation : str or callable, default "gelu"
         Activation f; see `activation_function`.
     dropout : float, default 0
-        Dropout probability after f, applied during training.
+        Dropout probability of the output of f, applied during training.
     bias : bool, default True
     device, dtype : optional
         Device and dtype of the parameters.
@@ -31,8 +31,8 @@ class FeedForward(Module):
     Notes
     -----
     Vaswani et al. 2017, arXiv:1706.03762v7, Eq. 2, where f is ReLU. With GELU, ReLU or SiLU and
-    without dropout, it is one fused operation, `ops.feed_forward`. Under `mt.trace`, or if one of
-    its layers has a hook or was replaced, the layers run one by one.
+    without dropout, the network is one fused operation, `ops.feed_forward`. Under `mt.trace`, or if
+    one of its layers has a hook or was replaced, the layers run one by one.
 
     Examples
     --------
@@ -60,7 +60,7 @@ class FeedForward(Module):
 
 @computes("feed-forward network")
 def two_layers(x, linear1, activation, dropout, linear2):
-    """Compute linear2(dropout(activation(linear1(x)))), fused unless a hook or trace needs steps.
+    """Compute `linear2(dropout(activation(linear1(x))))`, as one fused operation if possible.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def _is_plain(module, kind):
 
 
 class GatedFeedForward(Module):
-    """Gated feed-forward network, y = W_down (f(W_gate x) * W_up x).
+    """Gated feed-forward network, `y = W_down (f(W_gate x) * W_up x)`.
 
     With the default activation this is SwiGLU, the feed-forward network of Llama.
 
@@ -100,11 +100,11 @@ class GatedFeedForward(Module):
         Number of features of the input and the output.
     hidden_dim : int, optional
         Number of hidden features, by default two thirds of 4 * embed_dim, which gives as many
-        parameters as `FeedForward` has.
+        weights as in `FeedForward`.
     activation : str or callable, default "silu"
-        Activation f; "gelu" gives GEGLU, "sigmoid" GLU.
+        Activation f; "gelu" gives GEGLU, and "sigmoid" gives GLU.
     dropout : float, default 0
-        Dropout probability before W_down, applied during training.
+        Dropout probability of the input of W_down, applied during training.
     bias : bool, default False
     device, dtype : optional
         Device and dtype of the parameters.

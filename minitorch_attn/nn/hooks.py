@@ -221,14 +221,14 @@ class _Slots:
         return tuple(result)
 
     def spread(self, grads):
-        """Return one entry per value, a Tensor or None if it does not have a gradient."""
+        """Return one entry per value: its gradient as a Tensor, or None if it has no gradient."""
         result = [None] * self.count
         for i, grad in zip(self.positions, grads, strict=True):
             result[i] = grad if isinstance(grad, Tensor) else wrap(grad)
         return tuple(result)
 
     def gather(self, result, grads):
-        """Convert one entry per value back to one per tensor, an array where `grads` has one."""
+        """Convert one entry per value to one gradient per tensor; arrays in `grads` stay arrays."""
         chosen = []
         for i, grad in zip(self.positions, grads, strict=True):
             new = grad if result[i] is None else result[i]

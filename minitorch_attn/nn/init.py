@@ -24,8 +24,8 @@ _skipping = False
 def skip_init():
     """Skip random initialization inside a `with` block, for parameters that are loaded later.
 
-    Drawing random values takes longer than reading a checkpoint, and memory that is never written
-    costs nothing, however large the module. Constants are still filled in.
+    Drawing random values takes longer than reading a checkpoint, and the operating system does not
+    reserve memory until values are written to it. Constants are still filled in.
 
     Examples
     --------
@@ -81,7 +81,7 @@ def eye_(tensor):
         raise ShapeError(
             "eye_: tensor must have 2 axes",
             got=f"{tensor.shape}",
-            hint="eye_(tensor.view(len(tensor), -1)) for the kernel of a convolution",
+            hint="use eye_(tensor.view(len(tensor), -1)) for the kernel of a convolution",
         )
     rows, columns = tensor.shape
     return _write(tensor, [[float(i == j) for j in range(columns)] for i in range(rows)])
@@ -111,7 +111,7 @@ def uniform_(tensor, a=0.0, b=1.0, generator=None):
 
 
 def normal_(tensor, mean=0.0, std=1.0, generator=None):
-    """Fill a tensor from the normal distribution; arguments as for `uniform_`."""
+    """Fill a tensor from the normal distribution with mean `mean` and deviation `std`."""
     if _skipping:
         return tensor
     generator = generator or host_generator()
@@ -127,14 +127,14 @@ def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
     mean, std : float
         Mean and standard deviation before truncation.
     a, b : float
-        Lower and upper limit of the values, not in standard deviations.
+        Lower and upper limit of the values themselves, not multiples of `std`.
     generator : numpy.random.Generator, optional
     """
     if not a < b:
         raise ArgumentError(
             "trunc_normal_: a must be less than b",
             got=f"a={a}, b={b}",
-            hint=f"a={b}, b={a}, or constant_() if they are equal",
+            hint=f"use a={b}, b={a}, or constant_() if the limits are equal",
         )
     if _skipping:
         return tensor
@@ -149,8 +149,8 @@ def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
     raise ArgumentError(
         "trunc_normal_: too few values fall between a and b",
         got=f"mean={mean}, std={std}, a={a}, b={b}",
-        expected="limits that contain a good part of the distribution",
-        hint=f"a and b are not in units of std: a={mean - 2 * std:g}, b={mean + 2 * std:g}",
+        expected="limits that contain a large part of the distribution",
+        hint=f"use values, not multiples of std: a={mean - 2 * std:g}, b={mean + 2 * std:g}",
     )
 
 
@@ -178,13 +178,13 @@ def calculate_gain(nonlinearity, param=None):
             "calculate_gain: nonlinearity is not supported",
             got=repr(nonlinearity),
             expected="one of " + ", ".join([*gains, "leaky_relu"]),
-            hint="xavier_normal_(tensor, gain) takes the gain as a number",
+            hint="pass the gain as a number to xavier_normal_(tensor, gain)",
         )
     return gains[nonlinearity]
 
 
 def fans(tensor):
-    """Return (fan_in, fan_out), the numbers of inputs and outputs of each unit of a weight.
+    """Return (fan_in, fan_out), the inputs of each output unit and outputs of each input unit.
 
     Parameters
     ----------
@@ -196,14 +196,14 @@ def fans(tensor):
             "fan_in and fan_out: the weight must have at least 2 axes",
             got=f"a tensor of shape {tensor.shape}",
             expected="at least 2 axes: (out, in, ...)",
-            hint="uniform_ or normal_ for vectors",
+            hint="use uniform_ or normal_ for vectors",
         )
     field = math.prod(tensor.shape[2:])
     return tensor.shape[1] * field, tensor.shape[0] * field
 
 
 def xavier_uniform_(tensor, gain=1.0, generator=None):
-    """Xavier (Glorot) initialization, uniform with variance gain^2 * 2 / (fan_in + fan_out).
+    """Xavier (Glorot) initialization: uniform, with variance `2 gain^2 / (fan_in + fan_out)`.
 
     Notes
     -----
@@ -216,7 +216,7 @@ def xavier_uniform_(tensor, gain=1.0, generator=None):
 
 
 def xavier_normal_(tensor, gain=1.0, generator=None):
-    """Xavier (Glorot) initialization, normal with variance gain^2 * 2 / (fan_in + fan_out)."""
+    """Xavier (Glorot) initialization: normal, with variance `2 gain^2 / (fan_in + fan_out)`."""
     fan_in, fan_out = fans(tensor)
     return normal_(tensor, 0.0, gain * math.sqrt(2.0 / (fan_in + fan_out)), generator)
 
@@ -226,14 +226,14 @@ def _kaiming_std(tensor, a, mode, nonlinearity):
         raise ArgumentError(
             "kaiming: mode must be 'fan_in' or 'fan_out'",
             got=repr(mode),
-            hint="'fan_in' for the variance of the signal, 'fan_out' for that of the gradient",
+            hint="use 'fan_in' for the signal's variance, 'fan_out' for the gradient's variance",
         )
     fan = fans(tensor)[mode == "fan_out"]
     return calculate_gain(nonlinearity, a) / math.sqrt(fan)
 
 
 def kaiming_uniform_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", generator=None):
-    """Kaiming (He) initialization, uniform with variance gain^2 / fan.
+    """Kaiming (He) initialization: uniform, with variance `gain^2 / fan`.
 
     Parameters
     ----------
@@ -255,5 +255,5 @@ def kaiming_uniform_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", gene
 
 
 def kaiming_normal_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", generator=None):
-    """Kaiming (He) initialization, normal; arguments as for `kaiming_uniform_`."""
+    """Kaiming (He) initialization: normal; the arguments are those of `kaiming_uniform_`."""
     return normal_(tensor, 0.0, _kaiming_std(tensor, a, mode, nonlinearity), generator)

@@ -14,7 +14,7 @@ __all__ = ["KVCache", "StaticKVCache"]
 
 
 class _Layer:
-    """Keys and values of one attention layer; they grow by concatenation, within the graph."""
+    """Keys and values of one attention layer; new ones are concatenated, and autograd sees it."""
 
     complete = False
 
@@ -110,13 +110,13 @@ def _roomier(old, like, room):
 class KVCache:
     """KV cache of every layer, in tensors that grow by concatenation.
 
-    Gradients flow through it; `StaticKVCache` is faster for generation.
+    Gradients flow through the cache; `StaticKVCache` is faster for generation.
 
     Parameters
     ----------
     past : sequence, optional
-        One (key, value) or (key, value, cross_key, cross_value) per layer, each of shape (batch,
-        heads, token, head_dim).
+        One tuple (key, value) or (key, value, cross_key, cross_value) per layer, of tensors of
+        shape (batch, heads, token, head_dim).
 
     Examples
     --------
@@ -136,7 +136,7 @@ class KVCache:
                 raise ArgumentError(
                     "KVCache: each layer of past must have 2 or 4 tensors",
                     got=f"{len(layer)} tensors in layer {i}",
-                    hint="(key, value) or (key, value, cross_key, cross_value) for each layer",
+                    hint="pass (key, value) or (key, value, cross_key, cross_value) for each layer",
                 )
             self._layers.append(_Layer(*layer[:2]))
             self._crosses.append(_Cross(*layer[2:]))
@@ -167,14 +167,13 @@ class KVCache:
         return self._layers[0].length if self._layers else 0
 
     def reorder(self, index, cross=True):
-        """Select rows of the batch in every layer, so that a beam continues from another one.
+        """Select rows of the batch in every layer, such as the beams that beam search keeps.
 
         Parameters
         ----------
         index : int64 Tensor of shape (new batch,)
         cross : bool, default True
-            Whether to select the encoder's keys and values as well. All beams of an input have
-            the same ones.
+            Whether to also select the encoder's keys and values, which all beams of an input share.
         """
         if index.ndim != 1:
             raise ShapeError(
@@ -201,7 +200,7 @@ class KVCache:
 class StaticKVCache(KVCache):
     """KV cache with preallocated memory, so that a step does not copy the previous tokens.
 
-    It does not keep a graph. If there are more tokens than fit, the memory is doubled.
+    It does not keep the graph. If the tokens do not fit, it doubles the memory.
 
     Parameters
     ----------
@@ -215,7 +214,7 @@ class StaticKVCache(KVCache):
             raise ArgumentError(
                 "StaticKVCache: capacity must be at least 1",
                 got=f"{capacity}",
-                hint="KVCache() grows by itself",
+                hint="use KVCache(), which grows without a given capacity",
             )
         self.capacity = capacity
 

@@ -9,7 +9,7 @@ __all__ = ["LayerNorm", "RMSNorm"]
 
 
 class LayerNorm(Module):
-    """Layer normalization, y = (x - mean) / sqrt(var + eps) * weight + bias over the last axes.
+    """Layer normalization over the last axes, `y = (x - mean) / sqrt(var + eps) * weight + bias`.
 
     The variance is the biased one: the mean of the squared deviations.
 
@@ -29,7 +29,7 @@ class LayerNorm(Module):
     Attributes
     ----------
     weight, bias : Parameter of shape normalized_shape, or None
-        They start as ones and zeros.
+        Initially ones and zeros; None if `elementwise_affine` or `bias` is False.
 
     Notes
     -----
@@ -77,7 +77,7 @@ class LayerNorm(Module):
 
 
 class RMSNorm(Module):
-    """RMS normalization, y = x / sqrt(mean(x^2) + eps) * weight over the last axes.
+    """RMS normalization over the last axes, `y = x / sqrt(mean(x^2) + eps) * weight`.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ class RMSNorm(Module):
     Attributes
     ----------
     weight : Parameter of shape normalized_shape, or None
-        It starts as ones.
+        Initially ones; None if `elementwise_affine` is False.
 
     Notes
     -----

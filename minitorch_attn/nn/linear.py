@@ -1,4 +1,4 @@
-"""Linear layer, y = x W^T + b, and the identity."""
+"""Linear layer, `y = x W^T + b`, and the identity."""
 
 import math
 
@@ -12,7 +12,7 @@ __all__ = ["Identity", "Linear"]
 
 
 class Identity(Module):
-    """Identity, y = x, a placeholder for a layer. It ignores its arguments."""
+    """Identity, `y = x`, a placeholder for a layer. It ignores its arguments."""
 
     def __init__(self, *args, **kwargs):
         super().__init__()
@@ -22,7 +22,7 @@ class Identity(Module):
 
 
 class Linear(Module):
-    """Linear layer, y = x W^T + b over the last axis.
+    """Linear layer, `y = x W^T + b`, over the last axis.
 
     Parameters
     ----------
@@ -35,8 +35,8 @@ class Linear(Module):
     Attributes
     ----------
     weight : Parameter of shape (out_features, in_features)
-    bias : Parameter of shape (out_features,) or None
-        Both are initialized uniformly within 1/sqrt(in_features).
+    bias : Parameter of shape (out_features,), or None if the layer has no bias
+        Both are drawn uniformly from [-a, a], where a = 1/sqrt(in_features).
 
     Examples
     --------

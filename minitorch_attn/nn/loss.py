@@ -24,7 +24,7 @@ class _Loss(Module):
 
 
 class CrossEntropyLoss(_Loss):
-    """Cross-entropy of logits, -log softmax(input)[target]; targets are labels or probabilities.
+    """Cross-entropy of logits, `-log softmax(input)[target]`, for labels or probabilities.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class CrossEntropyLoss(_Loss):
 
 
 class NLLLoss(_Loss):
-    """Negative log-likelihood, -input[target], for an input of log-probabilities.
+    """Negative log-likelihood, `-input[target]`, for an input of log-probabilities.
 
     Parameters
     ----------
@@ -79,21 +79,21 @@ class NLLLoss(_Loss):
 
 
 class MSELoss(_Loss):
-    """Mean squared error, (input - target)^2."""
+    """Mean squared error, the mean of `(input - target)^2`."""
 
     def forward(self, input, target):
         return ops.mse_loss(input, target, reduction=self.reduction)
 
 
 class L1Loss(_Loss):
-    """Mean absolute error, |input - target|."""
+    """Mean absolute error, the mean of `|input - target|`."""
 
     def forward(self, input, target):
         return ops.l1_loss(input, target, reduction=self.reduction)
 
 
 class SmoothL1Loss(_Loss):
-    """Smooth L1 loss: d^2 / (2 beta) for |d| < beta, else |d| - beta / 2, d = input - target.
+    """Smooth L1 loss, `d^2 / (2 beta)` if `|d| < beta`, else `|d| - beta / 2`; d = input - target.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ class SmoothL1Loss(_Loss):
 
 
 class HuberLoss(_Loss):
-    """Huber loss: d^2 / 2 for |d| < delta, else delta (|d| - delta / 2), d = input - target.
+    """Huber loss, `d^2 / 2` if `|d| < delta`, else `delta (|d| - delta / 2)`; d = input - target.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ class HuberLoss(_Loss):
 
 
 class BCELoss(_Loss):
-    """Binary cross-entropy, -(t log p + (1 - t) log(1 - p)), of probabilities p and targets t.
+    """Binary cross-entropy of probabilities p and targets t, `-(t log p + (1 - t) log(1 - p))`.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ class BCELoss(_Loss):
 
 
 class BCEWithLogitsLoss(_Loss):
-    """Binary cross-entropy of logits: `BCELoss` of sigmoid(input), without overflow.
+    """Binary cross-entropy of logits: `BCELoss` of `sigmoid(input)`, without overflow.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ class BCEWithLogitsLoss(_Loss):
 
 
 class KLDivLoss(_Loss):
-    """Kullback-Leibler divergence, target * (log(target) - input), of log-probabilities `input`.
+    """Kullback-Leibler divergence, `target * (log(target) - input)`, of log-probabilities `input`.
 
     Parameters
     ----------
@@ -187,7 +187,7 @@ class KLDivLoss(_Loss):
 
 
 class CosineSimilarity(Module):
-    """Cosine similarity, x1 . x2 / (|x1| |x2|), along an axis.
+    """Cosine similarity, `x1 . x2 / (|x1| |x2|)`, along an axis.
 
     Parameters
     ----------

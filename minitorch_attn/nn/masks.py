@@ -1,7 +1,7 @@
-"""Attention masks that define what True means, namely that the query may attend to the key.
+"""Attention masks in which True always means that the query may attend to the key.
 
-Libraries disagree on whether True lets a query attend to a key or blocks the key. A `Mask` has
-both, as `mask.attend` and `mask.blocked`, and every attention layer and function accepts it.
+Libraries disagree on whether True lets a query attend to a key or blocks the key. A `Mask` offers
+both, `mask.attend` and `mask.blocked`, and every attention layer and function accepts a `Mask`.
 """
 
 import operator
@@ -25,15 +25,15 @@ class Mask:
     """Mask of the keys that each query may attend to.
 
     `causal`, `padding`, `from_attend`, `from_blocked` and the other functions of this module make
-    masks; `&` (both allow it) and `|` (at least one does) combine them.
+    masks. `a & b` allows what both masks allow; `a | b` allows what at least one of them allows.
 
     Parameters
     ----------
     attend : bool Tensor, broadcastable to (batch, heads, query, key)
         True where the query may attend to the key.
     is_causal : bool
-        True if the mask is exactly the lower triangle of `is_causal=True`, so that attention need
-        not read it.
+        True if the mask is exactly the lower triangle that `is_causal=True` means, so that
+        attention does not have to read it.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Mask:
                 "Mask: attend must have at most four axes",
                 got=f"{self.attend.shape}",
                 expected="a shape that broadcasts to (batch, heads, query, key)",
-                hint="attend.reshape(...), without axes of size 1",
+                hint="remove axes of size 1 with attend.squeeze(dim)",
             )
         self.is_causal = is_causal
 
@@ -104,9 +104,9 @@ class Mask:
     def _combined(self, other, symbol):
         if not isinstance(other, Mask):
             raise DTypeError(
-                f"Mask {symbol} other: a tensor does not say what True means",
+                f"Mask {symbol} other: other must be a Mask, which says what True means",
                 got=type(other).__name__,
-                hint="masks.from_attend(tensor) or masks.from_blocked(tensor)",
+                hint="use masks.from_attend(tensor) or masks.from_blocked(tensor)",
             )
         _check_broadcast(self.shape, other.shape, symbol)
         a, b = self.attend.array, other.attend.array
@@ -118,7 +118,7 @@ class Mask:
 
 
 def _grid(attend):
-    """Draw # and . for the first head of the first batch item, or a line for each one-row mask."""
+    """Draw # and . for the first head of the first item; draw all masks that have one row."""
     shape = (1,) * (4 - attend.ndim) + attend.shape
     batch, heads, queries, keys = shape
     attend = attend.reshape(shape)
@@ -144,8 +144,8 @@ def _check_broadcast(a, b, symbol):
         raise ShapeError(
             f"mask {symbol} mask: the shapes do not broadcast",
             got=f"{a} and {b}",
-            expected="equal sizes, or 1, from the last axis on: (batch, heads, query, key)",
-            hint="padding(lengths, max_len=) gives the number of keys",
+            expected="on each axis of (batch, heads, query, key), equal sizes or 1",
+            hint="set the number of keys with padding(lengths, max_len=...)",
         ) from None
 
 
@@ -159,18 +159,18 @@ def _bool_tensor(value, where):
             f"{where}: the mask must be boolean",
             got=f"{value.dtype}",
             expected="bool",
-            hint="tensor != 0 for ones and zeros, tensor == 0 for an additive mask",
+            hint="use tensor != 0 for a mask of ones and zeros, tensor == 0 for an additive mask",
         )
     return value
 
 
 def from_attend(attend):
-    """Create a Mask from a tensor that broadcasts to (batch, heads, query, key): True = attend."""
+    """Create a Mask from a tensor that is True where the query may attend to the key."""
     return Mask(_bool_tensor(attend, "masks.from_attend"))
 
 
 def from_blocked(blocked):
-    """Create a Mask from a tensor that broadcasts to (batch, heads, query, key), True = blocked.
+    """Create a Mask from a tensor that is True where the key is blocked.
 
     Examples
     --------
@@ -198,7 +198,7 @@ def from_key_padding(key_padding_mask):
             f"{where}: key_padding_mask must have one or two axes",
             got=f"{blocked.shape}",
             expected="(batch, key) or (key,)",
-            hint="masks.from_blocked(tensor) for a mask of more axes",
+            hint="use masks.from_blocked(tensor) for a mask with more axes",
         )
     return Mask(wrap(~blocked.reshape(-1, 1, 1, blocked.shape[-1])))
 
@@ -215,7 +215,7 @@ def causal(n, m=None, offset=0, device=None):
     m : int, optional
         Number of keys; by default n + offset.
     offset : int, default 0
-        Position of the first query among the keys, the number of keys already in a cache.
+        Position of the first query among the keys, such as the number of keys already in a cache.
     device : str or Device, optional
 
     Returns
@@ -243,7 +243,7 @@ def sliding_window(n, window, device=None):
     n : int
         Number of queries and of keys.
     window : int
-        Positions that a query sees in each direction, including its own; 1 means only itself.
+        Number of positions that a query sees in each direction, including its own.
     device : str or Device, optional
 
     Returns
@@ -253,7 +253,7 @@ def sliding_window(n, window, device=None):
     Notes
     -----
     `causal(n) & sliding_window(n, w)` is the window of Mistral 7B, arXiv:2310.06825v1,
-    section 2: the last w tokens, the current one included.
+    section 2: the last w tokens, including the current one.
 
     Examples
     --------
@@ -271,7 +271,7 @@ def sliding_window(n, window, device=None):
 
 
 def padding(lengths, max_len=None, device=None):
-    """Padding mask: every query attends to the first lengths[b] keys of its batch item.
+    """Padding mask: every query of batch item b attends to the first lengths[b] keys.
 
     Parameters
     ----------
@@ -299,7 +299,7 @@ def padding(lengths, max_len=None, device=None):
         raise ArgumentError(
             "masks.padding: lengths must be at most max_len",
             got=f"a length of {longest} and max_len={max_len}",
-            hint="truncate the sequences, or give a larger max_len",
+            hint="truncate the sequences, or pass a larger max_len",
         )
     lengths = Tensor(lengths, dtype="int64", device=as_device(device)).array
     xp = array_module(lengths)
@@ -341,7 +341,7 @@ def _as_lengths(lengths, where):
         lengths = [operator.index(n) for n in lengths]
     except TypeError:
         raise DTypeError(
-            f"{where}: lengths must be whole numbers",
+            f"{where}: lengths must be integers",
             got=repr(lengths),
             expected="one number of tokens for each sequence",
             hint="[len(sequence) for sequence in sequences]",
@@ -350,6 +350,6 @@ def _as_lengths(lengths, where):
         raise ArgumentError(
             f"{where}: lengths must not be negative",
             got=str(lengths),
-            hint="0 for an empty sequence",
+            hint="use 0 for an empty sequence",
         )
     return lengths

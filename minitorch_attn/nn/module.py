@@ -13,9 +13,9 @@ __all__ = ["Module"]
 
 _REGISTRIES = ("_parameters", "_buffers", "_modules")
 _CREATE = {
-    Parameter: "nn.Parameter(tensor), or register_buffer() for a tensor that is not trained",
-    Tensor: "mt.tensor(data)",
-}  # kind -> what to register
+    Parameter: "use nn.Parameter(tensor), or register_buffer() for a tensor that is not trained",
+    Tensor: "use mt.tensor(data)",
+}  # kind -> hint
 
 
 class Module(Conversion):
@@ -77,7 +77,7 @@ class Module(Conversion):
         """Add an entry to its registry and to the attributes, where Python looks first.
 
         `__getattr__` alone would suffice, but Python calls it only after a failed search, which
-        takes twenty times as long; a model that generates text does so 200 times per token.
+        takes twenty times as long, and a model reads about 200 such attributes per generated token.
         """
         self.__dict__[registry][name] = self.__dict__[name] = value
 
@@ -102,7 +102,7 @@ class Module(Conversion):
                     raise DTypeError(
                         f"{type(self).__name__}.{name} must be a {kind.__name__} or None",
                         got=type(value).__name__,
-                        hint=f"del module.{name} first, to replace it with another type",
+                        hint=f"run `del module.{name}` before assigning a value of another type",
                     )
                 return registry
         return None
@@ -167,17 +167,17 @@ class Module(Conversion):
             raise AttributeError(f"{where} before super().__init__()")
         if not isinstance(name, str) or not name or "." in name:
             raise ArgumentError(
-                f"{where}: not a nonempty str without a dot",
+                f"{where}: the name must be a nonempty str without a dot",
                 got=repr(name),
                 hint="replace '.' with '_', and a number n with str(n)",
             )
         if hasattr(self, name) and name not in self.__dict__[registry]:
-            raise ArgumentError(f"{where}: the attribute already exists", hint="another name")
+            raise ArgumentError(f"{where}: the attribute already exists", hint="use another name")
         if value is not None and not isinstance(value, kind):
             raise DTypeError(
-                f"{where}: not a {kind.__name__} or None",
+                f"{where}: the value is not a {kind.__name__} or None",
                 got=type(value).__name__,
-                hint=_CREATE.get(kind, "an instance such as nn.ReLU(), not a class or a function"),
+                hint=_CREATE.get(kind, "pass an instance such as nn.ReLU(), not a class"),
             )
         self._enter(registry, name, value)
 
@@ -291,7 +291,7 @@ class Module(Conversion):
             raise DTypeError(
                 f"{type(self).__name__}.train: mode must be a bool",
                 got=repr(mode),
-                hint="train() for training, eval() for evaluation",
+                hint="use train() for training and eval() for evaluation",
             )
         self.training = mode
         for module in self.children():
@@ -309,7 +309,7 @@ class Module(Conversion):
         return self
 
     def zero_grad(self, set_to_none=True):
-        """Set the gradients of all parameters to None, or fill them with zeros."""
+        """Set the gradients of all parameters to None, or with `set_to_none=False` to zeros."""
         for parameter in self.parameters():
             if set_to_none:
                 parameter.grad = None
@@ -325,7 +325,7 @@ class Module(Conversion):
         Parameters
         ----------
         destination : dict, optional
-            Dictionary to add to.
+            Dictionary to which the entries are added.
         prefix : str
             Prefix of every name.
         keep_vars : bool
@@ -355,28 +355,29 @@ class Module(Conversion):
         return RemovableHandle(getattr(self._hooks, which), entry, prepend)
 
     def register_forward_pre_hook(self, hook, *, prepend=False, with_kwargs=False):
-        """Call `hook(module, args)` before forward; its result replaces the arguments.
+        """Call `hook(module, args)` before forward; a result other than None replaces `args`.
 
-        With `with_kwargs=True`, call `hook(module, args, kwargs)`, which returns both or None.
+        With `with_kwargs=True`, call `hook(module, args, kwargs)`, which returns None or a pair
+        (args, kwargs).
         """
         return self._add_hook("forward_pre", (hook, with_kwargs), prepend)
 
     def register_forward_hook(self, hook, *, prepend=False, with_kwargs=False, always_call=False):
-        """Call `hook(module, args, output)` after forward; its result replaces the output.
+        """Call `hook(module, args, output)` after forward; a result not None replaces `output`.
 
-        With `with_kwargs=True`, call `hook(module, args, kwargs, output)`; with
-        `always_call=True` it also runs, with output None, when forward raises.
+        With `with_kwargs=True`, call `hook(module, args, kwargs, output)`. With
+        `always_call=True`, call the hook with output None if forward raises an error.
         """
         return self._add_hook("forward", (hook, with_kwargs, always_call), prepend)
 
     def register_full_backward_pre_hook(self, hook, prepend=False):
-        """Call `hook(module, grad_output)` before the module's backward; it may replace it."""
+        """Call `hook(module, grad_output)` before backward; its result replaces `grad_output`."""
         return self._add_hook("backward_pre", (hook,), prepend)
 
     def register_full_backward_hook(self, hook, prepend=False):
         """Call `hook(module, grad_input, grad_output)` when the module's backward has ended.
 
-        Both are tuples with None where there is no gradient. A returned tuple replaces
+        Both gradients are tuples, with None where there is no gradient. A returned tuple replaces
         `grad_input`.
         """
         return self._add_hook("backward", (hook,), prepend)
@@ -384,7 +385,7 @@ class Module(Conversion):
     # Text
 
     def extra_repr(self):
-        """Return the text between the brackets of `repr`. Subclasses may override this method."""
+        """Return the text in the parentheses of `repr`. Subclasses may override this method."""
         return ""
 
     def _repr_lines(self):

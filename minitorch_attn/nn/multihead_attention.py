@@ -41,15 +41,12 @@ class MultiheadAttention(Attention):
     Notes
     -----
     Vaswani et al. 2017, arXiv:1706.03762v7, section 3.2.2: head_i = Attention(Q W_i^Q, K W_i^K,
-    V W_i^V), and the concatenated heads times W^O. Rows [0, E) of `in_proj_weight` hold all W^Q
-    transposed, followed by W^K and W^V. If kdim or vdim differ, they are three parameters.
+    V W_i^V), and the concatenated heads times W^O. The first embed_dim rows of `in_proj_weight`
+    hold the transposed W_i^Q of all heads; the transposed W_i^K and W_i^V follow. If kdim or vdim
+    is not embed_dim, three separate parameters hold them.
 
     A query that may not attend to any key gives NaN with `need_weights=True` and a context of zeros
     with `need_weights=False`, as in PyTorch.
-
-    References
-    ----------
-    .. [1] "Attention Is All You Need", arXiv:1706.03762v7, section 3.2.
 
     Examples
     --------
@@ -65,7 +62,7 @@ class MultiheadAttention(Attention):
         self, embed_dim, num_heads, dropout=0.0, bias=True, add_bias_kv=False,
         add_zero_attn=False, kdim=None, vdim=None, batch_first=False, device=None, dtype=None,
     ):  # fmt: skip
-        Module.__init__(self)  # the weights are packed: not those of `Attention`
+        Module.__init__(self)  # not Attention.__init__: the weights are packed
         _check_heads(embed_dim, num_heads)
         self._set_heads(num_heads, num_heads, embed_dim // num_heads, None, dropout)
         self.embed_dim = embed_dim
@@ -108,7 +105,7 @@ class MultiheadAttention(Attention):
         Parameters
         ----------
         query : Tensor of shape (batch, query, embed), (query, batch, embed) or (query, embed)
-            Queries; the first shape is for `batch_first=True`, the third for one sequence.
+            Queries; the first shape is for `batch_first=True`, the third for unbatched input.
         key, value : Tensor of shape (batch, key, kdim) and (batch, key, vdim)
             Keys and values; their axes must be in the same order as those of `query`.
         key_padding_mask : Tensor of shape (batch, key) or (key,), or Mask, optional
@@ -116,12 +113,12 @@ class MultiheadAttention(Attention):
         need_weights : bool, default True
             Whether to return the attention weights, for which attention is computed step by step.
         attn_mask : Tensor of shape (query, key) or (batch * heads, query, key), or Mask, optional
-            A bool tensor is True where blocked; floats are added to the scores.
+            A bool tensor is True where attention is blocked; floats are added to the scores.
         average_attn_weights : bool, default True
             Whether to average the returned weights over the heads.
         is_causal : bool
             Whether to block later keys. If `attn_mask` is also given, it must be the causal mask;
-            unlike in PyTorch, it may be omitted.
+            unlike in PyTorch, `attn_mask` is not required.
 
         Returns
         -------
@@ -201,7 +198,7 @@ class MultiheadAttention(Attention):
         return ops.cat(keys, 2), ops.cat(values, 2)
 
     def _merge_masks(self, attn_mask, key_padding_mask, query, key):
-        """Merge both masks into a bool mask (True = may attend), floats to be added, or None."""
+        """Merge both masks into a bool mask (True = may attend), a float mask to add, or None."""
         # query: (batch, heads, query, head_dim)   key: (batch, heads, key, head_dim)
         batch, heads, queries, keys = sizes = (*query.shape[:3], key.shape[2])
         shapes = {(queries, keys): (1, 1, queries, keys), (batch * heads, queries, keys): sizes}
@@ -238,7 +235,7 @@ class MultiheadAttention(Attention):
                     f"{name}: the shape of {label} does not match the layer",
                     got=f"{label} {x.shape}{others}",
                     expected=f"({axes}, {size}), or (token, {size}) for all three",
-                    hint=f"the last axis must be {argument} of the layer",
+                    hint=f"pass a {label} whose last axis has the size {argument} of the layer",
                 )
         batch = 0 if self.batch_first else 1
         if key.shape[:-1] != value.shape[:-1]:
@@ -246,14 +243,14 @@ class MultiheadAttention(Attention):
                 f"{name}: key and value must have the same number of tokens",
                 got=f"key {key.shape}, value {value.shape}",
                 expected="equal shapes, except for the last axis",
-                hint="make both from the same tokens",
+                hint="compute key and value from the same tokens",
             )
         if query.ndim == 3 and query.shape[batch] != key.shape[batch]:
             raise ShapeError(
                 f"{name}: query and key must have the same batch size",
                 got=f"query {query.shape}, key {key.shape}, batch_first={self.batch_first}",
                 expected=f"the same length of axis {batch}",
-                hint="batch_first=True if the batch is the first axis",
+                hint="use batch_first=True if the batch is the first axis",
             )
 
 
@@ -268,7 +265,7 @@ def _read_mask(name, mask, shapes, sizes, query):
                 f"MultiheadAttention: the Mask in {name} does not broadcast to the scores",
                 got=f"{mask.shape}",
                 expected=f"a shape that broadcasts to (batch, heads, query, key) = {sizes}",
-                hint="masks.causal(query, key), or masks.padding(lengths, max_len=key)",
+                hint="use masks.causal(queries, keys) or masks.padding(lengths, max_len=keys)",
             )
         return mask.to(query.device).attend.reshape(shape)
     if not isinstance(mask, Tensor) or mask.dtype.kind not in "bf":
@@ -276,14 +273,14 @@ def _read_mask(name, mask, shapes, sizes, query):
             f"MultiheadAttention: {name} must be a boolean or floating-point tensor",
             got=f"{getattr(mask, 'dtype', type(mask).__name__)}",
             expected="bool, True = blocked; or floats to be added to the scores",
-            hint="mask == 0 where 1 means that a key may be attended to; or a Mask from mt.masks",
+            hint="use mask == 0 if 1 means that a key may be attended to, or a Mask from mt.masks",
         )
     if mask.shape not in shapes:
         raise ShapeError(
             f"MultiheadAttention: the shape of {name} does not match query and key",
             got=f"{mask.shape}",
             expected=" or ".join(str(shape) for shape in shapes),
-            hint="a Mask from mt.masks broadcasts to (batch, heads, query, key)",
+            hint="use a Mask from mt.masks, which broadcasts to (batch, heads, query, key)",
         )
     mask = mask.reshape(shapes[mask.shape])
     return ~mask if mask.dtype.kind == "b" else mask.to(dtype=query.dtype)
@@ -301,5 +298,5 @@ def _check_heads(embed_dim, num_heads):
             "MultiheadAttention: embed_dim is not divisible by num_heads",
             got=f"embed_dim={embed_dim}, num_heads={num_heads}",
             expected="embed_dim divisible by num_heads, both positive",
-            hint=f"num_heads one of {divisors}" if 0 < len(divisors) <= 16 else None,
+            hint=f"set num_heads to one of {divisors}" if 0 < len(divisors) <= 16 else None,
         )

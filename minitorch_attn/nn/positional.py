@@ -18,7 +18,7 @@ __all__ = [
 
 
 def _angles(num_positions, dim, base, offset, device):
-    """Compute position * base^(-2i / dim) for i < dim / 2, as float64 (position, dim / 2)."""
+    """Compute `position * base^(-2i / dim)` for i < dim / 2, as float64 (position, dim / 2)."""
     xp = module_for(as_device(device))
     frequencies = xp.exp(xp.arange(dim // 2).astype("float64") * (-2 * math.log(base) / dim))
     positions = xp.arange(offset, offset + num_positions).astype("float64")
@@ -30,7 +30,7 @@ def sinusoidal_positions(
 ):
     """Sinusoidal position table of Vaswani et al.: sines and cosines of decreasing frequency.
 
-    PE[pos, 2i] = sin(pos / base^(2i / embed_dim)), PE[pos, 2i + 1] = cos(same).
+    PE[pos, 2i] = sin(a) and PE[pos, 2i + 1] = cos(a), where a = pos / base^(2i / embed_dim).
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class SinusoidalPositionalEncoding(Module):
     max_len : int, default 5000
         Number of positions.
     dropout : float, default 0
-        Dropout probability of the sum, applied during training (section 5.4 of the paper).
+        Dropout probability of the sum, applied during training (Vaswani et al., section 5.4).
     base : float, default 10000
     device, dtype : optional
         Device and dtype of the table, which is neither a parameter nor in the state dict. The
@@ -98,7 +98,7 @@ class SinusoidalPositionalEncoding(Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x, offset=0):
-        """Return x + PE[offset : offset + token].
+        """Return `x + table[offset : offset + tokens]`.
 
         Parameters
         ----------
@@ -110,7 +110,7 @@ class SinusoidalPositionalEncoding(Module):
 
 
 class LearnedPositionalEmbedding(Module):
-    """Learned positional embedding, x + weight[position], with one vector for each position.
+    """Learned positional embedding, `x + weight[position]`, with one vector for each position.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ class LearnedPositionalEmbedding(Module):
         init.normal_(self.weight, std=self.std)
 
     def forward(self, x, offset=0):
-        """Return x + weight[offset : offset + token].
+        """Return `x + weight[offset : offset + tokens]`.
 
         Parameters
         ----------
@@ -227,7 +227,7 @@ class LearnedPositionalEmbedding2d(Module):
 
 
 def rotary_table(num_positions, head_dim, *, base=10000.0, offset=0, dtype="float32", device=None):
-    """Table for rotary embeddings: cosines and sines of position * base^(-2i / head_dim).
+    """Table for rotary embeddings: cosines and sines of `position * base^(-2i / head_dim)`.
 
     Parameters
     ----------
@@ -319,12 +319,12 @@ class RotaryEmbedding(Module):
 
 
 def position_rows(table, x, offset, name):
-    """Return the rows of a position table for the tokens of x, (..., token, embed)."""
+    """Return the rows of a position table for the tokens of x, of shape (..., token, embed)."""
     if x.ndim < 2:
         raise ShapeError(
             f"{name}: x must be (..., token, features)",
             got=f"x {x.shape}",
-            hint="x.unsqueeze(0) for a single token",
+            hint="use x.unsqueeze(0) for a single token",
         )
     end = offset + x.shape[-2]
     if offset < 0 or end > table.shape[0]:
@@ -332,7 +332,7 @@ def position_rows(table, x, offset, name):
             f"{name}: the positions are out of range",
             got=f"{x.shape[-2]} tokens from position {offset}",
             expected=f"positions from 0 to {table.shape[0] - 1}",
-            hint="a larger max_len, or shorter sequences",
+            hint="use a larger max_len or shorter sequences",
         )
     return table[offset:end].to(dtype=x.dtype)
 
@@ -342,5 +342,5 @@ def _check_even(where, size):
         raise ArgumentError(
             f"{where}: the size must be positive and even",
             got=str(size),
-            hint="a multiple of 2 * num_heads for embed_dim, so that head_dim is even",
+            hint="use a multiple of 2 * num_heads for embed_dim, so that head_dim is even",
         )

@@ -1,7 +1,7 @@
 """Attention for recurrent encoder-decoders, with Bahdanau's additive or Luong's general score.
 
-Attention began here: the query is the decoder's state, and each word that the encoder has read
-provides one key. The Transformer keeps the weighted mean and drops the recurrence.
+Attention was first used in these models. The query is the decoder's state, and each word that the
+encoder has read provides one key. The Transformer keeps the attention and omits the recurrence.
 """
 
 from .. import ops
@@ -18,7 +18,7 @@ __all__ = ["AdditiveAttention", "AttentionSeq2Seq", "LuongAttention"]
 
 
 class AdditiveAttention(Module):
-    r"""Additive attention, with scores v^T tanh(W_q query + W_k key) from one hidden layer.
+    r"""Additive attention, with scores `v^T tanh(W_q query + W_k key)` from one hidden layer.
 
     Parameters
     ----------
@@ -29,13 +29,13 @@ class AdditiveAttention(Module):
 
     Notes
     -----
-    Bahdanau et al. 2014 [1]_, section 3.1 and appendix A.1.2, in their symbols: the query is the
-    state s_{i-1} of the decoder, the keys are the annotations h_j,
+    In the symbols of Bahdanau et al. 2014 [1]_, section 3.1 and appendix A.1.2, the query is the
+    state s_{i-1} of the decoder, the keys are the annotations h_j, and
         e_ij  = v_a^T tanh(W_a s_{i-1} + U_a h_j)      `W_q` is W_a, `W_k` is U_a, `v` is v_a
         a_ij  = exp(e_ij) / sum_k exp(e_ik)            Eq. 6
         c_i   = sum_j a_ij h_j                         Eq. 5
     In the paper, the values are the keys, and sequences are not padded. A query whose keys
-    are all blocked gets zeros, with a zero gradient.
+    are all blocked gets a context of zeros, with a zero gradient.
 
     References
     ----------
@@ -81,7 +81,7 @@ class AdditiveAttention(Module):
 
     @computes("attention")
     def attend(self, query, projected_key, value, key_padding_mask=None):
-        """Attend with a given W_k key, which a decoder computes once for all queries.
+        """Attend with the projected keys `W_k key`, which a decoder computes once for all queries.
 
         Parameters
         ----------
@@ -99,7 +99,7 @@ class AdditiveAttention(Module):
             raise ShapeError(
                 "AdditiveAttention: key and value must have the same number of tokens",
                 got=f"{projected_key.shape[:-1]} keys and {value.shape[:-1]} values",
-                hint="make both from the same tokens",
+                hint="compute key and value from the same tokens",
             )
         # (batch, query, 1, hidden) + (batch, 1, key, hidden) -> (batch, query, key, hidden)
         hidden = ops.tanh(self.W_q(query).unsqueeze(-2) + projected_key.unsqueeze(-3))
@@ -113,7 +113,7 @@ class AdditiveAttention(Module):
 
 
 class LuongAttention(Module):
-    r"""Luong attention, with scores query^T W key and the decoder's attentional state.
+    r"""Luong attention, with scores `query^T W key`; it returns the attentional state.
 
     Parameters
     ----------
@@ -122,8 +122,8 @@ class LuongAttention(Module):
 
     Notes
     -----
-    Luong et al. 2015 [1]_, global attention with the "general" score, in their symbols: the query
-    is the state h_t of the decoder, the keys are the states hbar_s of the encoder,
+    Global attention with the "general" score, in the symbols of Luong et al. 2015 [1]_: the query
+    is the state h_t of the decoder, the keys are the states hbar_s of the encoder, and
         score(h_t, hbar_s) = h_t^T W_a hbar_s          Eq. 8, `W`
         a_t(s)  = exp(score) / sum_s' exp(score)       Eq. 7
         c_t     = sum_s a_t(s) hbar_s
@@ -180,26 +180,26 @@ class LuongAttention(Module):
 
 
 class AttentionSeq2Seq(Module):
-    r"""A bidirectional encoder, and a decoder that attends to it at every step.
+    r"""Sequence-to-sequence model: a bidirectional GRU encoder and a GRU decoder with attention.
 
     Parameters
     ----------
     input_dim, output_dim : int
-        Sizes of a source token and of a target token; the output has the latter size.
+        Sizes of a source token and of a target token; an output token has size output_dim.
     hidden_dim : int
         Size of the hidden states.
 
     Notes
     -----
-    Bahdanau et al. 2014 [1]_, in their symbols, each with the matching part of this class:
+    The equations of Bahdanau et al. 2014 [1]_, each with the part of this class that computes it:
         h_j = [forward h_j; backward h_j]              section 3.2, `encoder`
         s_0 = tanh(W_s h)                              appendix A.2.2, `init`
         c_i = sum_j a_ij h_j                           Eqs. 5 and 6, `attn`
         s_i = f(s_{i-1}, y_{i-1}, c_i)                 appendix A.2.2, `cell`
         o_i = g(s_i, c_i)                              `out`
     In the paper, s_0 depends only on the backward state at the first word; `init` uses the last
-    states of both directions. The paper's reset gate differs (see `GRU`), and its g is a maxout
-    layer that also depends on y_{i-1}. The encoder reads padding; only `attn` blocks it.
+    states of both directions. The paper's reset gate differs (see `GRU`), and the paper's g is a
+    maxout layer that also depends on y_{i-1}. The encoder reads padding; only `attn` blocks it.
 
     References
     ----------
@@ -231,7 +231,7 @@ class AttentionSeq2Seq(Module):
         ----------
         x : Tensor of shape (batch, source, input_dim)
         y : Tensor of shape (batch, target, output_dim)
-            Decoder input at each step, the target shifted by one step.
+            Decoder input at each step: the target, shifted right by one step.
         key_padding_mask : bool Tensor of shape (batch, source), or Mask, optional
             A tensor is True where the source token is padding.
 
@@ -305,7 +305,7 @@ def _check(where, name, x, size, query, batched=False):
             f"{where}: the shape of {name} does not match",
             got=f"{name} {x.shape}" + ("" if x is query else f", query {query.shape}"),
             expected=f"(batch, token, {'value_dim' if size is None else size})",
-            hint="the batch must be the same, the last axis that of the layer",
+            hint="use one batch size for all inputs, and the size above for the last axis",
         )
 
 
@@ -325,13 +325,13 @@ def _attend_mask(where, mask, key):
             f"{where}: key_padding_mask must be a boolean tensor",
             got=f"{getattr(mask, 'dtype', type(mask).__name__)}",
             expected="bool, True where a key is blocked",
-            hint="mask == 0 where 1 means that a key may be attended to; or a Mask from mt.masks",
+            hint="use mask == 0 if 1 means that a key may be attended to, or a Mask from mt.masks",
         )
     if mask.shape != shape:
         raise ShapeError(
             f"{where}: the shape of key_padding_mask does not match the keys",
             got=f"key_padding_mask {mask.shape}",
             expected=f"{shape}",
-            hint="a Mask from mt.masks may be of any shape that broadcasts",
+            hint="use a Mask from mt.masks, which may have any shape that broadcasts",
         )
     return from_blocked(mask).attend.unsqueeze(-2)  # (batch, 1, key)

@@ -37,7 +37,7 @@ class RNNBase(Module):
     dropout : float, default 0
         Dropout probability for the output of each layer but the last, applied during training.
     bidirectional : bool, default False
-        Whether a second network reads from the end, with both outputs concatenated.
+        Whether a second network reads the sequence backward; the two outputs are concatenated.
     proj_size : int, default 0
         Size to which an LSTM projects its output; 0 for no projection.
     device, dtype : optional
@@ -46,8 +46,9 @@ class RNNBase(Module):
     Notes
     -----
     The parameters of layer k are `weight_ih_lk`, `weight_hh_lk`, `bias_ih_lk`, `bias_hh_lk` and
-    `weight_hr_lk`; those of the second direction end in `_reverse`. The gates are stacked along
-    the first axis, in the order of `ops/`. Initial values are uniform within 1/sqrt(hidden_size).
+    `weight_hr_lk`; the names for the second direction end in `_reverse`. The gates are stacked on
+    the first axis, in the order of `ops/`. Initial values are uniform in [-b, b], where
+    b = 1/sqrt(hidden_size).
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class RNNBase(Module):
         )  # fmt: skip
         if dropout > 0 and num_layers == 1:
             warnings.warn(
-                f"dropout={dropout} has no effect: it acts between layers, and num_layers is 1",
+                f"dropout={dropout} has no effect if num_layers is 1: it is applied between layers",
                 stacklevel=3,
             )
         self.mode = mode
@@ -106,7 +107,7 @@ class RNNBase(Module):
         return 2 if self.bidirectional else 1
 
     def _weights(self, layer, reverse):
-        """Return the parameters of one layer and direction, under the names in the operations."""
+        """Return the parameters of one layer and direction, by argument name in the operations."""
         names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
         named = {name: _full_name(name, layer, reverse) for name in names}
         mine = self._parameters
@@ -114,7 +115,7 @@ class RNNBase(Module):
 
     @property
     def _state_sizes(self):
-        """Return the sizes of the state h and, for an LSTM, of the cell."""
+        """Return the sizes of the state h and, for an LSTM, of the cell state c."""
         return (self.hidden_size,)
 
     def _sequence(self, x, states, **kwargs):
@@ -130,11 +131,11 @@ class RNNBase(Module):
             Input sequences; (batch, token, input) with `batch_first=True`.
         hx : Tensor of shape (layer * direction, batch, hidden), optional
             Initial state, by default zeros; without the batch axis for unbatched input. For an
-            LSTM a pair: the state and the cell.
+            LSTM, a pair of the hidden state and the cell state.
 
         Returns
         -------
-        output : Tensor of shape (token, batch, direction * hidden), or like `input`
+        output : Tensor of shape (token, batch, direction * hidden), with the layout of `input`
             States of the last layer.
         h_n : like `hx`
             State of each layer and direction after its last step.
@@ -200,7 +201,7 @@ class RNNBase(Module):
                 f"{name}: hx must be a pair",
                 got=type(hx).__name__,
                 expected="(h_0, c_0)",
-                hint="hx=None starts with zeros",
+                hint="use hx=None to start with zeros",
             )
         states = list(hx) if pair else [hx]
         for i, (state, size) in enumerate(zip(states, self._state_sizes, strict=True)):
@@ -210,7 +211,7 @@ class RNNBase(Module):
                     f"{name}: {label} is not a tensor with the dtype of input",
                     got=f"{getattr(state, 'dtype', type(state).__name__)}",
                     expected=f"{rows.dtype}",
-                    hint=f"hx=None for zeros, or {label}.to(input.dtype)",
+                    hint=f"use hx=None for zeros, or {label}.to(input.dtype)",
                 )
             wanted = (layers, batch, size) if batched else (layers, size)
             if state.shape != wanted:
@@ -218,7 +219,7 @@ class RNNBase(Module):
                     f"{name}: {label} has the wrong shape",
                     got=f"{label} {state.shape}",
                     expected=f"{wanted}: (layer * direction, {'batch, ' * batched}hidden)",
-                    hint="the first axis of a state is never the batch, even with batch_first=True",
+                    hint="put layer * direction first in hx, even with batch_first=True",
                 )
         return states if batched else [s.unsqueeze(1) for s in states]
 
@@ -229,14 +230,14 @@ class RNNBase(Module):
                 f"{name}: input is not a tensor",
                 got=type(input).__name__,
                 expected="a Tensor or a PackedSequence",
-                hint="mt.tensor(data), or nn.utils.rnn.pack_sequence() for a list of tensors",
+                hint="use mt.tensor(data), or nn.utils.rnn.pack_sequence() for a list of tensors",
             )
         dtype = self.weight_ih_l0.dtype
         if input.dtype != dtype:
             raise DTypeError(
                 f"{name}: input and parameters have different dtypes",
                 got=f"input {input.dtype} and parameters {dtype}",
-                hint=f"input.to(mt.{dtype}), or module.to(mt.{input.dtype})",
+                hint=f"use input.to(mt.{dtype}) or module.to(mt.{input.dtype})",
             )
         if packed:
             axes, good = "(row, {0})", input.ndim == 2
@@ -249,7 +250,7 @@ class RNNBase(Module):
                 f"{name}: input has the wrong shape",
                 got=f"input {input.shape}",
                 expected=axes.format(self.input_size) + ", and at least one token",
-                hint="the last axis must have the input_size of the layer",
+                hint="pass an input whose last axis has the size input_size of the layer",
             )
 
     def extra_repr(self):
@@ -264,7 +265,7 @@ class RNNBase(Module):
 
 
 class RNN(RNNBase):
-    """Elman network (RNN): h_t = tanh(W_ih x_t + b_ih + W_hh h_{t-1} + b_hh), or with relu.
+    """Elman network (RNN), `h_t = tanh(W_ih x_t + b_ih + W_hh h_{t-1} + b_hh)`, or with relu.
 
     Parameters
     ----------
@@ -293,7 +294,7 @@ class RNN(RNNBase):
             raise ArgumentError(
                 "RNN: nonlinearity must be 'tanh' or 'relu'",
                 got=repr(nonlinearity),
-                hint="the name in lower case, not a function",
+                hint="pass the name in lower case, not a function",
             )
         super().__init__(
             f"RNN_{nonlinearity.upper()}", input_size, hidden_size, num_layers, bias, batch_first,
@@ -318,7 +319,7 @@ class LSTM(RNNBase):
     -----
     Hochreiter and Schmidhuber 1997, Neural Computation 9, with the forget gate of Gers,
     Schmidhuber and Cummins 2000; the projection is that of Sak et al., arXiv:1402.1128v1,
-    section 2. The state is a pair: h of size proj_size or hidden_size, and the cell c.
+    section 2. The state is a pair: h, of size proj_size or hidden_size, and the cell state c.
 
     Examples
     --------
@@ -356,8 +357,8 @@ class GRU(RNNBase):
 
     Notes
     -----
-    Cho et al. 2014, arXiv:1406.1078v3, section 2.3, Eqs. 5 to 8, except that the reset gate
-    multiplies U_n h + u_n instead of h, as in PyTorch.
+    Cho et al. 2014, arXiv:1406.1078v3, section 2.3, Eqs. 5 to 8. As in PyTorch, the reset gate
+    multiplies the product of weight and state, plus its bias, instead of the state.
 
     Examples
     --------
@@ -390,7 +391,7 @@ def _check_config(mode, proj_size, dropout, flags, sizes):
         raise ArgumentError(
             f"RNNBase: mode must be one of {list(_GATES)}",
             got=repr(mode),
-            hint="nn.RNN, nn.LSTM and nn.GRU set it",
+            hint="use nn.RNN, nn.LSTM or nn.GRU, which set the mode",
         )
     for name, value in flags.items():
         if not isinstance(value, bool):
@@ -404,7 +405,7 @@ def _check_config(mode, proj_size, dropout, flags, sizes):
             raise DTypeError(
                 f"{mode}: {name} must be an integer",
                 got=repr(value),
-                hint="int(...), or // in place of /",
+                hint="convert with int(...), or divide with // instead of /",
             )
         if value <= 0:
             raise ArgumentError(f"{mode}: {name} must be at least 1", got=repr(value))
@@ -412,12 +413,12 @@ def _check_config(mode, proj_size, dropout, flags, sizes):
         raise ArgumentError(
             f"{mode}: dropout must be between 0 and 1",
             got=repr(dropout),
-            hint="0.1 zeroes 10 percent of the elements",
+            hint="use 0.1, for example, to zero 10 percent of the elements",
         )
     if not 0 <= proj_size < sizes["hidden_size"]:
         raise ArgumentError(
             f"{mode}: proj_size is out of range",
             got=f"proj_size={proj_size}, hidden_size={sizes['hidden_size']}",
             expected="from 1 to hidden_size - 1, or 0 for no projection",
-            hint="a Linear layer after the LSTM can enlarge its output",
+            hint="add a Linear layer after the LSTM to enlarge the output",
         )

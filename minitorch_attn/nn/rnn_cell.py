@@ -22,7 +22,7 @@ class RNNCellBase(Module):
         Number of features of the input and of the state.
     bias : bool
     num_chunks : int
-        Number of gates, each a vector of the state's size that the weights compute.
+        Number of gates that the weights compute, each a vector of size hidden_size.
     device, dtype : optional
         Device and dtype of the parameters.
     """
@@ -43,7 +43,7 @@ class RNNCellBase(Module):
         self.reset_parameters()
 
     def reset_parameters(self):
-        """Draw new parameters, uniform within 1/sqrt(hidden_size)."""
+        """Draw new parameters uniformly from [-b, b], where b = 1/sqrt(hidden_size)."""
         bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0
         for parameter in self.parameters():
             init.uniform_(parameter, -bound, bound)
@@ -53,7 +53,7 @@ class RNNCellBase(Module):
         return self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh
 
     def _prepared(self, input, states, labels):
-        """Return input and states with a batch axis, and if they had one; states default to 0."""
+        """Return input and states with a batch axis, and whether they had one already."""
         name = type(self).__name__
         if not isinstance(input, Tensor):
             raise DTypeError(
@@ -64,7 +64,7 @@ class RNNCellBase(Module):
                 f"{name}: input has the wrong shape",
                 got=f"input {input.shape}",
                 expected=f"(batch, {self.input_size}) or ({self.input_size},)",
-                hint="the last axis must have the input_size of the layer",
+                hint="pass an input whose last axis has the size input_size of the layer",
             )
         wanted = (*input.shape[:-1], self.hidden_size)
         if states is None:
@@ -75,14 +75,14 @@ class RNNCellBase(Module):
                 raise DTypeError(
                     f"{name}: {label} is not a tensor",
                     got=type(state).__name__,
-                    hint="hx=None starts with zeros",
+                    hint="use hx=None to start with zeros",
                 )
             if state.shape != wanted:
                 raise ShapeError(
                     f"{name}: {label} has the wrong shape",
                     got=f"{label} {state.shape}, input {input.shape}",
                     expected=f"{label} {wanted}",
-                    hint="hx=None starts with zeros",
+                    hint="use hx=None to start with zeros",
                 )
         batched = input.ndim == 2
         if not batched:
@@ -99,7 +99,7 @@ class RNNCellBase(Module):
 
 
 class RNNCell(RNNCellBase):
-    """One step of an Elman network: h' = tanh(W_ih x + b_ih + W_hh h + b_hh), or with relu.
+    """One step of an Elman network, `h' = tanh(W_ih x + b_ih + W_hh h + b_hh)`, or with relu.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ class RNNCell(RNNCellBase):
             raise ArgumentError(
                 "RNNCell: nonlinearity must be 'tanh' or 'relu'",
                 got=repr(nonlinearity),
-                hint="the name in lower case, not a function",
+                hint="pass the name in lower case, not a function",
             )
         self.nonlinearity = nonlinearity
 
@@ -165,7 +165,7 @@ class LSTMCell(RNNCellBase):
                 "LSTMCell: hx must be a pair",
                 got=type(hx).__name__,
                 expected="(h, c)",
-                hint="hx=None starts with zeros",
+                hint="use hx=None to start with zeros",
             )
         input, states, batched = self._prepared(input, hx, ["hx[0]", "hx[1]"])
         h, c = ops.lstm_cell(input, states, *self._weights)

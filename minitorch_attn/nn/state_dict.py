@@ -42,7 +42,7 @@ def load(module, state, strict=True, assign=False):
         raise DTypeError(
             f"{name}.load_state_dict: state_dict must be a dict",
             got=type(state).__name__,
-            hint="model.state_dict(), or mt.load(path), returns one",
+            hint="pass the result of model.state_dict() or mt.load(path)",
         )
     own = module.state_dict(keep_vars=True)
     missing = [key for key in own if key not in state and not _may_be_missing(module, key)]
@@ -86,7 +86,7 @@ def _check(name, own, state, missing, unexpected):
             got="\n            ".join(complaints),
             expected="the names and shapes of state_dict()",
             hint="build the module with the configuration of the saved weights; "
-            "strict=False ignores missing and unexpected names, but not shapes",
+            "use strict=False to ignore missing and unexpected names, but not shapes",
         )
 
 

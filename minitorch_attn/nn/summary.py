@@ -24,19 +24,19 @@ class Row:
     name : str
         Path of the module; "" for the model itself.
     kind : str
-        Name of its class.
+        Name of the module's class.
     depth : int
         Number of modules that contain it.
     parameters : int
-        Number of its parameters, including those of its submodules; shared ones count once.
+        Number of parameters, including those of submodules; a shared parameter counts once.
     input_shape, output_shape : tuple or None
         Input and output shapes of the first call.
     calls : int
         Number of calls.
     flops : int
-        FLOPs of all calls, including those of its submodules.
+        FLOPs of all calls, including those of submodules.
     output_bytes : int
-        Size in bytes of all operation outputs inside it, not counting views.
+        Size in bytes of all operation outputs inside the module, not counting views.
     """
 
     def __init__(self, name, module):
@@ -213,7 +213,7 @@ def _as_input(value, like):
         "summary: each input must be a tensor or a tuple of sizes",
         got=f"{value!r:.60} of type {type(value).__name__}",
         expected="a tensor, or a tuple of sizes for zeros of that shape",
-        hint="mt.tensor([[1, 2, 3]]) for token ids",
+        hint="use mt.tensor([[1, 2, 3]]) for token ids",
     )
 
 

@@ -1,4 +1,4 @@
-"""Transformer layers and stacks under the names, arguments and mask polarity of PyTorch."""
+"""Transformer layers and stacks with PyTorch's names, arguments and masks (True = blocked)."""
 
 import copy
 
@@ -95,7 +95,7 @@ class TransformerEncoderLayer(Module):
         src : Tensor of shape (batch, token, embed), (token, batch, embed) or (token, embed)
         src_mask, src_key_padding_mask, is_causal
             `attn_mask`, `key_padding_mask` and `is_causal` of `MultiheadAttention`: bool tensors
-            are True where blocked.
+            are True where attention is blocked.
 
         Returns
         -------
@@ -246,14 +246,14 @@ class TransformerEncoder(Module):
         self.num_layers, self.norm = num_layers, norm
 
     def forward(self, src, mask=None, src_key_padding_mask=None, is_causal=None):
-        """Run all layers in order; arguments as for `TransformerEncoderLayer.forward`."""
+        """Run all layers in order, with the arguments of `TransformerEncoderLayer.forward`."""
         for layer in self.layers:
             src = layer(src, mask, src_key_padding_mask, bool(is_causal))
         return src if self.norm is None else self.norm(src)
 
 
 class TransformerDecoder(Module):
-    """A stack of decoder layers; parameters as for `TransformerEncoder`."""
+    """A stack of decoder layers; the parameters are those of `TransformerEncoder`."""
 
     def __init__(self, decoder_layer, num_layers, norm=None):
         super().__init__()
@@ -264,7 +264,7 @@ class TransformerDecoder(Module):
         self, tgt, memory, tgt_mask=None, memory_mask=None, tgt_key_padding_mask=None,
         memory_key_padding_mask=None, tgt_is_causal=None, memory_is_causal=False,
     ):  # fmt: skip
-        """Run all layers in order; arguments as for `TransformerDecoderLayer.forward`."""
+        """Run all layers in order, with the arguments of `TransformerDecoderLayer.forward`."""
         for layer in self.layers:
             tgt = layer(
                 tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask,
@@ -342,7 +342,7 @@ class Transformer(Module):
         src_key_padding_mask=None, tgt_key_padding_mask=None, memory_key_padding_mask=None,
         src_is_causal=None, tgt_is_causal=None, memory_is_causal=False,
     ):  # fmt: skip
-        """Compute decoder(tgt, encoder(src)).
+        """Compute `decoder(tgt, encoder(src))`.
 
         Parameters
         ----------

@@ -17,7 +17,7 @@ class Upsample(Module):
     size : int or sequence of int, optional
         Size of the output.
     scale_factor : float or sequence of float, optional
-        Scale factor for the size, instead of `size`.
+        Factor by which the size grows, as an alternative to `size`.
     mode : str, default "nearest"
     align_corners, recompute_scale_factor : bool, optional
 
@@ -53,14 +53,14 @@ class Upsample(Module):
 
 
 class UpsamplingNearest2d(Upsample):
-    """Nearest-neighbor upsampling of images, Upsample(mode="nearest")."""
+    """Nearest-neighbor upsampling of images: `Upsample` with mode="nearest"."""
 
     def __init__(self, size=None, scale_factor=None):
         super().__init__(size, scale_factor, mode="nearest")
 
 
 class UpsamplingBilinear2d(Upsample):
-    """Bilinear upsampling of images, Upsample(mode="bilinear", align_corners=True)."""
+    """Bilinear upsampling of images: `Upsample` with mode="bilinear", align_corners=True."""
 
     def __init__(self, size=None, scale_factor=None):
         super().__init__(size, scale_factor, mode="bilinear", align_corners=True)
@@ -86,7 +86,7 @@ class Unfold(Module):
         self.padding, self.stride = padding, stride
 
     def forward(self, input):
-        # input: (batch, channel, height, width) -> (batch, channel * kernel, place)
+        # input: (batch, channel, height, width) -> (batch, channel * kernel, patch)
         return ops.unfold(input, self.kernel_size, self.dilation, self.padding, self.stride)
 
     def extra_repr(self):
@@ -97,7 +97,7 @@ class Unfold(Module):
 
 
 class Fold(Module):
-    """Fold columns of patches into an image; overlapping patches are added; see `fold`.
+    """Fold columns of patches into an image and add up overlapping patches; see `fold`.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ class Fold(Module):
         self.dilation, self.padding, self.stride = dilation, padding, stride
 
     def forward(self, input):
-        # input: (batch, channel * kernel, place) -> (batch, channel, height, width)
+        # input: (batch, channel * kernel, patch) -> (batch, channel, height, width)
         return ops.fold(
             input, self.output_size, self.kernel_size, self.dilation, self.padding, self.stride
         )

@@ -68,7 +68,7 @@ def test_wrong_index_and_wrong_type():
         net.append(mt.ones(1))
     with pytest.raises(DTypeError, match=r"ModuleList\(\[module\]\)"):
         nn.ModuleList(Add(1))
-    with pytest.raises(ArgumentError, match="an iterable"):
+    with pytest.raises(ArgumentError, match="must be iterable"):
         nn.ModuleList(3)
 
 

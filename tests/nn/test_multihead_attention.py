@@ -334,7 +334,7 @@ def test_zero_sizes(device, make):
 
 @pytest.mark.parametrize(
     ("sizes", "text"),
-    [((5, 2), "num_heads one of"), ((6, 0), "both positive"), ((0, 1), "divisible")],
+    [((5, 2), "num_heads to one of"), ((6, 0), "both positive"), ((0, 1), "divisible")],
 )
 def test_heads_that_do_not_fit(sizes, text):
     with pytest.raises(ArgumentError, match=text):
@@ -354,7 +354,7 @@ def wrong(**changes):
     ("arguments", "text"),
     [
         (wrong(query=(BATCH, QUERY, 5)), "shape of query does not match"),
-        (wrong(key=(BATCH, KEY, 5)), "the last axis must be kdim"),
+        (wrong(key=(BATCH, KEY, 5)), "last axis has the size kdim"),
         (wrong(value=(KEY, EMBED)), "shape of value does not match"),
         (wrong(query=(EMBED,)), "shape of query does not match"),
         (wrong(value=(BATCH, 3, EMBED)), "same number of tokens"),

@@ -17,7 +17,7 @@ def _gradients(parameters, where):
             raise DTypeError(
                 f"{where}: parameters must be a Tensor or an iterable of Tensors",
                 got=type(parameter).__name__,
-                hint="model.parameters(), not model.named_parameters()",
+                hint="pass model.parameters(), not model.named_parameters()",
             )
     return [p.grad for p in parameters if p.grad is not None]
 
@@ -31,7 +31,7 @@ def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False):
     norm_type : float, default 2
         Order p of the norm; `math.inf` for the largest absolute value.
     error_if_nonfinite : bool
-        Whether to raise an error if the norm is NaN or infinite, which synchronizes a GPU.
+        Whether to raise an error if the norm is NaN or infinite; this synchronizes a GPU.
 
     Returns
     -------
@@ -53,8 +53,8 @@ def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False):
         raise NumericError(
             "get_total_norm: the norm of the gradients must be finite",
             got=f"{total.item()}",
-            hint="mt.autograd.detect_anomaly() finds the operation; a lower learning rate "
-            "or a longer warmup often helps",
+            hint="find the operation with mt.autograd.detect_anomaly(), or try a lower learning "
+            "rate or a longer warmup",
         )
     return total
 
@@ -74,11 +74,11 @@ def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=Fals
     parameters : Tensor or iterable of Tensor
         Parameters whose gradients to clip; those without a gradient are skipped.
     max_norm : float
-        Largest total norm.
+        Maximum total norm after clipping.
     norm_type : float, default 2
         Order p of the norm; `math.inf` for the largest absolute value.
     error_if_nonfinite : bool
-        Whether to raise an error if the norm is NaN or infinite, before a gradient is changed.
+        Whether to raise an error if the norm is NaN or infinite, before any gradient is changed.
     foreach : optional
         Accepted for compatibility with PyTorch; ignored.
 
@@ -89,7 +89,7 @@ def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=Fals
 
     Notes
     -----
-    The factor is min(max_norm / (norm + 1e-6), 1). Pascanu et al. 2013,
+    All gradients are multiplied by min(max_norm / (norm + 1e-6), 1). Pascanu et al. 2013,
     arXiv:1211.5063v2, Algorithm 1.
 
     Examples

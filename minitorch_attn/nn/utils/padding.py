@@ -38,7 +38,7 @@ def pad_sequence(sequences, batch_first=False, padding_value=0.0, padding_side="
         raise ArgumentError(
             "pad_sequence: padding_side must be 'right' or 'left'",
             got=repr(padding_side),
-            hint="'left' aligns the last tokens, as batched generation needs",
+            hint="use 'left' to align the last tokens, as batched generation needs",
         )
     first = sequences[0]
     lengths = [len(s) for s in sequences]
@@ -78,13 +78,13 @@ def unpad_sequence(padded_sequences, lengths, batch_first=False):
         raise ShapeError(
             "unpad_sequence: lengths must have one entry per sequence",
             got=f"{len(lengths)} lengths and {len(batch)} sequences",
-            hint="batch_first=True if the batch is the first axis",
+            hint="use batch_first=True if the batch is the first axis",
         )
     return [batch[i, : max(n, 0)].clone() for i, n in enumerate(lengths)]
 
 
 def place_tokens(data, places, batch, total, batch_first, padding_value):
-    """Place row k of `data` at token t of sequence i, (i, t) = places[k]; pad elsewhere."""
+    """Put row k of `data` at token t of sequence i, where (i, t) = places[k]; pad elsewhere."""
     flat = [i * total + t if batch_first else t * batch + i for i, t in places]
     shape = (batch * total, *data.shape[1:])
     index = index_tensor(flat, data.device)
@@ -107,7 +107,7 @@ def as_sequences(where, sequences):
         raise DTypeError(
             f"{where}: sequences is not a list",
             got=type(sequences).__name__,
-            hint="a list of tensors, one for each sequence",
+            hint="pass a list of tensors, one for each sequence",
         )
     sequences = list(sequences)
     if not sequences:
@@ -124,7 +124,7 @@ def as_sequences(where, sequences):
                 f"{where}: the shapes of the sequences do not match",
                 got=f"sequences[0] {sequences[0].shape} and sequences[{i}] {s.shape}",
                 expected="(length, ...), the same except for the first axis",
-                hint="sequence.T if its length is the second axis",
+                hint="use sequence.T if the length is the second axis",
             )
     return sequences
 

@@ -57,7 +57,7 @@ class PackedSequence(_Fields):
             raise ArgumentError(
                 "PackedSequence: batch_sizes must be on the cpu",
                 got=f"batch_sizes on {batch_sizes.device}",
-                hint="batch_sizes.cpu(), or pack_padded_sequence(), which does this",
+                hint="use batch_sizes.cpu(), or create the sequence with pack_padded_sequence()",
             )
         return super().__new__(cls, data, batch_sizes, sorted_indices, unsorted_indices)
 
@@ -116,7 +116,7 @@ class PackedSequence(_Fields):
 
 
 def invert_permutation(permutation):
-    """Return the inverse of a permutation, or None for None.
+    """Return the inverse of a permutation; return None unchanged.
 
     Examples
     --------
@@ -137,8 +137,8 @@ def pack_padded_sequence(input, lengths, batch_first=False, enforce_sorted=True)
         Number of tokens of each sequence, without padding; at least one.
     batch_first : bool, default False
     enforce_sorted : bool, default True
-        Whether lengths must already decrease; with False the sequences are sorted here, and
-        `pad_packed_sequence` restores their order.
+        Whether the longest sequence must come first and the shortest last. If False, the sequences
+        are sorted here, and `pad_packed_sequence` restores their order.
 
     Returns
     -------
@@ -157,7 +157,7 @@ def pack_padded_sequence(input, lengths, batch_first=False, enforce_sorted=True)
         raise ShapeError(
             f"{where}: input must have at least 2 axes",
             got=f"input {input.shape}",
-            hint="(step, batch, ...), or (batch, step, ...) with batch_first=True",
+            hint="use shape (step, batch, ...), or (batch, step, ...) with batch_first=True",
         )
     batch, total = input.shape[:2] if batch_first else input.shape[1::-1]
     lengths = host_lengths(where, lengths)
@@ -170,7 +170,7 @@ def pack_padded_sequence(input, lengths, batch_first=False, enforce_sorted=True)
             f"{where}: lengths must not increase",
             got=f"lengths={lengths}",
             expected="the longest sequence first",
-            hint="enforce_sorted=False, which sorts the sequences and remembers their order",
+            hint="use enforce_sorted=False, which sorts the sequences and remembers their order",
         )
     sizes = _batch_sizes([lengths[i] for i in order])
     # The index of token t of sequence i after merging the first two axes.
@@ -214,15 +214,15 @@ def pad_packed_sequence(sequence, batch_first=False, padding_value=0.0, total_le
         raise DTypeError(
             "pad_packed_sequence: sequence must be a PackedSequence",
             got=type(sequence).__name__,
-            hint="pack_sequence() or pack_padded_sequence()",
+            hint="create one with pack_sequence() or pack_padded_sequence()",
         )
     sizes = sequence.batch_sizes.tolist()
     batch, total = sizes[0], len(sizes)
     if total_length is not None and total_length < total:
         raise ArgumentError(
-            "pad_packed_sequence: total_length must be at least the longest sequence",
+            "pad_packed_sequence: total_length must be at least the length of the longest sequence",
             got=f"total_length={total_length}, and a sequence of {total} steps",
-            hint="total_length=None pads to the longest",
+            hint="use total_length=None to pad to the longest sequence",
         )
     total = total if total_length is None else operator.index(total_length)
     indices = sequence.sorted_indices
@@ -244,7 +244,7 @@ def pack_sequence(sequences, enforce_sorted=True):
     ----------
     sequences : list of Tensor of shape (length, ...)
     enforce_sorted : bool, default True
-        Whether the longest must come first; with False they are sorted here.
+        Whether the longest sequence must come first; if False, the sequences are sorted here.
 
     Returns
     -------
@@ -289,7 +289,7 @@ def _check_lengths(where, input, lengths, batch, total):
             f"{where}: lengths must have one entry per sequence",
             got=seen,
             expected=f"{batch} lengths",
-            hint="batch_first=True if the batch is the first axis",
+            hint="use batch_first=True if the batch is the first axis",
         )
     if 0 in input.shape:
         raise ShapeError(

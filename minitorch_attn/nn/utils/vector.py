@@ -17,7 +17,7 @@ def parameters_to_vector(parameters):
     Returns
     -------
     Tensor of shape (total,)
-        Concatenated entries, part of the graph.
+        Concatenated entries, through which gradients flow to the parameters.
 
     Examples
     --------
