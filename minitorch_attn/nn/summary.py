@@ -129,7 +129,7 @@ class Summary:
             f"{self.parameters:,} parameters{kept}, {short_bytes(self.parameter_bytes)}\n"
             f"{short_count(self.flops)} FLOPs for one forward pass: two for each multiply-add of "
             f"matrix products and convolutions\n"
-            f"{short_bytes(self.output_bytes)} of results on the way, "
+            f"{short_bytes(self.output_bytes)} of intermediate results, "
             f"most of which training keeps"
         )
 
@@ -164,7 +164,7 @@ def summary(model, *inputs, depth=3, file=None, **kwargs):
     -------------------------------------------------------------
     20 parameters, 80 B
     60 FLOPs for one forward pass: two for each multiply-add of matrix products and convolutions
-    80 B of results on the way, most of which training keeps
+    80 B of intermediate results, most of which training keeps
     """
     (file or sys.stdout).write(Summary(model, *inputs, **kwargs).table(depth) + "\n")
 

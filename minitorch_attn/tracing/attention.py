@@ -28,7 +28,7 @@ class Found:
     mask : numpy.ndarray or None
         Mask that broadcasts to the scores. True where the query may attend to the key.
     windows : dict or None
-        Grid, size, shift and regions of Swin's windows.
+        Grid, size, shift and regions of Swin's windows; None for other attention.
     """
 
     def __init__(self, step, softmax):

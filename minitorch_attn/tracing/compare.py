@@ -7,7 +7,7 @@ from .values import plain
 
 __all__ = ["Unlike", "compare_steps", "compare_values"]
 
-_RTOL = {2: 1e-2, 4: 1e-4, 8: 1e-9}  # by bytes
+_RTOL = {2: 1e-2, 4: 1e-4, 8: 1e-9}  # by the size of the dtype in bytes
 
 
 class Unlike:
@@ -97,7 +97,7 @@ def compare_steps(mine, reference, rtol=None, atol=None):
 
 
 def _additions(step):
-    """Return the gradients after each addition. For `.grad`, include those before it."""
+    """Return the gradient after each addition; for `.grad`, also the values that were added."""
     if step.kind != "accumulate":
         return [addition.after for addition in step.added]
     return [entry for a in step.added for entry in (a.before, a.contribution, a.after)]
@@ -177,7 +177,7 @@ def compare_values(name, mine, reference, rtol=None, atol=None):
 
 
 def _distance(a, b):
-    """Return |a - b|, but 0 where both are NaN or the same infinity, and inf where only one is."""
+    """Return `|a - b|`, with 0 where a and b are both NaN or equal, and inf where one is NaN."""
     with np.errstate(invalid="ignore"):
         size = np.abs(a.astype(np.float64) - b.astype(np.float64))
     alike = (a == b) | (np.isnan(a) & np.isnan(b))

@@ -1,10 +1,10 @@
 """Diff two recordings: find the first step at which they differ.
 
-The document for the page, `Difference.document()`: version, title, report (text), same, kind,
-what, mine_step and reference_step (ids or null), index, mine_value, reference_value, largest,
-count, size, pairs ([mine id, reference id, "same" or what differs], with "what follows agrees
-again" if all later steps agree), structure ({"mine": [ids], "reference": [ids], "harmless"} for
-each place where the sequences differ), and both recordings' documents `mine` and `reference`.
+The document for the page, `Difference.document()`, has the entries version, title, report (text),
+same, kind, what, mine_step and reference_step (ids or null), index, mine_value, reference_value,
+largest, count and size. `pairs` lists [mine id, reference id, "same" or what differs]. `structure`
+lists {"mine": [ids], "reference": [ids], "harmless"} for each place where the sequences differ.
+`mine` and `reference` are the documents of the recordings.
 """
 
 from difflib import SequenceMatcher
@@ -68,7 +68,7 @@ class Difference:
         self._find()
 
     def _find(self):
-        """Find the first difference that does not cancel out. A gap precedes the next step."""
+        """Find the first difference that does not cancel out."""
         fine = self._detours()
         self.healed = [
             u is not None and {a.number, -b.number - 1} <= fine for a, b, u in self.pairs
@@ -93,7 +93,7 @@ class Difference:
         self.agreed = sum(unlike is None for *_, unlike in self.pairs[:at])
 
     def _detours(self):
-        """Return the numbers of harmless steps. Steps of the reference count as -1, -2, ..."""
+        """Return the numbers of harmless steps; step n of the reference has the number -n - 1."""
         within = [gap for gap in self.gaps if gap.position < len(self.pairs)]
         agree = [pair for pair in self.pairs if pair[2] is None]
         given = [pair for pair in self.pairs if pair[2] is None or not pair[2].of_input]
@@ -189,15 +189,15 @@ class Difference:
 def _state(unlike, healed):
     if unlike is None:
         return "same"
-    return f"{unlike.text}; what follows agrees again" if healed else unlike.text
+    return f"{unlike.text}; later steps agree again" if healed else unlike.text
 
 
 def trace_diff(mine, reference, rtol=None, atol=None):
     """Find the first step, forward or backward, at which two recordings differ.
 
-    Both should start from the same inputs and the same parameters. Steps are matched by the
-    names of their operations, and by modules if both recordings have the same modules. Differences
-    that cancel out, as between (q / 3) @ k and (q @ k) / 3, do not count.
+    Both recordings should start from the same inputs and the same parameters. Steps are matched by
+    operation, and by module if most modules are in both recordings. Differences that cancel out,
+    such as the difference between `(q / 3) @ k` and `(q @ k) / 3`, do not count.
 
     Parameters
     ----------
@@ -211,7 +211,7 @@ def trace_diff(mine, reference, rtol=None, atol=None):
     Returns
     -------
     Difference
-        Result, which prints as a description of the difference.
+        Result; `print` shows it as a description of the difference.
 
     Examples
     --------

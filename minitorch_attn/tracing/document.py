@@ -8,15 +8,15 @@ made_by        "minitorch_attn" and its version.
 message        What the reader should know (an error, a limit that was reached), or "".
 skipped        Number of steps that ran beyond the limit.
 modules        id, path (dotted; "" for an outermost module), class, parent (id or null).
-functions      By "file.Class": its formulas `forward` and `backward`, its docstring `doc`, and
-               the lines `forward_at` and `backward_at` of its definition.
+functions      By "file.Class": the formulas `forward` and `backward`, the docstring `doc`, and
+               the lines `forward_at` and `backward_at` of the definition.
 tensors        id; name; variable (what the code calls it, or null); role: "parameter", "input",
                "result", "gradient" or "mask"; shape; dtype; requires_grad; min, max, mean, std (of
                the finite values; null if none); nan, inf (counts); values: a flat list in C
                order, rounded to five digits, "nan", "inf" and "-inf" as text; sampled: true if
                these are a sample; sample: null, or its `shape` and the `steps` along each axis;
-               shares_memory_with: ids of earlier tensors; was: the tensor that was in this place
-               before a change in place, or null.
+               shares_memory_with: ids of earlier tensors; was: id of the state before a change in
+               place, or null.
 steps          See below, in the order in which they ran.
 fused          Fused operations that ran step by step: id, op, function, module, settings, inputs,
                outputs, and the steps `first` and `last`.
@@ -88,7 +88,7 @@ class _Writer:
         self.functions = {}
 
     def _most(self, values):
-        """Return the maximum number of values per tensor with which all tensors fit the budget."""
+        """Return the maximum number of values per tensor at which all tensors fit the budget."""
         sizes = [entry.values.size for entry in self.recording.tensors]
         while values > _LEAST and sum(min(size, values) for size in sizes) > _BUDGET:
             values //= 2
@@ -132,7 +132,7 @@ class _Writer:
         }
 
     def _more(self, array, name):
-        """Add a tensor that does not belong to a step, i.e. a mask or regions."""
+        """Add a tensor that does not belong to a step: a mask or a map of regions."""
         values = Values(array, array.size)
         kept, steps = values.grid(self.maps, whole=2)
         number = len(self.tensors)

@@ -95,7 +95,7 @@ class Entries(list):
         Returns
         -------
         list of int
-            Their positions in `others`.
+            Positions in `others` of the arrays that share memory.
         """
         found = []
         for position, (other, other_array) in enumerate(others):

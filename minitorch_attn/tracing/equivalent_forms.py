@@ -1,4 +1,4 @@
-"""Equivalent forms: differences that cancel out, as between (q / 3) @ k and (q @ k) / 3.
+"""Equivalent forms: differences that cancel out, such as `(q / 3) @ k` and `(q @ k) / 3`.
 
 A step that differs, or that occurs in only one recording, is a detour if all steps that use its
 results have the same inputs as in the other recording, or are themselves part of a detour.
@@ -21,7 +21,7 @@ def detours(steps, agrees, given, loose):
     given : set of int
         Numbers of the steps whose inputs agree.
     loose : set of int
-        Numbers of the steps without a counterpart whose results may be unused.
+        Numbers of the steps that occur in only one recording and whose results may be unused.
 
     Returns
     -------

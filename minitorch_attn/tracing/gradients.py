@@ -1,4 +1,4 @@
-"""Gradients in a recording: before + contribution = after, for every tensor."""
+"""Gradients in a recording: `before + contribution = after` for every tensor."""
 
 import numpy as np
 
@@ -67,8 +67,8 @@ class Arrivals:
 
         Returns
         -------
-        Entry, str or None
-            Entry, and a note if it is unexpected.
+        (Entry, str or None)
+            Entry, and a note if the gradient is unexpected.
         """
         array = as_array(value.array if isinstance(value, Tensor) else value)
         entry, _ = self._sums.pop(key, (None, None))
@@ -90,7 +90,7 @@ class Arrivals:
         Returns
         -------
         (Addition, str or None)
-            Addition, and a note if it is unexpected.
+            Addition, and a note if the result is unexpected.
         """
         node, index = tensor._edge
         key = (node.number, index)
@@ -100,7 +100,7 @@ class Arrivals:
         expected = total if old is None or total is None else old + total
         odd = None
         if expected is not None and not _equal(expected, tensor.grad.array):
-            odd = f"{self.name(key)}.grad is not what it was before plus the new gradient"
+            odd = f"{self.name(key)}.grad is not its earlier value plus the new gradient"
         contribution = after if contribution is None else contribution
         made_by = self.made_by.get(key[0])
         return Addition(self.tensors.get(key), before, contribution, after, made_by), odd

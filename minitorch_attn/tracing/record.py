@@ -1,4 +1,4 @@
-"""Record every operation, forward and backward, to step through it afterwards."""
+"""Record every operation, forward and backward, to step through the computation afterwards."""
 
 import os
 
@@ -35,7 +35,7 @@ class Recording(Listener):
     max_steps : int, default 5000
         Maximum number of steps to record. Later steps are only counted.
     max_bytes : int
-        Total size of the copies above which only samples of later tensors are kept.
+        Total size in bytes of the copies, above which only samples of later tensors are kept.
     labels : list of str, optional
         Tokens that label attention axes of the same length.
     title : str, optional

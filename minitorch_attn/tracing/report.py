@@ -22,9 +22,9 @@ def diff_report(difference):
 
 def _same(difference):
     count = difference.agreed
-    lines = [f"The recordings agree: {count} of {len(difference.pairs)} steps side by side."]
+    lines = [f"The recordings agree: {count} of {len(difference.pairs)} matched steps are equal."]
     for gap in difference.gaps:
-        lines.append("  another way to the same values:")
+        lines.append("  a different way to compute the same values:")
         lines += _rows("mine", gap.mine) + _rows("reference", gap.reference)
     return lines
 
@@ -32,7 +32,7 @@ def _same(difference):
 def _structure(difference):
     gap = difference.gap
     lines = [
-        f"The recordings do different things after {difference.agreed} steps that agree.",
+        f"The recordings run different operations after {difference.agreed} steps that agree.",
         "",
         *_rows("mine", gap.mine),
         *_rows("reference", gap.reference),
@@ -48,7 +48,7 @@ def _earlier(difference, shown=None):
     lines = []
     for gap in difference.gaps:
         if gap.position <= difference.position and gap is not shown:
-            lines += ["", "Before it they differ here, and agree again after that:"]
+            lines += ["", "The recordings also differ earlier, but agree again after these steps:"]
             lines += _rows("mine", gap.mine) + _rows("reference", gap.reference)
     return lines
 
@@ -79,7 +79,7 @@ def _values(difference):
         at = f" at {unlike.index}" if unlike.index else ""
         lines.append(
             f"  what       {unlike.name}: {unlike.count} of {unlike.size} values differ, "
-            f"most by {unlike.largest:.3g}{at}"
+            f"by up to {unlike.largest:.3g}{at}"
         )
         lines += [f"  mine       {unlike.mine:.9g}", f"  reference  {unlike.reference:.9g}"]
     else:
@@ -129,19 +129,19 @@ def _hint(mine, unlike):
     """Return a hint that follows from the agreement of all earlier steps."""
     if unlike.name.startswith("input"):
         if unlike.entries is None or all(entry.role != "result" for entry in unlike.entries):
-            return ["No step made this: the recordings start from different values here."]
+            return ["No recorded step computed this: the recordings start from different values."]
         ours, theirs = (_called(entry) for entry in unlike.entries)
-        return [f"Other tensors are used here: mine takes {ours}, the reference {theirs}."]
+        return [f"The steps use different tensors: mine {ours}, the reference {theirs}."]
     if unlike.kind == "missing" and mine.kind == "backward":
         who = "mine" if unlike.mine == "nothing" else "the reference"
-        return [f"In {who} that input is not part of the graph: detached, or made under no_grad."]
+        return [f"In {who}, this input is not in the graph: it was detached or made under no_grad."]
     if mine.kind == "forward":
-        return ["Its inputs agree, so the difference is made in this step."]
+        return ["The inputs agree, so the difference arises in this step."]
     if mine.kind == "accumulate":
-        return ["What is added, or what was in .grad before, is another."]
+        return ["The new gradient, or the earlier value of .grad, is different."]
     if unlike.of_input:
-        return ["The gradient that arrives is another sum: a contribution is missing or extra."]
-    return ["The gradient it was given agrees, so the difference is made in this backward."]
+        return ["The incoming gradient is a different sum: a contribution is missing or extra."]
+    return ["The incoming gradient agrees, so the difference arises in this backward."]
 
 
 def _called(entry):

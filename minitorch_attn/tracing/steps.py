@@ -89,7 +89,7 @@ def here():
 
 
 def _is_mathematics(code):
-    """Return True for a forward, backward or composed version: in ops/, with `ctx` first."""
+    """Return True for a method of an operation: code in `ops/` whose first argument is `ctx`."""
     first = code.co_varnames[0] if code.co_argcount else ""
     return first == "ctx" and code.co_filename.startswith(_OPS)
 
@@ -122,9 +122,9 @@ class Module:
     name : str
         Name of the module's class.
     parent : Module or None
-        Module that called it.
+        Module that called this one; None for an outermost module.
     windows : (window_size, shift_size) or None
-        Window size and shift in Swin blocks.
+        Window size and shift of a Swin block; None for other modules.
     """
 
     def __init__(self, number, path, module, parent):
@@ -152,7 +152,7 @@ class Entry:
     shares : list of int
         Numbers of the earlier entries whose memory this entry shares.
     was : int or None
-        Number of the entry from before a change in place.
+        Number of the entry before a change in place; None if there was no change.
     """
 
     def __init__(self, number, role, name, values, requires_grad=False, was=None):
@@ -204,7 +204,7 @@ class Step:
         Inputs (Entry, number or None) and outputs (Entry). In a backward step, the output
         gradients and the input gradients.
     input_names, output_names : list of str
-        Letters in the formula.
+        Names in the formula, such as "a" and "b".
     variables : list of str or None
         Names of the inputs in the code at `source`.
     aliases : list of (int, int)
@@ -215,7 +215,7 @@ class Step:
     part_of : Fused or None
         Fused operation to which this step belongs.
     inside : int or None
-        Number of the backward step that was running.
+        Number of the backward step during which this step ran.
     notes : list of str
     """
 

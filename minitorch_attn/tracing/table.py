@@ -258,7 +258,7 @@ def _name(entry):
 
 
 def _folded(steps, rows, depth):
-    """Return (None, [step]), or (module, its steps) for folded modules."""
+    """Return pairs: (None, [step]) for a step, or (module, steps) for a folded module."""
     if depth is not None:
         return _fold(steps, depth)
     deepest = max((len(_chain(step)) for step in steps), default=0)

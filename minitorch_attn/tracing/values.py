@@ -17,7 +17,7 @@ class Values:
     array : array of any device
     keep : int
         Maximum number of values to copy. A larger array is sampled along its longest axes. With
-        four or more axes, only those before the last two are sampled if that is sufficient.
+        four or more axes, only the axes before the last two are sampled if that is sufficient.
 
     Attributes
     ----------
@@ -26,7 +26,7 @@ class Values:
     array : numpy.ndarray
         Copy of the whole array, or of the sample `array[::step, ...]`.
     steps : tuple of int
-        Sampling step along each axis; all 1 for the whole array.
+        Sampling step along each axis; every step is 1 if the whole array is copied.
     min, max, mean, std : float or None
         Statistics of all finite values; None if no value is finite.
     nan, inf : int

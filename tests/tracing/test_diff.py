@@ -84,14 +84,14 @@ BUGS = {
     "wrong scale": ("number", "Div", "Div", "input b"),
     "mask transposed": ("values", "Where", "Where", "causal.T"),
     "wrong axis": ("values", "Softmax", "Softmax", "axis: mine 0, reference 1"),
-    "query for key": ("values", "Permute", "Permute", "Other tensors are used here"),
+    "query for key": ("values", "Permute", "Permute", "The steps use different tensors"),
     "other parameter": ("values", "MatMul", "MatMul", "start from different values"),
     "no scale": ("structure", None, "Div", "mine       nothing"),
     "no mask": ("structure", None, "Where", "masked_fill"),
     "mask multiplied": ("structure", "Cast", "Where", "scores * causal"),
     "no residual": ("structure", None, "Add", "x + context"),
     "dtype": ("structure", "Cast", None, "value.float()"),
-    "detached": ("missing", "MatMul", "MatMul", "is not part of the graph"),
+    "detached": ("missing", "MatMul", "MatMul", "is not in the graph"),
     "sum for mean": ("structure", "Mul", None, "loss * 5"),
 }
 
@@ -110,7 +110,7 @@ def test_a_wrong_backward_is_found_in_the_backward():
     found = mt.trace_diff(run(softmax=BadSoftmax), run(softmax=GoodSoftmax))
     assert (found.kind, found.mine.kind, found.mine.op) == ("values", "backward", "GoodSoftmax")
     assert found.unlike.name.startswith("grad_x")
-    assert "the difference is made in this backward" in found.report()
+    assert "the difference arises in this backward" in found.report()
     line = BadSoftmax.backward.__code__.co_firstlineno + 1
     assert f"test_diff.py:{line}" in found.report()
 
@@ -128,7 +128,7 @@ def test_a_lost_contribution_is_found_where_the_sum_is_short():
 
     found = mt.trace_diff(twice(True), twice(False))
     assert (found.mine.kind, found.mine.op, found.unlike.name) == ("backward", "Exp", "grad_y")
-    assert "another sum" in found.report()
+    assert "different sum" in found.report()
 
 
 def test_grad_that_was_not_reset_is_found_at_the_end():
@@ -187,8 +187,8 @@ def test_another_way_to_the_same_values_is_no_difference():
     differing = [pair[0].op for pair in found.pairs if pair[2]]
     assert differing == ["MatMul", "MatMul"]  # forward and backward
     states = [state for *_, state in found.document()["pairs"] if state != "same"]
-    assert all("agrees again" in state for state in states)
-    assert "another way to the same values" in found.report()
+    assert all("agree again" in state for state in states)
+    assert "a different way to compute the same values" in found.report()
 
 
 def test_a_mistake_after_another_way_is_found():
@@ -202,7 +202,7 @@ def test_a_mistake_after_another_way_is_found():
 
     found = mt.trace_diff(scaled(True, 0), scaled(False, 1))
     assert (found.kind, found.mine.op, found.mine.kind) == ("values", "Softmax", "forward")
-    assert "agree again after that" in found.report()
+    assert "agree again after these steps" in found.report()
 
 
 def test_rounding_is_no_difference_and_tolerances_decide():

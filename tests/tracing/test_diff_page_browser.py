@@ -81,7 +81,7 @@ def test_a_legend_says_what_the_colours_mean(visit, differing, width):
     words = [legend.locator(".soft").inner_text() for legend in legends.all()]
     assert words == ["mine and reference", "mine \u2212 reference"]
     bounds = [
-        float(re.search(r"to ([\d.]+), by square root", legend.text_content())[1])
+        float(re.search(r"to ([\d.]+), on a square-root", legend.text_content())[1])
         for legend in legends.all()
     ]
     step = document["mine"]["steps"][document["mine_step"]]
@@ -134,7 +134,7 @@ def test_steps_of_one_recording_only_stand_where_they_ran(visit):
     rows = [row.inner_text().split() for row in page.locator("#pairs button").all()]
     mine = [int(row[1]) for row in rows if row[1] != "–"]
     assert mine == sorted(mine) and len(mine) == len(document["mine"]["steps"])
-    assert "has no such step" in page.locator("#pair").inner_text()
+    assert "This recording has no such step." in page.locator("#pair").inner_text()
 
 
 def test_equal_recordings(visit):

@@ -197,7 +197,7 @@ def test_g_visits_every_summand_in_turn(visit, transformer):
         if len(summands.get(step["outputs"][0], [])) == 3
     )  # fmt: skip
     page = visit(transformer.html, f"#step={step['id']}")
-    links = page.locator(".jumps p", has_text="produced by").locator("a")
+    links = page.locator(".jumps p", has_text="computed by").locator("a")
     assert [link.get_attribute("href") for link in links.all()] == [f"#step={i}" for i in made]
     links.nth(1).click()
     page.wait_for_function(f"location.hash === '#step={made[1]}'")

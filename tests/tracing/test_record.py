@@ -184,7 +184,7 @@ def test_a_grad_that_somebody_changes_as_it_is_kept_is_noted(make):
     x.register_post_accumulate_grad_hook(lambda x: x.grad.zero_())
     with mt.trace() as t:
         (x * 2).sum().backward()
-    assert "x.grad is not what it was before plus" in t.steps[-1].notes[0]
+    assert "x.grad is not its earlier value plus" in t.steps[-1].notes[0]
 
 
 def test_a_gradient_that_a_hook_replaced_is_noted(make):

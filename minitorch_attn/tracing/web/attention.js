@@ -124,9 +124,9 @@ class Weights {
       : `All ${rows} rows${this.sampled ? " shown" : ""}`;
     return (
       (good
-        ? `${all} sum to 1, as rounded in this file (largest difference ${number(worst, 2)}).`
+        ? `${all} sum to 1 within rounding (largest difference ${number(worst, 2)}).`
         : `Rows do not all sum to 1: the largest difference is ${number(worst, 3)}.`) +
-      (empty ? ` ${count(empty, "row")} of zeros: nothing may be attended to.` : "")
+      (empty ? ` ${count(empty, "row")} of zeros: these queries may not attend to any key.` : "")
     );
   }
 }
@@ -188,7 +188,7 @@ function attentionView(recording, entry) {
       {},
       weights.extent(),
       weights.sums(),
-      weights.mask || (windows && windows.shifted) ? " Hatched: masked." : "",
+      weights.mask || (windows && windows.shifted) ? " Hatched cells are masked." : "",
     ),
     element(
       "div",
@@ -200,7 +200,7 @@ function attentionView(recording, entry) {
     detail,
     windows ? windows.root : null,
   );
-  select(windows && windows.shifted ? Math.min(windows.count, weights.batch) - 1 : 0, 0); // most regions are in the last
+  select(windows && windows.shifted ? Math.min(windows.count, weights.batch) - 1 : 0, 0); // the last window has the most regions
   return section;
 }
 
@@ -333,7 +333,7 @@ function headDetail(weights, state, place) {
       "h4",
       {},
       `${place}, head ${head}`,
-      element("span", { class: "soft" }, "  rows are queries, columns keys"),
+      element("span", { class: "soft" }, "  rows are queries, columns are keys"),
     ),
     map.root,
   );

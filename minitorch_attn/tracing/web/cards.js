@@ -55,7 +55,7 @@ function statistics(tensor) {
   );
 }
 
-/** {root, map}: a number, a heat map (only then is map set), or the reason for having neither. */
+/** {root, map}: a number, a heat map (only then is map set), or a text that says why there is neither. */
 function valuesView(recording, tensor, { label, bound, largestCell = 40 }) {
   const values = recording.values(tensor);
   const size = tensor.shape.reduce((product, n) => product * n, 1);
@@ -78,7 +78,7 @@ function valuesView(recording, tensor, { label, bound, largestCell = 40 }) {
           "p",
           { class: "soft" },
           `Shown: [${every}], ${values.length.toLocaleString("en")} of ` +
-            `${size.toLocaleString("en")} values. The statistics are of all.`,
+            `${size.toLocaleString("en")} values. The statistics are those of all values.`,
         )
       : null,
   );
@@ -96,7 +96,7 @@ function travels(recording, tensor, at) {
   const growths = recording.growths.get(tensor.id) || [];
   if (growths.length) {
     lines.push([
-      growths.length > 1 ? `gradient, a sum of ${growths.length}: ` : "gradient: ",
+      growths.length > 1 ? `gradient, a sum of ${growths.length} contributions: ` : "gradient: ",
       ...stepLinks(
         recording,
         growths.map((growth) => growth.position),
@@ -165,7 +165,7 @@ function paleNote(map, bound, own) {
     text.textContent =
       scale === own
         ? `Own scale: \u00b1${number(own, 3)}.`
-        : `At most \u00b1${number(own, 3)}: pale on this scale.`;
+        : `At most \u00b1${number(own, 3)}, which is pale on this scale.`;
     button.textContent = scale === own ? "Back to the step's scale" : "Own scale";
     map.draw();
   };

@@ -1,5 +1,5 @@
 // Colours of values. Blue is below 0, orange above, and both grow from the page's own background,
-// so that a map is legible in light and dark mode. Signs and hatching show the same without colour.
+// so that a map is legible in light and dark mode. Signs and hatching also work without colour.
 
 const darkScheme = matchMedia("(prefers-color-scheme: dark)");
 
@@ -118,7 +118,7 @@ function scaleLegend(bound, lowest = -1) {
     element(
       "span",
       { class: "unseen" },
-      `Colours from ${number(lowest * bound, 3)} to ${number(bound, 3)}, by square root.`,
+      `Colours from ${number(lowest * bound, 3)} to ${number(bound, 3)}, on a square-root scale.`,
     ),
   );
 }

@@ -126,8 +126,8 @@ function show(entry, at) {
         "p",
         { class: "soft" },
         entry.harmless
-          ? "What follows has the same values: another way to one result."
-          : "From here on the two do different things.",
+          ? "The later steps have the same values: both ways give the same result."
+          : "From here on, the two recordings run different operations.",
       ),
     );
   shown.replaceChildren(...parts);
@@ -140,7 +140,7 @@ function side(recording, step, name) {
       "section",
       { class: "card" },
       element("h3", {}, name),
-      element("p", { class: "soft" }, "has no such step"),
+      element("p", { class: "soft" }, "This recording has no such step."),
     );
   return element(
     "section",
@@ -183,7 +183,7 @@ function things(step, other) {
       added(other, "contribution"),
       (i) => `contribution to the gradient of ${target(i)}`,
     ),
-    ...zip(added(step, "after"), added(other, "after"), (i) => `gradient of ${target(i)} after`),
+    ...zip(added(step, "after"), added(other, "after"), (i) => `gradient of ${target(i)} after this step`),
   ];
 }
 
@@ -211,7 +211,7 @@ function plainRow(name, one, two) {
     element(
       "p",
       {},
-      `mine: ${words(one)}; reference: ${words(two)}. ${differs ? "They differ." : "The same."}`,
+      `mine: ${words(one)}; reference: ${words(two)}. ${differs ? "They differ." : "They are the same."}`,
     ),
   );
 }
@@ -228,7 +228,7 @@ function tensorRow(name, one, two) {
   const card = (recording, tensor, title) =>
     tensorCard(recording, tensor, -1, { title, name: "", bound, plain: true });
   const cards = [card(mine, one, "mine"), card(reference, two, "reference")];
-  let sentence = `Not comparable entry by entry: ${shapeText(one.shape)} and ${shapeText(two.shape)}.`;
+  let sentence = `The entries cannot be compared one by one: shapes ${shapeText(one.shape)} and ${shapeText(two.shape)}.`;
   let differs = true;
   const legends = [["mine and reference", bound]];
   if (alike) {
@@ -270,7 +270,7 @@ function colours(legends) {
           scaleLegend(bound),
         ),
       ),
-    element("span", { class: "soft" }, "small cells below 0 carry a ", element("b", {}, MINUS)),
+    element("span", { class: "soft" }, "negative values in small cells are marked with ", element("b", {}, MINUS)),
   );
 }
 

@@ -38,7 +38,7 @@ class HeatMap {
         tabindex: "0",
         role: "application",
         "aria-roledescription": "heat map",
-        "aria-label": `${this.label}. Arrow keys read the values; the button after it shows a table.`,
+        "aria-label": `${this.label}. Arrow keys read the values; the button below shows a table.`,
         onkeydown: (event) => this.key(event),
         onblur: () => this.point(null),
         onpointermove: (event) => this.point(this.cellAt(event)),
@@ -230,7 +230,7 @@ class HeatMap {
     return this.whole;
   }
 
-  /** Draw a minus in negative cells too small for their number, and infinities in all cells. */
+  /** Draw a minus sign in negative cells that are too small for a number, and infinity signs. */
   paintSign(context, value, bound, x, y) {
     const size = Math.min(this.width, this.height) * 0.22;
     if (Number.isFinite(value) && value < -0.06 * bound)

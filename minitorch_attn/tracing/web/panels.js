@@ -41,7 +41,7 @@ class Panels {
           name,
         ]),
         fused
-          ? element("span", { class: "soft" }, ` \u203a part of the fused ${fused.op}, taken apart`)
+          ? element("span", { class: "soft" }, ` \u203a part of the fused ${fused.op}, run step by step`)
           : "",
       ),
       element(
@@ -52,7 +52,7 @@ class Panels {
         step.kind === "backward" ? element("span", { class: "soft" }, " backward") : "",
       ),
       (step.notes || []).map((note) =>
-        element("p", { class: "note" }, element("strong", {}, "Odd: "), note),
+        element("p", { class: "note" }, element("strong", {}, "Unexpected: "), note),
       ),
     );
   }
@@ -93,17 +93,17 @@ class Panels {
     const lines = [];
     if (partner !== undefined) {
       lines.push([
-        step.kind === "forward" ? "Its backward: " : "Its forward: ",
+        step.kind === "forward" ? "Backward step: " : "Forward step: ",
         stepLink(recording, partner),
         " ",
         key("b"),
       ]);
     } else if (step.kind === "forward" && recording.lastForward < recording.steps.length - 1) {
-      lines.push(["No gradient comes back to this step."]);
+      lines.push(["No gradient reaches this step."]);
     }
-    const whose = step.kind === "accumulate" ? "This gradient" : "Gradient of its output";
+    const whose = step.kind === "accumulate" ? "This gradient" : "The gradient of the output";
     if (makers.length)
-      lines.push([`${whose} was produced by `, ...stepLinks(recording, makers), " ", key("g")]);
+      lines.push([`${whose} was computed by `, ...stepLinks(recording, makers), " ", key("g")]);
     else if (step.kind === "backward") lines.push(["The backward pass starts here."]);
     return element(
       "div",
@@ -192,7 +192,7 @@ class Panels {
       this.scale(bound),
       cardGrid([...grads.filter(Boolean), ...first.map((one) => this.firstCard(one, bound))]),
       added.filter((one) => !this.isFirst(one)).map((one) => this.sum(one, bound)),
-      added.length ? null : element("p", { class: "soft" }, "No gradient grows in this step."),
+      added.length ? null : element("p", { class: "soft" }, "This step does not add to any gradient."),
       forward ? this.saved(forward) : null,
     ];
   }
@@ -227,7 +227,7 @@ class Panels {
         { class: "travel" },
         step.kind === "accumulate"
           ? ".grad was empty: nothing + contribution = contribution"
-          : "The first: nothing + contribution = contribution",
+          : "First contribution: nothing + contribution = contribution",
         this.rest(added),
       ),
     );
@@ -303,7 +303,7 @@ class Panels {
     if (growths.length < 2 || place < 0) return "";
     const others = growths.filter((_, i) => i !== place).map((growth) => growth.position);
     return [
-      `; part ${place + 1} of ${growths.length}, the other${others.length > 1 ? "s" : ""} by `,
+      `; contribution ${place + 1} of ${growths.length}, the other${others.length > 1 ? "s" : ""} by `,
       ...stepLinks(this.recording, others),
     ];
   }
@@ -335,7 +335,7 @@ class Panels {
       element(
         "summary",
         {},
-        `What step ${recording.label(at)} had on the way forward: inputs and output`,
+        `Inputs and outputs of forward step ${recording.label(at)}`,
       ),
       body,
     );
@@ -362,11 +362,11 @@ class Panels {
         ? element(
             "span",
             { class: "soft" },
-            "each map from \u2212 its largest to + its largest value",
+            "each map from \u2212 to + its largest absolute value",
           )
         : scaleLegend(bound),
       element("label", {}, box, " own scale for each"),
-      element("span", { class: "soft" }, "small cells below 0 carry a ", element("b", {}, MINUS)),
+      element("span", { class: "soft" }, "negative values in small cells are marked with ", element("b", {}, MINUS)),
     );
   }
 
@@ -374,6 +374,6 @@ class Panels {
     this.ownScale = own;
     this.show(this.at);
     document.getElementById("own-scale").focus();
-    announce(own ? "Each heat map has its own scale." : "All heat maps of a step have one scale.");
+    announce(own ? "Each heat map has its own scale." : "All heat maps of a step share one scale.");
   }
 }

@@ -46,7 +46,7 @@ function showPosition() {
   drawTimeline();
 }
 
-/** Find the step to which a movement leads from the current step. */
+/** Return the position of the step to which a movement leads. */
 function destination(move) {
   const places = {
     first: 0,
@@ -59,7 +59,7 @@ function destination(move) {
   return Math.max(0, Math.min(last, places[move]));
 }
 
-/** First step of the next run of steps in one module, or of this or the previous run. */
+/** Nearest step in a direction at which a run of steps in one module starts. */
 function moduleEdge(direction) {
   const { steps } = recording;
   const run = (at) => `${steps[at].kind === "forward"} ${steps[at].module}`;
@@ -74,7 +74,7 @@ function jumpToGradient() {
   if (!makers.length) {
     announce(
       recording.steps[current].kind === "forward"
-        ? "No gradient comes back to this step."
+        ? "No gradient reaches this step."
         : "The backward pass starts here.",
     );
     return;
@@ -128,7 +128,7 @@ function onSearch() {
     found === null
       ? ""
       : found.length
-        ? count(found.length, "match", "matches") + ", Enter goes to the next"
+        ? count(found.length, "match", "matches") + "; Enter goes to the next match"
         : "No step matches.";
 }
 
@@ -157,7 +157,7 @@ function openSteps(open) {
   tree.reveal(tree.rowOf(tree.visible(current)));
 }
 
-/** The whole run as a strip: modules are bands, and arcs start at steps whose results are used. */
+/** Draw all steps as a strip, with modules as bands and arcs to the current step. */
 function drawTimeline() {
   const [width, height, inset] = [page.timeline.parentElement.clientWidth, 34, 8];
   if (!width) return;
@@ -181,7 +181,7 @@ function drawTimeline() {
   context.fillRect(x(current) - 1, 14, 2, 20);
 }
 
-/** Groups of steps to draw as bands: those that do not contain most of their pass. */
+/** Groups of steps to draw as bands. A group with more than 24% of all steps is split. */
 function bandsOf(node) {
   const large =
     node.kind === "pass" || node === tree.tree || node.count > 0.24 * recording.steps.length;

@@ -83,7 +83,7 @@ class StepTree {
     this.draw();
   }
 
-  /** Set the parents again after tidy() has replaced nodes, and the path to each step. */
+  /** Set the parents again after tidy() has replaced nodes, and store the leaf of each step. */
   link(node) {
     this.leaves = this.leaves || [];
     for (const child of node.children) {
@@ -107,7 +107,7 @@ class StepTree {
     return found; // innermost first
   }
 
-  /** Mark the new current step, unfold the groups around it, and fold those that it left. */
+  /** Mark the new current step, unfold its groups, and fold those of the previous step. */
   show(at) {
     this.current = at;
     this.passing = new Set(this.groupsOf(at));

@@ -65,10 +65,10 @@ class WindowsView {
             .join(", ")
             .replaceAll("-", MINUS)} first.`
         : ", not shifted.") +
-      " Attention stays inside a window. Outlined: the chosen window; click another to choose it.";
+      " Attention stays inside a window. The selected window is outlined; click a window to select it.";
     const maps = [
       this.map(
-        "Before the roll: the window each token goes to",
+        "Before the roll: the window to which each token moves",
         (row, col) => this.windowAt(...this.landing(row, col)),
         number,
         (row, col) => this.windowAt(...this.landing(row, col)),
@@ -241,7 +241,7 @@ class WindowsView {
     );
     const names = regions.map((region, i) => `${i} r${region}`);
     const map = new HeatMap({
-      label: `mask of window ${this.window}: 1 where both tokens are of one region`,
+      label: `mask of window ${this.window}: 1 where both tokens are in the same region`,
       values,
       shape: [tokens, tokens],
       steps: [1, 1],
@@ -261,7 +261,7 @@ class WindowsView {
       element(
         "figcaption",
         {},
-        `Mask of window ${this.window}: hatched pairs lie in different regions (r) and may not attend`,
+        `Mask of window ${this.window}: hatched pairs are in different regions (r) and may not attend to each other`,
       ),
       map.root,
     );
@@ -296,7 +296,7 @@ class WindowsView {
       element(
         "figcaption",
         {},
-        `Relative position index: the entry of the table of ${(2 * high - 1) * (2 * wide - 1)} biases that a pair reads`,
+        `Relative position index: the entry that a pair reads from the table of ${(2 * high - 1) * (2 * wide - 1)} biases`,
       ),
       map.root,
     );
