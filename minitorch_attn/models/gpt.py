@@ -45,7 +45,7 @@ class Block(nn.Module):
 
     @computes("pre-norm block")
     def forward(self, x, mask=None, cache=None):
-        # x: (batch, token, embed)   mask: (batch, heads, token, key), added to the causal mask
+        # x: (batch, token, embed)   mask: (batch, heads, token, key), besides the causal mask
         attended = self.attention(self.norm1(x), mask=mask, is_causal=True, cache=cache)
         x = x + self.dropout(attended)
         return x + self.dropout(self.feed_forward(self.norm2(x)))

@@ -46,7 +46,7 @@ class Block(nn.Module):
 
     @computes("pre-norm block")
     def forward(self, x, rotary, mask=None, cache=None):
-        # x: (batch, token, embed)   mask: (batch, heads, token, key), added to the causal mask
+        # x: (batch, token, embed)   mask: (batch, heads, token, key), besides the causal mask
         x = x + self.attention(self.norm1(x), mask=mask, is_causal=True, rotary=rotary, cache=cache)
         return x + self.feed_forward(self.norm2(x))
 

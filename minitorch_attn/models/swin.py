@@ -320,7 +320,7 @@ class Swin(nn.Module):
 
 
 def swin_t(**changes):
-    """Swin-T: C = 96, 28,288,354 parameters (section 3.3). `changes` override `Swin` arguments."""
+    """Swin-T: C = 96, 28,288,354 parameters (section 3.3). `changes` override the defaults."""
     return Swin(**{"drop_path": 0.2, **changes})
 
 

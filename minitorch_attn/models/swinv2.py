@@ -185,7 +185,7 @@ class SwinV2(Swin):
 
 
 def swinv2_t(**changes):
-    """SwinV2-T: C = 96, 28,347,154 parameters at window size 8. `changes` override arguments."""
+    """SwinV2-T: C = 96, 28,347,154 parameters (window size 8). `changes` override the defaults."""
     return SwinV2(**{"drop_path": 0.2, **changes})
 
 

@@ -137,7 +137,7 @@ class BartForSequenceClassification(BartPreTrainedModel):
 
 
 def _last_place(ids, token_id):
-    """Return the last position of `token_id` in each row. Its count must be equal in all rows."""
+    """Return each row's last position of `token_id`, whose count must be the same in all rows."""
     found = ids == token_id  # (batch, token)
     counts = set(found.sum(1).tolist())
     if len(counts) != 1 or counts == {0}:

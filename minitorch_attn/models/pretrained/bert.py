@@ -226,7 +226,7 @@ class BertForSequenceClassification(_Classes):
     """
 
     def loss(self, logits, labels):
-        """Return the loss that the configuration names or, without a name, that fits the labels."""
+        """Return the loss of `losses.classification_loss`."""
         return classification_loss(self.config, logits, labels)
 
 

@@ -134,7 +134,7 @@ def write_tensors(folder, arrays, max_shard_size="50GB"):
     folder : path
     arrays : dict of numpy.ndarray
     max_shard_size : int or str
-        Maximum size of a shard in bytes, or a string such as "5GB". A larger tensor gets its own.
+        Maximum shard size in bytes, or a string such as "5GB". A larger tensor gets its own shard.
     """
     limit, shards, size = _bytes(max_shard_size), [{}], 0
     for name, array in arrays.items():

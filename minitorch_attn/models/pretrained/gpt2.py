@@ -147,7 +147,7 @@ class GPT2Model(TokenVectors, GPT2PreTrainedModel):
         encoder_attention_mask=None, use_cache=None, output_attentions=None,
         output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """Same as `TokenVectors.forward`, in another order and with these additional arguments.
+        """Same as `TokenVectors.forward`, in another argument order and with additional arguments.
 
         Parameters
         ----------

@@ -30,7 +30,7 @@ def next_token_loss(logits, labels):
 
 
 def classification_loss(config, logits, labels):
-    """Return the loss that `config.problem_type` names. If it is None, the labels decide.
+    """Return the loss that `config.problem_type` names or, if it is None, that fits the labels.
 
     Parameters
     ----------

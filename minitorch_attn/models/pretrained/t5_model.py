@@ -172,7 +172,7 @@ class T5PreTrainedModel(PretrainedModel):
         }
 
     def shifted(self, ids):
-        """Return the decoder's input for the labels `ids`, which are shifted right by one."""
+        """Return `ids`, shifted right by one position: the decoder's input for the labels `ids`."""
         config, name = self.config, type(self).__name__
         for field in ("decoder_start_token_id", "pad_token_id"):
             if config.get(field) is None:

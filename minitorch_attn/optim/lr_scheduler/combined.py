@@ -135,7 +135,7 @@ class ReduceLROnPlateau(LRScheduler):
         Minimum change that counts as an improvement.
     threshold_mode : {"rel", "abs"}
     cooldown : int, default 0
-        Number of calls after a reduction in which the metric is not counted as bad.
+        Number of calls after a reduction during which bad values of the metric are not counted.
     min_lr : float, or list of float, one for each group
     eps : float, default 1e-8
         Minimum change of the rate; smaller reductions are skipped.

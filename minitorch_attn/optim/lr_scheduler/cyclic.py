@@ -54,7 +54,7 @@ class CosineAnnealingLR(LRScheduler):
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
-    """Cosine decay that restarts at the initial rate, each time `T_mult` times as long as before.
+    """Cosine decay with restarts; each period is `T_mult` times as long as the previous period.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ class NoamLR(LambdaLR):
     Parameters
     ----------
     optimizer : Optimizer
-        Optimizer whose initial `lr` is multiplied by the factor; the paper's formula is `lr=1`.
+        Optimizer whose initial `lr` is multiplied by the factor. Use `lr=1` for the paper's rate.
     d_model : int
         Width of the model.
     warmup_steps : int
@@ -76,7 +76,7 @@ def get_cosine_schedule_with_warmup(
 
 
 def get_inverse_sqrt_schedule(optimizer, num_warmup_steps, timescale=None, last_epoch=-1):
-    """Increase linearly from 0 in the warm-up, then decay with the inverse root of the step."""
+    """Increase linearly from 0, then decay with the inverse square root of the step."""
     scale = timescale or num_warmup_steps or 10_000
     shift = scale - num_warmup_steps
 
