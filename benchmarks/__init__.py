@@ -1,1 +1,1 @@
-"""Step time and memory beside PyTorch eager, in one interleaved run."""
+"""Benchmarks: step time and memory compared with PyTorch, measured in alternation."""

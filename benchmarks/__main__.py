@@ -1,7 +1,8 @@
-"""`python -m benchmarks`: time the workloads beside PyTorch and store what was measured.
+"""`python -m benchmarks`: compare the workloads with PyTorch, and store the measurements.
 
-Needs the `parity` extra. Everything is written to `benchmarks/results/`, and the table in
-`benchmarks/README.md` is made from it. `python -m benchmarks scaling` measures how cost grows.
+The command requires the `parity` extra. It stores the measurements in `benchmarks/results/` and
+writes them as a table into `benchmarks/README.md`. `python -m benchmarks scaling` measures how time
+and memory grow with the sizes of a model and its input.
 """
 
 import argparse
@@ -26,21 +27,23 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def arguments(words=None):
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
         "workloads", nargs="*", default=WORKLOADS, metavar="W",
-        help=f"{', '.join(WORKLOADS)} (all of them); {', '.join(BY_NAME_ONLY)}",
+        help=f"{', '.join(WORKLOADS)} (default: all of these) or {', '.join(BY_NAME_ONLY)}",
     )  # fmt: skip
-    parser.add_argument("--rounds", type=int, default=7, help="turns of each engine (7)")
-    parser.add_argument("--seconds", type=float, default=0.5, help="length of a turn (0.5)")
-    parser.add_argument("--threads", type=int, default=2, help="for PyTorch (2)")
+    parser.add_argument("--rounds", type=int, default=7, help="number of rounds (default: 7)")
     parser.add_argument(
-        "--leave-out", nargs="*", default=(), metavar="ENGINE", help="such as torch_compile"
+        "--seconds", type=float, default=0.5, help="seconds of a turn (default: .5)"
+    )
+    parser.add_argument("--threads", type=int, default=2, help="PyTorch threads (default: 2)")
+    parser.add_argument(
+        "--leave-out", nargs="*", default=(), metavar="ENGINE", help="engines not to run"
     )
     parser.add_argument(
         "--quick", action="store_true",
-        help="only compare results, then take one short turn; nothing is stored",
+        help="compare the results and take one short turn, without storing anything",
     )  # fmt: skip
     args = parser.parse_args(words)
     if args.quick:
@@ -49,7 +52,7 @@ def arguments(words=None):
 
 
 def main(args):
-    """Run what the command line asks for."""
+    """Run the selected workloads, and store their measurements."""
     results = {"machine": machine.describe(), "torch_threads": args.threads, "workloads": []}
     print(f"{results['machine']['cpu']}, {results['machine']['cores']} cores", flush=True)
     for name in args.workloads:
@@ -68,11 +71,11 @@ def main(args):
         path.write_text(json.dumps(results, indent=1) + "\n")
         chart.draw(results, path.with_suffix(".png"))
         table.write_readme()
-        print(f"stored in {path}; table made in benchmarks/README.md")
+        print(f"stored in {path}; the table is in benchmarks/README.md")
 
 
 def _with_stored(path, results):
-    """The new results, and those of other workloads measured before under the same conditions."""
+    """Merge the new results with stored results of other workloads under the same conditions."""
     new = {found["workload"]: found for found in results["workloads"]}
     stored = json.loads(path.read_text()) if path.exists() else {}
     if all(stored.get(key) == results[key] for key in ("machine", "torch_threads")):

@@ -1,6 +1,6 @@
-"""How long byte-pair encoding takes: ``python -m benchmarks.byte_bpe [FILE]``.
+"""Measure how long byte-pair encoding takes: `python -m benchmarks.byte_bpe [FILE]`.
 
-Without a file it reads five million characters of the standard library's sources.
+Without FILE, the text is five million characters of the source code of Python's standard library.
 """
 
 import os
@@ -17,7 +17,7 @@ VOCAB_SIZE = 1000
 
 
 def library_sources():
-    """The sources of Python's standard library in the order of their names, joined."""
+    """Return the joined source files of Python's standard library, sorted by path."""
     parts, length = [], 0
     for path in sorted(Path(sysconfig.get_path("stdlib")).rglob("*.py")):
         if "site-packages" not in path.parts:
@@ -29,21 +29,21 @@ def library_sources():
 
 
 def timed(action):
-    """What `action` returns, and the seconds it took: by the clock, and of processor time."""
+    """Return the result of `action`, its wall-clock time and its processor time, in seconds."""
     clock, processor = time.perf_counter(), time.process_time()
     result = action()
     return result, time.perf_counter() - clock, time.process_time() - processor
 
 
 def main():
-    """Print the table."""
+    """Measure training, encoding and decoding, and print the times."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "text.txt")
         text = Path(sys.argv[1]).read_text("utf-8") if len(sys.argv) > 1 else library_sources()
         Path(path).write_text(text, encoding="utf-8", newline="")
         size = os.path.getsize(path) / 1e6
         tokenizer, *train = timed(lambda: ByteBPE.train(path, VOCAB_SIZE, ["<|endoftext|>"]))
-        print(f"{size:.1f} MB of text, {len(tokenizer)} tokens; seconds (of processor time)")
+        print(f"{size:.1f} MB of text, {len(tokenizer)} tokens; seconds (processor time)")
         print(f"train            {train[0]:6.2f} ({train[1]:.2f})")
         ids, *seconds = timed(lambda: tokenizer.encode(text))
         print(f"encode           {seconds[0]:6.2f} ({seconds[1]:.2f})  {len(ids):,} ids")

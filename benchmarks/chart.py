@@ -1,11 +1,11 @@
-"""The stored results as a picture: time and memory of every engine over PyTorch's."""
+"""Chart of the stored results: time and memory of each engine relative to PyTorch."""
 
 from minitorch_attn.viz.style import COLOURS, new_figure, save_figure
 
 __all__ = ["draw"]
 
 ENGINES = ("minitorch_attn", "minitorch_attn_unsplit", "torch_compile", "jax")
-TOP = 2.5  # of the axes; a bar that goes on beyond it has its value written beside it
+TOP = 2.5  # upper limit of the vertical axis; longer bars are labeled with their values
 
 
 def draw(results, path):
@@ -14,7 +14,7 @@ def draw(results, path):
     Parameters
     ----------
     results : dict
-        As stored in `results/*.json`.
+        Contents of a file `results/cpu-*.json`.
     path : path
     """
     workloads = [w for w in results["workloads"] if w["workload"].startswith("w")]
@@ -34,7 +34,7 @@ def draw(results, path):
 
 
 def _bars(axes, workloads, quantity, label):
-    """A group of bars for each workload, with the range over rounds where there is one."""
+    """Draw a group of bars for each workload and, for time ratios, their range over rounds."""
     found = _rows_by_engine(workloads)
     width = 0.8 / len(found)
     for number, (engine, rows) in enumerate(found.items()):
@@ -55,7 +55,7 @@ def _bars(axes, workloads, quantity, label):
 
 
 def _rows_by_engine(workloads):
-    """(place of the workload, row) of each engine that was measured at all."""
+    """Return {engine: [(position of the workload, row), ...]} for the measured engines."""
     found = {engine: [] for engine in ENGINES}
     for place, workload in enumerate(workloads):
         for row in workload["engines"]:

@@ -1,4 +1,4 @@
-"""What a figure depends on: the processor, the libraries, their settings."""
+"""Describe the machine: processor, library versions, settings, memory use and page faults."""
 
 import os
 import platform
@@ -15,7 +15,7 @@ _SETTINGS = (
 
 
 def describe():
-    """A dictionary to store beside every figure."""
+    """Return the conditions that measured times depend on, to be stored with the results."""
     import numpy as np
 
     blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
@@ -45,21 +45,21 @@ def _version(name):
 
 
 def _blas_kernels():
-    """The kernels that OpenBLAS chose for this processor, by its own word."""
+    """Return the kernels that OpenBLAS reports to have chosen for this processor."""
     try:
         from threadpoolctl import threadpool_info
     except ImportError:
         return "unknown (install threadpoolctl to see)"
-    import numpy  # noqa: F401  the library must be loaded to be seen
+    import numpy  # noqa: F401  threadpoolctl only sees loaded libraries
 
     names = [i.get("architecture") for i in threadpool_info() if i["user_api"] == "blas"]
     return ", ".join(sorted({name for name in names if name})) or "unknown"
 
 
 def peak_memory_mb():
-    """The largest resident memory of this process so far.
+    """Return the peak resident memory of this process so far, in MiB.
 
-    Linux's `ru_maxrss` of a process begins with that of the one that started it; VmHWM does not.
+    On Linux, `ru_maxrss` starts with the value of the parent process, so VmHWM is read instead.
     """
     if os.path.exists("/proc/self/status"):
         with open("/proc/self/status") as file:
@@ -69,5 +69,5 @@ def peak_memory_mb():
 
 
 def page_faults():
-    """Page faults of this process so far, those that needed no disk."""
+    """Return the number of page faults of this process so far that did not read from disk."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt

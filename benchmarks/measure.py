@@ -1,4 +1,4 @@
-"""Run the engines of a workload in turn, A B A B ..., and compare them round by round."""
+"""Measure the engines of a workload in turn, and compare them round by round."""
 
 import json
 import math
@@ -13,18 +13,18 @@ import numpy as np
 
 __all__ = ["compare", "difference", "run_workload"]
 
-TOLERANCE = 2e-4  # float32, root mean square of the difference over that of the array
-FLOOR = 1e-2  # or over this share of the largest of all arrays, for those that are 0 but for noise
-REFERENCES = ("torch_fused", "torch")  # ratios are to the faster of them
-OPTIONAL = ("torch_compile", "jax")  # left out, with the reason, where they do not work
+TOLERANCE = 2e-4  # largest relative difference (ratio of root mean squares) in float32
+FLOOR = 1e-2  # arrays below this fraction of the largest one are compared as if they had that size
+REFERENCES = ("torch_fused", "torch")  # the faster one is the reference of the ratios
+OPTIONAL = ("torch_compile", "jax")  # skipped if they do not work; the reason is stored
 TINY = 1e-30
-EVERY = 3  # optional engines take part in each third round
-LONG = 4.0  # seconds of a first step, from which on one step warms up
-BUSY_ELSEWHERE = 0.25  # cores in use by others that make a round worthless
+EVERY = 3  # optional engines take part in every third round
+LONG = 4.0  # if the first step takes more seconds than this, one more step is the warm-up
+BUSY_ELSEWHERE = 0.25  # a round is discarded if other programs use this number of cores
 
 
 class Engine:
-    """A worker process and the way to talk to it."""
+    """Worker process of one engine, which answers requests."""
 
     def __init__(self, workload, name, threads):
         command = [sys.executable, "-m", "benchmarks.worker", workload, name, str(threads)]
@@ -37,35 +37,35 @@ class Engine:
         self.first_step = start.get("first_step")
 
     def ask(self, **request):
-        """Send a request, wait for its answer."""
+        """Send a request and return its answer."""
         self.process.stdin.write(json.dumps(request) + "\n")
         return self._read()
 
     def _read(self):
         line = self.process.stdout.readline()
         if not line:
-            raise RuntimeError(f"the {self.name} worker died with code {self.process.wait()}")
+            raise RuntimeError(f"the {self.name} worker exited with status {self.process.wait()}")
         return json.loads(line)
 
     def close(self):
-        """End the worker."""
+        """Stop the worker."""
         self.process.stdin.close()
         self.process.wait()
 
 
 def compare(engines):
-    """Largest difference between the engines' results and gradients, over each array's size.
+    """Return the largest relative difference between the engines' results and gradients.
 
     Parameters
     ----------
     engines : list of Engine
-        The last one is what the others are compared with. An optional one that disagrees is
-        marked as unavailable.
+        Engines to compare with the last engine of the list. An optional engine whose results
+        differ is marked as unavailable.
 
     Raises
     ------
     RuntimeError
-        If another disagrees: a wrong result is not timed.
+        If the results of any other engine differ.
     """
     worst = 0.0
     with tempfile.TemporaryDirectory() as folder:
@@ -75,7 +75,7 @@ def compare(engines):
         if error < TOLERANCE:
             worst = max(worst, error)
             continue
-        message = f"{engine.name} differs in {name}: {error:.1e} of its size"
+        message = f"{engine.name} differs in {name}: relative difference {error:.1e}"
         if engine.name not in OPTIONAL:
             raise RuntimeError(message)
         engine.unavailable = message
@@ -90,7 +90,7 @@ def _evidence(engine, folder):
 
 
 def difference(found, expected):
-    """The largest difference between arrays of the same name, and the name.
+    """Return the largest relative difference between arrays of the same name, and that name.
 
     Parameters
     ----------
@@ -99,8 +99,8 @@ def difference(found, expected):
     Returns
     -------
     error : float
-        Root mean square of a difference over that of the expected array; inf where names or
-        shapes differ or a number is not finite.
+        Root mean square of the difference divided by that of the expected array. Infinite if the
+        names or the shapes differ, or if a number is not finite.
     name : str
     """
     if set(found) != set(expected):
@@ -111,7 +111,7 @@ def difference(found, expected):
     for name, array in expected.items():
         if found[name].shape != array.shape:
             return math.inf, name
-        # The gradient of a key's bias is 0 but for round-off: it has no size of its own.
+        # The gradient of the key bias is 0 except for rounding errors, hence the floor.
         error = _root_mean_square(found[name] - array) / max(sizes[name], floor, TINY)
         worst = max(worst, (error if error < math.inf else math.inf, name))
     return worst
@@ -127,17 +127,18 @@ def run_workload(name, module, *, rounds, seconds, threads, leave_out=(), conten
     Parameters
     ----------
     name : str
-        The workload's module name.
+        Name of the workload's module.
     module : module
     rounds : int
-        Turns of each engine that count.
+        Number of rounds to keep.
     seconds : float
-        About how long one turn takes.
+        Approximate duration of one turn.
     threads : int
+        Number of threads for PyTorch.
     leave_out : sequence of str
-        Engines that are not run.
+        Engines not to run.
     contended : bool
-        Count rounds during which other programs were busy, too.
+        Whether to keep rounds during which other programs were busy.
 
     Returns
     -------
@@ -174,19 +175,19 @@ def run_workload(name, module, *, rounds, seconds, threads, leave_out=(), conten
 
 
 def _steps_of_a_turn(engine, seconds):
-    """How many steps take about so long, after a few to warm up."""
+    """Return the number of steps that take about `seconds`, measured after a warm-up."""
     warm = engine.ask(do="steps", steps=1 if engine.first_step > LONG else 2)["times"]
     return max(1, round(seconds / warm[-1]))
 
 
 def reference_of(turns):
-    """The faster of the engines that ratios are to."""
+    """Return the name of the faster reference engine."""
     names = [name for name in REFERENCES if name in turns[0]]
     return min(names, key=lambda name: statistics.median(t[name]["median"] for t in turns))
 
 
 def _one_round(engines, steps):
-    """Every engine once; quiet if nobody else used the processor meanwhile."""
+    """Run each engine once. Return the answers, and whether other programs were idle."""
     turn, quiet = {}, True
     for engine in engines:
         time.sleep(0.3)  # let the other engine's threads fall asleep
@@ -201,7 +202,7 @@ def _one_round(engines, steps):
 
 
 def _busy_ticks():
-    """Clock ticks that all processors together have spent working."""
+    """Return the total number of clock ticks that all processors were busy."""
     with open("/proc/stat") as file:
         fields = [int(value) for value in file.readline().split()[1:]]
     user, nice, system, _idle, _iowait, irq, softirq = fields[:7]

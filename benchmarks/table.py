@@ -1,4 +1,4 @@
-"""Results as text: a few lines for the terminal, a table for the README."""
+"""Format results as lines for the terminal and as a table for the README."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ BEGIN, END = "<!-- table: made by python -m benchmarks -->", "<!-- end of table 
 
 
 def plain(found):
-    """A workload's result for the terminal."""
+    """Format the result of one workload for the terminal."""
     lines = [f"{found['workload'].upper()}  {found['title']}"]
     for row in found["engines"]:
         low, high = row["ratio_range"]
@@ -28,20 +28,20 @@ def plain(found):
 
 
 def write_readme():
-    """Put a table of every stored result between the marks in benchmarks/README.md."""
+    """Write a table of all stored results between the markers in benchmarks/README.md."""
     paths = sorted(FOLDER.glob("results/cpu-*.json"))
     replace_between(BEGIN, END, "\n\n".join(_section(path) for path in paths))
 
 
 def replace_between(begin, end, text, path=FOLDER / "README.md"):
-    """Put a text between two marks of a file, in place of what is there."""
+    """Replace the text between two markers of a file."""
     before, rest = path.read_text().split(begin, 1)
     after = rest.split(end, 1)[1]
     path.write_text(f"{before}{begin}\n\n{text}\n\n{end}{after}")
 
 
 def conditions(machine):
-    """What the figures depend on, in a sentence or two."""
+    """Describe the conditions of a measurement in one or two sentences."""
     settings = ", ".join(f"{k}={v}" for k, v in machine["environment"].items() if v) or "none set"
     versions = ", ".join(f"{k} {v}" for k, v in machine["versions"].items())
     return (

@@ -1,4 +1,4 @@
-"""One engine in a process of its own: builds a workload, then runs steps on demand.
+"""Worker process of one engine: build a workload, then run steps on request.
 
 The parent writes one JSON request per line and reads one JSON answer per line.
 """
@@ -16,13 +16,13 @@ import numpy as np
 from . import machine
 from .measure import OPTIONAL
 
-KEEP_MEMORY = "minitorch_attn"  # its own commands keep freed memory
+KEEP_MEMORY = "minitorch_attn"  # engines with this prefix keep freed memory, as the commands do
 
 
 def main(workload, engine, threads):
     """Serve requests until the parent closes the pipe."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # whatever a library prints must not mix with the answers
+    os.dup2(2, 1)  # what a library prints must not mix with the answers
     if engine.startswith("torch"):
         import torch
 
@@ -74,6 +74,6 @@ if __name__ == "__main__":
         contextlib.suppress(KeyboardInterrupt, BrokenPipeError),
         tempfile.TemporaryDirectory() as folder,
     ):
-        # What was compiled before does not make the first step look short.
+        # With an empty cache, the time of the first step includes compilation.
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
         main(sys.argv[1], sys.argv[2], int(sys.argv[3]))

@@ -1,1 +1,1 @@
-"""Commands for those who work on the library itself; nothing here is installed with it."""
+"""Tools for developers of the library. They are not installed with the package."""

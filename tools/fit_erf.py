@@ -1,9 +1,10 @@
-"""Compute the coefficients of minitorch_attn/backend/special.py (needs mpmath).
+"""Fit the coefficients of erf in `minitorch_attn/backend/special.py` (requires mpmath).
 
-Fits R(t) = atanh(erf(x)) / x with t = x^2 by P(t) / Q(t) on [0, limit^2] so that the largest
-relative error of tanh(x R) is smallest. Each round solves a linear least-squares problem: Q from
-the round before is the denominator of the weights (Loeb), and points with a large error count more
-in the next round (Lawson). Prints P - 9/8 Q and Q, lowest power first.
+The program fits R(t) = atanh(erf(x)) / x, where t = x^2, by P(t) / Q(t) on [0, limit^2]. It
+minimizes the largest relative error of tanh(x R). Each round solves a linear least-squares problem.
+Its weights are divided by Q from the previous round (Loeb's method), and points with a large error
+get a larger weight in the next round (Lawson's method). The program prints the coefficients of
+P - 9/8 Q and of Q, lowest power first.
 
     python tools/fit_erf.py
 """
@@ -20,13 +21,13 @@ def target(t):
 
 
 def weight(t):
-    """Return the relative error of erf that an error of 1 in R makes."""
+    """Return the relative error of erf per unit of error in R, to first order."""
     x = mp.sqrt(t)
     return x * mp.erfc(x) * (2 - mp.erfc(x)) / mp.erf(x)
 
 
 def fit(limit, degree, points, rounds):
-    """Return the best (error, P, Q) with P and Q of one degree, found in `rounds` rounds."""
+    """Return the best (error, P, Q) of `rounds` rounds. P and Q have the same degree."""
     end = mp.mpf(limit) ** 2
     ts = [end * (1 - mp.cos(mp.pi * (k + mp.mpf(1) / 2) / points)) / 2 for k in range(points)]
     values, weights = [target(t) for t in ts], [weight(t) for t in ts]
@@ -62,7 +63,7 @@ def fit(limit, degree, points, rounds):
 
 
 def main():
-    """Print both fits."""
+    """Print the fits for float32 and float64."""
     for name, limit, degree, points, rounds in (
         ("float32", "3.95", 3, 200, 60),
         ("float64", "5.93", 9, 300, 80),

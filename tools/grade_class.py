@@ -1,8 +1,8 @@
 """Measure how long a class takes to grade: `python -m tools.grade_class --out DIR`.
 
-Makes a made-up class of right and wrong submissions, grades it side by side, and prints the seconds
-for each. With --slice SECONDS it stops after that time; started again, it goes on, so that a large
-class can be measured in short pieces.
+The program makes an imaginary class of correct and incorrect submissions, grades them in parallel,
+and prints the time per submission in seconds. With --slice SECONDS it stops after that time. When
+it is run again, it continues, so that a large class can be measured in several short runs.
 """
 
 import argparse
@@ -20,10 +20,10 @@ from minitorch_attn.grader.report.sample import sample_class
 
 
 def main(arguments=None):
-    """Grade, or go on with grading, and print what it took."""
+    """Start or continue grading, and print the time that it took."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--assignment", default="attention")
-    parser.add_argument("--count", type=int, default=200, help="submissions")
+    parser.add_argument("--count", type=int, default=200, help="number of submissions")
     parser.add_argument("-j", "--jobs", type=int, default=2)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--slice", type=float, default=float("inf"), metavar="SECONDS")
@@ -43,7 +43,7 @@ def main(arguments=None):
 
 
 def _timed(made, options):
-    """Grade until all is done or the time is over."""
+    """Grade until all submissions are graded or the time of the slice has passed."""
     out = options.out / "marks"
     start, known = time.monotonic(), len(list((out / "state").glob("*.json")))
 

@@ -1,10 +1,10 @@
-"""How long `import minitorch_attn` takes when NumPy is there already.
+"""Measure the time of `import minitorch_attn` after NumPy has been imported.
 
     python -m tools.import_time
 
-Prints the median and the fastest of several fresh interpreters, by the clock and by processor
-time. The target is 80 ms on a quiet machine; it is measured here and not in a test, because other
-programs make it longer.
+The program starts several new interpreters, and prints the median and the minimum of the wall-clock
+time and of the processor time. The target is 80 ms on an otherwise idle machine. The test suite
+does not check it, because other programs make the import slower.
 """
 
 import os
@@ -22,17 +22,17 @@ print(time.perf_counter() - clock, time.process_time() - busy)
 
 
 def main(runs=21):
-    """Measure and print."""
+    """Measure the import time, and print the results."""
     with tempfile.TemporaryDirectory() as folder:
-        # As installed, with bytecode, also where Python is told to write none.
+        # Use cached bytecode, as after an installation, even if PYTHONDONTWRITEBYTECODE is set.
         environment = {**os.environ, "PYTHONPYCACHEPREFIX": folder, "PYTHONDONTWRITEBYTECODE": ""}
-        _, *found = [_once(environment) for _ in range(runs + 1)]  # the first one writes it
+        _, *found = [_once(environment) for _ in range(runs + 1)]  # 1st: writes bytecode
     for name, times in zip(("clock", "processor"), zip(*found, strict=True), strict=True):
         print(f"{name:>9}  median {statistics.median(times):5.1f} ms  fastest {min(times):5.1f} ms")
 
 
 def _once(environment):
-    """Milliseconds by the clock and of the processor, in a fresh interpreter."""
+    """Return the wall-clock and processor time of one import in milliseconds."""
     command = [sys.executable, "-c", CODE]
     done = subprocess.run(command, check=True, capture_output=True, env=environment)
     return [1e3 * float(number) for number in done.stdout.split()]

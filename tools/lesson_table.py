@@ -60,7 +60,7 @@ tools.lesson_table` writes this page.
 
 
 def page():
-    """The text of lessons/README.md.
+    """Return the text of lessons/README.md.
 
     Returns
     -------
@@ -74,12 +74,12 @@ def page():
 
 
 def _cell(text):
-    """Text that does not end a cell of a table."""
+    """Escape the `|` in a text, so that it does not end the table cell."""
     return re.sub(r"(?<!\\)\|", r"\\|", textwrap.dedent(text))
 
 
 def main():
-    """Write the page, or with --check say whether it is up to date."""
+    """Write the page. With --check, only return 1 if the page is out of date."""
     if "--check" in sys.argv[1:]:
         return 0 if PAGE.exists() and PAGE.read_text(encoding="utf-8") == page() else 1
     PAGE.write_text(page(), encoding="utf-8")

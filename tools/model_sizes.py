@@ -1,7 +1,7 @@
-"""Write the table of sizes in docs/models.md: `python -m tools.model_sizes`.
+"""Write the table of model sizes in docs/models.md: `python -m tools.model_sizes`.
 
-Every published size is built without drawing its weights and walked by a dry run, so the largest
-ones take seconds as well.
+Each model is built with uninitialized weights and run without computing matrix products, so even
+the largest models take only seconds.
 """
 
 import re
@@ -18,17 +18,17 @@ BEGIN, END = "<!-- sizes: tools/model_sizes.py -->", "<!-- end of sizes -->"
 HEAD = ("builder", "parameters", "input", "GFLOPs")
 
 TOKENS = 128
-PAIRS = ("bart", "marian", "t5", "transformer")  # builders whose names begin so read two texts
+PAIRS = ("bart", "marian", "t5", "transformer")  # builders with these prefixes take two sequences
 IMAGES = {"deit": 224, "mae": 224, "swin_": 224, "swinv2": 256, "vit": 224}
 
 
 def rows():
-    """(builder, parameters, input, GFLOPs) of every published size."""
+    """Return (builder, parameters, input, GFLOPs) for each published size."""
     return [row(name) for name in builders()]
 
 
 def row(name):
-    """One line of the table."""
+    """Return the row of one builder."""
     with skip_init():
         model = getattr(mt.models, name)()
     size = next((size for start, size in IMAGES.items() if name.startswith(start)), None)
@@ -43,20 +43,20 @@ def row(name):
 
 
 def table():
-    """The table in Markdown."""
+    """Return the table in Markdown."""
     lines = ["| " + " | ".join(HEAD) + " |", "| --- | ---: | --- | ---: |"]
     lines += [f"| `{name}` | " + " | ".join(rest) + " |" for name, *rest in rows()]
     return "\n".join(lines)
 
 
 def stored(text):
-    """The lines of the table in a page: builder -> its line."""
+    """Return {builder: line} for the lines of the table in a page."""
     found = re.search(f"{re.escape(BEGIN)}\n(.*?)\n{re.escape(END)}", text, re.S)[1]
     return {line.split("`")[1]: line for line in found.splitlines() if "`" in line}
 
 
 def main():
-    """Write the table between its two marks."""
+    """Write the table between its markers in docs/models.md."""
     text = PAGE.read_text(encoding="utf-8")
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)

@@ -1,8 +1,8 @@
 """Run every recipe with three seeds and write docs/results.md: `python -m tools.results`.
 
-Each run is a process of its own, `python -m minitorch_attn train RECIPE --seed N`. What it measured
-is kept beside its run folder, so that an interrupted table goes on where it stopped, and
-`--write` makes the page anew from what is there.
+Each run is a separate process, `python -m minitorch_attn train RECIPE --seed N`. Its measurements
+are stored next to its run folder. An interrupted program therefore continues with the missing runs,
+and `--write` writes the page from the stored measurements.
 """
 
 import argparse
@@ -25,12 +25,12 @@ SEEDS = (1, 2, 3)
 
 
 def main(arguments=None):
-    """Run what is missing, then write the page."""
+    """Run the missing runs, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--recipes", default=",".join(RECIPES), help="some of them, with commas")
-    parser.add_argument("--runs", default=ROOT / "runs" / "results", type=Path, help="folder")
-    parser.add_argument("--again", action="store_true", help="also what was run before")
-    parser.add_argument("--write", action="store_true", help="only write the page")
+    parser.add_argument("--recipes", default=",".join(RECIPES), help="comma-separated recipe names")
+    parser.add_argument("--runs", default=ROOT / "runs" / "results", type=Path, help="run folder")
+    parser.add_argument("--again", action="store_true", help="repeat runs that are already stored")
+    parser.add_argument("--write", action="store_true", help="write the page without new runs")
     chosen = parser.parse_args(arguments)
     for name in [] if chosen.write else chosen.recipes.split(","):
         for seed in SEEDS:
@@ -48,8 +48,8 @@ def run(name, seed, folder):
     Returns
     -------
     dict
-        "result" (its result.json), "seconds" of wall time, "cpu_seconds", "memory" (the peak
-        resident memory in bytes), "machine".
+        "result" (contents of result.json), "seconds" (wall-clock time), "cpu_seconds", "memory"
+        (peak resident memory in bytes) and "machine" (description of the machine).
     """
     shutil.rmtree(folder, ignore_errors=True)
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -70,7 +70,7 @@ def run(name, seed, folder):
 
 
 def page(runs):
-    """The text of docs/results.md, from the stored runs."""
+    """Return the text of docs/results.md, made from the stored runs."""
     found = {name: _entries(runs, name) for name in RECIPES}
     found = {name: entries for name, entries in found.items() if entries}
     if not found:
@@ -138,7 +138,7 @@ def _settings(found):
 
 
 def _details(name, entries):
-    """A table of all measured values of a recipe."""
+    """Yield the lines of a table with all measured values of a recipe."""
     names = list(entries[0]["result"]["measured"])
     columns = [entry["result"]["measured"] for entry in entries]
     yield f"### {name}: {load_recipe(name).summary}"

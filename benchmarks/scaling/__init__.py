@@ -1,1 +1,1 @@
-"""How the cost of a step grows with what is fed into it and with what is built."""
+"""Scaling benchmarks: how the cost of a step grows with the sizes of the model and the input."""

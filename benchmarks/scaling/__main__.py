@@ -1,4 +1,4 @@
-"""`python -m benchmarks scaling`: how time and memory grow, as pictures with fitted exponents."""
+"""`python -m benchmarks scaling`: measure how time and memory grow, and fit exponents."""
 
 import argparse
 import json
@@ -17,11 +17,11 @@ RESULTS = Path(__file__).parents[1] / "results"
 
 
 def main(words=None):
-    """Run what the command line asks for."""
+    """Measure all curves, print them as tables, and store them."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks scaling", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=0.3, help="timing of one point (0.3)")
+    parser.add_argument("--seconds", type=float, default=0.3, help="per point (default: 0.3)")
     parser.add_argument(
-        "--quick", action="store_true", help="two small sizes of each curve; nothing is stored"
+        "--quick", action="store_true", help="measure two small sizes of each curve; store nothing"
     )
     args = parser.parse_args(words)
     keep_memory()
@@ -39,18 +39,18 @@ def main(words=None):
         (RESULTS / "scaling.json").write_text(json.dumps(results, indent=1) + "\n")
         draw(results, RESULTS / "scaling.png")
         write_readme(results)
-        print(f"stored in {RESULTS}; tables made in benchmarks/README.md")
+        print(f"stored in {RESULTS}; the tables are in benchmarks/README.md")
 
 
 def measured(curve, sizes, **timing):
-    """The points of a curve, one after the other; timing as of `cost_of`."""
+    """Yield the points of a curve. `timing` is passed to `cost_of`."""
     with attention_in(curve.attention):
         for size in sizes:
             yield {"size": size, **cost_of(curve.step(size), **timing)}
 
 
 def fits(points):
-    """The exponents of time and memory."""
+    """Return the fitted exponents of time and memory."""
     sizes = [point["size"] for point in points]
     return {
         f"{cost}_exponent": fitted_exponent(sizes, [point[cost] for point in points])

@@ -1,4 +1,4 @@
-"""Time and memory of one step, and the power of a size that they grow with."""
+"""Measure the time and memory of a step, and fit the exponent of their growth."""
 
 import gc
 import math
@@ -11,27 +11,27 @@ __all__ = ["cost_of", "fitted_exponent"]
 
 
 def cost_of(step, seconds=0.3, least=3):
-    """Time of the fastest step and the most memory that a step holds at once.
+    """Measure the time of the fastest step, and the peak memory of a step.
 
-    Other programs, on this machine or on the one that it is a part of, only make a step longer:
-    the fastest of several is the least disturbed.
+    Other programs on this machine (or on its host) can only make a step longer, so the fastest of
+    several steps is the least disturbed.
 
     Parameters
     ----------
     step : callable
     seconds : float
-        For about how long it is timed.
+        Approximate duration of the timing.
     least : int
-        How often at least.
+        Minimum number of timed steps.
 
     Returns
     -------
     dict
-        "seconds"; and "bytes" of arrays beside those that were there before.
+        "seconds", and "bytes": peak size of the arrays that a step allocates.
     """
-    step()  # the optimiser makes its state
+    step()  # the optimizer creates its state
     gc.collect()
-    # NumPy reports its arrays to tracemalloc, which slows a step down: it is not timed.
+    # NumPy reports its arrays to tracemalloc. This slows the step down, so it is not timed.
     tracemalloc.start()
     step()
     peak = tracemalloc.get_traced_memory()[1]
@@ -45,9 +45,9 @@ def cost_of(step, seconds=0.3, least=3):
 
 
 def fitted_exponent(sizes, costs):
-    """The p of cost = c size^p, by least squares over the upper half of the sizes.
+    """Fit p in `cost = c * size**p` by least squares over the upper half of the sizes.
 
-    Small sizes cost what an operation costs by itself, however small its arrays are.
+    For small sizes, the cost is dominated by the constant overhead of each operation.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What is varied, one thing at a time, and the steps that are measured for each value."""
+"""Scaling curves: each varies one size, and defines the step to measure for each value."""
 
 import contextlib
 import math
@@ -13,24 +13,24 @@ __all__ = ["CURVES", "Curve", "attention_in"]
 
 GPT_SIZES = dict(layers=2, width=128, heads=4, context=64, batch=4)
 TILES = {"full": (math.inf, 0), "tiled": (0, 0)}  # FROM_SCORES, FROM_TOKENS
-ROWS = {"full": 2**62, "tiled": attention_causal.ROWS}  # of a block of causal attention
+ROWS = {"full": 2**62, "tiled": attention_causal.ROWS}  # rows of a block of causal attention
 
 
 @dataclass
 class Curve:
-    """One line of a picture.
+    """One curve of a figure.
 
     Attributes
     ----------
     what : str
-        What grows, the title of the picture.
+        The size that varies, used as the title of the panel.
     label : str
-        Of the line.
+        Legend entry of the curve.
     sizes : tuple of int
     step : callable
-        Of a size: returns the step, a callable.
+        Function from a size to the step to measure, a callable without arguments.
     attention : {"full", "tiled", None}
-        None leaves the choice to the library.
+        Attention algorithm. If None, the library chooses it.
     """
 
     what: str
@@ -42,7 +42,7 @@ class Curve:
 
 @contextlib.contextmanager
 def attention_in(kind):
-    """Attention with all scores at once ("full") or in tiles ("tiled"), whatever its size."""
+    """Force attention to compute all scores at once ("full") or in tiles ("tiled")."""
     before = attention_tiled.FROM_SCORES, attention_tiled.FROM_TOKENS
     rows = attention_causal.ROWS
     if kind is not None:
@@ -56,7 +56,7 @@ def attention_in(kind):
 
 
 def gpt_step(**changes):
-    """A training step of a small character GPT: forward, backward, AdamW."""
+    """Make a training step of a small character GPT: forward, backward and AdamW."""
     sizes = {**GPT_SIZES, **changes}
     model = mt.models.GPT(
         vocab_size=65, context_length=sizes["context"], embed_dim=sizes["width"],
@@ -84,7 +84,7 @@ def _images_step(model, side):
 
 
 def vit_step(area):
-    """Forward and backward of a small ViT, one vector for each 8 x 8 pixels."""
+    """Make the forward and backward pass of a small ViT with patches of 8 x 8 pixels."""
     side = math.isqrt(area)
     model = mt.models.VisionTransformer(
         image_size=side, patch_size=8, num_classes=10, embed_dim=64, num_layers=2, num_heads=2,
@@ -94,7 +94,7 @@ def vit_step(area):
 
 
 def swin_step(area):
-    """Forward and backward of a small Swin, one vector for each 4 x 4 pixels at first."""
+    """Make the forward and backward pass of a small Swin with patches of 4 x 4 pixels."""
     side = math.isqrt(area)
     model = mt.models.Swin(
         image_size=side, num_classes=10, embed_dim=32, depths=(2, 2), num_heads=(1, 2)

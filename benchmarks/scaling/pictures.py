@@ -1,4 +1,4 @@
-"""The measured curves as one picture: time above, memory below, a column for what grows."""
+"""Figure of the scaling curves: time above, memory below, one column for each varied size."""
 
 from matplotlib.ticker import LogLocator, NullFormatter
 
@@ -8,12 +8,12 @@ __all__ = ["draw"]
 
 
 def draw(results, path):
-    """Write a PNG.
+    """Draw the figure and write it as a PNG file.
 
     Parameters
     ----------
     results : dict
-        As stored in `results/scaling.json`.
+        Contents of `results/scaling.json`.
     path : path
     """
     titles = list(dict.fromkeys(curve["what"] for curve in results["curves"]))
@@ -31,7 +31,7 @@ def draw(results, path):
 
 
 def _panel(axes, curves, cost, factor):
-    """Both axes logarithmic, so that a power of the size is a straight line."""
+    """Draw curves with logarithmic axes, on which a power of the size is a straight line."""
     for curve, colour in zip(curves, COLOURS, strict=False):
         sizes = [point["size"] for point in curve["points"]]
         costs = [point[cost] * factor for point in curve["points"]]

@@ -1,4 +1,4 @@
-"""The measured curves and the sums as tables."""
+"""Format the scaling curves and the memory of attention weights as tables."""
 
 from ..table import conditions, replace_between
 
@@ -9,7 +9,7 @@ UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 
 
 def table(curves):
-    """A line for each curve: its ends and its exponents."""
+    """Format one row for each curve, with its first and last point and its exponents."""
     lines = [
         "| what grows | | from | to | time | exponent | memory | exponent |",
         "|---|---|---|---|---|---|---|---|",
@@ -27,7 +27,7 @@ def table(curves):
 
 
 def sums_table(sums):
-    """A line for each of the lecture's sums."""
+    """Format one row for each formula of the lectures."""
     lines = ["| all attention weights of one example | by formula | in a model |", "|---|---|---|"]
     for row in sums:
         counted = "not tried" if row["counted"] is None else amount(row["counted"])
@@ -36,7 +36,7 @@ def sums_table(sums):
 
 
 def amount(count):
-    """Bytes in the unit that fits.
+    """Format a number of bytes with a suitable unit.
 
     Examples
     --------
@@ -48,6 +48,6 @@ def amount(count):
 
 
 def write_readme(results):
-    """Put the tables between their marks in benchmarks/README.md."""
+    """Write the tables between their markers in benchmarks/README.md."""
     parts = [conditions(results["machine"]), table(results["curves"]), sums_table(results["sums"])]
     replace_between(BEGIN, END, "\n\n".join(parts))

@@ -1,8 +1,8 @@
-"""The sums that lectures give for attention's memory, from formulas and from real models.
+"""Memory of attention weights: formulas from the lectures, and sizes measured in models.
 
-How many numbers all attention weights of a model are: R^4 for each head when every pixel of an
-R x R image attends to every other; for patches the square of their number; and M^2 H W for
-windows of M x M tokens on a map of H x W, instead of (H W)^2.
+Each head has R^4 weights if every pixel of an R x R image attends to every pixel. With patches, the
+number of weights is the square of the number of patches. With windows of M x M tokens on a map of
+H x W tokens, it is M^2 H W instead of (H W)^2.
 """
 
 import minitorch_attn as mt
@@ -11,33 +11,33 @@ from minitorch_attn.models.swin import Block
 __all__ = ["sums"]
 
 MIB = 2**20
-LAYERS, HEADS, BYTES = 48, 16, 4  # of the lecture's model, in float32
+LAYERS, HEADS, BYTES = 48, 16, 4  # of the model in the lecture, with float32 weights
 
 
 def pixels(side):
-    """Weights of one head when every pixel is a token."""
+    """Return the number of weights of one head if every pixel is a token."""
     return side**4
 
 
 def patches(side, patch):
-    """Weights of one head when patches of patch x patch pixels are tokens."""
+    """Return the number of weights of one head if patches of patch x patch pixels are tokens."""
     return (side // patch) ** 4
 
 
 def windows(height, width, window):
-    """Weights of one head when a token attends within its window only."""
+    """Return the number of weights of one head if tokens attend only within their window."""
     return window**2 * height * width
 
 
 def counted(model, x):
-    """The numbers in all attention weights that a forward pass of the model makes."""
+    """Count the attention weights that a forward pass of the model computes."""
     with mt.no_grad(), mt.nn.collect_attention(model) as found:
         model(x)
     return sum(weights.numel() for _, weights in found)
 
 
 def small_vit(side, patch, layers, heads):
-    """A ViT as narrow as its heads allow; its weights' number depends on the tokens alone."""
+    """Build a ViT with head dimension 1, which does not affect the number of attention weights."""
     return mt.models.VisionTransformer(
         image_size=side, patch_size=patch, num_classes=0, embed_dim=heads, num_layers=layers,
         num_heads=heads, mlp_dim=heads, pooling="mean",
@@ -45,12 +45,12 @@ def small_vit(side, patch, layers, heads):
 
 
 def sums():
-    """Each sum by formula and, where this machine can hold it, as counted in a model.
+    """Compute the memory of attention weights by formula and, if it is small enough, in a model.
 
     Returns
     -------
     list of dict
-        "what", "formula" and "counted" (or None), in bytes.
+        "what" (description), "formula" (bytes) and "counted" (bytes, or None if not counted).
     """
     all_heads = LAYERS * HEADS * BYTES
     rows = []

@@ -1,7 +1,7 @@
-"""The workloads: each module builds the same step in this library and in PyTorch.
+"""Workloads: each module builds the same step in this library, in PyTorch and mostly in JAX.
 
-A workload module has `TITLE`, `ENGINES` (name -> function that builds a `Step`) and `COMPARE`
-(the engines whose results must agree before anything is timed).
+A workload module has a `TITLE` and a dict `ENGINES` (name -> function that builds a `Step`). The
+results of the engines must agree before anything is timed.
 """
 
 from collections.abc import Callable
@@ -10,17 +10,17 @@ from dataclasses import dataclass
 
 @dataclass
 class Step:
-    """One engine's side of a workload.
+    """A workload in one engine.
 
     Attributes
     ----------
     run : callable
-        One step, without arguments.
+        Function without arguments that runs one step.
     evidence : callable
-        Returns {name: NumPy array}: the results and gradients of a step that has just run
-        from the initial state, for the comparison between engines.
+        Function that returns {name: NumPy array}, the results and gradients of the last step, for
+        the comparison between engines. It is called after one step from the initial state.
     operations : int
-        How many operations a step has, where the workload quotes time per operation; else 1.
+        Number of operations in a step, for workloads that report time per operation.
     """
 
     run: Callable

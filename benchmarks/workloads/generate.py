@@ -1,4 +1,4 @@
-"""Generate: 128 new tokens from GPT-2 small in its folder, batch 1, greedy, with the KV cache."""
+"""Workload `generate`: greedy generation of 128 tokens with a model of the size of GPT-2 small."""
 
 from . import Step
 from .gpt2_folder import gpt2_folder, prompt
@@ -46,7 +46,7 @@ def torch():
 
 
 def _evidence(output):
-    """The ids, and the logits of the first and of the last new token."""
+    """Return the ids, and the logits of the first and the last new token."""
     logits = output["logits"]
     return {
         "ids": output["sequences"].numpy(),

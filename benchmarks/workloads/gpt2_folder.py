@@ -1,7 +1,7 @@
-"""A folder with a model of the size of GPT-2 small, random weights, as transformers writes it.
+"""Write a Hugging Face folder with random weights and the size of GPT-2 small.
 
-`python -m benchmarks.workloads.gpt2_folder PATH` writes it. Both engines read one and the same
-folder, which stays among the temporary files (500 MB) for the next run.
+`python -m benchmarks.workloads.gpt2_folder PATH` writes the folder with transformers. Both engines
+read the same folder (500 MB), which is kept with the temporary files for the next run.
 """
 
 import os
@@ -16,7 +16,7 @@ NAME = "minitorch-attn-benchmark-gpt2-small"
 
 
 def gpt2_folder():
-    """The path of the folder, written by a process of its own if it is not there."""
+    """Return the path of the folder. If it does not exist, a separate process writes it."""
     path = Path(tempfile.gettempdir()) / NAME
     if not path.exists():
         subprocess.run([sys.executable, "-m", __name__, str(path)], check=True)
@@ -24,7 +24,7 @@ def gpt2_folder():
 
 
 def prompt():
-    """Token ids of shape (1, 16)."""
+    """Return random token ids of shape (1, 16)."""
     return np.random.default_rng(2).integers(0, 50257, (1, 16))
 
 

@@ -1,4 +1,4 @@
-"""A GPT training step in every engine, from the same weights and the same tokens."""
+"""GPT training step in every engine, with the same weights and the same tokens."""
 
 import numpy as np
 
@@ -8,13 +8,13 @@ LEARNING_RATE = 3e-4
 
 
 def tokens(batch, context, vocabulary):
-    """Ids and the ids that follow them, each of shape (batch, context)."""
+    """Return input ids and the ids of the next tokens, each of shape (batch, context)."""
     ids = np.random.default_rng(1).integers(0, vocabulary, (batch, context + 1))
     return ids[:, :-1].copy(), ids[:, 1:].copy()
 
 
 def our_model(layers, heads, width, context, vocabulary):
-    """The model of `models/gpt.py`."""
+    """Build the model of `models/gpt.py`."""
     from minitorch_attn.models.gpt import GPT
 
     return GPT(
@@ -24,9 +24,10 @@ def our_model(layers, heads, width, context, vocabulary):
 
 
 def ours(layers, heads, width, context, batch, vocabulary, threads=2, checkpointed=False):
-    """The step in this library, the batch in `threads` parts.
+    """Build the step in this library, with the batch split over `threads` threads.
 
-    Checkpointed, each block keeps its input only and is computed again in the backward pass.
+    If `checkpointed`, only the input of each block is kept, and the backward pass computes the
+    block again.
     """
     from functools import partial
 
@@ -50,7 +51,7 @@ def ours(layers, heads, width, context, batch, vocabulary, threads=2, checkpoint
 
 
 def torch_model(layers, heads, width, context, vocabulary):
-    """The model in PyTorch; its head is the matrix of the token embedding."""
+    """Build the model in PyTorch, with the token embedding as the weight of the head."""
     from torch import nn
     from torch.nn import functional as F
 
@@ -75,7 +76,7 @@ def torch_model(layers, heads, width, context, vocabulary):
 
 
 def torch(layers, heads, width, context, batch, vocabulary, **options):
-    """The step in PyTorch; options as of `in_torch.training_step`."""
+    """Build the step in PyTorch. `options` are passed to `in_torch.training_step`."""
     from torch.nn import functional as F
 
     from .in_torch import training_step
@@ -90,7 +91,7 @@ def torch(layers, heads, width, context, batch, vocabulary, **options):
 
 
 def jax(layers, heads, width, context, batch, vocabulary):
-    """The step in JAX."""
+    """Build the step in JAX."""
     from jax.nn import gelu
 
     from .in_jax import block, cross_entropy, norm, parameter, training_step
@@ -109,7 +110,7 @@ def jax(layers, heads, width, context, batch, vocabulary):
 
 
 def engines(sizes):
-    """All engines of a step with these sizes."""
+    """Return the engines for a step with these sizes."""
     return {
         "minitorch_attn": lambda: ours(**sizes),
         "minitorch_attn_unsplit": lambda: ours(**sizes, threads=1),

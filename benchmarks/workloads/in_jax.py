@@ -1,6 +1,6 @@
-"""The same layers in JAX: pure functions of a dictionary of parameters, compiled as a whole.
+"""Layers in JAX: pure functions of a dict of parameters, compiled as a whole.
 
-A parameter is drawn when a function asks for it the first time, under its name in this library.
+A parameter is drawn when a function first uses it. It has the same name as in this library.
 """
 
 import jax
@@ -16,20 +16,20 @@ __all__ = [
 
 
 def parameter(p, name, *shape):
-    """The array of this name; drawn if there is none yet."""
+    """Return the parameter with this name. Draw it if it does not exist yet."""
     if name not in p:
         p[name] = draw(name, shape)
     return p[name]
 
 
 def linear(p, name, x, width):
-    """x W^T + b."""
+    """Compute `x W^T + b`."""
     weight = parameter(p, f"{name}.weight", width, x.shape[-1])
     return x @ weight.T + parameter(p, f"{name}.bias", width)
 
 
 def norm(p, name, x, eps=1e-5):
-    """Layer norm over the last axis."""
+    """Apply layer norm over the last axis."""
     weight, bias = (parameter(p, f"{name}.{kind}", x.shape[-1]) for kind in ("weight", "bias"))
     centred = x - x.mean(-1, keepdims=True)
     variance = (centred * centred).mean(-1, keepdims=True)
@@ -37,7 +37,7 @@ def norm(p, name, x, eps=1e-5):
 
 
 def attention(p, name, x, heads, memory=None, is_causal=False, bias=None):
-    """Attention from x, (batch, token, embed), to memory or to x itself."""
+    """Compute attention from `x` (batch, token, embed) to `memory` or, without it, to `x`."""
     memory, width = x if memory is None else memory, x.shape[-1]
 
     def split(part, y):  # (batch, token, heads, head_dim)
@@ -50,13 +50,13 @@ def attention(p, name, x, heads, memory=None, is_causal=False, bias=None):
 
 
 def feed_forward(p, name, x, hidden, activation):
-    """W2 f(W1 x), at every token alike."""
+    """Compute `W2 f(W1 x)` for each token."""
     inner = activation(linear(p, f"{name}.linear1", x, hidden))
     return linear(p, f"{name}.linear2", inner, x.shape[-1])
 
 
 def block(p, name, x, heads, activation, eps=1e-5, is_causal=False):
-    """The pre-norm block of GPT and ViT."""
+    """Compute the pre-norm block of GPT and ViT."""
     inner = norm(p, f"{name}.norm1", x, eps)
     x = x + attention(p, f"{name}.attention", inner, heads, is_causal=is_causal)
     inner = norm(p, f"{name}.norm2", x, eps)
@@ -64,20 +64,20 @@ def block(p, name, x, heads, activation, eps=1e-5, is_causal=False):
 
 
 def cross_entropy(logits, labels):
-    """The mean of -log softmax at the labels."""
+    """Return the mean of -log softmax(logits) at the labels."""
     picked = jnp.take_along_axis(jax.nn.log_softmax(logits), labels[..., None], -1)
     return -picked.mean()
 
 
 def parameters(function, *inputs):
-    """All that a function asks for; it is traced, not computed."""
+    """Return all parameters that a function uses. The function is traced without computing it."""
     p = {}
     jax.eval_shape(lambda: function(p, *inputs))
     return {name: jnp.asarray(array) for name, array in p.items()}
 
 
 def _adamw(p, grads, state, rate, betas=(0.9, 0.999), eps=1e-8, decay=0.01):
-    """One update by PyTorch's defaults (Loshchilov and Hutter 2017, arXiv:1711.05101v3)."""
+    """Compute an AdamW update (Loshchilov and Hutter 2017, arXiv:1711.05101v3) as in PyTorch."""
     count = state["count"] + 1
 
     def update(w, g, m, v):
@@ -92,17 +92,17 @@ def _adamw(p, grads, state, rate, betas=(0.9, 0.999), eps=1e-8, decay=0.01):
 
 
 def training_step(loss_function, arrays, *, learning_rate=None, with_input=False):
-    """Forward, backward and, with a learning rate, the update by AdamW.
+    """Build a step of forward pass, backward pass and, with a learning rate, an AdamW update.
 
     Parameters
     ----------
     loss_function : callable
-        Of parameters and batch.
+        Function from (parameters, batch) to the loss.
     arrays : tuple of ndarray
         The batch.
     learning_rate : float, optional
     with_input : bool
-        Differentiate by the first array of the batch as well.
+        Whether to compute the gradient of the first array of the batch too.
     """
     batch = tuple(jnp.asarray(array) for array in arrays)
     p = parameters(loss_function, batch)
@@ -135,7 +135,7 @@ def training_step(loss_function, arrays, *, learning_rate=None, with_input=False
 
 
 def forward_step(function, array):
-    """The forward pass."""
+    """Build a step of only the forward pass."""
     x, latest = jnp.asarray(array), {}
     p, compiled = parameters(function, x), jax.jit(function)
 

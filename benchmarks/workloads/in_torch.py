@@ -1,7 +1,8 @@
-"""The same layers in PyTorch, as its users write them for speed.
+"""Layers in PyTorch, written for speed.
 
-One projection for query, key and value, the fused attention of `F.scaled_dot_product_attention`,
-gradients set to None. Attributes are named as in this library, because names give the weights.
+They use one projection for query, key and value, and the fused attention of
+`F.scaled_dot_product_attention`. Gradients are set to None before each step. Attributes have the
+same names as in this library, because the names determine the initial weights.
 """
 
 import torch
@@ -15,7 +16,7 @@ __all__ = ["Attention", "Block", "FeedForward", "filled", "forward_step", "train
 
 
 class Attention(nn.Module):
-    """Self-attention, or with `cross` attention to another sequence."""
+    """Self-attention or, if `cross`, attention to another sequence."""
 
     def __init__(self, width, heads, cross=False):
         super().__init__()
@@ -43,7 +44,7 @@ class Attention(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """W2 f(W1 x), at every token alike."""
+    """Feed-forward network `W2 f(W1 x)`, applied to each token."""
 
     def __init__(self, width, hidden, activation):
         super().__init__()
@@ -55,7 +56,7 @@ class FeedForward(nn.Module):
 
 
 class Block(nn.Module):
-    """The pre-norm block of GPT and ViT."""
+    """Pre-norm block of GPT and ViT."""
 
     def __init__(self, width, heads, hidden, activation, eps=1e-5, is_causal=False):
         super().__init__()
@@ -70,7 +71,7 @@ class Block(nn.Module):
 
 
 def filled(model):
-    """The model with the weights of `weights.draw`."""
+    """Fill the model with the weights of `weights.draw`, and return it."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(torch.from_numpy(draw_packed(name, tuple(parameter.shape))))
@@ -80,22 +81,22 @@ def filled(model):
 def training_step(
     model, loss_function, arrays, *, learning_rate=None, fused=False, compiled=False, results=dict
 ):
-    """Forward, backward and, with a learning rate, the update by AdamW.
+    """Build a step of forward pass, backward pass and, with a learning rate, an AdamW update.
 
     Parameters
     ----------
     model : torch.nn.Module
     loss_function : callable
-        Of the model and the batch.
+        Function from (model, batch) to the loss.
     arrays : tuple of ndarray
         The batch.
     learning_rate : float, optional
     fused : bool
-        AdamW's.
+        Whether to use the fused AdamW.
     compiled : bool
-        `loss_function` by torch.compile.
+        Whether to compile `loss_function` with torch.compile.
     results : callable, optional
-        Returns {name: ndarray} of further results to compare.
+        Function that returns {name: ndarray}, further results to compare.
     """
     filled(model)
     batch = tuple(torch.from_numpy(array) for array in arrays)
@@ -121,7 +122,7 @@ def training_step(
 
 
 def forward_step(model, array, compiled=False):
-    """The forward pass without a graph."""
+    """Build a step of only the forward pass, without an autograd graph."""
     model = filled(model)
     model = torch.compile(model) if compiled else model
     batch, latest = torch.from_numpy(array), {}

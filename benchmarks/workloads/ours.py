@@ -1,4 +1,4 @@
-"""Steps in this library: a model with the common weights, its batch shared out over threads."""
+"""Build steps in this library, with the batch split over several threads."""
 
 import minitorch_attn as mt
 from minitorch_attn.training import ThreadSplit
@@ -11,7 +11,7 @@ __all__ = ["filled", "forward_step", "training_step"]
 
 
 def filled(model):
-    """The model with the weights of `weights.draw`."""
+    """Fill the model with the weights of `weights.draw`, and return it."""
     with mt.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(mt.tensor(draw(name, parameter.shape)))
@@ -19,20 +19,20 @@ def filled(model):
 
 
 def training_step(model, loss_function, arrays, *, threads=2, learning_rate=None, results=dict):
-    """Forward, backward and, with a learning rate, the update by AdamW.
+    """Build a step of forward pass, backward pass and, with a learning rate, an AdamW update.
 
     Parameters
     ----------
     model : Module
     loss_function : callable
-        Of the model and the batch.
+        Function from (model, batch) to the loss.
     arrays : tuple of ndarray
         The batch.
     threads : int
-        1: the threads are those of BLAS.
+        Number of threads for the batch. With 1, only BLAS uses threads.
     learning_rate : float, optional
     results : callable, optional
-        Returns {name: ndarray} of further results to compare.
+        Function that returns {name: ndarray}, further results to compare.
     """
     filled(model)
     batch = tuple(mt.tensor(array) for array in arrays)
@@ -56,7 +56,7 @@ def training_step(model, loss_function, arrays, *, threads=2, learning_rate=None
 
 
 def forward_step(model, array, threads=2):
-    """The forward pass without a graph, the batch in `threads` parts."""
+    """Build a forward step without an autograd graph, with the batch split over threads."""
     filled(model)
     batch, latest = mt.tensor(array), {}
 

@@ -1,4 +1,4 @@
-"""ViT-Ti/16 on four images of 224 x 224: the forward pass, or the gradients of its loss."""
+"""ViT-Ti/16 on four images of 224 x 224: forward pass, or forward and backward pass."""
 
 import numpy as np
 
@@ -9,14 +9,14 @@ WIDTH, LAYERS, HEADS, HIDDEN, EPS = 192, 12, 3, 768, 1e-6
 
 
 def _batch():
-    """Images (batch, channel, height, width) and their labels."""
+    """Return random images (batch, channel, height, width) and labels (batch,)."""
     rng = np.random.default_rng(4)
     images = rng.standard_normal((BATCH, 3, IMAGE, IMAGE)).astype("float32")
     return images, rng.integers(0, CLASSES, BATCH)
 
 
 def ours(gradients, threads=2):
-    """The step in this library."""
+    """Build the step in this library."""
     from minitorch_attn.models.vit_sizes import vit_ti_16
     from minitorch_attn.nn import functional as F
 
@@ -73,7 +73,7 @@ def _torch_model():
 
 
 def torch(gradients, **options):
-    """The step in PyTorch; options as of `in_torch.training_step`."""
+    """Build the step in PyTorch. `options` are passed to `in_torch.training_step`."""
     from torch.nn import functional as F
 
     from .in_torch import forward_step, training_step
@@ -88,7 +88,7 @@ def torch(gradients, **options):
 
 
 def jax(gradients):
-    """The step in JAX."""
+    """Build the step in JAX."""
     from functools import partial
 
     import jax
@@ -107,7 +107,7 @@ def jax(gradients):
     gelu = partial(jax.nn.gelu, approximate=False)
 
     def patches(p, images):
-        # A convolution whose stride is its kernel: (batch, embed, row, column)
+        # A convolution whose stride equals its kernel size: (batch, embed, row, column)
         weight = parameter(p, "patch_embedding.projection.weight", WIDTH, 3, PATCH, PATCH)
         x = jax.lax.conv_general_dilated(images, weight, (PATCH, PATCH), "VALID")
         x = x.reshape(BATCH, WIDTH, -1).swapaxes(1, 2)  # (batch, patch, embed)
@@ -128,7 +128,7 @@ def jax(gradients):
 
 
 def engines(gradients):
-    """All engines of the forward pass, or of forward and backward."""
+    """Return the engines of the forward pass or, with gradients, of forward and backward."""
     return {
         "minitorch_attn": lambda: ours(gradients),
         "minitorch_attn_unsplit": lambda: ours(gradients, threads=1),

@@ -1,4 +1,4 @@
-"""W1, a character-GPT training step: forward, backward and AdamW at the size of the tour."""
+"""W1: training step of a character GPT with the size of `mta tour`."""
 
 from . import gpt_step
 

@@ -1,4 +1,4 @@
-"""W2, a character-GPT training step of the size that learns Shakespeare's style."""
+"""W2: training step of a larger character GPT, large enough to imitate Shakespeare's style."""
 
 from . import gpt_step
 

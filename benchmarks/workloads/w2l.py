@@ -1,11 +1,11 @@
-"""W2L, a step of W2's model on one long text: memory that grows with the square would show."""
+"""W2L: training step of W2's model on one long text, which makes quadratic memory visible."""
 
 from . import gpt_step
 
 TITLE = "character GPT step, 6 layers, width 384, context 4096, batch 1"
 SIZES = dict(layers=6, heads=6, width=384, context=4096, batch=1, vocabulary=65)
 _engines = gpt_step.engines(SIZES)
-del _engines["minitorch_attn_unsplit"]  # one text cannot be shared out
+del _engines["minitorch_attn_unsplit"]  # one text cannot be split over threads
 ENGINES = {
     "minitorch_attn": _engines.pop("minitorch_attn"),
     "minitorch_attn_checkpointed": lambda: gpt_step.ours(**SIZES, checkpointed=True),

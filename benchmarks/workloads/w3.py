@@ -1,4 +1,4 @@
-"""W3, a training step of the Transformer of 2017: encoder and decoder, as for translation."""
+"""W3: training step of the encoder-decoder Transformer of Vaswani et al. 2017."""
 
 import math
 
@@ -10,7 +10,7 @@ LEARNING_RATE = 3e-4
 
 
 def _batch():
-    """Source, target and the targets' next tokens, each of shape (batch, token)."""
+    """Return source, target and next target tokens, each of shape (batch, token)."""
     rng = np.random.default_rng(3)
     source = rng.integers(0, VOCABULARY, (BATCH, LENGTH))
     target = rng.integers(0, VOCABULARY, (BATCH, LENGTH + 1))
@@ -18,7 +18,7 @@ def _batch():
 
 
 def ours(threads=2):
-    """The step in this library, the batch in `threads` parts."""
+    """Build the step in this library, with the batch split over `threads` threads."""
     from minitorch_attn.models.transformer import Transformer
     from minitorch_attn.nn import functional as F
 
@@ -38,13 +38,13 @@ def ours(threads=2):
 
 
 def positions():
-    """The sinusoids of Vaswani et al. 2017, section 3.5: (token, embed)."""
+    """Return the positional encodings of Vaswani et al. 2017, section 3.5: (token, embed)."""
     angles = np.arange(LENGTH)[:, None] * 10000.0 ** (-np.arange(0, WIDTH, 2) / WIDTH)
     return np.stack([np.sin(angles), np.cos(angles)], -1).reshape(LENGTH, WIDTH).astype("float32")
 
 
 def _torch_model():
-    """The model in PyTorch; one matrix embeds both languages and predicts."""
+    """Build the model in PyTorch. One matrix is both embeddings and the output projection."""
     import torch
     from torch import nn
     from torch.nn import functional as F
@@ -104,7 +104,7 @@ def _torch_model():
 
 
 def torch(**options):
-    """The step in PyTorch; options as of `in_torch.training_step`."""
+    """Build the step in PyTorch. `options` are passed to `in_torch.training_step`."""
     from torch.nn import functional as F
 
     from .in_torch import training_step
@@ -119,7 +119,7 @@ def torch(**options):
 
 
 def jax():
-    """The step in JAX."""
+    """Build the step in JAX."""
     from jax.nn import relu
 
     from .in_jax import attention, cross_entropy, feed_forward, norm, parameter, training_step

@@ -1,4 +1,4 @@
-"""W4b, forward and backward pass of ViT-Ti/16."""
+"""W4b: forward and backward pass of ViT-Ti/16."""
 
 from .vit_step import engines
 

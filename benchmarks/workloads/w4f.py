@@ -1,4 +1,4 @@
-"""W4f, the forward pass of ViT-Ti/16."""
+"""W4f: forward pass of ViT-Ti/16."""
 
 from .vit_step import engines
 

@@ -1,4 +1,4 @@
-"""W5, a stage of Swin: a plain block and a shifted one, forward and backward, input included."""
+"""W5: forward and backward pass of a Swin stage, a block without and a block with a shift."""
 
 import numpy as np
 
@@ -7,13 +7,13 @@ BATCH, SIDE, WIDTH, HEADS, WINDOW, SHIFT = 4, 56, 96, 3, 7, 3
 
 
 def _batch():
-    """The map that enters, and the gradient of the map that leaves, as after a mean loss."""
+    """Return the input and the gradient of the output, each (batch, row, column, embed)."""
     rng = np.random.default_rng(5)
     return rng.standard_normal((2, BATCH, SIDE, SIDE, WIDTH)).astype("float32")
 
 
 def ours(threads=2):
-    """The step in this library."""
+    """Build the step in this library."""
     from minitorch_attn.models.swin import Block, Stage
 
     from .ours import training_step
@@ -21,7 +21,7 @@ def ours(threads=2):
     inputs = {}
 
     def loss_function(model, batch):
-        maps, cotangents, numbers = batch  # of this thread
+        maps, cotangents, numbers = batch  # the part of this thread
         x = inputs[numbers[0].item()] = maps.detach().requires_grad_()
         return (model(x) * cotangents).sum() / len(x)
 
@@ -37,14 +37,14 @@ def ours(threads=2):
 
 
 def relative_index():
-    """Which row of the table each pair of tokens uses: (token, token)."""
+    """Return the row of the bias table for each pair of tokens: (token, token)."""
     place = np.stack(np.meshgrid(*[np.arange(WINDOW)] * 2, indexing="ij")).reshape(2, -1)
     row, column = place[:, :, None] - place[:, None, :] + WINDOW - 1
     return row * (2 * WINDOW - 1) + column
 
 
 def shift_mask():
-    """0 within and -100 across the regions that a shift brings together: (window, token, token)."""
+    """Return 0 for tokens of one region before the shift, else -100: (window, token, token)."""
     region = np.zeros((SIDE, SIDE))
     cuts = (slice(0, -WINDOW), slice(-WINDOW, -SHIFT), slice(-SHIFT, None))
     for i, (rows, columns) in enumerate((r, c) for r in cuts for c in cuts):
@@ -120,7 +120,7 @@ def _torch_model():
 
 
 def torch(**options):
-    """The step in PyTorch; options as of `in_torch.training_step`."""
+    """Build the step in PyTorch. `options` are passed to `in_torch.training_step`."""
     from .in_torch import training_step
 
     latest = {}
@@ -136,7 +136,7 @@ def torch(**options):
 
 
 def jax():
-    """The step in JAX."""
+    """Build the step in JAX."""
     from functools import partial
 
     import jax

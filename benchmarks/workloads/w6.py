@@ -1,15 +1,15 @@
-"""W6, engine overhead: 1,000 chained elementwise operations on an (8, 8) array, and back."""
+"""W6: overhead of the engine in 1,000 chained elementwise operations on an (8, 8) array."""
 
 import numpy as np
 
 from . import Step
 
 TITLE = "1,000 chained elementwise operations on (8, 8), forward + backward"
-ROUNDS = 125  # of eight operations each
+ROUNDS = 125  # each has eight operations
 
 
 def _chain(tanh, x, a, b, c, d):
-    """The four operations of arithmetic with a tensor, two with a number, negation and tanh."""
+    """Apply four operations with a tensor, two with a number, negation and tanh, ROUNDS times."""
     h = x
     for _ in range(ROUNDS):
         h = h * a
@@ -24,7 +24,7 @@ def _chain(tanh, x, a, b, c, d):
 
 
 def _inputs():
-    """x, and constants near the neutral elements: the chain neither explodes nor dies out."""
+    """Return x, and operands near 1 (products) and 0 (sums), so that the values stay moderate."""
     rng = np.random.default_rng(6)
     bounds = [(-1, 1), (0.99, 1.01), (-0.01, 0.01), (-0.01, 0.01), (0.99, 1.01)]
     return [rng.uniform(low, high, (8, 8)).astype("float32") for low, high in bounds]
@@ -59,7 +59,7 @@ def torch():
 
 
 def jax():
-    """The chain compiled as a whole: no operation is called by itself."""
+    """Build the step in JAX, which compiles the chain as a whole."""
     import jax
     import jax.numpy as jnp
 

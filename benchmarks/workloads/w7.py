@@ -1,4 +1,4 @@
-"""W7, decoding: 200 tokens from the model of W2, one at a time, with a KV cache."""
+"""W7: greedy generation of 200 tokens with the model of W2 and a KV cache."""
 
 import numpy as np
 
@@ -65,7 +65,7 @@ def torch():
 
 
 def jax():
-    """One compiled step for all tokens: the query attends to the whole cache, part of it masked."""
+    """Build the workload in JAX: one compiled step attends to the whole cache, with a mask."""
     import jax
     import jax.numpy as jnp
 

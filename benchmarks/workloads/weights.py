@@ -1,7 +1,8 @@
-"""Initial weights that depend on a parameter's name only, so that every engine draws the same.
+"""Initial weights that depend only on a parameter's name, so that all engines draw the same ones.
 
-Names are those of this library's modules. An engine that keeps several matrices as one, such as
-the projections of query, key and value, calls it `qkv_proj` and is given them one above the other.
+The names are those of this library's modules. An engine may store several matrices as one packed
+matrix, such as `qkv_proj` for the projections of query, key and value. It then gets these matrices
+concatenated along the first axis.
 """
 
 import zlib
@@ -14,7 +15,7 @@ PACKED = {"qkv_proj": ("q_proj", "k_proj", "v_proj"), "kv_proj": ("k_proj", "v_p
 
 
 def draw(name, shape):
-    """The initial value of a parameter.
+    """Draw the initial value of a parameter.
 
     Parameters
     ----------
@@ -24,7 +25,7 @@ def draw(name, shape):
     Returns
     -------
     float32 ndarray
-        Matrices from N(0, 1 / inputs), vectors near 0, the factors of layer norms near 1.
+        Matrices have variance 1 / inputs. Biases are near 0, and layer-norm weights near 1.
     """
     values = np.random.default_rng(zlib.crc32(name.encode())).standard_normal(shape)
     if len(shape) > 1:
@@ -35,14 +36,14 @@ def draw(name, shape):
 
 
 def draw_packed(name, shape):
-    """As `draw`, for a name that may stand for several matrices."""
+    """Draw the initial value of a parameter that may be packed from several matrices."""
     names = _names(name)
     part = (shape[0] // len(names), *shape[1:])
     return np.concatenate([draw(n, part) for n in names]) if len(names) > 1 else draw(name, shape)
 
 
 def apart(arrays):
-    """{name: array} with packed arrays under the names of their parts."""
+    """Split packed arrays. Return {name: array} with the names of the parts."""
     found = {}
     for name, array in arrays.items():
         names = _names(name)

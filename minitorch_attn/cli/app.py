@@ -35,7 +35,7 @@ __all__ = ["mta", "run"]
 @click.version_option(__version__, prog_name="minitorch_attn")
 @click.pass_context
 def mta(context):
-    """Attention and transformers in which you can read every forward and backward line.
+    """Commands to learn about, train and inspect attention models and transformers.
 
     Without a command, `mta` shows your progress, the commands and the next step.
     """
@@ -64,7 +64,7 @@ def run(arguments=None):
     logging.getLogger("matplotlib").setLevel(logging.ERROR)  # hides the font cache message
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, ValueError):
-            stream.reconfigure(errors="replace")  # not every text can be encoded
+            stream.reconfigure(errors="replace")  # some text cannot be encoded
     try:
         code = mta.main(arguments, prog_name=program_name(), standalone_mode=False)
         return code if isinstance(code, int) else DONE
@@ -80,7 +80,7 @@ def run(arguments=None):
     except MemoryError as error:
         click.echo(
             f"error: out of memory. {error}\n"
-            "  try       smaller sizes: --batch, --context, --dim, --layers",
+            "  try       use a smaller --batch, --context, --dim or --layers",
             err=True,
         )
         return FAILED

@@ -12,7 +12,7 @@ from .source_line import Command
 __all__ = ["attn", "head_figures"]
 
 _LONGEST = 40  # maximum number of rows; longer tables show one row per layer
-_DRAWN = 64  # most tokens on an axis for which the labels of a figure are readable
+_DRAWN = 64  # maximum number of tokens on an axis, so that a figure's labels are readable
 
 
 @click.command(
@@ -21,8 +21,8 @@ _DRAWN = 64  # most tokens on an axis for which the labels of a figure are reada
 )  # fmt: skip
 @click.argument("folder", metavar="RUN_OR_FOLDER", type=click.Path(exists=True, file_okay=False))
 @click.option("--text", help="Text for the model to read.")
-@click.option("--image", type=click.Path(exists=True, dir_okay=False), help="Image to read.")
-@click.option("--layer", type=click.IntRange(min=1), help="Show only the attention of this number.")
+@click.option("--image", type=click.Path(exists=True, dir_okay=False), help="Image for the model.")
+@click.option("--layer", type=click.IntRange(min=1), help="Number of the only layer to show.")
 @click.option(
     "--out",
     type=click.Path(file_okay=False),
@@ -33,7 +33,7 @@ def attn(folder, text, image, layer, out):
 
     RUN_OR_FOLDER is a run of `mta train` or `mta tour`, or a folder with published weights. The
     terminal shows a table. attention.html shows all heads with labeled tokens and opens without a
-    server or a network. attention.png shows the same as a picture. If a vision model has a class
+    server or a network. attention.png is a picture of the heads. If a vision model has a class
     token, class_token.png shows what that token attends to.
     """
     if (text is None) == (image is None):
@@ -107,7 +107,7 @@ def _print_table(look, screen):
             ))  # fmt: skip
     screen.print(table(_aligned(rows)))
     screen.print(
-        "\nentropy in nats; keys = exp(entropy); then the mean attention weight of a token"
+        "\nentropy is in nats, and keys = exp(entropy); then the mean attention weight of a token"
     )
     screen.print("on itself, on the previous token and on the first token.")
     for part in look.parts:
@@ -141,12 +141,12 @@ def _write(look, out):
         file.write(page.encode())
     yield (
         "attention.html",
-        "all heads, weight by weight" + (f"; without {left_out}" if left_out else ""),
+        "the attention weights of all heads" + (f"; without {left_out}" if left_out else ""),
     )
     figure = _grid(look)
     if figure is not None:
         save_figure(figure, out / "attention.png", dpi=100)
-        yield "attention.png", "the same as a picture"
+        yield "attention.png", "a picture of the heads"
     if look.image is not None and look.prefix:
         save_figure(_class_token(look), out / "class_token.png", dpi=130)
         yield "class_token.png", "what the class token of the last layer attends to"

@@ -37,7 +37,7 @@ def attention_page(look):
             break
         parts.insert(0, _fields(number, part, head_figures(part.weights)))
     last = parts[0]["number"] - 1
-    left_out = f"attentions {look.first} to {last}" if last >= look.first else ""
+    left_out = f"attention layers {look.first} to {last}" if last >= look.first else ""
     data = {
         "title": look.title, "parts": parts, "grid": look.grid, "prefix": look.prefix,
         "picture": _picture(look.image),

@@ -55,11 +55,11 @@ class Look:
         Output text, if the model is an encoder-decoder.
     image : float array of shape (channels, height, width) or None
     grid : (int, int) or None
-        Number of patch rows and columns.
+        Number of patch rows and columns, or None for a text.
     prefix : int
         Number of tokens before the patches.
     first : int
-        Number of the first part, counted from 1.
+        Layer number of the first part, counted from 1.
     """
 
     title: str
@@ -85,7 +85,7 @@ def look_at_text(folder, text):
     Look
     """
     if not text:
-        raise ArgumentError("--text must not be empty", hint="--text 'a few words'")
+        raise ArgumentError("--text must not be empty", hint="use --text 'a few words'")
     look = (_run_on_text if is_run(folder) else _pretrained_on_text)(folder, text)
     if not look.parts:
         raise ArgumentError(f"{folder}: the model does not have an attention layer to show")
@@ -133,7 +133,7 @@ def _run_on_text(folder, text):
         return _read_with_bert(recipe, text)
     if recipe.name in ("dates", "t5"):
         return _read_and_write(recipe, text)
-    raise ArgumentError(f"{folder}: the model reads images, not text", hint="--image FILE")
+    raise ArgumentError(f"{folder}: the model reads images, not text", hint="use --image FILE")
 
 
 def _trained_recipe(folder):
@@ -186,7 +186,7 @@ def _pretrained_on_text(folder, text):
 
     cls, fields = model_class(folder)
     if "image_size" in fields or "architecture" in fields:
-        raise ArgumentError(f"{folder}: {cls.__name__} reads images", hint="--image FILE")
+        raise ArgumentError(f"{folder}: {cls.__name__} reads images", hint="use --image FILE")
     tokenizer = read_tokenizer(folder)
     model = from_pretrained(folder, "float32")
     ids = list(tokenizer.encode(text))
@@ -221,7 +221,7 @@ def _pieces(tokenizer, ids):
 def _run_on_image(folder, path):
     recipe = _trained_recipe(folder)
     if recipe.name not in ("vit", "swin", "mae"):
-        raise ArgumentError(f"{folder}: the model reads text, not images", hint="--text TEXT")
+        raise ArgumentError(f"{folder}: the model reads text, not images", hint="use --text TEXT")
     from ..data.images import read_image
     from ..training.recipes.digits import centred
 
@@ -242,7 +242,7 @@ def _pretrained_on_image(folder, path):
 
     cls, fields = model_class(folder)
     if "vocab_size" in fields:
-        raise ArgumentError(f"{folder}: {cls.__name__} reads text", hint="--text TEXT")
+        raise ArgumentError(f"{folder}: {cls.__name__} reads text", hint="use --text TEXT")
     return from_pretrained(folder, "float32"), ImageProcessor.from_pretrained(folder)(path)
 
 
@@ -266,7 +266,7 @@ def _image_part(name, weights, look):
 
 
 def _watch(model, call):
-    """Record path and weights (batch, heads, query, key) of each attention layer that runs."""
+    """Return path and weights (batch, heads, query, key) of each attention layer that runs."""
     paths = {id(m): path for path, m in model.named_modules() if isinstance(m, Attention)}
     with evaluating(model) if model.training else nullcontext(), no_grad():
         with collect_attention(model) as found:
@@ -284,7 +284,7 @@ def _self_attention(model, call, labels, title):
 def _two_sided(name, weights, sources, read, written):
     """Label an attention layer of an encoder-decoder according to its place in the model.
 
-    The decoder's input tokens are its output tokens shifted by one.
+    The decoder's input tokens are its output tokens, shifted right by one position.
     """
     if "cross_attention" in name:
         queries, keys, kind = written, sources, "cross"

@@ -38,7 +38,7 @@ def list_(as_json):
     console().print(table(rows))
     if known:
         following = command("course", "release", known[0].name)
-        console().print(f"\nmake what students get: {following}")
+        console().print(f"\nto make the files for students: {following}")
 
 
 @course.command(calls="grader/build/package.py")
@@ -49,8 +49,8 @@ def list_(as_json):
 def build(name, out):
     """Build the package that submissions complete.
 
-    It is the library without the solution. `mta course grade` builds it automatically; use this
-    command to look at it.
+    The package is the library without the solution. `mta course grade` builds it automatically; use
+    this command to look at it.
     """
     from ..grader.build.assignment import find_assignment
     from ..grader.build.package import write_package
@@ -88,7 +88,7 @@ def release(name, out, seed):
         if found := leaks(made, draft / made.name):
             for line in found:
                 click.echo(line, err=True)
-            click.echo("nothing was released: the lines above are in the solution", err=True)
+            click.echo("nothing was released: the lines above are from the solution", err=True)
             return FAILED
         write_zip(draft / made.name, draft / "release.zip")
         if folder.exists():
@@ -113,10 +113,10 @@ def release(name, out, seed):
 def verify(names, level, seed, reward, as_json):
     """Verify assignments, all by default.
 
-    The solution must pass every check and the starter none. Each planted bug and each workaround
-    must lose exactly the points that the assignment states. The release must not contain a line of
-    the solution, and its own checks and its reward must run. The exit status is 1 if one of these
-    does not hold.
+    The solution must pass every check, and the starter must fail every check. Each planted bug and
+    each workaround must lose exactly the points that the assignment states. The release must not
+    contain a line of the solution, and its own checks and its reward must run. The exit status is 1
+    if one of these conditions does not hold.
     """
     from ..grader.build.assignment import assignments, find_assignment
     from ..grader.build.verify import verify as prove
@@ -133,7 +133,7 @@ def verify(names, level, seed, reward, as_json):
     if as_json:
         click.echo(json.dumps(results, indent=1))
     else:
-        out.print(f"{len(results) - wrong} of {len(results)} hold")
+        out.print(f"{len(results) - wrong} of {len(results)} conditions hold")
     return FAILED if wrong else DONE
 
 

@@ -20,7 +20,7 @@ _WEAK = """\
 Sandbox level 1: each submission runs under your account, in a separate process with limits. This
 protects against accidents. It does NOT prevent a submission from reading your files, using the
 network or leaving programs running. For grades that count, use level 3 or 2: install bubblewrap,
-or run as root in a container. With --require-sandbox 2 the command stops instead of going on."""
+or run as root in a container. With --require-sandbox 2, the command stops in this situation."""
 _FOLDER = click.Path(path_type=Path)
 
 
@@ -40,13 +40,13 @@ _FOLDER = click.Path(path_type=Path)
 def grade(name, submissions, out, jobs, required, level, forget_others, as_json):
     """Grade the submissions of a class.
 
-    SUBMISSIONS contains one folder or archive for each student. Run the command again with the same
-    DIR to continue after a stop: results are kept, and submissions that changed are graded again;
-    if the assignment or the grader changed, all are. The reports list every student with a result
-    in DIR.
+    SUBMISSIONS contains one folder or archive for each student. To continue after a stop, run the
+    command again with the same DIR. It grades only submissions that are new or have changed, or all
+    of them if the assignment or the grader has changed. The reports list every student with a
+    result in DIR.
 
     Exit status: 0 on success; 2 for a usage error; 3 if the sandbox level is unavailable; 4 after
-    an error in the grader; 130 if stopped. With 4 and 130 the reports are also written.
+    an error in the grader; 130 if stopped. The reports are also written with status 4 or 130.
     """
     from ..errors import ArgumentError, DataError, MiniTorchError
     from ..grader.build.assignment import find_assignment
@@ -198,8 +198,8 @@ def _summary(outcome, out):
     graded = sum(document["status"] != "not graded" for document in documents)
     missing = len(documents) - graded + len(results["not_graded"])
     before = graded - how["new"] - how["changed"] - how["others"]
-    line = f"{graded} graded" + (f", {missing} not yet" if missing else "")
-    yield line + (f"; {before} of them in an earlier run" if before > 0 else "")
+    line = f"{graded} graded" + (f" ({before} of them in an earlier run)" if before > 0 else "")
+    yield line + (f", {missing} not yet graded" if missing else "")
     if how["others"]:
         yield f"{how['others']} graded again because the assignment or the grader has changed"
     outdated = sum(document["outdated"] for document in documents)
@@ -279,8 +279,8 @@ _FORMATS = ("csv", "github", "junit", "nbgrader", "otter", "prairielearn")
 def export(folder, kind, out):
     """Export the results or the assignment in the format of another tool.
 
-    csv and junit: all grades in one file. prairielearn: a results.json for each student. github: a
-    workflow that runs the grader. otter and nbgrader: the public checks in their formats.
+    csv and junit write all grades to one file. prairielearn writes a results.json for each student.
+    github writes a workflow that runs the grader. otter and nbgrader write the public checks.
     """
     from ..grader.report.export import write_export
     from ..grader.report.results import read_results
@@ -295,7 +295,7 @@ def export(folder, kind, out):
 @click.option("--wheels", metavar="DIR", type=_FOLDER,
               help="Folder of NumPy wheels.  [default: downloaded with pip]")  # fmt: skip
 @click.option("--python", "pythons", metavar="X.Y", multiple=True, default=("3.11", "3.12"),
-              show_default=True, help="Python versions to download NumPy for.")  # fmt: skip
+              show_default=True, help="Python version to download NumPy for.")  # fmt: skip
 def gradescope(name, out, wheels, pythons):
     """Make the autograder.zip to upload to Gradescope.
 

@@ -19,8 +19,8 @@ _STYLES = {"ok": "green", "optional": "yellow", "missing": "bold red"}
 def doctor(as_json):
     """Check Python, NumPy, the GPU, the sandbox, folders and packages.
 
-    Each line says "ok", "missing" (required) or "without" (optional) and how to fix it. The exit
-    status is 1 if something required is missing.
+    Each line starts with "ok", "missing" (something required) or "without" (something optional),
+    and says how to install what is missing. The exit status is 1 if something required is missing.
     """
     from .doctor_checks import checks
 

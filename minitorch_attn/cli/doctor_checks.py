@@ -26,9 +26,9 @@ _USES = {
     "tokenizers": "WordPiece and SentencePiece tokenizers",
 }
 _SANDBOX = {
-    3: "level 3: bubblewrap, cannot read files or use the net",
-    2: "level 2: another user in a closed root folder",
-    1: "level 1: can read your files and use the network",
+    3: "level 3: bubblewrap; submissions cannot read your files or use the network",
+    2: "level 2: submissions run as another user in their own root folder",
+    1: "level 1: submissions can read your files and use the network",
 }
 
 
@@ -192,7 +192,7 @@ def letters():
     try:
         "\u221a\u1d40\u2099\u2500".encode(encoding)
     except (LookupError, UnicodeEncodeError):
-        remedy = "formulas are shown as LaTeX; set PYTHONUTF8=1 to show letters"
+        remedy = "set PYTHONUTF8=1 to show letters; otherwise formulas are shown as LaTeX"
         return Result("letters", "optional", f"{encoding} cannot show \\u221a", remedy)
     return Result("letters", "ok", encoding)
 
@@ -201,12 +201,12 @@ def sandbox():
     """Find the highest sandbox level available for untrusted code."""
     from ..grader.grade.sandbox import Sandbox
 
-    level, why = Sandbox.probe() if hasattr(os, "geteuid") else (1, "this system is not a Unix")
+    level, why = Sandbox.probe() if hasattr(os, "geteuid") else (1, "this system is not Unix")
     text = _SANDBOX[level]
     if level == 3:
         return Result("sandbox", "ok", text)
     if not shutil.which("bwrap"):
-        remedy = "Debian, Ubuntu: apt install bubblewrap"
+        remedy = "on Debian or Ubuntu: apt install bubblewrap"
     else:
         remedy = f"bubblewrap does not start: {why}\nin a container, allow user namespaces"
     return Result("sandbox", "optional", text, remedy)

@@ -48,7 +48,7 @@ class Desk:
         self.work = WorkFolder(work, self.progress.work_folder)
 
     def pick(self, number):
-        """Find an exercise by number or name, by default the next one. None if all are solved."""
+        """Find an exercise by number or name. Default: the next one, or None if all are solved."""
         if number is None:
             return self.progress.current(self.known)
         try:
@@ -60,11 +60,11 @@ class Desk:
         """Like `pick`, but raise an error instead of returning None."""
         found = self.pick(number)
         if found is None:
-            raise click.UsageError("all exercises are solved: give the number of one")
+            raise click.UsageError("all exercises are solved: give the number of an exercise")
         return found
 
     def start(self, item):
-        """Copy the exercise unless a copy exists. Return whether it was copied."""
+        """Copy the exercise unless a copy exists. Return True if it was copied."""
         made = self.work.start(item)
         self.progress.use_folder(self.work.path)
         self.progress.begin(item.name)
@@ -253,7 +253,7 @@ def _show(item, file, outcome, desk, out, with_task):
 @_NUMBER
 @_JSON
 def hint(number, as_json):
-    """Show one more hint each time; the third nearly gives the answer."""
+    """Show one more hint with each call; the third hint nearly gives the answer."""
     desk, out = Desk(), console()
     item = desk.need(number)
     count = min(desk.progress.hints(item.name) + 1, len(item.hints))

@@ -24,21 +24,21 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 @click.argument("folder", metavar="FOLDER_OR_RUN", type=click.Path())
 @click.option("--prompt", required=True, help="Text to continue; - reads standard input.")
 @click.option("--max-new-tokens", type=_POSITIVE,
-              help=f"Largest number of new tokens.  [default: {_LENGTH}]")  # fmt: skip
+              help=f"Maximum number of new tokens.  [default: {_LENGTH}]")  # fmt: skip
 @click.option("--greedy", is_flag=True, help="Take the most likely token instead of sampling.")
 @click.option(
     "--temperature",
     type=click.FloatRange(min=0, min_open=True),
-    help="Divisor of the logits: below 1 favors likely tokens, above 1 unlikely ones.",
+    help="Divisor of the logits; values below 1 favor likely tokens even more.",
 )
 @click.option("--top-k", type=_POSITIVE, help="Sample from this number of most likely tokens.")
 @click.option(
     "--top-p",
     type=click.FloatRange(0, 1, min_open=True),
-    help="Sample from the most likely tokens with this total probability.",
+    help="Sample from the most likely tokens with at least this total probability.",
 )
-@click.option("--num-beams", type=_POSITIVE, help="Beam search width; text appears at the end.")
-@click.option("--seed", type=click.IntRange(min=0), help="Random seed of the sampling.")
+@click.option("--num-beams", type=_POSITIVE, help="Number of beams. 1 shows text immediately.")
+@click.option("--seed", type=click.IntRange(min=0), help="Random seed for sampling.")
 @click.option("--device", default="cpu", show_default=True, help="cpu or cuda.")
 def generate(folder, prompt, **options):
     """Continue, translate or summarize a prompt with a model.
@@ -135,7 +135,7 @@ class _Pretrained:
             raise ArgumentError(
                 f"{folder}: the model does not generate text",
                 got=cls.__name__,
-                expected="a class that ends with "
+                expected="a class whose name ends with "
                 + ", ".join(_WRITERS[:-1])
                 + f" or {_WRITERS[-1]}",
             )
@@ -170,7 +170,7 @@ class _Pretrained:
     def _ids(self, prompt):
         ids, config = list(self.tokenizer.encode(prompt)), self.model.config
         if config.get("model_type") == "bart" and ids[:1] != [config.bos_token_id]:
-            return [config.bos_token_id, *ids, config.eos_token_id]  # vocab.json omits it
+            return [config.bos_token_id, *ids, config.eos_token_id]  # not from vocab.json
         return ids
 
     def _settings(self, has_encoder, length):
@@ -191,7 +191,7 @@ class _Pretrained:
         return settings
 
     def _most(self, has_encoder, length):
-        """Return the maximum number of new tokens, limited by the positions of the model."""
+        """Return the maximum number of new tokens, limited by the model's number of positions."""
         wanted = self.options["max_new_tokens"] or _LENGTH
         limit = self.model.config.get("max_position_embeddings")
         if limit is None or self.model.config.get("model_type") == "t5":

@@ -24,7 +24,7 @@ _FAST = click.option(
     short_help="List lessons, step through them, open them as notebooks.",
 )  # fmt: skip
 def lesson():
-    """Lessons: an idea, its smallest code, the output, and how it fails.
+    """Read and run lessons. Each explains an idea with short code, its output and its failures.
 
     NN is the number of a lesson, or part of its name as in `mta lesson step sqrt`.
     """
@@ -100,8 +100,8 @@ def step(number, fast, start):
     """Step through a lesson cell by cell.
 
     Each cell is shown, then run. Press Enter for the next cell, b for the previous one, a number
-    and Enter to jump, q to quit and remember the place. Figures are written to files and their
-    paths printed. Without a terminal the whole lesson is printed.
+    and Enter to jump, q to quit and save your place. Figures are written to files, and their
+    paths are printed. Without a terminal, the whole lesson is printed.
     """
     from .lesson_step import Stepper
 
@@ -116,7 +116,7 @@ def step(number, fast, start):
 
 
 def _finish(item, out, seconds):
-    """Record that a lesson ran to the end, and print it."""
+    """Record that a lesson ran to the end, and print the time that it took."""
     progress = Progress()
     progress.finish(item.number)
     out.print(f"\nlesson {item.number} finished in {seconds:.1f} s")

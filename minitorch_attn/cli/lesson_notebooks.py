@@ -24,8 +24,8 @@ _VIEWERS = (("jupyter-lab", "jupyter-lab"), ("jupyter-notebook", "jupyter-notebo
 @click.command("open", cls=Command, calls="course/notebooks.py",
                short_help="Open your copy of a lesson as a notebook.")  # fmt: skip
 @click.argument("number", metavar="NN")
-@click.option("--fresh", is_flag=True, help="Start over; rename the notebook that exists.")
-@click.option("--no-viewer", is_flag=True, help="Make the notebook and print its path.")
+@click.option("--fresh", is_flag=True, help="Start over; the existing notebook is renamed.")
+@click.option("--no-viewer", is_flag=True, help="Make the notebook without opening it.")
 def open_(number, fresh, no_viewer):
     """Open your copy of a lesson as a notebook, in JupyterLab or Jupyter Notebook.
 
@@ -69,10 +69,10 @@ def _view(path, out):
     type=click.Path(file_okay=False),
     default=os.path.join("runs", "notebooks"),
     show_default=True,
-    help="Folder of the notebooks; existing ones are replaced.",
+    help="Folder of the notebooks; existing notebooks are replaced.",
 )
 @click.option(
-    "--only", "numbers", metavar="NN", multiple=True, help="Only this lesson; can be repeated."
+    "--only", "numbers", metavar="NN", multiple=True, help="Lesson to make; can be repeated."
 )
 @click.option("--execute", is_flag=True, help="Run each notebook and keep the outputs.")
 @click.option("--fast/--full", default=None, help="Use small sizes.  [default: MTA_FAST]")
@@ -101,12 +101,12 @@ def notebooks(folder, numbers, execute, fast, jobs):
     total = time.perf_counter() - started
     out.print(f"\n{len(chosen)} notebooks in {folder}, {total:.0f} s")
     if failed:
-        out.print(f"stopped by an error: {' '.join(failed)}")
+        out.print(f"lessons stopped by an error: {' '.join(failed)}")
     return FAILED if failed else DONE
 
 
 def _make(item, folder, execute, fast):
-    """Make one notebook. Return its path, the time in seconds, and a Failure or None."""
+    """Make one notebook. Return its path, the time in seconds, and the Failure, if any."""
     from ..course import notebooks as course
 
     path, started, failure = folder / f"{item.path.stem}.ipynb", time.perf_counter(), None

@@ -24,7 +24,7 @@ _KEYS = {
 }
 _HELP = (
     "Enter, space or right arrow: next cell   b or left arrow: previous cell\n"
-    "a number, then Enter: that cell          q: quit and remember the place"
+    "a number, then Enter: that cell          q: quit and save your place"
 )
 
 

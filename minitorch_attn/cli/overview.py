@@ -88,7 +88,7 @@ def _lessons(progress):
         item = next((item for item in known if item.number == latest), None)
         if item:
             place = f"cell {progress.cell(latest) + 1} of {len(item.cells)}"
-            text += f"; {latest} stopped at {place}"
+            text += f"; lesson {latest} stopped at {place}"
     return text
 
 

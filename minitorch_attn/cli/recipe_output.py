@@ -36,7 +36,7 @@ class Page:
         self.console = console
         self.files = {
             "config.json": "every setting, the vocabulary, the baselines",
-            "metrics.jsonl": "the losses, one line per entry",
+            "metrics.jsonl": "the losses, one line for each logged step",
         }
 
     @property
@@ -118,7 +118,7 @@ class Page:
             "measured": measured,
         }
         text = json.dumps(result, indent=2) + "\n"
-        self.write("result.json", text, "the results at the end of the training")
+        self.write("result.json", text, "the results at the end of training")
 
     def list_files(self):
         """Print the names and descriptions of all files."""

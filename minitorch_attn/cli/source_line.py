@@ -1,4 +1,4 @@
-"""Source line: end `--help` with the source file of the command and the code that it calls."""
+"""Source line: the last line of `--help` names the command's source file and what it calls."""
 
 import inspect
 
@@ -34,7 +34,7 @@ class Command(_WithSource, click.Command):
 
 
 class Group(_WithSource, click.Group):
-    """A `click.Group` whose help, like that of its subcommands, has a source line."""
+    """A `click.Group` with a source line. Its subcommands also have a source line."""
 
     command_class = Command
     group_class = type

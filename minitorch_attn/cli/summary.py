@@ -45,11 +45,11 @@ def _sizes(context, parameter, value):
     help="Number of levels of nested layers to list.",
 )
 def summary(name, sizes, depth):
-    """List the layers of a model: shapes, parameters, FLOPs, memory.
+    """List the layers of a model, with their shapes, parameters, FLOPs and memory.
 
     FOLDER_OR_NAME is a Hugging Face or timm folder, a run folder of `mta train gpt`, or the name of
-    a published model, as in `mta summary vit_b_16`. The command neither reads weights nor computes
-    products, so even the largest models take only seconds.
+    a published model, as in `mta summary vit_b_16`. The command does not compute products or read
+    published weights, so even the largest models take only seconds.
     """
     from ..nn import summary as show
 

@@ -31,7 +31,7 @@ _PAGE = "trace.html"
     type=click.IntRange(min=1),
     default=5000,
     show_default=True,
-    help="Number of steps to record; further steps are only counted.",
+    help="Maximum number of steps to record; further steps are only counted.",
 )
 def trace(file, arguments, output, table, expand, max_steps):
     """Run FILE and record every operation, forward and backward.

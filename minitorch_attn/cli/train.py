@@ -70,10 +70,10 @@ def _of_recipe(option):
 
 
 def _of_session():
-    """Make the options that belong to the session rather than to its recipe."""
+    """Make the options that belong to the session, not to the recipe."""
     return [
         click.Option(
-            ["--minutes"], type=_ABOVE_ZERO, help="Train for this many minutes, instead of --steps."
+            ["--minutes"], type=_ABOVE_ZERO, help="Training time in minutes, instead of --steps."
         ),
         click.Option(["--out"], type=_FOLDER, help="Run folder.  [default: a new folder in runs/]"),
         click.Option(
@@ -89,8 +89,8 @@ def _of_session():
             flag_value="latest",
             callback=_resume_value,
             metavar="[previous|STEP]",
-            help="Continue the run in --out, or the latest run, from its last checkpoint "
-            "('previous': the one before it).",
+            help="Continue the run in --out, or the latest run, from its latest checkpoint, "
+            "from the previous checkpoint, or from the checkpoint at STEP.",
         ),
     ]
 

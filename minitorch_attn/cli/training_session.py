@@ -37,7 +37,7 @@ class Session:
     given : dict
         Values of the options given by the user.
     out : str, optional
-        Run folder.
+        Run folder. Default: a new folder or, with `resume`, the latest run.
     resume : int or str, optional
         Step of the checkpoint to resume from, or "latest" or "previous".
     minutes : float, optional
@@ -69,7 +69,7 @@ class Session:
         int
             Exit status.
         """
-        as_device(self.options["device"])  # raises an error early if the device is unavailable
+        as_device(self.options["device"])  # raises an error early if the name is unknown
         if self.resume is None:
             self._begin()
         else:
@@ -113,7 +113,7 @@ class Session:
                 error.message,
                 got=error.got,
                 expected=error.expected,
-                hint=f"another --out, or --resume to continue a run in {path}",
+                hint=f"choose another --out, or pass --resume to continue the run in {path}",
             ) from None
         self._open_page()
         self._introduce()
@@ -138,7 +138,7 @@ class Session:
             self.recipe.options["steps"] = step + self.recipe.steps_in(60 * self.minutes)
         steps = self.recipe.options["steps"]
         if steps < step:
-            raise click.UsageError(f"--steps must be at least {step}, the steps already done")
+            raise click.UsageError(f"--steps must be at least {step}, the steps already taken")
         if self.recipe.options != options:
             self.folder.config["options"] = self.recipe.options
             self.folder.save_config()

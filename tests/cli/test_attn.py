@@ -170,7 +170,7 @@ def test_a_page_that_would_be_too_large_keeps_the_last_attentions(monkeypatch):
     monkeypatch.setattr(attn_page, "_MOST", 9)
     parts = [Part(f"layer {n}", np.eye(2)[None], ["a", "b"], ["a", "b"]) for n in range(1, 6)]
     page, left_out = attn_page.attention_page(Look("five", parts))
-    assert left_out == "attentions 1 to 3" and "layer 4" in page and "layer 3" not in page
+    assert left_out == "attention layers 1 to 3" and "layer 4" in page and "layer 3" not in page
     assert attn_page.attention_page(Look("two", parts[:2]))[1] == ""
 
 

@@ -53,7 +53,7 @@ def test_every_command_it_names_exists(mta):
 def test_it_names_the_lesson_that_was_left(mta, remember):
     remember(l01={"done": True, "when": 5}, l02={"cell": 1, "cells": 3, "when": 9})
     _, out, _ = mta()
-    assert "1 of 3 done; 02 stopped at cell 2 of 3" in out
+    assert "1 of 3 done; lesson 02 stopped at cell 2 of 3" in out
     assert following(out) == "lesson step 02"
 
 

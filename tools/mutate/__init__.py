@@ -1,13 +1,15 @@
-"""Does the test suite notice a wrong derivative? Break each one in many ways, and see.
+"""Mutation testing of the derivatives: check that the tests notice a wrong gradient.
 
-`python -m tools.mutate` changes one thing at a time in the body of every `backward`, and in the
-functions that only backwards call: a sign, a constant, an axis, a dropped term. The tests that
-execute the changed statement must then fail. A change that no test notices is a survivor: a hole
-in the tests, or a change without an effect, declared with its reason in `equivalent.toml`.
+`python -m tools.mutate` makes one change at a time (a mutant) in the body of a `backward` method or
+of a function that only `backward` methods call. A change affects, for example, a sign, a constant,
+an axis or a term. At least one test that executes the changed statement must then fail. A mutant
+that no test detects survives: either a test is missing, or the change has no effect. Changes
+without an effect are listed with their reasons in `equivalent.toml`.
 
-    targets.py   which functions are changed
-    mutants.py   which changes there are
-    forks.py     running a job in a forked process, with a limit
-    trial.py     running the tests of one changed function
-    command.py   the command line, the progress line and the table
+    targets.py    find the functions to change
+    mutants.py    make the changes
+    forks.py      run a job in a forked process, with a time limit
+    trial.py      run the tests of one changed function
+    campaign.py   run all trials and collect the verdicts
+    command.py    command line, progress line and table
 """

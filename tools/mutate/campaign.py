@@ -1,4 +1,4 @@
-"""From targets and tests to a verdict on every mutant."""
+"""Mutation campaign: run the tests on every mutant, and collect the verdicts."""
 
 import random
 import tomllib
@@ -14,7 +14,7 @@ KILLED, SURVIVED = "killed", "survived"
 
 
 class Verdict:
-    """What became of a mutant.
+    """Result of the tests of one mutant.
 
     Attributes
     ----------
@@ -22,11 +22,11 @@ class Verdict:
     fate : str
         "killed" or "survived".
     by : str
-        The test that failed; "time limit" or "crash"; empty for a survivor.
+        Name of the test that failed, "time limit" or "crash". Empty if the mutant survived.
     tests : int
-        How many tests execute the changed statement.
+        Number of tests that execute the changed statement.
     reason : str or None
-        Why the change has no effect, where the file of equivalents declares it.
+        Why the change has no effect, or None if the file of equivalents does not list it.
     """
 
     def __init__(self, mutant, fate, by, tests, reason):
@@ -38,14 +38,14 @@ class Verdict:
 
     @property
     def group(self):
-        """The column of the table it counts in."""
+        """Column of the table in which the mutant is counted."""
         if self.reason is None:
             return self.fate
         return "equivalent" if self.fate == SURVIVED else "not equivalent"
 
 
 def read_equivalents(path):
-    """{(where, change): reason} from a TOML file with a list `mutant`."""
+    """Read {(where, change): reason} from the list `mutant` of a TOML file."""
     if not path.exists():
         return {}
     with open(path, "rb") as stream:
@@ -54,11 +54,12 @@ def read_equivalents(path):
 
 
 def draw(targets, sample=None, seed=0):
-    """The mutants of the targets; at most `sample` of each file, drawn at random.
+    """Make the mutants of the targets or, with `sample`, a random sample for each file.
 
     Returns
     -------
-    dict of list of Mutant, by file
+    dict of str to list of Mutant
+        Mutants of each file.
     """
     files = {}
     for target in targets:
@@ -82,8 +83,9 @@ class Campaign:
     equivalents : dict
         From `read_equivalents`.
     jobs : int
+        Number of parallel processes.
     tell : callable
-        Called with a line about each step.
+        Function that is called with a line of text about each step.
     """
 
     def __init__(self, targets, items, equivalents, jobs=1, tell=print):
@@ -97,14 +99,16 @@ class Campaign:
         self.broken = set()  # tests that fail without any change
 
     def run(self, files, public, wide=True):
-        """Try all mutants, first with the tests of their own file, then survivors with all.
+        """Run each mutant with the tests of its own file, and survivors with all tests.
 
         Parameters
         ----------
-        files : dict of list of Mutant, by file
-        public : dict of list of str, by file
+        files : dict of str to list of Mutant
+            Mutants of each file.
+        public : dict of str to list of str
+            Public names of each file.
         wide : bool
-            False leaves out the second step.
+            Whether to run the survivors with all tests.
 
         Returns
         -------
@@ -118,7 +122,7 @@ class Campaign:
             verdicts += self.try_all(mutants, own)
             self.tell_file(file, verdicts)
         if wide and any(v.group == SURVIVED for v in verdicts):
-            self.tell("some survive the tests of their own file; now all tests")
+            self.tell("some mutants survive the tests of their own file; running all tests on them")
             seen = set(prints) | self.broken
             prints |= self.footprints([i for i in range(len(self.items)) if i not in seen])
         left = [v.mutant for v in verdicts if v.fate == SURVIVED] if wide else []
@@ -127,7 +131,7 @@ class Campaign:
         return verdicts
 
     def footprints(self, indices, portion=150):
-        """{index: Footprint} of tests that pass, some at a time."""
+        """Run tests in portions. Return {index: Footprint} for the tests that pass."""
         self.tell(f"running {len(indices)} tests unchanged")
         found = {}
         portions = [indices[i : i + portion] for i in range(0, len(indices), portion)]
@@ -147,7 +151,7 @@ class Campaign:
         return footprint(self.items, indices, self.targets)
 
     def try_all(self, mutants, prints):
-        """The verdicts on mutants, given the footprints of the tests to run."""
+        """Return the verdicts on mutants. `prints` are the footprints of the tests to run."""
         users = {mutant: [p for p in prints if self._executes(p, mutant)] for mutant in mutants}
         verdicts = {}
 
@@ -182,7 +186,7 @@ class Campaign:
         return Verdict(mutant, KILLED, by, tests, reason)
 
     def tell_file(self, file, verdicts):
-        """One line when a file is done."""
+        """Print the number of mutants in each group of a file."""
         own = [v for v in verdicts if v.mutant.target.file == file]
         count = Counter(v.group for v in own)
         self.tell(f"{file}: {', '.join(f'{n} {group}' for group, n in sorted(count.items()))}")

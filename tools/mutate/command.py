@@ -1,9 +1,9 @@
-"""The command line, the progress line and the table.
+"""Command line, progress line and table of the mutation tests.
 
-python -m tools.mutate                                  everything; survivors meet all tests
+python -m tools.mutate                                  all files; survivors run all tests
 python -m tools.mutate --only ops/softmax.py            one file
-python -m tools.mutate --only ops/softmax.py --near     with its own tests only: quick
-python -m tools.mutate --list                           print the mutants, run nothing
+python -m tools.mutate --only ops/softmax.py --near     one file, with only its own tests (fast)
+python -m tools.mutate --list                           print the mutants and exit
 """
 
 import argparse
@@ -25,48 +25,48 @@ COLUMNS = ("killed", "survived", "equivalent", "not equivalent")
 
 
 def parsed(arguments):
-    """The options."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m tools.mutate",
-        description="Break every derivative in many ways; the tests must notice.",
+        description="Change every derivative in many ways, and check that a test fails.",
     )
     parser.add_argument(
         "--only",
         action="append",
         default=[],
         metavar="FILE",
-        help="only this file, such as ops/softmax.py; may be repeated",
+        help="only this file, such as ops/softmax.py; can be repeated",
     )
-    parser.add_argument("--jobs", type=int, default=1, help="processes at once (default: 1)")
+    parser.add_argument("--jobs", type=int, default=1, help="parallel processes (default: 1)")
     parser.add_argument(
         "--near",
         action="store_true",
-        help="only the tests of the changed file itself, not all tests",
+        help="run only the tests of the changed file",
     )
-    parser.add_argument("--list", action="store_true", help="print the mutants, run nothing")
+    parser.add_argument("--list", action="store_true", help="print the mutants and exit")
     parser.add_argument("--sample", type=int, metavar="K", help="at most K mutants of each file")
-    parser.add_argument("--seed", type=int, default=0, help="of the sample (default: 0)")
-    parser.add_argument("--json", metavar="FILE", help="write all verdicts there")
-    parser.add_argument("--root", type=Path, default=ROOT, help="the repository to work on")
-    parser.add_argument("--package", default="minitorch_attn", help="its package")
+    parser.add_argument("--seed", type=int, default=0, help="seed of --sample (default: 0)")
+    parser.add_argument("--json", metavar="FILE", help="file for all verdicts")
+    parser.add_argument("--root", type=Path, default=ROOT, help="repository to work on")
+    parser.add_argument("--package", default="minitorch_attn", help="package in the repository")
     parser.add_argument(
         "--equivalent",
         type=Path,
-        help="the file of declared equivalents",
+        help="file that lists changes without an effect",
         default=Path(__file__).with_name("equivalent.toml"),
     )
     return parser.parse_args(arguments)
 
 
 def main(arguments=None):
-    """Run the command and leave with its exit status."""
+    """Run the command, and exit with its status."""
     for name in ("OPENBLAS", "MKL", "OMP"):
         os.environ.setdefault(f"{name}_NUM_THREADS", "1")  # read when NumPy is imported
     options = parsed(arguments)
     sys.path.insert(0, str(options.root))
     targets = find_targets(options.root / options.package, only=options.only)
     if not targets:
-        raise SystemExit(f"no derivative there: {', '.join(options.only) or options.package}")
+        raise SystemExit(f"found no derivative in {', '.join(options.only) or options.package}")
     from . import campaign
 
     files = campaign.draw(targets, options.sample, options.seed)
@@ -79,7 +79,7 @@ def main(arguments=None):
 
 
 def run(options, targets, files):
-    """Try the mutants and print what came of them; True if enough were killed."""
+    """Run the mutants and print the verdicts. Return True if enough of them were killed."""
     from . import campaign, trial
 
     start, verdicts = time.monotonic(), []
@@ -88,7 +88,7 @@ def run(options, targets, files):
 
     def then(items):
         gc.collect()
-        gc.freeze()  # the collector of a child leaves the pages it shares with us alone
+        gc.freeze()  # so that garbage collection in a child does not copy shared pages
         one = campaign.Campaign(targets, items, equivalents, options.jobs, tell)
         verdicts.extend(one.run(files, public, wide=not options.near))
 
@@ -105,7 +105,7 @@ def run(options, targets, files):
     for by in ("time limit", "crash"):
         stopped = sum(v.by == by for v in verdicts)
         if stopped:
-            print(f"{stopped} of them by {by}, not by a test")
+            print(f"{stopped} mutants killed by a {by}, not by a test")
     print(
         f"{count['killed']} of {counted} killed: {share:.1%}; {count['equivalent']} equivalent; "
         f"{time.monotonic() - start:.0f} s"
@@ -114,7 +114,7 @@ def run(options, targets, files):
 
 
 def tell(text, passing=False):
-    """Print a line; a passing one stands only until the next, and only on a terminal."""
+    """Print a line. If `passing`, print it only in a terminal, where the next line replaces it."""
     terminal = sys.stderr.isatty()
     if terminal:
         sys.stderr.write("\r\x1b[K")
@@ -126,7 +126,7 @@ def tell(text, passing=False):
 
 
 def print_table(verdicts):
-    """One line per file, and the sum."""
+    """Print one line for each file, and the totals."""
     count, files = Counter(), {}
     for verdict in verdicts:
         files.setdefault(verdict.mutant.target.file, Counter())[verdict.group] += 1
@@ -138,7 +138,7 @@ def print_table(verdicts):
 
 
 def print_lists(verdicts, equivalents):
-    """Survivors, and declarations that are wrong or no longer needed."""
+    """Print survivors, and entries of equivalent.toml that are wrong or no longer needed."""
     for group in ("survived", "not equivalent"):
         chosen = [v for v in verdicts if v.group == group]
         if chosen:
@@ -149,14 +149,14 @@ def print_lists(verdicts, equivalents):
     existing = {(repr(v.mutant.target), v.mutant.change) for v in verdicts}
     stale = [key for key in equivalents if key not in existing]
     if stale:
-        print("\ndeclared equivalent, but there is no such mutant:")
+        print("\nlisted in equivalent.toml, but not a mutant:")
     for where, change in stale:
         print(f"  {where}: {change}")
     print()
 
 
 def write_json(path, verdicts):
-    """All verdicts, one object each."""
+    """Write all verdicts as a JSON list of objects."""
     rows = [
         {
             "where": repr(v.mutant.target),

@@ -1,4 +1,4 @@
-"""Run jobs in forked processes: each starts with all modules imported and leaves no trace."""
+"""Run jobs in forked processes, so that what a job changes does not affect the others."""
 
 import os
 import pickle
@@ -16,7 +16,7 @@ MEMORY = 8 << 30  # bytes of address space a job may add
 
 
 class Job:
-    """A forked process at work, and the pipe that it answers through."""
+    """Forked process, and the pipe through which it sends its result."""
 
     def __init__(self, work, argument, seconds):
         self.argument = argument
@@ -29,11 +29,11 @@ class Job:
             os.close(self.pipe)
             _work(work, argument, seconds, writer)
         os.close(writer)
-        # Others may be using the processor: the limit in `_work` counts only our own time.
+        # The limit in `_work` is processor time. Wall-clock time may be longer on a busy machine.
         self.deadline = time.monotonic() + 5 * seconds + 30
 
     def read(self):
-        """Take in what has arrived; True at the end."""
+        """Read the data that has arrived. Return True at the end of the data."""
         part = os.read(self.pipe, 1 << 16)
         self.answer += part
         return not part
@@ -43,7 +43,7 @@ class Job:
         os.kill(self.pid, signal.SIGKILL)
 
     def result(self):
-        """The answer of a finished process, LATE or DIED."""
+        """Return the answer of a finished process, or LATE or DIED if it did not answer."""
         os.close(self.pipe)
         _, status = os.waitpid(self.pid, 0)
         if os.WIFSIGNALED(status):
@@ -52,7 +52,7 @@ class Job:
 
 
 def _work(work, argument, seconds, writer):
-    """In the child: be quiet, obey the limits, answer, leave without any clean-up."""
+    """Run in the child process: suppress output, set limits, send the answer and exit."""
     try:
         quiet = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1) if os.environ.get("MUTATE_DEBUG") else (0, 1, 2):
@@ -72,21 +72,22 @@ def _work(work, argument, seconds, writer):
 
 
 def run_all(work, arguments, seconds, jobs=1):
-    """Call `work` with each argument, each time in a process of its own.
+    """Call `work` with each argument in a separate process.
 
     Parameters
     ----------
     work : callable
     arguments : iterable
-        Asked for the next one only when there is room for it.
+        The next argument is requested only when a process is free.
     seconds : callable
-        The seconds of processor time that the job of an argument may take.
+        Function from an argument to the limit of its processor time in seconds.
     jobs : int
-        How many processes at once.
+        Maximum number of parallel processes.
 
     Yields
     ------
-    (argument, what `work` returned), or LATE or DIED in its place
+    argument, result
+        `result` is the return value of `work`, LATE after the time limit, or DIED after a crash.
     """
     waiting, running = iter(arguments), 0
     with selectors.DefaultSelector() as selector:

@@ -1,7 +1,7 @@
-"""The changes: each breaks one thing in the body of a function.
+"""Mutants: small changes in the body of a function.
 
-A rule is a generator that looks at one node of the syntax tree and yields nodes to stand in its
-place. `RULES` are asked about each expression, `STATEMENT_RULES` about each statement.
+A rule is a generator that takes one node of the syntax tree and yields replacements for it. `RULES`
+are applied to each expression, and `STATEMENT_RULES` to each statement.
 """
 
 import ast
@@ -42,21 +42,21 @@ SUMS = {"sum": "mean", "mean": "sum"}
 
 
 class Mutant:
-    """One change of one function.
+    """One change in one function.
 
     Attributes
     ----------
     target : Target
     line : int
     span : range
-        The lines of the statement, by which the tests that execute it are found.
+        Lines of the statement, used to find the tests that execute it.
     before, after : str
-        The statement, on one line.
+        The statement before and after the change, on one line.
     """
 
     def __init__(self, target, statement, place, node):
         self.target = target
-        self.place = place  # (parent, field, index or None): where `node` goes
+        self.place = place  # (parent, field, index or None) of the node to replace
         self.node = node
         self.span = range(statement.lineno, _last_line(statement) + 1)
         self.line = statement.lineno
@@ -72,12 +72,12 @@ class Mutant:
 
     @property
     def change(self):
-        """What is different, as text."""
+        """Text that describes the change."""
         return f"{self.before} -> {self.after}"
 
     @contextmanager
     def applied(self):
-        """The syntax tree of the target is the changed one inside."""
+        """Apply the change to the syntax tree of the target inside the `with` block."""
         before = _at(self.place)
         _put(self.place, self.node)
         try:
@@ -86,18 +86,18 @@ class Mutant:
             _put(self.place, before)
 
     def code(self):
-        """The code object of the changed function."""
+        """Return the code object of the changed function."""
         with self.applied():
             return self.target.code()
 
 
 def one_line(statement):
-    """A statement as text; of an `if`, `for` or `with` the first line."""
+    """Return the first line of a statement as text."""
     return ast.unparse(statement).split("\n")[0]
 
 
 def mutants_of(target):
-    """All mutants of a target, in the order of its lines, no two of them alike.
+    """Make all distinct mutants of a target, sorted by line.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def mutants_of(target):
 
 
 def _statements(function):
-    """(statement, its place) for every statement that can change a gradient."""
+    """Yield (statement, place) for each statement that can affect a gradient."""
     blocks = [function]
     while blocks:
         block = blocks.pop(0)
@@ -134,7 +134,7 @@ def _statements(function):
 
 
 def _last_line(statement):
-    """The last line of a simple statement, or of the header of a compound one."""
+    """Return the last line of a simple statement, or of the header of a compound statement."""
     body = getattr(statement, "body", None)
     return statement.end_lineno if body is None else max(statement.lineno, body[0].lineno - 1)
 
@@ -150,7 +150,7 @@ def _changes(statement, place):
 
 
 def _expressions(node):
-    """The places of all expressions of a statement, without those of the statements in it."""
+    """Yield the places of all expressions of a statement, except those of nested statements."""
     for field, value in ast.iter_fields(node):
         for index, part in enumerate(value) if isinstance(value, list) else ((None, value),):
             if isinstance(part, ast.expr) and not _is_free(node, part):
@@ -161,7 +161,7 @@ def _expressions(node):
 
 
 def _is_free(parent, node):
-    """-1 in a reshape, where any negative number does; the guard of a zip."""
+    """Return True for -1 in a reshape and for `strict=`, where a change has no effect."""
     if isinstance(parent, ast.keyword):
         return parent.arg == "strict" and isinstance(node, ast.Constant)
     if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute):
@@ -184,7 +184,7 @@ def _put(place, node):
 
 
 def _with(node, **fields):
-    """A shallow copy with other fields."""
+    """Return a shallow copy with some fields replaced."""
     node = copy.copy(node)
     for name, value in fields.items():
         setattr(node, name, value)
@@ -196,12 +196,12 @@ def _negated(node):
 
 
 def _is_negative(node):
-    """A literal such as -1, one constant to the reader."""
+    """Return True for a literal such as -1, which counts as a constant."""
     return isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Constant)
 
 
 def other_operator(node):
-    """+ for -, * for /, < for <= and for >=, == for !=, `and` for `or`."""
+    """Replace an operator: - by +, / by *, <= by <, >= by <, != by ==, `or` by `and`, etc."""
     if isinstance(node, (ast.BinOp, ast.BoolOp)):
         if type(node.op) in OTHER_OPERATOR:
             yield _with(node, op=OTHER_OPERATOR[type(node.op)]())
@@ -215,7 +215,7 @@ def other_operator(node):
 
 
 def dropped_part(node):
-    """One term of a sum, one factor of a product."""
+    """Drop one term of a sum or one factor of a product."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub, ast.Mult, ast.Div)):
         yield node.left
         if isinstance(node.op, ast.Sub):
@@ -225,7 +225,7 @@ def dropped_part(node):
 
 
 def other_order(node):
-    """b @ a for a @ b, Op.call(b, a) for Op.call(a, b); the two values of a `where`."""
+    """Swap the operands of `a @ b` or `Op.call(a, b)`, or the two values of a `where`."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
         yield _with(node, left=node.right, right=node.left)
     elif isinstance(node, ast.Call):
@@ -237,13 +237,13 @@ def other_order(node):
 
 
 def removed_sign(node):
-    """x for -x, for `not x` and for ~x."""
+    """Replace -x, `not x` and ~x by x."""
     if isinstance(node, ast.UnaryOp) and not _is_negative(node):
         yield node.operand
 
 
 def other_constant(node):
-    """The next number, away from 0; True for False, as in keepdims."""
+    """Increase the absolute value of a number by 1, and negate a bool."""
     if _is_negative(node) and isinstance(node.operand.value, (int, float)):
         yield _negated(ast.Constant(node.operand.value + 1))
     elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
@@ -253,7 +253,7 @@ def other_constant(node):
 
 
 def other_axis(node):
-    """The first, the last or all axes in place of those that the settings name."""
+    """Replace the argument `axis` or `dim` by the first axis, the last axis or None."""
     if isinstance(node, ast.Call):
         for index, keyword in enumerate(node.keywords):
             if keyword.arg in AXES and ast.unparse(keyword.value) != "None":
@@ -266,7 +266,7 @@ def other_axis(node):
 
 
 def removed_call(node):
-    """x for sum_to_shape(x, shape), x.sum(...), x.reshape(...) and Op.call(x, ...)."""
+    """Replace sum_to_shape(x, shape), x.sum(...), x.reshape(...) and Op.call(x, ...) by x."""
     if not isinstance(node, ast.Call):
         return
     if isinstance(node.func, ast.Attribute):
@@ -279,27 +279,27 @@ def removed_call(node):
 
 
 def sum_or_mean(node):
-    """The mean for the sum, and the other way round."""
+    """Replace a sum by a mean, or a mean by a sum."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         if node.func.attr in SUMS:
             yield _with(node, func=_with(node.func, attr=SUMS[node.func.attr]))
 
 
 def negated_choice(node):
-    """`b if x else a` for `a if x else b`."""
+    """Replace `a if x else b` by `b if x else a`."""
     if isinstance(node, ast.IfExp):
         yield _with(node, body=node.orelse, orelse=node.body)
 
 
 def negated_test(statement):
-    """`if not x` for `if x`."""
+    """Replace `if x` by `if not x`, and `while x` by `while not x`."""
     if isinstance(statement, (ast.If, ast.While)):
         if not isinstance(statement.test, (ast.Compare, ast.UnaryOp)):
             yield _with(statement, test=ast.UnaryOp(ast.Not(), statement.test))
 
 
 def other_update(statement):
-    """-= for +=, /= for *=, or none at all; no x[...] = y, no call that stands alone."""
+    """Change += to -= or *= to /=, and remove an update, `x[...] = y` or a standalone call."""
     if isinstance(statement, ast.AugAssign):
         if type(statement.op) in OTHER_OPERATOR:
             yield _with(statement, op=OTHER_OPERATOR[type(statement.op)]())
@@ -311,7 +311,7 @@ def other_update(statement):
 
 
 def wrong_gradient(statement):
-    """No gradient, the gradient of the neighbour, the other sign."""
+    """Return None for a gradient, change its sign, or swap two neighboring gradients."""
     if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]).startswith("grad"):
         if not isinstance(statement.value, (ast.Constant, ast.UnaryOp, ast.Tuple)):
             yield _with(statement, value=_negated(statement.value))

@@ -1,4 +1,4 @@
-"""Find the code that computes derivatives: every `backward`, and what only backwards call."""
+"""Find the code that computes derivatives: `backward` methods and the functions only they call."""
 
 import ast
 import importlib
@@ -13,10 +13,11 @@ class Target:
     Attributes
     ----------
     file : str
-        Relative to the package, as in "ops/softmax.py".
+        Path relative to the package, such as "ops/softmax.py".
     name : str
-        As in "Softmax.backward".
+        Qualified name, such as "Softmax.backward".
     owner : ast.ClassDef or None
+        Class of a method. None for a function.
     node : ast.FunctionDef
     """
 
@@ -32,14 +33,14 @@ class Target:
         return f"{self.file}:{self.name}"
 
     def function(self):
-        """The living function, wherever it has been imported to."""
+        """Import the module and return the function object."""
         found = importlib.import_module(self.module)
         for part in self.name.split("."):
             found = vars(found)[part]
         return getattr(found, "__func__", found)
 
     def code(self):
-        """Compile the syntax tree, as it stands now, to the code object of the function."""
+        """Compile the current syntax tree to the code object of the function."""
         body = [self.node]
         if self.owner is not None:
             body = [ast.ClassDef(self.owner.name, bases=[], keywords=[], body=body, **_PLAIN)]
@@ -56,14 +57,14 @@ if "type_params" in ast.ClassDef._fields:  # Python 3.12
 
 
 def find_targets(package_dir, folders=("ops", "nn"), only=()):
-    """The targets of a package, in the order of the files.
+    """Return the targets of a package, sorted by file.
 
     Parameters
     ----------
     package_dir : Path
     folders : sequence of str
     only : sequence of str
-        Keep the files whose relative path is one of these; all of them if it is empty.
+        Relative paths of the files to search. Empty for all files.
 
     Returns
     -------
@@ -90,13 +91,13 @@ def find_targets(package_dir, folders=("ops", "nn"), only=()):
 
 
 def is_backward(method):
-    """Is this the `backward(ctx, ...)` of a Function?"""
+    """Return True for the `backward(ctx, ...)` of a Function."""
     arguments = [argument.arg for argument in method.args.args]
     return method.name == "backward" and arguments[:1] == ["ctx"]
 
 
 class _Module:
-    """One file: what it defines at the top, and which names those definitions use."""
+    """One file: its top-level definitions, and the names that they use."""
 
     def __init__(self, path, package_dir):
         parts = path.relative_to(package_dir.parent).with_suffix("").parts
@@ -116,7 +117,7 @@ class _Module:
                     self.meanings[alias.asname or alias.name] = (base, alias.name)
 
     def uses(self):
-        """(user, used) pairs of (module, name); the user is None for what runs a forward."""
+        """Yield (user, used), each as (module, name). The user is None for module-level code."""
         for node in self.tree.body:
             if isinstance(node, ast.ClassDef):
                 for part in ast.iter_child_nodes(node):
@@ -141,7 +142,7 @@ BACKWARD = "backward"
 
 
 def _derivative_only(modules):
-    """The (module, name) of all functions and classes that nothing but backwards use."""
+    """Return (module, name) of the functions and classes that only `backward` methods use."""
     users, public = {}, set()
     for module in modules:
         public |= {(module.name, name) for name in _listed(module.tree)}
@@ -158,7 +159,7 @@ def _derivative_only(modules):
 
 
 def public_names(path):
-    """The names in `__all__` of a file."""
+    """Return the names in `__all__` of a file."""
     return _listed(ast.parse(path.read_text(encoding="utf-8")))
 
 

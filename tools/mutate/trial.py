@@ -1,4 +1,4 @@
-"""Run the tests that execute a statement, with the statement changed."""
+"""Trial of a mutant: run the tests that execute the changed statement."""
 
 import os
 import re
@@ -13,12 +13,12 @@ __all__ = ["Footprint", "collect", "footprint", "near_tests", "run_mutant"]
 
 
 class Footprint:
-    """What one test does: how long it takes, whether it passes, which lines it executes.
+    """Footprint of one test: its time, its outcome and the lines that it executes.
 
     Attributes
     ----------
     index : int
-        Of the test in the list of all.
+        Index of the test in the list of all tests.
     seconds : float
     passed : bool
     lines : set of (target number, line)
@@ -37,14 +37,15 @@ def collect(root, folders, then):
     Parameters
     ----------
     root : Path
-        The repository; tests lie in `tests/<folder>` for each of `folders`.
+        Repository.
     folders : sequence of str
+        Names of the folders in `tests/` to collect.
     then : callable
     """
 
     class Instead:
         def pytest_configure(self, config):
-            config.option.tbstyle = "native"  # the quickest; nobody reads it
+            config.option.tbstyle = "native"  # the fastest style; the output is not read
 
         def pytest_runtestloop(self, session):
             then(session.items)
@@ -56,7 +57,7 @@ def collect(root, folders, then):
         database=None,
         deadline=None,
         max_examples=30,
-        phases=[Phase.explicit, Phase.generate],  # a failure is enough, it need not be small
+        phases=[Phase.explicit, Phase.generate],  # without shrinking failures
         suppress_health_check=list(HealthCheck),
     )
     settings.load_profile("mutate")
@@ -67,23 +68,23 @@ def collect(root, folders, then):
         options += ["-p", f"no:{plugin}"]
     status = pytest.main([*options, f"--rootdir={root}", *places], plugins=[Instead()])
     if status != pytest.ExitCode.OK:
-        raise RuntimeError(f"the tests could not be collected: {status!r}; try pytest itself")
+        raise RuntimeError(f"the tests could not be collected ({status!r}); run pytest to see why")
 
 
 def near_tests(file, items, public):
-    """The indices of the tests of one file of the package.
+    """Return the indices of the tests of one file of the package.
 
-    Those of the mirrored test file, or without one those of every file that names something
-    public of it.
+    These are the tests in `tests/` with the corresponding path. If there is no such test file, they
+    are the tests in all files that mention a public name of the file.
 
     Parameters
     ----------
     file : str
-        Such as "ops/softmax.py".
+        Path relative to the package, such as "ops/softmax.py".
     items : list
         All tests.
     public : sequence of str
-        The names the file offers.
+        Public names of the file.
     """
     folder, name = file.rsplit("/", 1)
     mirrored = f"tests/{folder}/test_{name}"
@@ -96,25 +97,25 @@ def near_tests(file, items, public):
 
 
 def passes(item, nextitem=None):
-    """Run one test."""
+    """Run one test, and return True if it passes."""
     return not any(report.failed for report in runtestprotocol(item, log=False, nextitem=nextitem))
 
 
 def footprint(items, indices, targets):
-    """Run tests as they are and see which lines of the targets each of them executes.
+    """Run tests without changes, and record which lines of the targets each test executes.
 
     Parameters
     ----------
     items : list
     indices : list of int
-        Which of them to run.
+        Indices of the tests to run.
     targets : list of Target
 
     Returns
     -------
     list of Footprint
     """
-    numbers = {}  # by identity: equal code may stand in two files
+    numbers = {}  # keys are id(code), because equal code may occur in two files
     for number, target in enumerate(targets):
         _note_codes(target.function().__code__, number, numbers)
     found, lines = [], set()
@@ -147,21 +148,21 @@ def _note_codes(code, number, numbers):
 
 
 def run_mutant(mutant, items, order):
-    """Put the changed function in place and run tests until one fails.
+    """Apply a mutant and run tests until one fails.
 
     Parameters
     ----------
     mutant : Mutant
     items : list
     order : list of int
-        The tests to run, in this order.
+        Indices of the tests, in the order in which to run them.
 
     Returns
     -------
     int or None
-        The index of the test that noticed.
+        Index of the test that failed, or None if all tests passed.
     """
-    # In place, so that whoever holds the function holds the changed one.
+    # Replacing the code of the function object affects all references to it.
     mutant.target.function().__code__ = mutant.code()
     for place, index in enumerate(order):
         following = items[order[place + 1]] if place + 1 < len(order) else None

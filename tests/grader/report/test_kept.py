@@ -74,7 +74,7 @@ def test_what_is_kept_is_told(mta, folder, tmp_path):  # noqa: F811
     assert "kept" in lines["ada"] and "kept" in lines["eve"]
     assert "again" in lines["bob"] and "kept" not in lines["bob"]
     assert "again" not in lines["zoe"] and "kept" not in lines["zoe"]
-    assert "4 graded; 2 of them in an earlier run" in said
+    assert "4 graded (2 of them in an earlier run)" in said
     assert max(map(len, said.splitlines())) <= 80 + len(str(out))
 
 
@@ -82,7 +82,7 @@ def test_a_late_submission_drops_nobody(mta, folder, tmp_path):  # noqa: F811
     out, late = tmp_path / "out", hand_in(tmp_path / "late", zoe=RIGHT)
     assert marks(mta, folder, out)[0] == 0
     code, said, _ = marks(mta, late, out)
-    assert code == 0 and "4 graded; 3 of them in an earlier run" in said
+    assert code == 0 and "4 graded (3 of them in an earlier run)" in said
     assert scores(out) == {**EXPECTED, "zoe": 5.0} and read_results(out)["complete"]
     complete(out, 4)
     assert set(rows(out)) == {*EXPECTED, "zoe"}
@@ -180,7 +180,7 @@ def test_checks_that_raise_give_nobody_a_zero(mta, task, folder, tmp_path):  # n
     mta.made["task"] = replace(task, entries=[task.entries[0], broken])
     code, said, warned = marks(mta, folder, out)
     assert code == 4 and "ZeroDivisionError: division by zero" in warned
-    assert "0 graded, 3 not yet" in said
+    assert "0 graded, 3 not yet graded" in said
     assert [(row["score"], row["status"]) for row in rows(out).values()] == [("", "not graded")] * 3
     for missing in read_results(out)["not_graded"]:
         assert "checks.py" in missing["message"] and "division by zero" in missing["message"]
@@ -225,7 +225,7 @@ def test_a_mistake_with_one_submission_gives_it_no_mark(
     out, late = tmp_path / "out", hand_in(tmp_path / "late", zoe=RIGHT)
     assert marks(mta, late, out)[0] == 0
     code, said, _ = marks(mta, folder, out)
-    assert "3 graded, 1 not yet; 1 of them in an earlier run" in said
+    assert "3 graded (1 of them in an earlier run), 1 not yet graded" in said
     assert code == 4 and "-/5" in progress(said)["ada"]
     assert (rows(out)["ada"]["score"], rows(out)["ada"]["status"]) == ("", "not graded")
     assert not read_results(out)["complete"]
