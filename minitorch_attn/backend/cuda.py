@@ -125,7 +125,7 @@ def _two_wheels(wheels):
     return DeviceError(
         "CUDA is unavailable: two installations of CuPy overwrite each other",
         got=" and ".join(wheels),
-        expected="one of them",
+        expected="only one of them",
         hint=f"python -m pip uninstall {' '.join(wheels)}, then reinstall one",
     )
 

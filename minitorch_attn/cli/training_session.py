@@ -124,7 +124,7 @@ class Session:
         path = self.out or newest_run(PARENT, prefix)
         if path is None:
             raise click.UsageError(
-                f"--resume: there is no run {PARENT}/{prefix}-N here; give its folder with --out"
+                f"--resume: there is no run {PARENT}/{prefix}-N here; give a run folder with --out"
             )
         self.folder = RunFolder.open(path)
         self._check_command(path)

@@ -27,7 +27,7 @@ class BeamSearch:
     ids : int64 Tensor of shape (batch * beams, token)
         The prompts, each repeated for its beams.
     config : GenerationConfig
-        `num_beams`, `num_return_sequences`, `length_penalty`, `early_stopping`, `max_length`.
+        Uses `num_beams`, `num_return_sequences`, `length_penalty`, `early_stopping`, `max_length`.
     candidates : int
         Number of continuations considered for each input. With (1 + number of end tokens) * beams
         candidates, at least `beams` of them continue even if all possible endings are among them.

@@ -183,7 +183,7 @@ def _check_forced(config):
             raise ArgumentError(
                 f"generate: suppress_tokens must not contain all tokens of {name}",
                 got=f"{name}={getattr(config, name)}, suppress_tokens={config.suppress_tokens}",
-                hint="pass min_new_tokens to delay the end without suppressing its token",
+                hint="to delay the end of the text, use min_new_tokens instead",
             )
 
 

@@ -191,6 +191,6 @@ def warn_about_lengths(config, prompt_length):
     if shortest > config.max_length:
         warnings.warn(
             f"generate: the minimum length of {shortest} tokens is greater than the maximum "
-            f"length of {config.max_length}, which is used",
+            f"length of {config.max_length}; the maximum is used",
             stacklevel=4,
         )

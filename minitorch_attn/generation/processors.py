@@ -106,12 +106,12 @@ def _penalized(scores, penalty):
 class RepetitionPenaltyLogitsProcessor(LogitsProcessor):
     """Decrease the scores of tokens that already occurred.
 
-    Keskar et al. 2019, arXiv:1909.05858v2, section 4.1, for positive scores.
+    Keskar et al. 2019, arXiv:1909.05858v2, section 4.1, who also divide negative scores.
 
     Parameters
     ----------
     penalty : float
-        Divisor of positive scores and factor for negative scores. 1 has no effect.
+        Divisor of positive scores, and factor for negative scores. 1 has no effect.
     prompt_ignore_length : int or int64 Tensor of shape (row,), optional
         Number of tokens to ignore at the start of all rows or, with a Tensor, of each row.
 
