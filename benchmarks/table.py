@@ -56,7 +56,7 @@ def _section(path):
     lines = [
         f"{conditions(results['machine'])} PyTorch with {results['torch_threads']} threads.",
         "",
-        f"![Time and memory over PyTorch's](results/{path.stem}.png)",
+        f"![Time and memory relative to PyTorch](results/{path.stem}.png)",
         "",
         "| | engine | step | ratio (range over rounds) | peak memory | page faults | first step |",
         "|---|---|---|---|---|---|---|",

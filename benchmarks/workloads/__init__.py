@@ -1,4 +1,4 @@
-"""Workloads: each module builds the same step in this library, in PyTorch and mostly in JAX.
+"""Workloads: each module builds the same step in this library, in PyTorch and usually in JAX.
 
 A workload module has a `TITLE` and a dict `ENGINES` (name -> function that builds a `Step`). The
 results of the engines must agree before anything is timed.

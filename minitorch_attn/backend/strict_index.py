@@ -127,5 +127,5 @@ def _plain_entry(cls, entry):
         "array[index]: index is not on the device of the array",
         got=f"{where} as an index of an array on strict:{cls.index}",
         expected="device arrays, Python ints, slices, lists of ints, None or ...",
-        hint="move the index array once: mt.tensor(index, device=...)",
+        hint="move the index to the device once: mt.tensor(index, device=...)",
     )

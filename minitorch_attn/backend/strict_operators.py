@@ -50,7 +50,7 @@ def host_value(value, where):
         f"{where}: Unsupported type {type(value)}",
         got=f"{'a NumPy scalar' if is_scalar else 'values on the host'} and a device array",
         expected="arrays on the same device, and Python numbers",
-        hint="use float(x) or int(x)" if is_scalar else "move it once: mt.tensor(x, device=...)",
+        hint="use float(x) or int(x)" if is_scalar else "move it: mt.tensor(x, device=...)",
     )
 
 

@@ -107,7 +107,7 @@ def _parameters(recipe_class, names=None):
 def _run(kind, recipe_class, values):
     """Run the training session for a command."""
     if values.get("minutes") is not None and _is_given("steps"):
-        raise click.UsageError("--steps and --minutes exclude each other: give one of them")
+        raise click.UsageError("--steps and --minutes cannot be combined: give one of them")
     values.pop("config", None)
     session = {name: values.pop(name, None) for name in ("out", "resume", "minutes")}
     given = {name: value for name, value in values.items() if _is_given(name)}
