@@ -93,7 +93,7 @@ class FlatBuffer:
         ]
 
     def parts(self, blocks, names):
-        """Yield key, value, gradient, state..., and two scratch arrays, block by block.
+        """Yield the key, value, gradient, states and two scratch arrays of each block.
 
         The gradient is a copy, which the update may overwrite. Copying only one block at a time
         avoids a second buffer of the size of all gradients.

@@ -40,7 +40,7 @@ class NormedAttention(nn.Attention):
     make_norm : callable
         Function from a width to a normalization layer.
     qk_norm, scale_norm : bool
-        Whether to normalize each query and key within its head, and the whole context.
+        Whether to normalize queries and keys in each head, and whether to normalize the context.
     **options
         Further arguments passed to `nn.Attention`.
 
