@@ -24,14 +24,14 @@ def norm(name, rng, shape=(3, 5, 7), row_axes=1, weight=True, bias=True, grad=Fa
     return operation_check(name, NORM, arguments, keywords, grad, **options)
 
 
-def normalised(x, eps):
+def normalized(x, eps):
     """Compute LayerNorm without parameters with NumPy."""
     return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + eps)
 
 
 def norm_forward(rng):
     x = rng.normal(size=(3, 5, 7))
-    plain = {"output": normalised(x, 1e-2)}
+    plain = {"output": normalized(x, 1e-2)}
     return [
         norm("weight and bias", rng),
         norm("no bias", rng, bias=False),
@@ -47,7 +47,7 @@ def norm_forward_hard(rng):
         norm("float32", rng, x=x.astype("float32"), rtol=1e-5),
         norm("equal features", rng, x=np.repeat(x[..., :1], 7, -1)),
         norm("a shift", rng, weight=False, bias=False, x=x + 3.0,
-             expected={"output": normalised(x, 1e-2)}),
+             expected={"output": normalized(x, 1e-2)}),
     ]  # fmt: skip
 
 
