@@ -143,7 +143,7 @@ def paths(rng):
 
 
 def accumulated(inputs, settings):
-    """Add gradients to a leaf; return .grad after each, and the gradients, which must be unchanged."""
+    """Add gradients to a leaf; return .grad after each, and the gradients, unchanged if correct."""
     import numpy as np
 
     import minitorch_attn as mt

@@ -70,7 +70,8 @@ def test_seconds_by_hand(clock, make):
     (group,) = [g for g in p.by_op() if g.name == "Slow"]
     assert (group.calls, group.forward, group.backward) == (2, 6, 16)
     assert p.seconds == 7 + 6 + 1 + 16
-    assert p.table(rows=1).startswith("30 s in total: 6 s in operations forward, 16 s backward, 8 s ")
+    start = "30 s in total: 6 s in operations forward, 16 s backward, 8 s "
+    assert p.table(rows=1).startswith(start)
 
 
 def test_what_runs_inside_a_recorded_backward_is_not_counted_twice(clock, make):
