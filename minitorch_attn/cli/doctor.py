@@ -20,7 +20,7 @@ def doctor(as_json):
     """Check Python, NumPy, the GPU, the sandbox, folders and packages.
 
     Each line starts with "ok", "missing" (something required) or "without" (something optional),
-    and says how to install what is missing. The exit status is 1 if something required is missing.
+    and says how to fix the problem. The exit status is 1 if something required is missing.
     """
     from .doctor_checks import checks
 

@@ -37,7 +37,7 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
     type=click.FloatRange(0, 1, min_open=True),
     help="Sample from the most likely tokens with at least this total probability.",
 )
-@click.option("--num-beams", type=_POSITIVE, help="Number of beams. 1 shows text immediately.")
+@click.option("--num-beams", type=_POSITIVE, help="Number of beams; 1 means no beam search.")
 @click.option("--seed", type=click.IntRange(min=0), help="Random seed for sampling.")
 @click.option("--device", default="cpu", show_default=True, help="cpu or cuda.")
 def generate(folder, prompt, **options):

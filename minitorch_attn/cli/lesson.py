@@ -24,7 +24,7 @@ _FAST = click.option(
     short_help="List lessons, step through them, open them as notebooks.",
 )  # fmt: skip
 def lesson():
-    """Read and run lessons. Each explains an idea with short code, its output and its failures.
+    """Read and run lessons. Each explains one idea with short code and shows how it can fail.
 
     NN is the number of a lesson, or part of its name as in `mta lesson step sqrt`.
     """
@@ -100,7 +100,7 @@ def step(number, fast, start):
     """Step through a lesson cell by cell.
 
     Each cell is shown, then run. Press Enter for the next cell, b for the previous one, a number
-    and Enter to jump, q to quit and save your place. Figures are written to files, and their
+    and Enter to jump, or q to quit and save your place. Figures are written to files, and their
     paths are printed. Without a terminal, the whole lesson is printed.
     """
     from .lesson_step import Stepper

@@ -45,7 +45,7 @@ def _sizes(context, parameter, value):
     help="Number of levels of nested layers to list.",
 )
 def summary(name, sizes, depth):
-    """List the layers of a model, with their shapes, parameters, FLOPs and memory.
+    """List a model's layers with shapes, parameters, FLOPs and memory.
 
     FOLDER_OR_NAME is a Hugging Face or timm folder, a run folder of `mta train gpt`, or the name of
     a published model, as in `mta summary vit_b_16`. The command does not compute products or read
