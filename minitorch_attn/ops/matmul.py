@@ -65,7 +65,7 @@ def same_dtype(a, b, where, names):
         raise DTypeError(
             f"{where}({', '.join(names)}): {name} is not a tensor",
             got=f"{type(x).__name__}",
-            hint="mt.tensor(...) creates a tensor; `*` multiplies by a number",
+            hint="create a tensor with mt.tensor(...), or multiply by a number with `*`",
         ) from None
     if not same:
         raise DTypeError(
@@ -127,7 +127,7 @@ def _fitting(a, b):
         raise ShapeError(
             "matmul(a, b): the operands must have at least one axis",
             got=f"a {a.shape} and b {b.shape}",
-            hint="`*` multiplies by a number",
+            hint="multiply by a number with `*`",
         )
     inner = b.shape[0] if b.ndim == 1 else b.shape[-2]
     if a.shape[-1] != inner:
@@ -141,14 +141,14 @@ def _fitting(a, b):
 
 def _transposed_fits(a, b):
     if b.ndim > 1 and a.shape[-1] == b.shape[-1]:
-        return "b.swapaxes(-1, -2) if b holds one key per row"
+        return "use b.swapaxes(-1, -2) if b has one key in each row"
     if a.ndim > 1 and b.ndim > 1 and a.shape[-2] == b.shape[-2]:
-        return "a.swapaxes(-1, -2) if a holds one item per column"
+        return "use a.swapaxes(-1, -2) if a has one item in each column"
     return None
 
 
 def _with_vectors(a, b):
-    """Multiply by a vector, as by a matrix of one row or column."""
+    """Multiply operands that may be vectors: a vector acts as a matrix with one row or column."""
     rows = Reshape.apply(a, shape=(1, a.shape[0])) if a.ndim == 1 else a
     columns = Reshape.apply(b, shape=(b.shape[0], 1)) if b.ndim == 1 else b
     c = MatMul.apply(rows, columns)
@@ -166,7 +166,7 @@ def _of_ranks(where, a, b, names, rank_a, rank_b):
             f"{where}({', '.join(names)}): the number of axes does not match",
             got=f"{names[0]} {a.shape} and {names[1]} {b.shape}",
             expected=f"{rank_a} and {rank_b} axes",
-            hint="matmul() accepts any number of axes",
+            hint="use matmul(), which accepts any number of axes",
         )
     inner = b.shape[-2] if rank_b > 1 else b.shape[0]
     if a.shape[-1] != inner or (rank_a == 3 and a.shape[0] != b.shape[0]):
@@ -177,7 +177,7 @@ def _of_ranks(where, a, b, names, rank_a, rank_b):
 
 
 def mm(input, mat2):
-    """Matrix product of two matrices, (n, k) @ (k, m).
+    """Matrix product of two matrices, of shapes `(n, k)` and `(k, m)`.
 
     Examples
     --------
@@ -189,7 +189,7 @@ def mm(input, mat2):
 
 
 def bmm(input, mat2):
-    """Batched matrix product, (batch, n, k) @ (batch, k, m).
+    """Batched matrix product, of shapes `(batch, n, k)` and `(batch, k, m)`.
 
     Examples
     --------
@@ -201,7 +201,7 @@ def bmm(input, mat2):
 
 
 def mv(input, vec):
-    """Matrix-vector product, (n, k) @ (k,).
+    """Matrix-vector product, of shapes `(n, k)` and `(k,)`.
 
     Examples
     --------
@@ -237,7 +237,7 @@ def vdot(input, other):
 
 
 def inner(input, other):
-    """Inner product over the last axes of both; a 0-d tensor multiplies element by element.
+    """Inner product over the last axes of both tensors; a 0-d tensor multiplies every element.
 
     Examples
     --------
@@ -255,7 +255,7 @@ def inner(input, other):
 
 
 def outer(input, vec2):
-    """Outer product of two vectors, (n,) and (m,) -> (n, m).
+    """Outer product of two vectors, of shape `(n, m)` for vectors of lengths n and m.
 
     Examples
     --------
@@ -281,7 +281,7 @@ def tensordot(a, b, dims=2):
     ----------
     a, b : Tensor
     dims : int, or two sequences of int
-        Number of axes to sum over, the last of `a` and the first of `b`; or the axes of each.
+        Number n, to sum over the last n axes of `a` and the first n of `b`, or the axes of each.
 
     Examples
     --------

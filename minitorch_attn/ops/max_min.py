@@ -20,8 +20,8 @@ class Extreme(Function):
 
     Forward:  y = the largest of x, or the smallest
     Backward: grad_x = grad_y where x = y, else 0; ties share it
-    Derivation: the derivative is 1 for the element found. If k elements are equal, each receives
-    1 / k, a subgradient at the kink.
+    Derivation: the derivative is 1 for the element found. If k elements share the maximum or the
+    minimum, each receives 1 / k of the gradient, a subgradient at the kink.
     Saved: the input and the output.
     """
 
@@ -84,7 +84,7 @@ class Pick(Function):
 
 
 class Place(Function):
-    """Place elements at distinct indices along one axis of zeros; the transpose of Pick.
+    """Place elements at distinct indices along one axis, with 0 elsewhere; the transpose of Pick.
 
     Forward:  y_(index_j) = x_j, else 0
     Backward: grad_x_j = grad_y_(index_j)
@@ -108,7 +108,7 @@ class Place(Function):
 
 
 def pick(input, index, axis, keepdim=True):
-    """The elements of `input` at the raw array `index`, and the indices as a Tensor.
+    """Return the elements of `input` at the indices in an array, and these indices as a Tensor.
 
     Parameters
     ----------
@@ -138,8 +138,8 @@ def amax(input, dim=(), keepdim=False):
     input : Tensor
     dim : int or sequence of int
         Axes to reduce, all by default.
-    Whether to keep the reduced axes with size 1.
-        Whether to keep the axes, with size 1.
+    keepdim : bool
+        Whether to keep the reduced axes with size 1.
 
     Returns
     -------
@@ -162,8 +162,8 @@ def amin(input, dim=(), keepdim=False):
     input : Tensor
     dim : int or sequence of int
         Axes to reduce, all by default.
-    Whether to keep the reduced axes with size 1.
-        Whether to keep the axes, with size 1.
+    keepdim : bool
+        Whether to keep the reduced axes with size 1.
 
     Returns
     -------
@@ -192,7 +192,7 @@ def refuse_empty(name, input, axis):
         raise ShapeError(
             f"{name}(input): the reduced axes must not be empty",
             got=f"input of shape {input.shape}",
-            hint=f"check {name} only if input.numel() > 0",
+            hint=f"call {name} only if input.numel() > 0",
         )
 
 

@@ -73,7 +73,7 @@ def pad(input, pad, mode="constant", value=None):
             "pad: mode is not supported",
             got=f"mode={mode!r}",
             expected="'constant', 'reflect', 'replicate' or 'circular'",
-            hint="'replicate' is 'edge' in NumPy, and 'circular' is 'wrap'",
+            hint="write 'replicate' for NumPy's 'edge', and 'circular' for its 'wrap'",
         )
     if value is not None and value != 0:
         raise ArgumentError(
@@ -94,7 +94,7 @@ def _amounts(input, flat):
         raise ArgumentError(
             "pad(input, pad): pad must hold at most one pair per axis",
             got=f"pad={flat} for input {input.shape}",
-            hint="(left, right) for the last axis, then (top, bottom) for the axis before it",
+            hint="give (left, right) for the last axis, then (top, bottom) for the one before it",
         )
     pairs = list(zip(flat[::2], flat[1::2], strict=True))[::-1]
     amounts = ((0, 0),) * (input.ndim - len(pairs)) + tuple(pairs)
@@ -103,7 +103,7 @@ def _amounts(input, flat):
             raise ShapeError(
                 "pad(input, pad): the amounts to crop are larger than the axis",
                 got=f"pad={flat} for input {input.shape}",
-                hint="pad lists pairs (before, after), the last axis first",
+                hint="give pairs (before, after), starting with the last axis",
             )
     return amounts
 
@@ -129,7 +129,7 @@ _SOURCES = {
 
 
 def _source(input, axis, before, after, mode):
-    """For each entry along the padded axis, the index of the entry that it copies."""
+    """Return, for each entry along the padded axis, the index of the entry that it copies."""
     size = input.shape[axis]
     source, largest = _SOURCES[mode]
     if max(before, after) > max(largest(size), 0):
@@ -137,7 +137,7 @@ def _source(input, axis, before, after, mode):
             f"pad(input, pad, mode={mode!r}): the amounts are out of range for the axis",
             got=f"({before}, {after}) on axis {axis} of input {input.shape}",
             expected=f"at most {max(largest(size), 0)}",
-            hint="mode='constant' accepts any amount",
+            hint="use mode='constant', which accepts any amount",
         )
     xp = array_module(input.array)
     return source(xp, xp.arange(-before, size + after), size)

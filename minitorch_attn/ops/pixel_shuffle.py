@@ -40,7 +40,7 @@ def pixel_shuffle(input, upscale_factor):
             "pixel_shuffle: the number of channels is not divisible by upscale_factor^2",
             got=f"input {input.shape} and upscale_factor={r}",
             expected=f"a multiple of {r * r} channels",
-            hint=f"a convolution with channels * {r * r} outputs before it",
+            hint=f"put a convolution with channels * {r * r} output channels before it",
         )
     count = len(lead)
     x = reshape(input, (*lead, channels // (r * r), r, r, height, width))
@@ -90,12 +90,12 @@ def _factor(where, input, name, factor):
         raise ShapeError(
             f"{where}: input must have at least 3 axes",
             got=f"input {input.shape}",
-            hint="x.unsqueeze(0) adds a channel axis to (height, width)",
+            hint="add a channel axis to (height, width) with x.unsqueeze(0)",
         )
     if not isinstance(factor, int) or factor < 1:
         raise ArgumentError(
             f"{where}: {name} must be a positive integer",
             got=repr(factor),
-            hint="one integer, such as 2, for both height and width",
+            hint="give one integer, such as 2, for both height and width",
         )
     return factor

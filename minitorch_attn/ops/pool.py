@@ -40,7 +40,7 @@ class MaxPool(Function):
     Backward: grad_x = zeros with grad_y added at those places
     Derivation: dy_o/dx_i = 1 for the element i that was found, else 0. Overlapping windows may find
     the same element, and then their gradients add up. Among equal elements, the first in row-major
-    order is found; among several NaN, the last.
+    order is found; among several NaNs, the last is found.
     Saved: the indices.
     """
 
@@ -117,11 +117,11 @@ def max_pool2d(
     stride : int or (int, int), optional
         Step from window to window, by default `kernel_size`.
     padding : int or (int, int)
-        Size of the padding on each side, at most half of a window. It is never the maximum.
+        Size of the padding on each side, at most half of a window. Padding is never the maximum.
     dilation : int or (int, int)
         Step from element to element within a window.
     ceil_mode : bool
-        Whether to add a last window that ends outside if it starts inside or in the left padding.
+        Whether to add a last, incomplete window, if it starts in the input or the left padding.
     return_indices : bool
         Whether to return the index of each maximum, in row-major order within its channel.
 
@@ -191,7 +191,7 @@ def avg_pool2d(
 
     Notes
     -----
-    The operation is linear in the input, and its derivative is that of `TapSum`.
+    The operation is linear in the input. The derivative is in `TapSum`.
 
     Examples
     --------
@@ -225,8 +225,8 @@ def adaptive_avg_pool1d(input, output_size):
 def adaptive_avg_pool2d(input, output_size):
     """Average pooling to a given output size.
 
-    Window o of m over n elements reaches from floor(o n / m) to ceil((o + 1) n / m): neighbors
-    overlap if n is not divisible by m.
+    With m windows over n elements, window o covers the indices from `floor(o n / m)` to, but not
+    including, `ceil((o + 1) n / m)`. Neighboring windows overlap if n is not divisible by m.
 
     Parameters
     ----------
@@ -287,7 +287,7 @@ def _avg_pool(
         raise ArgumentError(
             f"{where}: divisor_override must not be 0",
             got="0",
-            hint="divisor_override=None divides by the size of the window",
+            hint="use divisor_override=None to divide by the size of the window",
         )
     axes = windows_of(where, x, kernel_size, stride, padding, 1, ceil_mode)
     if divisor is not None:

@@ -62,7 +62,7 @@ class Sqrt(Function):
 
 
 class Rsqrt(Function):
-    """Reciprocal square root, x^(-1/2).
+    """Reciprocal square root of each element.
 
     Forward:  y = 1 / sqrt(x)
     Backward: grad_x = -grad_y * y^3 / 2
@@ -128,7 +128,7 @@ class PowerOfNumber(Function):
 
 
 class Power(Function):
-    """Power of two tensors, a^b.
+    """Power of one tensor to another, with broadcasting.
 
     Forward:  c = a^b
     Backward: grad_a = sum_to(grad_c * b * a^(b - 1), a), grad_b = sum_to(grad_c * c * log(a), b)
@@ -161,7 +161,7 @@ class Power(Function):
 
 
 def _power(x, exponent):
-    """Compute x^exponent for an array and a number, by products where they are exact and faster."""
+    """Compute x^exponent for an array and a number, with products or square roots if possible."""
     if exponent == 2:
         return x * x
     if exponent == 0.5:
@@ -230,7 +230,7 @@ def sqrt(input):
 
 
 def rsqrt(input):
-    """Reciprocal square root of each element, 1 / sqrt(input).
+    """Reciprocal square root of each element, `1 / sqrt(input)`.
 
     Parameters
     ----------
@@ -250,7 +250,7 @@ def rsqrt(input):
 
 
 def reciprocal(input):
-    """Reciprocal of each element, 1 / input.
+    """Reciprocal of each element, `1 / input`.
 
     Parameters
     ----------
@@ -276,7 +276,7 @@ def pow(input, exponent):
     ----------
     input : Tensor or number
     exponent : Tensor or number
-        The integers, 1/2 and -1/2 are computed with products and square roots.
+        Integers from -64 to 64, 1/2 and -1/2 are computed with products and square roots.
 
     Returns
     -------

@@ -38,14 +38,14 @@ class Relu(Function):
 
     @staticmethod
     def value(x):
-        """y, for an array."""
+        """Return y, for an array x."""
         xp = array_module(x)
         zeros = xp.zeros(x.shape[-1:], dtype=x.dtype)  # a row; NumPy is slower with a scalar
         return xp.maximum(x, zeros)
 
     @staticmethod
     def value_and_slope(x):
-        """y, and whether dy/dx is 1, for an array."""
+        """Return y and, as a mask, whether dy/dx is 1, for an array x."""
         y = Relu.value(x)
         return y, ~(y <= 0)
 
@@ -76,7 +76,7 @@ class Elu(Function):
 
     Forward:  y = scale * where(x > 0, x, alpha * (exp(rate * x) - 1))
     Backward: grad_x = grad_y * scale * where(x > 0, 1, alpha * rate * exp(rate * x))
-    Derivation: the slope of each branch; x = 0 belongs to the exponential.
+    Derivation: the derivative of each branch; x = 0 belongs to the exponential branch.
     Saved: the input x.
     """
 
@@ -119,7 +119,7 @@ class HardTanh(Function):
 
 
 def relu(input):
-    """Rectified linear unit (ReLU), max(input, 0).
+    """Rectified linear unit (ReLU), `max(input, 0)`.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def relu(input):
 
 
 def leaky_relu(input, negative_slope=0.01):
-    """Leaky ReLU: input where it is positive, else input * negative_slope.
+    """Leaky ReLU: `input` for positive elements, else `input * negative_slope`.
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ def leaky_relu(input, negative_slope=0.01):
 
 
 def elu(input, alpha=1.0):
-    """Exponential linear unit (ELU): input where it is positive, else alpha * (e^input - 1).
+    """Exponential linear unit (ELU): `input` if positive, else `alpha * (exp(input) - 1)`.
 
     Parameters
     ----------
@@ -182,7 +182,7 @@ def elu(input, alpha=1.0):
 
 
 def celu(input, alpha=1.0):
-    """CELU: input where it is positive, else alpha * (e^(input / alpha) - 1), smooth at 0.
+    """CELU: `input` if positive, else `alpha * (exp(input / alpha) - 1)`, which is smooth at 0.
 
     Parameters
     ----------
@@ -204,7 +204,7 @@ def celu(input, alpha=1.0):
         raise ArgumentError(
             "celu(input, alpha): alpha must not be 0",
             got="alpha=0",
-            hint="relu(input) is the limit for a small alpha",
+            hint="use relu(input), the limit of celu for alpha -> 0",
         )
     return Elu.apply(floating(input, "celu"), alpha=alpha, rate=1 / alpha)
 
@@ -214,7 +214,7 @@ _SELU_SCALE = 1.0507009873554804934193349852946
 
 
 def selu(input):
-    """SELU: scaled elu with the constants that preserve mean 0 and variance 1 across layers.
+    """SELU: `elu` with a scale, and constants that preserve mean 0 and variance 1 across layers.
 
     Parameters
     ----------
@@ -238,7 +238,7 @@ def selu(input):
 
 
 def hardtanh(input, min_val=-1.0, max_val=1.0):
-    """Hard tanh: input limited to [min_val, max_val]; the gradient is 0 at the limits.
+    """Hard tanh: `input` limited to `[min_val, max_val]`; the gradient is 0 at the limits.
 
     Parameters
     ----------
@@ -261,7 +261,7 @@ def hardtanh(input, min_val=-1.0, max_val=1.0):
 
 
 def relu6(input):
-    """ReLU6: input limited to [0, 6].
+    """ReLU6: `input` limited to [0, 6].
 
     Parameters
     ----------
@@ -281,7 +281,7 @@ def relu6(input):
 
 
 def hardsigmoid(input):
-    """Hard sigmoid: input / 6 + 1/2 limited to [0, 1], a piecewise linear sigmoid.
+    """Hard sigmoid: `input / 6 + 1/2` limited to [0, 1], a piecewise linear sigmoid.
 
     Parameters
     ----------

@@ -39,7 +39,7 @@ class Permute(Function):
     """Permute the axes: axis i of y is axis dims[i] of x.
 
     Forward:  y = x with its axes in the order dims
-    Backward: grad_x = grad_y, axes put back
+    Backward: grad_x = grad_y with its axes in the order of x
     Derivation: y has the same elements as x; the gradient goes through the inverse permutation.
     Saved: nothing.
     """
@@ -63,8 +63,8 @@ class Transpose(Function):
     """Transpose: exchange two axes.
 
     Forward:  y = x with two axes exchanged
-    Backward: grad_x = grad_y, exchanged back
-    Derivation: exchanging the two axes of the gradient again undoes it.
+    Backward: grad_x = grad_y with the same axes exchanged
+    Derivation: exchanging the same two axes again undoes the exchange.
     Saved: nothing.
     """
 
@@ -111,7 +111,7 @@ def reshape(input, shape):
 
 
 def _full_shape(input, shape, where):
-    """`shape` with -1 replaced, checked against the number of elements."""
+    """Return `shape` with -1 replaced, checked against the number of elements."""
     shape = sizes_of(shape, where, "shape")
     try:
         count = input.array.size
@@ -131,7 +131,7 @@ def _full_shape(input, shape, where):
         f"{where}(input, shape): shape does not match the number of elements",
         got=f"input {input.shape} with {count} elements and shape {shape}",
         expected=expected,
-        hint="-1 for one size, which is then inferred",
+        hint="use -1 for one size, which is then inferred",
     )
 
 
@@ -142,7 +142,7 @@ def view(input, *shape):
     ----------
     input : Tensor
     *shape : int, or one tuple, or one dtype
-        Sizes of the result, or a dtype in which to reinterpret the memory, outside the graph.
+        Sizes of the result, or a dtype that reinterprets the memory, outside the graph.
 
     Raises
     ------
@@ -167,13 +167,13 @@ def view(input, *shape):
             "view(input, shape): the memory layout of input does not match the shape",
             got=f"input {input.shape} with strides {_strides(input)} and shape {shape}",
             expected="merged axes that are adjacent in memory",
-            hint="reshape(), which copies if necessary, or contiguous() first",
+            hint="use reshape(), which copies if necessary, or call contiguous() first",
         )
     return Reshape.apply(input, shape=shape)
 
 
 def _strides(tensor):
-    """Strides in elements, as in PyTorch; NumPy's strides are in bytes."""
+    """Return the strides in elements, as in PyTorch; NumPy's strides are in bytes."""
     return tuple(step // tensor.dtype.itemsize for step in tensor.array.strides)
 
 
@@ -222,7 +222,7 @@ def permute(input, dims):
         raise ArgumentError(
             "permute(input, dims): dims must contain every axis exactly once",
             got=f"dims={dims} for input {input.shape}",
-            hint="transpose(dim0, dim1) exchanges only two axes",
+            hint="use transpose(dim0, dim1) to exchange only two axes",
         )
     return Permute.apply(input, dims=dims)
 
@@ -266,7 +266,7 @@ def t(input):
             "t(input): input must not have more than 2 axes",
             got=f"input {input.shape}",
             expected="at most 2 axes",
-            hint="transpose(-2, -1), or .mT",
+            hint="use transpose(-2, -1) or .mT",
         )
     return transpose(input, 0, -1)
 
@@ -278,7 +278,7 @@ def movedim(input, source, destination):
     ----------
     input : Tensor
     source, destination : int or tuple of int
-        Axes, and a new position for each. The other axes keep their order.
+        Axes to move, and the new position of each. The other axes keep their order.
 
     Examples
     --------
@@ -293,7 +293,7 @@ def movedim(input, source, destination):
         raise ArgumentError(
             "movedim: source and destination must have the same length",
             got=f"source={source} and destination={destination}",
-            hint="permute(dims) orders all axes at once",
+            hint="use permute(dims) to order all axes at once",
         )
     if input.ndim == 0:
         return Reshape.apply(input, shape=())
@@ -307,13 +307,13 @@ moveaxis = movedim
 
 
 def squeeze(input, dim=None):
-    """Squeeze: remove all axes of size 1, or those of `dim` that have size 1, as a view.
+    """Squeeze: remove all axes of size 1, or only those that `dim` names, as a view.
 
     Parameters
     ----------
     input : Tensor
     dim : int or tuple of int, optional
-        Axes to remove; those that do not have size 1 are kept.
+        Axes to remove; an axis that does not have size 1 is kept.
 
     Examples
     --------
@@ -386,7 +386,7 @@ def ravel(input):
 
 
 def unflatten(input, dim, sizes):
-    """Unflatten: split the axis `dim` into axes of `sizes`, one of which may be -1, as a view.
+    """Unflatten: split the axis `dim` into axes of `sizes`, as a view; one size may be -1.
 
     Examples
     --------
@@ -406,6 +406,6 @@ def unflatten(input, dim, sizes):
             "unflatten(input, dim, sizes): the product of sizes does not match the axis",
             got=f"sizes={sizes} for axis {dim} of input {input.shape}",
             expected=f"the product {size}",
-            hint="-1 for one of the sizes, which is then inferred",
+            hint="use -1 for one of the sizes, which is then inferred",
         )
     return Reshape.apply(input, shape=(*input.shape[:dim], *sizes, *input.shape[dim + 1 :]))

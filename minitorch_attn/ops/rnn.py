@@ -1,13 +1,13 @@
 """Recurrent neural network (RNN): one layer over packed sequences, and the Elman network.
 
-One array `(row, feature)` holds the tokens of a batch, ordered by step: first those of step 0, one
-of every sequence, then those of step 1, and so on. `batch_sizes[t]` is the number of sequences
-that have a step t. The sequences are sorted by decreasing length, so these come first.
+One array `(row, feature)` holds the tokens of a batch, ordered by step: first the tokens of step 0,
+one per sequence, then the tokens of step 1, and so on. The sequences are sorted by decreasing
+length, so the sequences that have a step t are the first n = `batch_sizes[t]` of the batch.
 
-The part that depends only on the input is one product for all steps; only the part that depends
-on the previous state runs step by step. Each operation here keeps a state for every sequence and
-at step t replaces that of the first n = batch_sizes[t] sequences. Forward, a sequence that has
-ended keeps its state; in reverse, one that has not started still has its initial state.
+One matrix product computes the part that depends only on the input, for all steps; the part that
+depends on the previous state is computed step by step. Each sequence has a state, and step t
+replaces the states of the first n sequences. In the forward direction, a sequence that has ended
+keeps its last state; in reverse, a sequence that has not started keeps its initial state.
 """
 
 from ..autograd.function import Function
@@ -86,7 +86,7 @@ class RnnSequence(Function):
 
 
 def steps(batch_sizes, reverse):
-    """(number of sequences, slice of their rows) of each step; in reverse, the last step first.
+    """Yield (number of sequences, slice of their rows) of each step, the last first if `reverse`.
 
     Examples
     --------
@@ -106,7 +106,7 @@ def steps(batch_sizes, reverse):
 
 
 def project(x, weight, *biases):
-    """Return x W^T plus the biases that are given, the input part of all steps as one product."""
+    """Return x W^T plus the given biases: the part of all steps that depends only on the input."""
     y = matmul(x, weight.swapaxes(0, 1))  # (row, input) @ (input, gates)
     for bias in biases:
         if bias is not None:
@@ -115,13 +115,13 @@ def project(x, weight, *biases):
 
 
 def transposed(weight, batch_sizes):
-    """Return a copy of W^T for a product at every step; BLAS reads it up to five times as fast."""
+    """Return W^T, copied if there are many steps: BLAS reads a copy up to five times as fast."""
     weight = weight.swapaxes(0, 1)
     return weight.copy() if len(batch_sizes) > 2 else weight
 
 
 def parameter_grads(grad_a, grad_e, x, h_before, needs):
-    """dL/dW, dL/dU, dL/db and dL/du of a = W x + b and e = U h + u, summed over all rows.
+    """Return dL/dW, dL/dU, dL/db and dL/du for a = W x + b and e = U h + u, summed over all rows.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ def rnn_sequence(
     input, h0, weight_ih, weight_hh, bias_ih=None, bias_hh=None, *, batch_sizes, reverse=False,
     nonlinearity="tanh",
 ):  # fmt: skip
-    """One layer and direction of an Elman network (RNN) over packed sequences.
+    """Run one layer of an Elman network (RNN) over packed sequences, in one direction.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ def rnn_sequence(
     weight_hh : Tensor of shape (hidden, hidden)
     bias_ih, bias_hh : Tensor of shape (hidden,), optional
     batch_sizes : sequence of int
-        Number of sequences at each step, never increasing.
+        Number of sequences at each step; it must not increase from step to step.
     reverse : bool, default False
         Whether to start with the last token of each sequence.
     nonlinearity : "tanh" or "relu"
@@ -200,7 +200,7 @@ def rnn_sequence(
 
     Examples
     --------
-    With weights of 1, the state is the sum of a sequence. Two sequences, of lengths 2 and 1:
+    With weights of 1 and relu, the state sums the inputs. The two sequences have 2 and 1 steps:
 
     >>> import minitorch_attn as mt
     >>> one = mt.ones(1, 1)
@@ -215,14 +215,14 @@ def rnn_sequence(
         raise ArgumentError(
             "rnn_sequence: nonlinearity must be 'tanh' or 'relu'",
             got=repr(nonlinearity),
-            hint="the name in lower case, not a function",
+            hint="give the name in lower case, not a function",
         )
     settings = {"batch_sizes": tuple(batch_sizes), "reverse": bool(reverse)}
     return RnnSequence.apply(*inputs, **settings, nonlinearity=nonlinearity)
 
 
 def rnn_tanh_cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
-    """One step of an Elman network, tanh(W x + b + U h + u).
+    """One step of an Elman network, `tanh(input @ w_ih.T + b_ih + hx @ w_hh.T + b_hh)`.
 
     Parameters
     ----------
@@ -260,7 +260,7 @@ def check_cell(where, inputs, gates):
         raise ShapeError(
             f"{where}: input must have 2 axes",
             got=f"input {inputs[0].shape}",
-            hint="(batch, input) for one step; rnn_sequence() takes whole sequences",
+            hint="give (batch, input) for one step; use rnn_sequence() for whole sequences",
         )
     check_layer(where, inputs, gates, None)
     return (inputs[0].shape[0],)
@@ -276,10 +276,10 @@ def check_layer(where, inputs, gates, batch_sizes, proj=None):
     inputs : tuple
         The tensors input, h0, weight_ih, weight_hh, bias_ih, bias_hh.
     gates : int
-        Number of gates, that is, of state-sized vectors that each weight computes.
+        Number of gates: the number of state-sized vectors that each weight matrix computes.
     batch_sizes : sequence of int, or None for a single step
     proj : Tensor of shape (output, hidden), optional
-        Projection that multiplies the output.
+        Projection matrix of the output, in an LSTM with `proj_size`.
     """
     names = ("input", "hx" if batch_sizes is None else "h0", "weight_ih", "weight_hh", "bias_ih",
              "bias_hh")  # fmt: skip
@@ -316,12 +316,12 @@ def check_layer(where, inputs, gates, batch_sizes, proj=None):
                 f"{where}: {name} has the wrong shape",
                 got=f"{name} {tensor.shape}, input {x.shape}, weight_hh {w_hh.shape}",
                 expected=f"{name} {shape}",
-                hint="weight.T if a weight has one column per output",
+                hint="use weight.T if a weight has one column per output",
             )
 
 
 def check_batch_sizes(where, batch_sizes):
-    """The number of rows and the number of sequences that `batch_sizes` describes."""
+    """Return the number of rows and the number of sequences that `batch_sizes` describes."""
     sizes = list(batch_sizes)
     if not sizes or any(a < b for a, b in zip(sizes, [*sizes[1:], 0], strict=True)):
         raise ArgumentError(

@@ -17,7 +17,7 @@ class Rotary(Function):
     formula with sin t replaced by -sin t.
     Saved: cos t and sin t, which are constants.
 
-    The pairs are neighbors (x_0, x_1), (x_2, x_3), ... if `interleaved`, else x_i and x_{i + d/2}.
+    With d features, the pairs are (x_0, x_1), ... if `interleaved`, else (x_i, x_{i + d/2}).
     """
 
     @staticmethod
@@ -38,7 +38,7 @@ class Rotary(Function):
 
 
 def _pairs(x, interleaved):
-    """The first and the second entries of all pairs, as views."""
+    """Return the first and the second entries of all pairs, as views."""
     if interleaved:
         return x[..., 0::2], x[..., 1::2]
     half = x.shape[-1] // 2
@@ -60,8 +60,8 @@ def apply_rotary(input, cos, sin, *, interleaved=False):
     cos, sin : Tensor of shape (token, head_dim / 2), or broadcastable to (..., token, head_dim / 2)
         Cosine and sine of the angles; they are constants and do not receive gradients.
     interleaved : bool, default False
-        If True, pairs are neighbors, as in the paper [1]_; if False, feature i pairs with feature
-        i + head_dim / 2, as in published Llama weights.
+        If True, neighbors form pairs, as in the paper [1]_; if False, features i and
+        i + head_dim / 2 form a pair, as in the published weights of Llama.
 
     Returns
     -------
@@ -86,7 +86,7 @@ def apply_rotary(input, cos, sin, *, interleaved=False):
         raise ShapeError(
             "apply_rotary(input, cos, sin): head_dim is not divisible by 2",
             got=f"input {input.shape}",
-            hint="embed_dim / num_heads must be even",
+            hint="choose embed_dim and num_heads so that embed_dim / num_heads is even",
         )
     half = (*input.shape[:-1], input.shape[-1] // 2)
     if cos_shape != sin_shape or not _stretches_to(cos_shape, half):
@@ -94,7 +94,7 @@ def apply_rotary(input, cos, sin, *, interleaved=False):
             "apply_rotary(input, cos, sin): the shapes of cos and sin do not match input",
             got=f"input {input.shape}, cos {cos_shape}, sin {sin_shape}",
             expected=f"cos and sin with the same shape, which broadcasts to {half}",
-            hint="rotary_table(num_positions, head_dim) computes both",
+            hint="compute both with rotary_table(num_positions, head_dim)",
         )
     cos, sin = (t.to(dtype=input.dtype) for t in (cos, sin))
     return Rotary.apply(input, cos, sin, interleaved=interleaved)

@@ -1,7 +1,7 @@
 """Rounding: sign, floor, ceil, trunc, round, floor_divide, and the remainder.
 
-These functions are constant between jumps, so the derivative is 0; it is 0 at the jumps by
-convention. After a backward pass, `x.grad` is a tensor of zeros, not None.
+These functions, except the remainder, are constant between jumps, so the derivative is 0; at a
+jump, it is 0 by convention. After a backward pass, `x.grad` is a tensor of zeros, not None.
 """
 
 from ..autograd.broadcasting import sum_to_shape
@@ -81,7 +81,7 @@ class WholeQuotient(Function):
 
     Forward:  c = a whole number next to a / b
     Backward: grad_a = 0, grad_b = 0
-    Derivation: y is constant between the jumps.
+    Derivation: c is constant between the jumps.
     Saved: nothing.
     """
 
@@ -209,13 +209,13 @@ def trunc(input):
 
 
 def round(input, *, decimals=0):
-    """Round to the nearest integer; halves round to the even one.
+    """Round to the nearest integer; halves are rounded to the nearest even integer.
 
     Parameters
     ----------
     input : Tensor
     decimals : int
-        Number of digits after the decimal point.
+        Number of digits to keep after the decimal point.
 
     Returns
     -------
@@ -231,7 +231,7 @@ def round(input, *, decimals=0):
 
 
 def floor_divide(input, other):
-    """Floor division: floor(input / other); integers stay integers.
+    """Floor division, `floor(input / other)`; integers stay integers.
 
     Parameters
     ----------
@@ -266,7 +266,7 @@ def trunc_divide(input, other):
 
 
 def remainder(input, other):
-    """Remainder of the division: input - floor(input / other) * other.
+    """Remainder of the division, `input - floor(input / other) * other`.
 
     The result has the sign of `other`, like Python's `%`.
 
@@ -299,5 +299,5 @@ def _refuse_zero(name, input, other):
         raise ArgumentError(
             f"{name}(input, other): other must not be 0 for an integer tensor",
             got=f"input {input.dtype} and other 0",
-            hint="input.float() gives infinity or NaN",
+            hint="use input.float(), where a division by 0 gives infinity or NaN",
         )

@@ -17,7 +17,7 @@ __all__ = ["argwhere", "bucketize", "masked_select", "nonzero", "searchsorted"]
 
 
 def masked_select(input, mask):
-    """Select the elements where a boolean mask is True, as a vector; both broadcast.
+    """Select the elements where `mask` is True, as a vector; `input` and `mask` broadcast.
 
     Examples
     --------
@@ -31,7 +31,7 @@ def masked_select(input, mask):
         raise DTypeError(
             "masked_select: mask must be boolean",
             got=f"{mask.dtype}",
-            hint="a comparison such as x > 0, or mask.bool()",
+            hint="use a comparison such as x > 0, or mask.bool()",
         )
     input, mask = broadcast_tensors(input, mask)
     return at_least_1d(input)[at_least_1d(mask)]
@@ -74,7 +74,7 @@ def argwhere(input):
 
 
 def searchsorted(sorted_sequence, input, *, out_int32=False, right=False):
-    """Insertion index of each entry in a sorted vector, before or (`right`) after equal elements.
+    """Insertion index of each entry in a sorted vector: after equal elements if `right`, or before.
 
     Examples
     --------
@@ -87,7 +87,7 @@ def searchsorted(sorted_sequence, input, *, out_int32=False, right=False):
         raise ShapeError(
             "searchsorted: sorted_sequence must have 1 axis",
             got=f"{sorted_sequence.shape}",
-            hint="one call per row; bucketize() takes the boundaries as its second argument",
+            hint="call it once for each row; in bucketize(), the boundaries come second",
         )
     xp = array_module(sorted_sequence.array)
     if isinstance(input, Number):
@@ -102,9 +102,9 @@ def searchsorted(sorted_sequence, input, *, out_int32=False, right=False):
 
 
 def bucketize(input, boundaries, *, out_int32=False, right=False):
-    """Bucket index of each entry: i where boundaries[i-1] < x <= boundaries[i].
+    """Bucket index i of each entry x, with `boundaries[i-1] < x <= boundaries[i]`.
 
-    With `right`, i where boundaries[i-1] <= x < boundaries[i].
+    If `right` is True, `boundaries[i-1] <= x < boundaries[i]`.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Sigmoid and tanh, and their integrals: logsigmoid, softplus and logaddexp."""
+"""Sigmoid, tanh, and functions whose derivative is a sigmoid: logsigmoid, softplus, logaddexp."""
 
 from ..autograd.broadcasting import sum_to_shape
 from ..autograd.function import Function
@@ -16,7 +16,7 @@ __all__ = ["logaddexp", "logsigmoid", "sigmoid", "softplus", "tanh"]
 
 
 class Tanh(Function):
-    """Hyperbolic tangent, (e^x - e^-x) / (e^x + e^-x).
+    """Hyperbolic tangent, `(e^x - e^-x) / (e^x + e^-x)`.
 
     Forward:  y = tanh(x)
     Backward: grad_x = grad_y * (1 - y^2)
@@ -60,7 +60,7 @@ class Sigmoid(Function):
 
 
 class LogSigmoid(Function):
-    """Logarithm of the sigmoid, computed as min(x, 0) - log(1 + e^-|x|).
+    """Logarithm of the sigmoid, computed as `min(x, 0) - log(1 + e^-|x|)`.
 
     Forward:  y = -log(1 + exp(-x))
     Backward: grad_x = grad_y / (1 + exp(x))
@@ -81,7 +81,7 @@ class LogSigmoid(Function):
 
 
 class Softplus(Function):
-    """Softplus, a smooth ReLU; exactly x where beta * x is above a threshold.
+    """Softplus, a smooth ReLU; it is exactly x where `beta * x` is above a threshold.
 
     Forward:  y = log(1 + exp(beta * x)) / beta
     Backward: grad_x = grad_y / (1 + exp(-beta * x))
@@ -107,7 +107,7 @@ class Softplus(Function):
 
 @computes("log-add-exp", reveals=("log softmax",))
 class LogAddExp(Function):
-    """Logarithm of a sum of two exponentials, computed as max(a, b) + log(1 + e^-|a - b|).
+    """Logarithm of a sum of two exponentials, computed as `max(a, b) + log(1 + e^-|a - b|)`.
 
     Forward:  y = log(exp(a) + exp(b))
     Backward: grad_a = sum_to(grad_y / (1 + exp(b - a)), a),
@@ -157,7 +157,7 @@ def tanh(input):
 
 
 def sigmoid(input):
-    """Sigmoid, 1 / (1 + e^-input), between 0 and 1.
+    """Sigmoid, `1 / (1 + exp(-input))`, between 0 and 1.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ def sigmoid(input):
 
 
 def logsigmoid(input):
-    """Log-sigmoid, log(sigmoid(input)), accurate even where the sigmoid underflows.
+    """Log-sigmoid, `log(sigmoid(input))`, accurate even where the sigmoid underflows.
 
     Parameters
     ----------
@@ -197,7 +197,7 @@ def logsigmoid(input):
 
 
 def softplus(input, beta=1.0, threshold=20.0):
-    """Softplus, log(1 + e^(beta * input)) / beta, a smooth relu.
+    """Softplus, `log(1 + exp(beta * input)) / beta`, a smooth `relu`.
 
     Parameters
     ----------
@@ -205,7 +205,7 @@ def softplus(input, beta=1.0, threshold=20.0):
     beta : float
         Sharpness of the transition at 0.
     threshold : float
-        Value of beta * input above which the result is the input.
+        Value of `beta * input` above which the result is `input` itself.
 
     Returns
     -------
@@ -223,7 +223,7 @@ def softplus(input, beta=1.0, threshold=20.0):
 
 
 def logaddexp(input, other):
-    """Log of a sum of exponentials, log(e^input + e^other), without overflow.
+    """Logarithm of a sum of exponentials, `log(exp(input) + exp(other))`, without overflow.
 
     Parameters
     ----------

@@ -43,7 +43,7 @@ class WindowSum(Function):
 
     Forward:  y = zeros with the windows x added
     Backward: grad_x = windows of grad_y
-    Derivation: linear, so the gradient of each window is the same window of grad_y.
+    Derivation: the sum is linear, so the gradient of each window is the same window of grad_y.
     Saved: nothing.
     """
 
@@ -63,7 +63,7 @@ class WindowSum(Function):
 
 
 def sliding_windows(input, dimension, size, step):
-    """Sliding windows of `size` elements along an axis, `step` apart, as a view.
+    """Sliding windows of `size` elements along an axis, one every `step` elements, as a view.
 
     Returns
     -------
@@ -85,7 +85,7 @@ def sliding_windows(input, dimension, size, step):
             "unfold(dimension, size, step): size or step is out of range",
             got=f"size={size} and step={step} for axis {dim} of input {input.shape}",
             expected=f"size from 0 to {length} and a positive step",
-            hint="mt.pad(input, ...) first, for windows longer than the axis",
+            hint="call mt.pad(input, ...) first if windows are longer than the axis",
         )
     if input.ndim == 0:
         return Slice.apply(Reshape.apply(input, shape=(1,)), index=(slice(size),))

@@ -154,14 +154,14 @@ def _lowest(dtype, xp):
 
 
 def max_along(x, axis):
-    """The maximum along one axis, which is kept with size 1."""
+    """Return the maximum along one axis, which is kept with size 1."""
     if not x.size:
         return array_module(x).zeros_like(x)  # without entries, any value works
     return row_max(x) if axis in (-1, x.ndim - 1) else x.max(axis=axis, keepdims=True)
 
 
 def sum_along(x, axis):
-    """The sum along one axis, which is kept with size 1."""
+    """Return the sum along one axis, which is kept with size 1."""
     return row_sum(x) if axis in (-1, x.ndim - 1) else x.sum(axis=axis, keepdims=True)
 
 
@@ -180,13 +180,13 @@ def softmax(input, dim=None, dtype=None):
     Returns
     -------
     Tensor of the same shape as `input`
-        Weights in [0, 1]; sums to 1 along `dim`. NaN where every score is -inf:
-        `masked_softmax` gives zeros there.
+        Weights in [0, 1] that sum to 1 along `dim`. They are NaN where every score is -inf;
+        `masked_softmax` returns zeros there.
 
     Notes
     -----
     The derivative is in `Softmax`. Vaswani et al. 2017 [1]_, Eq. 1, apply it over the key axis.
-    As in PyTorch, `dim=None` selects an axis by an old rule and warns.
+    As in PyTorch, `dim=None` warns and selects axis 0 for 0, 1 or 3 axes, else axis 1.
 
     References
     ----------
@@ -278,8 +278,8 @@ def _check_mask(mask, shape):
         raise ShapeError(
             "masked_softmax: mask does not broadcast to the shape of input",
             got=f"mask {mask.shape} and input {shape}",
-            expected="axes of size 1, or the same length as those of input",
-            hint="mask[:, None, None, :] for a mask of keys, (batch, key)",
+            expected="axes of size 1, or of the same size as in input",
+            hint="use mask[:, None, None, :] for a key mask of shape (batch, key)",
         )
 
 
@@ -305,13 +305,13 @@ def _real(input, name):
         raise DTypeError(
             f"{name}: input must be a floating-point tensor",
             got=f"{input.dtype}",
-            hint=f"{name}(input.float(), ...)",
+            hint=f"call {name}(input.float(), ...)",
         )
     return input
 
 
 def logsumexp(input, dim, keepdim=False):
-    """log(sum(exp(input))) over the axes `dim`, without overflow.
+    """Log-sum-exp, `log(sum(exp(input)))`, over the axes `dim`, without overflow.
 
     Parameters
     ----------
@@ -323,7 +323,7 @@ def logsumexp(input, dim, keepdim=False):
     Returns
     -------
     Tensor
-        Result; -inf where the sum is empty or all summands are -inf.
+        Result; -inf where no elements are summed or all of them are -inf.
 
     Examples
     --------

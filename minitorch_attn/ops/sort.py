@@ -19,9 +19,9 @@ _Median = namedtuple("median", "values indices")
 
 
 class Median(Function):
-    """Median of all elements, the lower one of two; NaN if an element is NaN.
+    """Median of all elements, the lower of two middle ones; NaN if an element is NaN.
 
-    Forward:  y = the middle one of x in order
+    Forward:  y = the middle element of x in sorted order
     Backward: grad_x = grad_y where x = y, else 0; ties share it
     Derivation: the derivative is 1 for the element found; equal elements share it.
     Saved: the input and the output.
@@ -44,11 +44,11 @@ class Median(Function):
 
 
 def _order(x, axis, descending):
-    """The indices that sort an array along an axis; equal elements keep their order."""
+    """Return the indices that sort an array along an axis; equal elements keep their order."""
     if not descending:
         return x.argsort(axis=axis, kind="stable")
     xp = array_module(x)
-    # Reversed before and after, so that equal elements keep their order here, too.
+    # Reversing the axis before and after the sort keeps the order of equal elements.
     last = x.shape[axis] - 1
     return last - xp.flip(xp.flip(x, axis).argsort(axis=axis, kind="stable"), axis)
 
@@ -68,7 +68,7 @@ def sort(input, dim=-1, descending=False, stable=False):
     Returns
     -------
     values, indices : Tensor
-        Sorted elements, and their indices in `input`; the gradient goes to these indices.
+        Sorted elements, and their indices in `input`. Gradients go to the elements sorted.
 
     Examples
     --------
@@ -111,7 +111,7 @@ def argsort(input, dim=-1, descending=False, stable=False):
 
 
 def topk(input, k, dim=-1, largest=True, sorted=True):
-    """The k largest elements along an axis, or the k smallest.
+    """The k largest elements along an axis or, with `largest=False`, the k smallest.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ def topk(input, k, dim=-1, largest=True, sorted=True):
 
 
 def _top(x, k, axis, largest):
-    """Indices of the first k elements in order, without sorting all of a long axis."""
+    """Return the indices of the first k sorted elements, without sorting all of a long axis."""
     size = x.shape[axis]
     if k == 0 or k > size // 8:
         return _order(x, axis, largest)[_first(x.ndim, axis, k)]
@@ -175,12 +175,12 @@ def _last(ndim, axis, k):
 
 
 def _zero_index(input):
-    """The index of the only element of a 0-d tensor."""
+    """Return the index of the only element of a 0-d tensor."""
     return wrap(array_module(input.array).zeros((), dtype="int64"))
 
 
 def median(input, dim=None, keepdim=False):
-    """Median of all elements or along an axis, the lower one of two; NaN if an element is NaN.
+    """Median of all elements or along an axis, the lower of two middle ones; NaN if one is NaN.
 
     Parameters
     ----------
@@ -210,7 +210,7 @@ def median(input, dim=None, keepdim=False):
 
 
 def _middle(x, axis):
-    """The index of the median along an axis, or of the first NaN if there is one."""
+    """Return the index of the median along an axis, or of the first NaN if there is one."""
     xp = array_module(x)
     half = (x.shape[axis] - 1) // 2
     index = _order(x, axis, False)[(*(slice(None),) * axis, slice(half, half + 1))]

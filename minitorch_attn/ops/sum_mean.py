@@ -16,7 +16,7 @@ __all__ = ["all", "any", "mean", "prod", "sum"]
 
 
 class Sum(Function):
-    """Sum over some axes.
+    """Sum over some axes of x.
 
     Forward:  y = sum(x)
     Backward: grad_x = grad_y repeated to the shape of x
@@ -104,7 +104,7 @@ def spread(grad, shape, axis):
 
 
 def count_over(shape, axis):
-    """The number of elements that one result of a reduction combines."""
+    """Return the number of elements that each result of a reduction combines."""
     count = 1
     for i in range(len(shape)) if axis is None else axis:
         count *= shape[i]
@@ -216,7 +216,7 @@ def require_floating(input, name):
         raise DTypeError(
             f"{name}(input): input must be a floating-point tensor",
             got=f"{input.dtype}",
-            hint="input.float(), or dtype='float32'",
+            hint="call input.float() first",
         )
 
 
@@ -269,7 +269,7 @@ def any(input, dim=None, keepdim=False):
 
     Returns
     -------
-    Tensor of bool, or of uint8 if `input` is
+    Tensor of bool, or of uint8 if `input` is a uint8 tensor
 
     Examples
     --------
@@ -293,7 +293,7 @@ def all(input, dim=None, keepdim=False):
 
     Returns
     -------
-    Tensor of bool, or of uint8 if `input` is
+    Tensor of bool, or of uint8 if `input` is a uint8 tensor
 
     Examples
     --------
@@ -308,4 +308,4 @@ def _truth(name, input, dim, keepdim):
     x = as_operand(input, name).array
     axis = () if dim == () else reduced_axes(dim, x.ndim, name)
     answer = as_array(getattr(array_module(x), name)(x, axis=axis, keepdims=builtins.bool(keepdim)))
-    return wrap(answer.astype("uint8") if x.dtype == "uint8" else answer)  # an exception in PyTorch
+    return wrap(answer.astype("uint8") if x.dtype == "uint8" else answer)  # as in PyTorch

@@ -14,7 +14,7 @@ __all__ = [
 
 
 class Triangle(Function):
-    """Lower or upper triangle: x_ij where j - i <= k (lower) or j - i >= k (upper), else 0.
+    """Lower or upper triangle of the last two axes, bounded by a diagonal that it includes.
 
     Forward:  y = a triangle of x, else 0
     Backward: grad_x = the same triangle of grad_y
@@ -34,7 +34,7 @@ class Triangle(Function):
 
 
 class Diagonal(Function):
-    """Diagonal of two axes: y_..i = x_..i,i+k, as the last axis; a view.
+    """Diagonal of two axes, as the last axis of a view: `y[..., i] = x[..., i, i + offset]`.
 
     Forward:  y = a diagonal of x
     Backward: grad_x = zeros with grad_y on the diagonal
@@ -69,7 +69,7 @@ class DiagonalPlace(Function):
 
     Forward:  y = zeros with x on a diagonal
     Backward: grad_x = that diagonal of grad_y
-    Derivation: linear, so the gradient is read from the diagonal.
+    Derivation: y is linear in x, so the gradient is read from the same diagonal.
     Saved: nothing.
     """
 
@@ -79,7 +79,7 @@ class DiagonalPlace(Function):
         xp = array_module(x)
         y = xp.zeros(shape, dtype=x.dtype)
         i = xp.arange(x.shape[-1])
-        # With the two axes first, an index pair (i, i + k) selects along both.
+        # With the two axes first, an index pair (i, i + offset) selects along both.
         y_first = xp.moveaxis(y, (dim1, dim2), (0, 1))
         y_first[i - min(offset, 0), i + max(offset, 0)] = xp.moveaxis(x, -1, 0)
         return y
@@ -96,18 +96,18 @@ def _check_matrix(input, where):
             f"{where}: input must have at least two axes",
             got=f"input {input.shape}",
             expected="(..., row, column)",
-            hint="input.unsqueeze(0) for one row, input.unsqueeze(-1) for one column",
+            hint="use input.unsqueeze(0) for one row, input.unsqueeze(-1) for one column",
         )
 
 
 def tril(input, diagonal=0):
-    """The lower triangle of the last two axes, with zeros above it.
+    """The lower triangle of the last two axes, up to a diagonal, with zeros above it.
 
     Parameters
     ----------
     input : Tensor of shape (..., n, m)
     diagonal : int, default 0
-        Number of places right of the main diagonal up to which entries are kept.
+        Diagonal that bounds the triangle: 0 is the main diagonal, 1 is the one above it.
 
     Examples
     --------
@@ -121,7 +121,7 @@ def tril(input, diagonal=0):
 
 
 def triu(input, diagonal=0):
-    """The upper triangle of the last two axes, with zeros below it; see `tril`.
+    """The upper triangle of the last two axes, from a diagonal on, with zeros below; see `tril`.
 
     Examples
     --------
@@ -135,7 +135,7 @@ def triu(input, diagonal=0):
 
 
 def diagonal(input, offset=0, dim1=0, dim2=1):
-    """A diagonal over two axes, as a view; the axis along it comes last.
+    """A diagonal over two axes, as a view; the axis along the diagonal comes last.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ def _two_axes(dim1, dim2, ndim, where):
         raise ArgumentError(
             f"{where}: dim1 and dim2 must be two different axes",
             got=f"dim1={dim1} and dim2={dim2} for {ndim} axes",
-            hint="dim1=-2, dim2=-1 for the matrices of a batch",
+            hint="pass dim1=-2, dim2=-1 for the matrices of a batch",
         )
     return dim1, dim2
 
@@ -182,7 +182,7 @@ def diag_embed(input, offset=0, dim1=-2, dim2=-1):
         raise ShapeError(
             "diag_embed: input must have at least one axis",
             got="input ()",
-            hint="input.reshape(1) for a 1 x 1 matrix",
+            hint="use input.reshape(1) for a 1 x 1 matrix",
         )
     dim1, dim2 = _two_axes(dim1, dim2, input.ndim + 1, "diag_embed")
     size = input.shape[-1] + abs(offset)
@@ -209,7 +209,7 @@ def diag(input, diagonal=0):
         raise ShapeError(
             "diag: input must have one or two axes",
             got=f"input {input.shape}",
-            hint="diagonal(input) or diag_embed(input) for a batch",
+            hint="use diagonal(input) or diag_embed(input) for a batch",
         )
     return Diagonal.apply(input, offset=int(diagonal), dim1=0, dim2=1)
 
@@ -228,7 +228,7 @@ def trace(input):
         raise ShapeError(
             "trace: input must have two axes",
             got=f"input {input.shape}",
-            hint="diagonal(input, 0, -2, -1).sum(-1) for a batch of matrices",
+            hint="use diagonal(input, 0, -2, -1).sum(-1) for a batch of matrices",
         )
     return sum_over(diagonal(input))
 

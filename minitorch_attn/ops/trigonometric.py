@@ -12,7 +12,7 @@ __all__ = ["cos", "erf", "sin", "tan"]
 
 
 class Sin(Function):
-    """Sine of each element, in radians.
+    """Sine of each element, an angle in radians.
 
     Forward:  y = sin(x)
     Backward: grad_x = grad_y * cos(x)
@@ -32,7 +32,7 @@ class Sin(Function):
 
 
 class Cos(Function):
-    """Cosine of each element, in radians.
+    """Cosine of each element, an angle in radians.
 
     Forward:  y = cos(x)
     Backward: grad_x = -grad_y * sin(x)
@@ -52,7 +52,7 @@ class Cos(Function):
 
 
 class Tan(Function):
-    """Tangent of each element, in radians.
+    """Tangent of each element, an angle in radians.
 
     Forward:  y = tan(x)
     Backward: grad_x = grad_y * (1 + y^2)
@@ -73,7 +73,7 @@ class Tan(Function):
 
 
 class Erf(Function):
-    r"""Error function: 2 / sqrt(pi) times the integral of e^(-t^2) from 0 to x.
+    r"""Error function: `2 / sqrt(pi)` times the integral of `exp(-t^2)` from t = 0 to x.
 
     Forward:  y = erf(x)
     Backward: grad_x = grad_y * 2 / sqrt(pi) * exp(-x^2)
@@ -93,7 +93,7 @@ class Erf(Function):
 
 
 def sin(input):
-    """Sine of each element, in radians.
+    """Sine of each element, an angle in radians.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def sin(input):
 
 
 def cos(input):
-    """Cosine of each element, in radians.
+    """Cosine of each element, an angle in radians.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def cos(input):
 
 
 def tan(input):
-    """Tangent of each element, in radians.
+    """Tangent of each element, an angle in radians.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def tan(input):
 
 
 def erf(input):
-    """Error function: the probability that |t| < x sqrt(2) for a standard normal t.
+    """Error function; for x >= 0, the probability that |t| < x sqrt(2) for a standard normal t.
 
     Parameters
     ----------

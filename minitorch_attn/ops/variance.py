@@ -14,7 +14,7 @@ __all__ = ["std", "std_mean", "var", "var_mean"]
 
 
 class Var(Function):
-    """Variance over some axes of n elements, with a correction to the count.
+    """Variance over some axes that hold n elements, with the divisor n - correction.
 
     Forward:  y = sum((x - mean(x))^2) / (n - correction)
     Backward: grad_x = grad_y * 2 * (x - mean(x)) / (n - correction)
@@ -62,12 +62,12 @@ class Std(Function):
 
 
 def _centred(x, axis):
-    """x minus its mean, for an array or a Tensor."""
+    """Return x minus its mean, for an array or a Tensor."""
     return x - x.sum(axis=axis, keepdims=True) / (count_over(x.shape, axis) or 1)
 
 
 def _variance(x, axis, keepdims, correction):
-    """Return the variance, and the number that divided the sum of squares."""
+    """Return the variance, and the divisor n - correction of the sum of squares."""
     centred = _centred(x, axis)
     squares = (centred * centred).sum(axis=axis, keepdims=keepdims)
     count = count_over(x.shape, axis)
@@ -78,7 +78,7 @@ def _variance(x, axis, keepdims, correction):
 
 
 def _toward_mean(grad, x, axis, freedom):
-    """grad * 2 (x - m) / freedom."""
+    """Return `grad * 2 * (x - m) / freedom`, where m is the mean of x."""
     return grad * _centred(x, axis) / (freedom / 2)
 
 
@@ -96,7 +96,7 @@ def var(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
     keepdim : bool
         Whether to keep the reduced axes with size 1.
     correction : int or float, default 1
-        Correction to the divisor n - correction; 1 gives an unbiased estimate from a sample.
+        Number subtracted from the number of elements to get the divisor; 1 removes the bias.
 
     Returns
     -------
@@ -134,7 +134,7 @@ def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
     keepdim : bool
         Whether to keep the reduced axes with size 1.
     correction : int or float, default 1
-        Correction to the divisor n - correction.
+        Number subtracted from the number of elements to get the divisor, as in `var`.
 
     Returns
     -------
@@ -202,7 +202,7 @@ def std_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
 
 
 def _dims(dim):
-    """Return the axes that `dim` names; none in `var(x, False)`, which means unbiased=False."""
+    """Return `dim`, or None for a bool: `var_mean(x, False)` means `unbiased=False`."""
     return None if isinstance(dim, builtins.bool) else dim
 
 
@@ -216,7 +216,7 @@ def _apply(function, name, input, dim, unbiased, keepdim, correction):
     elif unbiased is not None:
         raise ArgumentError(
             f"{name}(input): unbiased and correction must not both be set",
-            hint="correction=1 for unbiased=True, correction=0 for unbiased=False",
+            hint="write correction=1 for unbiased=True, or correction=0 for unbiased=False",
         )
     else:
         correction = number(correction, name, "correction")

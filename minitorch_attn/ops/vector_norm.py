@@ -74,7 +74,7 @@ class PNorm(Function):
 
 
 def vector_norm(input, ord=2, dim=None, keepdim=False, *, dtype=None):
-    """Vector norm over the axes `dim`: (sum of |x|^ord)^(1/ord).
+    """Vector norm over the axes `dim`: `sum(abs(input)^ord)^(1 / ord)`.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def vector_norm(input, ord=2, dim=None, keepdim=False, *, dtype=None):
         Floating-point tensor.
     ord : number
         Order of the norm: 2 is the Euclidean norm, 1 the sum of absolute values, infinity the
-        largest and -infinity the smallest of them, 0 the number of nonzero elements.
+        largest absolute value, -infinity the smallest, and 0 the number of nonzero elements.
     dim : int or sequence of int, optional
         Axes to reduce, all by default.
     keepdim : bool
@@ -124,13 +124,13 @@ def vector_norm(input, ord=2, dim=None, keepdim=False, *, dtype=None):
 
 
 def norm(input, p="fro", dim=None, keepdim=False, dtype=None):
-    """Norm over the axes `dim`, as `linalg.vector_norm`.
+    """Norm over the axes `dim`; see `linalg.vector_norm`.
 
     Parameters
     ----------
     input : Tensor
     p : number or "fro"
-        Order of the norm; "fro" is the Euclidean norm of all elements, the same as 2.
+        Order of the norm; "fro" is the same as 2, the Euclidean norm.
     dim : int or sequence of int, optional
         Axes to reduce, all by default.
     keepdim : bool
@@ -152,7 +152,7 @@ def norm(input, p="fro", dim=None, keepdim=False, dtype=None):
         raise ArgumentError(
             "norm(input, p): the nuclear norm is not supported",
             got="p='nuc'",
-            hint="p='fro', or a number",
+            hint="use p='fro' or a number",
         )
     return vector_norm(input, 2 if p in ("fro", None) else p, dim, keepdim, dtype=dtype)
 

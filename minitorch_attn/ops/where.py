@@ -17,7 +17,7 @@ __all__ = ["clamp", "masked_fill", "maximum", "minimum", "where"]
 
 
 class Where(Function):
-    """Choose elements of a where a condition holds, else of b.
+    """Choose the elements of a where a condition is True, and the elements of b elsewhere.
 
     Forward:  y = where(condition, a, b)
     Backward: grad_a = sum_to(where(condition, grad_y, 0), a),
@@ -65,7 +65,7 @@ class Maximum(Function):
     Backward: grad_a = sum_to(grad_c * (a > b), a), grad_b = sum_to(grad_c * (b > a), b);
         half each where equal
     Derivation: the derivative is 1 for the larger operand and 0 for the other. Equal operands each
-    receive one half, a subgradient at the kink. Summed over the axes that broadcasting repeated.
+    receive one half, a subgradient. Both are summed over the axes that broadcasting repeated.
     Saved: both inputs.
     """
 
@@ -87,7 +87,7 @@ class Minimum(Function):
     Backward: grad_a = sum_to(grad_c * (a < b), a), grad_b = sum_to(grad_c * (b < a), b);
         half each where equal
     Derivation: the derivative is 1 for the smaller operand and 0 for the other. Equal operands each
-    receive one half, a subgradient at the kink. Summed over the axes that broadcasting repeated.
+    receive one half, a subgradient. Both are summed over the axes that broadcasting repeated.
     Saved: both inputs.
     """
 
@@ -140,8 +140,8 @@ class ClampTo(Function):
 
     Forward:  y = min(max(x, low), high)
     Backward: the gradient goes to whichever of x, low and high was chosen
-    Derivation: the derivative is 1 for the one chosen: x inside and at the limits, else the limit
-    that x crossed; the upper one where low > high. Each gradient is summed over the axes that
+    Derivation: the derivative is 1 for the operand chosen: x inside and at the limits, else the
+    limit that x crossed, or high where low > high. Each gradient is summed over the axes that
     broadcasting repeated.
     Saved: the inputs.
     """
@@ -172,14 +172,14 @@ class ClampTo(Function):
 
 
 def _inside(x, low, high):
-    """True if low <= x <= high, for numbers, arrays or Tensors; False at NaN."""
+    """Return whether low <= x <= high, for numbers, arrays or Tensors; False for NaN."""
     if high is None:
         return x >= low
     return x <= high if low is None else (x >= low) & (x <= high)
 
 
 def where(condition, input, other):
-    """Choose `input` where `condition` holds, else `other`; all broadcast.
+    """Choose `input` where `condition` is True, else `other`; all three broadcast.
 
     Parameters
     ----------
@@ -213,7 +213,7 @@ def _as_condition(mask, name, argument):
         raise DTypeError(
             f"{name}: {argument} must be boolean",
             got=f"{mask.dtype}",
-            hint=f"a comparison such as x > 0, or {argument}.bool()",
+            hint=f"use a comparison such as x > 0, or {argument}.bool()",
         )
     return mask
 
@@ -254,7 +254,7 @@ def masked_fill(input, mask, value):
                 "masked_fill: value must have 0 axes",
                 got=f"a tensor of shape {value.shape}",
                 expected="a number or a 0-d tensor",
-                hint="where(mask, value, input) takes a tensor of any shape",
+                hint="use where(mask, value, input), which takes a tensor of any shape",
             )
         value = cast(value, input.dtype)
     else:
@@ -275,7 +275,7 @@ def _whole(value, dtype):
         raise DTypeError(
             "masked_fill: value is out of range for the dtype of input",
             got=f"{value!r} for {dtype}",
-            hint="input.float() first",
+            hint="call input.float() first",
         )
     return int(value)
 
@@ -327,7 +327,7 @@ def clamp(input, min=None, max=None):
     ----------
     input : Tensor
     min, max : number or Tensor, optional
-        Limits, at least one of them. Where min > max, the result is max.
+        Limits, of which at least one must be given. Where min > max, the result is max.
 
     Returns
     -------
@@ -340,7 +340,7 @@ def clamp(input, min=None, max=None):
     tensor([0. , 0.5, 1. ])
     """
     if min is None and max is None:
-        raise ArgumentError("clamp: min and max are both missing", hint="set at least one")
+        raise ArgumentError("clamp: min and max are both missing", hint="set at least one of them")
     input = as_operand(input, "clamp")
     given = {key: v for key, v in (("min", min), ("max", max)) if v is not None}
     limits = {

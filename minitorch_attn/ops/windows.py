@@ -1,8 +1,8 @@
 """Windows of an image map for shifted-window attention, as in the Swin Transformer.
 
 Liu et al. 2021, "Swin Transformer: Hierarchical Vision Transformer using Shifted Windows",
-arXiv:2103.14030v2, section 3.2. Cutting a map into windows and merging them again are
-permutations that invert each other, so each is the derivative of the other.
+arXiv:2103.14030v2, section 3.2. Partitioning a map into windows and merging them are permutations
+that invert each other, so the backward pass of each one is the other one.
 """
 
 from functools import lru_cache
@@ -77,7 +77,7 @@ def window_merge(windows, window_size, height, width):
 
 
 def relative_position_index(window_size, device=None):
-    """Index into the table of relative position biases for each pair of tokens of a window.
+    """Index into the table of relative position biases for each pair of tokens in a window.
 
     Parameters
     ----------
@@ -88,13 +88,13 @@ def relative_position_index(window_size, device=None):
     -------
     int64 Tensor of shape (token, token)
         (dy + height - 1) * (2 * width - 1) + (dx + width - 1) for a query that is dy rows and
-        dx columns after the key: pairs with the same offset share one of the (2 * height - 1) *
-        (2 * width - 1) rows.
+        dx columns after the key. Pairs with the same offset share one of the (2 * height - 1) *
+        (2 * width - 1) rows of the table.
 
     Notes
     -----
-    Swin, section 3.2, "Relative position bias": B is taken from a smaller matrix, since offsets
-    along each axis lie in [-M + 1, M - 1].
+    Swin, section 3.2, "Relative position bias": for windows of M x M tokens, the bias B is taken
+    from a smaller matrix, because the offsets along each axis lie in [-M + 1, M - 1].
 
     Examples
     --------
@@ -113,7 +113,7 @@ def relative_position_index(window_size, device=None):
 
 
 def window_regions(height, width, window_size, shift_size, device=None):
-    """Regions of a cyclically shifted map whose tokens were neighbors before the shift.
+    """Divide a cyclically shifted map into regions of tokens that were neighbors before the shift.
 
     Parameters
     ----------
@@ -125,12 +125,12 @@ def window_regions(height, width, window_size, shift_size, device=None):
     Returns
     -------
     int64 Tensor of shape (height, width)
-        Region of each token, up to nine. Within a window, tokens of one region belong together.
+        Region number of each token, from 0 to 8. In a window, tokens attend within their region.
 
     Notes
     -----
     Swin, Figure 4: along each axis, the last window holds tokens from the end of the map, followed
-    by those that the roll moved there from its start.
+    by the tokens that the roll moved there from the start of the map.
 
     Examples
     --------
@@ -150,7 +150,7 @@ def window_regions(height, width, window_size, shift_size, device=None):
 
 
 def shifted_window_mask(height, width, window_size, shift_size, device=None):
-    """Attention mask of each window of a shifted map, which says which tokens may attend to which.
+    """Attention mask of each window of a shifted map, where tokens attend within their region.
 
     Parameters
     ----------
@@ -160,8 +160,8 @@ def shifted_window_mask(height, width, window_size, shift_size, device=None):
     Returns
     -------
     bool Tensor of shape (window, token, token)
-        True where query and key are in the same region. It is cached for the next call, so do not
-        write to it.
+        True where query and key are in the same region. The mask is cached for the next call, so do
+        not change it in place.
 
     Examples
     --------
@@ -190,7 +190,7 @@ def _grid(height, width, window_size, where):
         raise ArgumentError(
             f"{where}: window_size must be positive",
             got=f"{window_size}",
-            hint=f"window_size=({height}, {width}) covers the whole map",
+            hint=f"use window_size=({height}, {width}) to cover the whole map",
         )
     if height % window_size[0] or width % window_size[1]:
         raise ShapeError(

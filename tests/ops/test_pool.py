@@ -224,7 +224,7 @@ def test_a_step_needs_no_synchronisation(make):
 BAD = [
     (lambda x: mt.max_pool2d(x[0, 0], 2), ShapeError, "3 or 4 axes", "(5, 7)"),
     (lambda x: mt.max_pool2d(x, 2, padding=2), ArgumentError, "at most half", "padding=2"),
-    (lambda x: mt.avg_pool2d(x, 6), ShapeError, "larger than the padded", "reach over 6"),
+    (lambda x: mt.avg_pool2d(x, 6), ShapeError, "larger than the padded", "span 6"),
     (lambda x: mt.max_pool2d(x, (2, 2, 2)), ArgumentError, "kernel_size must be", "2 numbers"),
     (lambda x: mt.max_pool2d(x, 0), ArgumentError, "kernel_size must be", "at least 1"),
     (lambda x: mt.max_pool2d(x, 2, 0), ArgumentError, "stride must be", "at least 1"),

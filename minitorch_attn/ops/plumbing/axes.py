@@ -9,7 +9,7 @@ __all__ = ["axes_of", "axis_of", "sizes_of"]
 
 
 def axis_of(dim, ndim, where, name="dim"):
-    """Convert one axis to a number from 0; a 0-d tensor counts as having one axis.
+    """Convert an axis to a number that counts from 0; a 0-d tensor counts as having one axis.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ def axis_of(dim, ndim, where, name="dim"):
             f"{where}: {name} must be an integer",
             got=f"{dim!r}",
             expected="the number of an axis",
-            hint="int(...), or .item() for a tensor",
+            hint="convert it with int(...), or with .item() if it is a tensor",
         ) from None
     count = max(ndim, 1)
     if not -count <= axis < count:
@@ -46,7 +46,7 @@ def axis_of(dim, ndim, where, name="dim"):
 
 
 def axes_of(dim, ndim, where, name="dim"):
-    """Convert one or several distinct axes to a tuple of numbers from 0.
+    """Convert one axis, or several different ones, to a tuple of numbers that count from 0.
 
     Examples
     --------
@@ -60,7 +60,7 @@ def axes_of(dim, ndim, where, name="dim"):
         raise ArgumentError(
             f"{where}: {name} must not repeat an axis",
             got=f"{name}={tuple(dim)} for {ndim} axes",
-            hint="-1 and the last axis are the same",
+            hint="name each axis once; -1 is the last axis",
         )
     return axes
 
@@ -81,5 +81,5 @@ def sizes_of(sizes, where, name="size"):
         raise DTypeError(
             f"{where}: {name} must hold integers",
             got=f"{sizes!r}",
-            hint="int(...) or // for sizes that were computed",
+            hint="compute sizes with // or int(...)",
         ) from None

@@ -37,7 +37,7 @@ def conv_geometry(where, x, weight, bias, stride, padding, dilation, groups):
             f"{where}: the channels of input and weight do not match",
             got=f"input {x.shape}, weight {weight.shape} and groups={groups}",
             expected=f"input with {taken} channels, and a number of kernels divisible by groups",
-            hint="weight is (out, in / groups, *kernel)",
+            hint="use a weight of shape (out, in / groups, *kernel)",
         )
     _check_bias(where, bias, weight, out)
     for n, k, (a, b), d in zip(x.shape[2:], weight.shape[2:], pairs, dilation, strict=True):
@@ -46,7 +46,7 @@ def conv_geometry(where, x, weight, bias, stride, padding, dilation, groups):
                 f"{where}: the kernel must not be larger than the padded input",
                 got=f"input {x.shape}, kernel {weight.shape[2:]} and dilation={dilation}",
                 expected="dilation * (kernel - 1) + 1 <= size + 2 * padding on every axis",
-                hint="a larger padding, or a smaller dilation",
+                hint="use a larger padding or a smaller dilation",
             )
     return {"stride": stride, "padding": pairs, "dilation": dilation, "groups": groups}
 
@@ -60,7 +60,7 @@ def transposed_geometry(
     ----------
     where : str
         Name of the function, for error messages.
-    x : Tensor of shape (batch, in, *place)
+    x : Tensor of shape (batch, in, *space)
     weight : Tensor of shape (in, out / groups, *kernel)
     bias : Tensor of shape (out,) or None
     stride, padding, output_padding, dilation : int or sequence of int
@@ -82,14 +82,14 @@ def transposed_geometry(
             f"{where}: the channels of input and weight do not match",
             got=f"input {x.shape}, weight {weight.shape} and groups={groups}",
             expected=f"input with {weight.shape[0]} channels, divisible by groups",
-            hint="weight is (in, out / groups, *kernel); in a convolution, out comes first",
+            hint="use a weight of shape (in, out / groups, *kernel), with the input channels first",
         )
     _check_bias(where, bias, weight, weight.shape[1] * groups)
     if any(e >= max(s, d) for e, s, d in zip(extra, stride, dilation, strict=True)):
         raise ArgumentError(
             f"{where}: output_padding must be less than the stride or the dilation on every axis",
             got=f"output_padding={extra} with stride={stride} and dilation={dilation}",
-            hint="output_padding=0, which is the default",
+            hint="use output_padding=0, the default",
         )
     numbers = zip(x.shape[2:], weight.shape[2:], stride, padding, extra, dilation, strict=True)
     size = tuple([(n - 1) * s - 2 * p + d * (k - 1) + e + 1 for n, k, s, p, e, d in numbers])
@@ -97,8 +97,8 @@ def transposed_geometry(
         raise ShapeError(
             f"{where}: padding must leave at least one element of the output",
             got=f"input {x.shape}, kernel {weight.shape[2:]} and padding={padding}",
-            expected="2 * padding < (place - 1) * stride + dilation * (kernel - 1) + 1",
-            hint="a smaller padding",
+            expected="2 * padding <= (size-1) * stride + dilation * (kernel-1) + output_padding",
+            hint="use a smaller padding",
         )
     # output_padding enlarges the output at its end, so less padding is cropped there.
     pairs = tuple([(p, p - e) for p, e in zip(padding, extra, strict=True)])
@@ -120,7 +120,7 @@ def _pairs(where, kernel, stride, padding, dilation):
         raise ArgumentError(
             f"{where}: stride must be 1 with padding='same'",
             got=f"stride={stride}",
-            hint="padding= in numbers",
+            hint="give padding in numbers",
         )
     total = [d * (k - 1) for k, d in zip(kernel, dilation, strict=True)]
     return tuple([(n // 2, n - n // 2) for n in total])
@@ -136,7 +136,7 @@ def _check_weight(where, count, x, weight, groups):
             f"{where}: weight must have {count + 2} axes and a kernel of at least one element",
             got=f"weight {weight.shape}",
             expected="two axes of channels, then the axes of the kernel",
-            hint="weight.unsqueeze(-1) adds an axis to the kernel",
+            hint="add an axis to the kernel with weight.unsqueeze(-1)",
         )
     if not isinstance(groups, int) or groups < 1:
         raise ArgumentError(f"{where}: groups must be a positive integer", got=f"groups={groups!r}")
@@ -160,7 +160,7 @@ def _check_bias(where, bias, weight, out):
             f"{where}: bias must have one number per output channel",
             got=f"bias {bias.shape}",
             expected=f"({out},)",
-            hint="bias=None for no bias",
+            hint="pass bias=None to leave out the bias",
         )
     if bias.dtype != weight.dtype:
         raise DTypeError(

@@ -40,11 +40,11 @@ def _recurrent(first_weight):
     return count
 
 
-# A multiply-add counts as two operations. Elementwise operations do not count, as usual; in a
-# Transformer of width 768 they are one operation in two hundred.
+# A multiply-add counts as two operations. Elementwise operations are not counted, as is usual; in
+# a Transformer of width 768, one operation in two hundred is elementwise.
 FLOPS = {
     "Attention": _attention,
-    "CausalAttention": _attention,  # like the others, it counts masked scores
+    "CausalAttention": _attention,  # counts masked scores, too
     "Conv": _convolution,
     "ConvTransposed": _transposed_convolution,
     "FeedForward": _feed_forward,
@@ -63,8 +63,8 @@ def backward_flops(name, flops, needs_grad):
 
     A product has two factors, and the gradient of each factor is one product of the same size.
     Attention has two products, so its derivative has four; tiled attention has a fifth, because it
-    recomputes the scores. A feed-forward network has two products as well; in blocks it recomputes
-    the first one.
+    recomputes the scores. A feed-forward network also has two products, and the version in blocks
+    recomputes the first one.
 
     Parameters
     ----------

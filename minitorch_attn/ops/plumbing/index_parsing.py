@@ -16,8 +16,8 @@ __all__ = ["Selection", "select_parts"]
 class Selection(NamedTuple):
     """A parsed index.
 
-    `basic` is a tuple that gives a view. `indices` are integer Tensors that look elements up along
-    the axes `axes` of that view. `distinct` says that no element can be selected twice.
+    `basic` selects a view. `indices` are integer Tensors that look elements up along the axes
+    `axes` of that view. `distinct` is True if no element can be selected twice.
     """
 
     basic: tuple
@@ -67,7 +67,7 @@ def _normalized(input, entry):
         raise DTypeError(
             "x[index]: an index tensor must hold integers or booleans",
             got=f"{entry.dtype}",
-            hint="index.long(), or a comparison such as index > 0 for a mask",
+            hint="use index.long(), or a comparison such as index > 0 for a mask",
         )
     if entry.ndim == 0:
         return entry.item()
@@ -85,7 +85,7 @@ def _index_array(entry):
             "x[index]: the index is of an unsupported type",
             got=f"{entry!r} of type {type(entry).__name__}",
             expected="an int, slice, None, ..., bool, list, or integer or boolean tensor",
-            hint="int(...) for a number with a fraction",
+            hint="convert a number such as 2.0 with int(...)",
         )
     return new_array(list(entry), None if len(entry) else "int64")
 
@@ -119,7 +119,7 @@ def _check_places(input, entries):
             "x[index]: too many indices",
             got=f"{builtins.sum([_axes_used(e) for e in entries])} for a tensor of shape {shape}",
             expected=f"at most {len(shape)}",
-            hint="a mask of several axes counts for each of them",
+            hint="count a mask with n axes as n indices",
         )
 
 
@@ -129,12 +129,12 @@ def _refuse_integer(entry, axis, shape):
         "x[index]: the index is out of range",
         got=f"{entry} for axis {axis} of a tensor of shape {shape}",
         expected=f"from {-size} to {size - 1}" if size else "none: the size is 0",
-        hint="x.shape[axis] is the size; negative indices count from the end",
+        hint="compare the index with x.shape[axis]; negative indices count from the end",
     )
 
 
 def _with_ellipsis(entries):
-    """Append `...` if it is missing, so that a single element is a 0-d view, too."""
+    """Append `...` if it is missing, so that selecting one element also gives a (0-d) view."""
     for entry in entries:
         if entry is Ellipsis:
             return tuple(entries)
@@ -167,7 +167,7 @@ def _parted(input, entries):
         place += len(found)
     if len(indices) > 1:
         _check_together(indices)
-    # The True places of one mask are distinct; integers and combinations of indices may repeat.
+    # The True elements of one mask are distinct; integers and combinations of indices may repeat.
     masks = [e for e in entries if isinstance(e, Tensor) and e.dtype.kind == "b"]
     distinct = len(masks) == 1 and masks[0].ndim == len(indices)
     if all(isinstance(e, slice) and e == slice(None) for e in basic):
@@ -182,7 +182,7 @@ def _check_together(indices):
         raise IndexRangeError(
             "x[index]: the shapes of the index tensors do not broadcast",
             got=" and ".join(str(index.shape) for index in indices),
-            hint="a mask counts as one index per axis, each as long as the number of True places",
+            hint="count a mask as one index per axis, whose length is its number of True elements",
         ) from None
 
 
@@ -196,6 +196,6 @@ def _looked_up(entry, sizes):
             "x[mask]: the shape of mask does not match the axes of x",
             got=f"mask {entry.shape}",
             expected=f"{tuple(sizes[: entry.ndim])}",
-            hint="mask.expand(x.shape), if it has axes of size 1",
+            hint="use mask.expand(x.shape) if mask has axes of size 1",
         )
     return [wrap(i) for i in entry.array.nonzero()]

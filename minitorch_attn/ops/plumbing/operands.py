@@ -14,7 +14,7 @@ __all__ = ["binary", "explained", "floating", "number"]
 def binary(function, name, input, other):
     """Apply an elementwise Function to two operands of any dtypes, with broadcasting.
 
-    add, sub and mul repeat these lines, because an extra call is measurable on small arrays.
+    add, sub and mul repeat these lines, because an extra call is measurably slow on small arrays.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def explained(error, name, **operands):
         return DTypeError(
             f"{name}({', '.join(operands)}): the dtype is unsupported",
             got=" and ".join(f"{key} {a.dtype}" for key, a in arrays.items()),
-            hint="x.float() or x.to(mt.int64) first",
+            hint="call x.float() or x.to(mt.int64) first",
         )
     return error
 

@@ -25,7 +25,7 @@ def window_positions(size, kernel, stride, padding, dilation, places):
 
 @lru_cache(maxsize=256)
 def shared_positions(size, places):
-    """Windows of adaptive pooling, from floor(o n / m) to ceil((o + 1) n / m)."""
+    """Return the positions in the windows of `adaptive_avg_pool2d`, as `window_positions` does."""
     o = _host.arange(places)
     start, stop = o * size // max(places, 1), -(-(o + 1) * size // max(places, 1))
     index = start[:, None] + _host.arange(int((stop - start).max(initial=0)))
@@ -85,7 +85,7 @@ def _window(where, x, size, kernel, stride, padding, dilation, ceil_mode):
             f"{where}: padding must be at most half of kernel_size",
             got=f"padding={padding} with kernel_size={kernel}",
             expected=f"at most {kernel // 2}",
-            hint="mt.pad(input, ...) before pooling",
+            hint="call mt.pad(input, ...) before pooling",
         )
     room = size + 2 * padding - reach
     places = (room + (stride - 1 if ceil_mode else 0)) // stride + 1
@@ -94,9 +94,9 @@ def _window(where, x, size, kernel, stride, padding, dilation, ceil_mode):
     if places < 1 or size == 0:
         raise ShapeError(
             f"{where}: the window must not be larger than the padded input",
-            got=f"input {x.shape}, windows that reach over {reach} and padding={padding}",
+            got=f"input {x.shape}, windows that span {reach} elements and padding={padding}",
             expected="dilation * (kernel_size - 1) + 1 <= size + 2 * padding on every axis",
-            hint="a smaller kernel_size, or adaptive pooling",
+            hint="use a smaller kernel_size, or adaptive pooling",
         )
     return size, kernel, stride, padding, dilation, places
 
@@ -121,8 +121,8 @@ def shared_out(where, count, input, output_size):
         raise ArgumentError(
             f"{where}: output_size must be one number, or one per spatial axis",
             got=f"output_size={output_size!r}",
-            expected=f"{count} numbers; None keeps a size",
-            hint="leave out the batch and the channel",
+            expected=f"{count} numbers, or None for an axis whose size is kept",
+            hint="leave out the batch axis and the channel axis",
         )
     kept = [n if m is None else m for n, m in zip(x.shape[2:], sizes, strict=True)]
     if min(x.shape[2:]) == 0:

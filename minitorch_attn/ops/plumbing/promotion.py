@@ -1,8 +1,8 @@
 """Type promotion: the dtype of operations on mixed operands, by PyTorch's rules.
 
-Categories rank bool < integer < floating. Within the highest category, tensors with axes decide;
-a 0-d tensor or a Python number matters only if it brings a higher category. So
-`float32_vector * 2.0` and `float32_vector * float64_scalar_tensor` stay float32.
+Categories rank bool < integer < floating. The dtypes of tensors with at least one axis decide; a
+0-d tensor or a Python number matters only if its category is higher. So `float32_vector * 2.0`
+and `float32_vector * float64_scalar_tensor` stay float32.
 """
 
 import builtins
@@ -79,7 +79,7 @@ def _dtype_of_number(value):
     raise DTypeError(
         "the operand is neither a tensor nor a number",
         got=f"{value!r} of type {type(value).__name__}",
-        hint="mt.tensor(...) makes a tensor of a list or an array",
+        hint="convert a list or an array with mt.tensor(...)",
     )
 
 
@@ -110,7 +110,7 @@ def promote(a, b):
         raise DTypeError(
             "at least one operand must be a tensor",
             got=f"{a!r} and {b!r}",
-            hint="mt.tensor(...) makes a tensor of a number",
+            hint="convert one of the numbers with mt.tensor(...)",
         )
     dtype = result_type(a, b)
     return _converted(a, dtype), _converted(b, dtype)
@@ -135,7 +135,7 @@ def _converted(value, dtype):
 
 
 def wrapped(value, dtype):
-    """Wrap a Python int to an integer dtype, modulo 2 to the power of its number of bits.
+    """Wrap a Python int around into the range of an integer dtype with n bits, modulo 2^n.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """Range check of indices, labels and token ids, for all operations that look up elements.
 
-On the host, an index out of range raises an error at once. A GPU would silently wrap it around,
-and checking at once would make the host wait. There the check runs on the device, and its error
-is raised when the host next reads from that device (`.item()`, `.numpy()`).
+On the host, an index out of range raises an error at once. A GPU would silently wrap the index
+around, and an immediate check would make the host wait. So on a GPU, the check runs on the device,
+and the error is raised when the host next reads from that device (`.item()`, `.numpy()`).
 """
 
 from typing import NamedTuple
@@ -31,7 +31,7 @@ class _Question(NamedTuple):
             worst -= 1 << self.bits  # it was negative
         place = f" at position {position}" if position is not None else ""
         late = (
-            None if place else "look at earlier operations: the device reports it at the next read"
+            None if place else "look at earlier operations: devices report errors at the next read"
         )
         allowed = f"from {self.lowest} to {self.size - 1}" if self.size else "none: the size is 0"
         return IndexRangeError(
@@ -53,7 +53,7 @@ def check_range(index, size, *, where, name, allow=None, lowest=0):
     where, name : str
         Names of the function and its argument, for error messages.
     allow : int, optional
-        A value that is allowed although it is out of range, such as the label to ignore.
+        A value that is allowed although it is out of range, such as `ignore_index`.
     lowest : int, default 0
         The smallest index allowed; `-size` if negative indices count from the end.
 
@@ -73,7 +73,7 @@ def check_range(index, size, *, where, name, allow=None, lowest=0):
     if index.size == 0:
         return
     if index.dtype.kind == "u" or index.dtype.itemsize < 4:
-        index = index.astype("int64")  # which can hold the allowed value and every shift
+        index = index.astype("int64")  # this dtype can hold `allow` and every shifted index
     question = _Question(where, name, size, lowest, 8 * index.dtype.itemsize)
     if device_of(index).type == "cpu":
         worst = int(_unsigned(index, lowest).max())

@@ -36,7 +36,7 @@ def each_axis(value, count, where, name, least=0):
             f"{where}: {name} must be one number, or one per spatial axis",
             got=f"{name}={value!r}",
             expected=f"{count} numbers",
-            hint="leave out the batch and the channel",
+            hint="leave out the batch axis and the channel axis",
         )
     if min(sizes) < least:
         raise ArgumentError(
@@ -69,7 +69,7 @@ def batched(input, count, where):
         f"{where}: input must have {count + 1} or {count + 2} axes",
         got=f"input {input.shape}",
         expected=f"(batch, channel, {space}), or (channel, {space})",
-        hint="input.unsqueeze(0) adds an axis",
+        hint="add the batch axis with input.unsqueeze(0)",
     )
 
 
@@ -107,13 +107,13 @@ def enlarge(x, padding):
 
 
 def crop(x, padding, sizes):
-    """Undo `enlarge`: return the part of size `sizes` after the padding, on the last axes."""
+    """Undo `enlarge`: return the part of size `sizes` that starts after the padding."""
     inside = [slice(a, a + n) for n, (a, _) in zip(sizes, padding, strict=True)]
     return x[(..., *inside)]
 
 
 def windows(x, kernel, stride, dilation):
-    """Every window over the last axes of an array, as a read-only view.
+    """Return every window over the last axes of an array, as a read-only view.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ def windows(x, kernel, stride, dilation):
 
 
 def shifts(places, kernel, stride, dilation):
-    """Yield, for each entry of the kernel, its index and its positions in all windows.
+    """Yield, for each kernel entry, its index and slices of its positions in all windows.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Tensor arguments: accept tensors and arrays, and name the argument that is neither."""
+"""Tensor arguments: accept tensors and arrays; in an error, name the argument that is neither."""
 
 from ... import backend
 from ...errors import DTypeError
@@ -30,7 +30,7 @@ def as_operands(tensors, name):
 
 
 def not_tensors(error, name, **arguments):
-    """Rewrite an error of a function of tensors in terms of its arguments, if possible.
+    """Replace an error by one that names the argument that is not a tensor, if there is one.
 
     Call it in `except AttributeError` around the first use of the arguments, so that a valid call
     does not need any checks.
@@ -59,5 +59,5 @@ def no_operand(name, argument, value, verdict="neither a tensor nor a number"):
     return DTypeError(
         f"{name}: {argument} is {verdict}",
         got=f"{value!r:.60} of type {type(value).__name__}",
-        hint="mt.tensor(...) makes a tensor of a number, a list or an array",
+        hint="convert a number, a list or an array with mt.tensor(...)",
     )

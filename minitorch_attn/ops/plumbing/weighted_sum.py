@@ -11,7 +11,7 @@ _host = array_module()  # tables are made on the host, where the sizes are known
 
 
 class Taps:
-    """A sparse matrix with few entries per row: y_o = sum_t weight[o, t] x[index[o, t]].
+    """A sparse matrix with few entries per row: `y[o] = sum_t weight[o, t] * x[index[o, t]]`.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class Taps:
         return Taps(index, weight, out)
 
     def on_device_of(self, x):
-        """List (index, weights or None) per tap; the index is a slice if its steps are equal."""
+        """List (index, weights or None) of each tap; an index with equal steps is a slice."""
         key = device_of(x), x.dtype
         if key not in self._placed:
             self._placed[key] = [
@@ -79,8 +79,8 @@ class TapSum(Function):
     Forward:  y_o = sum over taps t of w_t * x_(i_t)
     Backward: grad_x = grad_y through w^T
     Derivation: y_o = sum_t w[o, t] x[i[o, t]], so with g = dL/dy, dL/dx = A^T g: the same kind of
-    sum with the transposed table.
-    Saved: only the table.
+    sum with the transposed matrix.
+    Saved: only the sparse matrix.
     """
 
     @staticmethod
@@ -116,7 +116,7 @@ def at(x, index, axis):
 
 
 def tap_sum(input, tables):
-    """Replace each of the last axes of `input` by weighted sums over it.
+    """Replace each of the last axes of `input` with weighted sums over that axis.
 
     Parameters
     ----------

@@ -81,7 +81,7 @@ def test_floats_are_not_indices(device):
 def test_a_device_is_not_waited_for():
     with forbid_sync():
         check([0, 9], 5, device="strict")
-    with pytest.raises(IndexRangeError, match="reports it at the next read"):
+    with pytest.raises(IndexRangeError, match="report errors at the next read"):
         read("strict")
     assert read("strict") == 1.0  # told once
 
