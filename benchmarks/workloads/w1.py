@@ -1,4 +1,4 @@
-"""W1: training step of a character GPT with the size of `mta tour`."""
+"""W1: training step of a character GPT of the same size as in `mta tour`."""
 
 from . import gpt_step
 

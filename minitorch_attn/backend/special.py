@@ -107,7 +107,7 @@ def normal(x):
 
 
 def erf_host(x, out=None):
-    """Return erf of a NumPy array. `out`, if given, receives it: a contiguous array, maybe `x`."""
+    """Return erf of a NumPy array, written to `out` if given (contiguous; it may be `x` itself)."""
     return _in_blocks(_FITS, _erf_block, x, out)
 
 
