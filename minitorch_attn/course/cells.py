@@ -66,7 +66,7 @@ def read_cells(text, name="the lesson"):
     before = [line for line in lines[: starts[0] if starts else None] if line.strip()]
     if before:
         raise DataError(
-            f"{name}: text before the first cell is invalid", got=before[0], hint="add `# %%`"
+            f"{name}: text precedes the first cell", got=before[0], hint="put `# %%` before it"
         )
     cells = []
     for start, end in itertools.pairwise([*starts, len(lines)]):

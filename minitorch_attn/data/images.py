@@ -75,7 +75,7 @@ def read_image(path):
 
 
 class ImageProcessor:
-    """Preprocess images of any size into a batch, exactly as Hugging Face or timm does.
+    """Preprocess images of any size into a batch, exactly as Hugging Face or timm do.
 
     Usually created by `from_pretrained`, `from_config` or `from_pretrained_cfg`.
 
@@ -87,7 +87,7 @@ class ImageProcessor:
     new_size : callable, optional
         Function from an image's (height, width) to the (height, width) after resizing.
     resample : int or str, default "bilinear"
-        Pillow's resampling filter.
+        Name or number of Pillow's resampling filter.
     crop_size : (int, int), optional
         Height and width of the center crop; smaller images are padded.
     place : callable, optional

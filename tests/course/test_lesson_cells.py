@@ -53,8 +53,8 @@ def test_jupytext_sees_the_same_cells_in_every_lesson():
     ("text", "message"),
     [
         ("# %% [markdown]\n# # Title\nx = 1\n", "line 3: x = 1"),
-        ("import os\n\n# %%\nx = 1\n", "before the first cell"),
-        ("x = 1\n", "before the first cell"),
+        ("import os\n\n# %%\nx = 1\n", "precedes the first cell"),
+        ("x = 1\n", "precedes the first cell"),
     ],
 )
 def test_what_is_no_cell_is_refused(text, message):

@@ -59,7 +59,7 @@ class WorkFolder:
         Returns
         -------
         Path or None
-            Path of the old copy. None if it did not exist or was unchanged.
+            New path of the learner's copy. None if there was no copy, or it was unchanged.
         """
         file, kept = self.file(exercise), None
         if file.exists():

@@ -146,7 +146,7 @@ def _seed(task, out):
             seed = int(run["seed"], 16)
         except (ValueError, KeyError, TypeError) as error:
             raise DataError(
-                f"{path} could not be read", got=str(error), expected="the file of a grading run",
+                f"{path} could not be read", got=str(error), expected="run.json of a grading run",
                 hint="grade into another folder",
             ) from None  # fmt: skip
         if not same:

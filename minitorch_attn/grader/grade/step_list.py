@@ -40,7 +40,7 @@ class Kept:
             self.total, self.scale = float(self.array.sum()), float(abs(self.array).max(initial=0))
 
     def place(self, index):
-        """Return the index in the whole array for an index in `array`."""
+        """Convert an index in the stored part `array` to an index in the complete array."""
         return tuple(int(i) for i in np.unravel_index(int(index[0]) * self.every, self.shape))
 
 
@@ -69,7 +69,7 @@ def library_steps(check, files):
     Returns
     -------
     list of Step
-        Steps of the check itself. Empty if the check fails with the library.
+        Top-level steps of the check. Empty if the check fails with the library.
     """
     with _ONE_AT_A_TIME:
         if check.library_steps is None:

@@ -43,7 +43,7 @@ class Worker:
     package_folder : path
         Folder of the compiled package `minitorch_attn` that the submission completes.
     files : dict of str to bytes
-        Path `minitorch_attn/...` and content of each submitted file, which replaces the package's.
+        Content of each submitted file by path `minitorch_attn/...`. It replaces the package's file.
 
     Attributes
     ----------

@@ -4,8 +4,8 @@ On an overloaded machine a process waits for a processor, although it is ready t
 does not count, if `/proc` shows it and the process has a single thread and no children (which could
 compute in its place). Everything else counts, so a sleeping process reaches its limit like a
 computing process. Time in which the grader itself did not run, for example on a suspended
-machine, hardly counts. The process is always stopped when the wall-clock time exceeds
-`PATIENCE` times the limit. Without `/proc` the wall-clock time counts.
+machine, counts only up to a fraction of a second. The process is always stopped when the wall-clock
+time exceeds `PATIENCE` times the limit. Without `/proc` the wall-clock time counts.
 """
 
 import os

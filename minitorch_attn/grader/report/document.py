@@ -86,7 +86,7 @@ def checked(document, where="the document"):
             raise DataError(f"{label}: status is unknown", got=line["status"])
         if not 0 <= line["points"] <= line["max_points"]:
             raise DataError(
-                f"{label}: points out of range", got=str(line["points"]),
+                f"{label}: points are out of range", got=str(line["points"]),
                 expected=f"from 0 to {line['max_points']}",
             )  # fmt: skip
     total = sum(line["points"] for line in document["checks"])

@@ -44,7 +44,7 @@ class MAE(DigitRecipe):
     """Train a masked autoencoder on handwritten digits.
 
     Half of the 2 x 2-pixel patches are hidden. An encoder reads the other patches, and a decoder
-    reconstructs the image. The data are those of the recipe vit, without labels. The error on the
+    reconstructs the image. The recipe `vit` uses the same data with labels. The error on the
     hidden pixels is compared with the errors of the mean image, the nearest training image and
     the best linear prediction.
 

@@ -13,8 +13,8 @@ class Swin(DigitClassifier):
 
     Images of 8 x 8 pixels are split into patches of 2 x 2 pixels. On this map of 4 x 4 tokens, the
     first stage attends within windows of 2 x 2, which are shifted in every other block. Then groups
-    of 2 x 2 tokens are merged into one, and the second stage has a single window. The data are
-    those of the recipe vit.
+    of 2 x 2 tokens are merged into one, and the second stage has a single window. The recipe
+    `vit` uses the same data.
 
     Parameters
     ----------
