@@ -109,12 +109,12 @@ class Tensor:
 
     @property
     def T(self):
-        """The axes in reverse order."""
+        """A view of the tensor with the axes in reverse order."""
         return ops.permute(self, tuple(range(self.ndim))[::-1])
 
     @property
     def mT(self):
-        """The last two axes exchanged."""
+        """A view of the tensor with the last two axes exchanged."""
         return ops.transpose(self, -2, -1)
 
     def numpy(self):

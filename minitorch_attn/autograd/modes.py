@@ -161,7 +161,7 @@ class detect_anomaly(_Switch):
     """Find the operation that returns the first NaN, forward or backward.
 
     Inside the block, every forward and backward result is checked. A NaN raises `NumericError`,
-    which names the operation and the line of your code that called it. Use it for debugging only.
+    which names the operation and the line of your code that called it. This mode is slow.
 
     Parameters
     ----------

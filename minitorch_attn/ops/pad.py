@@ -73,7 +73,7 @@ def pad(input, pad, mode="constant", value=None):
             "pad: mode is not supported",
             got=f"mode={mode!r}",
             expected="'constant', 'reflect', 'replicate' or 'circular'",
-            hint="write 'replicate' for NumPy's 'edge', and 'circular' for its 'wrap'",
+            hint="write 'replicate' for NumPy's 'edge', and 'circular' for NumPy's 'wrap'",
         )
     if value is not None and value != 0:
         raise ArgumentError(

@@ -83,7 +83,7 @@ def _toward_mean(grad, x, axis, freedom):
 
 
 def var(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
-    """Variance over the axes `dim`: the mean squared distance from the mean.
+    """Variance over the axes `dim`: sum of squared deviations, divided by `n - correction`.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def var(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
     keepdim : bool
         Whether to keep the reduced axes with size 1.
     correction : int or float, default 1
-        Number subtracted from the number of elements to get the divisor; 1 removes the bias.
+        Number subtracted from the number of elements n in the divisor; 1 removes the bias.
 
     Returns
     -------
