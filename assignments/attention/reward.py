@@ -29,7 +29,7 @@ def phrases(rng, count):
 
 
 def weights_of(model, ids):
-    """The attention weights of each layer, which attention returns if the values are I."""
+    """The attention weights of each layer: the output of attention with I as the values."""
     maps = []
 
     def keep(attention, args, kwargs):
