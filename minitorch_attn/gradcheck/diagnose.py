@@ -193,7 +193,7 @@ def _sizes(clue):
 
 
 def _swapped(others):
-    """Return a function that yields a hint if derived = another input's numeric gradient."""
+    """Return a function that yields a hint if the gradient is the one of another input."""
 
     def guesses(clue):
         for other in others:

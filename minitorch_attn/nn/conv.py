@@ -64,7 +64,7 @@ class _ConvBase(Module):
                 f"{name}: padding is not supported",
                 got=repr(padding),
                 expected="numbers" if self.transposed else "numbers, 'valid' or 'same'",
-                hint="use kernel_size // 2 to keep the size if kernel_size is odd and stride is 1",
+                hint="use padding=kernel_size // 2 for an odd kernel_size to keep the image size",
             )
         if padding == "same" and max(self.stride) > 1:
             raise ArgumentError(

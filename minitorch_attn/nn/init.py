@@ -111,7 +111,7 @@ def uniform_(tensor, a=0.0, b=1.0, generator=None):
 
 
 def normal_(tensor, mean=0.0, std=1.0, generator=None):
-    """Fill a tensor from the normal distribution with mean `mean` and deviation `std`."""
+    """Fill a tensor from the normal distribution with this mean and standard deviation."""
     if _skipping:
         return tensor
     generator = generator or host_generator()

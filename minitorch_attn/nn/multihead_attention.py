@@ -124,7 +124,7 @@ class MultiheadAttention(Attention):
         -------
         output : Tensor of the same shape as `query`
         weights : Tensor of shape (batch, query, key) or (batch, heads, query, key), or None
-            Attention weights after dropout, as in PyTorch; None with `need_weights=False`.
+            Attention weights after dropout, averaged or per head; None with `need_weights=False`.
         """
         self._check_inputs(query, key, value)
         batched = query.ndim == 3
@@ -235,7 +235,7 @@ class MultiheadAttention(Attention):
                     f"{name}: the shape of {label} does not match the layer",
                     got=f"{label} {x.shape}{others}",
                     expected=f"({axes}, {size}), or (token, {size}) for all three",
-                    hint=f"pass a {label} whose last axis has the size {argument} of the layer",
+                    hint=f"pass a {label} whose last axis has size {argument}",
                 )
         batch = 0 if self.batch_first else 1
         if key.shape[:-1] != value.shape[:-1]:

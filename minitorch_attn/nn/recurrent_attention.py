@@ -302,7 +302,7 @@ def _check(where, name, x, size, query, batched=False):
     good = x.ndim in axes and x.ndim == query.ndim and x.shape[:-2] == query.shape[:-2]
     if not good or size not in (None, x.shape[-1]):
         raise ShapeError(
-            f"{where}: the shape of {name} does not match",
+            f"{where}: {name} has the wrong shape",
             got=f"{name} {x.shape}" + ("" if x is query else f", query {query.shape}"),
             expected=f"(batch, token, {'value_dim' if size is None else size})",
             hint="use one batch size for all inputs, and the size above for the last axis",

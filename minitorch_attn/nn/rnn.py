@@ -250,7 +250,7 @@ class RNNBase(Module):
                 f"{name}: input has the wrong shape",
                 got=f"input {input.shape}",
                 expected=axes.format(self.input_size) + ", and at least one token",
-                hint="pass an input whose last axis has the size input_size of the layer",
+                hint="pass an input whose last axis has size input_size",
             )
 
     def extra_repr(self):

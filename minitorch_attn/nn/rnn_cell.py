@@ -64,7 +64,7 @@ class RNNCellBase(Module):
                 f"{name}: input has the wrong shape",
                 got=f"input {input.shape}",
                 expected=f"(batch, {self.input_size}) or ({self.input_size},)",
-                hint="pass an input whose last axis has the size input_size of the layer",
+                hint="pass an input whose last axis has size input_size",
             )
         wanted = (*input.shape[:-1], self.hidden_size)
         if states is None:

@@ -22,13 +22,13 @@ class Unlike:
     mine, reference
         The two shapes, dtypes or numbers. For "values", the values at `index`.
     index : tuple of int or None
-        Index of the largest difference.
+        Index of the largest difference; None unless `kind` is "values".
     largest : float or None
-        Size of the largest difference.
+        Size of the largest difference; None unless `kind` is "values".
     count, size : int
         Number of values that differ, and number of values that were compared.
     entries : tuple of Entry, or None
-        The two tensors.
+        The two tensors; None if only one of the two values is a tensor, or neither.
     """
 
     entries = None
@@ -67,7 +67,7 @@ def _json(value):
 
 
 def compare_steps(mine, reference, rtol=None, atol=None):
-    """Find the first difference between two steps of the same kind, inputs first.
+    """Find the first difference between two steps of the same kind. Inputs are compared first.
 
     Parameters
     ----------

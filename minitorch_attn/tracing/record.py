@@ -50,7 +50,7 @@ class Recording(Listener):
     skipped : int
         Number of steps beyond `max_steps`.
     ended_with : str
-        Error that ended the block, if any, with the line that raised it.
+        Error that ended the block, with the line that raised it; "" if there was no error.
 
     Examples
     --------

@@ -354,7 +354,7 @@ def wrong(**changes):
     ("arguments", "text"),
     [
         (wrong(query=(BATCH, QUERY, 5)), "shape of query does not match"),
-        (wrong(key=(BATCH, KEY, 5)), "last axis has the size kdim"),
+        (wrong(key=(BATCH, KEY, 5)), "last axis has size kdim"),
         (wrong(value=(KEY, EMBED)), "shape of value does not match"),
         (wrong(query=(EMBED,)), "shape of query does not match"),
         (wrong(value=(BATCH, 3, EMBED)), "same number of tokens"),

@@ -215,14 +215,14 @@ def test_wrong_inputs(device):
     luong_ = nn.LuongAttention(2, 3).to(device)
     query, key = zeros(2, 4, 2), zeros(2, 5, 3)
     for wrong in (zeros(2, 4, 3), zeros(2), zeros(1, 2, 4, 2)):
-        with pytest.raises(ShapeError, match="shape of query does not match"):
+        with pytest.raises(ShapeError, match="query has the wrong shape"):
             bahdanau(wrong, key, key)
     for wrong in (zeros(2, 5, 2), zeros(3, 5, 3), zeros(5, 3)):
-        with pytest.raises(ShapeError, match="shape of key does not match"):
+        with pytest.raises(ShapeError, match="key has the wrong shape"):
             luong_(query, wrong)
     with pytest.raises(ShapeError, match="same number of tokens"):
         bahdanau(query, key, zeros(2, 4, 3))
-    with pytest.raises(ShapeError, match="shape of value does not match"):
+    with pytest.raises(ShapeError, match="value has the wrong shape"):
         bahdanau(query, key, zeros(5, 3))
     with pytest.raises(DTypeError, match="query is not a tensor"):
         luong_([[1.0, 2.0]], key)
