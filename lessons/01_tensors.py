@@ -120,7 +120,7 @@ x[2, 0] = 8.0
 # %% [markdown]
 # ## Broadcasting: repeat an axis with stride 0
 #
-# Write the shapes under each other, **aligned at the right**. On each axis the sizes must be equal,
+# Write one shape below the other, **aligned on the right**. On each axis the sizes must be equal,
 # unless one of them is 1 or missing. The tensor with the size 1, or without that axis, is repeated
 # along the axis, with stride 0.
 

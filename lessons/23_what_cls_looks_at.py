@@ -25,7 +25,7 @@ digits, labels, test_digits, test_labels = mt.data.digits_split()
 # ## A task that depends on where the model looks
 #
 # We put a digit of 8 x 8 pixels at a random position in a gray, noisy picture of 16 x 16 pixels.
-# Patches of 4 x 4 pixels form a grid of 4 x 4 words. We know where the digit is. During training,
+# Patches of 4 x 4 pixels form a grid of 4 x 4 tokens. We know where the digit is. During training,
 # the model is told only which digit it is.
 
 
@@ -268,11 +268,11 @@ where(mt.nn.watch_attention, mt.viz.attention_rollout, mt.viz.class_attention_fi
 # %% [markdown]
 # ## Exercise
 #
-# Weigh the last layer's map with the values: replace the weight of token $j$ by weight times the
-# length of its value vector (`v_proj` of `model.blocks[-1].attention`, on the normalized tokens).
-# Draw its curve with the others. Use the same test as above: the map is better than the plain last
-# layer if fewer pictures are read correctly with two patches erased. You are done when your table
-# has a row for this map and shows whether it is better; it may not be.
+# Weight the last layer's map by the values: multiply the weight of token $j$ by the length of its
+# value vector (`v_proj` of `model.blocks[-1].attention`, on the normalized tokens). Draw its curve
+# with the others. Use the same test as above: the map is better than the plain last layer if fewer
+# pictures are read correctly with two patches erased. You are done when your table has a row for
+# this map and shows whether it is better; it may not be.
 #
 # ## Three questions
 #

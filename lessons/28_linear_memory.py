@@ -32,7 +32,7 @@ mt.manual_seed(0)
 # $$l' = e^{m - m'}\, l + \sum_{j\ new} e^{s_j - m'}, \qquad
 #   o' = e^{m - m'}\, o + \sum_{j\ new} e^{s_j - m'} v_j .$$
 #
-# Here is an example with numbers for one query, which reads one key at a time.
+# Here is a numerical example with one query, which reads one key at a time.
 
 # %%
 scores = [1.0, 3.0, 2.0, 5.0]
@@ -259,8 +259,8 @@ where(TiledAttention, TiledAttention.forward, TiledAttention.backward, tiles_pay
 # 1. In the table with four keys, why is the old sum multiplied by 1 in the third row and by a small
 #    number in the fourth?
 # 2. Is attention in blocks an approximation? Which printed numbers answer this question?
-# 3. A forgetful version passes its test with 256 keys in one block. Which two tests printed above
-#    would have found the mistake?
+# 3. A version that forgets to rescale passes its test with 256 keys in one block. Which two tests
+#    printed above would have found the mistake?
 
 # %% [markdown] tags=["answers"]
 # ## Answers

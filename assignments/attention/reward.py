@@ -1,4 +1,4 @@
-"""The reward: a GPT with your attention learns to look up earlier text. About 20 seconds.
+"""The reward: a GPT with your attention learns to look up earlier text (about 20 seconds).
 
 It reads some letters in random order, and then the same letters again. To predict the next letter,
 it must find the earlier occurrence of the current letter and read the letter after it.

@@ -1,4 +1,4 @@
-"""The reward: your engine trains a network on two spirals, then a GPT. About 30 seconds."""
+"""The reward: your engine trains a network on two spirals, then a GPT (about 30 seconds)."""
 
 import sys
 
@@ -20,7 +20,7 @@ def spirals():
 
 
 def view(model, points, kinds):
-    """Rows of text: the points as o and x, and dots where the network predicts x."""
+    """Draw the points as o and x, and dots where the network predicts x, as lines of text."""
     x, y = np.meshgrid(np.linspace(-EDGE, EDGE, COLUMNS), np.linspace(EDGE, -EDGE, ROWS))
     plane = np.stack([x.ravel(), y.ravel()], axis=1).astype("float32")
     with mt.no_grad():

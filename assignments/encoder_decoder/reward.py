@@ -1,4 +1,4 @@
-"""The reward: your Transformer learns to spell words backward. About 30 seconds."""
+"""The reward: your Transformer learns to spell words backward (about 30 seconds)."""
 
 import sys
 import time

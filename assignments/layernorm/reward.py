@@ -1,4 +1,4 @@
-"""The reward: a deep GPT with and without your norms, then a GPT that writes. 30 seconds."""
+"""The reward: a deep GPT with and without your norms, then a GPT that writes (30 seconds)."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The reward: two GPTs learn to write, without your causal mask and with it. 30 seconds."""
+"""The reward: a GPT is trained without your causal mask, then with it (about 30 seconds)."""
 
 import sys
 
@@ -19,7 +19,7 @@ def _seeing_all(attend):
 
 
 def main():
-    """Train without the mask, where copying the next character is enough, then with it."""
+    """Train a GPT without the mask, which only copies the next character, then one with it."""
     print("Without your causal mask a GPT sees the character that it must predict.\n")
     learn_to_write(600, without_mask, length=150)
     print("\nThe loss is almost 0, but it cannot write: then there is no next character to copy.")

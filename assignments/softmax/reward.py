@@ -1,4 +1,4 @@
-"""The reward: a GPT with your softmax and your loss learns to write. About 30 seconds."""
+"""The reward: a GPT with your softmax and your loss learns to write (about 30 seconds)."""
 
 import sys
 

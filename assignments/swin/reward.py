@@ -1,4 +1,4 @@
-"""The reward: your Swin learns to classify images, and shows its receptive field. 10 seconds."""
+"""The reward: your Swin learns to classify images, and shows its receptive field (10 seconds)."""
 
 import sys
 

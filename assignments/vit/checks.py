@@ -37,7 +37,7 @@ def patches_gradients(rng):
 
 
 def the_grid(inputs, settings):
-    """Rows and columns of patches."""
+    """Number of rows and columns of patches."""
     import numpy as np
 
     from minitorch_attn.models.vit import PatchEmbedding

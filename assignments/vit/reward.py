@@ -1,4 +1,4 @@
-"""The reward: your ViT learns to classify images, and shows where it attends. 10 seconds."""
+"""The reward: your ViT learns to classify images, and shows where it attends (10 seconds)."""
 
 import sys
 

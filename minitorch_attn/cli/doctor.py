@@ -1,4 +1,4 @@
-"""`mta doctor`: check this installation, and say how to repair what does not work."""
+"""`mta doctor`: check this installation, and say how to fix what does not work."""
 
 import json
 
@@ -19,8 +19,8 @@ _STYLES = {"ok": "green", "optional": "yellow", "missing": "bold red"}
 def doctor(as_json):
     """Check Python, NumPy, the GPU, the sandbox, folders and packages.
 
-    Each line starts with "ok", "missing" (something required) or "without" (something optional),
-    and says how to fix the problem. The exit status is 1 if something required is missing.
+    Each result starts with "ok", "missing" (something required) or "without" (something optional).
+    The lines below a result say how to fix it. The exit status is 1 if something is "missing".
     """
     from .doctor_checks import checks
 

@@ -252,7 +252,7 @@ class BERTPreTraining(nn.Module):
         _initialize(self.next_sentence)
 
     def forward(self, ids, segments=None, mask=None):
-        """Return logits (batch, token, vocabulary) and (batch, 2); class 0 means: B follows A."""
+        """Return logits (batch, token, vocabulary) and (batch, 2); class 0 is "B follows A"."""
         hidden = self.bert(ids, segments, mask)
         return self.head(hidden), self.next_sentence(self.bert.pool(hidden))
 

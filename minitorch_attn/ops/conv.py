@@ -238,8 +238,8 @@ def conv2d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
 
     Returns
     -------
-    Tensor of shape (batch, out, *place) or (out, *place)
-        Each place = (size + 2 padding - dilation (kernel - 1) - 1) // stride + 1.
+    Tensor of shape (batch, out, *out_size) or (out, *out_size)
+        Each out_size = (size + 2 padding - dilation (kernel - 1) - 1) // stride + 1.
 
     Raises
     ------
@@ -301,14 +301,14 @@ def conv_transpose2d(
         Settings of the convolution whose transpose this is; padding is cropped from the output.
     output_padding : int or (int, int)
         Number of elements added at the end of each output axis, less than the stride or dilation.
-        Several input sizes of that convolution give one output size; this number selects one.
+        That convolution maps several input sizes to one output size; this selects one of them.
     groups : int
         Number of groups of channels.
 
     Returns
     -------
-    Tensor of shape (batch, out, *size) or (out, *size)
-        Each size = (place - 1) stride - 2 padding + dilation (kernel - 1) + output_padding + 1.
+    Tensor of shape (batch, out, *out_size) or (out, *out_size)
+        Each out_size = (size - 1) stride - 2 padding + dilation (kernel - 1) + output_padding + 1.
 
     Notes
     -----

@@ -72,7 +72,7 @@ def _linear_table(size, places, step, align_corners):
 
 @lru_cache(maxsize=256)
 def _cubic_table(size, places, step, align_corners):
-    """Keys' cubic convolution of four neighbors, with a = -0.75; border elements are repeated."""
+    """Cubic convolution of four neighbors (`_keys`), a = -0.75; border elements are repeated."""
     left, t = _sources(size, places, step, align_corners, below_zero=True)
     offsets = _host.arange(-1, 3)
     index = _host.clip(left[:, None] + offsets, 0, size - 1)
@@ -105,7 +105,7 @@ _FILTERS = {"bilinear": (_triangle, 1), "bicubic": (_keys_half, 2), "lanczos": (
 
 @lru_cache(maxsize=256)
 def _smooth_table(size, places, step, align_corners, mode):
-    """Table of a mode's filter, widened by the step between output elements if this exceeds 1."""
+    """Table of a mode's filter, widened by the step between output elements if it exceeds 1."""
     function, reach = _FILTERS[mode]
     if align_corners:
         step = (size - 1) / (places - 1) if places > 1 else 0.0

@@ -51,7 +51,7 @@ def pad(input, pad, mode="constant", value=None):
         Source of the new entries: a constant value, the entries mirrored at the border entry,
         copies of the border entry, or the entries from the opposite end.
     value : number, default 0
-        Value to add in mode "constant".
+        Value of the new entries in mode "constant".
 
     Returns
     -------

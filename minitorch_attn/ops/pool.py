@@ -36,11 +36,11 @@ __all__ = [
 class MaxPool(Function):
     r"""Max pooling over windows; also returns the index of each maximum within its image.
 
-    Forward:  y = the largest of each window of x, and its place
-    Backward: grad_x = zeros with grad_y added at those places
-    Derivation: dy_o/dx_i = 1 for the element i that was found, else 0. Overlapping windows may find
-    the same element, and then their gradients add up. Among equal elements, the first in row-major
-    order is found; among several NaNs, the last is found.
+    Forward:  y = the largest element of each window of x, and its index
+    Backward: grad_x = zeros with grad_y added at those indices
+    Derivation: dy_o/dx_i = 1 if x_i is the maximum of window o, else 0. If overlapping windows have
+    the same maximum, their gradients add up. Among equal elements, the first in row-major order
+    counts as the maximum; among several NaNs, the last.
     Saved: the indices.
     """
 
@@ -70,7 +70,7 @@ class MaxPool(Function):
 def _largest_along(x, place, step, taps, axis):
     """Find the largest element of each window along one axis, and its index.
 
-    `place` holds the indices of the elements of x; one step along `axis` adds `step` to an index.
+    `place` holds each element's index over the later axes; a step along `axis` adds `step` to it.
     """
     xp = array_module(x)
     positions = xp.arange(0, taps.size * step, step).reshape(-1, *(1,) * (x.ndim - axis - 1))
@@ -127,7 +127,7 @@ def max_pool2d(
 
     Returns
     -------
-    Tensor of shape (batch, channel, *place), or two of them
+    Tensor of shape (batch, channel, *out_size), or two of them
 
     Notes
     -----
@@ -187,7 +187,7 @@ def avg_pool2d(
 
     Returns
     -------
-    Tensor of shape (batch, channel, *place)
+    Tensor of shape (batch, channel, *out_size)
 
     Notes
     -----

@@ -87,7 +87,7 @@ def searchsorted(sorted_sequence, input, *, out_int32=False, right=False):
         raise ShapeError(
             "searchsorted: sorted_sequence must have 1 axis",
             got=f"{sorted_sequence.shape}",
-            hint="call it once for each row; in bucketize(), the boundaries come second",
+            hint="call it once for each row; in bucketize(), boundaries is the second argument",
         )
     xp = array_module(sorted_sequence.array)
     if isinstance(input, Number):

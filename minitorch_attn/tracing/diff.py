@@ -93,7 +93,7 @@ class Difference:
         self.agreed = sum(unlike is None for *_, unlike in self.pairs[:at])
 
     def _detours(self):
-        """Return the numbers of harmless steps; step n of the reference has the number -n - 1."""
+        """Return the step numbers of harmless steps, with -n - 1 for step n of the reference."""
         within = [gap for gap in self.gaps if gap.position < len(self.pairs)]
         agree = [pair for pair in self.pairs if pair[2] is None]
         given = [pair for pair in self.pairs if pair[2] is None or not pair[2].of_input]

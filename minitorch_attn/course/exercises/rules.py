@@ -108,7 +108,7 @@ def _changed_function(tree, model):
 
 
 def _imports(tree):
-    """Yield module (or module.name) and line of every import."""
+    """Yield (module or module.name, line number) of every import."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno) for alias in node.names)
@@ -120,7 +120,7 @@ def _imports(tree):
 
 
 def _library_names(tree):
-    """Yield dotted name and line of each use of the library: `mt.softmax`, or `mt` itself."""
+    """Yield (name, line number) of each use of the library, such as `mt.softmax` or `mt`."""
     names = {"minitorch_attn"}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

@@ -1,4 +1,4 @@
-"""Assignments: read the manifest, task, checks and reward. The library is the solution."""
+"""Assignments: read the manifest, task, checks and reward. The library contains the solution."""
 
 import importlib.util
 import os
@@ -301,7 +301,7 @@ class _Reader:
                 expected=f"one of {', '.join(sorted(needed | optional))}",
             )  # fmt: skip
         if missing := sorted(needed - set(table)):
-            self.refuse(f"{missing[0]} is missing in {label}")
+            self.refuse(f"{missing[0]} is missing from {label}")
 
     def entries(self, table, kind):
         """Return the tables of [[kind]], after checking their keys."""
@@ -328,7 +328,7 @@ class _Reader:
         return ToWrite(target, points, entry["order"], entry.get("name", target.name))
 
     def groups(self, table, written):
-        """Collect the functions that the manifest removes or that declare to compute the same."""
+        """Collect the functions that [[group]] entries or `@computes` declarations remove."""
         groups = [
             Group(self.target(e["function"]), e["why"], e.get("body"))
             for e in self.entries(table, "group")
@@ -392,9 +392,9 @@ class _Reader:
                 )
         for bug in (*made.bugs, *made.ways):
             if unknown := sorted(set(bug.loses) - set(names)):
-                self.refuse(f"{bug.name!r} loses a check that does not exist", got=unknown[0])
+                self.refuse(f"{bug.name!r}: 'loses' lists an unknown check", got=unknown[0])
             if not bug.loses:
-                self.refuse(f"{bug.name!r} must lose at least one check")
+                self.refuse(f"{bug.name!r}: 'loses' must list at least one check")
 
     def _targets(self, made):
         seen = set()

@@ -143,13 +143,13 @@ def _with_bodies(source, bodies):
 
 
 def _guide(source, name):
-    """Make a body that consists of the shape comments and the error."""
+    """Make a body that consists of the shape comments and `raise NotYetWritten(...)`."""
     comments = [text for text in _comments(source, *_span(source, name)) if _SHAPE.search(text)]
     return "\n".join([*comments, f'raise NotYetWritten("{name}")'])
 
 
 def _span(source, name):
-    """Return the first and last line of a body below its docstring, counted from 1."""
+    """Return the numbers of the first and last line of a body, without its docstring."""
     node = functions(source).get(name)
     if node is None:
         raise ArgumentError("the function does not exist", got=name)
@@ -168,7 +168,7 @@ def _span(source, name):
 
 
 def _header_end(lines, first):
-    """Return the last line of the header that begins on line `first`."""
+    """Return the line number at which the header that begins on line `first` ends."""
     tokens = tokenize.generate_tokens(iter(lines[first - 1 :]).__next__)
     return next(token.end[0] for token in tokens if token.type == tokenize.NEWLINE) + first - 1
 
@@ -180,7 +180,7 @@ def _comments(source, first, last):
 
 
 def _with_import(source, module):
-    """Import the error below the last import at the top of the file."""
+    """Add an import of `NotYetWritten` below the last import at the top of the file."""
     dots = "." * (module.count(".") or 1)
     imports = [n for n in ast.parse(source).body if isinstance(n, (ast.Import, ast.ImportFrom))]
     place = max((node.end_lineno for node in imports), default=_docstring_end(source))

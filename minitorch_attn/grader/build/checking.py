@@ -48,7 +48,7 @@ def operation_check(
     Parameters
     ----------
     name, operation : str
-        Name of the check, and operation such as "minitorch_attn.ops.softmax:Softmax".
+        Name of the check, and the operation, for example "minitorch_attn.ops.softmax:Softmax".
     arguments : dict of str to (ndarray or None)
         Inputs, in the order of the arguments of `forward`.
     keywords : dict
@@ -59,7 +59,7 @@ def operation_check(
     seed : int, optional
         Random seed, for an operation that draws random numbers.
     **options
-        As for `check`.
+        Same as for `check`.
 
     Returns
     -------
@@ -86,11 +86,11 @@ def call_check(name, function, arguments, keywords=None, **options):
     Parameters
     ----------
     name, function : str
-        Name of the check, and function such as "minitorch_attn.ops.softmax:softmax".
+        Name of the check, and the function, for example "minitorch_attn.ops.softmax:softmax".
     arguments : dict of str to (ndarray or None)
     keywords : dict, optional
     **options
-        As for `check`.
+        Same as for `check`.
     """
     inputs = {key: array for key, array in arguments.items() if array is not None}
     names = [key if array is not None else None for key, array in arguments.items()]
@@ -106,7 +106,7 @@ def layer_check(
     Parameters
     ----------
     name, layer : str
-        Name of the check, and class such as "minitorch_attn.nn.attention:Attention".
+        Name of the check, and the class, for example "minitorch_attn.nn.attention:Attention".
     make : dict
         Keyword arguments of the layer.
     arguments : dict of str to (ndarray or None)
@@ -118,7 +118,7 @@ def layer_check(
     tensors : dict of str to ndarray, optional
         Keyword arguments of the method that are tensors.
     **options
-        As for `check`.
+        Same as for `check`.
     """
     inputs = {key: array for key, array in arguments.items() if array is not None}
     inputs |= parameters(layer, make, rng) | (tensors or {})
@@ -167,7 +167,7 @@ def _reached(inputs, settings, key):
 
 
 def parameters(layer, make, rng):
-    """Draw all parameters of a layer from Gaussians, whose mean is 1 for gains of norms, else 0.
+    """Draw all parameters of a layer from Gaussians with mean 1 for norm weights, 0 otherwise.
 
     Returns
     -------

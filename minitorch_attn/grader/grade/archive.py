@@ -2,7 +2,7 @@
 
 Nothing is unpacked. The requested files are found by name. They are read into memory if they are
 regular files and not larger than the limit. Everything else in a submission is ignored, such as
-links, devices, paths that lead outside, or a million empty members.
+links, devices, paths outside the submission, or a million empty members.
 """
 
 import bz2
@@ -78,7 +78,7 @@ def submissions_in(folder):
 
 
 def read_submission(path, wanted):
-    """Read the files that an assignment asks for. No content raises an exception.
+    """Read the files that an assignment asks for. Errors are recorded in `problems`.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ def _take(submission, source, members, want):
 
 
 def _matching(members, want):
-    """Find the members whose paths have the longest common tail with the wanted path."""
+    """Find the members that share the most trailing path components with the requested path."""
     parts = PurePosixPath(want).parts
     for count in range(len(parts), 0, -1):
         end = parts[-count:]
@@ -251,7 +251,7 @@ _COMPRESSED = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.o
 
 
 def _uncompressed(path):
-    """Decompress a tar archive up to the limit, since even a member's name can have any size."""
+    """Decompress a tar archive up to a size limit: even a member's name can be of any size."""
     with open(path, "rb") as file:
         start = file.read(6)
     opened = next((how for mark, how in _COMPRESSED.items() if start.startswith(mark)), open)

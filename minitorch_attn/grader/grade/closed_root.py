@@ -28,7 +28,7 @@ def lock_in(root, user):
 
 
 def add_libraries(root, folders, link):
-    """Add the shared libraries that the programs and modules in some folders need to a root.
+    """Add to a root the shared libraries that the programs and modules in some folders need.
 
     Parameters
     ----------

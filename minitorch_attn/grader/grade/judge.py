@@ -23,7 +23,7 @@ class Check:
     name : str
     driver : callable
         Function `run(inputs, settings)` that returns {name: ndarray}. Its source text is sent to
-        the submission's process. So it must import what it needs, and not contain a solution.
+        the submission's process. It must import what it needs and must not contain a solution.
     inputs : dict of str to ndarray
         Input arrays, sampled when the check is made.
     expected : dict of str to ndarray

@@ -55,7 +55,7 @@ def _take():
             continue
         return user, descriptor
     raise DataError(
-        "all sandbox users are in use", got=f"{COUNT} locks in {folder}", hint="use fewer --jobs"
+        "all sandbox users are in use", got=f"{COUNT} locks in {folder}", hint="reduce --jobs"
     )
 
 

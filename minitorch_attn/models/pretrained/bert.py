@@ -222,7 +222,7 @@ class BertForNextSentencePrediction(_Classes):
 class BertForSequenceClassification(_Classes):
     """BERT for text classification or regression, as `config.problem_type` selects.
 
-    `losses.classification_loss` describes `labels`.
+    For `labels`, see `losses.classification_loss`.
     """
 
     def loss(self, logits, labels):

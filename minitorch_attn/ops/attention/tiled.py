@@ -112,7 +112,7 @@ class TiledAttention(Function):
 
 
 class _Sums(NamedTuple):
-    """The gradients that are sums over all blocks of queries."""
+    """Gradients that are summed over all blocks of queries."""
 
     key: object
     value: object

@@ -41,17 +41,17 @@ class NoamLR(LambdaLR):
 
 
 def get_constant_schedule(optimizer, last_epoch=-1):
-    """Keep the initial rate constant."""
+    """Keep the learning rate constant at its initial value."""
     return LambdaLR(optimizer, lambda t: 1, last_epoch)
 
 
 def get_constant_schedule_with_warmup(optimizer, num_warmup_steps, last_epoch=-1):
-    """Increase linearly from 0 during the warm-up, then stay constant."""
+    """Increase the rate linearly from 0 during the warm-up, then keep it constant."""
     return LambdaLR(optimizer, lambda t: min(1.0, t / max(1.0, num_warmup_steps)), last_epoch)
 
 
 def get_linear_schedule_with_warmup(optimizer, num_warmup_steps, num_training_steps, last_epoch=-1):
-    """Increase linearly from 0 during the warm-up, then decrease linearly to 0."""
+    """Increase the rate linearly from 0 during the warm-up, then decrease it linearly to 0."""
 
     def factor(t):
         if t < num_warmup_steps:
@@ -64,7 +64,7 @@ def get_linear_schedule_with_warmup(optimizer, num_warmup_steps, num_training_st
 def get_cosine_schedule_with_warmup(
     optimizer, num_warmup_steps, num_training_steps, num_cycles=0.5, last_epoch=-1
 ):
-    """Increase linearly from 0 during the warm-up, then follow `num_cycles` periods of a cosine."""
+    """Warm up the rate linearly from 0, then follow `num_cycles` periods of a cosine."""
 
     def factor(t):
         if t < num_warmup_steps:
@@ -76,7 +76,7 @@ def get_cosine_schedule_with_warmup(
 
 
 def get_inverse_sqrt_schedule(optimizer, num_warmup_steps, timescale=None, last_epoch=-1):
-    """Increase linearly from 0, then decay with the inverse square root of the step."""
+    """Increase the rate linearly from 0, then decay with the inverse square root of the step."""
     scale = timescale or num_warmup_steps or 10_000
     shift = scale - num_warmup_steps
 

@@ -50,7 +50,7 @@ def test_the_truth_is_a_softmax(folder):
          "remove the same function"),
         ('of = "Softmax.backward"', 'of = "Softmax.sideways"', "must be the sum"),
         ('name = "backward"', 'name = "forward"', "have the same name"),
-        ('loses = ["backward"]', 'loses = ["sideways"]', "a check that does not exist"),
+        ('loses = ["backward"]', 'loses = ["sideways"]', "'loses' lists an unknown check"),
         ('loses = ["backward"]', "loses = []", "at least one check"),
         ("ops/softmax.py", "ops/cross_entropy.py", "must be in a file"),
     ],
