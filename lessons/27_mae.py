@@ -191,10 +191,9 @@ assert error < 0.98 * guesses["mean image"]
 
 # %% [markdown]
 # The model beats the mean image, so it has learned to use the visible patches. The best linear
-# guess is a harder baseline: it is solved exactly for every image, and on images as small as these
-# hardly anything better is possible. How close the model comes to it depends on the number of
-# steps: compare the two numbers. Looking only at reconstructed pictures, you would not notice the
-# difference.
+# guess is a harder baseline: it is computed exactly for each image, and on images as small as
+# these it is difficult to beat. How close the model comes to it depends on the number of steps:
+# compare the two numbers. The reconstructed pictures alone do not show which of the two is better.
 
 
 # %%

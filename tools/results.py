@@ -125,8 +125,8 @@ def _settings(found):
     first = machines[0]
     threads = first["environment"].get("OMP_NUM_THREADS") or "as many as cores"
     lines = [
-        "Time is the duration of the whole command, with data, training and figures: the median "
-        "over the seeds. Peak memory is that of the process: the maximum over the seeds.",
+        "Time is the duration of the whole command, including data, training and figures (median "
+        "over the seeds). Peak memory is that of the process (maximum over the seeds).",
         "",
         f"Machine: {first['cpu']}, {first['cores']} cores, {first['system']}. Python "
         f"{first['python']}, NumPy {first['versions']['numpy']} with {first['numpy_blas']} "

@@ -24,7 +24,7 @@ def our_model(layers, heads, width, context, vocabulary):
 
 
 def ours(layers, heads, width, context, batch, vocabulary, threads=2, checkpointed=False):
-    """Build the step in this library, with the batch split over `threads` threads.
+    """Build the training step in this library, with the batch split over `threads` threads.
 
     If `checkpointed`, only the input of each block is kept, and the backward pass computes the
     block again.
@@ -76,7 +76,7 @@ def torch_model(layers, heads, width, context, vocabulary):
 
 
 def torch(layers, heads, width, context, batch, vocabulary, **options):
-    """Build the step in PyTorch. `options` are passed to `in_torch.training_step`."""
+    """Build the training step in PyTorch. `options` are passed to `in_torch.training_step`."""
     from torch.nn import functional as F
 
     from .in_torch import training_step
@@ -91,7 +91,7 @@ def torch(layers, heads, width, context, batch, vocabulary, **options):
 
 
 def jax(layers, heads, width, context, batch, vocabulary):
-    """Build the step in JAX."""
+    """Build the training step in JAX."""
     from jax.nn import gelu
 
     from .in_jax import block, cross_entropy, norm, parameter, training_step

@@ -16,7 +16,7 @@ def _batch():
 
 
 def ours(gradients, threads=2):
-    """Build the step in this library."""
+    """Build the training step in this library."""
     from minitorch_attn.models.vit_sizes import vit_ti_16
     from minitorch_attn.nn import functional as F
 
@@ -73,7 +73,7 @@ def _torch_model():
 
 
 def torch(gradients, **options):
-    """Build the step in PyTorch. `options` are passed to `in_torch.training_step`."""
+    """Build the training step in PyTorch. `options` are passed to `in_torch.training_step`."""
     from torch.nn import functional as F
 
     from .in_torch import forward_step, training_step
@@ -88,7 +88,7 @@ def torch(gradients, **options):
 
 
 def jax(gradients):
-    """Build the step in JAX."""
+    """Build the training step in JAX."""
     from functools import partial
 
     import jax

@@ -18,7 +18,7 @@ def _batch():
 
 
 def ours(threads=2):
-    """Build the step in this library, with the batch split over `threads` threads."""
+    """Build the training step in this library, with the batch split over `threads` threads."""
     from minitorch_attn.models.transformer import Transformer
     from minitorch_attn.nn import functional as F
 
@@ -44,7 +44,7 @@ def positions():
 
 
 def _torch_model():
-    """Build the model in PyTorch. One matrix is both embeddings and the output projection."""
+    """Build the model in PyTorch. One matrix serves as both embeddings and output projection."""
     import torch
     from torch import nn
     from torch.nn import functional as F
@@ -104,7 +104,7 @@ def _torch_model():
 
 
 def torch(**options):
-    """Build the step in PyTorch. `options` are passed to `in_torch.training_step`."""
+    """Build the training step in PyTorch. `options` are passed to `in_torch.training_step`."""
     from torch.nn import functional as F
 
     from .in_torch import training_step
@@ -119,7 +119,7 @@ def torch(**options):
 
 
 def jax():
-    """Build the step in JAX."""
+    """Build the training step in JAX."""
     from jax.nn import relu
 
     from .in_jax import attention, cross_entropy, feed_forward, norm, parameter, training_step

@@ -13,7 +13,7 @@ def _batch():
 
 
 def ours(threads=2):
-    """Build the step in this library."""
+    """Build the training step in this library."""
     from minitorch_attn.models.swin import Block, Stage
 
     from .ours import training_step
@@ -120,7 +120,7 @@ def _torch_model():
 
 
 def torch(**options):
-    """Build the step in PyTorch. `options` are passed to `in_torch.training_step`."""
+    """Build the training step in PyTorch. `options` are passed to `in_torch.training_step`."""
     from .in_torch import training_step
 
     latest = {}
@@ -136,7 +136,7 @@ def torch(**options):
 
 
 def jax():
-    """Build the step in JAX."""
+    """Build the training step in JAX."""
     from functools import partial
 
     import jax

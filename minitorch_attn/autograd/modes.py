@@ -27,7 +27,7 @@ watchers = 0  # number of listeners and NaN detections over all threads; 0 is th
 
 
 def watch(change):
-    """Add `change` to the number of watchers; while it is 0, the engine does not read `state`."""
+    """Add `change` to `watchers`; while `watchers` is 0, the engine does not read `state`."""
     global watchers
     with _lock:
         watchers += change
@@ -105,7 +105,7 @@ class set_grad_enabled(_Switch):
 
 
 class _Plain(set_grad_enabled):
-    """Switch without parameters, so that `@no_grad` does the same as `@no_grad()`."""
+    """Base class of modes without arguments; `@no_grad` does the same as `@no_grad()`."""
 
     def __new__(cls, function=None):
         return super().__new__(cls) if function is None else cls()(function)
@@ -129,7 +129,7 @@ class no_grad(_Plain):
 
 
 class inference_mode(set_grad_enabled):
-    """Do the same as `no_grad`; in PyTorch, this mode is faster."""
+    """Same as `no_grad`. In PyTorch, inference mode is faster than `no_grad`."""
 
     def __init__(self, mode=True):
         super().__init__(not mode)

@@ -229,7 +229,7 @@ class StrictArray(Operators):
     # Sorting, and arithmetic without an operator.
 
     def sort(self, axis=-1, kind=None):
-        """Sort in place. CuPy's sort is always stable and has no other kind."""
+        """Sort in place. The sort is stable, because CuPy does not have another kind."""
         self._raw.sort(axis, _sort_kind(kind))
 
     def argsort(self, axis=-1, kind=None):

@@ -18,7 +18,7 @@ _state = {"chance": None}
 
 
 def named_index_errors(function):
-    """Decorate a function so that a failed range check, which names the argument, raises first.
+    """Decorate a function: before its IndexError, raise that of a failed earlier range check.
 
     The strict device raises IndexError immediately; a GPU would wrap the index and continue.
     """

@@ -383,7 +383,7 @@ def _shortest_edge(edge):
 
 
 def _in_proportion(size, choose):
-    """Scale both edges equally, to at least `size` with `min`, to at most `size` with `max`."""
+    """Return a rule that scales both edges equally, to at least (min) or at most (max) `size`."""
 
     def rule(height, width):
         ratio = choose(height / size[0], width / size[1])

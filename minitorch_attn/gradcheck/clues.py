@@ -47,7 +47,7 @@ class Evidence:
 
     @property
     def wrong(self):
-        """Mask of the entries that disagree."""
+        """Mask of the entries where `derived` and `numeric` disagree."""
         size = np.maximum(np.abs(self.derived), np.abs(self.numeric))
         return np.abs(self.error) > 1e-6 * np.maximum(size, 1e-3 * size.max(initial=0.0))
 
@@ -60,7 +60,7 @@ class Evidence:
 
 
 def fits(derived, candidate, match=_MATCH):
-    """Return True if a gradient equals the one predicted by a hypothesis, by default to six digits.
+    """Return True if `derived` equals a hypothesis's `candidate` up to the relative error `match`.
 
     Parameters
     ----------

@@ -123,7 +123,7 @@ class _Conv(_ConvBase):
         )
 
     def _around(self):
-        """Return the padding as `pad` takes it, in pairs with the last axis first."""
+        """Return the padding in the form that `pad` takes: pairs, with the last axis first."""
         if self.padding == "valid":
             return (0, 0) * self.axes
         pairs = []

@@ -69,7 +69,7 @@ def cdist(x1, x2, p=2.0, compute_mode="use_mm_for_euclid_dist_if_necessary"):
 
 
 def _root(total, p):
-    """total^(1/p), with derivative 0 at 0."""
+    """Return total^(1/p), with derivative 0 at 0."""
     nil = eq(total, 0)
     positive = where(nil, 1.0, total)
     return where(nil, 0.0, sqrt(positive) if p == 2 else power(positive, 1.0 / p))

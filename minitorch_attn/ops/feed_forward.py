@@ -61,7 +61,7 @@ class FeedForward(Function):
 
     @staticmethod
     def composed(ctx, x, weight1, bias1, weight2, bias2, *, activation):
-        """The definition, step by step."""
+        """Compute the definition step by step."""
         hidden = ACTIVATIONS[activation].apply(Linear.apply(x, weight1, bias1))
         return Linear.apply(hidden, weight2, bias2)
 
@@ -108,7 +108,7 @@ class FeedForwardInBlocks(Function):
 
     @staticmethod
     def composed(ctx, *inputs, **settings):
-        """The definition, step by step."""
+        """Compute the definition step by step."""
         return FeedForward.composed(ctx, *inputs, **settings)
 
 
@@ -234,7 +234,7 @@ def feed_forward_composed(input, weight1, bias1, weight2, bias2, activation="gel
 
 
 def _fit(x, weight1, bias1, weight2, bias2):
-    """True if all are tensors of one floating-point dtype with matching sizes."""
+    """Return True if all are tensors of one floating-point dtype with matching sizes."""
     try:
         dtype, shape = x.array.dtype, x.array.shape
         (hidden, width), (out, also_hidden) = weight1.array.shape, weight2.array.shape

@@ -91,7 +91,7 @@ class PlaceAt(Function):
 
     Forward:  y = zeros with x added at the indices
     Backward: grad_x = grad_y[indices]
-    Derivation: every element of x becomes one element of y, with derivative 1.
+    Derivation: every element of x is added to one element of y, with derivative 1.
     Saved: the indices.
     """
 
@@ -173,13 +173,13 @@ class AddAt(Function):
 
 
 def _at_least_a_row(index):
-    """A 0-d integer index as a 1-d index, which AddAt handles like the others."""
+    """Return a 0-d integer index as a 1-d index, and any other index unchanged."""
     single = isinstance(index, Tensor) and index.ndim == 0 and index.dtype.kind in "iu"
     return index.reshape(1) if single else index
 
 
 def _key(indices, axes):
-    """Return the index for an array, with the integer arrays on their axes."""
+    """Return the index that applies the integer arrays to `axes` and keeps all other axes."""
     if not axes:
         return ...
     if axes == (0,):
@@ -286,7 +286,7 @@ def _assign(input, selection, value):
 
 
 def _as_value(target, value):
-    """`value` as a number, or as a tensor with the dtype and device of `target`."""
+    """Return `value` as a number, or as a tensor with the dtype and device of `target`."""
     if isinstance(value, (builtins.bool, builtins.int, builtins.float)):
         return value
     if not isinstance(value, Tensor):
@@ -297,7 +297,7 @@ def _as_value(target, value):
 
 
 def _fitted(target, selection, value):
-    """`value` without extra leading axes of size 1; checks that it broadcasts to the selection."""
+    """Return `value` without extra leading 1-axes; check that it broadcasts to the selection."""
     if not isinstance(value, Tensor):
         return value
     place = _shape_of(target.array, selection)

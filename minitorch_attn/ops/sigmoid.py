@@ -113,7 +113,7 @@ class LogAddExp(Function):
     Backward: grad_a = sum_to(grad_y / (1 + exp(b - a)), a),
         grad_b = sum_to(grad_y / (1 + exp(a - b)), b)
     Derivation: with s the sigmoid, dy/da = e^a / (e^a + e^b) = s(a - b) and dy/db = s(b - a).
-    Both are summed over the axes that broadcasting repeated.
+    Both gradients are summed over the broadcast axes.
     Saved: both inputs.
     """
 

@@ -46,7 +46,7 @@ class Unlike:
         return f"{self.name}: {self.kind}"
 
     def document(self):
-        """Return the entries for a Difference's document."""
+        """Return the fields that this adds to `Difference.document`."""
         numbers = [_json(value) for value in (self.mine, self.reference, self.largest)]
         return {
             "index": None if self.index is None else list(self.index),
@@ -97,7 +97,7 @@ def compare_steps(mine, reference, rtol=None, atol=None):
 
 
 def _additions(step):
-    """Return the gradient after each addition; for `.grad`, also the values that were added."""
+    """Return the gradient after each addition; for `.grad`, also the two terms of each sum."""
     if step.kind != "accumulate":
         return [addition.after for addition in step.added]
     return [entry for a in step.added for entry in (a.before, a.contribution, a.after)]

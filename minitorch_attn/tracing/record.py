@@ -141,7 +141,7 @@ class Recording(Listener):
         return step
 
     def _made(self, step, inputs, outputs):
-        """Record the outputs' entries, and the inputs whose memory they share."""
+        """Record the outputs of a step, and which inputs share memory with them."""
         given = [
             (entry, value.array if isinstance(value, Tensor) else value, position)
             for position, (entry, value) in enumerate(zip(step.inputs, inputs, strict=True))
@@ -269,7 +269,7 @@ class Recording(Listener):
 
     @property
     def message(self):
-        """Message for the reader that says where the recording stopped and what was skipped."""
+        """Message for the user: which error ended the block, and how many steps were skipped."""
         parts = []
         if self.ended_with:
             parts.append(self.ended_with)

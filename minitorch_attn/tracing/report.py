@@ -110,7 +110,7 @@ def _settings(mine, reference):
 
 
 def _lines(mine, reference):
-    """Format the source lines of both steps, only once if they are the same."""
+    """Format the source lines of both steps, or one line if they are the same."""
     lines = []
     if mine.source is not None:
         module = f"  ({mine.module})" if mine.module is not None else ""
@@ -126,7 +126,7 @@ def _lines(mine, reference):
 
 
 def _hint(mine, unlike):
-    """Return a hint that follows from the agreement of all earlier steps."""
+    """Return a hint about the cause, given that all earlier steps agree."""
     if unlike.name.startswith("input"):
         if unlike.entries is None or all(entry.role != "result" for entry in unlike.entries):
             return ["No recorded step computed this: the recordings start from different values."]

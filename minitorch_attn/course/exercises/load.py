@@ -68,7 +68,7 @@ class Exercise:
 
     @property
     def solved(self):
-        """Text of the file with the solution."""
+        """Text of the file after the solution replaces the `old` lines."""
         if self.text.count(self.old) != 1:
             raise DataError(
                 f"{self.path.name}: the lines that the solution replaces must occur exactly once",

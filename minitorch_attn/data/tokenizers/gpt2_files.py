@@ -55,7 +55,7 @@ def token_bytes(text):
 
 
 def read_merges(path):
-    """Read the merges, pairs of byte strings in order of precedence."""
+    """Read `merges.txt`: pairs of byte strings, in order of precedence."""
     try:
         with open(path, encoding="utf-8", newline="\n") as file:
             lines = file.read().split("\n")
@@ -84,7 +84,7 @@ def read_merges(path):
 
 
 def write_files(folder, vocab, merges, special_tokens):
-    """Write both files, and the special tokens to `tokenizer_config.json`.
+    """Write `vocab.json` and `merges.txt`, and the special tokens to `tokenizer_config.json`.
 
     Parameters
     ----------

@@ -1,9 +1,9 @@
 """Leaks: find lines or compiled code of a solution in a release.
 
 A line of a solution reveals something if it has at least twelve characters and is rare. A line
-such as `ctx.save(x)` occurs in many files of the released library. A line in only a few of them
-belongs to a function that should have been removed, unless the manifest allows the line. A line
-of a group reveals something if it does not occur in the released library.
+such as `ctx.save(x)` occurs in many files of the released library. A line that occurs in only a few
+files belongs to a function that should have been removed, unless the manifest allows the line. A
+line of a function in a `[[group]]` reveals something if the released library does not contain it.
 """
 
 import io
@@ -121,7 +121,7 @@ def _packed(git, name):
 
 
 def _lines(name, data):
-    """Return the numbered bare lines of a text, or of all strings in a notebook."""
+    """Yield (number, bare line) for a text, or for the text of all strings in a notebook."""
     text = data.decode("utf-8", errors="replace")
     if name.endswith(".ipynb"):
         try:

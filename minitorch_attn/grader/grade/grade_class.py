@@ -168,7 +168,7 @@ def _seed(task, out):
 
 
 def _kept(task, checks, path, out, sandbox, stop):
-    """Return the document of a submission, kept or new, and the `how` for `grade_class`."""
+    """Return a submission's document, stored or new, and `how` it was made: see `grade_class`."""
     submission = read_submission(path, task.files)
     place = out / "state" / f"{slug(path.name)}.json"
     known, how = _stored(place), "new"
@@ -237,7 +237,7 @@ def grade_one(task, checks, submission, sandbox, stop=None):
 
 
 def _entry_line(entry, parts, session):
-    """Run the checks of an entry up to the first failure."""
+    """Run the checks of an entry up to the first failure, and return the entry's result."""
     seconds = 0.0
     for check in parts:
         verdict = session.verdict(check)

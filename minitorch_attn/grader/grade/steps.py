@@ -1,11 +1,11 @@
-"""Steps of a computation in a student's files, recorded where the submission or library runs.
+"""Record the steps of a computation in a student's files, for submission and library alike.
 
 A step is a call of a function in the student's files, or a call from one of their lines to the
 package: `self.norm1(x)`, `a + b`, `matmul(a, b)`. Calls inside the package are not steps. A step
 stores its line, the arrays it gets and the arrays it returns.
 
-This file is also copied next to the submission, where it replaces the tracer that the stripped
-package lacks. So it imports only NumPy and the standard library. A submission can manipulate it;
+This file is also copied next to the submission, whose copy of the package does not contain the
+tracer. So it imports only NumPy and the standard library. A submission can manipulate it;
 see `step_list`, which reads its messages.
 """
 
@@ -157,7 +157,7 @@ class Steps:
         step["made"] = self._arrays(_placed(value, numbers), KEPT, made=True)
 
     def _module(self, arguments):
-        """Return the dotted name of the module whose method is called, in the outermost module."""
+        """Return the path of `self` within the outermost module, None if it is not a module."""
         module = arguments.get("self")
         if not hasattr(type(module), "named_modules"):
             return None
@@ -195,7 +195,7 @@ class Steps:
         }  # fmt: skip
 
     def _key(self, array, new):
-        """Return a number that identifies an array, a new one if a step returns the array."""
+        """Return the number that identifies an array. With `new`, assign a new number."""
         place = id(array)
         if new or place not in self._keys:
             gone = weakref.ref(array, lambda _: self._keys.pop(place, None))
@@ -229,7 +229,7 @@ def _arguments(frame):
 
 
 def _inside(value):
-    """Return the content of an object, including the gradient of a tensor."""
+    """Return an object's attributes as a dict, or a tensor together with its gradient."""
     if isinstance(value, np.ndarray):
         return value
     if any(hasattr(value, name) for name in _OF_ARRAYS):
@@ -238,7 +238,7 @@ def _inside(value):
 
 
 def _placed(value, numbers=False):
-    """Yield position and array of all arrays. The position counts all parts of a tuple."""
+    """Yield (position, array) for every array; the position is that of the tuple's entry."""
     parts = value if isinstance(value, (tuple, list)) else [value]
     for place, part in enumerate(parts):
         for array in _flat(part, numbers):
@@ -267,7 +267,7 @@ def _flat(value, numbers=False, depth=4):
 
 
 def _spacing(shape, most):
-    """Choose the stride of stored entries, coprime to every axis to sample all columns."""
+    """Return the stride of the sample, coprime to every axis so that it covers all columns."""
     every = -(-math.prod(shape) // most)
     while any(math.gcd(every, size) > 1 for size in shape if size > 1):
         every += 1

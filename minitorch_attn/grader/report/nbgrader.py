@@ -35,7 +35,7 @@ def nbgrader(made):
 
 
 def _graded(entry):
-    """Make a cell worth the points of one check. It raises an error unless the check passes."""
+    """Return a cell that is worth the points of a check and fails unless the check passes."""
     code = "\n".join((
         f"# {entry.name}: {entry.what}",
         "import json, subprocess, sys",

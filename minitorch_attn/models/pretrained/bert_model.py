@@ -86,7 +86,7 @@ class BertPreTrainedModel(PretrainedModel):
         )
 
     def _decoder_names(self):
-        """Yield the entries of the output layer. A tied matrix is stored once."""
+        """Yield the names of the output layer's tensors. A tied matrix is stored once."""
         if self.config.tie_word_embeddings:
             yield Same("cls.predictions.bias", "head.decoder.bias")
         yield Same("cls.predictions.decoder", "head.decoder")
@@ -104,7 +104,7 @@ class BertPreTrainedModel(PretrainedModel):
         inputs_embeds=None, encoder_hidden_states=None, encoder_attention_mask=None,
         past_key_values=None, use_cache=None, output_attentions=None, output_hidden_states=None,
     ):  # fmt: skip
-        """Return (token vectors, dict of the other outputs)."""
+        """Run the model. Return (token vectors, dict of the other outputs)."""
         bert, config = self.bert, self.config
         x = embeddings_of(bert.token_embedding, input_ids, inputs_embeds)  # (batch, token, embed)
         cache, wanted = None, False
@@ -139,7 +139,7 @@ class BertPreTrainedModel(PretrainedModel):
 
 
 def _encoder_names(prefix, stored, ours):
-    """Yield the entries of embeddings and layers."""
+    """Yield the stored names and our names of the tensors in the embeddings and layers."""
     table, norm = prefix + "embeddings.", "LayerNorm"
     yield Same(table + "word_embeddings", "bert.token_embedding")
     yield Same(table + "position_embeddings", "bert.embeddings.position_embedding")
@@ -158,7 +158,7 @@ def _encoder_names(prefix, stored, ours):
 
 
 def _without_cross(more, config, memory):
-    """Separate a decoder's alternating self-attention and cross-attention weights."""
+    """Split a decoder's attention weights, which alternate between self- and cross-attention."""
     if more["attentions"] is not None and config.is_decoder and memory is not None:
         weights = more["attentions"]
         more["attentions"], more["cross_attentions"] = weights[::2], weights[1::2]

@@ -87,7 +87,7 @@ class Config:
 
 
 def read_json(path):
-    """Read the object in a JSON file. Raise a CheckpointError if that fails."""
+    """Read a JSON object from a file. Raise a CheckpointError if that fails."""
     try:
         with open(path, encoding="utf-8") as file:
             value = json.load(file)

@@ -28,7 +28,7 @@ class DecoderModel(PretrainedModel):
         self, input_ids, attention_mask, position_ids, past_key_values, inputs_embeds, use_cache,
         output_attentions, output_hidden_states, **inputs,
     ):  # fmt: skip
-        """Return (token vectors, dict of the other outputs)."""
+        """Run the model. Return (token vectors, dict of the other outputs)."""
         raise NotImplementedError
 
     def initialize_head(self, layer):

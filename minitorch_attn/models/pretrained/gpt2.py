@@ -89,7 +89,7 @@ class GPT2PreTrainedModel(DecoderModel):
         self, input_ids, attention_mask, position_ids, past_key_values, inputs_embeds, use_cache,
         output_attentions, output_hidden_states, token_type_ids=None,
     ):  # fmt: skip
-        """Return (token vectors, dict of the other outputs)."""
+        """Run the model. Return (token vectors, dict of the other outputs)."""
         body, config = self.body, self.config
         x = embeddings_of(body.token_embedding, input_ids, inputs_embeds)  # (batch, token, embed)
         cache, wanted = cache_of(config, past_key_values, use_cache)

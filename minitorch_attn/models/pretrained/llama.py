@@ -71,7 +71,7 @@ class LlamaPreTrainedModel(DecoderModel):
         self, input_ids, attention_mask, position_ids, past_key_values, inputs_embeds, use_cache,
         output_attentions, output_hidden_states,
     ):  # fmt: skip
-        """Return (token vectors, dict of the other outputs)."""
+        """Run the model. Return (token vectors, dict of the other outputs)."""
         body, config = self.body, self.config
         x = embeddings_of(body.token_embedding, input_ids, inputs_embeds)  # (batch, token, embed)
         cache, wanted = cache_of(config, past_key_values, use_cache)
@@ -122,7 +122,7 @@ class LlamaForCausalLM(NextToken, LlamaPreTrainedModel):
 
 
 class LlamaForSequenceClassification(TextClasses, LlamaPreTrainedModel):
-    """Llama for text classification or regression, on the vector of the last token."""
+    """Llama for text classification or regression. The head reads the last token's vector."""
 
 
 class LlamaForTokenClassification(TokenClasses, LlamaPreTrainedModel):

@@ -19,7 +19,7 @@ def token_loss(logits, labels):
 
 
 def next_token_loss(logits, labels):
-    """Return the mean cross-entropy of each token with the logits at the previous position.
+    """Return the mean cross-entropy of the tokens, each predicted at the previous position.
 
     Parameters
     ----------

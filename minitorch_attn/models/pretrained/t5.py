@@ -149,7 +149,7 @@ class T5EncoderModel(T5PreTrainedModel):
 
 
 class T5ForTokenClassification(T5PreTrainedModel):
-    """T5 for token classification, on the encoder's vectors."""
+    """T5 for token classification. The head reads the encoder's token vectors."""
 
     base_prefix = "transformer"
     prefix = "transformer."
@@ -197,7 +197,7 @@ class ClassificationHead(nn.Module):
 
 
 class T5ForSequenceClassification(T5PreTrainedModel):
-    """T5 for text classification, on the decoder's vector at the text's last </s>."""
+    """T5 for text classification. The head reads the decoder's vector at the last </s>."""
 
     base_prefix = "transformer"
     prefix = "transformer."

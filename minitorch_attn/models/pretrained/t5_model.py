@@ -208,7 +208,7 @@ def _feed_forward(config):
 
 
 def _stack_names(stored, ours, parts):
-    """Yield the entries of the encoder or the decoder, whose layers have these parts."""
+    """Yield the names of the encoder's or decoder's tensors; `parts` are the parts of a layer."""
     first = f"{stored}.block.0.layer.0.SelfAttention.relative_attention_bias"
     yield Same(first, f"{ours}.position_bias.embedding")
     yield Same(f"{stored}.final_layer_norm", f"{ours}.norm")

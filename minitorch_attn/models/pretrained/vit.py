@@ -32,7 +32,7 @@ class ViTPreTrainedModel(ImageEncoderModel):
         self, pixel_values, bool_masked_pos, interpolate, attention_mask, output_attentions,
         output_hidden_states,
     ):  # fmt: skip
-        """Return (token vectors, dict of the other outputs)."""
+        """Run the model. Return (token vectors, dict of the other outputs)."""
         patches = self.patches_of(pixel_values)  # (batch, patch, embed)
         if bool_masked_pos is not None:
             patches = self.hide(patches, bool_masked_pos)

@@ -14,7 +14,7 @@ _WHERE = "scaled_dot_product_attention"
 
 
 class AttentionInputs(NamedTuple):
-    """Arguments of a kernel, and the shape of its result."""
+    """Arguments of an attention kernel, and the shape of its result."""
 
     tensors: tuple  # query, key, value, mask
     settings: dict

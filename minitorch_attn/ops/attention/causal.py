@@ -16,7 +16,7 @@ ROWS = 64  # queries in a block
 
 
 def rows_pay(query, key, mask, is_causal):
-    """True for causal self-attention with more queries than one block holds."""
+    """Return True for causal self-attention with more queries than fit into one block."""
     tokens = query.shape[-2]
     return is_causal and mask is None and tokens == key.shape[-2] and tokens > ROWS
 
@@ -115,7 +115,7 @@ def causal_blocks(tokens):
 
 
 def _full(x, context):
-    """Return the shape of x with the leading axes of `context`."""
+    """Return the shape of x with its leading axes replaced by those of `context`."""
     return (*context.shape[:-2], *x.shape[-2:])
 
 

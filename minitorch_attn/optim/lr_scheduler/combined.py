@@ -63,7 +63,7 @@ class SequentialLR(LRScheduler):
 
 
 class ChainedScheduler(LRScheduler):
-    """Several schedules at once: each one changes the rate that the previous one has set.
+    """Several schedules at once: each one changes the learning rate that the previous one set.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def _unpack(combined, state_dict):
 
 
 class ReduceLROnPlateau(LRScheduler):
-    """Multiply the rate by `factor` when a metric has not improved for `patience` calls.
+    """Multiply the learning rate by `factor` when a metric has not improved for `patience` calls.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ class ReduceLROnPlateau(LRScheduler):
         Number of calls after a reduction during which bad values of the metric are not counted.
     min_lr : float, or list of float, one for each group
     eps : float, default 1e-8
-        Minimum change of the rate; smaller reductions are skipped.
+        Minimum change of the learning rate; smaller reductions are skipped.
     """
 
     def __init__(

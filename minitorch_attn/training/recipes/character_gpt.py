@@ -165,8 +165,8 @@ class CharacterGPT(Recipe):
         rows.append((f"{loss:.3f}", "this model"))
         page.table([(*row, f"{math.exp(min(float(row[0]), 700)):.3g}") for row in rows])
         page.text(
-            "\nThird column: exp(loss), the number of equally likely characters that would\n"
-            "leave one as unsure about the next."
+            "\nThird column: the perplexity exp(loss). A guess among that many equally likely\n"
+            "characters has the same loss."
         )
 
     def _write_sample(self, page):
