@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Positions: sinusoidal, learned, relative, rotary
 #
-# Attention weighs values by scores, and a sum does not depend on the order of its terms. How does a
-# Transformer know that "dog bites man" is not "man bites dog"?
+# Attention computes a weighted sum of the values, and a sum does not depend on the order of its
+# terms. How does a Transformer know that "dog bites man" is not "man bites dog"?
 #
 # *Know before:* query, key, value (lesson 8), several heads (lesson 11).
 

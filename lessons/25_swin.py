@@ -186,7 +186,7 @@ assert (mine - library).abs().max().item() < 1e-5
 # ## Which tokens affect which?
 #
 # Change one token and see which outputs change after two blocks without a shift, and after one
-# block without and one with a shift. (The output names a block W if it has plain windows, and SW if
+# block without and one with a shift. (The output calls a block W if it has plain windows, and SW if
 # its windows are shifted.) A map of 12 x 12 has 3 x 3 windows.
 
 

@@ -156,7 +156,7 @@ show(figure, "Peak memory of one head in the forward pass; both axes are logarit
 # %% [markdown]
 # ## The backward pass recomputes the weights
 #
-# If the backward pass needed the stored weights, blocks would not save memory in training. But it
+# If the backward pass needed stored weights, using blocks would not save memory in training. But it
 # does not need them. The number $L_i = m_i + \log l_i$ of each row is enough to recompute any tile
 # of weights, $p_{ij} = e^{s_{ij} - L_i}$. The library's operation does exactly this: it computes
 # the tiles a second time and never stores them. (The measured memory does not include temporary

@@ -112,7 +112,7 @@ def embedding_refusals(rng):
 
 
 def block_alone(inputs, settings):
-    """Run the block with distinct maps in place of its parts, so that only the block is checked."""
+    """Run the block with a different function for each part, so that only the block is checked."""
     import minitorch_attn as mt
     from minitorch_attn.models.vit import Block
 
@@ -155,7 +155,7 @@ def block_mask(rng):
 
 
 def encode(inputs, settings):
-    """Run the encoder with distinct maps in place of its blocks and its norm."""
+    """Run the encoder with a different function for each block and for the norm."""
     import minitorch_attn as mt
 
     class Map(mt.nn.Module):

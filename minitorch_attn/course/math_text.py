@@ -103,7 +103,7 @@ def markdown_for_terminal(text):
 
 
 class _Reader:
-    """Recursive reader of LaTeX tokens."""
+    """Recursive-descent parser for LaTeX tokens."""
 
     def __init__(self, tokens):
         self.tokens, self.at = tokens, 0

@@ -63,7 +63,7 @@ def backward_flops(name, flops, needs_grad):
 
     A product has two factors, and the gradient of each factor is one product of the same size.
     Attention has two products, so its derivative has four; tiled attention has a fifth, because it
-    recomputes the scores. A feed-forward network also has two products, and the version in blocks
+    recomputes the scores. A feed-forward network also has two products, and its blockwise version
     recomputes the first one.
 
     Parameters
