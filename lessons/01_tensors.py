@@ -4,7 +4,7 @@
 # Which operations copy numbers, and which only read the same numbers in another order? And what is
 # the gradient of a number that is used several times?
 #
-# *Know before:* NumPy arrays and their shapes.
+# *Prerequisites:* NumPy arrays and their shapes.
 
 # %%
 import numpy as np

@@ -4,7 +4,7 @@
 # How little code does automatic differentiation need? And why can an array library not simply run
 # the same code in a loop?
 #
-# *Know before:* the chain rule for functions of several variables.
+# *Prerequisites:* the chain rule for functions of several variables.
 
 # %%
 import inspect

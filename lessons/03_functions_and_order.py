@@ -4,7 +4,7 @@
 # What must an operation on arrays remember so that its gradient can be computed later? And in which
 # order must the gradients be computed?
 #
-# *Know before:* lesson 2 (slopes along the edges of a graph), broadcasting (lesson 1).
+# *Prerequisites:* lesson 2 (slopes along the edges of a graph), broadcasting (lesson 1).
 
 # %%
 import numpy as np

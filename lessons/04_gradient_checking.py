@@ -4,7 +4,7 @@
 # How do you know that a hand-written backward is correct without trusting another library? And
 # which mistakes can such a check never find?
 #
-# *Know before:* Function and context (lesson 3), the sum over broadcast axes (lesson 1).
+# *Prerequisites:* Function and context (lesson 3), the sum over broadcast axes (lesson 1).
 
 # %%
 import numpy as np

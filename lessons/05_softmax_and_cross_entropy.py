@@ -4,7 +4,7 @@
 # How do scores become probabilities without overflow, how does a probability become a loss without
 # a logarithm of 0, and why is the gradient of both together simply $p - \mathrm{onehot}$?
 #
-# *Know before:* Function and backward (lesson 3), gradient checking (lesson 4).
+# *Prerequisites:* Function and backward (lesson 3), gradient checking (lesson 4).
 
 # %%
 import numpy as np

@@ -4,7 +4,7 @@
 # A recurrent encoder reads a sequence and passes one vector to the decoder. Up to which length is
 # one vector enough, and what would the decoder need instead?
 #
-# *Know before:* cross-entropy (lesson 5); recurrent networks, which carry a state from token to
+# *Prerequisites:* cross-entropy (lesson 5); recurrent networks, which carry a state from token to
 # token.
 
 # %%

@@ -4,7 +4,7 @@
 # At each step, the decoder must choose which encoder states to look at. How can a choice be learned
 # by gradient descent, and can you see what was chosen?
 #
-# *Know before:* softmax (lesson 5), the bottleneck of one vector (lesson 6).
+# *Prerequisites:* softmax (lesson 5), the bottleneck of one vector (lesson 6).
 
 # %%
 import numpy as np

@@ -4,7 +4,7 @@
 # A lecture shows attention on the words "Hi how are you". It scales a grid of scores, applies a
 # softmax and masks the result. Which of its numbers follow from the formula, and which do not?
 #
-# *Know before:* softmax (lesson 5), attention as a weighted mean (lesson 7). The lecture is the
+# *Prerequisites:* softmax (lesson 5), attention as a weighted mean (lesson 7). The lecture is the
 # deck GRID, "Self attention details" and "Look ahead Mask"; `docs/decks.md` lists the decks.
 
 # %%

@@ -4,7 +4,7 @@
 # Attention divides its scores by the square root of the width of queries and keys. What happens
 # without this division, and why do we divide by the square root and not by $d$ itself?
 #
-# *Know before:* softmax and its backward (lesson 5), query, key, value (lesson 8).
+# *Prerequisites:* softmax and its backward (lesson 5), query, key, value (lesson 8).
 
 # %%
 import numpy as np

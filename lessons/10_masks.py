@@ -5,7 +5,7 @@
 # no information about them gets through? And why is it wrong to multiply by a mask of $-\infty$, as
 # a lecture suggests?
 #
-# *Know before:* softmax (lesson 5), query, key, value (lesson 8).
+# *Prerequisites:* softmax (lesson 5), query, key, value (lesson 8).
 
 # %%
 import numpy as np

@@ -4,7 +4,7 @@
 # A softmax row is one weighted mean. What if a token needs to know two things at once, from two
 # different places? And how can one matrix produce eight heads at no extra cost?
 #
-# *Know before:* query, key, value (lesson 8), the scale (lesson 9), masks (lesson 10).
+# *Prerequisites:* query, key, value (lesson 8), the scale (lesson 9), masks (lesson 10).
 
 # %%
 import math

@@ -4,7 +4,7 @@
 # Attention computes a weighted sum of the values, and a sum does not depend on the order of its
 # terms. How does a Transformer know that "dog bites man" is not "man bites dog"?
 #
-# *Know before:* query, key, value (lesson 8), several heads (lesson 11).
+# *Prerequisites:* query, key, value (lesson 8), several heads (lesson 11).
 
 # %%
 import math

@@ -4,7 +4,7 @@
 # Every sub-layer of a Transformer is combined with a sum and a norm ("Add & Norm"). What does each
 # of the two do, does their order matter, and where does the small number eps belong?
 #
-# *Know before:* the names of the parts of a Transformer block; the backward pass (lessons 2 and 3).
+# *Prerequisites:* the names of the parts of a Transformer block; backward passes (lessons 2, 3).
 
 # %%
 import math

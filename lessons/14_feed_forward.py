@@ -5,7 +5,7 @@
 # widths 512 -> 2048 -> 512 in the first Transformer. Diagrams usually focus on attention. What does
 # the small network do, and which of the two costs more?
 #
-# *Know before:* attention with several heads (lesson 11), matrix products and their cost.
+# *Prerequisites:* attention with several heads (lesson 11), matrix products and their cost.
 
 # %%
 import numpy as np

@@ -4,7 +4,7 @@
 # An encoder reads one text, and a decoder writes another. Which layer of the decoder reads which
 # layer of the encoder? And how does information get from one to the other?
 #
-# *Know before:* masks (lesson 10), positions (lesson 12), residuals and norms (lesson 13).
+# *Prerequisites:* masks (lesson 10), positions (lesson 12), residuals and norms (lesson 13).
 
 # %%
 import numpy as np

@@ -5,7 +5,7 @@
 # method suits which task? Why can the model generate token 1000 without processing the first 999
 # tokens again?
 #
-# *Know before:* log-probabilities (lesson 5), masks (lesson 10), the encoder-decoder (lesson 15).
+# *Prerequisites:* log-probabilities (lesson 5), masks (lesson 10), the encoder-decoder (lesson 15).
 
 # %%
 import itertools

@@ -4,7 +4,7 @@
 # GPT is one stack of decoder blocks that learns one task: predicting the next token. How do you get
 # training examples from plain text, how do you know that the loss is good, and when is it too good?
 #
-# *Know before:* causal masks (lesson 10), blocks (lessons 13 and 14), sampling (lesson 16).
+# *Prerequisites:* causal masks (lesson 10), blocks (lessons 13 and 14), sampling (lesson 16).
 
 # %%
 import math

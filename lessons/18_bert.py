@@ -5,7 +5,7 @@
 # What is left to predict, why does it hide words in three ways, and which positions contribute to
 # the loss?
 #
-# *Know before:* attention masks (lesson 10), next-token prediction (lesson 17).
+# *Prerequisites:* attention masks (lesson 10), next-token prediction (lesson 17).
 
 # %%
 import numpy as np

@@ -5,7 +5,7 @@
 # encoder-decoder, one vocabulary and one loss, and the text itself says what to do. How does such a
 # model learn from plain text, know which task is meant, and represent positions?
 #
-# *Know before:* the encoder-decoder (lesson 15), BERT's masks (lesson 18), relative positions
+# *Prerequisites:* the encoder-decoder (lesson 15), BERT's masks (lesson 18), relative positions
 # (lesson 12). The decks TAPASWI ("Enc-Dec T5") and COMP541 ("Pre-training in NLP") show T5;
 # `docs/decks.md` lists the decks.
 

@@ -4,7 +4,7 @@
 # A Transformer reads a sequence of tokens. What does one token stand for, what does that choice
 # cost, and how can an image become such a sequence?
 #
-# *Know before:* embeddings, the cost of attention (lesson 14). The decks KROL ("Tokens") and
+# *Prerequisites:* embeddings, the cost of attention (lesson 14). The decks KROL ("Tokens") and
 # COMP541 ("Tokenizing the input data") introduce tokens; `docs/decks.md` lists the decks.
 
 # %%

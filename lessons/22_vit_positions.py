@@ -4,7 +4,7 @@
 # The blocks of a ViT treat their tokens as a set. How does the model know that one patch is above
 # another, how much does this information help, and what happens to it when the image size changes?
 #
-# *Know before:* positions (lesson 12), ViT (lesson 21).
+# *Prerequisites:* positions (lesson 12), ViT (lesson 21).
 #
 # The images of digits come with scikit-learn: `python -m pip install scikit-learn`.
 

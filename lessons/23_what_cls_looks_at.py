@@ -5,7 +5,7 @@
 # map over the image. Does such a map show what the prediction depends on, and how can you test
 # this?
 #
-# *Know before:* ViT (lesson 21) and its positions (lesson 22). The deck TAPASWI ("Dino, some
+# *Prerequisites:* ViT (lesson 21) and its positions (lesson 22). The deck TAPASWI ("Dino, some
 # beautiful properties!") shows such maps; `docs/decks.md` lists the decks.
 #
 # The images of digits come with scikit-learn: `python -m pip install scikit-learn`.

@@ -6,7 +6,7 @@
 # only to its neighborhood. How do you implement local attention, and what goes wrong at the border
 # of the image?
 #
-# *Know before:* query, key, value (lesson 8), masks (lesson 10), ViT (lesson 21).
+# *Prerequisites:* query, key, value (lesson 8), masks (lesson 10), ViT (lesson 21).
 
 # %%
 import matplotlib.pyplot as plt

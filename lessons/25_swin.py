@@ -5,9 +5,9 @@
 # How do shifted windows solve this problem, why does the shift need a mask, and how are positions
 # represented?
 #
-# *Know before:* masks (lesson 10), ViT (lesson 21) and its positions (lesson 22). The deck COMP541
-# shows Swin ("Swin Transformer: Window Attention", "Shifted Window Attention"); `docs/decks.md`
-# lists the decks.
+# *Prerequisites:* masks (lesson 10), ViT (lesson 21) and its positions (lesson 22). The deck
+# COMP541 shows Swin ("Swin Transformer: Window Attention", "Shifted Window Attention");
+# `docs/decks.md` lists the decks.
 
 # %%
 import matplotlib.pyplot as plt

@@ -4,7 +4,7 @@
 # Three small changes turn Swin into Swin V2: where the norm is applied, how scores are computed,
 # and where the position bias comes from. Which failure does each one fix, and can you measure it?
 #
-# *Know before:* the scale (lesson 9), pre- and post-norm (lesson 13), Swin (lesson 25).
+# *Prerequisites:* the scale (lesson 9), pre- and post-norm (lesson 13), Swin (lesson 25).
 
 # %%
 import math

@@ -4,7 +4,7 @@
 # The scores of $N$ tokens are $N^2$ numbers, but the result has only $N$ rows. Can you compute the
 # result exactly without ever storing all scores?
 #
-# *Know before:* softmax (lesson 5), query, key, value (lesson 8).
+# *Prerequisites:* softmax (lesson 5), query, key, value (lesson 8).
 
 # %%
 import math

@@ -5,7 +5,7 @@
 # What breaks, what becomes slow without an error, and how can you find out on a machine without a
 # GPU?
 #
-# *Know before:* query, key, value (lesson 8). This lesson does not need a GPU, but uses one if
+# *Prerequisites:* query, key, value (lesson 8). This lesson does not need a GPU, but uses one if
 # available.
 
 # %%

@@ -4,8 +4,8 @@
 # A downloaded model is a folder with a few JSON files and one file of numbers. What exactly is in
 # it, and how do you know that you read it correctly, when most mistakes still give finite logits?
 #
-# *Know before:* GPT (lesson 17). No download is needed: the lesson trains a small GPT-2 and writes
-# its folder in the layout of Hugging Face's transformers.
+# *Prerequisites:* GPT (lesson 17). No download is needed: the lesson trains a small GPT-2 and
+# writes its folder in the layout of Hugging Face's transformers.
 
 # %%
 import json

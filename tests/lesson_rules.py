@@ -63,11 +63,11 @@ def has_assert(tree):
 
 
 def opening(lesson):
-    """The first cell has a title, a question, and the knowledge that the lesson needs."""
+    """The first cell has a title, a question, and the prerequisites."""
     if not lesson.question:
         yield "the first cell has no question"
-    if not re.search(r"\bbefore\b", lesson.cells[0].text, re.I):
-        yield "the first cell does not say what the reader must know before"
+    if not re.search(r"\bprerequisites\b", lesson.cells[0].text, re.I):
+        yield "the first cell does not name its prerequisites"
 
 
 def order(lesson):

@@ -10,7 +10,7 @@ LESSON = """# %% [markdown]
 #
 # What does $x_i^2$ do?
 #
-# *Know before:* nothing.
+# *Prerequisites:* nothing.
 
 # %%
 from minitorch_attn.course.lesson import pick, show

@@ -66,7 +66,7 @@ GOOD = """# %% [markdown]
 #
 # A fact. What follows from it?
 #
-# *Know before:* nothing.
+# *Prerequisites:* nothing.
 
 # %%
 import minitorch_attn as mt
@@ -125,7 +125,7 @@ def test_a_lesson_of_this_form_is_without_complaint(tmp_path):
     ("rule", "old", "new"),
     [
         ("opening", "What follows from it?", "Something follows."),
-        ("opening", "# *Know before:* nothing.", "#"),
+        ("opening", "# *Prerequisites:* nothing.", "#"),
         ("order", "## In the library", "## Somewhere else"),
         ("order", "## Exercise", "## Three questions"),
         ("order", ' tags=["answers"]', ""),
