@@ -248,7 +248,7 @@ where(mt.models.gpt.Block.forward, mt.ops.relu, mt.ops.gelu)
 # `mt.nn.GatedFeedForward(width)`. You are done when the number of parameters of this layer is
 # within 5 percent of that of `mt.nn.FeedForward(width, bias=False)` for `width = 768`, and when
 # more than 90 percent of single tokens are answered correctly. Then set the layer's activation to
-# `lambda x: x`. Why does the block still solve the task, when a block with a linear network did
+# `lambda x: x`. Why does the block still solve the task, although a block with a linear network did
 # not?
 #
 # Then practice:

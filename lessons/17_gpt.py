@@ -146,8 +146,8 @@ for temperature in (0.2, 0.7, 1.5):
 # A block has $12d^2 + 13d$ parameters: $4d^2 + 4d$ in attention, $8d^2 + 5d$ in the feed-forward
 # network, and $4d$ in two norms. The embeddings of $V$ tokens and $C$ positions and the last norm
 # are added to this. The output layer reuses the embedding matrix, so it is not counted twice. The
-# quoted numbers come from the deck GRID, "GPT - Variants" (`docs/decks.md` lists the decks), and
-# also appear in the first papers.
+# numbers in the last column come from the deck GRID, "GPT - Variants" (`docs/decks.md` lists the
+# decks). Table 2 of the GPT-2 paper has the same numbers.
 
 
 # %%

@@ -23,7 +23,7 @@ images, test_images = 2 * images - 1, 2 * test_images - 1  # (image, 1, 8, 8), f
 print(f"{len(labels)} digits to train on, {len(test_labels)} to test, each a grid of 4 x 4 patches")
 
 # %% [markdown]
-# ## The four variants of the paper
+# ## The four position embeddings of the ViT paper
 #
 # Appendix D.4 of arXiv:2010.11929 compares four variants (quoted in the deck TAPASWI, "D.4
 # Positional Embedding"; `docs/decks.md` lists the decks). For a grid of 4 x 4 patches and width
@@ -163,13 +163,13 @@ show(
 
 # %% [markdown]
 # The set of patches alone is enough to recognize most digits, because the strokes that occur are a
-# strong hint. The paper finds the same on its scale: accuracy drops clearly without positions and
-# differs little between the other variants. In a run as short as this one the relative variant,
+# strong hint. The paper finds the same at its scale: accuracy drops clearly without positions and
+# differs little between the other variants. In a run as short as this one, the relative variant,
 # which starts with the weakest signal, is still behind.
 #
 # ## Does the 1-D variant ignore the second dimension?
 #
-# It does not. The learned table has one free vector for each patch: a *label* of the position, not
+# No: the learned table has one free vector for each patch, which is a *label* of the position, not
 # a number on a line. The model does not change if you number the positions in another order.
 
 # %%

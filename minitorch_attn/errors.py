@@ -55,7 +55,7 @@ class IndexRangeError(MiniTorchError, IndexError):
 
 
 class ArgumentError(MiniTorchError, ValueError):
-    """Any other invalid argument."""
+    """An invalid argument that no other error class covers."""
 
 
 class CheckpointError(MiniTorchError, RuntimeError):

@@ -146,7 +146,7 @@ class _Methods:
 
 
 def add_methods(cls):
-    """Add every method of the tables above to `cls`, the class Tensor."""
+    """Add every method in the tables above to `cls`, the class Tensor."""
     for name in _OPERATIONS.split():
         setattr(cls, name, _renamed(getattr(ops, name), name))
     for name, operation in _ALIASES.items():
@@ -162,7 +162,7 @@ def add_methods(cls):
 
 
 def _renamed(operation, name):
-    """Wrap the operation in a function that errors and `help` call `Tensor.name`."""
+    """Copy the function of an operation under the name `Tensor.name`."""
     method = FunctionType(
         operation.__code__, operation.__globals__, name, operation.__defaults__,
         operation.__closure__,
@@ -191,7 +191,7 @@ def _cast(dtype, name):
 
 
 def _titled(method, name, doc):
-    """Set the name and the docstring of a function that is defined here as a method of Tensor."""
+    """Rename a function to `Tensor.name` and set its docstring."""
     full = f"Tensor.{name}"
     method.__code__ = method.__code__.replace(co_name=name, co_qualname=full)
     method.__name__, method.__qualname__, method.__doc__ = name, full, doc

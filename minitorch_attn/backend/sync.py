@@ -37,7 +37,7 @@ def transfer_count():
 
 @contextmanager
 def forbid_sync():
-    """Forbid synchronization: raise at the line that would make the host wait for the device.
+    """Forbid synchronization: raise an error where the host would wait for the device.
 
     Examples
     --------

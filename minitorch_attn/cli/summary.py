@@ -48,8 +48,8 @@ def summary(name, sizes, depth):
     """List a model's layers with shapes, parameters, FLOPs and memory.
 
     FOLDER_OR_NAME is a Hugging Face or timm folder, a run folder of `mta train gpt`, or the name of
-    a published model, as in `mta summary vit_b_16`. The command does not compute products or read
-    published weights, so even the largest models take only seconds.
+    a published model, as in `mta summary vit_b_16`. The command does not compute matrix products or
+    read published weights, so even the largest models take only seconds.
     """
     from ..nn import summary as show
 

@@ -196,7 +196,7 @@ def _place(thing):
 
 
 def _source(thing):
-    """Return the function inside a wrapper, which `inspect` can look up."""
+    """Unwrap a property, partial or wrapper to get the function that `inspect` can find."""
     while True:
         if isinstance(thing, property):
             thing = thing.fget

@@ -45,7 +45,7 @@ def is_archive(path):
 
 
 def unpack(path, folder, *, max_bytes=4 << 30, max_files=200_000):
-    """Unpack an archive completely into a new folder. After an error, the folder does not exist.
+    """Unpack an archive into a new folder. If an error occurs, the folder is not created.
 
     Every name is checked before use. Absolute paths, drives, "..", links, devices and duplicate
     names raise an error. `max_bytes` limits the bytes actually written, not the sizes in the
@@ -75,7 +75,7 @@ def unpack(path, folder, *, max_bytes=4 << 30, max_files=200_000):
     """
     folder, name = os.path.abspath(folder), os.fspath(path)
     if os.path.lexists(folder):
-        raise DataError(f"unpack: {folder} exists already", hint="choose a new folder")
+        raise DataError(f"unpack: {folder} already exists", hint="choose a new folder")
     try:
         os.makedirs(os.path.dirname(folder), exist_ok=True)
         with tempfile.TemporaryDirectory(dir=os.path.dirname(folder), prefix=".unpacking-") as work:

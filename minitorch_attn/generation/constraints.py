@@ -61,7 +61,7 @@ class MinNewTokensLengthLogitsProcessor(MinLengthLogitsProcessor):
 
 
 def _only(tokens, scores):
-    """Return scores that force a token of a set: 0 for its tokens and -inf for all others."""
+    """Return scores that allow only the tokens of a set: 0 for these and -inf for all others."""
     row = ops.where(tokens.mask(scores), 0.0, ops.full_like(scores[0], -math.inf))
     return row.expand(scores.shape)
 
@@ -150,7 +150,7 @@ class ExponentialDecayLengthPenalty(LogitsProcessor):
     Parameters
     ----------
     exponential_decay_length_penalty : (int, float)
-        Number of new tokens after which the increase starts, and the factor for each token after.
+        Number of new tokens after which the increase starts, and the factor for each further token.
     eos_token_id : int or list of int
     input_ids_seq_length : int
         Number of tokens in the prompt.

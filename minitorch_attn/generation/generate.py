@@ -110,7 +110,7 @@ def _is_setting(name):
 
 
 class _Run:
-    """State of one call, with the prompt, the lengths and the special tokens."""
+    """State of one call of `generate`: the prompt, the lengths and the special tokens."""
 
     def __init__(self, model, config, ids, arguments):
         self.model, self.config = model, config

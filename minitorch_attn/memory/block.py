@@ -40,7 +40,7 @@ class Block:
         return self.born <= moment and (self.died is None or moment < self.died)
 
     def kind_at(self, moment):
-        """Return the block's kind at a moment, one of `KINDS`. It may change over time."""
+        """Return the block's kind at a moment, one of `KINDS`. The kind may change over time."""
         if self.made_as == RESULT and self.kept_at(moment):
             return SAVED
         return self.made_as
@@ -50,7 +50,7 @@ class Block:
         return [keep.op for keep in self.keeps if keep.covers(moment)]
 
     def moments(self):
-        """Return the moments at which the kind may change, including the first and last moment."""
+        """Return the moments at which the block's kind may change, including the first and last."""
         ends = [self.born, self.died]
         ends += [end for keep in self.keeps for end in (keep.start, keep.stop)]
         inside = {end for end in ends if end is not None and end >= self.born}

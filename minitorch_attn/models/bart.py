@@ -18,7 +18,7 @@ class OffsetPositions(nn.LearnedPositionalEmbedding):
     """Learned positions whose table starts with two unused rows.
 
     Position p uses row p + 2, as in the published weights. An earlier version of the published code
-    used the rows 0 and 1 for padding.
+    used rows 0 and 1 for padding.
 
     Parameters
     ----------

@@ -128,8 +128,8 @@ def _before(module, args, kwargs):
 class Seam(Function):
     """Pass tensors through unchanged, so that module hooks see all their gradients together.
 
-    Forward:  the inputs as they are
-    Backward: the gradients as they come, or as the hooks of a module return them
+    Forward:  y = x for each input
+    Backward: grad_x = grad_y, or the gradient that the hooks return instead
     Derivation: y = x. In the backward pass, hooks see the gradients and may replace them.
     Saved: nothing.
     """
@@ -145,10 +145,10 @@ class Seam(Function):
 
 
 class BackwardSeams:
-    """One call of a module, with a seam for its inputs and one for its outputs.
+    """One call of a module, with a `Seam` for its inputs and one for its outputs.
 
     The output gradients reach their seam before the module's own backward starts, and the input
-    gradients reach their seam when it has ended. Then the backward hooks can receive both.
+    gradients reach their seam when it has ended. The backward hooks can then receive both.
     """
 
     def __init__(self, module):
@@ -158,11 +158,11 @@ class BackwardSeams:
         self.grad_output = None
 
     def around_inputs(self, args):
-        """Return the arguments, with the tensors that require grad passed through a seam."""
+        """Return the arguments, with the tensors that require grad passed through a `Seam`."""
         return self.inputs.sew(args, self._inputs_arrived)
 
     def around_outputs(self, output):
-        """Return the output, a tensor or a tuple, with its tensors passed through a seam."""
+        """Return the output, a tensor or a tuple, with its tensors passed through a `Seam`."""
         if isinstance(output, Tensor):
             return self.outputs.sew((output,), self._outputs_arrived)[0]
         if isinstance(output, tuple):
@@ -199,7 +199,7 @@ class BackwardSeams:
 
 
 class _Slots:
-    """Positions of the tensors that require grad among several values."""
+    """Positions, in a tuple of values, of the tensors that require grad."""
 
     def __init__(self):
         self.positions, self.count = [], 0
@@ -228,7 +228,7 @@ class _Slots:
         return tuple(result)
 
     def gather(self, result, grads):
-        """Convert one entry per value to one gradient per tensor; arrays in `grads` stay arrays."""
+        """Return one gradient per tensor from a hook's `result`; arrays in `grads` stay arrays."""
         chosen = []
         for i, grad in zip(self.positions, grads, strict=True):
             new = grad if result[i] is None else result[i]

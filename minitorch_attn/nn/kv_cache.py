@@ -14,7 +14,7 @@ __all__ = ["KVCache", "StaticKVCache"]
 
 
 class _Layer:
-    """Keys and values of one attention layer; new ones are concatenated, and autograd sees it."""
+    """Keys and values of one attention layer, extended by concatenation, so gradients flow."""
 
     complete = False
 
@@ -200,7 +200,7 @@ class KVCache:
 class StaticKVCache(KVCache):
     """KV cache with preallocated memory, so that a step does not copy the previous tokens.
 
-    It does not keep the graph. If the tokens do not fit, it doubles the memory.
+    It does not keep the graph. If the tokens do not fit, it doubles its memory.
 
     Parameters
     ----------

@@ -82,7 +82,7 @@ class NormOver(Function):
 
     @staticmethod
     def composed(ctx, x, weight, bias, *, axes, eps, running):
-        """The definition, step by step; `forward` has updated the running statistics already."""
+        """The definition, step by step. Only `forward` updates the running statistics."""
         centered = x - x.mean(axes, keepdim=True)
         variance = (centered * centered).mean(axes, keepdim=True)
         y = centered * (variance + eps).rsqrt()
@@ -96,9 +96,9 @@ def _other_axes(parameter):
 
 
 def _move(running_mean, running_var, momentum, mean, variance, count):
-    """Set running = (1 - momentum) running + momentum new, with new averaged over instances.
+    """Update the statistics in place: running = (1 - momentum) * running + momentum * new.
 
-    The update is in place. The new variance is unbiased: it is divided by count - 1.
+    `new` is averaged over the instances. The new variance is unbiased: divided by count - 1.
     """
     unbiased = variance * (count / (count - 1) if count > 1 else math.nan)
     for running, new in ((running_mean, mean), (running_var, unbiased)):

@@ -45,7 +45,7 @@ class Relu(Function):
 
     @staticmethod
     def value_and_slope(x):
-        """Return y and, as a mask, whether dy/dx is 1, for an array x."""
+        """Return y and a mask that is True where dy/dx is 1, for an array x."""
         y = Relu.value(x)
         return y, ~(y <= 0)
 

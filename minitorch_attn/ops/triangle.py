@@ -14,10 +14,10 @@ __all__ = [
 
 
 class Triangle(Function):
-    """Lower or upper triangle of the last two axes, bounded by a diagonal that it includes.
+    """Lower or upper triangle of the last two axes, including the diagonal that bounds it.
 
-    Forward:  y = a triangle of x, else 0
-    Backward: grad_x = the same triangle of grad_y
+    Forward:  y = x inside the triangle, else 0
+    Backward: grad_x = grad_y inside the triangle, else 0
     Derivation: the derivative is 1 inside the triangle and 0 outside.
     Saved: nothing.
     """
@@ -34,7 +34,7 @@ class Triangle(Function):
 
 
 class Diagonal(Function):
-    """Diagonal of two axes, as the last axis of a view: `y[..., i] = x[..., i, i + offset]`.
+    """Diagonal over two axes, as the last axis of a view: `y[..., i] = x[..., i, i + offset]`.
 
     Forward:  y = a diagonal of x
     Backward: grad_x = zeros with grad_y on the diagonal
@@ -65,7 +65,7 @@ class Diagonal(Function):
 
 
 class DiagonalPlace(Function):
-    """Place x on a diagonal of zeros; the adjoint of Diagonal.
+    """Tensor of zeros with x on a diagonal; the adjoint of Diagonal.
 
     Forward:  y = zeros with x on a diagonal
     Backward: grad_x = that diagonal of grad_y

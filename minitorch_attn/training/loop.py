@@ -117,7 +117,7 @@ class Loop:
         return self.step >= steps
 
     def _after_step(self, last):
-        """Call the callbacks. Log, evaluate and save if this is due."""
+        """Call the callbacks. Log, evaluate and save when each is due."""
         for callback in self.on_step:
             callback(self.step)
         evaluating = last or _is_time(self.step, self.evaluate_every)
@@ -218,7 +218,7 @@ class Loop:
         }
 
     def load_state_dict(self, state):
-        """Continue from a saved state. All later losses are the same bits as without a break."""
+        """Continue from a saved state. Later losses are bit-identical to an uninterrupted run."""
         try:
             self.model.load_state_dict(state["model"])
             self.optimizer.load_state_dict(state["optimizer"])

@@ -63,7 +63,7 @@ def test_what_was_packed_comes_out(kind, tmp_path):
     out = unpack(path, tmp_path / "made" / "out")
     assert contents(out) == FILES
     assert os.listdir(tmp_path / "made") == ["out"]
-    with pytest.raises(DataError, match="exists already"):
+    with pytest.raises(DataError, match="already exists"):
         unpack(path, out)
 
 

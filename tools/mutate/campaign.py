@@ -131,14 +131,15 @@ class Campaign:
         return verdicts
 
     def footprints(self, indices, portion=150):
-        """Run tests in portions. Return {index: Footprint} for the tests that pass."""
+        """Run tests in batches. Return {index: Footprint} for the tests that pass."""
         self.tell(f"running {len(indices)} tests unchanged")
         found = {}
         portions = [indices[i : i + portion] for i in range(0, len(indices), portion)]
         results = run_all(self._footprint, portions, lambda _: 600, self.jobs)
         for number, (indices, result) in enumerate(results):
             if result in (LATE, DIED):
-                raise RuntimeError(f"tests {self.items[indices[0]].nodeid} to ... {result}")
+                first = self.items[indices[0]].nodeid
+                raise RuntimeError(f"the batch of tests that starts with {first}: {result}")
             for one in result:
                 found[one.index] = one
                 if not one.passed:

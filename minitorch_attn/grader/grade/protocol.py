@@ -111,7 +111,7 @@ def _header(frame):
         raise ProtocolError(f"the header is not valid JSON: {error}") from None
     names = header.get("arrays") if isinstance(header, dict) else None
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise ProtocolError("the header is not an object in which `arrays` is a list of names")
+        raise ProtocolError("the header is not an object with a list of names in `arrays`")
     if len(names) > 1000 or len(set(names)) < len(names):
         raise ProtocolError("there must be at most 1000 array names, all different")
     return header

@@ -1,4 +1,4 @@
-"""Task: data of an assignment that the grader needs."""
+"""Task: the entries, files and checks that the grader needs for an assignment."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -72,7 +72,7 @@ def _driver(header):
 
 
 def _error_text():
-    """Return the end of the traceback, without the path of this folder."""
+    """Return the end of the traceback, with the path of this folder removed."""
     text = "".join(traceback.format_exc())[-MESSAGE_CHARACTERS:]
     return text.replace(FOLDER + os.sep, "")
 

@@ -96,7 +96,7 @@ class SwinFamilyModel(PretrainedModel):
         return self.model.dropout(x)
 
     def _interpolated(self, positions, x, size):
-        """Resize the learned positions to another map by bicubic interpolation."""
+        """Resize the learned positions to an image's patch grid by bicubic interpolation."""
         tokens = positions.shape[1]
         if x.shape[1] * x.shape[2] == tokens and size[0] == size[1]:
             return positions

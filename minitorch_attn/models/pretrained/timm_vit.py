@@ -114,7 +114,7 @@ class VisionTransformer(TimmModel):
             )
 
     def make_tokens(self, args):
-        """Create the tokens before the patches and the table of positions."""
+        """Create the prefix tokens (class and register tokens) and the position table."""
         width = args.embed_dim
         self.class_token = self.register_tokens = self.positions = None
         if args.class_token:
@@ -136,7 +136,7 @@ class VisionTransformer(TimmModel):
         return nn.Linear(args.embed_dim, args.num_classes) if args.num_classes else nn.Identity()
 
     def initialize(self, args):
-        """Initialize the parameters as timm's `weight_init` selects."""
+        """Initialize the parameters with the method that timm's `weight_init` selects."""
         if args.weight_init in ("", "jax", "jax_nlhb", "moco"):
             for name, module in self.named_modules():
                 if isinstance(module, nn.Linear):

@@ -33,7 +33,7 @@ def binary(function, name, input, other):
 def explained(error, name, **operands):
     """Rewrite an error from an elementwise operation in terms of its arguments, if possible.
 
-    The array library itself detects shapes that do not broadcast, so valid calls skip all checks.
+    The array library itself detects shapes that do not broadcast, so valid calls need no checks.
 
     Parameters
     ----------
