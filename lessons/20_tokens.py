@@ -118,7 +118,7 @@ assert encode("lowest", merges) == ["low", "est"]  # "lowest" is not a training 
 assert "".join(encode("zoo", merges)) == "zoo"
 
 # %% [markdown]
-# ## What a larger vocabulary gains
+# ## Benefits and costs of a larger vocabulary
 #
 # We learn merges from the first part of the help topics, and test on a later part. A larger
 # vocabulary makes texts shorter, and therefore attention cheaper. But it needs more embeddings.

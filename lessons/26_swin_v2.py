@@ -27,8 +27,8 @@ mt.manual_seed(0)
 # makes the weights of $f$ grow. V2 moves the norm after $f$: $x \leftarrow x + LN(f(x))$, called
 # res-post-norm. Each branch then adds a vector of fixed length, whatever its weights are.
 #
-# We build a deep stack of each kind of block. Every matrix is drawn with variance $g^2$/inputs. The
-# gain $g$ represents how much training has enlarged the weights.
+# We build a deep stack of each kind of block. The weights of a layer with $n$ inputs are drawn with
+# variance $g^2/n$. The gain $g$ represents how much training has enlarged the weights.
 
 # %%
 depth, width = pick(24, 16), 32

@@ -39,7 +39,7 @@ if "cuda" not in devices:
         print("no GPU here:", str(error).splitlines()[0])
 
 # %% [markdown]
-# ## One code for all devices
+# ## The same code for all devices
 #
 # The trick is simple: get the module from the array, and never write `np.` for a computation.
 
@@ -128,7 +128,7 @@ for code, value in sources.items():
 assert sources["mt.zeros(3)"].dtype == np.dtype("float32")
 
 # %% [markdown]
-# From such a scalar, float64 spreads: an operation with a float64 array returns a float64 array.
+# Float64 spreads from such a scalar: an operation with a float64 array returns a float64 array.
 # The results become *more* accurate, so no accuracy test fails. But memory doubles, and many GPUs
 # compute float64 many times slower than float32. Testing the `dtype` takes one line.
 
@@ -241,7 +241,7 @@ print("transfers to move one attention layer:", backend.transfer_count() - befor
 
 # %% [markdown]
 # The strict device cannot find everything. You need a GPU to find wrong results of CuPy's own
-# functions, round-off differences due to another order of additions, and anything about speed.
+# functions and round-off differences due to a different order of additions, and to measure speed.
 #
 # ## In the library
 

@@ -84,8 +84,8 @@ for field in ("architectures", "n_embd", "n_layer", "n_head", "activation_functi
 # %% [markdown]
 # ## safetensors, opened by hand
 #
-# The format is deliberately simple: it has 8 bytes with the header's length, then a JSON header,
-# and then only numbers. Unlike a pickle, it cannot contain a program.
+# The format is deliberately simple. A file consists of 8 bytes with the header's length, a JSON
+# header, and then only numbers. Unlike a pickle, it cannot contain a program.
 
 
 # %%
@@ -285,8 +285,8 @@ where(
 #
 # Do the same for BERT: save a `mt.models.pretrained.BertModel` in a folder (its config needs
 # `vocab_size`, `hidden_size`, `num_hidden_layers`, `num_attention_heads` and `intermediate_size`),
-# list its tensors, and rebuild the encoder in NumPy. Here the layers are not fused, weights are
-# (out, in), the norm comes after the residual, its eps is 1e-12, and the GELU is the one with erf.
+# list its tensors, and rebuild the encoder in NumPy. In BERT, query, key and value are not fused,
+# weights are (out, in), each norm follows a residual sum and has eps 1e-12, and GELU uses erf.
 # You are done when your `last_hidden_state` agrees with the model's to `1e-4`. Then make each of
 # the mistakes above and see which of them changes a shape.
 #
@@ -294,7 +294,7 @@ where(
 #
 # 1. Why does a wrong transpose of `c_attn` raise an error, while a wrong transpose of `attn.c_proj`
 #    does not?
-# 2. The file does not contain a tensor for the last layer. Where do the logits come from?
+# 2. The file does not contain a tensor for the output layer. Where do the logits come from?
 # 3. A port of GPT-2 has the correct loss to two digits. Which of the mistakes above may it still
 #    contain, and which test finds it?
 
