@@ -385,7 +385,7 @@ def _read_stream(file):
 
 
 def _read_header(file, size):
-    """Return the first bytes up to the end of the header, and the header itself."""
+    """Return the file's bytes up to the end of the header, and the parsed header."""
     start = file.read(8)
     if not isinstance(start, bytes):
         raise _Foreign("a file opened as text; open it with mode 'rb'")
@@ -406,7 +406,7 @@ def _read_header(file, size):
 
 
 def _kind(start):
-    """Describe a file that is not safetensors by its first bytes."""
+    """Describe a file that is not a safetensors file, judging by its first bytes."""
     if not start:
         return "an empty file"
     if start.startswith(b"PK\x03\x04"):

@@ -43,7 +43,7 @@ def padding(rng):
 
 
 def padded_attention(inputs, settings):
-    """Attention output with the padding mask, only the rows of real tokens."""
+    """Return the attention output with the padding mask, for the real tokens only."""
     import numpy as np
 
     import minitorch_attn as mt

@@ -36,7 +36,7 @@ def run(reward):
 
 
 def missing(error):
-    """Two lines about a function without a body: where it is, and what to do."""
+    """Return two lines for a function without a body: where it is, and what to do."""
     name = error.message.partition(":")[0]
     place = traceback.extract_tb(error.__traceback__)[-1]
     path = Path(place.filename).resolve().relative_to(HERE)
@@ -213,7 +213,7 @@ def tell_pictures_apart(make_model, steps, rate, look):
 
 
 def panel(title, values, top=None):
-    """A title, and rows of shaded cells of two characters; `top` has the darkest shade."""
+    """Return a title and rows of shaded cells, two characters wide; `top` has the darkest shade."""
     values = np.clip(np.asarray(values, dtype=float), 0, None)
     scale = (top or values.max() or 1.0) / (len(SHADES) - 1)
     rows = ["".join(2 * SHADES[min(int(v / scale + 0.5), 9)] for v in row) for row in values]

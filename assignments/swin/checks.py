@@ -127,7 +127,10 @@ def window_attention_gradients(rng):
 
 
 def two_windows(inputs, settings):
-    """Outputs of all windows; `no_leak` also runs it with all windows but the first changed."""
+    """Return the outputs of all windows.
+
+    `no_leak` calls this function twice, the second time with all windows but the first changed.
+    """
     import minitorch_attn as mt
     from minitorch_attn.models.window_attention import WindowAttention
 
@@ -176,7 +179,7 @@ def merging_odd(rng):
 
 
 def block_method(inputs, settings):
-    """Run a method of the block with a sum that depends on windows and mask as its attention."""
+    """Run a method of a block whose attention is replaced by a function of windows and mask."""
     import minitorch_attn as mt
     from minitorch_attn.models.swin import Block
 

@@ -9,7 +9,7 @@ ROUNDS = 125  # each has eight operations
 
 
 def _chain(tanh, x, a, b, c, d):
-    """Apply four operations with a tensor, two with a number, negation and tanh, ROUNDS times."""
+    """Repeat ROUNDS times: four operations with a tensor, two with a number, negation and tanh."""
     h = x
     for _ in range(ROUNDS):
         h = h * a

@@ -38,7 +38,7 @@ def check_forward(ctx, outputs):
         if _has_nan(output.array):
             raise NumericError(
                 f"{ctx.function.__name__}.forward returned NaN",
-                got=f"an output of shape {output.shape}, called at {_place(frame)}",
+                got=f"an output of shape {output.shape}; forward was called at {_place(frame)}",
                 hint="check the inputs of that line: log or sqrt of a negative number, "
                 "0/0, inf - inf, a softmax row with no allowed entry",
             )
@@ -48,10 +48,10 @@ def check_backward(ctx, grads):
     """Raise if `backward` of this operation returned a NaN; the error names the forward line."""
     for i, grad in enumerate(grads):
         if grad is not None and _has_nan(getattr(grad, "array", grad)):
-            where = f", called at {_place(ctx.created_at)}" if ctx.created_at else ""
+            where = f"; forward was called at {_place(ctx.created_at)}" if ctx.created_at else ""
             raise NumericError(
                 f"{ctx.function.__name__}.backward returned NaN in the gradient of its input {i}",
-                got=f"a gradient of shape {grad.shape} for the operation{where}",
+                got=f"a gradient of shape {grad.shape}{where}",
                 hint="look for an infinite derivative, such as that of sqrt at 0, "
                 "and for 0 * inf in a masked branch",
             )

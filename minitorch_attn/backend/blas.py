@@ -27,7 +27,7 @@ _SPELLINGS = [
 
 
 def _candidates():
-    """Return the files of the BLAS libraries that this process has loaded or NumPy includes."""
+    """Return the files of the BLAS libraries that this process has loaded or that are in NumPy."""
     found = []
     try:
         with open("/proc/self/maps", encoding="utf-8") as maps:
@@ -42,7 +42,7 @@ def _candidates():
 
 @lru_cache(maxsize=1)
 def _functions():
-    """Return the functions (get, set) of the loaded BLAS, or None if it is unknown."""
+    """Return the functions that get and set the number of BLAS threads, or None if unknown."""
     for file in _candidates():
         try:
             library = ctypes.CDLL(file)

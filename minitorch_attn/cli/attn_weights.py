@@ -186,7 +186,7 @@ def _pretrained_on_text(folder, text):
 
     cls, fields = model_class(folder)
     if "image_size" in fields or "architecture" in fields:
-        raise ArgumentError(f"{folder}: {cls.__name__} reads images", hint="use --image FILE")
+        raise ArgumentError(f"{folder}: {cls.__name__} reads only images", hint="use --image FILE")
     tokenizer = read_tokenizer(folder)
     model = from_pretrained(folder, "float32")
     ids = list(tokenizer.encode(text))
@@ -242,7 +242,7 @@ def _pretrained_on_image(folder, path):
 
     cls, fields = model_class(folder)
     if "vocab_size" in fields:
-        raise ArgumentError(f"{folder}: {cls.__name__} reads text", hint="use --text TEXT")
+        raise ArgumentError(f"{folder}: {cls.__name__} reads only text", hint="use --text TEXT")
     return from_pretrained(folder, "float32"), ImageProcessor.from_pretrained(folder)(path)
 
 

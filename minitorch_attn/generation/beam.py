@@ -125,7 +125,7 @@ class BeamSearch:
         self.running = (_gather(ids, index), scores, _gather(origins, index))
 
     def _keep_finished(self, continued, ends):
-        """Merge in the sequences that end in this step, out of the first `beams` candidates."""
+        """Update `finished` with those of the first `beams` candidates that end in this step."""
         ids, scores, origins = continued
         config, taken = self.config, self.finished[3]
         ended = ends & self.in_beams  # (batch, candidate)

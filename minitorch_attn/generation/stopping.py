@@ -136,5 +136,5 @@ class StoppingCriteriaList(list):
 
     @property
     def only_length(self):
-        """True if all criteria are maximum lengths, which the host checks without the device."""
+        """True if all criteria are maximum lengths, which the host can check without the device."""
         return all(isinstance(criterion, MaxLengthCriteria) for criterion in self)

@@ -64,9 +64,9 @@ def _is_zero(derived, numeric, noise):
 class _Judged:
     """Entries of one input, each judged correct, wrong or excluded.
 
-    The error of an entry is the difference divided by the size of the entry, but by at least
-    1/1000 of the largest entry. If rounding alone could make this error exceed `tol`, the divisor
-    grows to `noise / tol`, but not beyond the largest entry unless the whole gradient is zero.
+    The error of an entry is the difference divided by the entry's magnitude. The divisor is at
+    least 1/1000 of the largest magnitude. If rounding alone could make this error exceed `tol`, the
+    divisor grows to `noise / tol`, at most to the largest magnitude unless the gradient is zero.
     """
 
     def __init__(self, derived, numeric, bends, noise, tol):

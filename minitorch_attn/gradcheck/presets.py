@@ -72,7 +72,7 @@ class AttentionCase:
 def attention_case(
     rng=None, *, batch=2, windows=3, heads=3, tokens=5, head_dim=4, shift=2, device=None
 ):
-    """Draw an AttentionCase.
+    """Return a random `AttentionCase`.
 
     Parameters
     ----------

@@ -184,7 +184,7 @@ def calculate_gain(nonlinearity, param=None):
 
 
 def fans(tensor):
-    """Return (fan_in, fan_out), the inputs of each output unit and outputs of each input unit.
+    """Return (fan_in, fan_out): the number of inputs per output, and of outputs per input.
 
     Parameters
     ----------
@@ -226,7 +226,7 @@ def _kaiming_std(tensor, a, mode, nonlinearity):
         raise ArgumentError(
             "kaiming: mode must be 'fan_in' or 'fan_out'",
             got=repr(mode),
-            hint="use 'fan_in' for the signal's variance, 'fan_out' for the gradient's variance",
+            hint="use 'fan_in' to preserve the signal's variance, 'fan_out' for the gradient's",
         )
     fan = fans(tensor)[mode == "fan_out"]
     return calculate_gain(nonlinearity, a) / math.sqrt(fan)

@@ -363,7 +363,7 @@ class Module(Conversion):
         return self._add_hook("forward_pre", (hook, with_kwargs), prepend)
 
     def register_forward_hook(self, hook, *, prepend=False, with_kwargs=False, always_call=False):
-        """Call `hook(module, args, output)` after forward; a result not None replaces `output`.
+        """Call `hook(module, args, output)` after forward; a non-None result replaces `output`.
 
         With `with_kwargs=True`, call `hook(module, args, kwargs, output)`. With
         `always_call=True`, call the hook with output None if forward raises an error.

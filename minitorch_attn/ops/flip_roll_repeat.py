@@ -240,9 +240,9 @@ def repeat_interleave(input, repeats=None, dim=None, *, output_size=None):
     Parameters
     ----------
     input : Tensor
-        Tensor whose slices are repeated; if `repeats` is None, how often to repeat 0, 1, 2, ...
+        Tensor whose slices are repeated; if `repeats` is None, numbers of repeats of 0, 1, 2, ...
     repeats : int or integer Tensor
-        Number of repeats of every slice, or of each slice; reading a tensor waits for a GPU.
+        Number of repeats, or a tensor with one number per slice, whose values the host reads.
     dim : int, optional
         Axis of the slices; None flattens `input`.
     output_size : int, optional

@@ -221,7 +221,7 @@ def lstm_cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
             "lstm_cell: hx must be a pair of tensors",
             got=type(hx).__name__,
             expected="(h, c)",
-            hint="pass (h, mt.zeros_like(h)) for a cell of zeros",
+            hint="pass (h, mt.zeros_like(h)) for a cell state of zeros",
         )
     h, c = hx
     sizes = check_cell("lstm_cell", (input, h, w_ih, w_hh, b_ih, b_hh), 4)
@@ -256,5 +256,5 @@ def _check_cell_state(where, c, name, shape, input):
             f"{where}: {name} has the wrong shape",
             got=f"{c.shape}",
             expected=f"{shape}",
-            hint=f"use mt.zeros{shape} to start with a cell of zeros",
+            hint=f"use mt.zeros{shape} to start with a cell state of zeros",
         )

@@ -64,7 +64,7 @@ def diff_page(difference):
 
 
 def _fill(template, *, style, script, data, **texts):
-    """Insert a style sheet, a script and data into a template with a matching security policy.
+    """Insert a style sheet, a script, data and a matching security policy into a template.
 
     `{{name}}` in the template is replaced by the part with that name. Plain texts are escaped.
     """
@@ -93,8 +93,8 @@ def _asset(name):
 def _without_repetition(document):
     """Replace values that equal those of an earlier tensor by `{"same_as": id}`.
 
-    Reshaped tensors, views, and a gradient after its first contribution repeat values exactly.
-    In a Transformer, these are about half of all tensors.
+    Reshaped tensors and views repeat values exactly. A gradient with a single contribution
+    repeats that contribution. In a Transformer, these are about half of all tensors.
     """
     first, tensors = {}, []
     for tensor in document["tensors"]:

@@ -140,7 +140,7 @@ class Checkpoints:
         )  # fmt: skip
 
     def set_aside(self, after):
-        """Rename the checkpoints for later steps to *.replaced, so that a run can return to a step.
+        """Rename the checkpoints after a step to *.replaced, so that a run can return to that step.
 
         Parameters
         ----------

@@ -138,7 +138,7 @@ def check_file(exercise, path, seconds=SECONDS, columns=None):
 
 
 def _refused(exercise, path):
-    """Return the part that a file fails before it runs, or None if it may run."""
+    """Return the failed part of a file that must not run, or None if the file may run."""
     try:
         text = Path(path).read_text("utf-8")
     except UnicodeDecodeError as error:

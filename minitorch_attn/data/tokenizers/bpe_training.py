@@ -117,7 +117,7 @@ def _pair(code):
 
 
 def _distinct(arrays):
-    """Return the sorted unique elements of several arrays. Faster here than np.unique."""
+    """Return the sorted unique elements of several arrays; this is faster than np.unique."""
     places = np.sort(np.concatenate(arrays))
     return places[np.concatenate([[True], places[1:] != places[:-1]])]
 
@@ -130,7 +130,7 @@ class _Corpus:
     Attributes
     ----------
     counts : dict of int to int
-        Number of occurrences of each pair, by its code.
+        Number of occurrences of each pair. The keys are the codes of the pairs.
     """
 
     def __init__(self, words):

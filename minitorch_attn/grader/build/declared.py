@@ -1,4 +1,4 @@
-"""Find functions that declare the same `@computes(...)`, in the package's source text."""
+"""Find functions with the same `@computes(...)` declaration in the package's source code."""
 
 import ast
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Declared:
 
 @lru_cache(maxsize=4)
 def declarations(root):
-    """Find every function with a declaration in the package in the folder `root`."""
+    """Find every function of the package under `root` with a `@computes(...)` declaration."""
     found = []
     for path in sorted(Path(root, "minitorch_attn").rglob("*.py")):
         text = path.read_text(encoding="utf-8")
@@ -62,7 +62,7 @@ def _arguments(node, module, name):
 
 
 def alike(written, root):
-    """Find the functions that give away what students write.
+    """Find the other functions that compute or reveal what students must write.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def alike(written, root):
     Returns
     -------
     dict of Target to str
-        Functions that compute or reveal what one of `written` computes, each with its name for it.
+        Functions that are not in `written`, with the name of a computation shared with one that is.
     """
     known = declarations(root)
     wanted = {name for entry in known if entry.target in written for name in entry.computes}

@@ -1,4 +1,4 @@
-"""GitHub: a workflow that grades a repository that contains the assignment's files."""
+"""GitHub Actions workflow that grades a repository with the assignment's files."""
 
 import re
 
@@ -8,7 +8,7 @@ __all__ = ["workflow"]
 
 
 def workflow(name, version):
-    """Make the text of `.github/workflows/grade.yml`.
+    """Return the text of `.github/workflows/grade.yml`.
 
     The job reads the grade from `results.json`. Exit codes of student code do not matter.
 

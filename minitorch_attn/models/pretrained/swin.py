@@ -1,4 +1,4 @@
-"""Swin Transformer with the Hugging Face interface; the model is `models/swin.py`."""
+"""Swin Transformer with the Hugging Face interface; the model is in `models/swin.py`."""
 
 from ... import nn
 from ...backend import array_module
@@ -74,7 +74,7 @@ class SwinPreTrainedModel(SwinFamilyModel):
         return super()._with_expected_names(arrays, expected, table)
 
     def peer_state(self):
-        """Same as `PretrainedModel.peer_state`, but keep old names if the file had old names."""
+        """Same as `PretrainedModel.peer_state`, but keep old tensor names if the file had them."""
         state = super().peer_state()
         return {_older(name): x for name, x in state.items()} if self.has_old_names else state
 
@@ -145,7 +145,7 @@ class SwinBackbone(Backbone, SwinPreTrainedModel):
         )
 
     def _with_prefix(self, arrays, expected):
-        """Add the prefix and the last norm, which files of backbones may omit."""
+        """Add the name prefix and the last norm, which backbone files may omit."""
         arrays = {
             f"swin.{name}"
             if name.startswith(("embeddings.", "encoder.", "layernorm."))

@@ -1,4 +1,4 @@
-"""Swin Transformer V2 with the Hugging Face interface; the model is `models/swinv2.py`."""
+"""Swin Transformer V2 with the Hugging Face interface; the model is in `models/swinv2.py`."""
 
 from ... import nn
 from ..swinv2 import SwinV2

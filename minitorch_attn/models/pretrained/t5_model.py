@@ -98,7 +98,7 @@ class T5PreTrainedModel(PretrainedModel):
         return aliases
 
     def get_encoder(self):
-        """Return `encode`, for `model.get_encoder()(input_ids=, attention_mask=)`."""
+        """Return the method `encode`, for calls such as `model.get_encoder()(input_ids=ids)`."""
         return self.encode
 
     def encode(
@@ -194,7 +194,7 @@ def _is_tied(config):
 
 
 def _feed_forward(config):
-    """Return the activation name and a bool, True if gated, from a name such as "gated-gelu"."""
+    """Split a name such as "gated-gelu" into the activation name and a bool, True if gated."""
     *gate, function = config.feed_forward_proj.split("-")
     if gate not in ([], ["gated"]):
         raise ArgumentError(
@@ -231,7 +231,7 @@ def _hidden_states(states):
 
 
 def _encoded(outputs):
-    """Return the encoder's outputs as a namespace, from a dict or a tuple."""
+    """Convert the encoder's outputs, a dict or a tuple, to a namespace."""
     if isinstance(outputs, dict):
         named = {name: outputs.get(name) for name in ("last_hidden_state", "hidden_states")}
         return SimpleNamespace(**named, attentions=outputs.get("attentions"))

@@ -33,7 +33,7 @@ class ImageEncoderModel(TwoLayouts):
     encoder_class = VisionTransformer
 
     def make_encoder(self, config):
-        """Create the paper's model from a configuration, without a head."""
+        """Create the `encoder_class` model for a configuration, without a classification head."""
         heads = config.num_attention_heads
         config.refuse(type(self).__name__, head_dim=config.hidden_size // heads)
         return self.encoder_class(
@@ -61,7 +61,7 @@ class ImageEncoderModel(TwoLayouts):
         return NameTable(*table)
 
     def other_names(self):
-        """Return the entries of the modules besides the encoder."""
+        """Return the name table's entries for the modules other than the encoder."""
         return []
 
     def patches_of(self, pixel_values):
@@ -110,7 +110,7 @@ class ImageEncoderModel(TwoLayouts):
 
 
 def block_options(config):
-    """Convert a configuration to the block options of the paper's model."""
+    """Convert a configuration to keyword arguments for the blocks of `VisionTransformer`."""
     return dict(
         dropout=config.hidden_dropout_prob, inner_dropout=0.0, qkv_bias=config.qkv_bias,
         attention_dropout=config.attention_probs_dropout_prob, eps=config.layer_norm_eps,
@@ -134,7 +134,7 @@ def mask_of(attention_mask):
 
 
 class MaskedImageModeling:
-    """Head that reconstructs masked patches (SimMIM), for classes with `decoder` and `config`.
+    """Mixin that reconstructs masked patches (SimMIM), for classes with `decoder` and `config`.
 
     References
     ----------
@@ -150,7 +150,7 @@ class MaskedImageModeling:
         )
 
     def check_stride(self, bool_masked_pos):
-        """Raise an error if a mask is given and reconstructed patches have another size."""
+        """Raise an error if a mask is given and `patch_size` does not equal `encoder_stride`."""
         config = self.config
         rows, columns = pair(config.patch_size)
         if bool_masked_pos is not None and not rows == columns == config.encoder_stride:

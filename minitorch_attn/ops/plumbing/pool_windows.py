@@ -17,7 +17,7 @@ _host = array_module()  # tables are made on the host, where the sizes are known
 
 @lru_cache(maxsize=256)
 def window_positions(size, kernel, stride, padding, dilation, places):
-    """Return the positions that each window covers, (places, kernel); `size` means outside."""
+    """Return the positions in each window, (places, kernel); `size` means outside the input."""
     start = _host.arange(places)[:, None] * stride - padding
     index = start + _host.arange(kernel) * dilation
     return _host.where((index < 0) | (index >= size), size, index)
@@ -34,7 +34,7 @@ def shared_positions(size, places):
 
 @lru_cache(maxsize=256)
 def largest_table(size, positions, *how):
-    """Table for a maximum, in which the window's last element replaces positions outside."""
+    """Table for a maximum, where the window's last element replaces positions outside the input."""
     index = positions(size, *how)
     last = _host.where(index < size, index, -1).max(axis=1, keepdims=True, initial=-1)
     return Taps(_host.sort(_host.where(index < size, index, last), axis=1), None, size)
