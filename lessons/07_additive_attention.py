@@ -55,9 +55,9 @@ assert np.allclose(context.detach().numpy(), library_context[:, 0].detach().nump
 # ## The model
 #
 # The task is the same as in lesson 6, writing digits in reverse. The encoder reads in both
-# directions, so that $h_i$ contains the neighborhood of digit $i$. The decoder attends with its
-# previous state, then computes $s_t = g(y_{t-1}, s_{t-1}, c_t)$. The next digit is computed from
-# $c_t$ alone, so each step writes what it looks at. (The two switches `out_sees_state` and
+# directions, so that $h_i$ describes digit $i$ and its neighbors. The decoder uses its previous
+# state as the query, then computes $s_t = g(y_{t-1}, s_{t-1}, c_t)$. The next digit is computed
+# from $c_t$ alone, so each step writes what it looks at. (The two switches `out_sees_state` and
 # `nonlinear` are used later.)
 
 
@@ -159,8 +159,8 @@ for length in (2, 4, 6, 8, 10, 16):
         assert right < 0.85
 
 # %% [markdown]
-# The table shows two things. The drop in accuracy from lesson 6 is gone: the longest sources of the
-# training data are written about as well as the shortest. But attention does not solve everything:
+# The table shows two things. The drop in accuracy from lesson 6 is gone: the model reverses the
+# longest training sources about as well as the shortest. But attention does not solve everything:
 # the recurrent states determine where to look, and for a length that was not in the training data
 # the model often looks at the wrong place.
 
@@ -220,7 +220,7 @@ for name, net, rows in (("c_t", model, weights), ("s_t and c_t", ahead, weights_
 assert right > 0.85 and weight < 0.5
 
 # %% [markdown]
-# Does everything with a large weight affect the output? Test it: change digit 5 of the source,
+# Does every state with a large weight affect the output? Test it: change digit 5 of the source,
 # **patch** one state $h_j$ (replace it with the state $h_j$ of the changed source), and count how
 # often the digit written for place 5 changes.
 
@@ -253,7 +253,7 @@ assert looks[4] < 0.5 < shares[4]
 
 # %% [markdown]
 # In both models the digit at place 5 determines what this step writes. In the second model its
-# weight is less than a half, and often not even the largest. (If you train with another seed, the
+# weight is less than one half, and often not even the largest. (If you train with another seed, the
 # picture changes, but the row of patch results hardly does.) The weights correctly show what was
 # averaged. But a large weight does not imply a large influence: that depends on what the model does
 # with the average.

@@ -106,7 +106,7 @@ print(f"padded and alone differ by {gap:.1e} with the mask, by {gap_without:.2f}
 assert gap < 1e-12 and gap_without > 0.1
 
 # %% [markdown]
-# **What does True mean?** PyTorch has both conventions. In `key_padding_mask` True means *blocked*
+# **What does True mean?** PyTorch uses both conventions. In `key_padding_mask` True means *blocked*
 # (the deck FLOW, "PADDING", warns of this). In the boolean `attn_mask` of
 # `scaled_dot_product_attention` True means *may attend*. Confusing the two raises no error: here
 # all attention would go to the padding. The library's `Mask` avoids the confusion, because its

@@ -24,9 +24,9 @@ mt.manual_seed(0)
 # %% [markdown]
 # ## Cut the image into patches
 #
-# We use the example of the ViT paper: a 224 x 224 image in three colors, with patches of 16 x 16
-# pixels. Indexing is enough for this. We flatten every patch to one row of numbers, ordered by
-# channel, row and column.
+# We use the example of the ViT paper: a 224 x 224 image with three color channels and patches of
+# 16 x 16 pixels. Indexing is enough to cut out the patches. We flatten every patch to one row of
+# numbers, ordered by channel, row and column.
 
 # %%
 patch = 16
@@ -111,7 +111,7 @@ for name, tokens in (("unfold + linear", by_linear), ("convolution", by_convolut
 # $$z_0 = [x_{class};\ x_1 E;\ \dots;\ x_N E] + E_{pos}$$
 # $$z'_l = MSA(LN(z_{l-1})) + z_{l-1}, \qquad z_l = MLP(LN(z'_l)) + z'_l, \qquad y = LN(z_L)^0$$
 #
-# The next cell computes them in elementary steps with the parameters of a small library model.
+# The next cell evaluates these equations step by step, with the parameters of a small ViT.
 
 # %%
 model = mt.models.VisionTransformer(
