@@ -225,7 +225,7 @@ class Tensor:
         return None if self.is_leaf else self._current_edge()[0]
 
     def changed_in_place(self):
-        """Set a new version of this tensor, so that operations that saved it notice the change.
+        """Change this tensor's version, so that operations that saved it can detect the change.
 
         The version is the global count of in-place changes at that moment; views share the version.
         """
@@ -256,7 +256,7 @@ class Tensor:
         backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 
     def detach(self):
-        """A tensor outside the graph that shares the memory, so in-place changes affect both."""
+        """A tensor outside the graph with the same memory, so in-place changes affect both."""
         alias = wrap(self.array)
         alias._version = self._version
         return alias
@@ -267,7 +267,7 @@ class Tensor:
         return self
 
     def retain_grad(self):
-        """Store the gradient of a tensor that is not a leaf in its `.grad` during `backward`."""
+        """Make `backward` store the gradient of this non-leaf tensor in its `.grad`."""
         if not self.is_leaf:
             engine.retain_grad(self)
 

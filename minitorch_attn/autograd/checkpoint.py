@@ -110,7 +110,7 @@ class _Segment(Listener):
                 continue
             if tensor() is not None:
                 raise GraphError(
-                    f"checkpoint({_name(self.fn)}): must not change an outside tensor in place",
+                    f"checkpoint({_name(self.fn)}): fn changed an outside tensor in place",
                     got=f"new values in a tensor of shape {tensor().shape}",
                     expected="a function that can be called again with the same result",
                     hint="checkpoint the parts before and after the change (batch normalization "
@@ -200,7 +200,7 @@ def _once(made, x, change):
 
 
 def _mapped(value, kind, change):
-    """Change each `kind` in `value`, at any depth of tuples, lists and dicts."""
+    """Apply `change` to each `kind` in `value`, at any depth of tuples, lists and dicts."""
     if isinstance(value, kind):
         return change(value)
     if type(value) is dict:

@@ -103,7 +103,7 @@ def run_backward(roots, grads, *, targets=None, retain_graph=False, create_graph
 
 
 def _towards(targets, roots):
-    """Return the nodes on all paths from the roots to the targets."""
+    """Return every node that lies on a path from the roots to the targets."""
     stack, seen = list(roots), set(roots)
     while stack:
         for edge in stack.pop().edges:
@@ -208,7 +208,7 @@ def _check(ctx, results):
         dtype = node.dtype if node.outputs_like is None else node.outputs_like[index][1]
         if dtype is not None and result.dtype != dtype:
             raise DTypeError(
-                f"{name} returned a {result.dtype} gradient for its input {i} of {dtype}",
+                f"{name} returned a {result.dtype} gradient for its {dtype} input {i}",
                 hint="write constants as Python numbers, which take the array's dtype",
             )
 
@@ -243,7 +243,7 @@ def _saved_as_tensors(ctx):
 
 
 def accumulate(tensor, grad, create_graph):
-    """Add to `.grad` if the tensor still exists, and call its post-accumulate hooks."""
+    """Add `grad` to the tensor's `.grad` if it still exists, and call its post-accumulate hooks."""
     if tensor is None:
         return
     add_to_grad(tensor, grad, create_graph)
@@ -257,7 +257,7 @@ def accumulate(tensor, grad, create_graph):
 
 
 def add_to_grad(tensor, grad, create_graph=False):
-    """Add `grad` to a tensor's `.grad`, whose memory nothing else uses.
+    """Add `grad` to a tensor's `.grad`. Without `create_graph`, `.grad` has its own memory.
 
     Parameters
     ----------

@@ -76,7 +76,7 @@ def memory_owner(array):
 
 
 class Platform:
-    """Operations of one kind of device; devices differ only here.
+    """Operations of one kind of device. All differences between devices are in this class.
 
     `array_types` are the array types of this kind of device.
     """

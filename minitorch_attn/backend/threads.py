@@ -1,7 +1,7 @@
 """Threads: share one piece of work among several threads, each with one BLAS thread.
 
-NumPy lets other threads run while it computes, so a thread holds Python's lock only for the short
-time between two operations.
+NumPy lets other threads run while it computes, so a thread holds Python's global interpreter lock
+only for the short time between two operations.
 """
 
 from functools import lru_cache
@@ -15,7 +15,7 @@ __all__ = ["shares", "threads_for", "together"]
 
 
 def threads_for(array):
-    """Return the number of threads for the work on an array, the same as for a matrix product.
+    """Return the number of threads to use for an array, the same as for a matrix product.
 
     Inside `together`, the number is 1, so that work that runs in parallel is not split again.
 

@@ -105,7 +105,7 @@ class Progress:
         self._change(number, {"cell": cell, "cells": cells})
 
     def finish(self, number):
-        """Store that a lesson was run to its end."""
+        """Record that a lesson was run to its end."""
         self._change(number, {"cell": 0, "done": True})
 
     def _change(self, key, fields, table="lessons"):

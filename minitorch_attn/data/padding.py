@@ -61,12 +61,12 @@ def pad(sequences, pad_id=0, *, side="right", multiple_of=1, device=None):
 
 
 class BucketedBatches:
-    """Infinite stream of batches of examples of similar length.
+    """Infinite stream of batches. The examples in a batch have similar lengths.
 
     Each epoch shuffles the examples, cuts the order into pools of `pool` batches, sorts each pool
     by length, cuts it into batches and shuffles the batches. Every example occurs once in an epoch,
-    padding is short, and batches differ between epochs. Epoch n depends only on (seed, n), so
-    the stream can resume at any position.
+    batches need little padding, and they differ between epochs. Epoch n depends only on
+    (seed, n), so the stream can resume at any position.
 
     Parameters
     ----------

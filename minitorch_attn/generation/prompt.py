@@ -163,7 +163,7 @@ def _first_tokens(config, mask, device):
 
 
 def _mask_of_padding(config, ids):
-    """Return a mask that is 0 at padding, or None if padding is absent or is an end token."""
+    """Return a mask, 0 at padding; None if there is no padding or it uses an end token's id."""
     pad, ends = config.pad_token_id, config.eos_token_id
     ends = ends if isinstance(ends, (list, tuple)) else [ends]
     if pad is None or pad in ends:

@@ -140,7 +140,7 @@ def _number(c):
 
 
 def _names_of(c, clue):
-    """Return possible causes of a factor."""
+    """Return the possible causes of a gradient that is `c` times the correct one."""
 
     def is_(value):
         return math.isclose(abs(c), value, rel_tol=1e-6)
@@ -193,7 +193,7 @@ def _sizes(clue):
 
 
 def _swapped(others):
-    """Return a function that yields a hint if the gradient is the one of another input."""
+    """Return a function that yields a hint if the gradient is that of another input."""
 
     def guesses(clue):
         for other in others:

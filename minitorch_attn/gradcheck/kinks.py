@@ -27,7 +27,7 @@ class Verdict(NamedTuple):
 
 
 class SecondLook:
-    """Second examination of entries of one leaf.
+    """Second examination of a leaf's entries whose gradients differ from their slopes.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ class SecondLook:
         return float(below), float(above)
 
     def _is_kink(self, moved, position, start, derived, sides, close, allowed):
-        """Return True if the two sides have different slopes and the gradient fits both."""
+        """Return True if the two sides have different slopes and the gradient is compatible."""
         low, high = min(close), max(close)
         bend = high - low
         curved = bend < abs(sides[1] - sides[0]) / 2  # shrinks with the step, so it is not a kink

@@ -118,7 +118,7 @@ class Mask:
 
 
 def _grid(attend):
-    """Draw # and . for the first head of the first item; draw all masks that have one row."""
+    """Draw the first mask of the batch with # and .; draw all masks if they have one row each."""
     shape = (1,) * (4 - attend.ndim) + attend.shape
     batch, heads, queries, keys = shape
     attend = attend.reshape(shape)

@@ -76,7 +76,7 @@ class LayerNorm(Function):
 
     @staticmethod
     def composed(ctx, x, weight, bias, *, eps, row_axes):
-        """The definition, computed one operation at a time; the reference implementation."""
+        """Reference implementation: apply the definition one operation at a time."""
         axes = tuple(range(-row_axes, 0))
         centered = x - x.mean(axes, keepdim=True)
         variance = (centered * centered).mean(axes, keepdim=True)
@@ -127,7 +127,7 @@ class RMSNorm(Function):
 
     @staticmethod
     def composed(ctx, x, weight, *, eps, row_axes):
-        """The definition, computed one operation at a time; the reference implementation."""
+        """Reference implementation: apply the definition one operation at a time."""
         mean_square = (x * x).mean(tuple(range(-row_axes, 0)), keepdim=True)
         y = x * (mean_square + eps).rsqrt()
         return y if weight is None else y * weight

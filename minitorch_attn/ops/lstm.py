@@ -105,7 +105,7 @@ class LstmSequence(Function):
 
     @staticmethod
     def composed(ctx, x, h0, c0, w_ih, w_hh, b_ih, b_hh, w_hr, *, batch_sizes, reverse):
-        """The definition, computed one operation at a time; the reference implementation."""
+        """Reference implementation: apply the definition one operation at a time."""
 
         def step(x, h, c):
             i, f, g, o = chunk(linear(x, w_ih, b_ih) + linear(h, w_hh, b_hh), 4, -1)

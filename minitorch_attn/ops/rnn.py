@@ -76,7 +76,7 @@ class RnnSequence(Function):
 
     @staticmethod
     def composed(ctx, x, h0, w_ih, w_hh, b_ih, b_hh, *, batch_sizes, reverse, nonlinearity):
-        """The definition, computed one operation at a time; the reference implementation."""
+        """Reference implementation: apply the definition one operation at a time."""
         activate = tanh if nonlinearity == "tanh" else relu
 
         def step(x, h):
@@ -86,7 +86,7 @@ class RnnSequence(Function):
 
 
 def steps(batch_sizes, reverse):
-    """Yield (number of sequences, slice of their rows) of each step, the last first if `reverse`.
+    """Yield (number of sequences, slice of their rows) for each step, in reverse if `reverse`.
 
     Examples
     --------

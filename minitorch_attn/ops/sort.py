@@ -19,7 +19,7 @@ _Median = namedtuple("median", "values indices")
 
 
 class Median(Function):
-    """Median of all elements, the lower of two middle ones; NaN if an element is NaN.
+    """Median of all elements: the lower of the two middle ones; NaN if any element is NaN.
 
     Forward:  y = the middle element of x in sorted order
     Backward: grad_x = grad_y where x = y, else 0; ties share it
@@ -68,7 +68,7 @@ def sort(input, dim=-1, descending=False, stable=False):
     Returns
     -------
     values, indices : Tensor
-        Sorted elements, and their indices in `input`. Gradients go to the elements sorted.
+        Sorted elements, and their indices in `input`. Gradients go back to these indices.
 
     Examples
     --------
@@ -180,7 +180,7 @@ def _zero_index(input):
 
 
 def median(input, dim=None, keepdim=False):
-    """Median of all elements or along an axis, the lower of two middle ones; NaN if one is NaN.
+    """Median of all elements or along an axis: the lower of two middle ones; NaN if any is NaN.
 
     Parameters
     ----------

@@ -12,7 +12,7 @@ __all__ = ["cos", "erf", "sin", "tan"]
 
 
 class Sin(Function):
-    """Sine of each element, an angle in radians.
+    """Sine of each element; the elements are angles in radians.
 
     Forward:  y = sin(x)
     Backward: grad_x = grad_y * cos(x)
@@ -32,7 +32,7 @@ class Sin(Function):
 
 
 class Cos(Function):
-    """Cosine of each element, an angle in radians.
+    """Cosine of each element; the elements are angles in radians.
 
     Forward:  y = cos(x)
     Backward: grad_x = -grad_y * sin(x)
@@ -52,7 +52,7 @@ class Cos(Function):
 
 
 class Tan(Function):
-    """Tangent of each element, an angle in radians.
+    """Tangent of each element; the elements are angles in radians.
 
     Forward:  y = tan(x)
     Backward: grad_x = grad_y * (1 + y^2)
@@ -93,7 +93,7 @@ class Erf(Function):
 
 
 def sin(input):
-    """Sine of each element, an angle in radians.
+    """Sine of each element; the elements are angles in radians.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def sin(input):
 
 
 def cos(input):
-    """Cosine of each element, an angle in radians.
+    """Cosine of each element; the elements are angles in radians.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def cos(input):
 
 
 def tan(input):
-    """Tangent of each element, an angle in radians.
+    """Tangent of each element; the elements are angles in radians.
 
     Parameters
     ----------

@@ -120,7 +120,7 @@ def window_regions(height, width, window_size, shift_size, device=None):
     height, width : int
         Height and width of the map.
     window_size, shift_size : (int, int)
-        Size of a window, and how far the map was rolled up and to the left.
+        Size of a window, and how far the map was rolled upward and to the left.
 
     Returns
     -------

@@ -69,7 +69,7 @@ class Clock:
     root : int
         Id of the process that the grader started.
     process : Watched, optional
-        Process whose time counts. Defaults to the last descendant of `root`, as during the start.
+        Process whose time counts. Defaults to the last descendant of `root`, as at startup.
 
     Attributes
     ----------
@@ -110,7 +110,7 @@ class Clock:
         self.counted += computed if excused else passed
 
     def _look(self):
-        """Return the processor seconds so far, and whether the process waits for a processor."""
+        """Return the CPU time so far in seconds, and whether the process waits for a processor."""
         process = self.process or watched(self.root)
         found = _stat(process.worker)
         if found is None:
@@ -120,7 +120,7 @@ class Clock:
 
 
 def _stat(pid):
-    """Return state and processor seconds of a process, including children it has waited for."""
+    """Return the state and the CPU seconds of a process and of the children it has waited for."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text("ascii", "replace")
     except OSError:

@@ -17,7 +17,7 @@ __all__ = [
 
 
 def paper_settings(config):
-    """Convert a configuration to arguments of the paper's model, except the vocabulary sizes."""
+    """Return the arguments of `EncoderDecoder`, except the vocabulary sizes."""
     return dict(
         embed_dim=config.d_model, num_heads=config.encoder_attention_heads,
         num_encoder_layers=config.encoder_layers, num_decoder_layers=config.decoder_layers,
@@ -98,7 +98,7 @@ def drop_encoder(model):
 
 
 def decoder_names():
-    """Return the name table of a decoder alone, which ignores an encoder in the same file."""
+    """Return the name table of a decoder-only model. It ignores an encoder in the same file."""
     return NameTable(
         Same("model.decoder.embed_tokens.weight", "paper.target_embedding.tokens.weight"),
         Same("lm_head.weight", "paper.head.weight"),
@@ -108,7 +108,7 @@ def decoder_names():
 
 
 def decoder_tied(config):
-    """Return the aliases of a decoder alone, including names that only full models have."""
+    """Return the aliases of a decoder-only model, including names that only full models have."""
     tokens = "model.decoder.embed_tokens.weight"
     aliases = ["lm_head.weight", "model.shared.weight"] if config.tie_word_embeddings else []
     return dict.fromkeys(aliases, tokens)
@@ -120,7 +120,7 @@ class EncoderDecoderModel(PretrainedModel):
     Attributes
     ----------
     paper : EncoderDecoder
-        The model as in its paper. Base models do not have its head.
+        The model as in its paper; in base models, without its head.
     """
 
     base_prefix = "model"
@@ -143,7 +143,7 @@ class EncoderDecoderModel(PretrainedModel):
         return decoder_input_ids
 
     def add_head(self, config):
-        """Remove the paper's head. Subclasses with another head override this method."""
+        """Remove the head of `paper`. Subclasses with another head override this method."""
         self.paper.head = None
 
     def names(self):

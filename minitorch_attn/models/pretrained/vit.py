@@ -26,7 +26,7 @@ class ViTPreTrainedModel(ImageEncoderModel):
         self.initialize()
 
     def add_head(self, config):
-        """Create the modules besides the encoder. Subclasses must override this method."""
+        """Create the modules other than the encoder. Subclasses must override this method."""
 
     def run(
         self, pixel_values, bool_masked_pos, interpolate, attention_mask, output_attentions,

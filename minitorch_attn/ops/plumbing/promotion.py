@@ -135,7 +135,7 @@ def _converted(value, dtype):
 
 
 def wrapped(value, dtype):
-    """Wrap a Python int around into the range of an integer dtype with n bits, modulo 2^n.
+    """Reduce a Python int modulo 2^n to the range of an integer dtype with n bits.
 
     Examples
     --------

@@ -29,7 +29,7 @@ class LRScheduler:
                 group.setdefault("initial_lr", group["lr"])
             elif "initial_lr" not in group:
                 raise ArgumentError(
-                    "scheduler: initial_lr is missing in a parameter group",
+                    "scheduler: a parameter group does not have initial_lr",
                     got=f"last_epoch={last_epoch}",
                     hint="load the optimizer's state first, or use last_epoch=-1",
                 )
