@@ -28,7 +28,7 @@ def rows():
 
 
 def row(name):
-    """Return the row of one builder."""
+    """Return the table row of one model builder."""
     with skip_init():
         model = getattr(mt.models, name)()
     size = next((size for start, size in IMAGES.items() if name.startswith(start)), None)
@@ -50,7 +50,7 @@ def table():
 
 
 def stored(text):
-    """Return {builder: line} for the lines of the table in a page."""
+    """Return {builder: line} for each row of the table in a page."""
     found = re.search(f"{re.escape(BEGIN)}\n(.*?)\n{re.escape(END)}", text, re.S)[1]
     return {line.split("`")[1]: line for line in found.splitlines() if "`" in line}
 

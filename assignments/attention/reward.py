@@ -17,7 +17,7 @@ STEPS, BATCH, RATE = 1200, 32, 3e-3
 
 
 def phrases(rng, count):
-    """Ids of random phrases, each repeated once, and where the next letter is predictable."""
+    """Ids of random phrases, each repeated once, and a mask of the predictable next letters."""
     ids = np.zeros((count, 2 * LONGEST), dtype="int64")
     known = np.zeros((count, 2 * LONGEST - 1), dtype=bool)
     for row in range(count):
@@ -29,7 +29,7 @@ def phrases(rng, count):
 
 
 def weights_of(model, ids):
-    """The attention weights of each layer: the output of attention with I as the values."""
+    """The attention weights of each layer: the output for the identity matrix as the values."""
     maps = []
 
     def keep(attention, args, kwargs):
@@ -50,7 +50,7 @@ def weights_of(model, ids):
 
 
 def draw(model):
-    """Draw the head with the most weight on the letter after the same letter, for one phrase."""
+    """Draw the head that looks most at the letter after the current letter's first occurrence."""
     length = LONGEST
     phrase = np.arange(1, length + 1)[None]
     ids = np.concatenate([phrase, phrase], axis=1)[:, :-1]

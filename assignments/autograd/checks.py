@@ -112,7 +112,7 @@ def unused_outputs(rng):
 
 
 def towards(inputs, settings):
-    """Run _towards on a graph given by its edges, and say which nodes are in the set."""
+    """Run _towards on a graph given by its edges; return whether it found each node."""
     import numpy as np
 
     from minitorch_attn.autograd.engine import _towards
@@ -143,7 +143,7 @@ def paths(rng):
 
 
 def accumulated(inputs, settings):
-    """Add gradients to a leaf; return .grad after each, and the gradients, unchanged if correct."""
+    """Add gradients to a leaf; return .grad after each, and the gradients (unchanged)."""
     import numpy as np
 
     import minitorch_attn as mt

@@ -34,7 +34,7 @@ def drawn(rng, count):
 
 
 def written(model, words):
-    """The word that the model generates for each word."""
+    """The word that the model generates for each input word."""
     found = mt.generation.translate(
         model, encoded(words)[0], START, END, max_new_tokens=LONGEST + 1
     ).tolist()

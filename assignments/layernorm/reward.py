@@ -29,7 +29,7 @@ def shown(loss):
 
 
 def side_by_side():
-    """Train both, and print their losses side by side."""
+    """Train a GPT with and without your norms, and print the losses side by side."""
     text = prose()
     tokenizer = mt.data.CharTokenizer.from_text(text)
     ids = tokenizer.encode(text)
@@ -42,7 +42,7 @@ def side_by_side():
 
 
 def main():
-    """Compare the two, and then train a GPT with two layers that learns to write."""
+    """Compare a deep GPT with and without norms, then train a two-layer GPT to write text."""
     side_by_side()
     print("\nNow a GPT with your norms, linear layers and feed-forward blocks learns to write:\n")
     return learn_to_write(1000, activation="gelu")

@@ -31,7 +31,7 @@ def draw(results, path):
 
 
 def _panel(axes, curves, cost, factor):
-    """Draw curves with logarithmic axes, on which a power of the size is a straight line."""
+    """Draw curves on logarithmic axes, on which a power law is a straight line."""
     for curve, colour in zip(curves, COLOURS, strict=False):
         sizes = [point["size"] for point in curve["points"]]
         costs = [point[cost] * factor for point in curve["points"]]

@@ -1,7 +1,7 @@
 """Write a Hugging Face folder with random weights and the size of GPT-2 small.
 
-`python -m benchmarks.workloads.gpt2_folder PATH` writes the folder with transformers. Both engines
-read the same folder (500 MB), which is kept with the temporary files for the next run.
+`python -m benchmarks.workloads.gpt2_folder PATH` writes the folder with transformers. Both
+libraries read the same folder (500 MB), which is kept with the temporary files for the next run.
 """
 
 import os

@@ -81,7 +81,7 @@ def filled(model):
 def training_step(
     model, loss_function, arrays, *, learning_rate=None, fused=False, compiled=False, results=dict
 ):
-    """Build a step of forward pass, backward pass and, with a learning rate, an AdamW update.
+    """Build a training step: forward pass, backward pass and, if `learning_rate` is given, AdamW.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def training_step(
 
 
 def forward_step(model, array, compiled=False):
-    """Build a step of only the forward pass, without an autograd graph."""
+    """Build a step that runs only the forward pass, without an autograd graph."""
     model = filled(model)
     model = torch.compile(model) if compiled else model
     batch, latest = torch.from_numpy(array), {}
