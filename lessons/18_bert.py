@@ -105,7 +105,7 @@ assert not chosen[~words].any()
 # ## Training
 #
 # The model is an encoder of two layers, with a head that predicts the word at each position. The
-# first loss is above $\log V$, the loss of guessing.
+# first loss is above $\log V$, the loss of a uniform guess.
 
 
 # %%

@@ -34,7 +34,7 @@ def tensor_repr(tensor):
 
 
 def short_count(count):
-    """Format a count with three digits and a letter, such as 17.6 G."""
+    """Format a count with three significant digits and a prefix, such as 17.6 G."""
     for unit, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if count >= 0.9995 * unit:  # 999,600 is 1 M
             return f"{count / unit:.3g} {letter}"
@@ -42,7 +42,7 @@ def short_count(count):
 
 
 def short_bytes(count):
-    """Format a number of bytes with three digits and a unit, such as 1.5 MiB."""
+    """Format a number of bytes with three significant digits and a unit, such as 1.5 MiB."""
     for unit, name in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
         if count >= unit * 1000 / 1024 and count >= 1024:  # 1,000 KiB has four digits
             return f"{count / unit:.3g} {name}"

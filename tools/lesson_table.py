@@ -79,7 +79,7 @@ def _cell(text):
 
 
 def main():
-    """Write the page. With --check, only return 1 if the page is out of date."""
+    """Write the page. With --check, write nothing; return 1 if the page is out of date."""
     if "--check" in sys.argv[1:]:
         return 0 if PAGE.exists() and PAGE.read_text(encoding="utf-8") == page() else 1
     PAGE.write_text(page(), encoding="utf-8")

@@ -10,7 +10,7 @@ GELU = "minitorch_attn.ops.gelu:Gelu"
 
 
 def norm(name, rng, shape=(3, 5, 7), row_axes=1, weight=True, bias=True, grad=False, **options):
-    """One call of the operation with random parameters."""
+    """Create a check that calls the operation with random parameters."""
     eps = 1e-2  # large enough to affect the result
     row = shape[len(shape) - row_axes :]
     x = options.pop("x", 2 * rng.normal(size=shape) + 0.5)

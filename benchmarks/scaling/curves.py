@@ -1,4 +1,4 @@
-"""Scaling curves: each varies one size, and defines the step to measure for each value."""
+"""Scaling curves: each one varies a size and defines the step to measure for every value of it."""
 
 import contextlib
 import math

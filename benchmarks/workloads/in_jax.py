@@ -16,7 +16,7 @@ __all__ = [
 
 
 def parameter(p, name, *shape):
-    """Return the parameter with this name. Draw it if it does not exist yet."""
+    """Return the parameter with this name. Draw its initial value if it does not exist yet."""
     if name not in p:
         p[name] = draw(name, shape)
     return p[name]
@@ -70,7 +70,7 @@ def cross_entropy(logits, labels):
 
 
 def parameters(function, *inputs):
-    """Return all parameters that a function uses. The function is traced without computing it."""
+    """Return all parameters that a function uses, by tracing the function without running it."""
     p = {}
     jax.eval_shape(lambda: function(p, *inputs))
     return {name: jnp.asarray(array) for name, array in p.items()}
@@ -92,7 +92,7 @@ def _adamw(p, grads, state, rate, betas=(0.9, 0.999), eps=1e-8, decay=0.01):
 
 
 def training_step(loss_function, arrays, *, learning_rate=None, with_input=False):
-    """Build a step of forward pass, backward pass and, with a learning rate, an AdamW update.
+    """Build a step: forward pass, backward pass and, with a learning rate, an AdamW update.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ def training_step(loss_function, arrays, *, learning_rate=None, with_input=False
 
 
 def forward_step(function, array):
-    """Build a step of only the forward pass."""
+    """Build a step that runs only the forward pass."""
     x, latest = jnp.asarray(array), {}
     p, compiled = parameters(function, x), jax.jit(function)
 

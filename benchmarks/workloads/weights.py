@@ -43,7 +43,7 @@ def draw_packed(name, shape):
 
 
 def apart(arrays):
-    """Split packed arrays. Return {name: array} with the names of the parts."""
+    """Split packed arrays into their parts. Return the parts as {name: array}."""
     found = {}
     for name, array in arrays.items():
         names = _names(name)

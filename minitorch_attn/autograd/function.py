@@ -352,7 +352,7 @@ def _runs_composed(function):
 
 
 def _wrapped(raw, arrays, function):
-    """Wrap what `forward` returned in Tensors: a tuple, a scalar or an array of any device."""
+    """Wrap what `forward` returned in Tensors: a tuple, a scalar or an array on any device."""
     backend.check_same_device(arrays, function.__name__)
     if type(raw) is tuple:
         return tuple([wrap(backend.as_array(array)) for array in raw])

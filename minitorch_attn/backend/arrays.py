@@ -36,7 +36,7 @@ def new_array(data, dtype=None):
 
     Parameters
     ----------
-    data : number, nested sequence or array of any device
+    data : number, nested sequence or array on any device
     dtype : dtype, optional
         Default: arrays keep their dtype, Python floats become float32 and integers int64.
 

@@ -107,7 +107,7 @@ def platform_of(array):
 
 
 def array_module(first=None, *others):
-    """Return the module that computes on these arrays: `numpy`, `cupy` or the strict one.
+    """Return the module that computes on these arrays: `numpy`, `cupy` or the strict module.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ def array_module(first=None, *others):
 
 
 def _mixture(arrays, where=None):
-    """Return the error for arguments on different devices, with each position."""
+    """Return an error that lists the device of each argument."""
     places = [(i, device_of(a)) for i, a in enumerate(arrays) if _find_platform(a) is not None]
     return DeviceError(
         f"{where + ': ' if where else ''}the arguments are on different devices",
@@ -165,7 +165,7 @@ def _mixture(arrays, where=None):
 
 
 def check_same_device(arrays, where):
-    """Raise DeviceError if the arrays among `arrays` are on different devices.
+    """Raise DeviceError if the arrays are on different devices. Numbers and None are ignored.
 
     Parameters
     ----------
@@ -193,7 +193,7 @@ def address(array):
 
 
 def is_array(x):
-    """Return True if `x` is an array of any device (or a NumPy scalar).
+    """Return True if `x` is an array on any device (or a NumPy scalar).
 
     Examples
     --------
@@ -270,7 +270,7 @@ def to_device(array, device):
 
     Parameters
     ----------
-    array : array of any device
+    array : array on any device
     device : str or Device
     """
     device = as_device(device)

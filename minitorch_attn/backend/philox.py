@@ -22,7 +22,7 @@ def philox_words(xp, key, offset, blocks):
     Parameters
     ----------
     xp : module
-        Module that computes the words: `numpy`, `cupy` or the strict one.
+        Module that computes the words: `numpy`, `cupy` or the strict module.
     key : int
         Key, from 0 to 2**64 - 1.
     offset : int

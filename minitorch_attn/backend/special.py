@@ -73,7 +73,7 @@ def erf(x):
 
     Parameters
     ----------
-    x : floating-point array of any device
+    x : floating-point array on any device
 
     Returns
     -------
@@ -92,7 +92,7 @@ def normal(x):
 
     Parameters
     ----------
-    x : floating-point array of any device
+    x : floating-point array on any device
 
     Returns
     -------

@@ -217,7 +217,7 @@ def _summary(outcome, out):
 def report(folder, as_json):
     """Show the grades of a class, the hardest checks and the failures.
 
-    DIR is the --out of `mta course grade`.
+    DIR is the folder that `mta course grade` wrote with --out DIR.
     """
     from ..grader.report.results import read_results, statistics
     from ..grader.report.steps import beginnings

@@ -253,7 +253,7 @@ def _show(item, file, outcome, desk, out, with_task):
 @_NUMBER
 @_JSON
 def hint(number, as_json):
-    """Show one more hint. The third hint nearly gives the answer."""
+    """Show one more hint. The third hint nearly gives the answer away."""
     desk, out = Desk(), console()
     item = desk.need(number)
     count = min(desk.progress.hints(item.name) + 1, len(item.hints))

@@ -49,7 +49,7 @@ def baselines(training, validation, vocab_size):
 
 
 def _pair_counts(ids, vocab_size):
-    """Return a function (first, second) -> number of occurrences of each pair in `ids`.
+    """Return a function that counts how often each pair (first, second) occurs in `ids`.
 
     The function stores only pairs that occur, because the vocabulary may be large.
     """

@@ -13,13 +13,13 @@ _WORK = 4_000_000  # maximum number of comparisons for shifts
 
 
 def layout_hints(clue, deep=True):
-    """Find transposed, reshaped, flipped, shifted and permuted gradients, and leaks.
+    """Recognize transposed, reshaped, flipped, shifted, permuted and leaking gradients.
 
     Parameters
     ----------
     clue : Evidence
     deep : bool
-        Whether to also look for leaks and permutations, for a single operation.
+        Whether to also look for leaks and permutations; used for single operations.
 
     Yields
     ------

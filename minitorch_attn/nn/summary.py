@@ -170,7 +170,7 @@ def summary(model, *inputs, depth=3, file=None, **kwargs):
 
 
 class _Counter(Listener):
-    """Listener that adds every operation to all modules that are running."""
+    """Listener that adds the FLOPs and bytes of an operation to all modules that are running."""
 
     def __init__(self):
         self.running = []

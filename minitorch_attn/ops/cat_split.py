@@ -123,7 +123,7 @@ def _listed(tensors, where):
 
 
 def _joined(tensors, where):
-    """The tensors as a list, converted to one dtype."""
+    """Return the tensors as a list, converted to one dtype."""
     tensors = _listed(tensors, where)
     if not tensors:
         raise ArgumentError(
@@ -244,8 +244,8 @@ def split(tensor, split_size_or_sections, dim=0):
         if sum(sizes) != size or min(sizes, default=0) < 0:
             raise ShapeError(
                 "split(tensor, sections, dim): the sections do not add up to the size of the axis",
-                got=f"sections {sizes} with the sum {sum(sizes)}",
-                expected=f"the sum {size}, the size of axis {dim} of tensor {tensor.shape}",
+                got=f"sections {sizes}, whose sum is {sum(sizes)}",
+                expected=f"a sum of {size}, the size of axis {dim} of tensor {tensor.shape}",
                 hint="use split(tensor, 2) for pieces of size 2",
             )
     else:
@@ -319,7 +319,7 @@ def unbind(input, dim=0):
 
 
 def _series(tensors, where):
-    """Return the tensors of `f(a, b)` or `f([a, b])`, and whether the result is a tuple."""
+    """Return the arguments of `f(a, b)` or `f([a, b])` as a list, and whether f returns a tuple."""
     several = len(tensors) > 1
     if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)):
         tensors, several = tensors[0], True

@@ -90,7 +90,7 @@ class CrossEntropy(Function):
 
     @staticmethod
     def composed(ctx, logits, labels, weight, *, ignore_index, label_smoothing, reduction):
-        """The definition: `log_softmax`, then -sum_c q_c log p_c for each row."""
+        """Compute the definition: `log_softmax`, then -sum_c q_c log p_c for each row."""
         log_p = log_softmax(logits, 1)
         valid, labels_or_0, label_weight, total_weight, _, _ = ctx.intermediate
         ignored = wrap(~valid)  # these losses are set to 0, because 0 * NaN is NaN
@@ -271,7 +271,7 @@ def class_rows(input):
 
 
 def reduction_of(reduction, size_average, reduce, where):
-    """Return `reduction`, or its value according to PyTorch's deprecated arguments."""
+    """Return `reduction`, or its equivalent if PyTorch's deprecated arguments are given."""
     if size_average is not None or reduce is not None:
         warnings.warn(
             f"{where}: size_average and reduce are deprecated; use reduction=", stacklevel=3

@@ -29,7 +29,7 @@ class BinaryCrossEntropy(Function):
     Forward:  y = -(t * log(x) + (1 - t) * log(1 - x))
     Backward: grad_x = grad_y * (x - t) / (x * (1 - x)), grad_t = grad_y * (log(1 - x) - log(x))
     Derivation: dy/dx = -t / x + (1 - t) / (1 - x) = (x - t) / (x (1 - x)), where the divisor
-    is raised to at least 1e-12, so that grad_x is finite for every x in [0, 1].
+    is clamped to at least 1e-12, so that grad_x is finite for every x in [0, 1].
     Saved: both inputs.
     """
 
@@ -49,7 +49,7 @@ class BinaryCrossEntropy(Function):
 
 
 def log_from_minus_100(x):
-    """Compute max(log x, -100); x is first raised to at least 1e-45, to avoid log 0."""
+    """Compute max(log x, -100); x is first clamped to at least 1e-45, to avoid log 0."""
     xp = array_module(x)
     return xp.maximum(xp.log(xp.maximum(x, 1e-45)), -100.0)
 
@@ -328,7 +328,7 @@ def _huber(difference, delta):
 
 
 def _difference(input, target, where):
-    """Return input - target; warn as PyTorch does if they broadcast, probably by mistake."""
+    """Return input - target. Warn, as PyTorch does, if their shapes differ."""
     _check_pair(input, target, where)
     if input.shape != target.shape:
         warnings.warn(

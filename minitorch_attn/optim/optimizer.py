@@ -67,7 +67,7 @@ class Optimizer:
             if not p.is_leaf:
                 raise GraphError(
                     "optimizer: parameters must be leaf tensors",
-                    got=f"{p.shape}",
+                    got=f"the result of an operation, of shape {p.shape}",
                     hint="pass x.detach().requires_grad_(), a leaf with the values of x",
                 )
             if id(p) in known:
@@ -128,7 +128,7 @@ class Optimizer:
         raise NotImplementedError
 
     def _current_buffers(self, number):
-        """Return the flat buffers of a group; create new ones if a parameter has left them."""
+        """Return a group's flat buffers; create new ones if a parameter no longer uses them."""
         buffers = self._buffers[number]
         if buffers is None or not all(b.is_current() for b in buffers):
             group = self.param_groups[number]
@@ -182,7 +182,7 @@ class Optimizer:
         return int(entry["step"].item())
 
     def state_dict(self):
-        """Return the state and the groups as a dict in which numbers stand for parameters."""
+        """Return the state and the groups as a dict that refers to parameters by number."""
         numbers, groups = {}, []
         for group in self.param_groups:
             for p in group["params"]:

@@ -1,8 +1,8 @@
 """Forward and backward formulas of an operation, read from its docstring.
 
-Formulas use the code's letters: the argument names of `forward`, and `grad_y` for the arguments
-of `backward`. `sum_to(g, a)` sums over broadcast axes, so that g gets the shape of a. `mean` and
-`sum` without an axis reduce the axes that the operation reduces.
+Formulas use the argument names in the code: those of `forward`, and those of `backward`, such as
+`grad_y`. `sum_to(g, a)` sums over broadcast axes, so that g gets the shape of a. `mean` and `sum`
+without an axis reduce the axes that the operation reduces.
 """
 
 import inspect

@@ -64,8 +64,8 @@ def here():
     Returns
     -------
     source : Place
-        Innermost line of mathematics: in your code, in a layer, or, for a fused operation that
-        runs step by step, in its composed version or its backward.
+        Innermost line that uses the operation: in your code, in a layer, or, for a fused
+        operation that runs step by step, in its composed version or its backward.
     called_at : Place
         Innermost line outside this package.
     names : dict of int to str

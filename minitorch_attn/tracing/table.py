@@ -30,7 +30,7 @@ def trace_table(recording, rows=80, depth=None, width=None, colour=None):
     width : int, optional
         Width of the table in characters. Default: the width of the terminal.
     colour : bool, optional
-        If True, use color. Default: True if standard output is a terminal without NO_COLOR.
+        Whether to use color. Default: only on a terminal, and if NO_COLOR is not set.
 
     Returns
     -------
@@ -229,7 +229,7 @@ def _kept(steps, rows):
 
 
 def _sum(addition):
-    """Return (name, index, before, contribution, after) for the largest value in the sum."""
+    """Return (name, index, before, contribution, after) at the new gradient's largest value."""
     if addition is None:
         return "", "", "", "", ""
     name = "?" if addition.tensor is None else _name(addition.tensor)

@@ -14,7 +14,7 @@ class Values:
 
     Parameters
     ----------
-    array : array of any device
+    array : array on any device
     keep : int
         Maximum number of values to copy. A larger array is sampled along its longest axes. With
         four or more axes, only the axes before the last two are sampled if that is sufficient.
@@ -73,16 +73,16 @@ class Values:
         return all(step == 1 for step in self.steps)
 
     def still(self, array):
-        """Return True if an array has the same values at the kept positions.
+        """Return True if `array` still has the recorded shape, dtype and values.
 
         Parameters
         ----------
-        array : array of any device
+        array : array on any device
 
         Returns
         -------
         bool
-            True if the values are equal. NaN equals NaN.
+            True if the values at the recorded positions are equal. NaN equals NaN.
         """
         if tuple(array.shape) != self.shape or array.dtype != self.dtype:
             return False

@@ -101,7 +101,7 @@ def _draw_roof(axes, groups, flops, bandwidth):
 
 
 def _label(axes, points):
-    """Write names beside the points. If two names would overlap, the slower one moves down."""
+    """Write names beside the points. If two overlap, move the slower operation's name down."""
     if not points:
         return
     heights = [log10(y) for _, y, _ in points]

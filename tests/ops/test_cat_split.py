@@ -89,7 +89,7 @@ BAD = [
     (lambda x: mt.cat([x, x], 2), IndexRangeError, "dim is out of range", "dim=2 for 2 axes"),
     (lambda x: mt.cat([x[0, 0], x[0, 0]]), ShapeError, "a 0-d tensor", "stack()"),
     (lambda x: mt.stack([x, x.T]), ShapeError, "do not match", "tensors of the same shape"),
-    (lambda x: x.split((1, 2)), ShapeError, "do not add up", "the sum 2"),
+    (lambda x: x.split((1, 2)), ShapeError, "do not add up", "a sum of 2"),
     (lambda x: x.split((3, -1)), ShapeError, "do not add up", "(3, -1)"),
     (lambda x: x.split(0), ArgumentError, "must be positive", "0"),
     (lambda x: x.chunk(0), ArgumentError, "chunks must be at least 1", "chunks=0"),

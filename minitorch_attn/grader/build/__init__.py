@@ -1,1 +1,1 @@
-"""Build assignments from the library: blank function bodies, write releases, verify them."""
+"""Build assignments from the library: remove function bodies, write releases, verify them."""

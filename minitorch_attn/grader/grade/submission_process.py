@@ -112,7 +112,7 @@ class Worker:
         return answer
 
     def start(self):
-        """Wait for a first answer, before any code of the submission runs."""
+        """Wait until the process answers, before any code of the submission runs."""
         self.ask(_NOTHING, {}, self.sandbox.limits.start_seconds, 4096)
         self._watched = watched(self.process.pid)
 
@@ -152,8 +152,8 @@ class Worker:
     def _kill_namespace(self):
         """Kill the first process of a namespace, which ends all processes in it.
 
-        In another order the processes would become children of process 1, which may not wait for
-        them in a container. Until then, an ended process counts toward the user's process limit.
+        If its parent were killed first, process 1 would inherit them. In a container, process 1
+        may not reap them, and unreaped processes count toward the user's process limit.
         """
         if self._watched is None or self._watched.worker == self.process.pid:
             return

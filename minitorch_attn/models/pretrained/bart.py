@@ -102,7 +102,7 @@ class ClassificationHead(nn.Module):
 
 
 class BartForSequenceClassification(BartPreTrainedModel):
-    """BART text classifier on the decoder's vector at the last end-of-text token (section 3.1)."""
+    """BART text classifier: reads the decoder's vector at the last end token (section 3.1)."""
 
     def add_head(self, config):
         self.paper.head = None
@@ -137,7 +137,7 @@ class BartForSequenceClassification(BartPreTrainedModel):
 
 
 def _last_place(ids, token_id):
-    """Return each row's last position of `token_id`, whose count must be the same in all rows."""
+    """Return each row's last position of `token_id`; its count must be the same in all rows."""
     found = ids == token_id  # (batch, token)
     counts = set(found.sum(1).tolist())
     if len(counts) != 1 or counts == {0}:

@@ -127,5 +127,5 @@ class Swinv2Backbone(Backbone, Swinv2PreTrainedModel):
         return x
 
     def states(self, maps):
-        """Return the hidden states as tokens of each map, with shape (batch, token, embed)."""
+        """Flatten each map to tokens: (batch, embed, height, width) -> (batch, token, embed)."""
         return tuple(x.flatten(2).transpose(1, 2) for x in maps)

@@ -58,7 +58,7 @@ class TimmModel(PretrainedModel):
             raise ArgumentError(
                 f"{name}: some model_args in config.json are not supported",
                 got=", ".join(f"{key}={given[key]!r}" for key in unknown),
-                expected=f"some of {', '.join(self.arguments)}",
+                expected=f"arguments among {', '.join(self.arguments)}",
             )
         about = config.get("pretrained_cfg") or config.to_dict()
         entry = dict(self.entry_points[name])

@@ -178,7 +178,7 @@ class SwinTransformer(TimmModel):
         if not self.strict and any(n % p for n, p in zip(size, patch, strict=True)):
             raise ShapeError(
                 f"{type(self).__name__}: the image size is not divisible by the patch size",
-                got=f"{size[0]} x {size[1]} in patches of {patch[0]} x {patch[1]}",
+                got=f"image {size[0]} x {size[1]} and patch {patch[0]} x {patch[1]}",
                 hint="resize the images to a multiple of the patch size",
             )
         height, width = (n - n % p for n, p in zip(size, patch, strict=True))
@@ -225,7 +225,7 @@ def _settings(args):
 
 
 def _from_authors(name):
-    """Return timm's name for a tensor in the authors' files, which merge patches after a stage."""
+    """Return timm's name for a tensor in the authors' files, whose stages end with the merging."""
     start, merging, rest = name.partition(".downsample")
     if merging:
         name = f"layers.{int(start.removeprefix('layers.')) + 1}{merging}{rest}"

@@ -16,7 +16,7 @@ __all__ = ["Selection", "select_parts"]
 class Selection(NamedTuple):
     """A parsed index.
 
-    `basic` selects a view. `indices` are integer Tensors that look elements up along the axes
+    `basic` selects a view. `indices` are integer Tensors that select elements along the axes
     `axes` of that view. `distinct` is True if no element can be selected twice.
     """
 
@@ -77,7 +77,7 @@ def _normalized(input, entry):
 
 
 def _index_array(entry):
-    """Return the array of a list, a range or an array."""
+    """Convert a list, a tuple or a range to an array. Return an array unchanged."""
     if is_array(entry):
         return entry
     if not isinstance(entry, (list, tuple, range)):
@@ -182,12 +182,12 @@ def _check_together(indices):
         raise IndexRangeError(
             "x[index]: the shapes of the index tensors do not broadcast",
             got=" and ".join(str(index.shape) for index in indices),
-            hint="count a mask as one index per axis, whose length is its number of True elements",
+            hint="use one shape for all of them; a mask with n True elements counts as shape (n,)",
         ) from None
 
 
 def _looked_up(entry, sizes):
-    """Return the integer arrays of an index tensor, checked against the sizes."""
+    """Convert an index tensor to integer Tensors, and check it against the sizes."""
     if entry.dtype.kind != "b":
         check_range(entry.array, sizes[0], where="x[index]", name="index", lowest=-sizes[0])
         return [entry]

@@ -213,7 +213,7 @@ class OneCycleLR(LRScheduler):
             value, put = _momentum_of(group)
             if value is None:
                 raise ArgumentError(
-                    "OneCycleLR: the optimizer must have a momentum",
+                    "OneCycleLR: cycle_momentum=True requires an optimizer with momentum",
                     hint="pass cycle_momentum=False, or use an optimizer with momentum",
                 )
             put(b)
@@ -297,7 +297,7 @@ class CyclicLR(LRScheduler):
                 value, put = _momentum_of(group)
                 if value is None:
                     raise ArgumentError(
-                        "CyclicLR: the optimizer must have a momentum",
+                        "CyclicLR: cycle_momentum=True requires an optimizer with momentum",
                         hint="pass cycle_momentum=False, or use an optimizer with momentum",
                     )
                 put(high)

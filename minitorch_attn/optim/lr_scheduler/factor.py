@@ -115,7 +115,7 @@ class MultiStepLR(LRScheduler):
         return self._scaled(self.gamma**times) if times else self._current()
 
     def closed_form(self):
-        """Compute `lr_0 gamma^n`, where lr_0 is the initial rate and n milestones have passed."""
+        """Compute `lr_0 gamma^n` from the initial rate lr_0 after n milestones have passed."""
         passed = sum(n for at, n in self.milestones.items() if at <= self.last_epoch)
         return [base * self.gamma**passed for base in self.base_lrs]
 

@@ -230,7 +230,7 @@ class BERT(Recipe):
         return float(loss), float((answers == self.test[1]).mean())
 
     def measure(self, metrics):
-        """Return accuracies with and without pre-training, of the largest topic, and for words."""
+        """Return the results on topics, with the majority baseline, and on masked words."""
         last = metrics[-1]
         self.model.eval()
         language = self.evaluate_language()
@@ -321,7 +321,7 @@ def framed(ids):
 
 
 def occurs_in(passages, runs):
-    """Find passages that occur verbatim in one of the texts, because topics may share sentences.
+    """Find the passages that occur verbatim in one of the texts; topics may share sentences.
 
     Parameters
     ----------
