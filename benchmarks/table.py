@@ -34,7 +34,7 @@ def write_readme():
 
 
 def replace_between(begin, end, text, path=FOLDER / "README.md"):
-    """Replace the text between two markers of a file."""
+    """Replace the text between two markers in a file."""
     before, rest = path.read_text().split(begin, 1)
     after = rest.split(end, 1)[1]
     path.write_text(f"{before}{begin}\n\n{text}\n\n{end}{after}")

@@ -25,8 +25,8 @@ random.seed(0)
 # %% [markdown]
 # ## A number that remembers where it came from
 #
-# Each operation makes a new `Value`. For each of its inputs it stores one **slope**: how much the
-# result changes when that input changes. For $c = a \cdot b$ the slopes are
+# Each operation makes a new `Value`, which stores one **slope** for each of the operation's inputs:
+# how much the result changes when that input changes. For $c = a \cdot b$ the slopes are
 # $\partial c/\partial a = b$ and $\partial c/\partial b = a$. Both are plain numbers that are known
 # as soon as $c$ is computed.
 
@@ -158,7 +158,7 @@ def train_step(network, examples, rate):
 
 
 # %% [markdown]
-# That is all of the code. The next cell counts its lines, without empty lines.
+# That is all of the code. The next cell counts its lines, not including empty lines.
 
 
 # %%

@@ -40,11 +40,11 @@ for d in widths:
 # %% [markdown]
 # ## What a softmax does with large scores
 #
-# The larger the scores, the closer the softmax is to a one-hot vector at the largest score. We use
-# three measures of a row of weights $p$ over 32 keys. The first is the largest weight. The second
-# is the **effective number of keys**, $e^H$ with the entropy $H = -\sum p \log p$ (32 if all
-# weights are equal, 1 if one key has all the weight). The third is the size of the slopes,
-# $\lVert J \rVert$ with $J = \mathrm{diag}(p) - pp^\top$.
+# The larger the scores, the closer the softmax is to a one-hot vector with its 1 at the largest
+# score. We use three measures of a row of weights $p$ over 32 keys. The first is the largest
+# weight. The second is the **effective number of keys**, $e^H$ with the entropy
+# $H = -\sum p \log p$ (32 if all weights are equal, 1 if one key has all the weight). The third is
+# the size of the slopes, $\lVert J \rVert$ with $J = \mathrm{diag}(p) - pp^\top$.
 
 
 # %%
@@ -101,9 +101,9 @@ show(figure, "only the square root gives the same softmax at every width")
 # root**, the softmax behaves the same for $d = 4$ and $d = 1024$. It is neither one-hot nor
 # uniform.
 #
-# ## A query learns through these slopes
+# ## The gradient of a query passes through these slopes
 #
-# The gradient of a query passes through $J$: $\partial L/\partial q = \frac{1}{\text{divisor}}
+# The gradient of a query contains $J$: $\partial L/\partial q = \frac{1}{\text{divisor}}
 # K^\top J\, \partial L/\partial p$. Where $J$ is 0, the gradient is 0.
 
 # %%

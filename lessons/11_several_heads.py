@@ -54,7 +54,7 @@ assert not (red_first == blue_first).all()
 # $$\mathrm{MultiHead}(X) = \mathrm{Concat}(\mathrm{head}_1, \dots, \mathrm{head}_h)\,W^O,
 # \qquad \mathrm{head}_i = \mathrm{Attention}(XW^Q_i, XW^K_i, XW^V_i).$$
 #
-# In the example below, number 21 is feature 1 of token 2. Every head must see every token.
+# In the example below, the value 21 is feature 1 of token 2. Every head must see every token.
 
 
 # %%
@@ -208,8 +208,8 @@ assert weight_back(maps[1][0], known) > weight_back(maps[1][0], other)
 # %% [markdown]
 # The single head has learned a workaround: it gives one of the two places a little more weight. The
 # letter with the largest share in the mean is then the one from that place, so this answer is
-# correct. The other letter is in the mean too, but from this mean a linear map usually cannot tell
-# the second largest share. With two rows of weights no workaround is needed.
+# correct. The other letter is in the mean too, but a linear map usually cannot tell from the mean
+# which letter has the second largest share. With two rows of weights no workaround is needed.
 
 # %%
 figure = new_figure(9.5, 3.1)
@@ -253,7 +253,7 @@ assert not (wrong_split(x, 2) == split(x, 2)).all()
 assert (wrong_merge(wrong_split(x, 2)) == x).all()  # the round trip does not detect it
 
 # %% [markdown]
-# The gradient shows the consequence: output $t$ depends on input $s$ exactly if $\partial\,
+# The gradient shows the consequence: output $t$ depends on input $s$ if and only if $\partial\,
 # \mathrm{output}_t / \partial\, \mathrm{input}_s$ is not 0. The attention is causal, so this
 # derivative must be 0 for all $s > t$.
 
@@ -308,9 +308,9 @@ show(
 )
 
 # %% [markdown]
-# Code with either mistake runs, trains and lowers the loss. The middle variant even lowers it
-# further than is possible without cheating. The gradient test above finds both mistakes in a
-# second.
+# Code with either mistake runs, trains and lowers the loss. With the mistake in the middle panel,
+# the loss even falls further than is possible without seeing the future. The gradient test above
+# finds both mistakes in a second.
 #
 # ## In the library
 

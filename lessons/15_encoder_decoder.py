@@ -62,7 +62,7 @@ print(f"{sum(p.numel() for p in model.parameters()):,} parameters")
 #     x = x + feed_forward(norm(x))
 # ```
 #
-# We check this by a measurement. A hook on each cross-attention stores its inputs. A hook on each
+# We check this with a measurement. A hook on each cross-attention stores its inputs. A hook on each
 # encoder layer stores its output.
 
 # %%
@@ -97,9 +97,9 @@ assert (last - memory).abs().max() == 0
 assert (model.encoder.norm(encoder_outputs[0]) - memory).abs().max() > 0.1
 
 # %% [markdown]
-# A layer-by-layer connection is not even possible here, because there are three encoder layers and
-# two decoder layers. Each decoder layer has its own queries, and its own matrices $W^K, W^V$ that
-# it applies to the memory.
+# A one-to-one connection of the layers is not even possible here, because there are three encoder
+# layers and two decoder layers. Each decoder layer has its own queries, and its own matrices
+# $W^K, W^V$ that it applies to the memory.
 
 # %%
 first, second = (layer.cross_attention for layer in model.decoder.layers)
@@ -234,7 +234,8 @@ assert other == own[::-1]
 # Here are three ways to break the connection in the trained model:
 #
 # * **No memory**: the decoder receives zeros. It still writes something that looks like a date.
-# * **Layer by layer**: decoder layer $i$ receives the output of encoder layer $i$.
+# * **Layer by layer**: decoder layer $i$ receives the output of encoder layer $i$. The third
+#   encoder layer is not used.
 # * **No padding mask**: a short date in a batch with a long one attends to the padding.
 
 
@@ -274,9 +275,10 @@ assert share["layer by layer"] < exact
 assert share["no padding mask"] < exact
 
 # %% [markdown]
-# The first mistake ruins everything. The other two only make some of the answers wrong: residual
-# paths make the outputs of the encoder's layers so similar that much still works. That is why such
-# mistakes stay unnoticed for a long time. Compare tensors, as above, and not only results.
+# The first mistake ruins everything. The other two only make some of the answers wrong: because
+# of the residual paths, the outputs of the encoder's layers are similar, so the decoder can still
+# use the wrong one. That is why such mistakes stay unnoticed for a long time. Compare tensors, as
+# above, and not only results.
 
 # %% [markdown]
 # ## In the library
@@ -290,10 +292,10 @@ where(mt.data.pairs.PairTokenizer, mt.viz.cross_attention_figure)
 # ## Exercise
 #
 # Train a model with three encoder layers and one decoder layer, and another one with one encoder
-# layer and three decoder layers, with the same number of steps. For each, measure the share of
+# layer and three decoder layers, for the same number of steps. For each, measure the share of
 # exact answers and the time of `write(given)` (`time.perf_counter`). You are done when you can say
-# whether to make the encoder or the decoder deep if many texts must be written quickly. Why does
-# the encoder's depth cost so little while writing?
+# which of the two should be deep, the encoder or the decoder, if the model must generate many texts
+# quickly. Why does the encoder's depth take so little time during generation?
 #
 # Then practice:
 #

@@ -58,8 +58,8 @@ assert size(16**4) == "256 KiB" and size(matrices * 16**4) == "192 MiB"
 # 196, and the memory grows by one percent. Patches of $p \times p$ divide the number of tokens by
 # $p^2$ and the size of the matrix by $p^4$, which is 65,536 for $p = 16$.
 #
-# Does running code really need memory proportional to $R^4$? We measure one head without recording
-# a graph.
+# Does a program really need memory proportional to $R^4$? We measure one head without recording a
+# graph.
 
 
 # %%
@@ -192,8 +192,8 @@ show(
 #
 # ## How far does local attention see?
 #
-# One layer of $k = 5$ sees two pixels in each direction. The gradient shows what several layers
-# see: on which input pixels does the output in the middle depend?
+# One layer with $k = 5$ sees two pixels in each direction. The gradient shows how far several
+# layers see: on which input pixels does the output in the middle depend?
 
 
 # %%

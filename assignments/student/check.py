@@ -43,7 +43,7 @@ def main(words):
 
 
 def named(table, word):
-    """The checks of the function `word`, or with this name, or with this word in their names."""
+    """The checks of the function `word`, else the check `word`, else all that contain it."""
     for chosen in (
         [entry for entry in table if entry["of"] == word],
         [entry for entry in table if entry["name"] == word],

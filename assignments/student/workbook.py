@@ -72,7 +72,7 @@ def _documented(node):
 
 
 def _start(lines, node):
-    """The first line below the header and the docstring."""
+    """The number of the first line of a function's body, below the docstring."""
     if _documented(node):
         return node.body[0].end_lineno + 1
     first = node.body[0].lineno

@@ -19,7 +19,7 @@ def filled(model):
 
 
 def training_step(model, loss_function, arrays, *, threads=2, learning_rate=None, results=dict):
-    """Build a step of forward pass, backward pass and, with a learning rate, an AdamW update.
+    """Build a training step: forward and backward pass and, if requested, an AdamW update.
 
     Parameters
     ----------
@@ -31,8 +31,9 @@ def training_step(model, loss_function, arrays, *, threads=2, learning_rate=None
     threads : int
         Number of threads for the batch. With 1, only BLAS uses threads.
     learning_rate : float, optional
+        Learning rate of AdamW. By default, the parameters are not updated.
     results : callable, optional
-        Function that returns {name: ndarray}, further results to compare.
+        Function that returns more results to compare, {name: ndarray}.
     """
     filled(model)
     batch = tuple(mt.tensor(array) for array in arrays)

@@ -97,7 +97,7 @@ class Context:
     _intermediate = None
 
     def save(self, *arrays):
-        """Save inputs or outputs of this operation, the arrays themselves, for `backward`."""
+        """Save inputs or outputs of this operation (the arrays, not copies) for `backward`."""
         self._saved = arrays
         self.holds = True
 
@@ -147,7 +147,7 @@ class Context:
         self._intermediate = None
 
     def _origin_of(self, saved, arrays, inputs, raw, outputs):
-        """Return (index, tensor) of a saved array among the inputs, then the outputs."""
+        """Find a saved array among the inputs, then the outputs: return (index, tensor)."""
         if type(raw) is not tuple:
             raw, outputs = (raw,), (outputs,)
         candidates = zip((*arrays, *raw), (*inputs, *outputs), strict=True)
@@ -176,7 +176,7 @@ class Context:
             self._intermediate = ()  # not None: this marks a fused operation
 
     def take_over(self, other):
-        """Take the saved arrays from `other`, a second run of the same operation."""
+        """Take the saved arrays from `other`, the context of a second run of the operation."""
         self.freed, self.place, self._clock = other.freed, other.place, other._clock
         self._saved, self._constant = other._saved, other._constant
         self._sources, self._counters = other._sources, other._counters
@@ -269,7 +269,7 @@ class Function:
 
     @classmethod
     def call(cls, *inputs, **settings):
-        """Run on arrays and return arrays; if an input is a Tensor, return Tensors."""
+        """Run the operation on arrays and return arrays; with a Tensor as input, call `apply`."""
         for value in inputs:
             if isinstance(value, Tensor):
                 return cls.apply(*inputs, **settings)
@@ -318,7 +318,7 @@ class Function:
 
 
 def _arrays_of(inputs, ctx):
-    """Return the inputs' arrays; set the edges of `ctx`, and its number if it becomes a node."""
+    """Return the inputs' arrays. Set the edges of `ctx`, and its number if it is recorded."""
     grad_enabled = state.grad_enabled
     if not (grad_enabled or modes.watchers):  # no graph or listener needs the result's origin
         ctx.needs_grad = [None] * len(inputs)
@@ -352,7 +352,7 @@ def _runs_composed(function):
 
 
 def _wrapped(raw, arrays, function):
-    """Wrap what `forward` returned in Tensors: a tuple, a scalar or an array on any device."""
+    """Convert the result of `forward`, a tuple, scalar or array on any device, to Tensors."""
     backend.check_same_device(arrays, function.__name__)
     if type(raw) is tuple:
         return tuple([wrap(backend.as_array(array)) for array in raw])
@@ -360,7 +360,7 @@ def _wrapped(raw, arrays, function):
 
 
 def _record(ctx, inputs, arrays, raw, outputs):
-    """Make `ctx` a graph node: link the outputs and note the origin and version of saved arrays."""
+    """Make `ctx` a graph node: link the outputs; store the origin and version of saved arrays."""
     if type(raw) is tuple:
         ctx.outputs_like = [(o.array.shape, o.array.dtype) for o in outputs]
         for index, output in enumerate(outputs):
@@ -412,7 +412,7 @@ def _run_composed(ctx, inputs, arrays, settings):
 
 
 def _link_views(function, settings, source, outputs):
-    """Give outputs that share memory with `source` its version, and note how to recreate them."""
+    """Make outputs that are views of `source` share its version, and store how to recreate them."""
     base = source if source._view is None else source._view.base
     several = type(outputs) is tuple
     for index, output in enumerate(outputs if several else (outputs,)):

@@ -108,7 +108,7 @@ def _find(folder):
             pickled = os.path.join(place, "test_batch")
     if os.path.isfile(folder):
         raise DataError(
-            f"{folder} is not a folder or an archive",
+            f"{folder} is neither a folder nor an archive",
             hint="pass the folder that contains test_batch.bin, or cifar-10-binary.tar.gz",
         )
     if pickled:

@@ -127,7 +127,7 @@ class Check:
                     )
 
     def _derive(self):
-        """Compute the gradients of the backward pass, one for each leaf, and check side effects."""
+        """Compute each leaf's gradient with the backward pass, and check for side effects."""
         before = [(x, backend.to_host(x.array).copy(), x._version[0]) for x in self._tensors()]
         with enable_grad():
             outputs = self.probe.outputs()
@@ -252,7 +252,7 @@ class Check:
             )
 
     def _explain(self, report, jacobians):
-        """Add the faulty operation and hints about the inputs whose gradients are wrong."""
+        """Add to the report the faulty operation, and hints for inputs with wrong gradients."""
         if self.options.localize:
             report.fault = find_fault(self, any(not item.ok for item in report.items))
         evidence = gather_evidence(

@@ -264,7 +264,7 @@ class SequenceEmbedding(nn.Module):
         return x if self.scale == 1 else x * self.scale
 
     def place(self, x, offset=0):
-        """Add positions from `offset` on to `x` (batch, token, embed); apply norm and dropout."""
+        """Add positions, from `offset` on, to `x` (batch, token, embed); apply norm and dropout."""
         x = self.positions(x, offset)
         return self.dropout(x if self.norm is None else self.norm(x))
 

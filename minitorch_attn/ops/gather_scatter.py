@@ -43,7 +43,7 @@ class GatherBack(Function):
 
     Forward:  y = zeros with x added at index along one axis
     Backward: grad_x = grad_y at index
-    Derivation: every element of x is added to one element of y, so it receives its gradient.
+    Derivation: every element of x is added to one element of y and receives its gradient.
     Saved: the index.
     """
 
@@ -122,7 +122,7 @@ def _grid(index, dim):
 
 
 def _checked_axis(input, dim, index, where):
-    """Check `index`; return `dim` as a number from 0 on. A 0-d tensor counts as 1-d."""
+    """Check `index`, and return `dim` as a non-negative axis. A 0-d tensor counts as 1-d."""
     dim = axis_of(dim, input.ndim, where)
     if max(index.ndim, 1) != max(input.ndim, 1):
         raise ShapeError(

@@ -83,7 +83,7 @@ def test_other_folders(tmp_path):
     with pytest.raises(DataError, match="test_batch.bin is missing"):
         cifar10(tmp_path)
     (tmp_path / "file").write_text("x")
-    with pytest.raises(DataError, match="not a folder or an archive"):
+    with pytest.raises(DataError, match="neither a folder nor an archive"):
         cifar10(tmp_path / "file")
     (tmp_path / "test_batch.bin").write_bytes(bytes(3073))
     with pytest.raises(DataError, match="data_batch_1.bin could not be read"):

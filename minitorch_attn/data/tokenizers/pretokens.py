@@ -111,7 +111,7 @@ class Segmenter:
     def stream(self, chunks):
         """Split joined chunks as `whole` does, with only a few chunks in memory.
 
-        A split depends on at most two characters after it, and a special token on its own length.
+        A split depends on at most two characters after it; a special token, on its own length.
         So everything except a short tail can be yielded at once; the tail waits for more text.
 
         Parameters
@@ -133,7 +133,7 @@ class Segmenter:
         yield from self.whole("".join([held, *fresh]))
 
     def _decided(self, text):
-        """Yield the part of `text` whose split further text cannot change. Return the rest."""
+        """Yield the pre-tokens that later text cannot change. Return the rest of `text`."""
         known = len(text) - self._reach  # special tokens that start before here are complete
         start = 0
         for match in self._specials.finditer(text):

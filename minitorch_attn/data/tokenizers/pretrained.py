@@ -68,7 +68,7 @@ def from_pretrained(folder):
         return _word_piece(folder)
     found = [name for name in _SENTENCEPIECE if there(name)]
     raise DataError(
-        f"{os.fspath(folder)}: a supported tokenizer is missing",
+        f"{os.fspath(folder)} does not contain a supported tokenizer",
         got=", ".join(found) or "none of the files below",
         expected="tokenizer.json, or vocab.json and merges.txt, or vocab.txt",
         hint=found

@@ -8,7 +8,7 @@ __all__ = ["call", "gradients", "layer", "operation"]
 
 
 def operation(inputs, settings):
-    """Run an operation forward, and with the input `grad` also backward, without an engine.
+    """Run an operation's forward pass and, with the input `grad`, its backward pass directly.
 
     Settings: operation "module:Class", arguments (names of inputs, or None), keywords, needs (the
     arguments whose gradients are wanted), and seed, for an operation that draws random numbers.

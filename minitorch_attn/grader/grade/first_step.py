@@ -1,9 +1,9 @@
 """First step that differs between a submission and the library. It does not affect the points.
 
-A failed check runs a second time under `Steps` in the submission's process. The library runs it
-once per class in this process. Both recordings are trees, because a step can contain steps. The
-search starts at the calls of the check and descends to the lines of the student's file. It finds
-the first call that matches a call of the library (as in `trace_diff`) but has a different result.
+A failed check runs a second time under `Steps` in the submission's process. In this process, the
+library runs it once for all students. Both recordings are trees, because a step can contain steps.
+The search starts at the calls of the check and descends to the lines of the student's file. It
+finds the first call that matches one of the library (as in `trace_diff`) with another result.
 Forward passes are compared before backward passes, because they run first.
 
 The result never decides whether a check passes. Whatever a submission sends, the worst outcome is a
@@ -44,14 +44,14 @@ def first_step(mine, library, rtol, texts):
     Returns
     -------
     dict or None
-        None if no such step is found. The step: number and of (its position among all steps, and
-        their number), name, path (of its layer in the model), file, line, text (of the line), own
-        (whether the line is its definition), given ("same" or "other" inputs). The result: what
-        (its name), kind ("values", "shape", "dtype" or "missing"), index, got, expected, largest,
-        count, size, sampled, shape, dtype, left (whether it is an argument that the step changed).
-        The student's function: in (its name, or ""), differ and agree (names of its results), until
-        (line up to which its calls agree, or None). Earlier steps: before (number that agree),
-        all_before (whether all agree), forward (whether the matching forward pass agrees).
+        None if no such step is found. The step: `number` (position, from 1) and `of` (number of
+        all steps), `name`, `path` of its layer, `file`, `line`, `text` of the line, `own` (whether
+        the line is its definition), `given` ("same" or "other" inputs). The result: `what` (name),
+        `kind` ("values", "shape", "dtype" or "missing"), `index`, `got`, `expected`, `largest`,
+        `count`, `size`, `sampled`, `shape`, `dtype`, `left` (whether it is an argument changed in
+        place). The student's function: `in` (name or ""), `differ` and `agree` (result names),
+        `until` (line up to which calls agree, or None). Earlier steps: `before` (how many agree),
+        `all_before` (whether all agree), `forward` (whether the matching forward pass agrees).
     """
     level, inside, found = (mine, library), None, None
     agreed, clean, forward, until = 0, True, False, None
@@ -134,7 +134,7 @@ class _Level:
         return next((pair for pair in pairs if not self._heals(pair[0])), None)
 
     def _heals(self, step):
-        """Return whether a later step that may depend on the result of `step` agrees."""
+        """Return whether a later step that may depend on `step` agrees with the library."""
         known = set(self.keys)  # arrays that existed before the step
         for other in self.mine:
             if other.number < step.number:
@@ -145,16 +145,16 @@ class _Level:
         )
 
     def agreeing_before(self, pair):
-        """Count the agreeing steps before the first step of a pair."""
+        """Count the steps that agree before a pair; all of them if `pair` is None."""
         end = math.inf if pair is None else pair[0].number
         return sum(number < end for number in self.agreeing)
 
     def all_agree_before(self, pair):
-        """Return whether all steps before a pair agree."""
+        """Return whether all of the submission's steps before a pair agree."""
         return all(s.number in self.agreeing for s in self.mine if s.number < pair[0].number)
 
     def forward_agrees(self, step):
-        """Return whether a step is the backward pass of an agreeing forward step."""
+        """Return whether a step is a backward pass whose forward pass agrees."""
         name = f"{step.name.removesuffix('.backward')}.forward"
         return step.name.endswith(".backward") and any(
             other.name == name and other.number in self.agreeing for other in self.mine
@@ -171,7 +171,7 @@ class _Level:
 
 
 def _differences(mine, library, rtol):
-    """List (position, Unlike) for each differing result of the library; None if it is missing."""
+    """List (position, difference) of the results that differ; None stands for a missing one."""
     found = {}
     for place, entry in zip(mine.places, mine.outputs, strict=True):
         found.setdefault(place, []).append(entry)
@@ -188,7 +188,7 @@ def _differences(mine, library, rtol):
 
 
 def _same(mine, library, rtol):
-    """Return whether two steps get the same arrays."""
+    """Return whether two lists contain the same arrays, up to rounding."""
     pairs = zip(mine, library, strict=False)
     return len(mine) == len(library) and not any(
         _unlike(a.values, b.values, rtol) for a, b in pairs
@@ -221,7 +221,7 @@ def _unlike(mine, library, rtol):
 
 
 def _where(step, same, texts, top):
-    """Locate a step in the student's file: its function if that is wrong, else the call."""
+    """Locate a step: where its function is defined if that is wrong, else where it is called."""
     steps = list(_by_end(top))
     own = step.defined is not None and (same or step.called is None)
     file, line = step.defined if own else step.called
@@ -236,7 +236,7 @@ def _where(step, same, texts, top):
 
 
 def _by_end(steps):
-    """Yield all steps in the order of their results, each after the steps inside it."""
+    """Yield all steps in the order in which they end, each after the steps inside it."""
     for step in steps:
         yield from _by_end(step.children)
         yield step

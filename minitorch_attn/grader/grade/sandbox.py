@@ -1,8 +1,8 @@
 """Sandbox: processes for untrusted code, at three levels.
 
     3  bubblewrap: separate file system, network, process and user namespaces, another user, limits
-    2  another user (needs root) in a closed root folder, limits, separate session; without network
-       where namespaces allow it
+    2  another user (needs root) with a separate root folder, limits, separate session; no network
+       access where namespaces are allowed
     1  a separate process with limits: protects only against accidents and casual tricks
 
 At each level the process can use two pipes and read the standard library, NumPy, and a folder with
@@ -93,7 +93,7 @@ class Sandbox:
 
     @staticmethod
     def probe():
-        """Find out which levels work.
+        """Find the highest sandbox level that works on this machine.
 
         Returns
         -------
@@ -179,7 +179,7 @@ class Sandbox:
 
 
 def _bubble(work, prefix, mounted):
-    """Return bubblewrap's part of the command line: it lists all that the process can access."""
+    """Return bubblewrap's part of the command line: it lists all folders in the sandbox."""
     words = [
         shutil.which("bwrap"), "--unshare-all", *_no_userns(), "--die-with-parent", "--new-session",
         "--cap-drop", "ALL", "--uid", str(FIRST), "--gid", str(FIRST),
@@ -229,14 +229,14 @@ def _become(user):
 
 @lru_cache(maxsize=1)
 def _isolate():
-    """Return the start of a command line that hides network and processes, where allowed."""
+    """Return the start of a command line that isolates network and processes, if allowed."""
     words = (shutil.which("unshare") or "unshare", "--net", "--ipc", "--pid", "--fork",
              "--kill-child", "--")  # fmt: skip
     return words if _starts(words) else ()
 
 
 def _starts(words):
-    """Return whether a program can start another one with these options on this machine."""
+    """Return whether a program runs with this start of the command line on this machine."""
     try:
         done = subprocess.run([*words, "true"], capture_output=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):

@@ -56,7 +56,7 @@ class Session:
         self._worker, self._lost, self._useless = None, 0, None
 
     def verdict(self, check):
-        """Run one check and judge it.
+        """Run one check and judge its results.
 
         Parameters
         ----------

@@ -121,8 +121,8 @@ def read_steps(found, numbers, files):
 def _with_results(steps):
     """Remove steps without a result, unless a step inside them has one.
 
-    Steps inside a function that returns nothing are moved in front of it, because it may store its
-    results where they are not compared.
+    If a function returns nothing, the steps inside it are moved before it: it may store its results
+    in a place that is not compared.
     """
     found = []
     for step in steps:
@@ -162,7 +162,7 @@ def _step(number, item, numbers, files):
 
 
 def _line(value, files):
-    """Check a pair of a student's file and a line number. Return it, or None for None."""
+    """Check a pair (student's file, line number) and return it as a tuple. None stays None."""
     if value is None:
         return None
     if not isinstance(value, (list, tuple)) or len(value) != 2 or value[0] not in files:

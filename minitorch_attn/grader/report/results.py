@@ -144,8 +144,8 @@ def statistics(results):
     Returns
     -------
     dict
-        Fields scores, mean, median and entries. An entry has name, points, hidden, passed and of
-        (numbers of submissions that passed it and that it was run on), and reached (passed / of).
+        Fields `scores`, `mean`, `median` and `entries`. An entry has `name`, `points`, `hidden`,
+        `of` (number of graded submissions), `passed` (how many passed), `reached` (passed / of).
     """
     documents = [d for d in results["submissions"] if d["status"] != "not graded"]
     scores = sorted(document["score"] for document in documents)

@@ -99,7 +99,7 @@ def step_place(step):
 
 
 def step_entry(step):
-    """Describe the difference as pairs of label and value.
+    """Describe how the step's result differs, as pairs (label, value).
 
     Returns
     -------
@@ -144,7 +144,7 @@ def step_text(step):
 
 
 def beginnings(results):
-    """Count the first steps that differ in a class, most frequent first, for the instructor.
+    """Count how often each first difference occurs among the students, most frequent first.
 
     Parameters
     ----------

@@ -148,7 +148,7 @@ class TextClasses(_Classes):
         return last_tokens(self.score(x), input_ids, self.config.pad_token_id)
 
     def loss(self, logits, labels):
-        """Return the loss that the configuration names."""
+        """Return the loss; see `losses.classification_loss`."""
         return classification_loss(self.config, logits, labels)
 
 

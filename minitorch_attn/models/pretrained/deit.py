@@ -43,7 +43,7 @@ class DeiTForMaskedImageModeling(DeiTPreTrainedModel, ViTForMaskedImageModeling)
 
 
 class DeiTForImageClassificationWithTeacher(DeiTPreTrainedModel):
-    """DeiT with classifiers on class and distillation token, whose logits are averaged."""
+    """DeiT with a classifier on each of the class and distillation tokens; averages the logits."""
 
     def add_head(self, config):
         def head():

@@ -90,7 +90,7 @@ def test_any_other_kind_goes_to_the_library(change, tokenizer, tmp_path, monkeyp
 
 
 def test_folders_without_one(tmp_path, tokenizer, monkeypatch):
-    with pytest.raises(DataError, match="a supported tokenizer is missing"):
+    with pytest.raises(DataError, match="does not contain a supported tokenizer"):
         from_pretrained(tmp_path)
     (tmp_path / "spiece.model").write_bytes(b"")
     with pytest.raises(DataError, match="save_pretrained"):
