@@ -110,7 +110,7 @@ def jax(layers, heads, width, context, batch, vocabulary):
 
 
 def engines(sizes):
-    """Return the engines for a step with these sizes."""
+    """Return the engines for a GPT step of the given sizes."""
     return {
         "minitorch_attn": lambda: ours(**sizes),
         "minitorch_attn_unsplit": lambda: ours(**sizes, threads=1),

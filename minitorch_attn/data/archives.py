@@ -175,7 +175,7 @@ class _Careful:
 
 
 class _Target:
-    """Target folder and the remaining limits."""
+    """Target folder, with the remaining numbers of bytes and files."""
 
     def __init__(self, archive, folder, max_bytes, max_files):
         self._archive, self._folder = archive, folder
@@ -185,7 +185,7 @@ class _Target:
     def refuse(self, name, what):
         raise DataError(
             f"{self._archive} is not safe to unpack",
-            got=f"{name!r}: {what}", expected="plain files and folders inside the archive",
+            got=f"{name!r}: {what}", expected="regular files and folders inside the archive",
             hint="if you trust its source, unpack it yourself and pass the folder",
         )  # fmt: skip
 

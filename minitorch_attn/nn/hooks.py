@@ -191,7 +191,7 @@ class BackwardSeams:
 
     @staticmethod
     def _after(result, grads, slots):
-        """Return the hook's gradients, or the given ones if the hook returned None."""
+        """Return the gradients that a hook returned, or `grads` if it returned None."""
         if result is None:
             return grads
         result = result if isinstance(result, tuple) else (result,)

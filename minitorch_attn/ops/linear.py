@@ -106,7 +106,7 @@ def linear(input, weight, bias=None):
         same_dtype(weight, bias, "linear", ("weight", "bias"))
         if bias.shape != w_shape[:-1] and bias.shape != ():
             raise ShapeError(
-                "linear(input, weight, bias): the shape of bias does not match the outputs",
+                "linear(input, weight, bias): the shape of bias does not match weight",
                 got=f"weight {w_shape} and bias {bias.shape}",
                 expected=f"bias {w_shape[:-1]}",
                 hint="use bias.squeeze() to remove axes of size 1",

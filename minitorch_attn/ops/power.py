@@ -276,7 +276,7 @@ def pow(input, exponent):
     ----------
     input : Tensor or number
     exponent : Tensor or number
-        Integers from -64 to 64, 1/2 and -1/2 are computed with products and square roots.
+        Integer exponents from -64 to 64, and 1/2 and -1/2, use products and square roots.
 
     Returns
     -------

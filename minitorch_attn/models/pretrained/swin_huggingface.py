@@ -24,7 +24,7 @@ DEFAULTS = dict(
 
 
 def pair(value):
-    """Return (height, width) from one number for both or from two numbers."""
+    """Convert a size, which is one number or a pair, to (height, width)."""
     return tuple(value) if isinstance(value, (list, tuple)) else (value, value)
 
 
@@ -323,7 +323,7 @@ class Backbone:
 
 
 def _wanted_stages(config):
-    """Return a dict from name to number of the stages whose maps a backbone returns."""
+    """Return {name: number} of the stages whose maps the backbone returns."""
     stages = ["stem"] + [f"stage{i + 1}" for i in range(len(config.depths))]
     wanted = config.get("out_features")
     if wanted is None:
