@@ -132,9 +132,9 @@ assert abs(product - sum(parts)) < 1e-5
 # %% [markdown]
 # ## Relative: a number for each distance, added to the scores
 #
-# Nothing is added to the tokens. The score of query $i$ and key $j$ gets $b_{j-i}$, a learned
-# number for their distance (T5; Swin has one for each distance in two dimensions). All distances
-# beyond a maximum share the number for that maximum.
+# Nothing is added to the tokens. Instead, a learned number for the distance, $b_{j-i}$, is added to
+# the score of query $i$ and key $j$ (T5; Swin has one number for each offset in two dimensions). All
+# distances beyond a maximum share the number for that maximum.
 
 
 # %%

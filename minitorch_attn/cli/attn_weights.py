@@ -247,7 +247,7 @@ def _pretrained_on_image(folder, path):
 
 
 def _image_part(name, weights, look):
-    """Label the tokens of an image, and average the windows."""
+    """Label the tokens of an image, and average the weights over all windows."""
     windows, _, count, _ = weights.shape
     if windows > 1:
         side = math.isqrt(count)

@@ -107,7 +107,7 @@ class _Judged:
         return bool(self.error < self.tol and worst < self.tol and not self.refuted.any())
 
     def look_again(self, look):
-        """Examine again the entries that disagree or may be at a kink, the worst first."""
+        """Re-examine the entries that disagree or may be at a kink, the worst first."""
         errors = np.where(self.suspicious, np.maximum(self.errors, self.tol), self.errors)
         errors = errors.reshape(-1)
         found = 0

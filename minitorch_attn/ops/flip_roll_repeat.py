@@ -242,7 +242,7 @@ def repeat_interleave(input, repeats=None, dim=None, *, output_size=None):
     input : Tensor
         Tensor whose slices are repeated; if `repeats` is None, numbers of repeats of 0, 1, 2, ...
     repeats : int or integer Tensor
-        Number of repeats, or a tensor with one number per slice, whose values the host reads.
+        Number of repeats, or a tensor with one number per slice; reading it waits for a GPU.
     dim : int, optional
         Axis of the slices; None flattens `input`.
     output_size : int, optional

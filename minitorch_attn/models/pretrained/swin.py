@@ -79,7 +79,7 @@ class SwinPreTrainedModel(SwinFamilyModel):
         return {_older(name): x for name, x in state.items()} if self.has_old_names else state
 
     def encode(self, pixel_values, bool_masked_pos=None, *, always_partition=False, **settings):
-        """Call `SwinFamilyModel.encode`. `always_partition` also shifts windows on small maps."""
+        """Call `SwinFamilyModel.encode`; `always_partition` shifts windows on small maps, too."""
         if pixel_values is not None:
             self._place_windows(pixel_values.shape[-2:], always_partition)
         return super().encode(pixel_values, bool_masked_pos, **settings)
