@@ -18,7 +18,7 @@ _state = {"chance": None}
 
 
 def named_index_errors(function):
-    """Decorate a function: before its IndexError, raise that of a failed earlier range check.
+    """Decorate a function: on an IndexError, finish the range checks, which name the argument.
 
     The strict device raises IndexError immediately; a GPU would wrap the index and continue.
     """
