@@ -38,7 +38,7 @@ def list_(as_json):
     console().print(table(rows))
     if known:
         following = command("course", "release", known[0].name)
-        console().print(f"\nto make the files for students: {following}")
+        console().print(f"\nto make the student files: {following}")
 
 
 @course.command(calls="grader/build/package.py")

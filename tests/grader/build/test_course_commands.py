@@ -45,7 +45,7 @@ def test_a_release_is_a_folder_and_an_archive(mta, tmp_path):
     assert "2 functions to write, 5 points" in out
     names = sorted(path.name for path in (tmp_path / "out").iterdir())
     assert names == ["small", "small.zip"]
-    assert "its body" in (tmp_path / "out/small/minitorch_attn/errors.py").read_text()
+    assert "the body of" in (tmp_path / "out/small/minitorch_attn/errors.py").read_text()
     code, _, err = mta("release", "small", "--out", tmp_path / "out")
     assert code == 2
     assert "already exists" in err
