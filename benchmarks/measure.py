@@ -132,7 +132,7 @@ def run_workload(name, module, *, rounds, seconds, threads, leave_out=(), conten
     rounds : int
         Number of rounds to keep.
     seconds : float
-        Approximate duration of one turn.
+        Approximate duration of an engine's steps in one round.
     threads : int
         Number of threads for PyTorch.
     leave_out : sequence of str
@@ -202,7 +202,7 @@ def _one_round(engines, steps):
 
 
 def _busy_ticks():
-    """Return the total number of clock ticks that all processors were busy."""
+    """Return the busy time of all processors, summed, in clock ticks."""
     with open("/proc/stat") as file:
         fields = [int(value) for value in file.readline().split()[1:]]
     user, nice, system, _idle, _iowait, irq, softirq = fields[:7]

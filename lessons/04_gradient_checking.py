@@ -204,7 +204,7 @@ def block_with(bug):
 # %% [markdown]
 # ## Every mistake with every setup
 #
-# The careful setup is that of the rule above: float64, a batch of 2, a random cotangent, a random
+# The careful setup follows the rule above, with a batch of 2, a random cotangent and a random
 # gain. Each of the other setups is careless in one respect.
 
 # %%

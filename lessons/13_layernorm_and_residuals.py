@@ -1,8 +1,8 @@
 # %% [markdown]
 # # LayerNorm, residuals, pre-norm and post-norm
 #
-# Every sub-layer of a Transformer is combined with a sum and a norm ("Add & Norm"). What does each
-# of the two do, does their order matter, and where does the small number eps belong?
+# Every sub-layer of a Transformer comes with a residual sum and a norm ("Add & Norm"). What does
+# each of the two do, does their order matter, and where does the small number eps belong?
 #
 # *Prerequisites:* the names of the parts of a Transformer block; backward passes (lessons 2, 3).
 
@@ -85,7 +85,7 @@ assert abs(ratio - math.sqrt(511 / 512)) < 1e-5  # the rest comes from d - 1 ins
 
 # %% [markdown]
 # The two formulas differ for tokens that are nearly constant, such as the embedding of padding. The
-# square root has no finite derivative at 0. The next cell prints the largest gradient of
+# derivative of the square root at 0 is infinite. The next cell prints the largest gradient of
 # $y \cdot g$, with a random vector $g$, for a token with standard deviation $s$:
 
 # %%
@@ -203,10 +203,10 @@ def loss_of(model, ids, wanted, keep=None):
 # ## Before training: gradients and similarity of tokens by depth
 #
 # We make two measurements on untrained models. The first is the gradient of the loss with respect
-# to one matrix in each block (the second one of its feed-forward network). It shows how far a first
-# step would move this block. The second is the mean cosine between the tokens of a text. It shows
-# how different the block's output vectors still are: 1 means that all tokens have the same
-# direction.
+# to one matrix in each block (the second weight matrix of its feed-forward network). It shows how
+# far a first step would move this block. The second is the mean cosine between the tokens of a
+# text. It shows how different the block's output vectors still are: 1 means that all tokens have
+# the same direction.
 
 
 # %%
@@ -265,8 +265,8 @@ show(
 # %% [markdown]
 # Why does post-norm have its largest gradients in the last blocks? With pre-norm, $x$ is a sum of
 # more and more terms, and the last norm divides everything by the size of that sum. So in a deeper
-# model each block contributes less. With post-norm the last block is directly before the head at
-# every depth.
+# model each block contributes less. With post-norm, whatever the depth of the
+# model, the last block is directly before the head.
 
 # %%
 print("depth of the model               ", *(f"{depth:6}" for depth in (2, 8, 32)))

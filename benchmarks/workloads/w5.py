@@ -1,4 +1,4 @@
-"""W5: forward and backward pass of a Swin stage, a block without and a block with a shift."""
+"""W5: forward and backward pass of two Swin blocks, one without and one with a shift."""
 
 import numpy as np
 
@@ -44,7 +44,7 @@ def relative_index():
 
 
 def shift_mask():
-    """Return 0 for tokens of one region before the shift, else -100: (window, token, token)."""
+    """Return the mask (window, token, token): 0 for two tokens of one region, otherwise -100."""
     region = np.zeros((SIDE, SIDE))
     cuts = (slice(0, -WINDOW), slice(-WINDOW, -SHIFT), slice(-SHIFT, None))
     for i, (rows, columns) in enumerate((r, c) for r in cuts for c in cuts):

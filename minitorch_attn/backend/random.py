@@ -149,7 +149,7 @@ def initial_seed():
 def host_generator():
     """Return the host's numpy.random.Generator (Philox), which draws weights and shuffles.
 
-    Use it on one thread at a time; threads with their own range of counter values must not use it.
+    Only one thread at a time may use it, and no thread inside `own_offsets`.
     """
     if _thread.generator is not None:
         return _thread.generator

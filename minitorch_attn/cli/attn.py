@@ -53,7 +53,7 @@ def attn(folder, text, image, layer, out):
 
 
 def head_figures(weights):
-    """Compute numbers that describe each head.
+    """Compute statistics of each head's attention weights.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def _write(look, out):
 
 
 def _grid(look):
-    """Draw attention heads of the same shape. Return None if the labels would be too small."""
+    """Plot the weights of the last layers. Return None if the labels would be too small."""
     from ..viz import attention_figure, cross_attention_figure
 
     crossed = [part for part in look.parts if part.kind == "cross"]

@@ -113,7 +113,7 @@ def execute(made, lesson, folder, fast=None, timeout=600):
 
 
 def _kernel_class():
-    """Make a kernel manager that uses this Python, not the user's kernel named python3."""
+    """Make a kernel manager class for this Python, not for the user's kernel named python3."""
     from traitlets import default
 
     manager = _import("jupyter_client.manager").AsyncKernelManager

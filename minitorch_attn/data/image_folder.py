@@ -55,10 +55,10 @@ class ImageFolder:
         empty = [name for name, paths in zip(self.classes, found, strict=True) if not paths]
         if empty or not found:
             raise DataError(
-                f"{folder} is not a folder of images by class",
-                got=f"no pictures in {', '.join(empty[:5])}" if empty else "no subfolders",
-                expected="files CLASS/PICTURE that end in " + " ".join(_ENDINGS),
-                hint="remove the empty folders, or add pictures to them" if empty else None,
+                f"{folder} does not have one subfolder of images for each class",
+                got=f"no images in {', '.join(empty[:5])}" if empty else "no subfolders",
+                expected="files CLASS/IMAGE that end in " + " ".join(_ENDINGS),
+                hint="remove the empty folders, or add images to them" if empty else None,
             )
         self.paths = [path for paths in found for path in paths]
         self.labels = np.repeat(np.arange(len(found)), [len(paths) for paths in found])

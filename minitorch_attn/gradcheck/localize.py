@@ -50,7 +50,7 @@ class Fault:
         return "\n".join(self.lines())
 
     def lines(self, known=()):
-        """Return its text, without the hints in `known`."""
+        """Return the lines that describe the fault, without the hints in `known`."""
         step = self.step
         lines = wrapped(self.headline, "    ", "  ")
         lines += _place("used at", step.line)
@@ -104,7 +104,7 @@ def find_fault(check, wrong):
 
 
 def _run(check, outputs):
-    """Return the gradients at the leaves, computed under `op_log`, and those at the roots."""
+    """Run backward; return the gradients at the leaves, and those passed in at the outputs."""
     given = as_cotangents(check.probe.cotangent.copy(), outputs)
     pairs = [(o, g) for o, g in zip(outputs, given, strict=True) if o.requires_grad]
     if not pairs:
@@ -207,7 +207,7 @@ def _close(a, b):
 
 
 def _cut(check, steps):
-    """Find a value that depends on the inputs but enters an operation without its graph."""
+    """Find a value that depends on the inputs but enters an operation detached from the graph."""
     with ExitStack() as stack, op_log(copies=True) as again, enable_grad():
         for number, leaf in enumerate(check.leaves):
             values = backend.to_host(leaf.array)

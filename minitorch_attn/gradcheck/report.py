@@ -44,7 +44,7 @@ class GradcheckItem:
     error : float
         `|derived - numeric| / max(|derived|, |numeric|)` in the 2-norm, without the `kinks`.
     worst_error : float
-        Relative error at the worst entry, relative to at least 1/1000 of the largest entry.
+        Error of the worst entry, divided by its size, but by at least 1/1000 of the largest entry.
     worst_index : tuple of int, or None
     analytic, numeric : float
         The two values at `worst_index`.

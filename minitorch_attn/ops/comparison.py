@@ -30,7 +30,7 @@ def answer(name, question, input, other):
 
 
 def answer_about(name, question, input):
-    """Apply a test of the array library to one tensor."""
+    """Apply a test of the array library, such as isnan, to one tensor."""
     x = as_operand(input, name).array
     return wrap(as_array(getattr(array_module(x), question)(x)))
 

@@ -13,7 +13,7 @@ __all__ = ["embedding", "one_hot"]
 
 
 class Embedding(Function):
-    """Embedding lookup: replace each id by the row of the table with this number.
+    """Embedding lookup: replace each id by the table row with that number.
 
     Forward:  y = weight[ids]
     Backward: grad_weight[r] = sum of grad_y over the positions where ids = r
@@ -113,7 +113,7 @@ def embedding(
     input, weight, padding_idx=None, max_norm=None, norm_type=2.0,
     scale_grad_by_freq=False, sparse=False,
 ):  # fmt: skip
-    """Embedding lookup: replace each number in `input` by that row of the table `weight`.
+    """Embedding lookup: replace each id in `input` by the row of `weight` with that number.
 
     Parameters
     ----------
@@ -202,7 +202,7 @@ def one_hot(tensor, num_classes=-1):
     tensor : integer Tensor
         The position of the 1 in each vector.
     num_classes : int, default -1
-        Length of the vectors; -1 means the largest entry plus 1; finding it waits for a GPU.
+        Length of the vectors; -1 means the largest entry plus 1 (the host waits for the GPU).
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Profiling: measure every operation, forward and backward, and compare with machine limits."""
+"""Profiling: time, FLOPs and bytes of every operation, compared with the machine's limits."""
 
 from .ceilings import Ceilings, ceilings
 from .record import Event, Profile, profile

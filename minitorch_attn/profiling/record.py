@@ -32,8 +32,8 @@ class Event:
     modules : tuple of str
         Paths of the running modules, the outermost first; in backward, as in the forward run.
     flops, nbytes, elements : int
-        Floating-point operations in products, bytes read from and written to arrays, and number
-        of elements written.
+        FLOPs in matrix products and convolutions, bytes read and written, and number of elements
+        written.
     shapes : tuple
         Shapes of the inputs; None for numbers.
     dtype : dtype or None
@@ -59,10 +59,10 @@ class _Running:
 class Profile(Listener):
     """Times of the operations that ran in a `with` block on this thread.
 
-    FLOPs are counted in products and convolutions only, two for each multiply-add; see
+    Only matrix products and convolutions count as FLOPs, two for each multiply-add; see
     `ops/plumbing/flops.py`. Bytes count each input and output once, without temporary arrays, so
-    an operation may be slower than the ceilings, or faster if its data are in a cache. On a GPU,
-    the profiler waits for each operation to finish.
+    an operation may run below the roofline, or above it if its data are in a cache. On a GPU, the
+    profiler waits for each operation to finish.
 
     Attributes
     ----------
@@ -183,7 +183,7 @@ class Profile(Listener):
 
     @property
     def ceilings(self):
-        """Ceilings of this machine for the dtype that most products use."""
+        """Roofline ceilings of this machine, for the dtype with the most FLOPs."""
         if self._ceilings is None:
             flops = {}
             for event in self.events:

@@ -169,7 +169,7 @@ class RunFolder:
         return [entry for _, entry in entries]
 
     def cut_metrics(self, after):
-        """Remove the lines for later steps before those steps are repeated."""
+        """Remove the lines of the steps after `after`, which the resumed run will repeat."""
         path = self.path / METRICS
         if path.exists():
             kept = [entry for entry in self.metrics() if entry["step"] <= after]

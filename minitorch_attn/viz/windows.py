@@ -46,7 +46,7 @@ def windows_figure(height=8, width=8, window=4, shift=2, title="Windows before a
 
 
 def _draw_map(panel, colors, numbers, window, title):
-    """Plot tokens colored by number, with original positions and thick lines between windows."""
+    """Plot a map of colored and numbered tokens, with thick lines between windows."""
     from matplotlib.colors import ListedColormap
 
     palette = ListedColormap([*COLOURS, "#F0E442", "#999999", "#DDDDDD"])

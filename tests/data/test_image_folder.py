@@ -51,7 +51,7 @@ def test_an_archive_with_one_folder_in_it(folder, tmp_path, monkeypatch):
 
 def test_other_folders(folder, tmp_path):
     (folder / "eel").mkdir()
-    with pytest.raises(DataError, match="no pictures in eel"):
+    with pytest.raises(DataError, match="no images in eel"):
         ImageFolder(folder)
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="no subfolders"):

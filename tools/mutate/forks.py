@@ -80,7 +80,7 @@ def run_all(work, arguments, seconds, jobs=1):
     arguments : iterable
         The next argument is requested only when a process is free.
     seconds : callable
-        Function from an argument to the limit of its processor time in seconds.
+        `seconds(argument)` returns the limit of the processor time for that argument.
     jobs : int
         Maximum number of parallel processes.
 

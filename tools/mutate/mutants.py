@@ -243,7 +243,7 @@ def removed_sign(node):
 
 
 def other_constant(node):
-    """Increase the absolute value of a number by 1, and negate a bool."""
+    """Increase the absolute value of a number by 1, or negate a bool."""
     if _is_negative(node) and isinstance(node.operand.value, (int, float)):
         yield _negated(ast.Constant(node.operand.value + 1))
     elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
@@ -299,7 +299,7 @@ def negated_test(statement):
 
 
 def other_update(statement):
-    """Change += to -= or *= to /=, and remove an update, `x[...] = y` or a standalone call."""
+    """Change += to -= or *= to /=, or remove an update: `x[...] = y` or a standalone call."""
     if isinstance(statement, ast.AugAssign):
         if type(statement.op) in OTHER_OPERATOR:
             yield _with(statement, op=OTHER_OPERATOR[type(statement.op)]())

@@ -40,7 +40,7 @@ def _normal(rng, *shapes):
 
 
 def _seen(value, wanted, off):
-    """Return whether `off` is small enough, and a phrase about the entry that differs most."""
+    """Return whether the error `off` is small, and a phrase about the entry that differs most."""
     value, wanted = np.broadcast_arrays(value, wanted)
     at = np.unravel_index(np.abs(value - wanted).argmax(), value.shape)
     return off < 1e-9, f"{value[at]:.4g} instead of {wanted[at]:.4g}"

@@ -6,7 +6,7 @@ __all__ = ["Watched"]
 
 
 class Watched:
-    """File to watch, with its state at the last call.
+    """File to watch, with its state at the last call of `changed`.
 
     Editors replace a file, or write it in several steps. A file that is missing or empty for a
     moment therefore does not count as changed.

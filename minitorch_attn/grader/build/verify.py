@@ -97,7 +97,7 @@ class _Prover:
         yield from self.release(solution, reward)
 
     def candidate(self, what, files, loses):
-        """Grade some files. Exactly the checks in `loses` must fail."""
+        """Grade `files`, and verify that exactly the checks in `loses` fail."""
         start, lost, said, points = time.monotonic(), set(), {}, 0
         data = {path: text.encode() for path, text in files.items()}
         with Session(self.sandbox, self.folder / "stripped", data) as session:

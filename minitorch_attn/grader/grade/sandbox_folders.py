@@ -24,7 +24,7 @@ _LEAVE_OUT = shutil.ignore_patterns("site-packages", "test", "tests", "idlelib")
 
 
 def new_folder(user, place=None):
-    """Make a temporary folder in `place`, or by default where the user can access it."""
+    """Make a temporary folder in `place`, by default in a folder that the user can enter."""
     if place is not None:
         return Path(tempfile.mkdtemp(dir=place))
     places = [tempfile.gettempdir(), "/tmp", "/var/tmp"]
@@ -93,7 +93,7 @@ def _give(root, user):
 
 
 def interpreter(user):
-    """Find a Python that the user of the process can start, and its installation folder."""
+    """Return a Python interpreter that `user` can run, and its installation folder."""
     python, prefix = Path(os.path.realpath(sys.executable)), Path(os.path.realpath(sys.base_prefix))
     if user is None or _readable(python):
         return python, prefix
@@ -135,7 +135,7 @@ def shared_root():
 
 @lru_cache(maxsize=1)
 def _shared_folder():
-    """Make a folder that every user can read, for copies of files in inaccessible folders."""
+    """Make a folder that every user can read, for copies of files that some users cannot read."""
     root = new_folder(user=FIRST)
     root.chmod(0o755)
     atexit.register(shutil.rmtree, root, ignore_errors=True)

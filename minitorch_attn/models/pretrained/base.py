@@ -265,7 +265,7 @@ def _lenient(folder, name, arrays, expected):
 
 
 def class_of(fields, find):
-    """Return `find(class name)` for the class name in `config.json`."""
+    """Look up the class that `config.json` names: return `find(class name)`."""
     architectures = fields.get("architectures") or []
     if len(architectures) != 1:
         raise CheckpointError(

@@ -44,7 +44,7 @@ def scaled_dot_product_attention(
     Raises
     ------
     ShapeError, DTypeError, ArgumentError
-        If shapes, data types or values of the arguments do not match.
+        If shapes or dtypes do not match, or a value is out of range.
 
     Notes
     -----
@@ -93,7 +93,7 @@ def attention_with_weights(
     Parameters
     ----------
     query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa
-        See `scaled_dot_product_attention`. Only `TiledAttention` draws another dropout mask.
+        See `scaled_dot_product_attention`. For the dropout mask, see `attention_composed`.
     nan_if_blocked : bool, default False
         If True, a query that may not attend to any key gets NaN, as in PyTorch's
         `MultiheadAttention`. If False, it gets zeros.
@@ -126,8 +126,8 @@ def attention_composed(
 ):  # fmt: skip
     """`scaled_dot_product_attention` built from matmul, softmax and dropout; slower, same result.
 
-    Read this version first; the fused kernels are tested against it. It has the same arguments. For
-    a seed, it draws the same dropout mask, except where the other function uses `TiledAttention`.
+    Read this version first; the fused kernels are tested against it. The arguments are the same.
+    With the same seed, both functions draw the same dropout mask, except for `TiledAttention`.
     """
     return attention_with_weights(
         query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa

@@ -200,7 +200,7 @@ class CharacterGPT(Recipe):
         ]
 
     def last_words(self, folder):
-        """Return a text about what to read next."""
+        """Suggest what to read next."""
         return (
             f"Look at {folder / 'attention.png'}, then read minitorch_attn/ops/attention/ and\n"
             "minitorch_attn/models/gpt.py. Both are short."
