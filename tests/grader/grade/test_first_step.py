@@ -119,7 +119,7 @@ def test_of_several_gradients_those_that_agree_are_named(assignment):
 
 def test_the_first_block_of_a_model_is_named(assignment):
     found = assignment("vit")
-    step = bugged(found, "model", "no residual around the attention")
+    step = bugged(found, "model", "the residual connection around the attention is missing")
     assert step["path"] == "blocks.0.norm2" and step["in"] == "Block.forward"
 
 
