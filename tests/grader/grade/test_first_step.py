@@ -18,9 +18,9 @@ NAMES = [made.name for made in assignments()]
 # What goes wrong leaves no array behind: an order, a memory that is shared, an error, a set. Nor
 # does what is cut off from the graph, by `detach()`.
 NO_STEP = {
-    "added in place into somebody's memory", "the gradient of a leaf is not copied",
-    "the oldest node first", "nothing is freed", "targets are added to .grad, too",
-    "any size is taken",
+    "gradients are added in place to an array in use", "the gradient of a leaf is not copied",
+    "the oldest node is visited first", "saved arrays are not freed",
+    "targets are missing from the set of nodes", "images of any size are accepted",
 }  # fmt: skip
 
 NO_ARRAYS = {"paths", "embedding, refusals", "another size"}  # entries, and parts of some
@@ -180,7 +180,7 @@ def test_work_in_plain_numpy_is_one_step_forward_and_one_backward(assignment):
 
 def test_mistakes_without_a_number_are_told(assignment):
     found = assignment("masks")
-    step = bugged(found, "masked softmax forward, empty rows", "NaN in an empty row")
+    step = bugged(found, "masked softmax forward, empty rows", "NaN in a fully masked row")
     assert step["got"] == "nan" and step["expected"] == "0" and step["largest"] == "inf"
 
 
