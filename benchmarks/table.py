@@ -44,6 +44,9 @@ def conditions(machine):
     """Describe the conditions of a measurement in one or two sentences."""
     settings = ", ".join(f"{k}={v}" for k, v in machine["environment"].items() if v) or "none set"
     versions = ", ".join(f"{k} {v}" for k, v in machine["versions"].items())
+    versions = versions.replace(
+        "minitorch-attn not installed", "minitorch-attn from its source folder"
+    )
     return (
         f"**{machine['cpu']}, {machine['cores']} cores.** Python {machine['python']}, {versions};"
         f" NumPy's BLAS: {machine['numpy_blas']} with {machine['blas_kernels']} kernels;"

@@ -215,8 +215,8 @@ for keys_count in (2, 4, 10, 100, 1000):
 # %% [markdown]
 # ## The corrected example
 #
-# Now we divide the scores, mask them, apply **one** softmax and then average the values. The grid
-# is the same, with $d_k = 64$.
+# Now we divide the scores by $\sqrt{d_k}$, mask them, apply **one** softmax and then average the
+# values. The grid is the same, and $d_k$ is again 64.
 
 # %%
 right = softmax(scaled + mask)

@@ -237,11 +237,11 @@ where(
 #
 # ## Three questions
 #
-# 1. At $d = 1024$ without the divisor the largest weight is close to 1. Why is that bad, although a
-#    trained head may well have such weights?
+# 1. At $d = 1024$, without the divisor, the largest weight is close to 1. A trained head may well
+#    have such weights. Why is that bad here?
 # 2. Why does dividing by $d$ make every untrained model look at all keys equally?
-# 3. The task at $d = 16$ mostly works without the divisor. Which two columns of the softmax table
-#    explain that?
+# 3. At $d = 16$, most queries find their key even without the divisor. Which two columns of the
+#    softmax table explain that?
 
 # %% [markdown] tags=["answers"]
 # ## Answers

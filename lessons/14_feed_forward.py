@@ -75,7 +75,7 @@ with mt.nn.init.skip_init():  # sizes only: values are left undefined
         assert abs(share - 2 / 3) < 0.001
 
 # %% [markdown]
-# ## The share of the operations depends on the length
+# ## The network's share of the operations depends on the sequence length
 #
 # For $T$ tokens, counting two operations for each multiply-add:
 #

@@ -121,8 +121,8 @@ assert work(50) / work(197) < 0.26
 #
 # * the **mean** of the training images at each hidden pixel;
 # * the **best linear** guess from the visible pixels: the conditional mean under a normal
-#   distribution with the mean and covariance of the training images. It is solved separately for
-#   each test image, because each has different hidden pixels.
+#   distribution with the mean and covariance of the training images. It is computed separately
+#   for each test image, because each has different hidden pixels.
 
 # %%
 test_noise = mt.tensor(np.random.default_rng(5).random((len(test_digits), 16), dtype="float32"))
@@ -145,7 +145,7 @@ for name in ("mean image", "best linear"):
 # ## Training
 #
 # The loss is the squared error of the *hidden* patches alone. The argument `counted` selects the
-# patches that the loss includes, because we need the other choice later.
+# patches that the loss includes; later, we compare with a loss of the visible patches.
 
 
 # %%

@@ -126,6 +126,6 @@ def _plain_entry(cls, entry):
     raise StrictError(
         "array[index]: index is not on the device of the array",
         got=f"{where} as an index of an array on strict:{cls.index}",
-        expected="device arrays, Python ints, slices, lists of ints, None or ...",
-        hint="move the index to the device once: mt.tensor(index, device=...)",
+        expected="device arrays, Python ints, slices, lists of ints, None or Ellipsis",
+        hint="move the index to the device first: mt.tensor(index, device=...)",
     )

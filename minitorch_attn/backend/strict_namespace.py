@@ -133,7 +133,7 @@ class StrictUfunc:
 
 
 def put_along_axis(arr, indices, values, axis):
-    """Write `values` at `indices` along `axis`; the order of duplicate indices is random."""
+    """Write `values` at `indices` along `axis`, in random order where indices repeat."""
     axis %= arr.ndim
     xp, index = arr.namespace, []
     for i, length in enumerate(arr.shape):

@@ -149,8 +149,9 @@ class Session:
         began = self.folder.config.get("command", self.kind)
         names = {kind.replace("tour", "train gpt") for kind in (began, self.kind)}
         if len(names) > 1:
+            line = command(*began.split())
             raise click.UsageError(
-                f"--resume: the run in {path} was started with `{command(*began.split())}`"
+                f"--resume: the run in {path} was started with `{line}`; use that command"
             )
 
     def _changes(self, path, options):

@@ -128,8 +128,8 @@ def _before(module, args, kwargs):
 class Seam(Function):
     """Pass tensors through unchanged, so that module hooks see all their gradients together.
 
-    Forward:  y = x for each input
-    Backward: grad_x = grad_y, or the gradient that the hooks return instead
+    Forward:  the outputs are the inputs
+    Backward: the gradients of the outputs, or the gradients that the hooks return instead
     Derivation: y = x. In the backward pass, hooks see the gradients and may replace them.
     Saved: nothing.
     """

@@ -143,7 +143,7 @@ class KVCache:
 
     @classmethod
     def of(cls, past):
-        """Create a cache from tuples; return a cache or None unchanged."""
+        """Convert `past` from tuples to a cache. If it is a cache or None, return it unchanged."""
         return past if past is None or isinstance(past, KVCache) else cls(past)
 
     def _new_layer(self):
@@ -214,7 +214,7 @@ class StaticKVCache(KVCache):
             raise ArgumentError(
                 "StaticKVCache: capacity must be at least 1",
                 got=f"{capacity}",
-                hint="use KVCache(), which grows without a given capacity",
+                hint="use KVCache(), which does not need a capacity",
             )
         self.capacity = capacity
 

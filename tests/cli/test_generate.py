@@ -129,7 +129,7 @@ def _terminal():
 @pytest.mark.parametrize(
     ("name", "tokenizer", "words"),
     [
-        ("GPT2LMHeadModel", False, ["tokenizer is missing", "tokenizer.json"]),
+        ("GPT2LMHeadModel", False, ["does not contain a supported tokenizer", "tokenizer.json"]),
         ("BertForMaskedLM", True, ["does not generate text", "BertForMaskedLM"]),
     ],
 )

@@ -128,7 +128,7 @@ def _array(frame):
         }[version]
         shape, fortran, dtype = read(stream)
         if dtype.hasobject or dtype.fields is not None or dtype.kind not in "biufc":
-            raise ProtocolError(f"arrays of {dtype} are not allowed")
+            raise ProtocolError(f"arrays of dtype {dtype} are not allowed, only arrays of numbers")
         data = frame[stream.tell() :]
         array = np.frombuffer(data, dtype)
         return array.reshape(shape, order="F" if fortran else "C").copy()
@@ -144,7 +144,7 @@ def _read_frame(descriptor, max_bytes, clock):
         return None
     (length,) = _LENGTH.unpack(start)
     if max_bytes is not None and length > max_bytes:
-        raise ProtocolError(f"{length:,} bytes exceed the limit of {max_bytes:,}")
+        raise ProtocolError(f"a part of {length:,} bytes exceeds the limit of {max_bytes:,}")
     frame = _read(descriptor, length, clock)
     if frame is None:
         raise ProtocolError("the message ends in the middle")

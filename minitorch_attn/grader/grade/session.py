@@ -80,9 +80,9 @@ class Session:
         return verdict
 
     def _first_step(self, check):
-        """Find the first step that differs. Errors here affect neither points nor reports.
+        """Find the first step whose result differs from the library's.
 
-        A submission that does not answer gets no further requests for steps.
+        An error here does not change the points. If the worker fails, no more steps are requested.
         """
         files = list(self.files)
         try:

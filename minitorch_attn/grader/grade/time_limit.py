@@ -31,7 +31,7 @@ class Watched:
     root : int
         Id of the process that the grader started.
     worker : int
-        Id of the process that computes, which is `root` or a descendant.
+        Id of the process that runs the submission: `root` or a descendant.
     tasks : int
         Number of threads of `root` and its descendants, before the worker starts any.
     """

@@ -165,7 +165,7 @@ class T5ForTokenClassification(T5PreTrainedModel):
         self, input_ids=None, attention_mask=None, inputs_embeds=None, labels=None,
         output_attentions=None, output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """Same as `encode`, with `labels` (batch, token), where -100 marks positions to ignore."""
+        """Same as `encode`, plus `labels` (batch, token), where -100 marks positions to ignore."""
         encoded = self.encode(
             input_ids, attention_mask, inputs_embeds, output_attentions, output_hidden_states, True
         )

@@ -37,7 +37,7 @@ class Dates(PairRecipe):
     """
 
     name = "dates"
-    summary = 'an encoder-decoder reads dates: "3 July 1987, a Friday" -> "1987-07-03"'
+    summary = 'an encoder-decoder converts "3 July 1987, a Friday" to "1987-07-03"'
     headline = "A Transformer learns to read dates."
     target = Target("exact", 0.99, "exact answers to held-out dates")
     unit = "dates"
