@@ -1,4 +1,4 @@
-"""Regression losses: squared, absolute and Huber error, binary cross-entropy, KL divergence.
+"""Regression losses and other elementwise losses: squared error, Huber, cross-entropy, KL.
 
 Each loss is an elementwise expression followed by a reduction; autograd differentiates both.
 """

@@ -74,12 +74,14 @@ def argwhere(input):
 
 
 def searchsorted(sorted_sequence, input, *, out_int32=False, right=False):
-    """Insertion index of each entry in a sorted vector: after equal elements if `right`, or before.
+    """Find where to insert each element of `input` into a sorted vector.
+
+    It goes after equal elements if `right` is True, else before them.
 
     Examples
     --------
     >>> import minitorch_attn as mt
-    >>> searchsorted(mt.tensor([1, 3, 5]), mt.tensor([3, 4]))
+    >>> mt.searchsorted(mt.tensor([1, 3, 5]), mt.tensor([3, 4]))
     tensor([1, 2])
     """
     sorted_sequence = as_operand(sorted_sequence, "searchsorted", "sorted_sequence")

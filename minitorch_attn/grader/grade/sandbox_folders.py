@@ -102,7 +102,7 @@ def interpreter(user):
 
 
 def numpy_folders(user):
-    """Return the folders that NumPy needs: its package, and the libraries of its wheel."""
+    """Return the folders that NumPy needs: its package, and the shared libraries of its wheel."""
     folders = _own_numpy_folders()
     if user is None or all(map(_readable, folders)):
         return folders

@@ -60,7 +60,7 @@ def watched(root):
 
 
 class Clock:
-    """Clock for the time that a process takes to answer one request.
+    """Measure the time that a process takes to answer one request.
 
     Parameters
     ----------
@@ -69,14 +69,14 @@ class Clock:
     root : int
         Id of the process that the grader started.
     process : Watched, optional
-        Process whose time counts. Defaults to the last descendant of `root`, as at startup.
+        Process whose time is measured. By default, the newest descendant of `root`.
 
     Attributes
     ----------
     counted : float
-        Counted time in seconds.
+        Measured time in seconds.
     starved : bool
-        Whether the wall-clock limit was reached before the process used its time.
+        Whether the wall-clock limit was reached before the process used up its time limit.
     """
 
     def __init__(self, seconds, root, process=None):

@@ -125,10 +125,10 @@ def read_results(folder):
         ) from None
     if not isinstance(results, dict) or results.get("version") != VERSION:
         got = results.get("version") if isinstance(results, dict) else type(results).__name__
-        raise DataError(f"{path}: version must be {VERSION}", got=repr(got), hint="grade again")
+        raise DataError(f"{path}: version must be {VERSION}", got=repr(got), hint="run the grader again")
     for name, kind in (("assignment", dict), ("submissions", list), ("not_graded", list)):
         if not isinstance(results.get(name), kind):
-            raise DataError(f"{path}: {name} is missing or malformed", hint="grade again")
+            raise DataError(f"{path}: {name} is missing or malformed", hint="run the grader again")
     for number, document in enumerate(results["submissions"], 1):
         checked(document, f"{path}: submission {number}")
     return results

@@ -50,8 +50,8 @@ class CharacterGPT(Recipe):
     """
 
     name = "gpt"
-    summary = "a GPT learns to write, one character after the other"
-    headline = "A GPT learns to write, one character after the other."
+    summary = "a GPT learns to write, one character at a time"
+    headline = "A GPT learns to write, one character at a time."
     target = Target(
         "validation_loss", 1.5, "validation loss", higher_is_better=False, percent=False
     )
