@@ -125,7 +125,8 @@ def read_results(folder):
         ) from None
     if not isinstance(results, dict) or results.get("version") != VERSION:
         got = results.get("version") if isinstance(results, dict) else type(results).__name__
-        raise DataError(f"{path}: version must be {VERSION}", got=repr(got), hint="run the grader again")
+        hint = "run the grader again"
+        raise DataError(f"{path}: version must be {VERSION}", got=repr(got), hint=hint)
     for name, kind in (("assignment", dict), ("submissions", list), ("not_graded", list)):
         if not isinstance(results.get(name), kind):
             raise DataError(f"{path}: {name} is missing or malformed", hint="run the grader again")
