@@ -174,11 +174,11 @@ print(f"{100 * exact:.1f} % of {len(given)} new dates are written without a mist
 assert exact > 0.6
 
 # %% [markdown]
-# ## Which characters the decoder looks at
+# ## Which source characters the decoder attends to
 #
-# The next figure shows the weights of the last decoder layer while it writes, averaged over its
-# heads. To write the year it looks at the end of the source. To write the month it looks at the
-# month's name.
+# The next figure shows the cross-attention weights of the last decoder layer for each character of
+# the answer, averaged over the heads. For the year, the decoder attends to the end of the source.
+# For the month, it attends to the month's name.
 
 
 # %%

@@ -328,7 +328,7 @@ show(
 )
 
 # %% [markdown]
-# Along the sequence, a row of six new patches covers less than three of the four patches in an old
+# Along the sequence, a row of six new patches covers fewer than three of the four patches in an old
 # row. The second new row begins in the middle of the first old row, so the rows are no longer
 # aligned.
 #

@@ -417,7 +417,7 @@ def _kind(start):
 
 
 def _own(array):
-    """Return an array whose memory is writable."""
+    """Return `array` itself if it is writable, otherwise a copy."""
     return array if array.flags.writeable else array.copy()
 
 

@@ -91,7 +91,7 @@ def decoder_layer_gradients(rng):
 
 
 def embedded(inputs, settings):
-    """Run `look_up` if ids are given, else `place`."""
+    """Build a SequenceEmbedding and run its `look_up` if ids are given, otherwise its `place`."""
     import minitorch_attn as mt
     from minitorch_attn.models.encoder_decoder import SequenceEmbedding
 

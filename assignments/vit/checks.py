@@ -91,7 +91,7 @@ def embedding_gradients(rng):
 
 
 def refused(inputs, settings):
-    """Whether images of four sizes raise an error; only the wrong sizes may."""
+    """Return, for each of four image sizes, whether the model rejects it."""
     import numpy as np
 
     import minitorch_attn as mt
@@ -112,7 +112,7 @@ def embedding_refusals(rng):
 
 
 def block_alone(inputs, settings):
-    """Run the block with a different function for each part, so that only the block is checked."""
+    """Run the block with simple functions as its submodules, to check only the block's own code."""
     import minitorch_attn as mt
     from minitorch_attn.models.vit import Block
 
@@ -155,7 +155,7 @@ def block_mask(rng):
 
 
 def encode(inputs, settings):
-    """Run the encoder with a different function for each block and for the norm."""
+    """Run the encoder with a different simple function for each block and for the norm."""
     import minitorch_attn as mt
 
     class Map(mt.nn.Module):

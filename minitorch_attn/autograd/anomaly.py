@@ -11,7 +11,7 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def caller():
-    """Return the innermost stack frame outside this package, at a line of the user's code.
+    """Return the innermost stack frame outside this package: the user's line that called it.
 
     Returns
     -------

@@ -34,7 +34,7 @@ def watch(change):
 
 
 class _Switch(ContextDecorator):
-    """Set one attribute of `state` inside a `with` block or a decorated function."""
+    """Set one attribute of `state` inside a `with` block or while a decorated function runs."""
 
     attribute = None
 

@@ -18,9 +18,9 @@ _state = {"chance": None}
 
 
 def named_index_errors(function):
-    """Decorate a function: on an IndexError, finish the range checks, which name the argument.
+    """Decorate a function: on IndexError, run the pending range checks, which name the argument.
 
-    The strict device raises IndexError immediately; a GPU would wrap the index and continue.
+    NumPy, which the strict device uses, raises IndexError at once; a GPU would wrap the index.
     """
 
     def call(array, *args, **keywords):

@@ -58,7 +58,7 @@ _KNOWN = (int, float, complex, np.generic, ndarray, list, tuple)
 
 
 def _other(array, other, name):
-    """Return the raw form of `other`, or NotImplemented if its type is unknown."""
+    """Return `other` as a plain NumPy operand, or NotImplemented if its type is unknown."""
     if isinstance(other, (_KNOWN, Operators)):
         return unwrap(type(array), other, f"array {name} value")
     return NotImplemented

@@ -125,7 +125,7 @@ class _Reader:
         return "".join(parts)
 
     def one(self, token):
-        """Convert one token with its arguments."""
+        """Convert one LaTeX token (a character or a command) and its arguments to text."""
         if token == "{":
             return self.group("}")
         if token.isspace():
@@ -199,7 +199,7 @@ class _Reader:
 
 
 def _greek(name):
-    """Return the Greek letter with this name, or the name itself if it is a function."""
+    """Return the Greek letter called `name`, or `name` itself if there is none (such as `log`)."""
     kind = "CAPITAL" if name[:1].isupper() else "SMALL"
     spelling = {"lambda": "LAMDA"}.get(name.lower(), name.upper())
     try:

@@ -83,7 +83,7 @@ class Progress:
         return cell if isinstance(cell, int) and cell > 0 else 0
 
     def when(self, number):
-        """Return the time of the last change in seconds since 1970; 0 if it was not started."""
+        """Return when the entry last changed, in seconds since 1970; 0 for an unstarted lesson."""
         when = self.entry(number).get("when", 0)
         return when if isinstance(when, (int, float)) else 0
 

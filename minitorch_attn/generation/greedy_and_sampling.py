@@ -1,4 +1,4 @@
-"""Greedy search and sampling: append the likeliest or a sampled token to every row."""
+"""Greedy search and sampling: append the most likely token, or a sampled one, to each row."""
 
 from .. import ops
 from ..computes import computes

@@ -110,28 +110,28 @@ def sincos_positions(grid, embed_dim, *, rows_first=False, dtype="float32", devi
 
 
 class RelativeAttention(nn.Attention):
-    """Self-attention with a learned vector for each distance between two tokens.
+    """Self-attention with a learned vector for each relative position j - i of two tokens.
 
-    The score of tokens i and j is query_i (key_j + distance_{j-i}) / sqrt(head_dim). The products
-    of queries and distance vectors are a bias that is added to the usual scores.
+    The score of query i and key j is query_i (key_j + distance_{j-i}) / sqrt(head_dim). The scaled
+    products query_i distance_{j-i} are a bias that is added to the usual scores.
 
     Parameters
     ----------
     embed_dim, num_heads : int
     max_tokens : int
-        Maximum number of tokens. The number of distances is 2 * max_tokens - 1.
+        Maximum number of tokens. There are 2 * max_tokens - 1 relative positions.
     **options
         Arguments passed to `nn.Attention`.
 
     Attributes
     ----------
     distances : Parameter of shape (2 * max_tokens - 1, embed)
-        Vectors of the distances. Row max_tokens - 1 belongs to distance 0.
+        One vector for each relative position. Row max_tokens - 1 belongs to j - i = 0.
 
     Notes
     -----
     Dosovitskiy et al. 2020, arXiv:2010.11929v2, appendix D.4, "relative positional embeddings";
-    the distance is counted in raster order ("1-dimensional"), with the class token first.
+    tokens are counted in raster order ("1-dimensional"), with the class token first.
 
     Examples
     --------

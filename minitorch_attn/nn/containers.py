@@ -159,7 +159,7 @@ class ModuleList(_Listed):
         return type(self)(modules)
 
     def _repr_lines(self):
-        """Format the entries; a run of equal entries is one line."""
+        """Format the entries, with consecutive identical entries on one line."""
         runs = []
         for i, module in enumerate(self):
             text = repr(module)

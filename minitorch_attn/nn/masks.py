@@ -68,7 +68,7 @@ class Mask:
         return wrap(~self.attend.array)
 
     def additive(self, dtype="float32"):
-        """Return 0 where the query may attend and -inf elsewhere, to be added to the scores.
+        """Return a tensor to add to the scores: 0 where the query may attend, -inf elsewhere.
 
         Parameters
         ----------

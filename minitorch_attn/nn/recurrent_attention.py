@@ -293,7 +293,7 @@ class AttentionSeq2Seq(Module):
 
 
 def _check(where, name, x, size, query, batched=False):
-    """Check that x is a tensor with the same number of axes and the same batch as the query."""
+    """Check that x is a tensor with as many axes as the query and the same batch size."""
     if not isinstance(x, Tensor):
         raise DTypeError(
             f"{where}: {name} is not a tensor", got=type(x).__name__, hint=f"mt.tensor({name})"

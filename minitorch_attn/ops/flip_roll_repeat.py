@@ -290,7 +290,7 @@ def _counted(repeats, array):
 
 
 def narrow(input, dim, start, length):
-    """Return `length` slices of `input` along `dim`, starting at `start`, as a view.
+    """Return positions start to start + length - 1 of `input` along `dim`, as a view.
 
     Examples
     --------
@@ -306,7 +306,7 @@ def narrow(input, dim, start, length):
     first = start + size if start < 0 else start
     if length < 0 or not 0 <= first <= size - length:
         raise ShapeError(
-            "narrow(input, dim, start, length): the slices are out of range",
+            "narrow(input, dim, start, length): start or length is out of range",
             got=f"start={start} and length={length} for axis {dim} of input {input.shape}",
             expected=f"start and start + length from 0 to {size}, the size of the axis",
             hint="use a negative start to count from the end",
@@ -315,7 +315,7 @@ def narrow(input, dim, start, length):
 
 
 def select(input, dim, index):
-    """Select slice number `index` along `dim`, as a view without that axis.
+    """Select position `index` along `dim`; return a view without that axis.
 
     Examples
     --------

@@ -297,7 +297,7 @@ def _as_value(target, value):
 
 
 def _fitted(target, selection, value):
-    """Return `value` without extra leading 1-axes; check that it broadcasts to the selection."""
+    """Drop extra leading axes of size 1; check that `value` broadcasts to the selection."""
     if not isinstance(value, Tensor):
         return value
     place = _shape_of(target.array, selection)

@@ -326,7 +326,7 @@ class Recording(Listener):
         ----------
         path : str or path
         values : int
-            Maximum number of values per tensor.
+            Maximum number of values saved per tensor.
         """
         from .page import page
 

@@ -305,7 +305,7 @@ class ByteBPE:
         return merge_tokens(ids, self._ranks)
 
     def _ranked_merges(self):
-        """Return {(id, id): (precedence, id of the merged token)}."""
+        """Return a dict that maps each pair of ids to (rank of the merge, merged id)."""
         ids, ranks, strange = self._ids, {}, []
         for rank, (first, second) in enumerate(self.merges):
             joined = ids.get(first + second)

@@ -1,4 +1,4 @@
-"""Sample class to try the grader with: generate correct, wrong and hostile submissions."""
+"""Sample class for trying out the grader: generate correct, wrong and hostile submissions."""
 
 import io
 import tarfile

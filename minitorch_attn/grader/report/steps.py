@@ -1,4 +1,4 @@
-"""Steps in words: describe the first step that differs, for the student."""
+"""Describe the first step that differs from the library, in words for the student."""
 
 from collections import Counter
 

@@ -121,7 +121,7 @@ def _set_attention(block, config, i):
 
 
 class UpcastAttention(nn.Attention):
-    """Attention that computes scores and weights in float32 when the model is float16."""
+    """Attention that computes scores and weights in float32 even if the model is in float16."""
 
     def attend(self, query, key, value, mask=None, bias=None, is_causal=False):
         if query.dtype.itemsize >= 4:
@@ -147,12 +147,12 @@ class GPT2Model(TokenVectors, GPT2PreTrainedModel):
         encoder_attention_mask=None, use_cache=None, output_attentions=None,
         output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """Same as `TokenVectors.forward`, in another argument order and with additional arguments.
+        """Same as `TokenVectors.forward`, with a different argument order and more arguments.
 
         Parameters
         ----------
         token_type_ids : int64 Tensor of shape (batch, token), optional
-            Ids whose rows in the token embedding matrix are added to the embeddings.
+            Second id of each token. Its row of the token embedding matrix is also added.
         encoder_hidden_states, encoder_attention_mask : None (not supported)
         """
         _refuse_memory(encoder_hidden_states, encoder_attention_mask)
@@ -234,7 +234,7 @@ class GPT2DoubleHeadsModel(GPT2PreTrainedModel):
 
 
 class Summary(nn.Module):
-    """Summary of a sequence as one vector, configured by the `summary_*` fields."""
+    """Reduce a sequence to one vector, as the `summary_*` fields of the configuration say."""
 
     def __init__(self, config):
         super().__init__()
