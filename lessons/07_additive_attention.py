@@ -130,7 +130,7 @@ def test(model, length, size=200):
 
 
 # %% [markdown]
-# ## Training, and where the model looks
+# ## Training the model and inspecting its attention weights
 #
 # Nobody tells the model where to look: the only training signal is the loss on the digits. Once the
 # model has learned the task, the step that writes digit $t$ looks at digit $n + 1 - t$ of a source
@@ -181,7 +181,7 @@ show(
 # %% [markdown]
 # ## What goes wrong without the tanh, or if you trust the picture
 #
-# **Without the tanh.** The score is then linear, and the decoder loses its influence:
+# **Without the tanh.** The score is then linear, and the decoder state no longer has any effect:
 #
 # $$e_{t,i} = v^\top W s_{t-1} + v^\top U h_i .$$
 #

@@ -78,8 +78,8 @@ assert (GRID == GRID.T).all() and not np.allclose(Q.T @ K, (Q.T @ K).T)
 # it is an unfortunate example: it hides which axis belongs to the query, and a softmax along the
 # wrong axis gives the same numbers, transposed.
 #
-# But the symmetry helps us. A symmetric grid without negative eigenvalues is $Q Q^\top$ for some
-# $Q$, so we can find vectors that give exactly these scores, and compute everything that follows.
+# But the symmetry helps us. A symmetric matrix without negative eigenvalues equals $Q Q^\top$ for
+# some $Q$, so we can find queries and keys with exactly these scores and compute the next steps.
 # (We pad them with zeros to $d_k = 64$, the size of a head in the paper.)
 
 # %%

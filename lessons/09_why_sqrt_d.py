@@ -179,10 +179,10 @@ assert adam["1"] < 0.3 and adam["sqrt(d)"] > 0.95
 # compensates for that. But this rate depends on $d$, and an untrained model looks at all keys
 # equally. Dividing by the square root avoids both problems.
 #
-# ## What the square root does not do
+# ## Scaling does not prevent sharp attention
 #
-# Dividing by the square root does not prevent sharp attention. The argument holds for queries and
-# keys that are independent of each other. A query that has **found** its key, $q = k$, has the
+# The argument for dividing by the square root holds only for queries and keys that are independent
+# of each other. A query that has **found** its key, $q = k$, has the
 # score $\lVert k \rVert^2 / \sqrt d \approx \sqrt d$. So the scale determines where learning
 # starts, not where it ends.
 

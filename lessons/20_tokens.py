@@ -227,7 +227,7 @@ print(f"pixels instead of patches of 16 x 16: {ratio:,} times the scores")
 assert ratio == 16**4
 
 # %% [markdown]
-# ## What goes wrong when text or images are cut incorrectly
+# ## Common mistakes when splitting text and images into tokens
 #
 # Here are three mistakes that do not raise an error. **Merges in the wrong order**: the same merges
 # give different tokens, which the model has never seen in this context.

@@ -97,7 +97,7 @@ print(
 assert 0.6 * bound < growth["V2", 4][-1] < 1.5 * bound
 
 # %% [markdown]
-# ## 2. Scores that grow: cosine attention
+# ## 2. Cosine attention keeps large scores bounded
 #
 # A dot product grows with the lengths of query and key. Large activations produce large scores, the
 # softmax saturates, and a few pairs get all the weight. V2 uses the *angle*:
@@ -139,7 +139,7 @@ print(f"tau = 1: {most:.3f} (one key at cosine 1, 15 at -1);  tau = 0.1: {cooles
 assert most < 0.34 and coolest > 0.999
 
 # %% [markdown]
-# ## 3. Windows of another size: a computed bias
+# ## 3. A new window size: computing the position bias
 #
 # V1 learns one number per offset. A window of 16 x 16 has offsets up to 15, but a table trained
 # with windows of 8 x 8 ends at 7. V2 learns a small *function* of the offset, so that every offset

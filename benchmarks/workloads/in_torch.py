@@ -16,7 +16,7 @@ __all__ = ["Attention", "Block", "FeedForward", "filled", "forward_step", "train
 
 
 class Attention(nn.Module):
-    """Self-attention or, if `cross`, attention to another sequence."""
+    """Self-attention, or cross-attention to `memory` if `cross` is True."""
 
     def __init__(self, width, heads, cross=False):
         super().__init__()

@@ -1,7 +1,7 @@
 """Threads: share one piece of work among several threads, each with one BLAS thread.
 
-NumPy lets other threads run while it computes, so a thread holds Python's global interpreter lock
-only for the short time between two operations.
+NumPy releases Python's global interpreter lock (GIL) while it computes. A thread holds the GIL only
+for the short time between two operations.
 """
 
 from functools import lru_cache
@@ -69,7 +69,7 @@ def _pool(threads):
 
 
 def shares(sizes, parts):
-    """Split pieces of work into nonempty runs with about the same sum of sizes.
+    """Split a list of pieces of work into consecutive groups of about equal total size.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def shares(sizes, parts):
     Returns
     -------
     list of slice
-        Slices for at most `parts` runs, which cover all pieces in order.
+        One slice for each of at most `parts` nonempty groups, which cover all pieces in order.
 
     Examples
     --------

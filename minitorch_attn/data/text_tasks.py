@@ -112,7 +112,7 @@ class TextTasks:
 
 
 def _key(prefix, given):
-    """Return a key that training and held-out inputs must not share."""
+    """Return a key for an input. No key occurs in both training and held-out inputs."""
     if prefix == "add":
         given = " + ".join(sorted(given.split(" + ")))
     return f"{prefix}: {given}"

@@ -140,7 +140,7 @@ class BeamSearch:
         self.finished = tuple([_gather(x, index) for x in merged])
 
     def _may_improve(self):
-        """Return bools (batch, 1), True if the best beam can exceed the worst finished sequence.
+        """Return bools (batch, 1): can the best beam outscore the worst finished sequence?
 
         With a positive length penalty, a beam's score may increase when it gets longer. The result
         is an estimate for the current length or, with early_stopping="never", the maximum length.

@@ -107,7 +107,7 @@ class TextStreamer:
             self._ids, self._written = [], 0
 
     def end(self):
-        """Write the remaining text, complete or not, and prepare for the next prompt."""
+        """Write the remaining text, even an incomplete character. Prepare for the next prompt."""
         if self._ids:
             self._give(self._text())
         self._ids, self._written, self._at_prompt = [], 0, True

@@ -108,7 +108,7 @@ def _roll_text(shape, axes, shift):
 
 
 def _leaking(clue):
-    """Return a hint for a gradient at entries that the function does not depend on."""
+    """Return a hint if the gradient is wrong only at entries that do not affect the output."""
     size = np.abs(clue.numeric)
     wrong, untouched = clue.wrong, size <= 1e-8 * size.max()
     if not wrong.any() or (wrong & ~untouched).any():
@@ -122,7 +122,7 @@ def _leaking(clue):
 
 
 def _closed(clue):
-    """Return a hint for a missing gradient at entries that the function depends on."""
+    """Return a hint if the gradient is wrong only at entries where the backward gives zero."""
     wrong, closed = clue.wrong, clue.derived == 0
     if not wrong.any() or (wrong & ~closed).any():
         return None

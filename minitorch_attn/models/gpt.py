@@ -147,7 +147,7 @@ class GPT(nn.Module):
         return self.head(x)  # (batch, token, vocabulary)
 
     def embed(self, ids, start=0):
-        """Return the sum of token and position embeddings. The first position is `start`."""
+        """Return the sum of token and position embeddings, with positions counted from `start`."""
         length = ids.shape[-1]
         if ids.ndim != 2 or start + length > self.context_length:
             raise ShapeError(

@@ -270,7 +270,7 @@ class VisionTransformer(nn.Module):
         return tokens[:, 0] if self.pooling == "class" else tokens.mean(1)
 
     def resize(self, image_size):
-        """Change the model's image size in place, interpolating the positions.
+        """Change the model's image size in place, interpolating the position embeddings.
 
         Parameters
         ----------

@@ -280,7 +280,7 @@ def _is_on_gpu(value):
 
 
 def _describe(event, ctx, read, written):
-    """Set the shapes, the dtype and the number of bytes, which is 0 for a view."""
+    """Record the shapes, the dtype, and the bytes read and written, which are 0 for a view."""
     event.shapes = ctx.shapes
     made = [array for array in map(_array, written) if array is not None]
     if made:

@@ -24,7 +24,7 @@ def read_json(path):
         ) from None  # fmt: skip
     if not isinstance(found, dict):
         raise DataError(
-            f"{os.fspath(path)} must contain an object", got=type(found).__name__, expected="{...}"
+            f"{path} must contain a JSON object", got=type(found).__name__, expected="{...}"
         )
     return found
 
@@ -35,7 +35,7 @@ def unreadable(path, error):
 
 
 def read_vocab(path):
-    """Read the vocabulary, {token in GPT-2's alphabet: id}."""
+    """Read `vocab.json`: a dict from tokens, written in GPT-2's byte alphabet, to ids."""
     ids = read_json(path)
     if not ids or not all(type(number) is int and number >= 0 for number in ids.values()):
         raise DataError(

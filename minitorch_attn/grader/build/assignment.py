@@ -189,9 +189,9 @@ def package_root():
 
 
 def assignment_folder():
-    """Find the assignment folder: next to the package in a checkout, inside it if installed.
+    """Find the assignments folder: next to the package in a checkout, inside it if installed.
 
-    The environment variable MTA_ASSIGNMENTS overrides this folder.
+    If the environment variable MTA_ASSIGNMENTS is set, its folder is used instead.
 
     Returns
     -------
@@ -208,7 +208,7 @@ def assignment_folder():
 
 
 def student_folder():
-    """Find the folder of the programs that are part of every release.
+    """Return the folder of the student programs that every release includes.
 
     Returns
     -------
@@ -406,7 +406,7 @@ class _Reader:
                 self.refuse("the module does not define this function", got=str(part.target))
             if isinstance(part, (ToWrite, Group)):
                 if part.target in seen:
-                    self.refuse("two entries remove the same function", got=str(part.target))
+                    self.refuse("two blanks or groups name the same function", got=str(part.target))
                 seen.add(part.target)
             if not isinstance(part, Group) and part.target.path not in made.files:
                 self.refuse(

@@ -27,7 +27,7 @@ class Target:
     module : str
         Dotted module name, for example "minitorch_attn.ops.softmax".
     name : str
-        Dotted name in the module, for example "Softmax.backward". Only classes may enclose it.
+        Dotted name in the module, for example "Softmax.backward". Nested functions are excluded.
     """
 
     module: str
@@ -122,7 +122,7 @@ def code_lines(source, name):
 
 
 def bare(line):
-    """Remove the comment and repeated spaces from a line of code."""
+    """Strip the comment from a line of code and collapse repeated spaces."""
     cut = line
     for place in (match.start() for match in re.finditer("#", line)):
         before = line[:place]
@@ -168,7 +168,7 @@ def _span(source, name):
 
 
 def _header_end(lines, first):
-    """Return the line number at which the header that begins on line `first` ends."""
+    """Return the number of the last line of the function header that starts on line `first`."""
     tokens = tokenize.generate_tokens(iter(lines[first - 1 :]).__next__)
     return next(token.end[0] for token in tokens if token.type == tokenize.NEWLINE) + first - 1
 

@@ -81,7 +81,7 @@ def operation_check(
 
 
 def call_check(name, function, arguments, keywords=None, **options):
-    """Make a check of a function of the package, on tensors.
+    """Make a check that calls a function of the package on tensors.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def call_check(name, function, arguments, keywords=None, **options):
 def layer_check(
     name, layer, make, arguments, rng, keywords=None, method="forward", tensors=None, **options
 ):
-    """Make a check of a layer or model whose parameters are all random, not initial values.
+    """Make a check of a layer or model, with random values for all of its parameters.
 
     Parameters
     ----------

@@ -145,12 +145,12 @@ class _Level:
         )
 
     def agreeing_before(self, pair):
-        """Count the steps that agree before a pair; all of them if `pair` is None."""
+        """Count the agreeing steps before the step `pair[0]`, or all if `pair` is None."""
         end = math.inf if pair is None else pair[0].number
         return sum(number < end for number in self.agreeing)
 
     def all_agree_before(self, pair):
-        """Return whether all of the submission's steps before a pair agree."""
+        """Return whether all of the submission's steps before the step `pair[0]` agree."""
         return all(s.number in self.agreeing for s in self.mine if s.number < pair[0].number)
 
     def forward_agrees(self, step):

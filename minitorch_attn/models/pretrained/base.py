@@ -265,7 +265,7 @@ def _lenient(folder, name, arrays, expected):
 
 
 def class_of(fields, find):
-    """Look up the class that `config.json` names: return `find(class name)`."""
+    """Return `find(name)` for the class name in `fields`, the contents of `config.json`."""
     architectures = fields.get("architectures") or []
     if len(architectures) != 1:
         raise CheckpointError(

@@ -142,7 +142,7 @@ class MaskedImageModeling:
     """
 
     def make_decoder(self, config):
-        """Return a linear layer from a token to the pixels of its patch."""
+        """Make a linear layer that maps each token to the pixels of its patch."""
         stride = config.encoder_stride
         pixels = stride**2 * config.num_channels
         return nn.Sequential(

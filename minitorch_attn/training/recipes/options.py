@@ -49,7 +49,7 @@ def common_options(**changes):
 
 
 def defaults(options):
-    """Return the default values of options.
+    """Return a dict from each option's name to its default value.
 
     Returns
     -------

@@ -185,7 +185,7 @@ def test_a_vocabulary_without_some_bytes():
     ("vocab", "merges", "message"),
     [
         ("{", "", "vocab.json is not valid JSON"),
-        ("[]", "", "must contain an object"),
+        ("[]", "", "must contain a JSON object"),
         ("{}", "", "is not a vocabulary"),
         ('{"a": "0"}', "", "is not a vocabulary"),
         ('{"a": -1}', "", "is not a vocabulary"),
