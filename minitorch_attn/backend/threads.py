@@ -90,7 +90,7 @@ def shares(sizes, parts):
     ends, done, total = [], 0, sum(sizes)
     for number, size in enumerate(sizes, 1):
         done += size
-        # A piece ends a run if the sum passes the next multiple of total / parts.
+        # A piece ends a group if the sum reaches the next multiple of total / parts.
         if done * parts >= total * (len(ends) + 1):
             ends.append(number)
     ends = sorted({*ends[: parts - 1], len(sizes)} - {0})

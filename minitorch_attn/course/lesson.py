@@ -213,7 +213,7 @@ def _source(thing):
 
 
 def _line_of(thing):
-    """Return the line of `def` or `class`, below the decorators, and the kind of definition."""
+    """Return the line number of `def` or `class` (not of a decorator) and the kind of object."""
     if inspect.ismodule(thing):
         return 1, "module"
     lines, first = inspect.getsourcelines(thing)

@@ -104,7 +104,7 @@ def find_fault(check, wrong):
 
 
 def _run(check, outputs):
-    """Run backward; return the gradients at the leaves, and those passed in at the outputs."""
+    """Run backward. Return the leaves' gradients, and the output gradients it started from."""
     given = as_cotangents(check.probe.cotangent.copy(), outputs)
     pairs = [(o, g) for o, g in zip(outputs, given, strict=True) if o.requires_grad]
     if not pairs:

@@ -316,7 +316,7 @@ class VisionTransformer(nn.Module):
 
 
 def pair(size):
-    """Return (rows, columns) from a pair or from one number for both."""
+    """Return `size` as a pair (rows, columns). A single number stands for both."""
     return tuple(size) if isinstance(size, (tuple, list)) else (size, size)
 
 

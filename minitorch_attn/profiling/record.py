@@ -30,7 +30,7 @@ class Event:
     own_seconds : float
         Duration in seconds without nested events, such as operations in a recorded `backward`.
     modules : tuple of str
-        Paths of the running modules, the outermost first; in backward, as in the forward run.
+        Paths of the enclosing modules, outermost first; in "backward", those of the forward run.
     flops, nbytes, elements : int
         FLOPs in matrix products and convolutions, bytes read and written, and number of elements
         written.

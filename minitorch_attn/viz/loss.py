@@ -19,7 +19,7 @@ def loss_figure(
         Baseline losses, drawn as horizontal lines with their names.
     title : str
     smoothing : float, default 0.6
-        Weight of past values in the running mean of the training loss. The raw values remain
+        Weight of past values in the moving average of the training loss. The raw values remain
         visible behind it.
     unit, what : str
         Unit and name of the loss for the axis label.
@@ -80,7 +80,7 @@ def _draw_baselines(axes, baselines):
 
 
 def _running_mean(values, weight):
-    """Return the exponential running mean with Adam's bias correction."""
+    """Return the exponential moving average, with the same bias correction as in Adam."""
     mean, means = 0.0, []
     for count, value in enumerate(values, 1):
         mean = weight * mean + (1 - weight) * value

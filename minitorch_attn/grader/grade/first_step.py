@@ -221,7 +221,7 @@ def _unlike(mine, library, rtol):
 
 
 def _where(step, same, texts, top):
-    """Locate a step: where its function is defined if that is wrong, else where it is called."""
+    """Locate a step: the definition if the step's own code is wrong, otherwise the call."""
     steps = list(_by_end(top))
     own = step.defined is not None and (same or step.called is None)
     file, line = step.defined if own else step.called
@@ -280,7 +280,7 @@ def _what(pair, names, rtol):
 
 
 def _function(step, inside, rtol):
-    """Describe the function that contains the mistake, and which of its results differ."""
+    """Name the function that contains the mistake. List its wrong and its correct results."""
     name = step.name if inside and step is inside[0][0] else step.by
     found = {"in": name, "differ": [], "agree": []}
     if inside and inside[0][0].name == name:

@@ -71,7 +71,7 @@ def populate(root, level, user, package_folder=None, files=()):
 
 
 def _replace(path, data):
-    """Replace a link by a file, and remove the bytecode compiled from the old file."""
+    """Replace a link with a file, and remove the bytecode compiled from the old file."""
     path.unlink(missing_ok=True)
     path.write_bytes(data)
     for compiled in path.parent.glob(f"__pycache__/{path.stem}.*.pyc"):
@@ -170,7 +170,7 @@ def _copied(folder):
 
 
 def _link(source, target):
-    """Hard-link a file if others may read it; otherwise copy it."""
+    """Hard-link a file if all users may read it. Otherwise, or if that fails, copy it."""
     if os.stat(source).st_mode & 0o004:
         try:
             return os.link(source, target, follow_symlinks=True)

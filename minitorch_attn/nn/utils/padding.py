@@ -1,4 +1,4 @@
-"""Padding of sequences with different lengths to one length: pad_sequence, unpad_sequence."""
+"""Pad sequences of different lengths to a common length: pad_sequence, unpad_sequence."""
 
 from ... import ops
 from ...errors import ArgumentError, DTypeError, ShapeError
@@ -130,7 +130,7 @@ def as_sequences(where, sequences):
 
 
 def host_lengths(where, lengths):
-    """Convert lengths to a list of int; a tensor must be on the host."""
+    """Convert `lengths`, a one-dimensional tensor or an iterable, to a list of int."""
     if isinstance(lengths, Tensor):
         if lengths.ndim != 1:
             raise ShapeError(
