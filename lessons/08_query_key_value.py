@@ -63,7 +63,7 @@ assert (Q @ K.T).shape == (d_k, d_k) and np.allclose(Q.T @ K, rows_Q @ rows_K.T)
 # %% [markdown]
 # ## The grid of scores
 #
-# This is the deck's grid. Each row belongs to a query, each column to a key.
+# This is the deck's grid of scores. Each row belongs to a query, each column to a key.
 
 # %%
 GRID = np.array([[98, 27, 10, 12], [27, 89, 31, 67], [10, 31, 91, 54], [12, 67, 54, 92.0]])
@@ -191,7 +191,7 @@ assert verdicts.count("truncated") == 2
 # them, 0.37 and 0.31, are truncated, while the others are rounded (rounded, these two are 0.38 and
 # 0.32), so the second row sums to 0.99.
 #
-# ## What goes wrong with a second softmax
+# ## Common mistake: applying the softmax twice
 #
 # Third finding: **the deck takes a softmax of a softmax**. Weights are between 0 and 1, so the
 # largest difference in the second softmax is 1. With $n$ keys no weight can exceed

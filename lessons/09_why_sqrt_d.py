@@ -163,8 +163,8 @@ assert shares[256, "sqrt(d)"] > 0.95 and shares[256, "1"] < 0.2
 assert shares[16, "1"] > 0.5  # the problem grows with d: a small width still works
 
 # %% [markdown]
-# Adam divides each step by the size of the gradient. Does that help? Not where the gradient is
-# smaller than `eps`, the number that Adam adds to that size, or where the slopes are 0.
+# Adam divides each step by the size of the gradient. Does that help? It does not where the slopes
+# are 0, or where the gradient is smaller than `eps`, the constant that Adam adds to the divisor.
 
 # %%
 adam = {}

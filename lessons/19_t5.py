@@ -23,7 +23,7 @@ mt.manual_seed(0)
 # %% [markdown]
 # ## Spans and sentinels
 #
-# Pre-training hides **spans** of words. Each span is replaced by one token, a sentinel. The target
+# Pre-training masks **spans** of words. Each span is replaced by one token, a sentinel. The target
 # lists the words that each sentinel replaces. The input gets shorter, and it does not show how many
 # words are missing.
 
@@ -61,8 +61,8 @@ assert restore(source, target) == words  # the text can be restored
 assert len(source) < len(words) == len(bert)
 
 # %% [markdown]
-# T5 hides 15 percent of the tokens, in spans of 3 tokens on average. How long is a text that fills
-# an encoder input of 512 tokens, and how long is its target? With $n$ tokens, $0.15n$ are hidden in
+# T5 masks 15 percent of the tokens, in spans of 3 tokens on average. How long a text fits into an
+# encoder input of 512 tokens, and how long is its target? Of $n$ tokens, $0.15n$ are masked, in
 # $0.05n$ spans:
 
 # %%

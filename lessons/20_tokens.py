@@ -172,9 +172,9 @@ show(
 # %% [markdown]
 # ## Losses per token of different tokenizers cannot be compared
 #
-# A loss "per token" depends on what a token is. The loss per character (or byte) is a fair measure:
-# the sum over the text divided by its number of characters. We compute both for a model that knows
-# only how often each token occurs:
+# A loss "per token" depends on what a token is. For a fair comparison, use the loss per character
+# (or byte): the loss summed over the text, divided by the number of characters. We compute both for
+# a model that knows only how often each token occurs:
 
 # %%
 print("vocabulary   nats per token   nats per character")
@@ -251,7 +251,7 @@ with fails(UnicodeDecodeError):
     data[:3].decode()
 
 # %% [markdown]
-# **A reshape instead of patches**: without the `permute` (the same mistake as in lesson 11), the
+# **Reshaping the image instead of cutting it into patches**: without the `permute` (the same mistake as in lesson 11), the
 # shape is correct, but each "patch" is a strip across a few rows of pixels instead of a square.
 
 # %%

@@ -241,9 +241,10 @@ print(f"ViT-L/32 with 1000 classes {millions:.1f} M")
 assert round(millions) == 307 and round(count(1024, 24, 16)[0] / 1e6) == 303
 
 # %% [markdown]
-# The number of parameters means little unless you also know the patch size and the head.
+# The number of parameters means little unless you also know the patch size and whether it includes
+# the head.
 #
-# ## When does the quadratic part dominate?
+# ## At what image size does the quadratic cost of attention dominate?
 #
 # "Attention is quadratic" is true only for the term $2N^2D$. It equals the term $12ND^2$ only at
 # $N = 6D$.

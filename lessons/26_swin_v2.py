@@ -174,9 +174,10 @@ print("bias for a window of 8 x 8:", bias().shape)
 #
 # ## Transfer to a larger window
 #
-# As an example of a learned bias in windows of 8 we use one that decreases with the distance in
-# *tokens*. We fit the function to it; the table stores it exactly. Then we use both with windows of
-# 16: we evaluate the function there, and enlarge the table by bicubic interpolation, as V1 does.
+# Suppose that a model with windows of 8 x 8 has learned a bias that decreases with the distance in
+# *tokens*. A table stores this bias exactly; V2's network is fitted to it. Then we use both with
+# windows of 16 x 16: we evaluate the network at the new offsets, and enlarge the table by bicubic
+# interpolation, as V1 does.
 
 
 # %%
@@ -223,7 +224,7 @@ for name, error in errors.items():
 assert errors["computed, log-spaced"] < errors["table, interpolated"] / 2
 
 # %% [markdown]
-# ## What goes wrong without the trained window size
+# ## Common mistake: forgetting the pretrained window size
 #
 # The network alone is not enough: it must know the size of the window it was trained with
 # (`pretrained_window_size`). Without this size, offsets are measured relative to the *new* window,

@@ -69,7 +69,7 @@ def draw(model):
 
 
 def main():
-    """Train, print the share of correct letters, and draw what a head attends to."""
+    """Train, print the share of correct letters, and show the attention weights of one head."""
     mt.manual_seed(0)
     rng, start = np.random.default_rng(0), time.perf_counter()
     model = mt.models.GPT(

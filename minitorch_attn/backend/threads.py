@@ -15,7 +15,7 @@ __all__ = ["shares", "threads_for", "together"]
 
 
 def threads_for(array):
-    """Return the number of threads to use for an array, the same as for a matrix product.
+    """Return the number of threads to use for an array: as many as BLAS uses for it.
 
     Inside `together`, the number is 1, so that work that runs in parallel is not split again.
 

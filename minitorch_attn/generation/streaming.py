@@ -34,7 +34,7 @@ class TokenStreamer:
         self._at_prompt = True
 
     def put(self, ids):
-        """Process the ids of the prompt or of a step."""
+        """Process the ids of the prompt, or the new ids of one generation step."""
         if not (self._at_prompt and self.skip_prompt):
             self.callback(np.asarray(ids).tolist())
         self._at_prompt = False

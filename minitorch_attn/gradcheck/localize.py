@@ -35,7 +35,7 @@ class Fault:
     step : Step
     hints : list of Hint
     report : GradcheckReport or None
-        Report of a check of that operation by itself.
+        Report of a gradient check of that operation alone.
     is_whole : bool
         Whether the function consists of that operation only.
     """

@@ -21,7 +21,7 @@ _CUBIC = 0.044715
 
 
 class Gate:
-    """Base class of gated activations, with functions of arrays for use in fused operations."""
+    """Base class of gated activations. Fused operations call its methods on arrays."""
 
     @classmethod
     @computes("gate", reveals=("GELU",))

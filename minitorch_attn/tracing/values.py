@@ -111,9 +111,9 @@ def same(a, b):
 
 
 def grid_steps(shape, count, whole=0):
-    """Return the steps along each axis that leave at most `count` positions.
+    """Return a slicing step for each axis, so that the sample has at most `count` entries.
 
-    The last `whole` axes are not sampled if they have at most `count` positions.
+    The last `whole` axes are kept whole if together they have at most `count` entries.
 
     Examples
     --------

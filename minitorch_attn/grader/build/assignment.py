@@ -94,7 +94,7 @@ class Assignment:
     blanks : tuple of ToWrite
         Functions that the student writes, in order.
     groups : tuple of Group
-        Functions that are removed because they compute the same as one of `blanks`: the [[group]]
+        Functions that are removed because they would reveal one of the `blanks`: the [[group]]
         entries of the manifest, and the functions found by `declared.alike`.
     checks : tuple of CheckEntry
     bugs, ways : tuple of Bug
@@ -387,9 +387,7 @@ class _Reader:
         written = {blank.name for blank in made.blanks}
         for entry in made.checks:
             if entry.of not in written:
-                self.refuse(
-                    f"check {entry.name!r} is for a function that is not a [[blank]]", got=entry.of
-                )
+                self.refuse(f"check {entry.name!r}: no [[blank]] names its function", got=entry.of)
         for bug in (*made.bugs, *made.ways):
             if unknown := sorted(set(bug.loses) - set(names)):
                 self.refuse(f"{bug.name!r}: 'loses' lists an unknown check", got=unknown[0])

@@ -120,7 +120,7 @@ def _pairs(where, kernel, stride, padding, dilation):
         raise ArgumentError(
             f"{where}: stride must be 1 with padding='same'",
             got=f"stride={stride}",
-            hint="give padding in numbers",
+            hint="pass padding as numbers",
         )
     total = [d * (k - 1) for k, d in zip(kernel, dilation, strict=True)]
     return tuple([(n // 2, n - n // 2) for n in total])

@@ -15,7 +15,7 @@ __all__ = ["check_range"]
 
 
 class _Question(NamedTuple):
-    """A check that every index is in lowest, ..., size - 1."""
+    """A check, possibly run later, that every index is between `lowest` and `size - 1`."""
 
     where: str
     name: str
@@ -93,7 +93,7 @@ def check_range(index, size, *, where, name, allow=None, lowest=0):
 
 
 def _unsigned(index, lowest):
-    """Return the indices minus `lowest` as unsigned numbers; negative ones become the largest."""
+    """Return the indices minus `lowest` as unsigned integers. Negative ones become very large."""
     shifted = index - lowest if lowest else index
     return shifted.view(f"u{index.dtype.itemsize}")
 

@@ -49,7 +49,7 @@ def check_blocks(model, ids):
 
 
 def show_gradient_check(page, reports):
-    """Print the blocks' reports, the first one in full, and write gradcheck.txt.
+    """Print the first block's report and a summary of all; write all reports to gradcheck.txt.
 
     Parameters
     ----------
