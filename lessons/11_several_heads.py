@@ -18,7 +18,7 @@ from minitorch_attn.viz.style import COLOURS, new_figure
 mt.manual_seed(0)
 
 # %% [markdown]
-# ## One weighted mean does not tell which token was where
+# ## A single weighted mean loses which token was at which position
 #
 # Suppose a token needs to know the token one place before it and the token three places before it.
 # With one head, its single row of weights is $(\tfrac12, \tfrac12)$ on these two tokens. If we swap
@@ -54,7 +54,8 @@ assert not (red_first == blue_first).all()
 # $$\mathrm{MultiHead}(X) = \mathrm{Concat}(\mathrm{head}_1, \dots, \mathrm{head}_h)\,W^O,
 # \qquad \mathrm{head}_i = \mathrm{Attention}(XW^Q_i, XW^K_i, XW^V_i).$$
 #
-# In the example below, the value 21 is feature 1 of token 2. Every head must see every token.
+# In the example below, each value names its token and its feature: 21 is feature 1 of token 2.
+# Every head must contain a piece of every token.
 
 
 # %%
@@ -308,9 +309,9 @@ show(
 )
 
 # %% [markdown]
-# Code with either mistake runs, trains and lowers the loss. With the mistake in the middle panel,
-# the loss even falls further than is possible without seeing the future. The gradient test above
-# finds both mistakes in a second.
+# With either mistake, the code runs without errors and training lowers the loss. With the mistake
+# in the middle panel, the loss even falls below what is possible without seeing the future. The
+# gradient test above finds both mistakes in a second.
 #
 # ## In the library
 

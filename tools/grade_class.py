@@ -20,7 +20,7 @@ from minitorch_attn.grader.report.sample import sample_class
 
 
 def main(arguments=None):
-    """Start or continue grading, and print the time that it took."""
+    """Start or continue grading, and print the elapsed time."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--assignment", default="attention")
     parser.add_argument("--count", type=int, default=200, help="number of submissions")

@@ -51,7 +51,7 @@ def ours(layers, heads, width, context, batch, vocabulary, threads=2, checkpoint
 
 
 def torch_model(layers, heads, width, context, vocabulary):
-    """Build the model in PyTorch, with the token embedding as the weight of the head."""
+    """Build the model in PyTorch, with the head's weight tied to the token embedding."""
     from torch import nn
     from torch.nn import functional as F
 

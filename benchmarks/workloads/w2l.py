@@ -1,4 +1,4 @@
-"""W2L: training step of W2's model on one long text, which makes quadratic memory visible."""
+"""W2L: training step of W2's model on one long text, where quadratic memory use dominates."""
 
 from . import gpt_step
 

@@ -2,8 +2,8 @@
 
 They compute `x.max(-1)`, `x.sum(-1)`, `(a * b).sum(-1)` and `x.sum(0)`. NumPy's own reductions
 start a loop for every row, which dominates the time if rows are short (64 keys, 128 channels). One
-`argmax` or one matrix product over all rows is three to ten times as fast. NumPy's reductions are
-used for a few rows, such as those of one token, because they need less preparation.
+`argmax` or one matrix product over all rows is three to ten times as fast. For only a few rows,
+such as those of one token, NumPy's reductions are used, because they have less overhead.
 """
 
 import math

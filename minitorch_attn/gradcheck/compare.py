@@ -182,7 +182,7 @@ def _uncertain(numeric):
 
 
 def _along_directions(probe, leaf, derived, options, noise, item):
-    """Compare slopes along random directions; return whether all agree."""
+    """Compare the gradient with slopes along random directions; return whether all agree."""
     size = derived.size
     if size == 0:
         return True

@@ -45,7 +45,7 @@ class SecondLook:
         self.gradient = gradient
 
     def judge(self, position, derived, slope, allowed):
-        """Examine one entry.
+        """Decide why one entry's gradient differs from its slope.
 
         Parameters
         ----------
@@ -54,7 +54,7 @@ class SecondLook:
         derived, slope : float
             Gradient from the backward pass, and slope with step size `step`.
         allowed : float
-            Maximum difference that passes.
+            Largest difference that counts as agreement.
 
         Returns
         -------

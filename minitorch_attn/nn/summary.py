@@ -101,7 +101,7 @@ class Summary:
         Parameters
         ----------
         depth : int, optional
-            Largest depth of the modules that are shown.
+            Maximum nesting depth of the modules to show.
         """
         head = ("layer", "input", "output", "parameters", "FLOPs", "memory")
         lines = [head]
@@ -170,7 +170,7 @@ def summary(model, *inputs, depth=3, file=None, **kwargs):
 
 
 class _Counter(Listener):
-    """Listener that adds the FLOPs and bytes of an operation to all modules that are running."""
+    """Listener that adds an operation's FLOPs and bytes to all modules whose forward is running."""
 
     def __init__(self):
         self.running = []

@@ -61,7 +61,7 @@ class GatherBack(Function):
 
 
 class Scatter(Function):
-    """Scatter along one axis; for the second of three, `y[i, index[i, j, k], k] = src[i, j, k]`.
+    """Scatter along one axis: `y[i, index[i, j, k], k] = src[i, j, k]` for dim 1 of three axes.
 
     Forward:  y = x with src written at index
     Backward: grad_x = grad_y with zeros at index, grad_src = grad_y at index

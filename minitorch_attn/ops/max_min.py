@@ -277,7 +277,7 @@ def _extreme_along(name, input, dim, keepdim):
 
 
 def argmax(input, dim=None, keepdim=False):
-    """Index of the maximum; the first one if several elements are equal.
+    """Index of the maximum; if several elements share it, the index of the first one.
 
     Parameters
     ----------
@@ -301,7 +301,7 @@ def argmax(input, dim=None, keepdim=False):
 
 
 def argmin(input, dim=None, keepdim=False):
-    """Index of the minimum; the first one if several elements are equal.
+    """Index of the minimum; if several elements share it, the index of the first one.
 
     Parameters
     ----------

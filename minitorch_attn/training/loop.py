@@ -45,7 +45,7 @@ class Loop:
     threads : int, default 1
         Number of threads among which each batch and each update is split; see `ThreadSplit`.
     count : callable, optional
-        Function `count(batch)` that returns the number of examples over which the loss is a mean.
+        Function `count(batch)` that returns the number of examples that the loss averages over.
         Default: the size of the first axis.
 
     Attributes
@@ -127,7 +127,7 @@ class Loop:
             self.save()
 
     def training_step(self, batch):
-        """Make one training step.
+        """Run one training step.
 
         Returns
         -------

@@ -104,7 +104,7 @@ class ThreadSplit:
         return loss.detach()
 
     def _copies_for(self, count):
-        """Return copies of the model that share its memory, one for each additional thread."""
+        """Return copies of the model that share its arrays, one for each additional thread."""
         while len(self._copies) < count:
             self._copies.append(copy.deepcopy(self.model))
         tensors = [*self.model.parameters(), *self.model.buffers()]

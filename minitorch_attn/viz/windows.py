@@ -9,7 +9,7 @@ __all__ = ["relative_index_figure", "windows_figure"]
 
 
 def windows_figure(height=8, width=8, window=4, shift=2, title="Windows before and after a shift"):
-    """Plot a feature map's windows: partitioned, rolled by the shift, with regions and masks.
+    """Plot how a feature map is shifted and partitioned into windows, with regions and masks.
 
     Parameters
     ----------

@@ -96,7 +96,7 @@ class Note:
         return True
 
     def write(self, stage):
-        """Write the note to disk, so that it survives if the process is killed."""
+        """Write the note to disk, so that the parent can read it even if this process is killed."""
         text = json.dumps({**self.fields, "stage": stage})
         part = self.path.with_suffix(".part")
         part.write_text(text, encoding="utf-8")

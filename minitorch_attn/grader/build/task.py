@@ -42,7 +42,7 @@ def task_of(assignment, folder):
 
 
 def _digest(assignment):
-    """Hash the manifest, the checks and the grader. Equal hashes imply equal points."""
+    """Hash all files that determine the points: the manifest, the checks and the grader."""
     known = sha256(_PACKAGE.__version__.encode())
     files = [assignment.folder / name for name in ("assignment.toml", "checks.py")]
     for name in ("grade", "build"):

@@ -25,7 +25,7 @@ def gradient_report(check, arrays):
     Returns
     -------
     str or None
-        Table as text. None if no gradient of the correct shape is wrong.
+        Table as text. None if all gradients of the correct shape have correct values.
     """
     rows, clues = [], []
     for name, expected in check.expected.items():

@@ -22,7 +22,7 @@ _LENGTH = struct.Struct("<Q")
 
 
 class ProtocolError(Exception):
-    """The received data is not a message, or is larger than allowed."""
+    """The received data is not a valid message, or is larger than allowed."""
 
 
 def write_message(descriptor, header, arrays, clock=None):
@@ -98,7 +98,7 @@ def read_message(descriptor, max_bytes=None, clock=None):
     for name in header["arrays"]:
         frame = _read_frame(descriptor, left, clock)
         if frame is None:
-            raise ProtocolError("the message ends in the middle")
+            raise ProtocolError("the data ended before the message was complete")
         left = None if left is None else left - len(frame)
         arrays[name] = _array(frame)
     return header, arrays
@@ -147,7 +147,7 @@ def _read_frame(descriptor, max_bytes, clock):
         raise ProtocolError(f"a part of {length:,} bytes exceeds the limit of {max_bytes:,}")
     frame = _read(descriptor, length, clock)
     if frame is None:
-        raise ProtocolError("the message ends in the middle")
+        raise ProtocolError("the data ended before the message was complete")
     return frame
 
 
@@ -160,7 +160,7 @@ def _read(descriptor, count, clock):
         part = os.read(descriptor, min(missing, 1 << 20))
         if not part:
             if missing < count:
-                raise ProtocolError("the message ends in the middle")
+                raise ProtocolError("the data ended before the message was complete")
             return None
         parts.append(part)
         missing -= len(part)

@@ -20,13 +20,13 @@ _NOTHING = {"driver": "def run(inputs, settings): return {}", "settings": {}, "w
 
 
 class WorkerFailed(Exception):
-    """The submission's process did not answer.
+    """The submission's process was late, crashed or gave a malformed answer.
 
     Attributes
     ----------
     kind : {"timeout", "crashed", "misbehaved"}
     starved : bool
-        Whether the process waited for a processor on a busy machine until the wall-clock limit.
+        Whether the wall-clock limit passed while the process waited for a CPU on a busy machine.
     """
 
     def __init__(self, kind, message, starved=False):

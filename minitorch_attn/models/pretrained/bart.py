@@ -102,7 +102,7 @@ class ClassificationHead(nn.Module):
 
 
 class BartForSequenceClassification(BartPreTrainedModel):
-    """BART text classifier: reads the decoder's vector at the last end token (section 3.1)."""
+    """BART text classifier: uses the decoder's output at the last end token (section 3.1)."""
 
     def add_head(self, config):
         self.paper.head = None

@@ -158,7 +158,7 @@ class SwinBackbone(Backbone, SwinPreTrainedModel):
         return arrays
 
     def encode_stages(self, pixel_values, output_attentions):
-        """Same as `encode`, with the map of every stage. Small maps are also padded and shifted."""
+        """Return the map of every stage; unlike in `encode`, pad and shift small maps too."""
         return self.encode(
             pixel_values, always_partition=True, output_attentions=output_attentions,
             output_hidden_states=True, output_hidden_states_before_downsampling=True,

@@ -1,4 +1,4 @@
-"""The definition of attention, computed step by step; returns the context and the weights."""
+"""Attention computed step by step from its definition; returns the context and the weights."""
 
 import math
 

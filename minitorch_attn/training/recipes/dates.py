@@ -68,7 +68,7 @@ class Dates(PairRecipe):
         )  # fmt: skip
 
     def make_pair(self, generator):
-        """Return a random training day in a random format."""
+        """Sample a training pair: a random day in a random format, and its ISO date."""
         day = self.days[generator.integers(len(self.days))]
         return date_pair(day, generator.integers(len(FORMATS)))
 

@@ -37,7 +37,7 @@ class PairRecipe(Recipe):
 
     @property
     def tokenizer(self):
-        """Tokenizer of the characters in `vocabulary` and three special tokens."""
+        """Tokenizer for the characters in `vocabulary`, with three special tokens."""
         return PairTokenizer(self.vocabulary)
 
     def batches(self):
@@ -63,7 +63,7 @@ class PairRecipe(Recipe):
         return model(source, cat([start, target[:, :-1]], 1))
 
     def loss(self, model, batch):
-        """Return the mean cross-entropy of the target's next character, without padding."""
+        """Return the mean cross-entropy of the target characters, ignoring padding."""
         source, target = batch  # (batch, source), (batch, target)
         logits = self.teacher_forced(model, source, target)
         return cross_entropy(

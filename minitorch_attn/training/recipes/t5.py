@@ -64,7 +64,7 @@ class T5(PairRecipe):
         }
 
     def build(self):
-        """Create a T5 1.0, which has ReLU and tied embeddings."""
+        """Create a T5 with ReLU and tied embeddings, as in version 1.0."""
         options = self.options
         return PaddedT5(
             len(self.tokenizer), embed_dim=options["dim"], num_heads=options["heads"],
