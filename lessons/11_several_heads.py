@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Multi-head attention: several heads
 #
-# A softmax row is one weighted mean. What if a token needs to know two things at once, from two
-# different places? And how can one matrix produce eight heads at no extra cost?
+# One row of softmax weights gives one weighted mean. What if a token needs to know two things at
+# once, from two different places? And how can one matrix produce eight heads at no extra cost?
 #
 # *Prerequisites:* query, key, value (lesson 8), the scale (lesson 9), masks (lesson 10).
 

@@ -76,7 +76,7 @@ def memory_owner(array):
 
 
 class Platform:
-    """Operations of one kind of device. All differences between devices are in this class.
+    """Interface to one kind of device; everything that differs between devices is in a subclass.
 
     `array_types` are the array types of this kind of device.
     """

@@ -71,7 +71,7 @@ def build(name, out):
 def release(name, out, seed):
     """Write the folder and the zip archive for students.
 
-    Both contain a notebook. Nothing is released if a line of the solution is found in the files.
+    Both contain a notebook. If they contain a line of the solution, nothing is released.
     """
     from ..grader.build.assignment import find_assignment
     from ..grader.build.leaks import leaks

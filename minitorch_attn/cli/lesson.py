@@ -116,7 +116,7 @@ def step(number, fast, start):
 
 
 def _finish(item, out, seconds):
-    """Record that a lesson ran to the end, and print the time that it took."""
+    """Record that a lesson ran to the end, and print how long it took."""
     progress = Progress()
     progress.finish(item.number)
     out.print(f"\nlesson {item.number} finished in {seconds:.1f} s")

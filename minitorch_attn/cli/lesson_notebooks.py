@@ -79,7 +79,7 @@ def _view(path, out):
 @click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True,
               help="Number of notebooks to run at the same time.")  # fmt: skip
 def notebooks(folder, numbers, execute, fast, jobs):
-    """Make notebooks of the lessons.
+    """Convert the lessons to notebooks.
 
     Requires the extra `lessons`: python -m pip install 'minitorch-attn[lessons]'.
     """

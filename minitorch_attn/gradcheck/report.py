@@ -119,7 +119,7 @@ class GradcheckReport:
         raise KeyError(name)
 
     def raise_if_wrong(self):
-        """Raise GradcheckError with this report unless it is ok."""
+        """Raise GradcheckError with this report if the check failed."""
         if not self.ok:
             raise GradcheckError(self)
 

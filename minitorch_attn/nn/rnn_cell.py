@@ -14,7 +14,7 @@ __all__ = ["GRUCell", "LSTMCell", "RNNCell", "RNNCellBase"]
 
 
 class RNNCellBase(Module):
-    """Base class of the cells, with their parameters and input checks.
+    """Base class of the recurrent cells, with their parameters and input checks.
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ class LSTMCell(RNNCellBase):
 
 
 class GRUCell(RNNCellBase):
-    """One step of gated recurrent units (GRU), with the equations of `GruSequence`.
+    """One step of a gated recurrent unit (GRU), with the equations of `GruSequence`.
 
     Parameters
     ----------

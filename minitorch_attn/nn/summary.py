@@ -176,7 +176,7 @@ class _Counter(Listener):
         self.running = []
 
     def watch(self, stack, module, row):
-        """Keep `row` on the stack while `module` runs."""
+        """Register hooks that keep `row` in `running` while `module` runs."""
 
         def enter(module, args, kwargs):
             self.running.append(row)

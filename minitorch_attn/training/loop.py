@@ -233,7 +233,7 @@ class Loop:
         except (KeyError, TypeError) as error:
             raise CheckpointError(
                 "load_state_dict: state is not a checkpoint of a training run",
-                got=f"missing or wrong: {error}",
+                got=f"missing or invalid entry: {error}",
                 hint="pass the state that Checkpoints.load returns",
             ) from error
 

@@ -93,7 +93,7 @@ def checked(document, where="the document"):
     if total != document["score"]:
         raise DataError(
             f"{where}: score does not match the sum of the points", got=str(document["score"]),
-            expected=str(total), hint="grade again, with the same --out",
+            expected=str(total), hint="run the grader again with the same --out",
         )  # fmt: skip
     return document
 

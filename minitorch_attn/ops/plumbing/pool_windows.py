@@ -50,7 +50,7 @@ def mean_table(size, positions, *how):
 
 @lru_cache(maxsize=256)
 def padded_mean_table(size, kernel, stride, padding, dilation, places):
-    """Table for a mean that counts the padding, but not positions beyond it."""
+    """Table for a mean that counts padding elements, but no positions beyond the padding."""
     index = window_positions(size, kernel, stride, padding, dilation, places)
     start = _host.arange(places)[:, None] * stride - padding
     count = _host.minimum(start + kernel, size + padding) - start
@@ -112,7 +112,7 @@ def floating_only(where, x):
 
 
 def shared_out(where, count, input, output_size):
-    """Return the input with a batch axis, and the number of windows along each axis."""
+    """Check adaptive pooling's arguments; return the batched input and the output sizes."""
     x = batched(input, count, where)
     sizes = output_size if isinstance(output_size, (tuple, list)) else (output_size,) * count
     if len(sizes) == 1:
