@@ -116,8 +116,8 @@ assert query.shape[1] == targets.shape[1] != key.shape[1] == sources.shape[1]
 #
 # The decoder receives the correct answer shifted by one place to the right. It starts with START
 # and must predict the first character. Then it receives the first character and must predict the
-# second, and so on. All positions are trained at once, because the causal mask hides the later
-# characters.
+# second, and so on. The causal mask hides the later characters, so one forward pass trains all
+# positions at once.
 
 
 # %%

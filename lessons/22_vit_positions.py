@@ -185,9 +185,9 @@ print(f"places renamed: largest change of a logit {(before - after).abs().max().
 assert (before - after).abs().max().item() < 1e-4
 
 # %% [markdown]
-# The *relative* variant does depend on the reading order. It sees only the number $j - i$. That
-# number is the same for two neighbors in a row and for the end of one row and the start of the
-# next:
+# The *relative* variant does depend on the reading order. It knows two positions only by their
+# difference $j - i$. That difference is 1 for two neighbors in a row, but also for the end of one
+# row and the start of the next:
 
 
 # %%

@@ -50,7 +50,7 @@ def table():
 
 
 def stored(text):
-    """Return {builder: line} for each row of the table in a page."""
+    """Return the rows of the table of sizes in a page as {builder: Markdown line}."""
     found = re.search(f"{re.escape(BEGIN)}\n(.*?)\n{re.escape(END)}", text, re.S)[1]
     return {line.split("`")[1]: line for line in found.splitlines() if "`" in line}
 

@@ -241,7 +241,7 @@ def interpolation_gradients(rng):
 
 
 def wrong_table(inputs, settings):
-    """Whether a table with a wrong number of rows raises an error."""
+    """Return whether a table with the wrong number of rows raises an error."""
     import numpy as np
 
     import minitorch_attn as mt

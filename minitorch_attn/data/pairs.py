@@ -112,7 +112,7 @@ class GeneratedBatches(BatchStream):
         super().__init__(batch_size, seed, device)
 
     def __next__(self):
-        """Return `source` and `target`, int64 Tensors of shape (batch, token)."""
+        """Return the next batch: `source` and `target`, int64 Tensors of shape (batch, token)."""
         generator = np.random.default_rng([self.seed, self.position])
         pairs = [self.make_pair(generator) for _ in range(self.batch_size)]
         self.position += 1

@@ -61,7 +61,7 @@ class Cumprod(Function):
 
 
 class Shift(Function):
-    """Shift by one position along an axis; a fill value enters at the free end.
+    """Shift by one position along an axis and put a fill value in the position that is freed.
 
     Forward:  y_i = x_(i - by)
     Backward: grad_x_i = grad_y_(i + by)

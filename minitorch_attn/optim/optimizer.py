@@ -117,7 +117,7 @@ class Optimizer:
             return closure()
 
     def start_state(self, group, name, view):
-        """Fill a new state buffer with its initial value; the default is zero."""
+        """Fill a new state buffer, already zero, with another initial value if it needs one."""
 
     def names_of_state(self, group):
         """Return the names of the state buffers of this group."""
@@ -139,7 +139,7 @@ class Optimizer:
         return buffers
 
     def _adopt_state(self, buffer):
-        """Copy existing state to the buffer and make `self.state` refer to the copy."""
+        """Copy existing per-parameter state into `buffer`; `self.state` then refers to the copy."""
         for i, p in enumerate(buffer.parameters):
             for name, old in self.state.get(p, {}).items():
                 if name != "step" and isinstance(old, Tensor):

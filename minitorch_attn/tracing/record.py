@@ -258,7 +258,7 @@ class Recording(Listener):
             pass
 
     def _learn(self, root):
-        """Collect the names of parameters in an outermost module."""
+        """Store the names of the modules, parameters and buffers of an outermost module."""
         self._roots.append(root)
         for path, module in root.named_modules():
             self._paths.setdefault(id(module), path)
@@ -269,7 +269,7 @@ class Recording(Listener):
 
     @property
     def message(self):
-        """Message for the user: which error ended the block, and how many steps were skipped."""
+        """What cut the recording short (an error, skipped steps), as text; empty if complete."""
         parts = []
         if self.ended_with:
             parts.append(self.ended_with)

@@ -72,7 +72,7 @@ def _parts(recording, rows, depth, width):
         yield _title("\nbackward: the gradient of a tensor, before + contribution = after")
         yield _backward(steps["backward"], rows, depth, width)
     if steps["accumulate"]:
-        yield _title("\nkept: the .grad of a leaf, before + new gradient = after")
+        yield _title("\nleaves: the .grad before + the new gradient = the .grad after")
         yield _kept(steps["accumulate"], rows)
 
 

@@ -45,7 +45,7 @@ class Verdict:
 
 
 def read_equivalents(path):
-    """Read {(where, change): reason} from the list `mutant` of a TOML file."""
+    """Read the equivalent mutants, {(where, change): reason}, from a TOML file's `mutant` list."""
     if not path.exists():
         return {}
     with open(path, "rb") as stream:

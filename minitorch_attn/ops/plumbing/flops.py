@@ -59,12 +59,12 @@ FLOPS = {
 
 
 def backward_flops(name, flops, needs_grad):
-    """Number of floating-point operations in the derivative of an op.
+    """Number of floating-point operations in the backward pass of an op.
 
-    A product has two factors, and the gradient of each factor is one product of the same size.
-    Attention has two products, so its derivative has four; tiled attention has a fifth, because it
-    recomputes the scores. A feed-forward network also has two products, and its blockwise version
-    recomputes the first one.
+    A matrix product has two factors; the gradient of each is one product of the same size. The
+    forward pass of attention has two products, so its backward has four; tiled attention needs a
+    fifth, because it recomputes the scores. A feed-forward network also has two products, and the
+    blockwise version recomputes the first one in its backward pass.
 
     Parameters
     ----------
