@@ -192,7 +192,7 @@ class _Reader:
         return ""
 
     def environment(self, which):
-        """Return the bracket at the start or end of an environment. Keep rows on separate lines."""
+        """Return the opening or closing bracket of an environment such as pmatrix, or ""."""
         name = self.argument()
         brackets = {"pmatrix": "()", "bmatrix": "[]", "vmatrix": "||", "cases": "{ "}
         return brackets.get(name, "  ")[which == "end"].strip()

@@ -166,7 +166,7 @@ class EncoderRepetitionPenaltyLogitsProcessor(LogitsProcessor):
 
 
 def _without_followers(windows, prefix, scores):
-    """Set the score of the last token of every window that starts with `prefix` to -inf.
+    """Set the scores of the tokens to -inf that follow `prefix` in one of the windows.
 
     Parameters
     ----------

@@ -104,7 +104,7 @@ class Mask:
     def _combined(self, other, symbol):
         if not isinstance(other, Mask):
             raise DTypeError(
-                f"Mask {symbol} other: other must be a Mask, which says what True means",
+                f"Mask {symbol} other: other must be a Mask, because True is ambiguous in a tensor",
                 got=type(other).__name__,
                 hint="use masks.from_attend(tensor) or masks.from_blocked(tensor)",
             )

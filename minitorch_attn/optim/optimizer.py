@@ -178,7 +178,7 @@ class Optimizer:
             self.update(group, step, *parts)
 
     def _count(self, entry):
-        """Return the number of updates of a parameter, including the current update."""
+        """Return how often a parameter has been updated, including the current update."""
         return int(entry["step"].item())
 
     def state_dict(self):

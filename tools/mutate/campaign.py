@@ -14,7 +14,7 @@ KILLED, SURVIVED = "killed", "survived"
 
 
 class Verdict:
-    """Result of the tests of one mutant.
+    """Test result of one mutant.
 
     Attributes
     ----------

@@ -1,7 +1,7 @@
 """Judge a submission: compare the arrays that it returned with the expected arrays.
 
-The expected values never leave this process. The comparison uses this process's NumPy, so nothing
-that a submission does to its own NumPy matters.
+The expected values never leave this process. The comparison uses this process's NumPy, so a
+submission that patches its own NumPy cannot affect it.
 """
 
 import inspect

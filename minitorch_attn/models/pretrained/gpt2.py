@@ -192,7 +192,7 @@ class GPT2LMHeadModel(NextToken, GPT2PreTrainedModel):
 
 
 class GPT2DoubleHeadsModel(GPT2PreTrainedModel):
-    """GPT-2 language model with a second head for multiple choice (GPT, Figure 1)."""
+    """GPT-2 language model with a second head for multiple choice (Figure 1 of the GPT paper)."""
 
     predicts = True
 
