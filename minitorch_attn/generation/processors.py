@@ -65,7 +65,7 @@ def whole(value, name, where, least=1):
 
 
 def as_list(tokens, name, where):
-    """Return one or more token ids as a list of int."""
+    """Convert a token id, or a sequence of token ids, to a list of int."""
     tokens = tokens.tolist() if isinstance(tokens, Tensor) else tokens
     tokens = [tokens] if isinstance(tokens, (int, np.integer)) else list(tokens)
     if any(isinstance(t, bool) or not isinstance(t, (int, np.integer)) or t < 0 for t in tokens):

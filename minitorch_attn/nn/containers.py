@@ -11,7 +11,7 @@ __all__ = ["ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequen
 
 
 class _Listed(Module):
-    """Base class of the numbered containers, with indices, slices, length and append."""
+    """Base class of containers indexed by integers: indexing, slicing, length and append."""
 
     _entries = "_modules"
 

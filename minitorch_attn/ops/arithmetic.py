@@ -207,7 +207,7 @@ def sub(input, other, *, alpha=1):
 
 
 def _refuse_booleans(input, other):
-    """Reject booleans, as PyTorch does; a mask is inverted with ~, not by subtraction."""
+    """Raise DTypeError for booleans, as PyTorch does: use ~ to invert a mask, not `1 - mask`."""
     for name, value in (("input", input), ("other", other)):
         if value is True or value is False or getattr(value, "dtype", None) == "bool":
             raise DTypeError(

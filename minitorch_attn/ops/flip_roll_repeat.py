@@ -325,7 +325,7 @@ def select(input, dim, index):
     """
     input = as_operand(input, "select")
     if input.ndim == 0:
-        raise ShapeError("select: a 0-d tensor does not have slices", got="shape ()")
+        raise ShapeError("select: input must have at least 1 axis", got="shape ()")
     dim = axis_of(dim, input.ndim, "select")
     return input[(slice(None),) * dim + (int(index),)]
 

@@ -211,7 +211,7 @@ def mean(input, dim=None, keepdim=False, *, dtype=None):
 
 
 def require_floating(input, name):
-    """Raise DTypeError for integers, whose mean is not an integer."""
+    """Raise DTypeError unless `input` is floating-point; a mean needs fractions."""
     if input.array.dtype.kind != "f":
         raise DTypeError(
             f"{name}(input): input must be a floating-point tensor",

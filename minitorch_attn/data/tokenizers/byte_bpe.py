@@ -266,7 +266,7 @@ class ByteBPE:
                     "ByteBPE.decode: an id is not in the vocabulary",
                     got=str(number),
                     expected=f"one of {len(self)} ids from {min(self.vocab)} to {max(self.vocab)}",
-                    hint="decode with the tokenizer that made the ids",
+                    hint="decode with the tokenizer that encoded the text",
                 ) from None
 
     def _segmenter(self, allowed_special):

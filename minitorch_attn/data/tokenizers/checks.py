@@ -23,7 +23,7 @@ def checked_ids(ids, size, caller):
         raise IndexRangeError(
             f"{caller}: an id is out of range",
             got=f"ids from {ids.min()} to {ids.max()}", expected=f"0 to {size - 1}",
-            hint="decode with the tokenizer that made the ids",
+            hint="decode with the tokenizer that encoded the text",
         )  # fmt: skip
     return ids.tolist()
 
