@@ -171,8 +171,8 @@ show(figure, "a descent step raises the score of class 1 and lowers the others i
 # %% [markdown]
 # ## What goes wrong with a careless softmax or loss
 #
-# **Softmax first, then the logarithm.** In float32 a weight of $e^{-120}$ is 0. Its logarithm is
-# $-\infty$, and in the gradient $-1/p_t = -\infty$ is multiplied by $p_t = 0$, which gives NaN. One
+# **Softmax first, then the logarithm.** In float32, $p_t = e^{-120}$ underflows to 0. Its logarithm
+# is $-\infty$, and in the gradient $-1/p_t = -\infty$ is multiplied by $p_t = 0$: NaN. One
 # such row makes the mean loss infinite, and the next step turns every weight of the model into NaN.
 
 # %%
@@ -291,7 +291,7 @@ where(
 # 1. Why can subtracting the maximum not cause a harmful *underflow* in softmax, while it can in
 #    `log(softmax(x))`?
 # 2. A classifier for 10 classes reaches an accuracy of 95 %, and its loss never falls below 1.46.
-#    What do you look for?
+#    Which mistake do you suspect?
 # 3. The entries of $p - \mathrm{onehot}$ add up to 0, and so do the columns of $J$. Which property
 #    of softmax explains both?
 

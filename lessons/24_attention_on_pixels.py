@@ -2,9 +2,9 @@
 # # Attention on pixels
 #
 # Why cut an image into patches at all, instead of letting every pixel attend to every pixel? A
-# memory calculation gives the answer. A second solution is *local* attention: each pixel attends
-# only to its neighborhood. How do you implement local attention, and what goes wrong at the border
-# of the image?
+# memory calculation gives the answer. Patches are one way to save memory. Another is *local*
+# attention: each pixel attends only to its neighborhood. How do you implement local attention, and
+# what goes wrong at the border of the image?
 #
 # *Prerequisites:* query, key, value (lesson 8), masks (lesson 10), ViT (lesson 21).
 
@@ -25,7 +25,7 @@ mt.manual_seed(0)
 # An image of $R \times R$ pixels has $R^2$ tokens, and one attention matrix has
 # $R^2 \times R^2 = R^4$ entries of 4 bytes. The model in the deck COMP541, "Idea #3: Standard
 # Transformer on Pixels" (`docs/decks.md` lists the decks), has 48 layers with 16 heads each, and
-# training keeps the weights of all of them for the backward pass.
+# training keeps the attention weights of every head for the backward pass.
 
 
 # %%

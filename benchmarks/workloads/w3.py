@@ -38,7 +38,7 @@ def ours(threads=2):
 
 
 def positions():
-    """Return the positional encodings of Vaswani et al. 2017, section 3.5: (token, embed)."""
+    """Return the positional encodings (token, embed) of Vaswani et al. 2017, section 3.5."""
     angles = np.arange(LENGTH)[:, None] * 10000.0 ** (-np.arange(0, WIDTH, 2) / WIDTH)
     return np.stack([np.sin(angles), np.cos(angles)], -1).reshape(LENGTH, WIDTH).astype("float32")
 

@@ -26,7 +26,7 @@ def show_task(out, exercise, file, count):
 
 
 def show_outcome(out, exercise, outcome):
-    """Print the gradcheck report, then each part of the check with its result."""
+    """Print the file's own output, the gradcheck report and the result of each check."""
     if outcome.output.strip():
         out.print("your file printed:", style="dim")
         out.print(textwrap.indent(outcome.output.rstrip(), "  ") + "\n")

@@ -132,7 +132,7 @@ def _zip_members(archive, target):
         if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
             target.refuse(member.filename, "a link or a device")
         if member.flag_bits & 1:
-            target.refuse(member.filename, "a member with a password")
+            target.refuse(member.filename, "a password-protected file")
         if member.is_dir():
             target.make_folder(member.filename)
         else:

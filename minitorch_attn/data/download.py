@@ -83,7 +83,7 @@ def download(url, sha256, *, folder=None, max_bytes=4 << 30, timeout=30.0):
 
 
 def local_path(source, sha256=None):
-    """Return the path of a local file or folder. Download URLs and unpack archives.
+    """Return the local path of `source`, after downloading a URL and unpacking an archive.
 
     Parameters
     ----------

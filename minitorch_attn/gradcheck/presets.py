@@ -78,7 +78,7 @@ def attention_case(
     ----------
     rng : numpy.random.Generator, optional
     batch, windows, heads, tokens, head_dim, shift : int
-        Sizes; change them to see which mistakes they hide.
+        Sizes of the inputs. Some mistakes show only with certain sizes.
     device : str or Device, optional
 
     Returns

@@ -162,7 +162,7 @@ class Block(nn.Module):
 
 
 class Stage(nn.Module):
-    """Stage: merge patches, except in the first stage, then apply the blocks (Swin, Figure 3a)."""
+    """One stage of a Swin Transformer: patch merging (optional), then blocks (Swin, Figure 3a)."""
 
     def __init__(self, merging, blocks):
         super().__init__()
@@ -269,7 +269,7 @@ class Swin(nn.Module):
         self.apply(_initialize)
 
     def _blocks(self, width, grid, fit_windows, settings):
-        """Create the blocks of one stage. Every other block shifts its windows."""
+        """Create the blocks of one stage. Every second block shifts its windows."""
         window = _pair(settings.pop("window_size"))
         shift = tuple(n // 2 for n in window)
         if fit_windows:

@@ -61,7 +61,7 @@ class WindowAttention(nn.Attention):
     Attributes
     ----------
     blocked_score : float
-        Number added to a score if the query may not attend to the key, -100 in the authors' code.
+        Number added to the scores of masked pairs of query and key: -100, as in the authors' code.
     """
 
     def __init__(

@@ -165,13 +165,13 @@ def gru_sequence(
 
 
 def gru_cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
-    """One step of gated recurrent units (GRU).
+    """Compute one time step of a gated recurrent unit (GRU).
 
     Parameters
     ----------
     input : Tensor of shape (batch, input)
     hx : Tensor of shape (batch, hidden)
-        The state before the step.
+        Previous hidden state.
     w_ih, w_hh : Tensor of shape (3 * hidden, input) and (3 * hidden, hidden)
         Weights as in `gru_sequence`.
     b_ih, b_hh : Tensor of shape (3 * hidden,), optional

@@ -117,7 +117,7 @@ def _pair(code):
 
 
 def _distinct(arrays):
-    """Return the sorted unique elements of several arrays; this is faster than np.unique."""
+    """Return the sorted unique elements of several arrays, faster than np.unique."""
     places = np.sort(np.concatenate(arrays))
     return places[np.concatenate([[True], places[1:] != places[:-1]])]
 

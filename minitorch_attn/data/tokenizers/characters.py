@@ -30,7 +30,7 @@ class CharTokenizer:
     def __init__(self, vocabulary):
         if len(set(vocabulary)) != len(vocabulary) or not vocabulary:
             raise ArgumentError(
-                "CharTokenizer: every character must occur exactly once in vocabulary",
+                "CharTokenizer: vocabulary must not be empty or contain duplicates",
                 got=f"{len(vocabulary)} characters, {len(set(vocabulary))} of them different",
                 hint="collect the characters of a text with CharTokenizer.from_text(text)",
             )

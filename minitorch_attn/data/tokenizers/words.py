@@ -41,7 +41,7 @@ class WordTokenizer:
         self._ids = {word: number for number, word in enumerate(self.vocabulary)}
         if len(self._ids) != len(self.vocabulary) or not self.vocabulary:
             raise ArgumentError(
-                "WordTokenizer: every word must occur exactly once in vocabulary",
+                "WordTokenizer: vocabulary must not be empty or contain duplicates",
                 got=f"{len(self.vocabulary)} words, {len(self._ids)} of them different",
                 hint="remove duplicates with list(dict.fromkeys(words))",
             )

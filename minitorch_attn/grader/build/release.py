@@ -105,7 +105,7 @@ def _plain(value):
 
 
 def _write_extras(assignment, folder):
-    """Write an instructor's own files, without the text between their markers."""
+    """Copy the instructor's extra files, without the text between their solution markers."""
     for path in sorted(assignment.folder.iterdir()):
         if path.name in _OWN or not path.is_file() or path.name.startswith("."):
             continue
@@ -221,7 +221,7 @@ def _function_text(source, name):
 
 
 def write_zip(folder, path):
-    """Write a release to a zip archive. Equal files result in equal bytes.
+    """Write a release to a zip archive. Identical files always give an identical archive.
 
     Parameters
     ----------

@@ -101,7 +101,7 @@ def read_json(path):
     if not isinstance(value, dict):
         raise CheckpointError(
             f"{path} must contain a JSON object",
-            got=type(value).__name__, hint="take the file from the model's original folder",
+            got=type(value).__name__, hint="copy the file from the original model folder",
         )  # fmt: skip
     return value
 

@@ -131,7 +131,7 @@ class T5ForConditionalGeneration(T5PreTrainedModel):
 
 
 class T5EncoderModel(T5PreTrainedModel):
-    """T5 encoder. It can also be loaded from folders of full models."""
+    """T5 encoder alone. It can also be loaded from the folder of a complete T5 model."""
 
     is_base = True
     base_prefix = "transformer"
@@ -272,7 +272,7 @@ class T5ForQuestionAnswering(T5PreTrainedModel):
 
 
 def _last_end(input_ids, end):
-    """Return the position of the last </s> of each text, with shape (batch,)."""
+    """Return the position (batch,) of the last </s> in each text."""
     ends = input_ids == end  # (batch, token)
     counts = set(ends.sum(-1).tolist())
     if len(counts) != 1 or counts == {0}:

@@ -182,7 +182,7 @@ def _check_together(indices):
         raise IndexRangeError(
             "x[index]: the shapes of the index tensors do not broadcast",
             got=" and ".join(str(index.shape) for index in indices),
-            hint="use one shape for all of them; a mask with n True elements counts as shape (n,)",
+            hint="give them the same shape; a mask with n True elements counts as shape (n,)",
         ) from None
 
 

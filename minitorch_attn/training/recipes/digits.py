@@ -83,7 +83,7 @@ class DigitClassifier(DigitRecipe):
         )  # fmt: skip
 
     def loss(self, model, batch):
-        """Return the cross-entropy of the correct digit."""
+        """Return the cross-entropy loss of the digits in a batch."""
         images, labels = batch  # (batch, 1, 8, 8), (batch,)
         return cross_entropy(
             model(centred(images)), labels, label_smoothing=self.options["smoothing"]
