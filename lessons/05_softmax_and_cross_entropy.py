@@ -132,8 +132,8 @@ assert np.isclose(cross_entropy(logits, labels), library)
 # $$\frac{\partial L}{\partial x_i} = -\delta_{it} + \frac{e^{x_i}}{\sum_j e^{x_j}}
 # = p_i - [i = t].$$
 #
-# Here $[i = t]$ is 1 if $i = t$, and 0 otherwise. The chain rule gives the same: put
-# $\partial L/\partial p_i = -[i = t]/p_t$ into the backward of softmax, and $1/p_t$ cancels. This
+# Here $[i = t]$ is 1 if $i = t$, and 0 otherwise. The chain rule gives the same result: multiply
+# $\partial L/\partial p_i = -[i = t]/p_t$ by softmax's Jacobian $J$, and $1/p_t$ cancels. This
 # is true on paper, but not always in floating point (see below).
 
 # %%

@@ -139,7 +139,7 @@ def _in_blocks(fits, evaluate, x, out):
 
 
 def _erf_block(fit, x, out, powers, sums):
-    """Write erf(s x) into `out`; `powers`, whose first row is 1, and `sums` are buffers."""
+    """Write erf(s x) into `out`, with the scratch arrays `powers` (first row: 1) and `sums`."""
     p, q = sums
     x.clip(fit.low, fit.high, out=out)
     t = np.multiply(out, out, powers[1])

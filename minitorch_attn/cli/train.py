@@ -61,7 +61,7 @@ def _resume_value(context, parameter, value):
 
 
 def _of_recipe(option):
-    """Make the command-line option for a recipe's setting."""
+    """Create the command-line option that sets one of a recipe's options."""
     kind = option.kind
     type = click.Choice(kind) if isinstance(kind, tuple) else _TYPES[kind]
     default = {} if option.default is None else {"default": option.default, "show_default": True}

@@ -209,7 +209,7 @@ class _Target:
         path = os.path.join(self._folder, *self._checked(name))
         os.makedirs(os.path.dirname(path), exist_ok=True)
         if os.path.lexists(path):
-            self.refuse(name, "a name that occurs twice")
+            self.refuse(name, "a duplicate name")
         with open(path, "xb") as file:
             while chunk := stream.read(_CHUNK):
                 self.bytes_left -= len(chunk)

@@ -107,7 +107,7 @@ def local_path(source, sha256=None):
             raise ArgumentError(
                 f"{source}: the checksum of the download is missing",
                 expected="sha256=, 64 hexadecimal digits",
-                hint="run sha256sum FILE on a copy that you trust",
+                hint="pass the checksum that sha256sum FILE prints for a copy that you trust",
             )
         path = download(source, sha256)
     elif os.path.isdir(source):
@@ -188,7 +188,7 @@ def _other_file(name, found, expected):
         f"{name}: the checksum does not match",
         got=f"sha256 {found}",
         expected=f"sha256 {expected}",
-        hint="download the file again; if this fails, look for a new version at its source",
+        hint="download it again; if it still differs, check the publisher's current checksum",
     )
 
 

@@ -93,7 +93,7 @@ class GruSequence(Function):
 
     @staticmethod
     def composed(ctx, x, h0, w_ih, w_hh, b_ih, b_hh, *, batch_sizes, reverse):
-        """Compute the definition step by step."""
+        """Compute the GRU from its definition, one time step at a time."""
 
         def step(x, h):
             a_r, a_z, a_n = chunk(linear(x, w_ih, b_ih), 3, -1)

@@ -134,7 +134,7 @@ def _source(input, axis, before, after, mode):
     source, largest = _SOURCES[mode]
     if max(before, after) > max(largest(size), 0):
         raise ShapeError(
-            f"pad(input, pad, mode={mode!r}): the amounts are out of range for the axis",
+            f"pad(input, pad, mode={mode!r}): the padding is too large for the axis",
             got=f"({before}, {after}) on axis {axis} of input {input.shape}",
             expected=f"at most {max(largest(size), 0)}",
             hint="use mode='constant', which accepts any amount",

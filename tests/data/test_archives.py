@@ -133,8 +133,8 @@ def test_names_that_occur_twice(tmp_path):
     one, two = (zipfile.ZipInfo("same") for _ in range(2))
     with pytest.warns(UserWarning, match="Duplicate"):
         make_zip(tmp_path / "a.zip", {one: b"1", two: b"2"})
-    refuse(tmp_path / "a.zip", "a name that occurs twice")
-    refuse(make_tar_of_two(tmp_path / "a.tar"), "a name that occurs twice")
+    refuse(tmp_path / "a.zip", "a duplicate name")
+    refuse(make_tar_of_two(tmp_path / "a.tar"), "a duplicate name")
 
 
 def make_tar_of_two(path):

@@ -108,7 +108,7 @@ def _entry(corpus, order, code):
 
 
 def _descending(token):
-    """Return a string whose sort order is the reverse of the token's."""
+    """Return a string for `token`; these strings sort in the opposite order of the tokens."""
     return "".join(chr(255 - byte) for byte in token) + "\u0100"
 
 

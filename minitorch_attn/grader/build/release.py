@@ -43,7 +43,7 @@ def write_release(assignment, folder, seed=PUBLIC_SEED):
     folder = Path(folder)
     if folder.exists() and any(folder.iterdir()):
         raise ArgumentError(
-            "the folder of a release must be empty", got=f"{folder}", hint="choose a new folder"
+            "the release folder is not empty", got=f"{folder}", hint="choose a new folder"
         )
     write_package(assignment, folder)
     for name in ("check.py", "training.py", "workbook.py"):

@@ -280,7 +280,7 @@ class BertForQuestionAnswering(BertPreTrainedModel):
     def build_head(self, config):
         if config.num_labels != 2:
             raise ArgumentError(
-                "BertForQuestionAnswering: config.num_labels must be 2, for a start and an end",
+                "BertForQuestionAnswering: config.num_labels must be 2 (answer start and end)",
                 got=f"num_labels={config.num_labels}",
                 hint="leave num_labels and id2label out of the configuration; the default is 2",
             )

@@ -11,7 +11,7 @@ __all__ = ["Config", "read_json", "write_json"]
 class Config:
     """The fields of a `config.json` as attributes.
 
-    A field that the file omits has Hugging Face's default value. A field may have other names.
+    A field missing from the file takes its value from `defaults`. Each name in `aliases` works too.
 
     Parameters
     ----------
@@ -20,7 +20,7 @@ class Config:
     defaults : dict, optional
         Default values of omitted fields.
     aliases : dict, optional
-        Other names of fields, such as {"hidden_size": "n_embd"}.
+        The field that each alias stands for, such as {"hidden_size": "n_embd"}.
 
     Examples
     --------

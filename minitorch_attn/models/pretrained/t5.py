@@ -236,7 +236,7 @@ class T5ForQuestionAnswering(T5PreTrainedModel):
     def build_head(self, config):
         if config.num_labels != 2:
             raise ArgumentError(
-                "T5ForQuestionAnswering: config.num_labels must be 2, for a start and an end",
+                "T5ForQuestionAnswering: config.num_labels must be 2 (answer start and end)",
                 got=f"num_labels={config.num_labels}",
                 hint="leave num_labels and id2label out of the configuration; the default is 2",
             )

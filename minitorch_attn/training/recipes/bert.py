@@ -163,7 +163,7 @@ class BERT(Recipe):
         return MaskedBatch(*(tensor(part, device=self.options["device"]) for part in parts))
 
     def learning_rate_factor(self, step):
-        """Return the learning-rate factor: warm-up, then cosine decay to 0, in each part."""
+        """Return the learning-rate factor: in pretraining and in fine-tuning, warm-up and cosine."""
         options, boundary = self.options, self.boundary
         if step < boundary:
             done, steps, top = step, boundary, 1.0
@@ -321,12 +321,12 @@ def framed(ids):
 
 
 def occurs_in(passages, runs):
-    """Find the passages that occur verbatim in one of the texts; topics may share sentences.
+    """Return a mask of the passages that occur verbatim in one of the texts.
 
     Parameters
     ----------
     passages : int64 array of shape (passage, token)
-    runs : list of int64 array of shape (token,)
+    runs : list of int64 array of shape (token,), the texts
 
     Returns
     -------
