@@ -48,7 +48,7 @@ class PatchEmbedding(nn.Module):
 
 
 class PatchMerging(nn.Module):
-    """Patch merging: concatenate 2 x 2 tokens and apply a linear map, which halves the map's sides.
+    """Patch merging: halve the height and width by projecting each group of 2 x 2 tokens to one.
 
     Parameters
     ----------

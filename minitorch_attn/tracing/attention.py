@@ -1,4 +1,4 @@
-"""Find attention in a recording: the weights, mask and heads, and Swin's windows.
+"""Find attention in a recorded computation: its weights, mask, heads and Swin windows.
 
 Attention is recognized by its computation: a matrix product whose first factor comes from a
 softmax over its last axis, possibly after dropout. So attention in your own code is found, too.

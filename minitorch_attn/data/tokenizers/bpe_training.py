@@ -169,7 +169,7 @@ class _Corpus:
         return self._add(_distinct([self._preceding[places], places]))
 
     def _not_overlapping(self, places):
-        """Keep every second position of overlapping pairs, such as those in "aaa"."""
+        """Return a mask without overlapping pairs: "aaaa" has 2 pairs "aa", not 3."""
         starts_run = np.ones(len(places), dtype=bool)
         starts_run[1:] = self._following[places[:-1]] != places[1:]
         number = np.arange(len(places))

@@ -120,7 +120,7 @@ def _write_extras(assignment, folder):
 
 
 def readme(assignment, with_notebook=True):
-    """Describe the task, the functions with their points, and the workflow, in Markdown."""
+    """Return the README in Markdown: the task, the functions and their points, and the workflow."""
     rows = [
         f"| {blank.order} | `{blank.target.name}` | `{blank.target.path}` | {blank.points} |"
         for blank in assignment.blanks

@@ -213,7 +213,7 @@ class T5ForSequenceClassification(T5PreTrainedModel):
         """Same as `T5Model.forward`, with required `input_ids` and the loss for `labels`."""
         if input_ids is None:
             raise ArgumentError(
-                "T5ForSequenceClassification: input_ids must be given to locate </s>",
+                "T5ForSequenceClassification: input_ids is required to locate </s>",
                 got="input_ids=None", hint="pass the token ids instead of inputs_embeds",
             )  # fmt: skip
         if decoder_input_ids is None and decoder_inputs_embeds is None:

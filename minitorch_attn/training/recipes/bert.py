@@ -25,7 +25,7 @@ _CLS, _SEP, _MASK = 2, 3, 4
 
 
 class ThreeBERTs(nn.Module):
-    """A language model, a classifier fine-tuned from it, and a classifier trained from scratch.
+    """Three BERTs: a language model, a classifier fine-tuned from it, and one trained from scratch.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ class BERT(Recipe):
         return MaskedBatch(*(tensor(part, device=self.options["device"]) for part in parts))
 
     def learning_rate_factor(self, step):
-        """Return the learning-rate factor: in pretraining and in fine-tuning, warm-up and cosine."""
+        """Return the learning-rate factor: a warm-up and a cosine decay in each training phase."""
         options, boundary = self.options, self.boundary
         if step < boundary:
             done, steps, top = step, boundary, 1.0
