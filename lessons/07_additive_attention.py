@@ -26,8 +26,8 @@ from minitorch_attn.viz.style import new_figure
 # a_{t,i} = \frac{\exp e_{t,i}}{\sum_k \exp e_{t,k}}, \qquad
 # c_t = \sum_i a_{t,i}\, h_i .$$
 #
-# The score is a small network with one hidden layer that takes both vectors. It **adds** them,
-# hence the name.
+# The score is computed by a small network with one hidden layer. This network **adds** the two
+# projected vectors, hence the name.
 
 
 # %%

@@ -251,8 +251,8 @@ with fails(UnicodeDecodeError):
     data[:3].decode()
 
 # %% [markdown]
-# **Reshaping the image instead of cutting it into patches**: without the `permute` (the same mistake as in lesson 11), the
-# shape is correct, but each "patch" is a strip across a few rows of pixels instead of a square.
+# **Reshaping the image without the `permute`**: as in lesson 11, the shape is correct, but each
+# "patch" is a strip across a few rows of pixels instead of a square.
 
 # %%
 wrong = image.reshape(196, 768)

@@ -77,7 +77,7 @@ show(
 )
 
 # %% [markdown]
-# ## Three names for one matrix product
+# ## Patch embedding: one matrix product, three names
 #
 # One matrix $E$ projects each word to the model's width $D$: $z_n = E\,x_n + b$. Papers call it a
 # *linear projection*. Code often writes it as a *convolution* whose stride equals its kernel size,

@@ -172,7 +172,7 @@ print("bias for a window of 8 x 8:", bias().shape)
 # (As in the authors' code, the largest trained offset is first scaled to 8, and the result is
 # divided by $\log_2 8$.)
 #
-# ## Transfer to a larger window
+# ## Transferring the position bias to a larger window
 #
 # Suppose that a model with windows of 8 x 8 has learned a bias that decreases with the distance in
 # *tokens*. A table stores this bias exactly; V2's network is fitted to it. Then we use both with
@@ -290,8 +290,8 @@ where(
 # 1. Why does V2's curve not depend on the gain of the weights?
 # 2. How do activations that are 30 times as large change dot-product attention, and why do they not
 #    change cosine attention?
-# 3. A model trained with windows of 8 is used with windows of 16 and `pretrained_window_size` is
-#    forgotten. Which bias does a neighbor at distance 2 get?
+# 3. A model trained with windows of 8 is used with windows of 16, but without setting
+#    `pretrained_window_size`. Which bias does a neighbor at distance 2 get?
 
 # %% [markdown] tags=["answers"]
 # ## Answers

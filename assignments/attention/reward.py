@@ -50,7 +50,7 @@ def weights_of(model, ids):
 
 
 def draw(model):
-    """Draw the head that looks most at the letter after the current letter's first occurrence."""
+    """Show the head that attends most to the letter after the current letter's first occurrence."""
     length = LONGEST
     phrase = np.arange(1, length + 1)[None]
     ids = np.concatenate([phrase, phrase], axis=1)[:, :-1]

@@ -177,7 +177,7 @@ def _open_in_pyplot(figure):
 
 
 def _place(thing):
-    """Return the place and kind, such as ("minitorch_attn/ops/softmax.py:41", "class Softmax")."""
+    """Return file, line and kind, such as ("minitorch_attn/ops/softmax.py:41", "class Softmax")."""
     thing = _source(thing)
     try:
         file = Path(inspect.getsourcefile(thing)).resolve()

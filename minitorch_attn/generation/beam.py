@@ -25,7 +25,7 @@ class BeamSearch:
     Parameters
     ----------
     ids : int64 Tensor of shape (batch * beams, token)
-        The prompts, each repeated for its beams.
+        The prompts, each repeated once per beam.
     config : GenerationConfig
         Uses `num_beams`, `num_return_sequences`, `length_penalty`, `early_stopping`, `max_length`.
     candidates : int
@@ -40,7 +40,7 @@ class BeamSearch:
     ----------
     running, finished : tuple
         Ids (batch, beam, max_length), scores (batch, beam) and the row from which each token comes
-        (batch, beam, max_length - prompt). `finished` also has a bool for each used slot.
+        (batch, beam, max_length - prompt). `finished` also has bools, True for used slots.
     """
 
     def __init__(self, ids, config, candidates, fill, dtype):
@@ -79,7 +79,7 @@ class BeamSearch:
             Processed log probabilities of the next token.
         stopping : StoppingCriteriaList
         choose : Draw or None
-            Sampler for the continuations. None takes the best ones.
+            Sampler of the continuations. If None, the most probable continuations are kept.
         kept_scores : tuple or None
             Scores of the steps so far, passed to `stopping`. None if they are not recorded.
 
@@ -184,12 +184,12 @@ def search(step, ids, *, config, processors, stopping, choose, fill, ends, recor
     ----------
     step : Stepper
     ids : int64 Tensor of shape (batch * beams, token)
-        The prompts, each repeated for its beams.
+        The prompts, each repeated once per beam.
     config : GenerationConfig
     processors, stopping, record
         See `greedy_and_sampling.search`. The processors receive log probabilities.
     choose : Draw or None
-        Sampler for the continuations. None takes the best ones.
+        Sampler of the continuations. If None, the most probable continuations are kept.
     fill : int
         Token id that fills positions after the end of a sequence.
     ends : int

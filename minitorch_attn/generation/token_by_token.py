@@ -1,4 +1,4 @@
-"""Token-by-token steps: run a model with a cache so that it reads every token once."""
+"""Token-by-token generation: run a model with a cache so that it reads every token once."""
 
 from .. import ops
 from ..errors import ArgumentError

@@ -31,7 +31,7 @@ class CrossEntropyLoss(_Loss):
     weight : Tensor of shape (classes,), optional
         Weight of each class.
     ignore_index : int, default -100
-        Label of targets to ignore.
+        Targets with this label do not count.
     reduction : {"mean", "sum", "none"}
     label_smoothing : float, default 0
         Probability spread evenly over all classes.

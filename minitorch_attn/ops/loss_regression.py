@@ -24,7 +24,7 @@ __all__ = [
 
 
 class BinaryCrossEntropy(Function):
-    r"""Binary cross-entropy of probabilities x and targets t, with logarithms limited to >= -100.
+    r"""Binary cross-entropy of probabilities x and targets t, with logarithms clamped to >= -100.
 
     Forward:  y = -(t * log(x) + (1 - t) * log(1 - x))
     Backward: grad_x = grad_y * (x - t) / (x * (1 - x)), grad_t = grad_y * (log(1 - x) - log(x))
@@ -363,7 +363,7 @@ def _check_weight(weight, input, where):
 
 
 def _weighted(loss, weight, reduction, where):
-    """Reduce the losses, by a weighted mean if weights are given."""
+    """Multiply the losses by `weight`, then reduce them; "mean" gives the weighted mean."""
     if weight is None:
         return _reduced(loss, reduction)
     _check_weight(weight, loss, where)

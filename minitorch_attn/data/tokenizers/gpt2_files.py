@@ -11,7 +11,7 @@ __all__ = ["read_json", "read_merges", "read_vocab", "token_bytes", "write_files
 
 
 def read_json(path):
-    """Read a JSON file that contains an object."""
+    """Read a JSON object from a file, as a dict."""
     try:
         with open(path, encoding="utf-8") as file:
             found = json.load(file)

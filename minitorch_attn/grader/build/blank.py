@@ -1,4 +1,4 @@
-"""Blank functions: remove their bodies from source text, at positions given by the parser.
+"""Blank out functions: remove their bodies from the source text of a module.
 
 Signature, decorators, docstring and shape comments stay. The comments keep their order, as a guide
 for writing the body.

@@ -24,7 +24,7 @@ _LEAVE_OUT = shutil.ignore_patterns("site-packages", "test", "tests", "idlelib")
 
 
 def new_folder(user, place=None):
-    """Make a temporary folder in `place`, by default in a folder that the user can enter."""
+    """Make a temporary folder in `place`, by default in a folder that `user` can access."""
     if place is not None:
         return Path(tempfile.mkdtemp(dir=place))
     places = [tempfile.gettempdir(), "/tmp", "/var/tmp"]

@@ -21,7 +21,7 @@ DEFAULTS = dict(
 
 
 class ImageEncoderModel(TwoLayouts):
-    """Base class for image models around `vision`, a `VisionTransformer`.
+    """Base class for image models whose attribute `vision` is a `VisionTransformer`.
 
     Attributes
     ----------
@@ -127,7 +127,7 @@ def mask_of(attention_mask):
     if attention_mask.ndim == 4 and attention_mask.dtype.kind == "b":
         return attention_mask
     raise ShapeError(
-        "attention_mask must have one number for each token, or a bool for each query and key",
+        "attention_mask must have one number per token, or one bool per pair of query and key",
         got=f"{attention_mask.dtype} {attention_mask.shape}",
         expected="(batch, token), or bool (batch, heads or 1, query, key)",
     )

@@ -8,7 +8,7 @@ __all__ = ["conv_geometry", "transposed_geometry"]
 
 
 def conv_geometry(where, x, weight, bias, stride, padding, dilation, groups):
-    """Check the arguments and return the settings of `Conv` for them.
+    """Check the arguments of a convolution, and convert them to settings of `Conv`.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def transposed_geometry(
 
 
 def _pairs(where, kernel, stride, padding, dilation):
-    """Return (before, after) for every spatial axis."""
+    """Return the padding of each spatial axis as a pair (before, after)."""
     if not isinstance(padding, str):
         return tuple([(p, p) for p in each_axis(padding, len(kernel), where, "padding")])
     if padding == "valid":

@@ -99,7 +99,7 @@ def _unsigned(index, lowest):
 
 
 def _without(index, allow, lowest):
-    """Return the index with the allowed value replaced by one that is in range."""
+    """Return the indices with `allow` replaced by `lowest`, which is in range."""
     if allow is None:
         return index
     return array_module(index).where(index == allow, lowest, index)
