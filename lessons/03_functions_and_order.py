@@ -16,15 +16,15 @@ from minitorch_attn.viz.style import COLOURS, new_figure
 mt.manual_seed(0)
 
 # %% [markdown]
-# ## A Function: the forward and the backward of one operation
+# ## A Function: the forward and backward pass of one operation
 #
 # A scalar operation stores one slope per input. An operation on arrays stores a *function*. Its
 # `backward` receives $g = \partial L/\partial y$, which has the shape of the output, and returns
-# $\partial L/\partial x$, which has the shape of the input. It never builds the matrix of all
-# slopes.
+# $\partial L/\partial x$, which has the shape of the input. It never builds the full matrix
+# of slopes, the Jacobian.
 #
-# `ctx`, the **context**, belongs to one application of the Function. Forward stores in it what
-# backward will need.
+# `ctx`, the **context**, belongs to one call of the Function. Forward stores in it what backward
+# will need.
 
 
 # %%
@@ -104,8 +104,8 @@ for node in sorted(nodes_from(loss.grad_fn), key=lambda node: node.number):
 # %% [markdown]
 # ## The backward pass in a dozen lines
 #
-# The backward pass starts with $\partial L/\partial L = 1$ and processes the nodes one after the
-# other. The order is a parameter of our function, so that we can also try a wrong order. The
+# The backward pass starts with $\partial L/\partial L = 1$ and processes the nodes one at a
+# time. The order is a parameter of our function, so that we can also try a wrong order. The
 # correct order is **topological, from the end**: a node comes after everything that was computed
 # from it. Nodes are numbered when they are created, inputs before outputs, so "newest first" is a
 # correct order that needs no sorting.
@@ -232,9 +232,9 @@ axes.legend(frameon=False)
 show(figure, "both ways give the same gradient; in order, the number of calls grows linearly")
 
 # %% [markdown]
-# **Why store arrays in a context, and not in the Function itself?** Because the same Function is
-# applied many times. The class below remembers only its latest application, so the gradient of an
-# earlier one is computed with the wrong numbers.
+# **Why store arrays in a context, and not in the Function itself?** The same Function is called
+# many times. The class below remembers only its latest call, so backward uses the wrong numbers for
+# every earlier call.
 
 
 # %%
@@ -317,9 +317,10 @@ where(
 #
 # 1. In the breadth-first pass the gradient at $h$ itself is correct at the end, and the gradient at
 #    $x$ is wrong. How can that be?
-# 2. How many backward calls would 20 residual blocks need, in topological order and path by path?
-# 3. `ForgetfulTanh` passes the check when it is applied once. What happens in real networks that
-#    the check with two applications tests and the first check does not?
+# 2. How many backward calls do 20 residual blocks need in topological order, and how many if each
+#    path is followed separately?
+# 3. `ForgetfulTanh` passes the check when it is called once. Which situation in real networks does
+#    only the check with two calls test?
 
 # %% [markdown] tags=["answers"]
 # ## Answers

@@ -43,7 +43,7 @@ def main(words=None):
 
 
 def measured(curve, sizes, **timing):
-    """Yield the points of a curve. `timing` is passed to `cost_of`."""
+    """Yield the measured costs of a curve at each size. `timing` is passed to `cost_of`."""
     with attention_in(curve.attention):
         for size in sizes:
             yield {"size": size, **cost_of(curve.step(size), **timing)}

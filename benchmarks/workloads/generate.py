@@ -1,4 +1,4 @@
-"""Workload `generate`: greedy generation of 128 tokens with a model of the size of GPT-2 small."""
+"""Workload `generate`: greedy generation of 128 tokens with a model the size of GPT-2 small."""
 
 from . import Step
 from .gpt2_folder import gpt2_folder, prompt

@@ -136,8 +136,8 @@ def _few_rows(a, b):
 def _straightened(b):
     """Return `b`, or a copy whose last axis is contiguous in memory if that is faster.
 
-    For small products such as query @ key^T of a short sequence, BLAS takes a quarter longer with
-    a transposed right factor, more than the copy costs (measured from 16 x 16 to 64 x 512).
+    For small products such as query @ key^T of a short sequence, BLAS takes 25 % longer with a
+    transposed second operand, more than the copy costs (measured from 16 x 16 to 64 x 512).
     """
     k, m = b.shape[-2:]
     if 32 < m <= 128 and k * m <= 6144 and b.strides[-2] == b.itemsize != b.strides[-1]:

@@ -46,7 +46,7 @@ def notebook(lesson):
 
     Returns
     -------
-    nbformat.NotebookNode, identical in every byte for equal lessons
+    nbformat.NotebookNode, byte for byte the same for equal lessons
     """
     jupytext = _import("jupytext")
     made = jupytext.reads(lesson.path.read_text(encoding="utf-8"), fmt="py:percent")

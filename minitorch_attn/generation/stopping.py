@@ -130,7 +130,7 @@ class StoppingCriteriaList(list):
 
     @property
     def first_end(self):
-        """First end token, which fills finished rows, or None if there are no end tokens."""
+        """First end token, used to pad finished rows, or None if there are no end tokens."""
         ends = [c.eos_token_id for c in self if hasattr(c, "eos_token_id")]
         return as_list(ends[0], "eos_token_id", type(self).__name__)[0] if ends else None
 

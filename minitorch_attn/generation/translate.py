@@ -87,7 +87,7 @@ def _greedy(model, memory, source_mask, start_id, end_id, max_new_tokens):
 
 
 class _Decoder:
-    """Adapter that gives a Transformer the arguments and results that `generate` uses.
+    """Adapter that lets `generate` call a Transformer like a Hugging Face model.
 
     Parameters
     ----------

@@ -64,7 +64,7 @@ def gather_evidence(items, jacobians, inputs, names, cotangent, outputs):
 
 
 def explain(clue, others, deep):
-    """Return hints about one wrong input, the most likely first.
+    """Return hints about why the gradient of one input is wrong, most likely first.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def explain(clue, others, deep):
     others : list of Evidence
         Evidence about all checked inputs, including this one.
     deep : bool
-        Whether to also examine the terms of the formula, for a single operation.
+        Whether to also look for wrong terms in the formula, for a single operation.
 
     Returns
     -------

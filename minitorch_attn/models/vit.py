@@ -266,7 +266,7 @@ class VisionTransformer(nn.Module):
         return self.norm(tokens)
 
     def pool(self, tokens):
-        """Pool tokens (batch, token, embed) to one vector for each image (batch, embed), Eq. 4."""
+        """Pool the tokens (batch, token, embed) into one vector per image (batch, embed), Eq. 4."""
         return tokens[:, 0] if self.pooling == "class" else tokens.mean(1)
 
     def resize(self, image_size):

@@ -29,7 +29,7 @@ __all__ = [
 class Conv(Function):
     r"""Convolution of images with kernels.
 
-    Forward:  y = each window of x times weight, summed, + bias
+    Forward:  y = sum of (window of x * weight) + bias, for each window
     Backward: grad_x = the transposed convolution of grad_y with weight,
         grad_weight = sum over positions of grad_y * the window of x,
         grad_bias = grad_y summed over positions
@@ -37,8 +37,8 @@ class Conv(Function):
     dL/dy
         dL/dx = ConvTransposed(g, w),   dL/dw = ConvKernel(g, x),
         dL/dbias[m] = sum_{b, o} g[b, m, o].
-    Saved: x and w. `backward` computes the columns again, because they are larger than x by a
-    factor of the kernel size.
+    Saved: x and w. `backward` recomputes the columns, because they are larger than x by a factor
+    of the kernel size.
     """
 
     @staticmethod

@@ -1,6 +1,6 @@
 """Interpolation: resize images and sequences.
 
-Every mode is linear in the input and processes one axis after the other: each output element is a
+Every mode is linear in the input and processes one axis at a time: each output element is a
 weighted sum of a few input elements along the axis. A mode is therefore a table of positions and
 weights; `TapSum` computes the sum and its derivative.
 """
@@ -199,7 +199,7 @@ def interpolate(
 
 
 def _check(input, size, scale_factor, mode, align_corners, antialias):
-    """Reject arguments that contradict each other; return whether corners are aligned."""
+    """Reject contradictory arguments; return whether the corners are aligned."""
     if mode not in _MODES or input.ndim not in _MODES[mode]:
         raise ArgumentError(
             "interpolate: mode is unknown or does not support this input",

@@ -122,7 +122,7 @@ def matmul(input, other):
 
 
 def _fitting(a, b):
-    """Raise ShapeError if the product is not defined."""
+    """Raise ShapeError if the shapes do not allow a matrix product."""
     if a.ndim == 0 or b.ndim == 0:
         raise ShapeError(
             "matmul(a, b): the operands must have at least one axis",
@@ -281,7 +281,7 @@ def tensordot(a, b, dims=2):
     ----------
     a, b : Tensor
     dims : int, or two sequences of int
-        Number n, to sum over the last n axes of `a` and the first n of `b`, or the axes of each.
+        The axes to sum over: the last `dims` of `a` and first `dims` of `b`, or a list for each.
 
     Examples
     --------

@@ -16,7 +16,7 @@ __all__ = ["ceil", "floor", "floor_divide", "remainder", "round", "sign", "trunc
 
 
 class Zero(Function):
-    """Zeros in the shape of x.
+    """Zeros with the same shape as x.
 
     Forward:  y = 0 * x
     Backward: grad_x = 0
@@ -79,9 +79,9 @@ class Round(Function):
 class WholeQuotient(Function):
     """Integer quotient of a and b, rounded down or towards zero.
 
-    Forward:  c = a whole number next to a / b
+    Forward:  c = floor(a / b), or trunc(a / b)
     Backward: grad_a = 0, grad_b = 0
-    Derivation: c is constant between the jumps.
+    Derivation: c is constant between its jumps.
     Saved: nothing.
     """
 
@@ -189,7 +189,7 @@ def ceil(input):
 
 
 def trunc(input):
-    """Truncate: each element without its fractional part.
+    """Round each element toward zero: remove its fractional part (truncate).
 
     Parameters
     ----------

@@ -166,7 +166,7 @@ def sum_along(x, axis):
 
 
 def softmax(input, dim=None, dtype=None):
-    """Normalized exponential along one axis.
+    """Softmax along one axis: exponentials, normalized to sum to 1.
 
     Parameters
     ----------
@@ -323,7 +323,7 @@ def logsumexp(input, dim, keepdim=False):
     Returns
     -------
     Tensor
-        Result; -inf where no elements are summed or all of them are -inf.
+        Log of the sum; -inf where the sum is empty or all of its elements are -inf.
 
     Examples
     --------

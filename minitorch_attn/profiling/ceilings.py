@@ -84,7 +84,7 @@ def _measured(dtype, device):
 
 
 def _fastest(work, on_gpu):
-    """Return the shortest of several times, because other programs can only increase a time."""
+    """Return the shortest of several timings, since other programs can only slow `work` down."""
     best = float("inf")
     for _ in range(_TRIES):
         if on_gpu:

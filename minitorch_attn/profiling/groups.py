@@ -1,4 +1,4 @@
-"""Groups of profiled events, by operation or by module, with their sums."""
+"""Groups of profiled events, by operation or by module, with total time, FLOPs and bytes."""
 
 __all__ = ["Group", "by_module", "by_op"]
 
@@ -36,7 +36,7 @@ class Group:
         return self.forward + self.backward
 
     def add(self, event):
-        """Add an operation's event. The caller counts the calls."""
+        """Add an event's time, FLOPs, bytes and elements. Callers must update `calls`."""
         if event.phase == "forward":
             self.forward += event.own_seconds
         else:
@@ -61,7 +61,7 @@ def by_op(events):
 
 
 def by_module(events):
-    """Return one Group for each module with all events inside it, in order of first calls."""
+    """Return one Group for each module with all events inside it, ordered by first call."""
     calls = [event for event in events if event.phase == "module"]
     calls.sort(key=lambda event: (event.start, len(event.modules)))
     groups = {}

@@ -20,9 +20,9 @@ class Entries(list):
     Parameters
     ----------
     keep : int
-        Maximum number of values to keep per array.
+        Maximum number of elements to store per array.
     max_bytes : int
-        Total size in bytes above which only small samples of later arrays are kept.
+        Total size in bytes after which only a small sample of each new array is stored.
     """
 
     def __init__(self, keep, max_bytes):

@@ -1,4 +1,4 @@
-"""Inference in several threads, each of which processes a part of the batch."""
+"""Inference in several threads, each of which processes part of the batch."""
 
 from functools import partial
 

@@ -80,7 +80,7 @@ def run_all(work, arguments, seconds, jobs=1):
     arguments : iterable
         The next argument is requested only when a process is free.
     seconds : callable
-        `seconds(argument)` returns the limit of the processor time for that argument.
+        `seconds(argument)` returns the processor-time limit for that argument.
     jobs : int
         Maximum number of parallel processes.
 

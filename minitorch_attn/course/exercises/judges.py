@@ -129,7 +129,7 @@ def _attention(query, key, value):
 
 
 def _whole_attention(query, key, value, blocked=None):
-    """Compute context, scores and weights, as the property exercises return them."""
+    """Return (attention output, scores, weights), like the exercises on properties."""
     scores = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
     if blocked is not None:
         weights = scores.masked_fill(blocked, -float("inf")).softmax(-1)

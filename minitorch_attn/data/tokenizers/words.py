@@ -128,7 +128,7 @@ class WordTokenizer:
 
 
 def _words(text, whole):
-    """Split at spaces, then between words and punctuation. Words in `whole` are not split."""
+    """Split at whitespace, then separate punctuation from words, except in words in `whole`."""
     words = []
     for part in text.split():
         words.extend([part] if part in whole else _WORD.findall(part))

@@ -173,7 +173,7 @@ class _Source:
 
 
 class _Folder(_Source):
-    """Reader for the regular files below a folder. It does not follow links."""
+    """Reader for the regular files in a folder and its subfolders. It does not follow links."""
 
     def __init__(self, root, names=None):
         self.root, self.names = root, names

@@ -22,7 +22,7 @@ GIVE_UP = (
 
 
 def lock_in(root, user):
-    """Return the start of a command line that makes a folder the root and switches to a user."""
+    """Return the command prefix that runs a program as `user`, with `root` as root folder."""
     program = shutil.which("chroot") or "/usr/sbin/chroot"
     return [program, f"--userspec=+{user}:+{user}", "--groups=", str(root)]
 
@@ -54,7 +54,7 @@ def add_libraries(root, folders, link):
 
 
 def _linked(folders):
-    """Return the path of every library, by name. The name of the loader is ""."""
+    """Return the paths of the required shared libraries by name; "" for the dynamic loader."""
     files = [str(path) for folder in folders for path in folder.rglob("*.so*")]
     files += [str(path) for folder in folders for path in folder.glob("bin/*")]
     done = subprocess.run(

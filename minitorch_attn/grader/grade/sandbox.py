@@ -42,7 +42,7 @@ class Limits:
     processes, open_files : int
         Maximum numbers of processes and of open files.
     start_seconds : float
-        Time limit for the first answer.
+        Time limit for the process to start and send its first answer.
     import_seconds : float
         Time limit for importing the submission.
     processor_seconds : int
@@ -179,7 +179,7 @@ class Sandbox:
 
 
 def _bubble(work, prefix, mounted):
-    """Return bubblewrap's part of the command line: it lists all folders in the sandbox."""
+    """Return the bubblewrap command with options for all folders visible in the sandbox."""
     words = [
         shutil.which("bwrap"), "--unshare-all", *_no_userns(), "--die-with-parent", "--new-session",
         "--cap-drop", "ALL", "--uid", str(FIRST), "--gid", str(FIRST),
@@ -229,7 +229,7 @@ def _become(user):
 
 @lru_cache(maxsize=1)
 def _isolate():
-    """Return the start of a command line that isolates network and processes, if allowed."""
+    """Return the command prefix that isolates the network and processes, if permitted."""
     words = (shutil.which("unshare") or "unshare", "--net", "--ipc", "--pid", "--fork",
              "--kill-child", "--")  # fmt: skip
     return words if _starts(words) else ()

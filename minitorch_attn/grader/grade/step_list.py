@@ -92,7 +92,7 @@ def read_steps(found, numbers, files):
     found : list of dict
         Untrusted steps, expected in the format of `Steps.steps`.
     numbers : ndarray
-        Values of the arrays.
+        Elements of all the steps' arrays, as one flat array.
     files : sequence of str
         Paths of the student's files.
 

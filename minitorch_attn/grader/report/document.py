@@ -72,7 +72,7 @@ def checked(document, where="the document"):
         got = document.get("version") if isinstance(document, dict) else type(document).__name__
         raise DataError(
             f"{where}: version must be {VERSION}", got=repr(got), expected=str(VERSION),
-            hint="use the release of this package that wrote the document, or grade again",
+            hint="use the release of this package that wrote the document, or run the grader again",
         )  # fmt: skip
     _compare(document, _FIELDS, where)
     for part, fields in _PARTS.items():

@@ -273,7 +273,7 @@ class BertForTokenClassification(_Classes):
 
 
 class BertForQuestionAnswering(BertPreTrainedModel):
-    """BERT for extractive question answering: logits of the answer's start and end."""
+    """BERT for extractive question answering: start and end logits of the answer."""
 
     pools = False
 

@@ -24,7 +24,7 @@ _DEFAULTS = dict(
 
 
 class BertPreTrainedModel(PretrainedModel):
-    """BERT with Hugging Face's parameter names, without a head.
+    """Base class of BERT models with Hugging Face's parameter names.
 
     Attributes
     ----------

@@ -181,7 +181,7 @@ class TokenClasses(_Classes):
 
 
 class Span(DecoderModel):
-    """Extractive question answering: logits of the answer's start and end."""
+    """Extractive question answering: start and end logits of the answer."""
 
     def build(self, config):
         super().build(config)

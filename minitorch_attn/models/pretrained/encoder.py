@@ -14,7 +14,7 @@ def encoder_mask(attention_mask, batch, keys, name="attention_mask"):
         Ints, bools or floats of shape (batch, key) or (batch, query, key), 0 for padding; or bools
         of shape (batch or 1, heads or 1, query or 1, key), True where attention is allowed.
     batch, keys : int
-        Number of rows and number of keys.
+        Batch size and number of keys.
     name : str
         Argument name for error messages.
 

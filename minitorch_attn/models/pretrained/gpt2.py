@@ -297,7 +297,7 @@ class GPT2ForTokenClassification(_GPT2Arguments, TokenClasses, GPT2PreTrainedMod
 
 
 class GPT2ForQuestionAnswering(Span, GPT2PreTrainedModel):
-    """GPT-2 for extractive question answering: logits of the answer's start and end."""
+    """GPT-2 for extractive question answering: start and end logits of the answer."""
 
     def forward(
         self, input_ids=None, attention_mask=None, token_type_ids=None, position_ids=None,

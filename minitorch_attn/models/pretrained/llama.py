@@ -133,6 +133,6 @@ class LlamaForTokenClassification(TokenClasses, LlamaPreTrainedModel):
 
 
 class LlamaForQuestionAnswering(Span, LlamaPreTrainedModel):
-    """Llama for extractive question answering: logits of the answer's start and end."""
+    """Llama for extractive question answering: start and end logits of the answer."""
 
     base_prefix = "transformer"  # Hugging Face's prefix, in this class only

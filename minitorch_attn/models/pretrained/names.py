@@ -27,11 +27,11 @@ class Same:
         self.stored, self.ours = stored, [ours]
 
     def join(self, arrays):
-        """Return the stored array from our arrays."""
+        """Convert a list of our arrays to the stored array."""
         return arrays[0]
 
     def split(self, array, shapes):
-        """Return our arrays from the stored one."""
+        """Convert a stored array to a list of our arrays."""
         return [array]
 
     def stored_shape(self, shapes):
@@ -104,7 +104,7 @@ class Ignored:
 
 
 class NameTable:
-    """All entries of a family, tried in order.
+    """Table of the name entries of a model family. The first entry that matches a name is used.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ class NameTable:
                     raise ArgumentError(
                         f"NameTable: the entry of {name} does not match the model's names",
                         got=f"{stored} = {', '.join(ours)}",
-                        expected="each name once" if stored in bound else f"also {missing}",
+                        expected="unique names" if stored in bound else f"a model with {missing}",
                     )
                 bound[stored] = (entry, ours)
                 taken.update(ours)

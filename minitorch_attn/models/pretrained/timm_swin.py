@@ -49,7 +49,7 @@ _SHARED = dict(
 
 
 def class_for(architecture):
-    """Return the class for an architecture, whose name may end in a tag or a data set's name."""
+    """Return the class for a timm architecture; its name may end in a tag or data set's name."""
     name = _without_suffix(architecture)
     for cls in (SwinTransformer, SwinTransformerV2):
         if name in cls.entry_points:

@@ -38,7 +38,7 @@ _CHOICES = {
 
 
 def class_for(architecture):
-    """Return the class for an architecture, whose name may end in a tag."""
+    """Return the class for a timm architecture name, with or without a tag."""
     name = architecture.partition(".")[0]
     for cls in (VisionTransformer, VisionTransformerDistilled):
         if name in cls.entry_points:
@@ -195,7 +195,7 @@ class VisionTransformer(TimmModel):
         attn_mask : Tensor that broadcasts to (batch, heads, token, token), optional
             Bools, True where attention is allowed, or floats that are added to the scores.
         is_causal : bool
-            Whether tokens attend only to themselves and earlier tokens, ignoring `attn_mask`.
+            Whether tokens attend only to themselves and earlier tokens. `attn_mask` is then ignored.
         """
         x = self._drop_patches(self.embed(x))  # (batch, token, embed)
         x = self.norm_pre(x)
@@ -281,7 +281,7 @@ class VisionTransformer(TimmModel):
         return x if pre_logits else self.head(x)
 
     def pool(self, x, pool_type=None):
-        """Pool tokens (batch, token, embed) to one vector for each image, (batch, embed)."""
+        """Pool the tokens (batch, token, embed) into one vector per image, (batch, embed)."""
         kind = self.args.global_pool
         if kind not in ("map", "prr") and pool_type is not None:
             kind = pool_type

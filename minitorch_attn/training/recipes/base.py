@@ -115,7 +115,7 @@ class Recipe:
     # Defined by subclasses
 
     def prepare(self):
-        """Create or read the data. Return the dict for `data`."""
+        """Create or read the data. Return the dict to store in the attribute `data`."""
         raise NotImplementedError
 
     def build(self):
@@ -154,7 +154,7 @@ class Recipe:
         raise NotImplementedError
 
     def baselines(self):
-        """Return baseline losses by name. The loss plot shows them as lines."""
+        """Return baseline losses by name, shown as horizontal lines in the loss plot."""
         return {}
 
     def facts(self):
