@@ -99,7 +99,7 @@ def large(rng, mask=None, shared=False, **more):
 
 
 def many_keys(rng, masked=False, shared=False, **more):
-    """A case with so many keys that computing finite differences for all of them would take too long."""
+    """A case with so many keys that finite differences for all of them would take too long."""
     mask = rng.normal(size=(1, 3, 12_000)) if masked else None
     x = inputs(rng, lead=(2, 2), queries=3, keys=12_000, mask=mask)
     if shared:

@@ -19,7 +19,7 @@ def _seeing_all(attend):
 
 
 def main():
-    """Train a GPT without the mask, which only copies the next character, then one with it."""
+    """Train a GPT without the mask, so that it only copies the next character, then one with it."""
     print("Without your causal mask a GPT sees the character that it must predict.\n")
     learn_to_write(600, without_mask, length=150)
     print("\nThe loss is almost 0, but it cannot write: then there is no next character to copy.")

@@ -14,7 +14,7 @@ _boards = {}  # device -> _Board
 
 
 class _Board:
-    """Worst values so far on one device, with one slot for each kind of check."""
+    """Buffer on one device for the worst values found so far, one slot per kind of check."""
 
     def __init__(self, xp):
         self.worst = xp.zeros(SLOTS, dtype="uint64")

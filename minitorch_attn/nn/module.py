@@ -375,7 +375,7 @@ class Module(Conversion):
         return self._add_hook("backward_pre", (hook,), prepend)
 
     def register_full_backward_hook(self, hook, prepend=False):
-        """Call `hook(module, grad_input, grad_output)` when the module's backward has ended.
+        """Call `hook(module, grad_input, grad_output)` after the module's backward pass.
 
         Both gradients are tuples, with None where there is no gradient. A returned tuple replaces
         `grad_input`.

@@ -195,7 +195,7 @@ class VisionTransformer(TimmModel):
         attn_mask : Tensor that broadcasts to (batch, heads, token, token), optional
             Bools, True where attention is allowed, or floats that are added to the scores.
         is_causal : bool
-            Whether tokens attend only to themselves and earlier tokens. `attn_mask` is then ignored.
+            Whether tokens attend only to themselves and earlier tokens; ignores `attn_mask`.
         """
         x = self._drop_patches(self.embed(x))  # (batch, token, embed)
         x = self.norm_pre(x)

@@ -366,7 +366,7 @@ def start_by_width(model):
     Parameters
     ----------
     model : Module
-        Model to change in place. Matrices that are also embeddings are not changed.
+        Model to change in place. Matrices shared with an embedding are not changed.
     """
     embeddings = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
     for module in model.modules():
