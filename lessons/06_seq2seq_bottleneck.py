@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Sequence to sequence with an RNN: the bottleneck
 #
-# A recurrent encoder reads a sequence and passes one vector to the decoder. Up to which length is
+# A recurrent encoder reads a sequence and passes one vector to the decoder. Up to what length is
 # one vector enough, and what would the decoder need instead?
 #
 # *Prerequisites:* cross-entropy (lesson 5); recurrent networks, which carry a state from token to

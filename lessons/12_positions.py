@@ -332,7 +332,7 @@ where(mt.nn.RotaryEmbedding, mt.ops.apply_rotary, mt.models.rotary.rotary_freque
 #
 # Give `Reader` a sixth kind, "causal": no positions, but `is_causal=True`. Train it like the
 # others. You are done when you can say how much a mask alone helps: whether it beats "none" at 16
-# tokens, and at which places (the accuracy at each place is `right.float().mean(0)`).
+# tokens, and at which positions (the accuracy at each position is `right.float().mean(0)`).
 #
 # Then practice:
 #

@@ -6,7 +6,7 @@
 # this?
 #
 # *Prerequisites:* ViT (lesson 21) and its positions (lesson 22). The deck TAPASWI ("Dino, some
-# beautiful properties!") shows such maps; `docs/decks.md` lists the decks.
+# beautiful properties!") shows such attention maps; `docs/decks.md` lists the decks.
 #
 # The images of digits come with scikit-learn: `python -m pip install scikit-learn`.
 
@@ -137,7 +137,7 @@ figure = mt.viz.class_attention_figure(
 show(figure, "Four heads of the last layer, and rollout through both layers. Bright: large weight.")
 
 # %% [markdown]
-# Such pictures are easy to over-interpret. So we measure which share of the map's weight is on
+# Such pictures are easy to over-interpret. So we measure what share of the map's weight is on
 # patches with ink.
 
 # %%

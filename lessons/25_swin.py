@@ -20,7 +20,7 @@ from minitorch_attn.models.swin import Block
 mt.manual_seed(0)
 
 # %% [markdown]
-# ## Windows reduce the number of scores
+# ## Windows reduce the number of attention scores
 #
 # We cut a map of $H \times W$ tokens into windows of $M \times M$. This takes two reshapes and one
 # transpose. In this example, each entry of the map is its own position.

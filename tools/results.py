@@ -100,7 +100,7 @@ def _entries(runs, name):
 def _summary(found):
     seeds = ", ".join(map(str, SEEDS))
     rows = [
-        f"| recipe | figure | seeds {seeds} | reached | time | processor time | peak memory |",
+        f"| recipe | target | seeds {seeds} | target met | time | processor time | peak memory |",
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     for name, entries in found.items():
@@ -143,7 +143,7 @@ def _details(name, entries):
     columns = [entry["result"]["measured"] for entry in entries]
     yield f"### {name}: {load_recipe(name).summary}"
     yield ""
-    yield "| measured | " + " | ".join(f"run {n}" for n in range(1, len(columns) + 1)) + " |"
+    yield "| metric | " + " | ".join(f"run {n}" for n in range(1, len(columns) + 1)) + " |"
     yield "| --- |" + " --- |" * len(columns)
     for measured in names:
         values = " | ".join(f"{column[measured]:.4f}" for column in columns)

@@ -1,4 +1,4 @@
-"""Shared code of the rewards: train a GPT, train on images, draw in the terminal."""
+"""Code shared by the `reward.py` scripts: train a GPT or on images, and draw in the terminal."""
 
 import json
 import re
@@ -162,7 +162,7 @@ def answers(model, images):
 
 
 def tell_pictures_apart(make_model, steps, rate, look):
-    """Train a classifier of images and show its predictions; return 0 if it has learned.
+    """Train an image classifier and show its predictions; return 0 if it has learned.
 
     Parameters
     ----------

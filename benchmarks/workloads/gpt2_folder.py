@@ -1,7 +1,7 @@
-"""Write a Hugging Face folder with random weights and the size of GPT-2 small.
+"""Write a Hugging Face model folder: GPT-2 small with random weights.
 
 `python -m benchmarks.workloads.gpt2_folder PATH` writes the folder with transformers. Both
-libraries read the same folder (500 MB), which is kept with the temporary files for the next run.
+libraries read this folder (500 MB). It stays in the folder for temporary files, for later runs.
 """
 
 import os

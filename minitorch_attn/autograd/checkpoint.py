@@ -68,7 +68,7 @@ def checkpoint(fn, *args, **kwargs):
 
 
 class _Segment(Listener):
-    """Listener that drops what a checkpoint's operations saved and recomputes it when needed."""
+    """Listener that drops the arrays saved in a checkpoint and recomputes them when needed."""
 
     def __init__(self, fn, args, kwargs):
         self.fn = fn
@@ -90,7 +90,7 @@ class _Segment(Listener):
             self.versions[id(counter)] = (counter, counter[0], weakref.ref(tensor))
 
     def record_forward(self, ctx, inputs, outputs):
-        """Drop what the operation saved, unless an outer checkpoint has already dropped it."""
+        """Drop the arrays that the operation saved, unless an outer checkpoint already has."""
         for tensor in inputs:
             if isinstance(tensor, Tensor):
                 self._see(tensor)
@@ -125,7 +125,7 @@ class _Segment(Listener):
             )
 
     def bring_back(self):
-        """Run the function again and give each operation the arrays it saved."""
+        """Run the function again to restore the arrays that its operations had saved."""
         if self.end is None:
             raise GraphError(
                 f"checkpoint({_name(self.fn)}): the function must not run a backward pass",
@@ -187,20 +187,20 @@ class _Argument:
         self.tensor, self.requires_grad = tensor, requires_grad
 
     def again(self):
-        """Return a detached tensor that requires grad if the argument did."""
+        """Return the argument detached from the graph; it requires grad if it did before."""
         tensor = self.tensor.detach()
         return tensor.requires_grad_() if self.requires_grad else tensor
 
 
 def _once(made, x, change):
-    """Return change(x), the same object each time for the same x."""
+    """Return `change(x)`, computed once for each object x and then stored in `made`."""
     if id(x) not in made:
         made[id(x)] = change(x)
     return made[id(x)]
 
 
 def _mapped(value, kind, change):
-    """Apply `change` to each `kind` in `value`, at any depth of tuples, lists and dicts."""
+    """Apply `change` to each instance of `kind` in nested tuples, lists and dicts."""
     if isinstance(value, kind):
         return change(value)
     if type(value) is dict:

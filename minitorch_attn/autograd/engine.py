@@ -165,7 +165,7 @@ def _zeros(like, shape, dtype):
 
 
 def _differentiate_watched(ctx, grad, create_graph):
-    """Call `backward` of one node with listeners, NaN detection or `create_graph`."""
+    """Call `backward` of one node, with support for listeners, NaN detection and `create_graph`."""
     grads = grad if type(grad) is tuple else (grad,)
     for listener in state.listeners:
         listener.before_backward(ctx, grads)

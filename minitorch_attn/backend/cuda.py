@@ -58,7 +58,7 @@ def load():
 
 
 def _checked_cupy():
-    """Import CuPy and try it, step by step."""
+    """Import CuPy and check that it, the driver and a device work."""
     wheels = _installed_wheels()
     if len(wheels) > 1:
         raise _two_wheels(wheels)
@@ -123,7 +123,7 @@ def _not_installed():
 
 def _two_wheels(wheels):
     return DeviceError(
-        "CUDA is unavailable: two installations of CuPy overwrite each other",
+        "CUDA is unavailable: two conflicting CuPy packages are installed",
         got=" and ".join(wheels),
         expected="only one of them",
         hint=f"python -m pip uninstall {' '.join(wheels)}, then reinstall one",
@@ -191,7 +191,7 @@ def set_device(index):
 
 
 def get_device_name(index=0):
-    """Return the name of a device."""
+    """Return the name of a CUDA device."""
     name = load().cuda.runtime.getDeviceProperties(_checked_index(index))["name"]
     return name.decode() if isinstance(name, bytes) else name
 
@@ -204,7 +204,7 @@ def synchronize(index=None):
 
 
 def memory_allocated():
-    """Return the number of bytes that arrays on the current device use."""
+    """Return the number of bytes used by the arrays on the current device."""
     return load().get_default_memory_pool().used_bytes()
 
 
@@ -214,7 +214,7 @@ def empty_cache():
 
 
 def _checked_index(index):
-    """Return the index of an existing device from an int, a name or a Device."""
+    """Convert an int, a name or a Device to a device index, and check that the device exists."""
     if isinstance(index, Device):
         index = index.index
     elif isinstance(index, str):

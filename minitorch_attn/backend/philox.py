@@ -17,7 +17,7 @@ _LOW = 0xFFFFFFFF
 
 
 def philox_words(xp, key, offset, blocks):
-    """Return the words of `blocks` consecutive counters.
+    """Return the random words for `blocks` consecutive counters, four words for each counter.
 
     Parameters
     ----------

@@ -133,7 +133,7 @@ class StrictUfunc:
 
 
 def put_along_axis(arr, indices, values, axis):
-    """Write `values` at `indices` along `axis`, in random order where indices repeat."""
+    """Write `values` at `indices` along `axis`; write duplicate indices in random order."""
     axis %= arr.ndim
     xp, index = arr.namespace, []
     for i, length in enumerate(arr.shape):
@@ -178,7 +178,7 @@ def _function(cls, function, name):
 
 
 def _from_lists(cls, function, name):
-    """Wrap `array` or `asarray`, which may copy Python numbers to the device."""
+    """Wrap `array` or `asarray`, and record a transfer if they copy host data to the device."""
     wrapped = _function(cls, function, name)
 
     def call(*args, **keywords):

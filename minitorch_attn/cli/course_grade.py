@@ -257,10 +257,10 @@ def _overview(results, found):
 @click.option("--count", default=10, show_default=True, type=click.IntRange(1, 1000),
               help="Number of submissions.")  # fmt: skip
 def sample(name, out, count):
-    """Make the submissions of an imaginary class, to try the grader.
+    """Generate the submissions of an imaginary class, to try out the grader.
 
     Some are correct and some have the bugs that the assignment lists. One is the unchanged
-    starter, one is empty and one is hostile.
+    starter, one is empty and one attacks the grader.
     """
     from ..grader.build.assignment import find_assignment
     from ..grader.report.sample import sample_class

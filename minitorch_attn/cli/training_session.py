@@ -145,7 +145,7 @@ class Session:
         self.console.print(f"{self.folder.path}: resuming from step {step:,} of {steps:,}\n")
 
     def _check_command(self, path):
-        """Raise an error unless the same command started the run. A tour counts as a GPT run."""
+        """Raise an error unless the same command started the run; `tour` equals `train gpt`."""
         began = self.folder.config.get("command", self.kind)
         names = {kind.replace("tour", "train gpt") for kind in (began, self.kind)}
         if len(names) > 1:
@@ -184,7 +184,7 @@ class Session:
     # Training
 
     def _train(self):
-        """Train to the end or until Ctrl-C, and return the exit status."""
+        """Train until the last step or Ctrl-C, and return the exit status."""
         recipe, start = self.recipe, self.loop.step
         steps = recipe.options["steps"]
         progress = Progress(steps, recipe.units_per_step, start, self.console, unit=recipe.unit)
@@ -208,7 +208,7 @@ class Session:
     # End
 
     def _show(self):
-        """Show what the model learned. Return whether the program's own checks passed."""
+        """Show what the model learned. Return whether the recipe's checks of its output passed."""
         measured = self.recipe.measure(self.page.metrics)
         self.page.heading(f"What it has learned in {duration(self.loop.seconds)}")
         correct = self.recipe.show(self.page, measured)

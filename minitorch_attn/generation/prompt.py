@@ -43,7 +43,7 @@ class Prompt:
     encoded: dict = None
 
     def repeat(self, times):
-        """Repeat each row `times` times."""
+        """Repeat each row of the prompt `times` times."""
         if times == 1:
             return self
         self.encoded = _repeat(self.encoded, times)
@@ -91,13 +91,13 @@ def _numbers(mask):
 
 
 def _constants(model, arguments):
-    """Return the remaining arguments. Raise an error if the model does not accept one of them."""
+    """Return the arguments that are not None. Raise an error if the model does not accept one."""
     unknown = sorted(
         name for name in arguments if name not in accepted(model) or name in NOT_FROM_OUTSIDE
     )
     if unknown:
         raise ArgumentError(
-            f"generate: arguments are unknown to this function and to {type(model).__name__}",
+            f"generate: neither this function nor {type(model).__name__} has these arguments",
             got=", ".join(unknown),
             hint="check the spelling; help(minitorch_attn.generation.generate) lists the arguments",
         )
@@ -151,7 +151,7 @@ def decoder_prompt(model, config, ids, arguments, device):
 
 
 def _first_tokens(config, mask, device):
-    """Return a row with `bos_token_id` for each row of the mask, or one row if it is None."""
+    """Return a row with `bos_token_id` for each row of `mask`, or one row if `mask` is None."""
     if config.bos_token_id is None:
         raise ArgumentError(
             "generate: the prompt is missing",
@@ -163,7 +163,7 @@ def _first_tokens(config, mask, device):
 
 
 def _mask_of_padding(config, ids):
-    """Return a mask, 0 at padding; None if there is no padding or it uses an end token's id."""
+    """Return a mask (0 at padding), or None without padding or if an end token is the padding."""
     pad, ends = config.pad_token_id, config.eos_token_id
     ends = ends if isinstance(ends, (list, tuple)) else [ends]
     if pad is None or pad in ends:

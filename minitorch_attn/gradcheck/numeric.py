@@ -127,7 +127,7 @@ class Perturbed:
 
 
 def slopes(probe, leaf, step):
-    """Compute the slope at every entry of a leaf.
+    """Compute the numeric derivative at every entry of a leaf.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def slopes(probe, leaf, step):
     -------
     slopes : array of the shape of the leaf
     bends : array of the shape of the leaf
-        Slope above minus slope below: near 0 unless the step crosses a kink.
+        Right derivative minus left derivative: near 0 unless the step crosses a kink.
     jacobian : array of shape (entries, outputs), or None if it would be too large
     """
     values = backend.to_host(leaf.array).reshape(-1)

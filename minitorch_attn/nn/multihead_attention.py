@@ -181,7 +181,7 @@ class MultiheadAttention(Attention):
         return (self.bias_k is not None) + bool(self.add_zero_attn)
 
     def _append(self, key, value):
-        """Append the learned key and value, then a key and a value of zeros."""
+        """Append the learned key and value and a zero key and value, where they are enabled."""
         if not self._appended:
             return key, value
         # key, value: (batch, heads, key, head_dim)

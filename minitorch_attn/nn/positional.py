@@ -119,7 +119,7 @@ class LearnedPositionalEmbedding(Module):
     embed_dim : int
         Number of features.
     std : float, default 0.02
-        Standard deviation of the initial table, which is normal with mean 0.
+        Standard deviation of the Gaussian with mean 0 from which the table is initialized.
     device, dtype : optional
 
     Attributes
@@ -198,7 +198,7 @@ class LearnedPositionalEmbedding2d(Module):
         self.reset_parameters()
 
     def reset_parameters(self):
-        """Draw two new tables."""
+        """Reinitialize the row and column embeddings with Gaussian random numbers."""
         init.normal_(self.row_weight, std=self.std)
         init.normal_(self.column_weight, std=self.std)
 

@@ -30,7 +30,7 @@ def answer(name, question, input, other):
 
 
 def answer_about(name, question, input):
-    """Apply a test of the array library, such as isnan, to one tensor."""
+    """Apply an elementwise test of NumPy or CuPy, such as isnan, to a tensor."""
     x = as_operand(input, name).array
     return wrap(as_array(getattr(array_module(x), question)(x)))
 

@@ -12,7 +12,7 @@ __all__ = [
 
 
 def logical_and(input, other):
-    """True where both operands are true (nonzero).
+    """Logical AND of each pair of elements: True where both operands are true (nonzero).
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ def logical_and(input, other):
 
 
 def logical_or(input, other):
-    """True where at least one operand is true (nonzero).
+    """Logical OR of each pair of elements: True where at least one operand is true (nonzero).
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def logical_or(input, other):
 
 
 def logical_xor(input, other):
-    """True where exactly one operand is true (nonzero).
+    """Logical XOR of each pair of elements: True where exactly one operand is true (nonzero).
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ def bitwise_xor(input, other):
 
 
 def logical_not(input):
-    """True where the elements are false (zero).
+    """Logical NOT of each element: True where `input` is false (zero).
 
     Parameters
     ----------

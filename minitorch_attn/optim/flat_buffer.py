@@ -93,10 +93,10 @@ class FlatBuffer:
         ]
 
     def parts(self, blocks, names):
-        """Yield the key, value, gradient, states and two scratch arrays of each block.
+        """Yield the key, parameter values, gradient, states and two scratch arrays of each block.
 
         The gradient is a copy, which the update may overwrite. Copying only one block at a time
-        avoids a second buffer of the size of all gradients.
+        avoids a second buffer as large as all gradients together.
         """
         buffers = [self.values, *[self.state(name) for name in names]]
         scratch = self.xp.empty((3, min(BLOCK, self.size)), dtype=self.values.dtype)

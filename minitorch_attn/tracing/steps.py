@@ -36,7 +36,7 @@ class Place:
 
     @property
     def text(self):
-        """The previous line, the line itself and the next line."""
+        """Source text of the line, with the lines before and after it."""
         return [
             linecache.getline(self.path, number).rstrip() if number > 0 else ""
             for number in range(self.line - 1, self.line + 2)

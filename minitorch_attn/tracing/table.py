@@ -52,7 +52,7 @@ def trace_table(recording, rows=80, depth=None, width=None, colour=None):
 
 
 class Shown(str):
-    """Text that an interactive session shows without quotes and escapes."""
+    """String that an interactive session displays without quotes or escape sequences."""
 
     def __repr__(self):
         return str(self)

@@ -42,7 +42,7 @@ def attention_rollout(maps, residual=0.5):
         weights = np.asarray(weights)
         if weights.ndim != 3 or weights.shape[1] != weights.shape[2]:
             raise ShapeError(
-                "attention_rollout: maps must be self-attention maps",
+                "attention_rollout: every map must have three axes and be square in the last two",
                 got=f"{weights.shape}", expected="(heads, token, token) for each layer",
             )  # fmt: skip
         layer = residual * np.eye(weights.shape[1]) + (1 - residual) * weights.mean(0)

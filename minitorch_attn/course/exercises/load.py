@@ -63,7 +63,7 @@ class Exercise:
 
     @cached_property
     def text(self):
-        """Text of the original file."""
+        """Text of the exercise file before it is solved."""
         return self.path.read_text(encoding="utf-8")
 
     @property

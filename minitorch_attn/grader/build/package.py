@@ -1,4 +1,4 @@
-"""Write the package without some function bodies, for students or for grading submissions."""
+"""Write the package with some function bodies removed, for students or to grade submissions."""
 
 import py_compile
 import shutil

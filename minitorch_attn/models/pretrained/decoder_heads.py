@@ -158,7 +158,7 @@ class TokenClasses(_Classes):
     Attributes
     ----------
     head_name : str
-        Hugging Face's name of the last layer.
+        Name of the last layer in Hugging Face's model.
     """
 
     without = ("past_key_values",)

@@ -14,7 +14,7 @@ _NORMS = {"layernorm": nn.LayerNorm, "rmsnorm": nn.RMSNorm}
 
 
 def norm_maker(norm_layer):
-    """Return a function from a width to a normalization layer.
+    """Return a function that creates a normalization layer of a given width.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ class ScaledBlock(nn.Module):
     Parameters
     ----------
     args : namespace
-        timm's arguments of the model.
+        Arguments of the timm model.
     drop_path : float
         DropPath probability of this block.
 
@@ -99,7 +99,7 @@ class ScaledBlock(nn.Module):
     References
     ----------
     .. [1] Touvron et al. 2021, "Going deeper with Image Transformers", arXiv:2103.17239v2,
-       section 2: the factors.
+       section 2: LayerScale.
     """
 
     def __init__(self, args, drop_path):
@@ -152,7 +152,7 @@ class AttentionPool(nn.Module):
     Parameters
     ----------
     args : namespace
-        timm's arguments of the model.
+        Arguments of the timm model.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Attention arguments: check them, group the heads and convert masks to tensors."""
+"""Arguments of attention: validate them, group the heads and convert masks to tensors."""
 
 import math
 from typing import NamedTuple
@@ -96,7 +96,7 @@ def _check_tensors(**named):
 
 
 def _check_groups(query, key, value):
-    """Check that the query heads form equal groups, one for each key and value head."""
+    """Check that the query heads form groups of equal size, one for each key and value head."""
     got = f"query {query.shape}, key {key.shape}, value {value.shape}"
     if min(query.ndim, key.ndim, value.ndim) < 3:
         raise ShapeError(

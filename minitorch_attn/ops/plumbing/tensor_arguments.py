@@ -55,7 +55,7 @@ def not_tensors(error, name, **arguments):
 
 
 def no_operand(name, argument, value, verdict="neither a tensor nor a number"):
-    """Return the error for an argument that an operation cannot take."""
+    """Return the error for an argument of a type that an operation does not accept."""
     return DTypeError(
         f"{name}: {argument} is {verdict}",
         got=f"{value!r:.60} of type {type(value).__name__}",

@@ -11,7 +11,7 @@ class LRScheduler:
     The constructor sets the learning rate for step 0; each `step()` sets the next one. A subclass
     defines `get_lr()`, which returns one rate for each parameter group. Most schedules compute the
     new rate from the current one, so that several schedules can act on one optimizer. Some also
-    define `closed_form()`, which computes the rates from the initial rates.
+    define `closed_form()`, which computes the rates directly from the initial rates.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class LRScheduler:
         return [rate * factor for rate in self._current()]
 
     def state_dict(self):
-        """Return all attributes except the optimizer and the functions."""
+        """Return a dict of all attributes except the optimizer and functions."""
         return {k: v for k, v in self.__dict__.items() if k != "optimizer" and not _calls(v)}
 
     def load_state_dict(self, state_dict):

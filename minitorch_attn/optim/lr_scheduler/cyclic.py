@@ -48,7 +48,7 @@ class CosineAnnealingLR(LRScheduler):
         return [ratio * (rate - low) + low for rate in self._current()]
 
     def closed_form(self):
-        """Compute the rates from the initial rates."""
+        """Compute the current learning rates directly from the initial rates."""
         half = (1 + math.cos(math.pi * self.last_epoch / self.T_max)) / 2
         return [self.eta_min + (base - self.eta_min) * half for base in self.base_lrs]
 

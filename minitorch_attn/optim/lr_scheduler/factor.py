@@ -185,7 +185,7 @@ class LinearLR(LRScheduler):
         return self._scaled(1.0 + rise / before)
 
     def closed_form(self):
-        """Compute the rates from the initial rates."""
+        """Compute the current learning rates directly from the initial rates."""
         done = min(self.total_iters, self.last_epoch) / self.total_iters
         factor = self.start_factor + (self.end_factor - self.start_factor) * done
         return [base * factor for base in self.base_lrs]

@@ -16,7 +16,7 @@ __all__ = ["MAE"]
 
 
 class NoisyBatches(ShuffledBatches):
-    """Batches of images with a random number per patch. The largest numbers select masked patches.
+    """Image batches with one random number per patch; the patches with the largest are masked.
 
     The images and the numbers of batch n depend only on (seed, n).
 
@@ -33,7 +33,7 @@ class NoisyBatches(ShuffledBatches):
         self.patches = patches
 
     def __next__(self):
-        """Return images of shape (batch, 1, height, width) and noise of shape (batch, patch)."""
+        """Return images of shape (batch, 1, height, width) and noise of shape (batch, patches)."""
         generator = np.random.default_rng([self.seed, 1, self.position])
         (images,) = super().__next__()
         noise = generator.random((images.shape[0], self.patches), dtype=np.float32)
