@@ -1,1 +1,1 @@
-"""Benchmarks: step time and memory compared with PyTorch, measured in alternation."""
+"""Benchmarks: step time and memory compared with PyTorch, in alternating measurements."""

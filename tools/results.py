@@ -126,7 +126,7 @@ def _settings(found):
     threads = first["environment"].get("OMP_NUM_THREADS") or "as many as cores"
     lines = [
         "Time is the duration of the whole command, including data, training and figures (median "
-        "over the seeds). Peak memory is that of the process (maximum over the seeds).",
+        "over the seeds). Peak memory is the maximum memory use of the process, over all seeds.",
         "",
         f"Machine: {first['cpu']}, {first['cores']} cores, {first['system']}. Python "
         f"{first['python']}, NumPy {first['versions']['numpy']} with {first['numpy_blas']} "

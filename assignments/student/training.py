@@ -137,7 +137,7 @@ def write(model, tokenizer, count):
 
 
 def pictures():
-    """Handwritten digits, or without scikit-learn, noisy images of bars at four angles."""
+    """Return handwritten digits or, without scikit-learn, noisy images of bars at four angles."""
     try:
         return mt.data.digits_split()
     except mt.errors.DataError:

@@ -103,7 +103,7 @@ class _Segment(Listener):
         self.steps.append((ctx.function, ctx.shapes))
 
     def close(self):
-        """End the forward pass; raise an error if `fn` cannot be repeated."""
+        """End the forward pass; raise an error if running `fn` again would change the result."""
         self.inside = None
         for counter, value, tensor in list(self.versions.values()):
             if counter[0] == value:

@@ -33,7 +33,7 @@ def run_backward(roots, grads, *, targets=None, retain_graph=False, create_graph
     targets : list of Tensor, optional
         Tensors whose gradients are returned; without `targets`, they go to the leaves' `.grad`.
     retain_graph : bool
-        Whether to keep what the operations saved, for another backward pass.
+        Whether to keep the arrays that the operations saved, for another backward pass.
     create_graph : bool
         Whether to record the backward pass itself, for second derivatives.
 
@@ -295,7 +295,7 @@ def _run_hooks(node, grad):
                 continue
             if result.shape != given.shape:
                 raise ShapeError(
-                    "gradient hook: the shape of the returned gradient does not match",
+                    "gradient hook: the returned gradient does not have the shape of its tensor",
                     got=f"{result.shape}",
                     expected=f"{given.shape}",
                 )

@@ -237,7 +237,7 @@ def _checked_index(index):
 
 
 class CudaPlatform(Platform):
-    """CuPy, which creates arrays and runs ops on the current device."""
+    """Platform for CUDA: CuPy creates the arrays and runs the ops on the current device."""
 
     def __init__(self):
         self.cupy = load()

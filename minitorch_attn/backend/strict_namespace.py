@@ -191,7 +191,7 @@ def _from_lists(cls, function, name):
 
 
 def _raw(cls, value, where):
-    """Return NumPy's form of any function argument, including sequences of arrays."""
+    """Convert a function argument, which may be a sequence, from strict arrays to NumPy arrays."""
     kind = type(value)
     if kind is cls:
         return value._raw

@@ -234,7 +234,7 @@ def report(folder, as_json):
 
 
 def _overview(results, found):
-    """Return the sections of the terminal report."""
+    """Yield the sections of the terminal report."""
     from ..grader.report.terminal import distribution, failures, hardest, heading
 
     yield heading(results, found)

@@ -42,6 +42,6 @@ class BatchStream:
             name = type(self).__name__
             raise CheckpointError(
                 f"{name}: position is missing or invalid",
-                got=repr(state), hint="pass a result of state_dict()",
+                got=repr(state), hint="pass the result of state_dict()",
             )  # fmt: skip
         self.position = position

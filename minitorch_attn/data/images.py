@@ -58,13 +58,13 @@ def read_image(path):
     except UnidentifiedImageError:
         raise DataError(
             f"{name} is not an image",
-            expected=f"one of {', '.join(_FORMATS)}",
-            hint="convert other formats to PNG with an image program",
+            expected=f"an image in one of the formats {', '.join(_FORMATS)}",
+            hint="convert other formats to PNG with an image editor",
         ) from None
     except Image.DecompressionBombError as error:
         raise DataError(
             f"{name}: the image is too large",
-            got=str(error), hint="reduce its size with an image program",
+            got=str(error), hint="reduce its size with an image editor",
         ) from None  # fmt: skip
     except (OSError, SyntaxError, ValueError, EOFError) as error:
         reason = getattr(error, "strerror", None) or str(error)
@@ -383,7 +383,7 @@ def _shortest_edge(edge):
 
 
 def _in_proportion(size, choose):
-    """Return a rule that scales both edges equally, to at least (min) or at most (max) `size`."""
+    """Return a rule that keeps proportions: edges at least (min) or at most (max) `size`."""
 
     def rule(height, width):
         ratio = choose(height / size[0], width / size[1])

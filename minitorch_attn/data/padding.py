@@ -147,7 +147,7 @@ class BucketedBatches:
         if not counts or any(type(count) is not int or count < 0 for count in position):
             raise CheckpointError(
                 "BucketedBatches: position is missing or invalid",
-                got=repr(state), hint="pass a result of state_dict()",
+                got=repr(state), hint="pass the result of state_dict()",
             )  # fmt: skip
         self.position = tuple(position)
 

@@ -2,7 +2,7 @@
 
 Lewis et al. 2019, "BART: Denoising Sequence-to-Sequence Pre-training for Natural Language
 Generation, Translation, and Comprehension", arXiv:1910.13461v1. Section 2.1 lists the changes to
-the Transformer: GELU replaces ReLU, and initial values have mean 0 and standard deviation 0.02. As
+the Transformer: GELU replaces ReLU, and weights start with mean 0 and standard deviation 0.02. As
 in BERT, positions are learned, and a LayerNorm follows the embeddings.
 """
 

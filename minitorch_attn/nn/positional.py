@@ -140,7 +140,7 @@ class LearnedPositionalEmbedding(Module):
         self.reset_parameters()
 
     def reset_parameters(self):
-        """Draw a new table."""
+        """Reinitialize the embeddings with Gaussian random numbers."""
         init.normal_(self.weight, std=self.std)
 
     def forward(self, x, offset=0):

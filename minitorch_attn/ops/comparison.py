@@ -19,7 +19,7 @@ __all__ = [
 
 
 def answer(name, question, input, other):
-    """Apply a comparison of the array library to two operands, converted to one dtype."""
+    """Compare two operands, converted to one dtype, with a function of NumPy or CuPy."""
     try:
         a, b = promote(input, other)
         a = a.array if isinstance(a, Tensor) else a

@@ -58,7 +58,7 @@ class FlatBuffer:
         return buffer[start : start + p.array.size].reshape(p.array.shape)
 
     def is_current(self):
-        """Return False if a parameter has left this buffer, for example by `module.to(...)`."""
+        """Return False if a parameter no longer uses this buffer, as after `module.to(...)`."""
         return all(p.array is v for p, v in zip(self.parameters, self.views, strict=True))
 
     def state(self, name):
@@ -85,7 +85,7 @@ class FlatBuffer:
         return joined
 
     def blocks(self, stretches):
-        """Split ranges (key, start, stop) into ranges of at most `BLOCK` elements."""
+        """Split buffer ranges (key, start, stop) into ranges of at most `BLOCK` elements."""
         return [
             (key, low, min(low + BLOCK, stop))
             for key, start, stop in stretches
@@ -124,7 +124,7 @@ class FlatBuffer:
 
 
 def partition(parameters):
-    """Split parameters into lists of one dtype and one device each; keep the order."""
+    """Group parameters by dtype and device into lists, in the same order."""
     lists = {}
     for p in parameters:
         lists.setdefault((str(p.dtype), device_of(p.array)), []).append(p)

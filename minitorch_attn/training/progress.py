@@ -84,7 +84,7 @@ class Progress:
         self.bar.update(self.task, completed=step, refresh=True, **self._texts(step, now))
 
     def _texts(self, step, now):
-        """Return the texts to show beside the bar or in a line."""
+        """Return the loss, accuracy, speed and remaining time as texts for the bar or a line."""
         done, elapsed = step - self.start, now - self.started
         rate = done / elapsed if done and elapsed else None  # steps per second
         narrow = self.bar is not None and self.console.width < 100

@@ -64,7 +64,7 @@ class TokenVectors(DecoderModel):
         return_dict : bool, optional
             If False, the result is a tuple.
         **inputs
-            Further arguments passed to the family's `run`.
+            Further arguments of the model's method `run`.
 
         Returns
         -------

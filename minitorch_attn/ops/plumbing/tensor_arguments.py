@@ -1,4 +1,4 @@
-"""Tensor arguments: accept tensors and arrays; in an error, name the argument that is neither."""
+"""Tensor arguments: accept tensors and arrays, and raise an error for anything else."""
 
 from ... import backend
 from ...errors import DTypeError

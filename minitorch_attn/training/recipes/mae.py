@@ -76,7 +76,7 @@ class MAE(DigitRecipe):
     )
 
     def prepare(self):
-        """Split the digits. Every evaluation hides the same parts of the test images."""
+        """Load and split the digit images; draw the fixed noise that masks the test images."""
         data = super().prepare()
         count = (8 // self.options["patch"]) ** 2
         noise = np.random.default_rng(0).random((len(self.test[1]), count), dtype=np.float32)

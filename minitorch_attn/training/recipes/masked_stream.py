@@ -124,7 +124,7 @@ class TwoLives:
         if type(position) is not int or position < 0:
             raise CheckpointError(
                 "TwoLives.load_state_dict: position is missing or invalid",
-                got=repr(state), hint="pass a result of state_dict()",
+                got=repr(state), hint="pass the result of state_dict()",
             )  # fmt: skip
         self.position = position
         self.labelled.load_state_dict({"position": max(position - self.boundary, 0)})
