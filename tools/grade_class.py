@@ -43,7 +43,7 @@ def main(arguments=None):
 
 
 def _timed(made, options):
-    """Grade until all submissions are graded or the time of the slice has passed."""
+    """Grade until all submissions are graded or the slice's time limit is reached."""
     out = options.out / "marks"
     start, known = time.monotonic(), len(list((out / "state").glob("*.json")))
 

@@ -1,4 +1,4 @@
-"""Checks of the Swin assignment: the library or NumPy gives the expected values."""
+"""Checks of the Swin assignment. The expected values come from the library or NumPy."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Names of the functions and keywords of CuPy 14 that the strict device allows.
+"""Names from CuPy 14: functions that the strict device allows, and keywords that it rejects.
 
 The names are from CuPy's reference (https://docs.cupy.dev/en/stable/reference/): functions that
 exist in `numpy` and in `cupy`, and keywords that only NumPy's version accepts.

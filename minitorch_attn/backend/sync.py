@@ -31,7 +31,7 @@ def sync_count():
 
 
 def transfer_count():
-    """Return the number of copies from the host to the strict device since the start."""
+    """Return the number of copies from the host to the strict device since program start."""
     return _Counters.transfers
 
 

@@ -49,7 +49,7 @@ def compare(probe, name, leaf, derived, options, gradient):
 
 
 def rounding_noise(probe, leaf, step):
-    """Return a bound for the rounding error of a slope, from the size of the outputs."""
+    """Return a bound on the rounding error of a slope, from the size of the outputs."""
     unit = np.finfo(leaf.dtype).eps
     size = np.linalg.norm(probe.values * probe.cotangent)
     return float(_ROUNDING * unit * size / step)

@@ -133,6 +133,6 @@ class SecondLook:
 
 
 def _crosses(sides, close, gap):
-    """Return True if a change of slope is a kink, which does not shrink with the step."""
+    """Return True if a change of slope is a kink: it does not shrink with the step."""
     bend, closer = abs(sides[1] - sides[0]), abs(close[1] - close[0])
     return bend >= gap and not 0.05 * bend < closer < 0.2 * bend

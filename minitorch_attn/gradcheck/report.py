@@ -161,7 +161,7 @@ class GradcheckError(NumericError):
 
 
 def wrapped(text, indent, first=None):
-    """Wrap text to the terminal, at most 96 characters; `first` indents the first line."""
+    """Wrap text to the terminal's width, at most 96 characters; `first` indents the first line."""
     return textwrap.wrap(
         text, _width(), initial_indent=indent if first is None else first, subsequent_indent=indent
     )

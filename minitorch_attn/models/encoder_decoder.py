@@ -107,7 +107,7 @@ class EncoderLayer(nn.Module):
 class DecoderLayer(nn.Module):
     """Decoder layer: causal self-attention, cross-attention and a feed-forward network.
 
-    This is the right half of Figure 1. The parameters are the same as those of `EncoderLayer`.
+    Right half of Vaswani et al. 2017, Figure 1. The parameters are those of `EncoderLayer`.
 
     Examples
     --------

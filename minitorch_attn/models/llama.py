@@ -202,7 +202,7 @@ def llama_65b(**settings):
 
 
 def llama2_70b(**settings):
-    """Llama 2 70B: 68,976,648,192 parameters, 8 key heads for 64 query heads. See `llama_7b`."""
+    """Llama 2 70B: 68,976,648,192 parameters, 64 query and 8 key-value heads; see `llama_7b`."""
     more = {"num_kv_heads": 8, "context_length": 4096, "norm_eps": 1e-5}
     return _published(8192, 64, 80, 28672, settings, **more)
 

@@ -347,5 +347,5 @@ class Softmin(Module):
 
 
 def _inplace(module, *parts):
-    """Join the settings, and add `inplace=True` if the module works in place."""
+    """Join the settings for the module's repr; add `inplace=True` if it works in place."""
     return ", ".join([*parts, "inplace=True"] if module.inplace else parts)

@@ -50,7 +50,7 @@ class Row:
 class Summary:
     """Summary of a forward pass: shapes, parameters, FLOPs and memory of every module.
 
-    Matrix products and convolutions count two operations for each multiply-add. The pass is a dry
+    A multiply-add in a matrix product or a convolution counts as two operations. The pass is a dry
     run: products are not computed, so a model built under `nn.init.skip_init()` needs neither the
     time nor the memory of a real pass.
 

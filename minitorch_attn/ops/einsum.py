@@ -60,7 +60,7 @@ def einsum(equation, *operands):
 
 
 def _from_lists(arguments):
-    """Return the operands and the equation of the arguments tensor, list, tensor, list, ..."""
+    """Convert the arguments tensor, list, tensor, list, ... to operands and an equation."""
 
     def written(axes):
         return "".join(["..." if n is Ellipsis else _LETTERS[n] for n in axes])

@@ -121,7 +121,7 @@ class _Grads:
 
     @computes("linear")
     def add(self, g, x, h, slope, weight1, weight2):
-        """Add the contribution of some rows; return dL/dx of these rows."""
+        """Add the gradients from a block of rows to the sums; return dL/dx of these rows."""
         need_x, need_weight1, need_bias1, need_weight2, need_bias2 = self.needs_grad
         if need_bias2:
             self.bias2 = _added(self.bias2, column_sum(g))

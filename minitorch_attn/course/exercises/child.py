@@ -120,7 +120,7 @@ def derive(entry, folder, name):
 
 
 def tensors(arrays, requires_grad):
-    """Convert inputs to Tensors. Inputs of dtype float64 require a gradient."""
+    """Convert inputs to Tensors. If `requires_grad`, float64 inputs require a gradient."""
     found = []
     while f"x{len(found)}" in arrays:
         array = arrays[f"x{len(found)}"]

@@ -1,4 +1,4 @@
-"""Explain wrong gradients of a submission, like a gradient check."""
+"""Explain wrong gradients of a submission, as a gradient check does."""
 
 import numpy as np
 

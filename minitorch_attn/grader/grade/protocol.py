@@ -113,7 +113,7 @@ def _header(frame):
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise ProtocolError("the header is not an object with a list of names in `arrays`")
     if len(names) > 1000 or len(set(names)) < len(names):
-        raise ProtocolError("there must be at most 1000 array names, all different")
+        raise ProtocolError("the header has more than 1000 array names, or a duplicate")
     return header
 
 

@@ -43,7 +43,7 @@ class Worker:
     package_folder : path
         Folder of the compiled package `minitorch_attn` that the submission completes.
     files : dict of str to bytes
-        Content of each submitted file by path `minitorch_attn/...`. It replaces the package's file.
+        Content of each submitted file by path `minitorch_attn/...`, where it replaces a file.
 
     Attributes
     ----------
@@ -181,7 +181,7 @@ def _late(clock):
 
 
 def _kill_user(user):
-    """Kill every process of a user, because a child may have left its parent's group.
+    """Kill every process of a user, including children that left their parent's process group.
 
     If this process is the first of a container, it also waits for orphaned processes.
     """

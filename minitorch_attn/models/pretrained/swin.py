@@ -79,7 +79,7 @@ class SwinPreTrainedModel(SwinFamilyModel):
         return {_older(name): x for name, x in state.items()} if self.has_old_names else state
 
     def encode(self, pixel_values, bool_masked_pos=None, *, always_partition=False, **settings):
-        """Call `SwinFamilyModel.encode`; `always_partition` shifts windows on small maps, too."""
+        """Call `SwinFamilyModel.encode`; with `always_partition`, shift small maps' windows too."""
         if pixel_values is not None:
             self._place_windows(pixel_values.shape[-2:], always_partition)
         return super().encode(pixel_values, bool_masked_pos, **settings)
@@ -169,5 +169,5 @@ class SwinBackbone(Backbone, SwinPreTrainedModel):
         return self.hidden_states_norms[name](x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
 
     def states(self, maps):
-        """Return the hidden states as maps."""
+        """Return the hidden states, which are already maps."""
         return maps

@@ -76,7 +76,7 @@ class SwinFamilyModel(PretrainedModel):
         if pixel_values is None:
             raise ArgumentError(
                 f"{type(self).__name__}: pixel_values is missing",
-                hint="pass pixel_values=processor(images), from an mt.data.ImageProcessor",
+                hint="pass pixel_values=processor(images) (mt.data.ImageProcessor)",
             )
         x = self.model.patch_embedding(pixel_values)
         if bool_masked_pos is not None:

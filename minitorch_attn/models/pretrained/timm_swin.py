@@ -149,7 +149,7 @@ class SwinTransformer(TimmModel):
         return super()._with_expected_names(arrays, expected, table)
 
     def forward_features(self, x):
-        """Return the normalized last map.
+        """Return the last stage's feature map after the final norm.
 
         Parameters
         ----------

@@ -69,7 +69,7 @@ class ImageEncoderModel(TwoLayouts):
         if pixel_values is None:
             raise ArgumentError(
                 f"{type(self).__name__}: pixel_values is missing",
-                got="None", hint="pass pixel_values=processor(images), with mt.data.ImageProcessor",
+                got="None", hint="pass pixel_values=processor(images) (mt.data.ImageProcessor)",
             )  # fmt: skip
         embedding = self.vision.patch_embedding
         return embedding(pixel_values.to(dtype=embedding.projection.weight.dtype))

@@ -17,7 +17,7 @@ _host = array_module()  # tables are made on the host, where the sizes are known
 
 @lru_cache(maxsize=256)
 def window_positions(size, kernel, stride, padding, dilation, places):
-    """Return the positions in each window, (window, kernel); `size` stands for the padding."""
+    """Return the positions in each window, (window, kernel); the index `size` marks padding."""
     start = _host.arange(places)[:, None] * stride - padding
     index = start + _host.arange(kernel) * dilation
     return _host.where((index < 0) | (index >= size), size, index)
