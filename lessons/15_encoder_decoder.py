@@ -229,14 +229,15 @@ print("memory swapped:", other)
 assert other == own[::-1]
 
 # %% [markdown]
-# ## What goes wrong when decoder and encoder are connected incorrectly
+# ## What goes wrong if the decoder is connected to the encoder incorrectly
 #
 # Here are three ways to break the connection in the trained model:
 #
 # * **No memory**: the decoder receives zeros. It still writes something that looks like a date.
 # * **Layer by layer**: decoder layer $i$ receives the output of encoder layer $i$. The third
 #   encoder layer is not used.
-# * **No padding mask**: a short date in a batch with a long one attends to the padding.
+# * **No padding mask**: if a batch contains dates of different lengths, encoder and decoder also
+#   attend to the padding of the shorter ones.
 
 
 # %%

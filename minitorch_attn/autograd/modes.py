@@ -13,7 +13,7 @@ __all__ = [
 
 
 class _State(threading.local):
-    """Modes of one thread, which starts from the class attributes and changes its own copy."""
+    """Autograd modes, stored separately for each thread. The class attributes are the defaults."""
 
     grad_enabled = True
     listeners = ()

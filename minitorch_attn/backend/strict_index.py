@@ -94,7 +94,7 @@ def _shuffled_pairs(raw, index, value):
 
 
 def _plain_index(cls, index):
-    """Return NumPy's form of an index and its kind: "basic", "integer" or "mask"."""
+    """Return the index with plain NumPy arrays, and its kind: "basic", "integer" or "mask"."""
     if type(index) is not tuple:
         return _plain_entry(cls, index)
     for entry in index:

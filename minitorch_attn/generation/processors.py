@@ -275,7 +275,7 @@ class SequenceBiasLogitsProcessor(LogitsProcessor):
         return scores + bias
 
     def _prepare(self, scores):
-        """Copy the biases to the scores' device: single tokens first, then sequences by length."""
+        """Copy the biases to the scores' device, grouped by the length of their sequences."""
         vocabulary = scores.shape[-1]
         if outside := [run for run in self.sequence_bias if max(run) >= vocabulary]:
             raise IndexRangeError(

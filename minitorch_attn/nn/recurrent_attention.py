@@ -310,7 +310,7 @@ def _check(where, name, x, size, query, batched=False):
 
 
 def _attend_mask(where, mask, key):
-    """Return None or a bool Tensor for the scores, True where a query may attend to the key."""
+    """Convert `mask` to a bool Tensor that broadcasts to the scores, True where attended."""
     if mask is None:
         return None
     shape = key.shape[:-1]  # (batch, key) or (key,)

@@ -172,7 +172,7 @@ def roll(input, shifts, dims=None):
     if dims is None or dims == ():
         if len(shifts) != 1:
             raise ArgumentError(
-                "roll: shifts must be one number if dims is missing", got=f"shifts={shifts}"
+                "roll: shifts must be an int if dims is not given", got=f"shifts={shifts}"
             )
         flat = Roll.apply(ravel(input), shifts=shifts, dims=(0,))
         return Reshape.apply(flat, shape=input.shape)
@@ -270,7 +270,7 @@ def repeat_interleave(input, repeats=None, dim=None, *, output_size=None):
                 "repeat_interleave: repeats must have one number per slice",
                 got=f"repeats {repeats.shape}",
                 expected=f"({size},), the size of axis {dim} of input {input.shape}",
-                hint="pass an int to repeat all slices equally often",
+                hint="pass an int to repeat every slice the same number of times",
             )
         index = wrap(_counted(repeats.array, input.array))
         return LookUp.apply(input, index, axes=(dim,))

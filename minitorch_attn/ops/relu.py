@@ -38,14 +38,14 @@ class Relu(Function):
 
     @staticmethod
     def value(x):
-        """Return y, for an array x."""
+        """Return y = max(x, 0) for an array x."""
         xp = array_module(x)
         zeros = xp.zeros(x.shape[-1:], dtype=x.dtype)  # a row; NumPy is slower with a scalar
         return xp.maximum(x, zeros)
 
     @staticmethod
     def value_and_slope(x):
-        """Return y and a mask that is True where dy/dx is 1, for an array x."""
+        """Return y for an array x, and dy/dx as a mask that is True where the derivative is 1."""
         y = Relu.value(x)
         return y, ~(y <= 0)
 

@@ -10,7 +10,7 @@ __all__ = ["detours"]
 
 
 def detours(steps, agrees, given, loose):
-    """Find the steps of one recording whose differences from the other do not affect the result.
+    """Find the detours: steps of one recording that differ from the other with the same result.
 
     Parameters
     ----------

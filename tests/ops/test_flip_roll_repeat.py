@@ -72,7 +72,7 @@ def test_repeats_alone_count_up(device):
 
 BAD = [
     (lambda x: x.roll((1, 2), 0), ArgumentError, "the same length", "shifts=(1, 2)"),
-    (lambda x: x.roll((1, 2)), ArgumentError, "one number if dims is missing", "shifts=(1, 2)"),
+    (lambda x: x.roll((1, 2)), ArgumentError, "an int if dims is not given", "shifts=(1, 2)"),
     (lambda x: x.repeat(2), ShapeError, "at least one number per axis", "tile()"),
     (lambda x: x.repeat(2, -1), ArgumentError, "sizes must not be negative", "(2, -1)"),
     (lambda x: x.repeat_interleave(-1, 0), ArgumentError, "repeats must not be negative", "-1"),

@@ -61,7 +61,7 @@ def classification_loss(config, logits, labels):
 
 
 def span_loss(start_logits, end_logits, start_positions, end_positions):
-    """Return the mean of the cross-entropies for an answer's start and end.
+    """Return the mean of the cross-entropy losses for the start and the end of an answer.
 
     Parameters
     ----------
