@@ -206,7 +206,7 @@ assert place(6)[0] == place(5)[0] and place(8)[0] != place(7)[0]
 # %% [markdown]
 # That is why Swin uses separate offsets for rows and columns (lesson 25).
 #
-# ## What the tables look like
+# ## What the learned position embeddings look like
 #
 # Each panel belongs to one patch. It shows the cosine similarity between this patch's position
 # vector and that of every other patch, as in Figure 7 of the paper.

@@ -95,7 +95,7 @@ def arrivals(rng):
 
 
 def filled(inputs, settings):
-    """Run _filled for a node with two outputs, only one of which has a gradient."""
+    """Run `_filled` for a graph node with two outputs, of which only one has a gradient."""
     import numpy as np
 
     from minitorch_attn.autograd.engine import _filled

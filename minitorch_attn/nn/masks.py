@@ -64,7 +64,7 @@ class Mask:
 
     @property
     def blocked(self):
-        """True where the query may not attend to the key, the opposite of `attend`."""
+        """True where the query may not attend to the key, the negation of `attend`."""
         return wrap(~self.attend.array)
 
     def additive(self, dtype="float32"):

@@ -104,7 +104,7 @@ def spread(grad, shape, axis):
 
 
 def count_over(shape, axis):
-    """Return the number of elements that each result of a reduction combines."""
+    """Return how many elements a reduction over `axis` combines into each output element."""
     count = 1
     for i in range(len(shape)) if axis is None else axis:
         count *= shape[i]

@@ -56,9 +56,9 @@ def attention_figure(maps, labels, title="Attention weights"):
     heads, queries, keys = maps[0].shape
     if any(m.shape != maps[0].shape for m in maps) or not len(labels) == keys == queries:
         raise ShapeError(
-            "attention_figure: the shapes of maps do not match each other or the labels",
+            "attention_figure: the maps have different shapes or do not match the labels",
             got=f"maps {[m.shape for m in maps]} and {len(labels)} labels",
-            expected="maps (heads, token, token), all of one shape, and a label for each token",
+            expected="maps of one shape (heads, token, token), and one label for each token",
         )
     side = max(2.4, 0.085 * keys)
     figure = new_figure(heads * side + 1.3, len(maps) * side + 1.0)

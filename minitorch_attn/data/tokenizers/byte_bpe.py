@@ -291,7 +291,7 @@ class ByteBPE:
             ids = [self._byte_ids[byte] for byte in word.encode()]
         except UnicodeEncodeError as error:
             raise DataError(
-                "ByteBPE.encode: the text contains an unpaired surrogate, which UTF-8 cannot encode",
+                "ByteBPE.encode: the text contains an unpaired surrogate",
                 got=f"U+{ord(word[error.start]):04X}",
                 hint='replace it by "?": text.encode("utf-8", "replace").decode()',
             ) from None

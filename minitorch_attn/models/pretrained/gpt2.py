@@ -271,14 +271,14 @@ class Summary(nn.Module):
 
 
 class _GPT2Arguments:
-    """Classification heads that take their arguments in Hugging Face's order."""
+    """Mixin that gives a classification model the argument order of Hugging Face's GPT-2."""
 
     def forward(
         self, input_ids=None, past_key_values=None, attention_mask=None, token_type_ids=None,
         position_ids=None, inputs_embeds=None, labels=None, use_cache=None,
         output_attentions=None, output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """Same as `forward` in `decoder_heads`, with the argument order of `GPT2Model.forward`."""
+        """Same as `forward` of the base class, with the argument order of `GPT2Model.forward`."""
         return super().forward(
             input_ids, attention_mask, position_ids, past_key_values, inputs_embeds, labels,
             use_cache, output_attentions, output_hidden_states, return_dict,

@@ -30,14 +30,14 @@ def next_token_loss(logits, labels):
 
 
 def classification_loss(config, logits, labels):
-    """Return the loss that `config.problem_type` names or, if it is None, that fits the labels.
+    """Return the loss named by `config.problem_type`; if it is None, infer it from the labels.
 
     Parameters
     ----------
     config : Config
     logits : Tensor of shape (batch, labels)
     labels : Tensor
-        Class indices (int64), regression targets (floats), or 0.0 or 1.0 for each label.
+        Class indices (int64), regression targets (floats), or 0.0 or 1.0 for each class.
     """
     kind = config.get("problem_type")
     if kind is None:
