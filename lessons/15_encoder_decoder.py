@@ -20,8 +20,8 @@ mt.manual_seed(0)
 # %% [markdown]
 # ## The task, and the model
 #
-# The task is to read a date in one of two formats and to write it in ISO format, character by
-# character. The days in the test set do not occur in any training example. The encoder has three
+# The task is to read a date in one of two formats and to write it in ISO format, one character at a
+# time. The days in the test set do not occur in any training example. The encoder has three
 # layers, the decoder two.
 
 # %%
@@ -276,10 +276,10 @@ assert share["layer by layer"] < exact
 assert share["no padding mask"] < exact
 
 # %% [markdown]
-# The first mistake ruins everything. The other two only make some of the answers wrong: because
-# of the residual paths, the outputs of the encoder's layers are similar, so the decoder can still
-# use the wrong one. That is why such mistakes stay unnoticed for a long time. Compare tensors, as
-# above, and not only results.
+# Without memory, every answer is wrong. The other two mistakes make only some of the answers wrong.
+# For example, the residual paths make the outputs of the encoder's layers similar, so the decoder
+# can still use the wrong one. Such mistakes easily go unnoticed. So compare tensors, as above, and
+# not only results.
 
 # %% [markdown]
 # ## In the library

@@ -83,7 +83,7 @@ def _run(file, arguments, recording):
 
 
 def _own_part(error, file):
-    """Format the traceback without the frames above the script."""
+    """Format the traceback, beginning with the script's own frame."""
     found = traceback.TracebackException.from_exception(error)
     frames = [frame.filename for frame in found.stack]
     start = next((i for i, name in enumerate(frames) if Path(name) == Path(file)), 0)

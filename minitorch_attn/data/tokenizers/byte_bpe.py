@@ -324,7 +324,7 @@ class ByteBPE:
 
 
 def _numbered(special_tokens, known, free):
-    """Give each special token its id in `known`, or else the next free id."""
+    """Return {special token: id}, with ids from `known` or else the next free ids."""
     if isinstance(special_tokens, str):
         raise ArgumentError(
             "special_tokens must be a list of strings",

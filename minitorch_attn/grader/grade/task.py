@@ -1,4 +1,4 @@
-"""Task: the entries, files and checks that the grader needs for an assignment."""
+"""Task: the graded items, files and checks that the grader needs for an assignment."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -89,7 +89,7 @@ class GPT2PreTrainedModel(DecoderModel):
         self, input_ids, attention_mask, position_ids, past_key_values, inputs_embeds, use_cache,
         output_attentions, output_hidden_states, token_type_ids=None,
     ):  # fmt: skip
-        """Run the model. Return (token vectors, dict of the other outputs)."""
+        """Run the model; return the token vectors and a dict of the other outputs."""
         body, config = self.body, self.config
         x = embeddings_of(body.token_embedding, input_ids, inputs_embeds)  # (batch, token, embed)
         cache, wanted = cache_of(config, past_key_values, use_cache)
@@ -287,7 +287,7 @@ class _GPT2Arguments:
 
 
 class GPT2ForSequenceClassification(_GPT2Arguments, TextClasses, GPT2PreTrainedModel):
-    """GPT-2 for text classification or regression, on the vector of the last token."""
+    """GPT-2 for text classification or regression, from the vector of the last token."""
 
 
 class GPT2ForTokenClassification(_GPT2Arguments, TokenClasses, GPT2PreTrainedModel):

@@ -301,6 +301,6 @@ def _check_lengths(where, input, lengths, batch, total):
         raise ArgumentError(
             f"{where}: a length is out of range",
             got=seen,
-            expected=f"from 1 to {total} tokens",
+            expected=f"lengths from 1 to {total}",
             hint="remove empty sequences first",
         )
