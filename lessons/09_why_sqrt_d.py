@@ -38,7 +38,7 @@ for d in widths:
     assert abs(row[2] - 1) < 0.2 and abs(row[0] / row[1] - 1) < 0.2
 
 # %% [markdown]
-# ## What a softmax does with large scores
+# ## Large scores make the softmax nearly one-hot
 #
 # The larger the scores, the closer the softmax is to a one-hot vector with its 1 at the largest
 # score. We use three measures of a row of weights $p$ over 32 keys. The first is the largest

@@ -17,7 +17,7 @@ STEPS, BATCH, RATE = 1200, 32, 3e-3
 
 
 def phrases(rng, count):
-    """Ids of random phrases, each repeated once, and a mask of the predictable next letters."""
+    """Return ids of random phrases, each repeated once, and a mask of predictable next letters."""
     ids = np.zeros((count, 2 * LONGEST), dtype="int64")
     known = np.zeros((count, 2 * LONGEST - 1), dtype=bool)
     for row in range(count):
@@ -29,7 +29,7 @@ def phrases(rng, count):
 
 
 def weights_of(model, ids):
-    """The attention weights of each layer: the output for the identity matrix as the values."""
+    """Return each layer's attention weights: its output with an identity matrix as the values."""
     maps = []
 
     def keep(attention, args, kwargs):

@@ -15,7 +15,7 @@ SHOWN = ("attention", "encoder", "token", "mask")
 
 
 def encoded(words):
-    """Ids of words, and ids of the reversed words between a start and an end token."""
+    """Return the ids of words, and of the reversed words between a start and an end token."""
     source = np.full((len(words), LONGEST), PAD)
     target = np.full((len(words), LONGEST + 2), PAD)
     for row, word in enumerate(words):
@@ -34,7 +34,7 @@ def drawn(rng, count):
 
 
 def written(model, words):
-    """The word that the model generates for each input word."""
+    """Return the word that the model generates for each input word."""
     found = mt.generation.translate(
         model, encoded(words)[0], START, END, max_new_tokens=LONGEST + 1
     ).tolist()
@@ -43,17 +43,17 @@ def written(model, words):
 
 
 def draw(model, word):
-    """Draw where the decoder attends: one row for each letter that it generates."""
+    """Show the decoder's cross-attention: one row for each letter that it generates."""
     source, target = encoded([word])
     maps = mt.viz.attention_maps(model, source, target[:, :-1])
     across = maps[-1].mean(axis=0)[: len(word), : len(word)]  # (written, read), of all heads
-    print(f"\nWhere it attends in {word!r} (columns) for each letter that it generates (rows):\n")
+    print(f"\nAttention to the letters of {word!r} (columns) for each generated letter (rows):\n")
     lines = panel(" " + " ".join(word), across)
     beside(["", *word[::-1]], lines, gap=1)
 
 
 def main():
-    """Train, show what the model generates during training, and draw where it attends."""
+    """Train, show what the model generates during training, and show its attention weights."""
     mt.manual_seed(0)
     rng, start = np.random.default_rng(0), time.perf_counter()
     model = mt.models.Transformer(

@@ -45,7 +45,7 @@ def small_vit(side, patch, layers, heads):
 
 
 def sums():
-    """Compute the memory of attention weights by formula and, if it is small enough, in a model.
+    """Compute the memory of attention weights by formula; count it in a model if small enough.
 
     Returns
     -------

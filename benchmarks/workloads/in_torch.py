@@ -87,7 +87,7 @@ def training_step(
     ----------
     model : torch.nn.Module
     loss_function : callable
-        Function from (model, batch) to the loss.
+        Function that computes the loss from the model and the batch.
     arrays : tuple of ndarray
         The batch.
     learning_rate : float, optional
@@ -96,7 +96,7 @@ def training_step(
     compiled : bool
         Whether to compile `loss_function` with torch.compile.
     results : callable, optional
-        Function that returns {name: ndarray}, further results to compare.
+        Function that returns a dict of further NumPy arrays to compare, by name.
     """
     filled(model)
     batch = tuple(torch.from_numpy(array) for array in arrays)

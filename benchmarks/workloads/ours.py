@@ -25,7 +25,7 @@ def training_step(model, loss_function, arrays, *, threads=2, learning_rate=None
     ----------
     model : Module
     loss_function : callable
-        Function from (model, batch) to the loss.
+        Function that computes the loss from the model and the batch.
     arrays : tuple of ndarray
         The batch.
     threads : int

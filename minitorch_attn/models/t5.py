@@ -94,7 +94,7 @@ class RelativePositionBias(nn.Module):
         self.embedding = nn.Embedding(num_buckets, num_heads)
 
     def forward(self, query_len, key_len):
-        """Return the bias (1, heads, query, key). The queries take the last key positions."""
+        """Return the bias (1, heads, query, key). The queries are at the last positions."""
         device = self.embedding.weight.device
         key = ops.arange(key_len, device=device)
         query = key[key_len - query_len :].unsqueeze(1)

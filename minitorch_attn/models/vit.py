@@ -308,7 +308,7 @@ class VisionTransformer(nn.Module):
             raise ShapeError(
                 "VisionTransformer: the image size does not match the model's image_size",
                 got=f"shape {images.shape}", expected=f"height and width {self.image_size}",
-                hint=f"call model.resize({images.shape[-2:]}) to interpolate the position embeddings",
+                hint=f"call model.resize({images.shape[-2:]}) to resize the position embeddings",
             )  # fmt: skip
 
     def extra_repr(self):

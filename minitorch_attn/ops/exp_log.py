@@ -31,7 +31,7 @@ class Exp(Function):
 
 
 class Expm1(Function):
-    """Exponential minus 1, accurate for small x, where subtracting 1 from exp(x) loses all digits.
+    """Exponential minus 1, accurate for small x, where exp(x) - 1 loses all its digits.
 
     Forward:  y = exp(x) - 1
     Backward: grad_x = grad_y * (y + 1)

@@ -183,7 +183,7 @@ class Profile(Listener):
 
     @property
     def ceilings(self):
-        """Roofline ceilings of this machine, for the dtype with the most FLOPs."""
+        """Peak rates of this machine (see `ceilings`), for the dtype with the most FLOPs."""
         if self._ceilings is None:
             flops = {}
             for event in self.events:

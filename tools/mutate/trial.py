@@ -102,7 +102,7 @@ def passes(item, nextitem=None):
 
 
 def footprint(items, indices, targets):
-    """Run tests without changes, and record which lines of the targets each test executes.
+    """Run tests on the unmutated code, and record which lines of the targets each test executes.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Verify that an assignment's solution passes, its bugs fail, and its release has no leaks."""
+"""Verify that an assignment's solution passes, planted bugs fail and the release leaks nothing."""
 
 import os
 import shutil
@@ -61,7 +61,7 @@ def verify(assignment, level=None, seed=SEED, reward=True):
     seed : int
         Random seed for the inputs.
     reward : bool, default True
-        Whether to run the reward, too, which trains a model.
+        Whether to run the assignment's `reward.py`, too, which trains a model.
 
     Yields
     ------

@@ -84,7 +84,7 @@ def first_step(mine, library, rtol, texts):
 
 
 class _Level:
-    """Steps of the submission and of the library, inside one step or at the top of the check."""
+    """Steps of the submission and of the library at one level of nesting within a check."""
 
     def __init__(self, mine, library, rtol, given=()):
         self.mine, self.rtol = mine, rtol
@@ -236,7 +236,7 @@ def _where(step, same, texts, top):
 
 
 def _by_end(steps):
-    """Yield all steps in the order in which they end, each after the steps inside it."""
+    """Yield all steps in the order in which they end, so nested steps come first."""
     for step in steps:
         yield from _by_end(step.children)
         yield step

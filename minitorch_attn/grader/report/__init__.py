@@ -1,1 +1,1 @@
-"""Reports on a graded class, generated from the JSON documents that the grader writes."""
+"""Reports for a graded class of students, made from the JSON documents that the grader writes."""

@@ -42,7 +42,7 @@ class Outcome:
 def grade_and_report(
     task, folder, out, *, level, jobs=1, limits=None, report=None, forget=False
 ):  # fmt: skip
-    """Grade a class and write the reports, even if grading fails or is stopped.
+    """Grade all students' submissions and write the reports, even if grading fails or is stopped.
 
     Parameters
     ----------

@@ -194,7 +194,7 @@ def test_errors(rng):
         model()
     with pytest.raises(ArgumentError, match="without a mask token"):
         model(x, bool_masked_pos=mt.tensor(np.zeros((BATCH, 9), bool)))
-    with pytest.raises(ShapeError, match="must have one number for each token"):
+    with pytest.raises(ShapeError, match="must have one number per token"):
         model(x, attention_mask=mt.ones(BATCH, 1, 10))
     painter = made("ViTForMaskedImageModeling", encoder_stride=3)
     with pytest.raises(ArgumentError, match="encoder_stride"):
