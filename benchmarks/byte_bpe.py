@@ -29,7 +29,7 @@ def library_sources():
 
 
 def timed(action):
-    """Return the result of `action`, its wall-clock time and its processor time, in seconds."""
+    """Return the result of `action`, its wall-clock time and its CPU time, in seconds."""
     clock, processor = time.perf_counter(), time.process_time()
     result = action()
     return result, time.perf_counter() - clock, time.process_time() - processor

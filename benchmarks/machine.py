@@ -69,5 +69,5 @@ def peak_memory_mb():
 
 
 def page_faults():
-    """Return the number of page faults of this process so far that did not read from disk."""
+    """Return the number of minor page faults (without disk access) of this process so far."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt

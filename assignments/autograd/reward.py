@@ -12,7 +12,7 @@ SHOWN = (1, 60, 800)
 
 
 def spirals():
-    """Points on two spirals, one inside the other, and the spiral (0 or 1) of each point."""
+    """Return points on two intertwined spirals, and the spiral (0 or 1) of each point."""
     along = np.linspace(0.12, 1, POINTS)
     turn = 2.9 * np.pi * along
     arm = np.stack([along * np.cos(turn), along * np.sin(turn)], axis=1)

@@ -165,7 +165,7 @@ class _Careful:
 
     def read(self, size=-1):
         if not 0 <= size <= 4 * _CHUNK:
-            self._target.refuse("a header", f"{size} bytes long")
+            self._target.refuse("tar header", f"a declared size of {size} bytes, out of range")
         return self._stream.read(size)
 
     def seek(self, position, whence=0):

@@ -77,5 +77,5 @@ class Draw:
         return draw(weights, self.generator)
 
     def several(self, scores, count):
-        """Draw `count` different candidates for each row of accumulated scores."""
+        """Draw `count` distinct candidates for each row of accumulated scores."""
         return draw_several(scores, count, self.generator)

@@ -15,7 +15,7 @@ __all__ = ["term_hints"]
 
 
 def term_hints(clue):
-    """Find missing and extra terms.
+    """Yield hints about terms that a backward formula lacks, or should not have.
 
     Parameters
     ----------

@@ -158,7 +158,7 @@ class BackwardSeams:
         self.grad_output = None
 
     def around_inputs(self, args):
-        """Return the arguments, with the tensors that require grad passed through a `Seam`."""
+        """Return the arguments after passing the tensors that require grad through a `Seam`."""
         return self.inputs.sew(args, self._inputs_arrived)
 
     def around_outputs(self, output):

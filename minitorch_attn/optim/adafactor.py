@@ -1,7 +1,7 @@
-"""Adafactor, which stores the second moments of a matrix as one row and one column.
+"""Adafactor, which stores only row and column statistics of a matrix's second moments.
 
 `Adafactor` follows PyTorch and `HFAdafactor` follows Hugging Face transformers. Both depend on
-the shape of each parameter, so they update the parameters one by one instead of a flat buffer.
+each parameter's shape, so they update one parameter at a time and not all in a flat buffer.
 """
 
 from ..backend import array_module

@@ -170,7 +170,7 @@ def test_a_tar_header_that_would_fill_the_memory(tmp_path):
     info.type, info.size = tarfile.XHDTYPE, 1 << 32
     path = tmp_path / "a.tgz"
     path.write_bytes(gzip.compress(info.tobuf(tarfile.GNU_FORMAT) + bytes(10_000_000)))
-    refuse(path, "a header")
+    refuse(path, "tar header")
 
 
 def test_a_member_that_says_it_is_huge_is_not_begun(tmp_path):

@@ -8,7 +8,7 @@ __all__ = ["ExerciseProgress"]
 
 
 class ExerciseProgress(Progress):
-    """Progress with a table of exercises.
+    """A student's progress in the lessons and exercises, stored in one file.
 
     Examples
     --------

@@ -82,7 +82,7 @@ def _same_text(position_ids):
 
 
 def _readable(x):
-    """Return True on a CPU. On a GPU, reading a value would wait for the device."""
+    """Return whether reading a value of `x` is cheap: on a GPU it would wait for the device."""
     return x.device.type == "cpu"
 
 

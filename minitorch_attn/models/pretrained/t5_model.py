@@ -208,7 +208,7 @@ def _feed_forward(config):
 
 
 def _stack_names(stored, ours, parts):
-    """Yield the names of the encoder's or decoder's tensors; `parts` are the parts of a layer."""
+    """Yield the parameter names of the encoder or decoder, whose layers consist of `parts`."""
     first = f"{stored}.block.0.layer.0.SelfAttention.relative_attention_bias"
     yield Same(first, f"{ours}.position_bias.embedding")
     yield Same(f"{stored}.final_layer_norm", f"{ours}.norm")

@@ -142,7 +142,7 @@ def _with_ellipsis(entries):
 
 
 def _parted(input, entries):
-    """Separate the basic part from the integer arrays; convert masks to integer arrays."""
+    """Separate basic indices from integer arrays, and convert masks to integer arrays."""
     basic, axes, indices = [], [], []
     skipped = input.ndim - builtins.sum([_axes_used(e) for e in entries])
     axis = place = 0  # axes of the input and of the view
