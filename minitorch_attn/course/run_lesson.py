@@ -17,7 +17,7 @@ def environment(fast=None):
     Parameters
     ----------
     fast : bool, optional
-        Whether to use small sizes, for a quick check. Defaults to the setting of MTA_FAST.
+        Whether to use small sizes, for a quick check. Default: the value of MTA_FAST.
 
     Returns
     -------

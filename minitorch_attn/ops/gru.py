@@ -114,20 +114,20 @@ def thirds(a):
 def gru_sequence(
     input, h0, weight_ih, weight_hh, bias_ih=None, bias_hh=None, *, batch_sizes, reverse=False
 ):
-    """One layer of gated recurrent units (GRU) over packed sequences, in one direction.
+    """Apply one layer of gated recurrent units (GRU) to packed sequences, in one direction.
 
     Parameters
     ----------
     input : Tensor of shape (row, input)
         Tokens of all sequences, ordered by step.
     h0 : Tensor of shape (batch, hidden)
-        The state before the first step.
+        Initial hidden state.
     weight_ih : Tensor of shape (3 * hidden, input)
         Input weights of the reset gate, the update gate and the candidate, in this order.
     weight_hh : Tensor of shape (3 * hidden, hidden)
-        State weights in the same order.
+        Hidden-state weights of the same gates, in the same order.
     bias_ih, bias_hh : Tensor of shape (3 * hidden,), optional
-        Biases of the products with the input and with the state.
+        Biases added to the products with the input and with the hidden state.
     batch_sizes : sequence of int
         Number of sequences that reach each step, in non-increasing order.
     reverse : bool, default False
@@ -136,9 +136,9 @@ def gru_sequence(
     Returns
     -------
     output : Tensor of shape (row, hidden)
-        The state after each step.
+        Hidden state after each step.
     h_n : Tensor of shape (batch, hidden)
-        The state after the last step of each sequence.
+        Hidden state after the last step of each sequence.
 
     Notes
     -----

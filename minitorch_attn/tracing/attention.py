@@ -16,7 +16,7 @@ _PASSED_ON = ("Dropout", "Reshape", "Cast", "Clone", "BroadcastTo")  # may follo
 
 
 class Found:
-    """One attention operation of a recording.
+    """An attention operation found in a recorded computation.
 
     Attributes
     ----------
@@ -26,7 +26,7 @@ class Found:
     weights, scores : Entry
         Values after and before the softmax.
     mask : numpy.ndarray or None
-        Mask that broadcasts to the scores. True where the query may attend to the key.
+        Mask that broadcasts to the scores, True where the query can attend to the key.
     windows : dict or None
         Grid, size, shift and regions of Swin's windows; None for other attention.
     """
@@ -81,7 +81,7 @@ def find_attention(steps):
 
 
 def _softmax_of(entry, made_by):
-    """Return the step that computed these weights if it is a softmax over their last axis."""
+    """Return the softmax step over the last axis that computed these weights, or None."""
     step = made_by.get(entry.number)
     while step is not None and step.op in _PASSED_ON and isinstance(step.inputs[0], Entry):
         step = made_by.get(step.inputs[0].number)

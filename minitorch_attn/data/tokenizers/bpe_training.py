@@ -192,7 +192,7 @@ class _Corpus:
                 self._where.pop(code, None)
 
     def _grouped(self, places):
-        """Yield (code, occurrences, places) for each pair that starts at some of `places`."""
+        """Yield (code, count, positions) for each distinct pair that starts at one of `places`."""
         first, second = self._token[places], self._token[self._following[places]]
         inside = (first >= 0) & (second >= 0)
         places, codes = places[inside], (first[inside] << _SHIFT) | second[inside]

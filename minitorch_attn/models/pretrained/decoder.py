@@ -87,7 +87,7 @@ def _readable(x):
 
 
 def positions_of(position_ids, x, past):
-    """Return the given positions, or those after the cached tokens: (1 or batch, token).
+    """Return `position_ids`, by default the positions (1, token) after the cached tokens.
 
     Parameters
     ----------

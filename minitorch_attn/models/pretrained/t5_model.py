@@ -184,7 +184,7 @@ class T5PreTrainedModel(PretrainedModel):
         return shift_right(ids, config.decoder_start_token_id, config.pad_token_id)
 
     def result(self, return_dict, **results):
-        """Return an Output, or a tuple if the configuration or `return_dict` selects it."""
+        """Return the results as an Output, or as a tuple if `return_dict` is false."""
         wanted = self.config.get("return_dict", True) if return_dict is None else return_dict
         return result(wanted, **results)
 

@@ -176,7 +176,7 @@ class BERT(Recipe):
         return top / 2 * (1 + math.cos(math.pi * min((done - warmup) / (steps - warmup + 1), 1)))
 
     def loss(self, model, batch):
-        """Return the cross-entropy of masked words, or of the topic (mean of both classifiers)."""
+        """Return the cross-entropy: of the masked words, or the mean of both topic classifiers."""
         if isinstance(batch, MaskedBatch):
             logits = hidden_word_logits(model.language, batch)
             return cross_entropy(logits.flatten(0, 1), batch.words.flatten())
