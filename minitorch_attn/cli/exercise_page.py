@@ -54,7 +54,7 @@ def show_outcome(out, exercise, outcome):
 
 
 def _place(text):
-    """Return the first two lines of a text (place and error) if it reports an error, else None."""
+    """Return the first two lines (location and error) of a text that reports an error, or None."""
     lines = (text or "").splitlines()
     return lines[:2] if len(lines) > 1 and lines[0].startswith("line ") else None
 

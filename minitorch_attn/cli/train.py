@@ -28,7 +28,7 @@ _FIRST = ("steps", "minutes", "out", "text", "device", "seed")
 
 
 def _read_config(context, parameter, path):
-    """Use the values in a file as defaults for the other options."""
+    """Read option values from a file, as defaults for the options not on the command line."""
     if path is None:
         return None
     try:
@@ -70,7 +70,7 @@ def _of_recipe(option):
 
 
 def _of_session():
-    """Make the options that belong to the session, not to the recipe."""
+    """Create the options that every recipe has, such as --out and --resume."""
     return [
         click.Option(
             ["--minutes"], type=_ABOVE_ZERO, help="Training time in minutes, instead of --steps."

@@ -1,4 +1,4 @@
-"""Data sets, tokenizers and batches: text, images, padding, downloads."""
+"""Data: data sets of text and images, tokenizers, batches, padding and downloads."""
 
 from . import tokenizers
 from .baselines import baselines

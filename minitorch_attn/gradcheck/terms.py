@@ -56,7 +56,7 @@ def _incoming_term(clue):
 
 
 def _wrong_cotangent(clue):
-    """Return a hint if a correct backward of another cotangent gives this gradient."""
+    """Return a hint if the gradient would be correct for a different incoming gradient."""
     if clue.jacobian is None:
         return None
     if len(clue.outputs) > 1:
@@ -212,7 +212,7 @@ def _along_an_axis(clue):
 
 
 def _spanned(error, basis, axis):
-    """Return True if the error along an axis is always a linear combination of `basis`."""
+    """Return True if every slice of the error along an axis is a linear combination of `basis`."""
     lines = np.moveaxis(error, axis, -1)[..., None]
     columns = np.stack([np.moveaxis(b, axis, -1) for b in basis], axis=-1)
     columns = np.broadcast_to(columns, (*lines.shape[:-1], len(basis)))

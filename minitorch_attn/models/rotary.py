@@ -160,7 +160,7 @@ def _yarn(head_dim, base, settings):
     factor = settings.get("factor") or settings["context_length"] / trained
 
     def pair_with(turns):
-        """Return the index, as a float, of the pair with `turns` rotations in a training text."""
+        """Return the fractional index of the pair that rotates `turns` times in a training text."""
         return head_dim * math.log(trained / (turns * 2 * math.pi)) / (2 * math.log(base))
 
     first, last = (

@@ -62,7 +62,7 @@ def collect_attention(module):
 
 @contextmanager
 def collect_outputs(modules):
-    """Collect what each of `modules` returns in the `with` block.
+    """Collect the outputs of `modules` in the `with` block.
 
     Parameters
     ----------

@@ -14,8 +14,8 @@ __all__ = ["pad"]
 class Pad(Function):
     """Pad x before and after each axis; a negative amount crops it.
 
-    Forward:  y = x with entries around it
-    Backward: grad_x = grad_y without them
+    Forward:  y = x with `value` around it
+    Backward: grad_x = grad_y without the padding
     Derivation: the derivative is 1 for elements kept and 0 for elements cropped, so the gradient is
     padded with zeros by the opposite amounts.
     Saved: nothing.

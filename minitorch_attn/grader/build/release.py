@@ -66,7 +66,7 @@ def write_release(assignment, folder, seed=PUBLIC_SEED):
 
 @dataclass
 class _Source:
-    """Source file of a notebook, in the form that `notebook` reads."""
+    """Source file of a notebook, with the attribute `path` that `notebook` needs."""
 
     path: Path
 

@@ -17,7 +17,7 @@ MESSAGE_CHARACTERS = 20_000
 
 
 def main():
-    """Answer messages until there are no more."""
+    """Answer the grader's requests until it closes the pipe."""
     reading, writing = map(int, sys.argv[1:3])
     sys.path[:0] = [FOLDER, os.path.join(FOLDER, "site")]
     from protocol import read_message, write_message
@@ -37,7 +37,7 @@ def main():
 
 
 def run(header, inputs):
-    """Run the driver. Its results must be arrays of numbers."""
+    """Run the driver code of a request. Return its results, which must be arrays of numbers."""
     import numpy as np
 
     found = _driver(header)(inputs, header["settings"])

@@ -231,7 +231,7 @@ def _hidden_states(states):
 
 
 def _encoded(outputs):
-    """Convert the encoder's outputs, a dict or a tuple, to a namespace."""
+    """Convert the encoder's outputs from a dict or a tuple to a namespace."""
     if isinstance(outputs, dict):
         named = {name: outputs.get(name) for name in ("last_hidden_state", "hidden_states")}
         return SimpleNamespace(**named, attentions=outputs.get("attentions"))

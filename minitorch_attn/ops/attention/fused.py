@@ -98,5 +98,5 @@ class Attention(Function):
 
     @staticmethod
     def composed(ctx, *inputs, **settings):
-        """Compute the context with `attention_definition` and the same dropout mask."""
+        """Compute the context step by step, with `attention_definition`."""
         return attention_definition(ctx, *inputs, **settings)[0]

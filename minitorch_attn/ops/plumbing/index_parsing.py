@@ -1,4 +1,4 @@
-"""Index parsing: split `x[index]` into a basic part, which is a view, and a lookup."""
+"""Index parsing: split `x[index]` into basic indexing (a view) and integer-array indexing."""
 
 import builtins
 from operator import index as as_int
@@ -187,7 +187,7 @@ def _check_together(indices):
 
 
 def _looked_up(entry, sizes):
-    """Convert an index tensor to integer Tensors, and check it against the sizes."""
+    """Convert an index tensor to integer Tensors, after checking it against the axes' sizes."""
     if entry.dtype.kind != "b":
         check_range(entry.array, sizes[0], where="x[index]", name="index", lowest=-sizes[0])
         return [entry]
