@@ -1,6 +1,6 @@
 """Measure how long a class takes to grade: `python -m tools.grade_class --out DIR`.
 
-The program makes an imaginary class of correct and incorrect submissions, grades them in parallel,
+The program generates a class of correct and incorrect submissions, grades them in parallel,
 and prints the time per submission in seconds. With --slice SECONDS it stops after that time. When
 it is run again, it continues, so that a large class can be measured in several short runs.
 """

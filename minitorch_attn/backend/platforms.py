@@ -129,7 +129,7 @@ class Platform:
 
 
 class HostPlatform(Platform):
-    """NumPy on the host."""
+    """Platform of the CPU, whose arrays are NumPy arrays."""
 
     array_types = (ndarray,)
 

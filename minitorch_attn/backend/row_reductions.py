@@ -98,7 +98,7 @@ def column_sum(x):
 
 
 def row_blocks(rows, size):
-    """Return slices of up to `size` rows, small enough for a cache; on a GPU, return one slice.
+    """Return slices of at most `size` rows, to fit a CPU cache; on a GPU, return one slice.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""`mta lesson open` and `mta lesson notebooks`: make and open notebooks of the lessons."""
+"""`mta lesson open` and `mta lesson notebooks`: convert lessons to notebooks, and open them."""
 
 import os
 import shutil

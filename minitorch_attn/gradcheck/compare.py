@@ -102,7 +102,7 @@ class _Judged:
 
     @property
     def fine(self):
-        """True if all entries that are not excluded agree."""
+        """True if gradient and slope agree in all entries that are not excluded."""
         worst = self.errors.max(initial=0.0)
         return bool(self.error < self.tol and worst < self.tol and not self.refuted.any())
 

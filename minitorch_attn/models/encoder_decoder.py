@@ -52,7 +52,7 @@ class Residual(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """Encoder layer: self-attention and a feed-forward network (left half of Figure 1).
+    """Encoder layer: self-attention and feed-forward network (Vaswani et al. 2017, Figure 1, left).
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ class EncoderLayer(nn.Module):
 class DecoderLayer(nn.Module):
     """Decoder layer: causal self-attention, cross-attention and a feed-forward network.
 
-    Right half of Vaswani et al. 2017, Figure 1. The parameters are those of `EncoderLayer`.
+    Vaswani et al. 2017, Figure 1, right. The parameters are the same as those of `EncoderLayer`.
 
     Examples
     --------

@@ -208,6 +208,6 @@ def llama2_70b(**settings):
 
 
 def llama3_8b(**settings):
-    """Llama 3 8B: 8,030,261,248 parameters, 8 key heads for 32 query heads. See `llama_7b`."""
+    """Llama 3 8B: 8,030,261,248 parameters, 32 query and 8 key-value heads; see `llama_7b`."""
     more = {"vocab_size": 128256, "num_kv_heads": 8, "context_length": 8192, "norm_eps": 1e-5}
     return _published(4096, 32, 32, 14336, settings, rope_base=500000.0, **more)

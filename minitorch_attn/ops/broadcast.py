@@ -82,7 +82,7 @@ def expand(input, size):
         raise ShapeError(
             "expand(input, size): input does not broadcast to size",
             got=f"input {input.shape} and size {size}",
-            expected="the sizes of input, or -1, from the right; only sizes of 1 may change",
+            expected="sizes equal to input's from the right, or -1; only sizes of 1 may change",
             hint="use input.repeat(...) to repeat an axis of any size",
         )
     return BroadcastTo.apply(input, shape=shape)

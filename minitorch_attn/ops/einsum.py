@@ -174,7 +174,7 @@ def _sum_out(x, labels, needed):
 
 
 def _multiply(a, labels_a, b, labels_b, needed):
-    """The product of two factors, summed over the shared axes that are not needed later."""
+    """Return the product of two factors, summed over shared axes that are not needed later."""
     a, labels_a = _sum_out(a, labels_a, needed.union(labels_b))
     b, labels_b = _sum_out(b, labels_b, needed.union(labels_a))
     shared = [label for label in labels_a if label in labels_b]

@@ -85,7 +85,7 @@ class Loop:
         self._read = []  # the same values as floats, since the last log entry
 
     def train(self, steps):
-        """Train until `steps` steps have been made in total, or a stop is requested.
+        """Train until `steps` steps have been run in total, or a stop is requested.
 
         Parameters
         ----------
@@ -95,7 +95,7 @@ class Loop:
         Returns
         -------
         bool
-            True if all steps were made. The state is saved in either case.
+            True if all steps were run. The state is saved in either case.
 
         Raises
         ------

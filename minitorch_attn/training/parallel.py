@@ -1,8 +1,8 @@
 """Data-parallel training: each thread processes a part of the batch, and gradients are added.
 
 BLAS threads speed up only large matrix products; operations on activations between them run on
-one core. With the batch split among threads, every operation uses all cores. NumPy releases
-Python's global lock while it computes, so the lock is held only between two operations.
+one core. With the batch split among threads, every operation uses all cores. NumPy releases the
+global interpreter lock (GIL) while it computes and holds it only between operations.
 """
 
 import copy

@@ -117,7 +117,8 @@ class _Module:
                     self.meanings[alias.asname or alias.name] = (base, alias.name)
 
     def uses(self):
-        """Yield (user, used), each as (module, name). The user is None for module-level code."""
+        """Yield each use of a name as (user, used), both (module, name). The user of module-level
+        code is None."""
         for node in self.tree.body:
             if isinstance(node, ast.ClassDef):
                 for part in ast.iter_child_nodes(node):

@@ -20,7 +20,7 @@ __all__ = ["main"]
 
 
 class Ran(Listener):
-    """Records which `Function` classes of the file have run."""
+    """Listener that records which `Function` classes of the file have run."""
 
     def __init__(self, module):
         self.module, self.names = module, set()
@@ -36,7 +36,7 @@ def main(file, folder):
     Parameters
     ----------
     file, folder : str
-        Paths of the learner's file and of the folder of cases.
+        Paths of the learner's file and of the folder that contains the cases.
     """
     folder = Path(folder)
     order = json.loads((folder / "order.json").read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""Make a grader task from an assignment."""
+"""Build a grader task from an assignment."""
 
 import sys
 from functools import partial

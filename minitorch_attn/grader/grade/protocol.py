@@ -144,7 +144,7 @@ def _read_frame(descriptor, max_bytes, clock):
         return None
     (length,) = _LENGTH.unpack(start)
     if max_bytes is not None and length > max_bytes:
-        raise ProtocolError(f"a part of {length:,} bytes exceeds the limit of {max_bytes:,}")
+        raise ProtocolError(f"a frame of {length:,} bytes exceeds the limit of {max_bytes:,}")
     frame = _read(descriptor, length, clock)
     if frame is None:
         raise ProtocolError("the data ended before the message was complete")

@@ -137,7 +137,7 @@ class BartForSequenceClassification(BartPreTrainedModel):
 
 
 def _last_place(ids, token_id):
-    """Return each row's last position of `token_id`; its count must be the same in all rows."""
+    """Return the last position of `token_id` in each row; all rows must have equally many."""
     found = ids == token_id  # (batch, token)
     counts = set(found.sum(1).tolist())
     if len(counts) != 1 or counts == {0}:

@@ -9,7 +9,7 @@ __all__ = ["DecoderAlone", "NextTokenHead", "WithoutHead"]
 
 
 class WithoutHead(EncoderDecoderModel):
-    """Base model without a head: returns the vectors of the target tokens."""
+    """Base model without a head: returns the decoder's hidden states for the target tokens."""
 
     is_base = True
 

@@ -106,7 +106,7 @@ class SwinPreTrainedModel(SwinFamilyModel):
 
 
 def _older(name):
-    """Return the name of a tensor in files from before transformers 5."""
+    """Return the name that a tensor has in files written before transformers 5."""
     for old, new in SwinPreTrainedModel.old_names.items():
         if name.endswith("." + new):
             return name.removesuffix(new) + old

@@ -221,7 +221,7 @@ class ClassificationHead:
 
 
 class MaskedImageHead:
-    """Reconstruction head: predicts each patch's pixels from the last map, as in SimMIM.
+    """Reconstruction head: predicts each patch's pixels from the last feature map, as in SimMIM.
 
     Xie et al. 2021, arXiv:2111.09886v2, sections 3.2 and 3.4: the loss is the mean absolute error
     over the masked pixels.

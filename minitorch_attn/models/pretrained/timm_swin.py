@@ -225,7 +225,7 @@ def _settings(args):
 
 
 def _from_authors(name):
-    """Return timm's name for a tensor in the authors' files, whose stages end with the merging."""
+    """Return timm's name for a tensor in the authors' files, where merging ends each stage."""
     start, merging, rest = name.partition(".downsample")
     if merging:
         name = f"layers.{int(start.removeprefix('layers.')) + 1}{merging}{rest}"

@@ -34,7 +34,7 @@ def additive(mask, dtype):
 
 
 def causal_bias(scores):
-    """The causal mask (query, key) to add to `scores`: 0 where key <= query, -inf elsewhere."""
+    """Return the causal mask (query, key) to add to `scores`: 0 if key <= query, else -inf."""
     queries, keys = scores.shape[-2:]
     make = _triangle if queries * keys <= _CACHED_ENTRIES else _triangle.__wrapped__
     return make(queries, keys, scores.dtype.name, device_of(scores))

@@ -70,7 +70,7 @@ def explained(error, name, **operands):
 
 
 def floating(input, name):
-    """Convert integers to the default float, for operations on real numbers.
+    """Convert integers to the default floating-point dtype, for operations on real numbers.
 
     Parameters
     ----------

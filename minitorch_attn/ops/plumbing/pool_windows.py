@@ -34,7 +34,7 @@ def shared_positions(size, places):
 
 @lru_cache(maxsize=256)
 def largest_table(size, positions, *how):
-    """Table for a maximum, where the window's last element replaces positions outside the input."""
+    """Table for a maximum: positions outside the input repeat the window's last inside position."""
     index = positions(size, *how)
     last = _host.where(index < size, index, -1).max(axis=1, keepdims=True, initial=-1)
     return Taps(_host.sort(_host.where(index < size, index, last), axis=1), None, size)
