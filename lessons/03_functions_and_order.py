@@ -67,7 +67,7 @@ print("Tanh    ", mt.autograd.gradcheck(Tanh.apply, (x,)))
 print("Multiply", mt.autograd.gradcheck(Multiply.apply, (x, w)))
 
 # %% [markdown]
-# ## The graph: which operation made which tensor
+# ## The graph: which operation created which tensor
 #
 # $$h = x\,w, \qquad a = \tanh h, \qquad z = h\,a, \qquad L = \sum_i (h_i + z_i)$$
 #
@@ -186,9 +186,9 @@ assert np.allclose(wrong[h.grad_fn], grads[h.grad_fn])  # complete in the end, b
 
 # %% [markdown]
 # **Without an order, the correct gradient costs too much.** Each node could pass on every
-# contribution separately, as soon as it arrives. The sum is correct, but the backward of a node now
-# runs once for each *path* from the end. Each residual block $x + \tanh x$ doubles the number of
-# paths.
+# contribution separately, as soon as it arrives. The sum is correct, but the backward function of a
+# node now runs once for each *path* from the end. Each residual block $x + \tanh x$ doubles the
+# number of paths.
 
 
 # %%

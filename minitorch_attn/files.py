@@ -91,7 +91,7 @@ def atomic_file(path):
     temporary = os.path.join(folder, f".{prefix}.{os.urandom(4).hex()}{TEMPORARY_SUFFIX}")
     try:
         if os.path.exists(target) and not stat.S_ISREG(os.stat(target).st_mode):
-            raise IsADirectoryError(errno.EISDIR, "it exists and is not a regular file")
+            raise IsADirectoryError(errno.EISDIR, "the path exists and is not a regular file")
         try:
             with open(temporary, "xb") as file:
                 yield file

@@ -1,4 +1,4 @@
-"""Create arrays from numbers and sequences, also on the device of another array."""
+"""Create arrays from numbers and sequences, optionally on the device of another array."""
 
 import numpy as np
 from numpy import ndarray

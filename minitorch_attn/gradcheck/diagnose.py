@@ -23,7 +23,7 @@ _MOST = 2  # maximum number of hints per input
 
 
 def gather_evidence(items, jacobians, inputs, names, cotangent, outputs):
-    """Collect the evidence about each checked input.
+    """Collect what is known about the gradient of each checked input, as evidence for `explain`.
 
     Parameters
     ----------
@@ -246,7 +246,7 @@ def _some_items(clue):
 
 
 def _items(numbers):
-    """Format numbers as `item 3 is`, or `items 0-3, 7 are`."""
+    """Format indices as `item 3 is`, or `items 0-3, 7 are`."""
     runs = []
     for number in numbers:
         if runs and runs[-1][1] == number - 1:

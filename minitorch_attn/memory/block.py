@@ -67,5 +67,5 @@ class Keep:
         self.op, self.start, self.stop = op, start, None
 
     def covers(self, moment):
-        """Return True if the interval includes a moment."""
+        """Return True if the interval includes the given moment."""
         return self.start <= moment and (self.stop is None or moment < self.stop)

@@ -31,7 +31,7 @@ _AREA = {3: adaptive_avg_pool1d, 4: adaptive_avg_pool2d, 5: adaptive_avg_pool3d}
 
 @lru_cache(maxsize=256)
 def _nearest_table(size, places, step, exact):
-    """Table of the input element at each output element's left edge, or center if `exact`.
+    """Map each output element to the input element at its left edge, or center if `exact`.
 
     PyTorch computes these positions in single precision, whatever the dtype of the input. On the
     CPU, its forward pass over one or three axes rounds a few positions differently from its
@@ -238,7 +238,7 @@ def _check(input, size, scale_factor, mode, align_corners, antialias):
 
 
 def _output_sizes(input, size, scale_factor, count):
-    """Return the output sizes, and the steps between output elements if scale factors give them."""
+    """Return the output sizes and, for scale factors, the input step per output element."""
     given = size if scale_factor is None else scale_factor
     given = tuple(given) if isinstance(given, (tuple, list)) else (given,) * count
     if len(given) != count:

@@ -57,7 +57,7 @@ def rows_of(x):
 
 
 def same_dtype(a, b, where, names):
-    """Check that two tensors have the same dtype; as in PyTorch, products do not promote."""
+    """Check that two tensors have the same dtype; as in PyTorch, products do not promote dtypes."""
     try:
         same = a.array.dtype == b.array.dtype
     except AttributeError:

@@ -56,9 +56,9 @@ class Sign(Function):
 class Round(Function):
     """Round down, up, towards zero, or to the nearest integer (half to even).
 
-    Forward:  y = a whole number next to x
+    Forward:  y = floor(x), ceil(x), trunc(x) or round(x)
     Backward: grad_x = 0
-    Derivation: y is constant between the jumps.
+    Derivation: y is constant between its jumps.
     Saved: nothing.
     """
 

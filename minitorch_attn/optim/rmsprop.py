@@ -1,4 +1,4 @@
-"""RMSprop and Adagrad, which divide the gradient by the size of past gradients."""
+"""RMSprop and Adagrad: divide each gradient by the root of its past squares, averaged or summed."""
 
 from ..backend import array_module
 from .optimizer import Optimizer, check_options

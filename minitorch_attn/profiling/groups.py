@@ -4,7 +4,7 @@ __all__ = ["Group", "by_module", "by_op"]
 
 
 class Group:
-    """Sums over the events of one operation or module.
+    """Total cost of the events of one operation or module.
 
     Attributes
     ----------
@@ -17,7 +17,7 @@ class Group:
     forward, backward : float
         Time in seconds.
     flops, nbytes, elements : int
-        Sums over forward and backward.
+        Totals for forward and backward.
     """
 
     def __init__(self, name, around=()):

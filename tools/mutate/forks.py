@@ -43,7 +43,7 @@ class Job:
         os.kill(self.pid, signal.SIGKILL)
 
     def result(self):
-        """Return the answer of a finished process, or LATE or DIED if it did not answer."""
+        """Return the result of a finished process, LATE after a timeout, or DIED after a crash."""
         os.close(self.pipe)
         _, status = os.waitpid(self.pid, 0)
         if os.WIFSIGNALED(status):

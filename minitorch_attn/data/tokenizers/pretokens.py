@@ -46,7 +46,7 @@ def _ranges(text):
 
 
 def pretokens(text):
-    """Split text as GPT-2 does, without loss; merges stay within a piece.
+    """Split text into pieces as GPT-2 does, without loss. BPE merges never cross pieces.
 
     The patterns are tried in this order: an English contraction ('s, 'd, 'm, 't, 'll, 've, 're);
     letters; numbers; other visible characters; whitespace. Letters, numbers and other visible

@@ -1,1 +1,1 @@
-"""Grade submissions: each runs in a separate process, and this process judges the results."""
+"""Grade submissions: run each submission in its own process, and judge its results in this one."""

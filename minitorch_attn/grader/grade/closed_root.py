@@ -28,7 +28,7 @@ def lock_in(root, user):
 
 
 def add_libraries(root, folders, link):
-    """Add to a root the shared libraries that the programs and modules in some folders need.
+    """Link or copy into `root` the shared libraries that files in `folders` need.
 
     Parameters
     ----------

@@ -58,7 +58,7 @@ class Limits:
     processor_seconds: int = 120
 
     def command(self):
-        """Return the start of a command line: a program that sets the limits and runs the rest."""
+        """Return a command prefix that sets the limits and runs the rest of the command line."""
         # If memory runs out, the system kills this process, not the grader.
         first = [shutil.which("choom"), "-n", "1000", "--"] if shutil.which("choom") else []
         return [

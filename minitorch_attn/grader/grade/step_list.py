@@ -29,7 +29,7 @@ class BadSteps(Exception):
 
 
 class Kept:
-    """Stored part of an array, like `tracing.values.Values` but with flat entries."""
+    """Stored part of an array, like `tracing.values.Values` but flattened to one axis."""
 
     def __init__(self, numbers, shape, dtype, every):
         self.shape, self.dtype, self.every = shape, dtype, every

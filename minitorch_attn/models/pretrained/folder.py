@@ -71,7 +71,7 @@ def _read_shards(folder):
     index = read_json(folder / _INDEX).get("weight_map")
     if not isinstance(index, dict):
         raise CheckpointError(
-            f"{folder / _INDEX}: weight_map is missing or not an object",
+            f"{folder / _INDEX}: weight_map is missing or not a JSON object",
             hint="download the index again",
         )
     tensors, problems = {}, []

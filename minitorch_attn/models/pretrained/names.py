@@ -39,14 +39,14 @@ class Same:
         return shapes[0]
 
     def numbers(self, name):
-        """Return (numbers for `{}`, rest) if `name` is our first name in this entry, else None."""
+        """Match `name` to our first name in this entry. Return (values of `{}`, suffix) or None."""
         pattern = re.escape(self.ours[0]).replace(r"\{\}", r"(\d+)")
         found = re.fullmatch(pattern + r"((?:\..+)?)", name)
         return None if found is None else (found.groups()[:-1], found.groups()[-1])
 
 
 class Transposed(Same):
-    """A matrix that is stored transposed. Vectors do not change."""
+    """A matrix that is stored transposed. Vectors are stored unchanged."""
 
     def join(self, arrays):
         return arrays[0].T

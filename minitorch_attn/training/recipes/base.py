@@ -62,7 +62,7 @@ class Target:
 
 
 class Recipe:
-    """Base class for a task, from its options to a trained model and its results.
+    """Base class for training tasks: options, data, model, training, results.
 
     A subclass defines the class attributes and `prepare`, `batches`, `loss`, `evaluate`, `measure`
     and `show`. All recipes share the loop, checkpoints, resuming, progress and the run folder.
