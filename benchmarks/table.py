@@ -1,4 +1,4 @@
-"""Format results as lines for the terminal and as a table for the README."""
+"""Format benchmark results as lines for the terminal and as a table for the README."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ BEGIN, END = "<!-- table: made by python -m benchmarks -->", "<!-- end of table 
 
 
 def plain(found):
-    """Format the result of one workload for the terminal."""
+    """Format one workload's benchmark result for the terminal."""
     lines = [f"{found['workload'].upper()}  {found['title']}"]
     for row in found["engines"]:
         low, high = row["ratio_range"]
@@ -41,7 +41,7 @@ def replace_between(begin, end, text, path=FOLDER / "README.md"):
 
 
 def conditions(machine):
-    """Describe the conditions of a measurement in one or two sentences."""
+    """Describe the machine, versions and settings of a benchmark run in one or two sentences."""
     settings = ", ".join(f"{k}={v}" for k, v in machine["environment"].items() if v) or "none set"
     versions = ", ".join(f"{k} {v}" for k, v in machine["versions"].items())
     versions = versions.replace(

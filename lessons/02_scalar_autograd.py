@@ -208,7 +208,7 @@ assert np.allclose(mine, library, rtol=1e-9, atol=1e-12)
 # ## Why scalars are not enough: time and memory
 #
 # The product of two $n \times n$ matrices takes $n^3$ multiplications and about as many additions.
-# In our code each of these operations creates a Python object.
+# In our scalar code, each of these multiplications and additions creates a Python object.
 
 
 # %%
@@ -333,8 +333,9 @@ for walk in (backward, backward_overwriting):
 assert b.grad == 3.0 and a.grad != 4.0  # b is used once, so its gradient is still correct
 
 # %% [markdown]
-# The second is the stack in `in_order`. A recursive function is shorter, but it fails at Python's
-# limit on nested calls. A recurrent network unrolled over time has such a long chain of operations.
+# The second part is the stack in `in_order`. A recursive version of `in_order` would be shorter,
+# but it exceeds Python's recursion limit on long chains of operations, such as a recurrent network
+# unrolled over time.
 
 
 # %%
@@ -372,7 +373,8 @@ where(mt.autograd.Function, mt.autograd.engine.run_backward, mt.Tensor.backward)
 #
 # ## Three questions
 #
-# 1. With `=` instead of `+=`, the gradient of `b` is correct and the gradient of `a` is wrong. What
+# 1. With `=` instead of `+=` in `backward`, the gradient of `b` is correct and the gradient of `a`
+# is wrong. What
 #    must a test contain to notice this?
 # 2. On a 1 x 1 matrix the array library is slower than our few lines. What does the library spend
 #    its time on, and why does that not matter at 256 x 256?

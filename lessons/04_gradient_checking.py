@@ -16,7 +16,7 @@ from minitorch_attn.viz.style import COLOURS, new_figure
 mt.manual_seed(0)
 
 # %% [markdown]
-# ## The idea: change an input a little and compare
+# ## Central differences: change an input a little and compare
 #
 # The derivative is a limit. For a small step $h$ the **central difference** approximates it:
 #
@@ -265,8 +265,9 @@ for bug in BUGS[4:]:
     assert verdicts[bug] == verdicts["none"]  # a wrong forward with a matching backward
 
 # %% [markdown]
-# Here is an extreme case of the plain sum. The rows of a softmax sum to 1 for any scores, so the
-# slope of the sum is 0 everywhere. A backward that always returns zeros then passes.
+# With the plain sum of the outputs as the loss, even a backward of softmax that always returns
+# zeros passes: each row of a softmax sums to 1 for any scores, so the slope of the sum is 0
+# everywhere.
 
 
 # %%
@@ -293,9 +294,9 @@ for plain_sum in (True, False):
 # %% [markdown]
 # ## What no gradient check can find
 #
-# The last two mistakes pass in every setup in which the correct code passes. The check asks whether
-# backward is the derivative of forward, not whether forward is attention. To test the forward, you
-# need **properties** and one small case **worked out by hand**:
+# The gradient check never finds the last two mistakes: they pass wherever the correct code passes.
+# The check asks whether backward is the derivative of forward, not whether forward is attention. To
+# test the forward, you need **properties** and one small case **worked out by hand**:
 #
 # * If all values are equal, the output must equal them, because the weights sum to 1.
 # * For the query (2, 0, 0, 0) and the keys (log 3, 0, 0, 0) and (0, 0, 0, 0), the scores are

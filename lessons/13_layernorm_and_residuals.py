@@ -4,7 +4,7 @@
 # Every sub-layer of a Transformer comes with a residual sum and a norm ("Add & Norm"). What does
 # each of the two do, does their order matter, and where does the small number eps belong?
 #
-# *Prerequisites:* the names of the parts of a Transformer block; backward passes (lessons 2, 3).
+# *Prerequisites:* the parts of a Transformer block by name; backward passes (lessons 2, 3).
 
 # %%
 import math
@@ -61,7 +61,7 @@ for size in (1.0, 1e-1, 1e-2, 1e-3):
 assert variance < 0.2
 
 # %% [markdown]
-# ## eps inside the root, or outside
+# ## LayerNorm's eps: inside or outside the square root
 #
 # The deck COMP541, "Encoder-Decoder Sublayers (3)", computes `(x - mean) / (std + eps)`. Here eps
 # is outside the square root, and `std` divides by $d - 1$. For tokens of typical size both formulas
@@ -84,9 +84,10 @@ print(f"d = 4 instead: sqrt(3/4)               = {math.sqrt(3 / 4):.4f}")
 assert abs(ratio - math.sqrt(511 / 512)) < 1e-5  # the rest comes from d - 1 instead of d
 
 # %% [markdown]
-# The two formulas differ for tokens that are nearly constant, such as the embedding of padding. The
-# derivative of the square root at 0 is infinite. The next cell prints the largest gradient of
-# $y \cdot g$, with a random vector $g$, for a token with standard deviation $s$:
+# Putting eps inside or outside the square root makes a difference for tokens whose features are
+# nearly constant, such as the embedding of padding. The derivative of the square root at 0 is
+# infinite. The next cell prints the largest gradient of $y \cdot g$, with a random vector $g$, for
+# a token with standard deviation $s$:
 
 # %%
 direction = mt.randn(1, 512, dtype="float64")
@@ -185,7 +186,7 @@ class Model(mt.nn.Module):
 
 
 # %% [markdown]
-# The task in this lesson is to name, for every token, the letter to its left.
+# The task is to predict, for every letter of a sequence, the letter to its left.
 
 
 # %%

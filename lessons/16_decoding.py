@@ -112,8 +112,8 @@ assert max(scores.values()) > scores[1]
 # %% [markdown]
 # ## Sampling
 #
-# Instead of taking the most likely token, draw one at random. Three settings change the
-# distribution first:
+# Instead of taking the most likely next token, draw one at random from the model's distribution.
+# Three settings change that distribution first:
 #
 # * temperature $\tau$ divides the logits: $\mathrm{softmax}(z / \tau)$ is sharper for $\tau < 1$
 #   and flatter for $\tau > 1$,
@@ -158,7 +158,7 @@ print("20,000 draws     ", *(f"{x:5.2f}" for x in drawn))
 assert np.abs(drawn - p).max() < 0.015
 
 # %% [markdown]
-# ## The most likely text repeats itself
+# ## Greedy decoding repeats itself: always taking the most likely token
 #
 # The model in the next cell only counts which character follows each sequence of five characters in
 # Python's help topics. We let it generate 300 characters in three ways.
@@ -313,7 +313,7 @@ for name, layers, d in (("GPT-2", 12, 768), ("GPT-2 XL", 48, 1600)):
     print(f"{name:<13}{layers:8}{d:7}{held / 2**20:12,.0f} MiB")
 
 # %% [markdown]
-# ## What goes wrong with a KV cache
+# ## Two mistakes with a KV cache: wrong positions, and keys that depend on later tokens
 #
 # Here are two mistakes with caches that do not raise an error. First, the model must be told the
 # new token's **position**. The token is alone in the input, but it is not at position 0.
@@ -330,8 +330,8 @@ print(f"position forgotten: logits differ by {(wrong - right).abs().max().item()
 assert (wrong - right).abs().max() > 0.05
 
 # %% [markdown]
-# Second, the keys must not depend on later tokens. In an encoder they do, from the second layer on.
-# Each new token therefore makes cached keys of an encoder invalid.
+# Second, cached keys must not depend on later tokens. The keys of an encoder do, from the second
+# layer on, so each new token would make an encoder's cached keys invalid.
 
 # %%
 layer = mt.models.encoder_decoder.EncoderLayer(64, 4, 128, dropout=0.0).eval()
@@ -367,7 +367,7 @@ where(mt.nn.KVCache, mt.nn.StaticKVCache, mt.nn.Attention.forward)
 #
 # 1. In the small language, greedy search finds a text with p = 0.20. Which decision was wrong, and
 #    could greedy search have avoided it?
-# 2. Greedy text is more likely per character than the text that people wrote. Why is that not a
+# 2. Greedy text is more likely per character than text written by people. Why is that not a
 #    sign of quality?
 # 3. Why can a decoder, unlike an encoder, keep the keys of token 5 while it writes the whole text?
 

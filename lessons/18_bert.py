@@ -2,8 +2,8 @@
 # # BERT: predict hidden words
 #
 # A decoder must not look ahead, because it would see the answer. BERT looks in both directions.
-# What is left to predict, why does it hide words in three ways, and which positions contribute to
-# the loss?
+# What can it predict if it sees every word, why does it hide words in three ways, and which
+# positions contribute to the loss?
 #
 # *Prerequisites:* attention masks (lesson 10), next-token prediction (lesson 17).
 
@@ -224,7 +224,7 @@ show(
 )
 
 # %% [markdown]
-# ## Why not 100 percent [MASK]
+# ## Why not replace every chosen word with [MASK]?
 #
 # After pre-training, the input no longer contains `[MASK]`. A model that was trained to answer only
 # at `[MASK]` has no reason to know which word belongs at the other positions. We put one wrong word
@@ -257,7 +257,7 @@ for name, (fixed, same) in shares.items():
 assert shares["80 / 10 / 10"][0] > shares["100 / 0 / 0"][0]
 
 # %% [markdown]
-# ## What goes wrong when the task is too easy
+# ## Two mistakes that make pre-training too easy
 #
 # Here are two mistakes that make the task too easy. **Nothing hidden**: the loss includes all
 # positions and every word is visible. The model reads in both directions, so each question contains

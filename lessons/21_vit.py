@@ -8,7 +8,7 @@
 # Several lectures show this model, for example the deck GRID ("ViT – Vision Transformers") and
 # COMP541 ("Idea #4: Standard Transformer on Patches"); `docs/decks.md` lists the decks.
 #
-# The images of digits come with scikit-learn: `python -m pip install scikit-learn`.
+# The digit images come with scikit-learn: `python -m pip install scikit-learn`.
 
 # %%
 import matplotlib.pyplot as plt

@@ -6,7 +6,7 @@
 #
 # *Prerequisites:* positions (lesson 12), ViT (lesson 21).
 #
-# The images of digits come with scikit-learn: `python -m pip install scikit-learn`.
+# The digit images come with scikit-learn: `python -m pip install scikit-learn`.
 
 # %%
 import matplotlib.pyplot as plt

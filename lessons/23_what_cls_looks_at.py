@@ -8,7 +8,7 @@
 # *Prerequisites:* ViT (lesson 21) and its positions (lesson 22). The deck TAPASWI ("Dino, some
 # beautiful properties!") shows such attention maps; `docs/decks.md` lists the decks.
 #
-# The images of digits come with scikit-learn: `python -m pip install scikit-learn`.
+# The digit images come with scikit-learn: `python -m pip install scikit-learn`.
 
 # %%
 import matplotlib.pyplot as plt

@@ -8,7 +8,7 @@
 # *Prerequisites:* BERT (lesson 18), ViT (lesson 21). The deck FLOW ("SELF-SUPERVISION. MASKED
 # AUTOENCODER") introduces MAE; `docs/decks.md` lists the decks.
 #
-# The images of digits come with scikit-learn: `python -m pip install scikit-learn`.
+# The digit images come with scikit-learn: `python -m pip install scikit-learn`.
 
 # %%
 import numpy as np
@@ -116,11 +116,11 @@ assert work(50) / work(197) < 0.26
 # %% [markdown]
 # ## Baselines
 #
-# An error means little without a comparison. Here are two guesses without a network, for the same
-# hidden pixels:
+# An error means little without a comparison. Here are two ways to predict the same hidden pixels
+# without a network:
 #
 # * the **mean** of the training images at each hidden pixel;
-# * the **best linear** guess from the visible pixels: the conditional mean under a normal
+# * the **best linear** prediction from the visible pixels: the conditional mean of a Gaussian
 #   distribution with the mean and covariance of the training images. It is computed separately
 #   for each test image, because each has different hidden pixels.
 
@@ -219,7 +219,7 @@ show(
 )
 
 # %% [markdown]
-# ## What goes wrong with the wrong loss or the wrong order
+# ## Two mistakes: the loss on visible patches, and patches left in shuffled order
 #
 # **The loss on the visible patches.** An autoencoder reproduces its input, so it is tempting to
 # compute the loss on the visible patches only. Training then looks very successful:

@@ -256,7 +256,7 @@ class Tensor:
         backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 
     def detach(self):
-        """A tensor outside the graph with the same memory, so in-place changes affect both."""
+        """Return a tensor outside the graph. It shares memory, so in-place changes affect both."""
         alias = wrap(self.array)
         alias._version = self._version
         return alias
@@ -311,13 +311,13 @@ class Tensor:
 
     def __iter__(self):
         if self.ndim == 0:
-            raise DTypeError("iter(): the tensor must have at least one axis", hint="x.item()")
+            raise DTypeError("iter(): a 0-d tensor is not iterable", hint="use x.item()")
         return iter(ops.unbind(self, 0))
 
     def __bool__(self):
         if self.array.size != 1:
             raise ArgumentError(
-                "bool(): the truth of more than one element is ambiguous",
+                "bool(): the truth value is ambiguous unless the tensor has exactly one element",
                 got=f"shape {self.shape}",
                 hint="use x.any() or x.all()",
             )
@@ -486,7 +486,7 @@ def wrap(array, edge=None):
     ----------
     array : backend array
     edge : (node, output index), optional
-        Node of the graph that computed the array, and the number of its output.
+        Node of the graph that computed the array, and the index of its output.
 
     Returns
     -------

@@ -25,7 +25,7 @@ SEEDS = (1, 2, 3)
 
 
 def main(arguments=None):
-    """Train the recipes whose runs are missing, and write the page."""
+    """Train the recipes whose runs are missing, and write docs/results.md."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--recipes", default=",".join(RECIPES), help="comma-separated recipe names")
     parser.add_argument("--runs", default=ROOT / "runs" / "results", type=Path, help="run folder")

@@ -10,7 +10,7 @@ GELU = "minitorch_attn.ops.gelu:Gelu"
 
 
 def norm(name, rng, shape=(3, 5, 7), row_axes=1, weight=True, bias=True, grad=False, **options):
-    """Create a check that calls the operation with random parameters."""
+    """Create a check of layer normalization with random input, weight and bias."""
     eps = 1e-2  # large enough to affect the result
     row = shape[len(shape) - row_axes :]
     x = options.pop("x", 2 * rng.normal(size=shape) + 0.5)
@@ -131,7 +131,7 @@ def gelu_tail(rng):
 
 
 def order(inputs, settings):
-    """Run the block with four distinct maps in place of its layers."""
+    """Run `FeedForward` with four distinct functions as its layers, to test their order."""
     import minitorch_attn as mt
 
     class Step(mt.nn.Module):

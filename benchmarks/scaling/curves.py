@@ -1,4 +1,4 @@
-"""Scaling curves: each one varies a size and defines the step to measure for every value of it."""
+"""Scaling curves: each varies one size, and defines the step to measure at each value."""
 
 import contextlib
 import math
@@ -18,7 +18,7 @@ ROWS = {"full": 2**62, "tiled": attention_causal.ROWS}  # rows of a block of cau
 
 @dataclass
 class Curve:
-    """One curve of a figure.
+    """One curve of a figure: a step to measure at several sizes.
 
     Attributes
     ----------
@@ -28,7 +28,7 @@ class Curve:
         Legend entry of the curve.
     sizes : tuple of int
     step : callable
-        Function from a size to the step to measure, a callable without arguments.
+        Function that takes a size and returns the step to measure, a callable without arguments.
     attention : {"full", "tiled", None}
         Attention algorithm. If None, the library chooses it.
     """
@@ -56,7 +56,7 @@ def attention_in(kind):
 
 
 def gpt_step(**changes):
-    """Make a training step of a small character GPT: forward, backward and AdamW."""
+    """Build a training step of a small character-level GPT: forward, backward and AdamW."""
     sizes = {**GPT_SIZES, **changes}
     model = mt.models.GPT(
         vocab_size=65, context_length=sizes["context"], embed_dim=sizes["width"],

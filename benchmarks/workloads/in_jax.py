@@ -37,7 +37,7 @@ def norm(p, name, x, eps=1e-5):
 
 
 def attention(p, name, x, heads, memory=None, is_causal=False, bias=None):
-    """Compute attention from `x` (batch, token, embed) to `memory` or, without it, to `x`."""
+    """Compute attention of `x` (batch, token, embed) to `memory`, or to itself if that is None."""
     memory, width = x if memory is None else memory, x.shape[-1]
 
     def split(part, y):  # (batch, token, heads, head_dim)
@@ -92,12 +92,13 @@ def _adamw(p, grads, state, rate, betas=(0.9, 0.999), eps=1e-8, decay=0.01):
 
 
 def training_step(loss_function, arrays, *, learning_rate=None, with_input=False):
-    """Build a step: forward pass, backward pass and, with a learning rate, an AdamW update.
+    """Build a training step: forward and backward pass and, if `learning_rate` is set, AdamW
+    update.
 
     Parameters
     ----------
     loss_function : callable
-        Function from (parameters, batch) to the loss.
+        Function of (parameters, batch) that returns the loss.
     arrays : tuple of ndarray
         The batch.
     learning_rate : float, optional

@@ -24,7 +24,7 @@ def _chain(tanh, x, a, b, c, d):
 
 
 def _inputs():
-    """Return x, and operands near 1 (products) and 0 (sums), so that the values stay moderate."""
+    """Return x and four operands, near 1 for products and near 0 for sums, to avoid overflow."""
     rng = np.random.default_rng(6)
     bounds = [(-1, 1), (0.99, 1.01), (-0.01, 0.01), (-0.01, 0.01), (0.99, 1.01)]
     return [rng.uniform(low, high, (8, 8)).astype("float32") for low, high in bounds]

@@ -117,7 +117,7 @@ class Context:
 
     @property
     def saved(self):
-        """Arrays that `save` saved, or Tensors of the graph under `create_graph=True`."""
+        """Arrays stored by `save`, or Tensors of the graph if `create_graph=True`."""
         if changes[0] == self._clock and not self.as_tensors:
             return self._saved  # arrays are wanted, and no tensor has been changed in place since
         if self.freed:
@@ -127,7 +127,7 @@ class Context:
 
     @property
     def constant(self):
-        """Arrays that `constants` saved."""
+        """Arrays stored by `constants`."""
         if self.freed:
             self._bring_back()
         return self._constant
@@ -412,7 +412,7 @@ def _run_composed(ctx, inputs, arrays, settings):
 
 
 def _link_views(function, settings, source, outputs):
-    """Make outputs that are views of `source` share its version, and store how to recreate them."""
+    """Make views of `source` share its version counter, and store how to recreate each view."""
     base = source if source._view is None else source._view.base
     several = type(outputs) is tuple
     for index, output in enumerate(outputs if several else (outputs,)):

@@ -24,7 +24,7 @@ _LANES = 16  # mask entries per counter value: four 64-bit words of four 16-bit 
 
 
 class _State:
-    """Seed, host generator and number of counter values used so far."""
+    """State of the random numbers: seed, host generator and number of counter values used."""
 
     def __init__(self):
         self.lock = threading.RLock()
@@ -70,7 +70,7 @@ def own_offsets(first):
 
 
 class Position:
-    """Position in this thread's random numbers, from which the same numbers can be drawn again.
+    """Position in this thread's random number stream; `again` draws the same numbers again.
 
     Examples
     --------
@@ -149,15 +149,15 @@ def initial_seed():
 def host_generator():
     """Return the host's numpy.random.Generator (Philox), which draws weights and shuffles.
 
-    Only one thread at a time may use it, and no thread inside `own_offsets`.
+    Only one thread may use it at a time. It is unavailable inside `own_offsets`.
     """
     if _thread.generator is not None:
         return _thread.generator
     if _thread.offset is not None:
         raise GraphError(
-            "host_generator: several threads must not draw from the host generator",
+            "host_generator: random numbers would depend on the order of the threads",
             got="a forward pass that draws random numbers other than dropout masks",
-            expected="only counter-based numbers, which do not depend on the order of threads",
+            expected="counter-based random numbers only, which do not depend on that order",
             hint="train with threads=1",
         )
     with _state.lock:

@@ -46,7 +46,7 @@ def scatter_add(target, index, source):
 
 
 def scatter_add_host(target, index, source):
-    """Scatter-add for NumPy arrays."""
+    """Add `source` to `target` at `index`, in place, for NumPy arrays; duplicate indices add up."""
     if not isinstance(index, ndarray) or index.dtype.kind not in "iu":
         return _add_anywhere(target, index, source)
     if not target.flags.c_contiguous or target.ndim == 0:
@@ -63,7 +63,7 @@ def scatter_add_host(target, index, source):
 
 
 def _add_rows(table, index, rows):
-    """Add `rows` of shape (index, entry) to `table` of shape (row, entry)."""
+    """Add each row of `rows` (index, entry) to the row of `table` (row, entry) given by `index`."""
     order = np.argsort(index, kind="stable")
     ordered = index[order]
     starts = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1

@@ -28,7 +28,7 @@ def _make_class(number):
 
 
 class StrictPlatform(Platform):
-    """Platform of both strict devices."""
+    """Platform that provides the devices strict:0 and strict:1."""
 
     def __init__(self):
         self.array_types = tuple(_make_class(number) for number in (0, 1))

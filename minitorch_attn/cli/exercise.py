@@ -1,4 +1,4 @@
-"""`mta exercise`: find mistakes in gradients, and write gradients yourself."""
+"""`mta exercise`: practice finding mistakes in gradients and writing gradients yourself."""
 
 import json
 import sys
@@ -57,7 +57,7 @@ class Desk:
             raise click.UsageError(str(error)) from None
 
     def need(self, number):
-        """Like `pick`, but raise an error instead of returning None."""
+        """Find an exercise like `pick`, but raise an error if all are solved."""
         found = self.pick(number)
         if found is None:
             raise click.UsageError("all exercises are solved: give the number of an exercise")
@@ -207,7 +207,7 @@ def _named(desk, number):
 
 
 def _check(pairs, desk, out, seconds, as_json, with_task=False):
-    """Check files, record the progress, and show the results."""
+    """Check the solutions in the files, record the progress, and show the results."""
     outcomes = []
     for item, file in pairs:
         outcome = check_file(item, file, seconds, out.width)

@@ -13,7 +13,7 @@ _KEYS = "h: hint   l: list   n: next   r: check again   q: quit"
 
 
 class Watcher:
-    """Shows an exercise and its check until the user moves on to another exercise.
+    """Shows an exercise and the result of its check, until the user moves on to another exercise.
 
     Parameters
     ----------

@@ -30,11 +30,11 @@ class _WithSource:
 
 
 class Command(_WithSource, click.Command):
-    """A `click.Command` with a source line."""
+    """A `click.Command` whose help ends with the file and line of its source code."""
 
 
 class Group(_WithSource, click.Group):
-    """A `click.Group` with a source line. Its subcommands also have a source line."""
+    """A `click.Group` whose help, and that of its subcommands, ends with a source line."""
 
     command_class = Command
     group_class = type

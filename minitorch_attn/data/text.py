@@ -29,7 +29,7 @@ def default_text():
         from pydoc_data.topics import topics
     except ImportError:
         raise DataError(
-            "this Python was installed without its help topics (the module pydoc_data)",
+            "the default text is unavailable: Python's help topics (pydoc_data) are not installed",
             hint="train on another text: --text FILE",
         ) from None
     different = dict.fromkeys(topics[name] for name in sorted(topics))  # without duplicates
@@ -69,13 +69,13 @@ def read_text(path, *, sha256=None):
         raise DataError(
             f"{name} is not UTF-8",
             got=f"the byte order mark of {encoding}", expected="text in UTF-8",
-            hint=f"iconv -f {encoding} -t UTF-8 < {name} > converted.txt",
+            hint=f"convert it: iconv -f {encoding} -t UTF-8 < {name} > converted.txt",
         )  # fmt: skip
     zero = raw.find(b"\0")
     if zero >= 0:
         raise DataError(
             f"{name} is a binary file, not text",
-            got=f"a zero byte at position {zero}", expected="text in UTF-8",
+            got=f"a null byte at position {zero}", expected="text in UTF-8",
             hint="export the document as plain text first",
         )  # fmt: skip
     try:

@@ -61,7 +61,7 @@ class MinNewTokensLengthLogitsProcessor(MinLengthLogitsProcessor):
 
 
 def _only(tokens, scores):
-    """Return scores that allow only the tokens of a set: 0 for these and -inf for all others."""
+    """Return scores that allow only `tokens`: 0 for these tokens and -inf for all others."""
     row = ops.where(tokens.mask(scores), 0.0, ops.full_like(scores[0], -math.inf))
     return row.expand(scores.shape)
 

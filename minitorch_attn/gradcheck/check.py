@@ -1,4 +1,4 @@
-"""Procedure of a gradient check, from the inputs to the report."""
+"""Run a gradient check, from validating the inputs to building the report."""
 
 from dataclasses import dataclass, field, replace
 
@@ -46,7 +46,7 @@ class Options:
 
 
 class Check:
-    """One gradient check.
+    """A gradient check of a function at given inputs.
 
     Parameters
     ----------
@@ -291,7 +291,7 @@ class Check:
 
 
 def second_order_check(fn, inputs, options, grad_outputs=None):
-    """Create a Check of a function's gradient as a function of inputs and cotangents.
+    """Create a Check of second derivatives: those of `fn` in its inputs and cotangents.
 
     Parameters
     ----------

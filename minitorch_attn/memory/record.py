@@ -212,7 +212,7 @@ class MemoryTracker(Listener):
         return sorted(held, key=lambda block: -block.nbytes)
 
     def by_kind(self):
-        """Return the number of bytes held after each moment, for each kind of block.
+        """Return the number of bytes in use after each event, for each kind of memory block.
 
         Returns
         -------
@@ -230,7 +230,7 @@ class MemoryTracker(Listener):
         return {kind: _running_sum(changes)[:-1] for kind, changes in steps.items()}
 
     def table(self, rows=20):
-        """Return the peak and its blocks as text. Equal blocks share a row.
+        """Return the peak memory and the blocks held then as text. Equal blocks share a row.
 
         Parameters
         ----------

@@ -41,7 +41,7 @@ class Embeddings(nn.Module):
         if positions is None:
             if length > longest:
                 raise ShapeError(
-                    "BERT: the number of tokens must be at most the number of positions",
+                    "BERT: the text has more tokens than the model has positions",
                     got=f"{length} tokens", expected=f"at most {longest}",
                     hint="truncate the text, or create the model with a larger max_positions",
                 )  # fmt: skip
@@ -168,7 +168,8 @@ class BERT(nn.Module):
         return x
 
     def pool(self, hidden):
-        """Return one vector for each text: tanh of a linear function of the first token, [CLS].
+        """Return one vector for each text: a linear layer and tanh, applied to the first token,
+        [CLS].
 
         Parameters
         ----------
@@ -237,7 +238,7 @@ class BERTMaskedLM(nn.Module):
 
 
 class BERTPreTraining(nn.Module):
-    """BERT with both pre-training heads, for masked tokens and next sentences (section 3.1).
+    """BERT with heads for masked tokens and next sentence (0: B follows A), section 3.1.
 
     Parameters
     ----------
@@ -252,7 +253,7 @@ class BERTPreTraining(nn.Module):
         _initialize(self.next_sentence)
 
     def forward(self, ids, segments=None, mask=None):
-        """Return logits (batch, token, vocabulary) and (batch, 2); class 0 is "B follows A"."""
+        """Return token logits (batch, token, vocabulary) and next-sentence logits (batch, 2)."""
         hidden = self.bert(ids, segments, mask)
         return self.head(hidden), self.next_sentence(self.bert.pool(hidden))
 

@@ -144,9 +144,9 @@ class Marian(EncoderDecoder):
 
 
 def marian_base(**changes):
-    """Build a Marian model with the size of OPUS-MT, which is that of the Transformer base model.
+    """Build a Marian model of the size used by OPUS-MT, that of the base Transformer.
 
-    It has 73,886,208 parameters with the vocabulary of English and German.
+    With OPUS-MT's English-German vocabulary, it has 73,886,208 parameters.
 
     Parameters
     ----------

@@ -46,7 +46,7 @@ def vision_transformer(
     size, slash, patch = name.partition("/")
     if size not in SIZES or not slash or not patch.isdigit():
         raise ArgumentError(
-            "vision_transformer: the name of the size is unknown",
+            "vision_transformer: name is not a known model size",
             got=repr(name),
             expected=f"one of {', '.join(SIZES)}, followed by a patch size, as in 'B/16'",
         )

@@ -119,7 +119,7 @@ class TransformerEncoderLayer(Module):
 
 
 class TransformerDecoderLayer(Module):
-    """Self-attention, attention to the encoder's output, and a feed-forward network.
+    """A decoder layer: self-attention, cross-attention to the encoder's output, and a feed-forward.
 
     Parameters
     ----------
@@ -222,7 +222,7 @@ class TransformerEncoder(Module):
     Parameters
     ----------
     encoder_layer : TransformerEncoderLayer
-        Layer that is copied `num_layers` times, including its values.
+        Layer to copy `num_layers` times, including the values of its parameters.
     num_layers : int
         Number of layers.
     norm : Module, optional
@@ -253,7 +253,7 @@ class TransformerEncoder(Module):
 
 
 class TransformerDecoder(Module):
-    """A stack of decoder layers; the parameters are those of `TransformerEncoder`."""
+    """A stack of decoder layers. It takes the same arguments as `TransformerEncoder`."""
 
     def __init__(self, decoder_layer, num_layers, norm=None):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Embedding: look up rows of a table by number, and create one-hot vectors."""
+"""Embedding: look up rows of a table by index, and create one-hot vectors."""
 
 import math
 
@@ -13,7 +13,7 @@ __all__ = ["embedding", "one_hot"]
 
 
 class Embedding(Function):
-    """Embedding lookup: replace each id by the table row with that number.
+    """Embedding lookup: replace each id by the table row with that index.
 
     Forward:  y = weight[ids]
     Backward: grad_weight[r] = sum of grad_y over the positions where ids = r
@@ -180,7 +180,7 @@ def embedding(
 
 
 def _limit_norms(weight, input, max_norm, norm_type):
-    """Scale the rows in use down to `max_norm`, in place and outside the graph."""
+    """Scale the looked-up rows to a norm of at most `max_norm`, in place, outside the graph."""
     table = weight.array
     xp = array_module(table)
     if norm_type == math.inf:

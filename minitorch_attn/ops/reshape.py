@@ -307,7 +307,7 @@ moveaxis = movedim
 
 
 def squeeze(input, dim=None):
-    """Squeeze: remove all axes of size 1, or only those that `dim` names, as a view.
+    """Squeeze: remove all axes of size 1, or only those listed in `dim`. The result is a view.
 
     Parameters
     ----------

@@ -76,7 +76,7 @@ def argwhere(input):
 def searchsorted(sorted_sequence, input, *, out_int32=False, right=False):
     """Find where to insert each element of `input` into a sorted vector.
 
-    It goes after equal elements if `right` is True, else before them.
+    The position is after equal elements if `right` is True, otherwise before them.
 
     Examples
     --------
@@ -104,9 +104,9 @@ def searchsorted(sorted_sequence, input, *, out_int32=False, right=False):
 
 
 def bucketize(input, boundaries, *, out_int32=False, right=False):
-    """Bucket index i of each entry x, with `boundaries[i-1] < x <= boundaries[i]`.
+    """Find the bucket of each element x: the index i with `boundaries[i-1] < x <= boundaries[i]`.
 
-    If `right` is True, `boundaries[i-1] <= x < boundaries[i]`.
+    If `right` is True, the condition is `boundaries[i-1] <= x < boundaries[i]`.
 
     Examples
     --------

@@ -39,7 +39,7 @@ class Windows(Function):
 
 
 class WindowSum(Function):
-    """Add sliding windows into zeros at their positions; the adjoint of Windows.
+    """Sum overlapping windows at their positions in an array of zeros; the adjoint of `Windows`.
 
     Forward:  y = zeros with the windows x added
     Backward: grad_x = windows of grad_y

@@ -14,7 +14,7 @@ __all__ = [
 
 
 class Triangle(Function):
-    """Lower or upper triangle of the last two axes, including the diagonal that bounds it.
+    """Lower or upper triangle of the last two axes, including the diagonal at its edge.
 
     Forward:  y = x inside the triangle, else 0
     Backward: grad_x = grad_y inside the triangle, else 0

@@ -268,7 +268,7 @@ def masked_fill(input, mask, value):
 
 
 def _whole(value, dtype):
-    """Return a number as an integer dtype stores it, without its fractional part."""
+    """Convert a number to the value that an integer or bool dtype stores: truncate its fraction."""
     if dtype.kind == "b":
         return value != 0
     if not math.isfinite(value):

@@ -7,7 +7,7 @@ __all__ = ["cross_attention_figure"]
 
 
 def cross_attention_figure(maps, title="Cross-attention"):
-    """Plot a map for each pair of texts, with the target on the vertical axis.
+    """Plot a cross-attention map for each pair of texts: targets are rows, sources are columns.
 
     Parameters
     ----------

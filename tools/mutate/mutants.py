@@ -42,7 +42,7 @@ SUMS = {"sum": "mean", "mean": "sum"}
 
 
 class Mutant:
-    """One change in one function.
+    """A mutant: one change in one function.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class Mutant:
 
     @property
     def change(self):
-        """Text that describes the change."""
+        """Description of the mutant: the statement before and after the change."""
         return f"{self.before} -> {self.after}"
 
     @contextmanager
@@ -150,7 +150,7 @@ def _changes(statement, place):
 
 
 def _expressions(node):
-    """Yield the places of all expressions of a statement, except those of nested statements."""
+    """Yield the place of each expression in a statement, but not in statements nested in it."""
     for field, value in ast.iter_fields(node):
         for index, part in enumerate(value) if isinstance(value, list) else ((None, value),):
             if isinstance(part, ast.expr) and not _is_free(node, part):
@@ -196,7 +196,7 @@ def _negated(node):
 
 
 def _is_negative(node):
-    """Return True for a literal such as -1, which counts as a constant."""
+    """Return True for a negative literal such as -1, which Python parses as an operation."""
     return isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Constant)
 
 
@@ -215,7 +215,7 @@ def other_operator(node):
 
 
 def dropped_part(node):
-    """Drop one term of a sum or one factor of a product."""
+    """Mutate a sum or a product: drop one of its terms or factors."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub, ast.Mult, ast.Div)):
         yield node.left
         if isinstance(node.op, ast.Sub):

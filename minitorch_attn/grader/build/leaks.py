@@ -25,7 +25,7 @@ _ENDLESS = 50_000_000  # limit in bytes; every file in a release is smaller
 
 
 def telling_lines(assignment):
-    """Return the lines that must not occur in a release, and the function of each line.
+    """Return the solution's lines that must not occur in a release, and the function of each.
 
     Returns
     -------

@@ -59,7 +59,7 @@ def released_text(text, where):
                 kept.append(f"{indent}raise NotImplementedError()\n")
         elif opened != mark[2]:
             raise DataError(
-                f"{where}:{number}: END {mark[2]} does not have a BEGIN",
+                f"{where}:{number}: END {mark[2]} without a matching BEGIN",
                 hint=f"write BEGIN {mark[2]} before this line",
             )
         else:

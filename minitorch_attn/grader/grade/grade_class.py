@@ -87,7 +87,7 @@ def grade_class(task, folder, out, *, level=None, jobs=1, limits=None, report=No
     paths = submissions_in(folder)
     if not paths:
         raise ArgumentError(
-            "grade: the folder of submissions must not be empty", got=f"{folder}",
+            "grade: the folder contains no submissions", got=f"{folder}",
             expected="a folder or an archive for each student",
         )  # fmt: skip
     out = Path(out)
@@ -137,7 +137,7 @@ def _checks(task, seed):
 
 
 def _seed(task, out):
-    """Return the seed for the inputs, sampled once from the operating system and then kept."""
+    """Return the seed of the check inputs: the seed in `run.json`, or a new one from the system."""
     path = out / "run.json"
     if path.exists():
         try:
@@ -151,7 +151,7 @@ def _seed(task, out):
             ) from None  # fmt: skip
         if not same:
             raise ArgumentError(
-                f"grade: the results in {out} do not match the assignment",
+                f"grade: the results in {out} are for another assignment or version",
                 got=f"{run['assignment']} {run['assignment_version']}",
                 expected=f"{task.name} {task.version}",
                 hint="grade into another folder",
@@ -237,7 +237,7 @@ def grade_one(task, checks, submission, sandbox, stop=None):
 
 
 def _entry_line(entry, parts, session):
-    """Run the checks of an entry up to the first failure, and return the entry's result."""
+    """Run the checks that make up one grade entry, up to the first failure; return its result."""
     seconds = 0.0
     for check in parts:
         verdict = session.verdict(check)

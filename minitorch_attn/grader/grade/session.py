@@ -56,7 +56,7 @@ class Session:
         self._worker, self._lost, self._useless = None, 0, None
 
     def verdict(self, check):
-        """Run one check and judge its results.
+        """Run one check on the submission and return the verdict, such as passed or failed.
 
         Parameters
         ----------
@@ -80,7 +80,7 @@ class Session:
         return verdict
 
     def _first_step(self, check):
-        """Find the first step whose result differs from the library's.
+        """Find the first step of a failed check whose result differs from the library's.
 
         An error here does not change the points. If the worker fails, no more steps are requested.
         """
@@ -144,7 +144,7 @@ class Session:
             raise failure from None
 
     def close(self):
-        """Kill the process, if it exists, and keep its output."""
+        """Kill the worker process, if it exists, and keep its output."""
         if self._worker is not None:
             worker, self._worker = self._worker, None
             worker.close()

@@ -1,4 +1,4 @@
-"""nbgrader: convert public checks to graded cells of a notebook for the release folder."""
+"""nbgrader: write the public checks as graded cells of a notebook for its release folder."""
 
 import re
 

@@ -16,7 +16,7 @@ ROWS = 64  # queries in a block
 
 
 def rows_pay(query, key, mask, is_causal):
-    """Return True for causal self-attention with more queries than fit into one block."""
+    """Return True if blocks of queries pay off: causal self-attention with more than one block."""
     tokens = query.shape[-2]
     return is_causal and mask is None and tokens == key.shape[-2] and tokens > ROWS
 
@@ -98,7 +98,7 @@ class CausalAttention(Function):
 
     @staticmethod
     def composed(ctx, *inputs, **settings):
-        """Compute the context with `attention_definition` and the same dropout mask."""
+        """Compute attention with `attention_definition` and the same dropout mask."""
         return attention_definition(ctx, *inputs, **settings)[0]
 
 

@@ -10,7 +10,7 @@ __all__ = ["batched", "crop", "each_axis", "enlarge", "shifts", "unbatched", "wi
 
 
 def each_axis(value, count, where, name, least=0):
-    """Convert an int for all axes, or a sequence, to one size per spatial axis.
+    """Convert an int or a sequence to a tuple with one size per spatial axis.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def enlarge(x, padding):
 
 
 def crop(x, padding, sizes):
-    """Undo `enlarge`: return the part of size `sizes` that starts after the padding."""
+    """Undo the padding of `enlarge`: return the inner part, whose sizes are `sizes`."""
     inside = [slice(a, a + n) for n, (a, _) in zip(sizes, padding, strict=True)]
     return x[(..., *inside)]
 

@@ -192,7 +192,7 @@ class CharacterGPT(Recipe):
         page.save("attention.png", figure, "the attention map of every head")
 
     def next_steps(self):
-        """Suggest longer training, or another text."""
+        """Suggest commands to run next: longer training, or training on your own text."""
         return [
             (("train", "gpt", "--minutes", 10), "train longer"),
             (("train", "gpt", "--text", "FILE"), "learn from your own text"),

@@ -81,7 +81,7 @@ def hide_words(ids, generator, share, mask_id, first_word, vocab_size):
 
 
 class TwoLives:
-    """Stream of masked batches up to a step, then of labeled batches.
+    """Stream of masked batches for pre-training, then of labeled batches for fine-tuning.
 
     Batch n depends only on (seed, n), so a checkpoint stores only one number.
 
@@ -119,7 +119,7 @@ class TwoLives:
         return {"position": self.position}
 
     def load_state_dict(self, state):
-        """Continue at the position stored in a state."""
+        """Continue at the position stored in a checkpoint's state."""
         position = state.get("position") if isinstance(state, dict) else None
         if type(position) is not int or position < 0:
             raise CheckpointError(

@@ -43,14 +43,14 @@ def test_a_notebook_loses_them_and_its_outputs():
     ("text", "message"),
     [
         ("### BEGIN SOLUTION\nx\n", "BEGIN SOLUTION does not have an END"),
-        ("### END SOLUTION\n", "f.py:1: END SOLUTION does not have a BEGIN"),
+        ("### END SOLUTION\n", "f.py:1: END SOLUTION without a matching BEGIN"),
         (
             "### BEGIN SOLUTION\n### BEGIN HIDDEN TESTS\n",
             "f.py:2: BEGIN HIDDEN TESTS must not be inside",
         ),
         (
             "### BEGIN SOLUTION\n### END HIDDEN TESTS\n",
-            "f.py:2: END HIDDEN TESTS does not have a BEGIN",
+            "f.py:2: END HIDDEN TESTS without a matching BEGIN",
         ),
     ],
 )
