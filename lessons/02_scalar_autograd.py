@@ -250,8 +250,8 @@ assert arrays[256] > 300 * scalar  # an array operation pays its overhead once
 assert arrays[1] < scalar  # because of this overhead, scalars are faster on single numbers
 
 # %% [markdown]
-# The next cell compares memory. A `Value` is a Python object with a slope for each input, while an
-# array needs four bytes per number.
+# The next cell compares the memory that one number takes. A `Value` is a Python object with a slope
+# for each input, while an array needs four bytes per number.
 
 # %%
 tracemalloc.start()
@@ -304,7 +304,7 @@ print(f"slopes of C with respect to A, 256 x 256: {slopes:,} numbers, {4 * slope
 print(f"dL/dA = dL/dC @ B.T needs only B: {256**2:,} numbers")
 
 # %% [markdown]
-# ## What goes wrong in a simpler backward pass
+# ## Two simplifications of the backward pass that fail
 #
 # Two parts of the code look as if they could be simpler. The first is the `+=` in `backward`. With
 # `=`, the contribution of the last path overwrites the others. This affects only numbers that are

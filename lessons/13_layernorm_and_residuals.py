@@ -333,9 +333,9 @@ assert final["post-norm, warm-up"] < 0.5
 # %% [markdown]
 # ## What goes wrong without residuals
 #
-# Without any residual path, whatever a block does not copy is lost for all later blocks, and the
-# tokens become equal after a few blocks. If all vectors are equal, the head cannot tell the tokens
-# apart, whatever it learns.
+# Without residual paths, later blocks lose all information that a block does not copy to its
+# output, and the tokens become equal after a few blocks. If all vectors are equal, the head cannot
+# tell the tokens apart, whatever it learns.
 
 # %%
 alone = train("no residual", 100, pick(360, 80))

@@ -20,9 +20,9 @@ mt.manual_seed(0)
 # %% [markdown]
 # ## A small language with known rules
 #
-# The sentences are like "two dogs bark in the yard". The number and the animal determine the verb,
-# and the animal determines the place. The first word can be any of the three words that match the
-# number. So we know exactly what a model can predict.
+# The sentences are like "two dogs bark in the yard". The number (singular or plural) and the animal
+# determine the verb, and the animal determines the place. The first word is any of three words for
+# the singular or three for the plural. So we know exactly what a model can predict.
 
 # %%
 ONE, MANY = ("a", "one", "this"), ("two", "many", "these")

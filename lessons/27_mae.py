@@ -191,7 +191,7 @@ assert error < 0.98 * guesses["mean image"]
 
 # %% [markdown]
 # The model beats the mean image, so it has learned to use the visible patches. The best linear
-# guess is a harder baseline: it is computed exactly for each image, and on images as small as
+# prediction is a harder baseline: it is computed exactly for each image, and on images as small as
 # these it is difficult to beat. How close the model comes to it depends on the number of steps:
 # compare the two numbers. The reconstructed pictures alone do not show which of the two is better.
 
@@ -283,9 +283,9 @@ where(
 # ## Exercise
 #
 # Hide a quarter, a half and three quarters (`mask_ratio`; the numbers 4 and 12 in `forward` change
-# with it). For each ratio, compare the model with the mean image and the best linear guess for the
-# same hidden pixels. You are done when you have a table of three rows and can say at which ratio a
-# hidden patch's visible neighbors reveal most about it.
+# with it). For each ratio, compare the model with the mean image and the best linear prediction for
+# the same hidden pixels. You are done when you have a table of three rows and can say at which
+# ratio a hidden patch's visible neighbors reveal most about it.
 #
 # ## Three questions
 #

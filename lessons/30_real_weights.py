@@ -122,7 +122,7 @@ assert tensors[prefix + "h.0.attn.c_attn.weight"].shape == (32, 96)
 assert not any("lm_head" in name for name in tensors)
 
 # %% [markdown]
-# ## The whole model in NumPy
+# ## GPT-2 in NumPy, rebuilt from the file alone
 #
 # The best way to test that you read a file correctly is to rebuild the model from the file alone.
 

@@ -208,7 +208,7 @@ class Tensor:
         elif not value and self.requires_grad:
             if not self.is_leaf:
                 raise GraphError(
-                    "requires_grad=False: the tensor must be a leaf, not computed from others",
+                    "requires_grad=False: the tensor is not a leaf, but the result of an operation",
                     hint="call x.detach(), which returns a tensor outside the graph",
                 )
             self._edge = None
@@ -344,7 +344,7 @@ class Tensor:
     def __deepcopy__(self, memo):
         if not self.is_leaf:
             raise GraphError(
-                "deepcopy: the tensor must be a leaf; this one was computed from others",
+                "deepcopy: the tensor is not a leaf, but the result of an operation",
                 hint="copy the values with x.detach().clone()",
             )
         copy = wrap(self.array.copy())

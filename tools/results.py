@@ -138,7 +138,7 @@ def _settings(found):
 
 
 def _details(name, entries):
-    """Yield the lines of a table with all measured values of a recipe."""
+    """Yield the lines of a Markdown table with all measured values of a recipe."""
     names = list(entries[0]["result"]["measured"])
     columns = [entry["result"]["measured"] for entry in entries]
     yield f"### {name}: {load_recipe(name).summary}"

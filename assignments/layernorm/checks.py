@@ -46,7 +46,7 @@ def norm_forward_hard(rng):
         norm("two axes", rng, row_axes=2),
         norm("float32", rng, x=x.astype("float32"), rtol=1e-5),
         norm("equal features", rng, x=np.repeat(x[..., :1], 7, -1)),
-        norm("a shift", rng, weight=False, bias=False, x=x + 3.0,
+        norm("shifted input", rng, weight=False, bias=False, x=x + 3.0,
              expected={"output": normalized(x, 1e-2)}),
     ]  # fmt: skip
 

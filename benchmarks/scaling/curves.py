@@ -94,7 +94,7 @@ def vit_step(area):
 
 
 def swin_step(area):
-    """Make the forward and backward pass of a small Swin with patches of 4 x 4 pixels."""
+    """Build a step: forward and backward pass of a small Swin with patches of 4 x 4 pixels."""
     side = math.isqrt(area)
     model = mt.models.Swin(
         image_size=side, num_classes=10, embed_dim=32, depths=(2, 2), num_heads=(1, 2)

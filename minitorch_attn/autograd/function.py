@@ -147,7 +147,7 @@ class Context:
         self._intermediate = None
 
     def _origin_of(self, saved, arrays, inputs, raw, outputs):
-        """Find a saved array among the inputs, then the outputs: return (index, tensor)."""
+        """Find the input or output that a saved array belongs to, and return (index, tensor)."""
         if type(raw) is not tuple:
             raw, outputs = (raw,), (outputs,)
         candidates = zip((*arrays, *raw), (*inputs, *outputs), strict=True)
@@ -228,7 +228,7 @@ class Function:
     Subclasses must define two static methods. `forward(ctx, *inputs, **settings)` takes raw arrays
     (or numbers, or None) and returns a raw array or a tuple of them. `backward(ctx, *grads)`
     takes dL/d(output) for each output and returns dL/d(input), or None, for each positional
-    input. `backward` runs on arrays, and on Tensors under `create_graph=True`.
+    input. `backward` runs on arrays, or on Tensors if `create_graph=True`.
 
     Attributes
     ----------

@@ -69,8 +69,8 @@ def blas_threads():
 def limited_blas_threads(count):
     """Limit each matrix product inside the `with` block to `count` threads.
 
-    Blocks may be open in several threads at once; the original setting is restored when the
-    last block ends.
+    Several threads may be inside such blocks at once; the end of the last block restores the
+    original setting.
 
     Parameters
     ----------

@@ -147,7 +147,7 @@ def initial_seed():
 
 
 def host_generator():
-    """Return the host's numpy.random.Generator (Philox), which draws weights and shuffles.
+    """Return the host's numpy.random.Generator (Philox), used to draw weights and to shuffle.
 
     Only one thread may use it at a time. It is unavailable inside `own_offsets`.
     """
@@ -185,7 +185,7 @@ def next_offset(size):
 
 
 def get_rng_state():
-    """Return the state of the random numbers, as values that JSON can store.
+    """Return the state of the random number generators, as values that JSON can store.
 
     Examples
     --------
@@ -206,7 +206,7 @@ def get_rng_state():
 
 
 def set_rng_state(state):
-    """Restore a state that `get_rng_state` returned."""
+    """Restore the state of the random number generators that `get_rng_state` returned."""
     words = {name: np.array(state[name], np.uint64) for name in ("counter", "key", "buffer")}
     bits = np.random.Philox(0)
     bits.state = {

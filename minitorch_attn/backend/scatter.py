@@ -77,7 +77,7 @@ def _add_rows(table, index, rows):
 
 
 def _add_entries(table, index, rows):
-    """Add entry by entry, which is fast in NumPy only for flat arrays."""
+    """Add entries one by one, with flat arrays, because `np.add.at` is fast only for these."""
     width = table.shape[1]
     flat, columns = table.reshape(-1), np.arange(width)
     step = max(1, _BLOCK // width)
@@ -100,7 +100,7 @@ def _check_range(index, length):
 
 
 def _add_anywhere(target, index, source):
-    """Scatter-add for an index that is not one array of integers, such as a mask or a tuple."""
+    """Scatter-add for any index other than one integer array, such as a mask or a tuple."""
     entries = index if isinstance(index, tuple) else (index,)
     arrays = [e for e in entries if isinstance(e, (ndarray, list))]
     if all(isinstance(e, ndarray) and e.dtype.kind == "b" for e in arrays):

@@ -187,7 +187,7 @@ def fonts():
 
 
 def letters():
-    """Check that the terminal's encoding supports the letters used in formulas."""
+    """Check that the terminal's encoding supports the characters used in formulas."""
     encoding = sys.stdout.encoding or "ascii"
     try:
         "\u221a\u1d40\u2099\u2500".encode(encoding)

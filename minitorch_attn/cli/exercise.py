@@ -60,7 +60,7 @@ class Desk:
         """Find an exercise like `pick`, but raise an error if all are solved."""
         found = self.pick(number)
         if found is None:
-            raise click.UsageError("all exercises are solved: give the number of an exercise")
+            raise click.UsageError("all exercises are solved: give an exercise number")
         return found
 
     def start(self, item):

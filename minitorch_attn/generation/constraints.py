@@ -82,7 +82,7 @@ class ForcedBOSTokenLogitsProcessor(LogitsProcessor):
 
 
 class ForcedEOSTokenLogitsProcessor(LogitsProcessor):
-    """Force an end token as the last token before `max_length` is reached.
+    """Force an end token at the last position, so that a sequence of `max_length` tokens ends.
 
     Parameters
     ----------

@@ -97,7 +97,7 @@ class Check:
         if not self.leaves:
             raise ArgumentError(
                 f"{title}: at least one input must require grad",
-                hint="mt.tensor(..., dtype=mt.float64, requires_grad=True)",
+                hint="create it with mt.tensor(..., dtype=mt.float64, requires_grad=True)",
             )
         for name, leaf in self.named:
             if leaf.dtype != np.float64 and not self.options.allow_float32:

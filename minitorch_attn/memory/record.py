@@ -202,7 +202,7 @@ class MemoryTracker(Listener):
     # Results
 
     def at_peak(self):
-        """Return the blocks held at the peak, the largest first.
+        """Return the memory blocks held at the peak, the largest first.
 
         Returns
         -------

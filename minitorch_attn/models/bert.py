@@ -168,8 +168,7 @@ class BERT(nn.Module):
         return x
 
     def pool(self, hidden):
-        """Return one vector for each text: a linear layer and tanh, applied to the first token,
-        [CLS].
+        """Return one vector for each text: tanh of a linear layer, applied to the first token.
 
         Parameters
         ----------

@@ -208,7 +208,7 @@ class TransformerDecoderLayer(Module):
 
 
 def _attend(attention, x, memory, mask, key_padding_mask, is_causal):
-    """Compute the context with the fused kernels."""
+    """Apply an attention layer without returning its weights, so that fused kernels can run."""
     context, _ = attention(
         x, memory, memory, key_padding_mask=key_padding_mask, need_weights=False,
         attn_mask=mask, is_causal=bool(is_causal),

@@ -159,7 +159,7 @@ def embedding(
             "embedding(input, weight): weight must have 2 axes",
             got=f"weight {weight.shape}",
             expected="(rows, embed)",
-            hint="weight.reshape(rows, -1)",
+            hint="use weight.reshape(rows, -1)",
         )
     rows = weight.shape[0]
     check_range(ids, rows, where="embedding", name="input")

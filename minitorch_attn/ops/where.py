@@ -103,7 +103,7 @@ class Minimum(Function):
 
 
 def _shared(ctx, grad_c, lost_a, lost_b, tie):
-    """Return the gradient of each operand where it was chosen, and half where both are equal."""
+    """Return each operand's gradient: `grad_c` where it was chosen, half of it in case of a tie."""
     need_a, need_b = ctx.needs_grad
     grad_c = Where.call(tie, grad_c * 0.5, grad_c)
     return (
@@ -251,7 +251,7 @@ def masked_fill(input, mask, value):
     if isinstance(value, Tensor):
         if value.ndim:
             raise ShapeError(
-                "masked_fill: value must have 0 axes",
+                "masked_fill: value must be a single number",
                 got=f"a tensor of shape {value.shape}",
                 expected="a number or a 0-d tensor",
                 hint="use where(mask, value, input), which takes a tensor of any shape",

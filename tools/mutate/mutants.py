@@ -161,7 +161,7 @@ def _expressions(node):
 
 
 def _is_free(parent, node):
-    """Return True for -1 in a reshape and for `strict=`, where a change has no effect."""
+    """Return True if a mutation has no effect: the -1 of a reshape, or the value of `strict=`."""
     if isinstance(parent, ast.keyword):
         return parent.arg == "strict" and isinstance(node, ast.Constant)
     if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute):
@@ -184,7 +184,7 @@ def _put(place, node):
 
 
 def _with(node, **fields):
-    """Return a shallow copy with some fields replaced."""
+    """Return a shallow copy of a syntax-tree node with some fields replaced."""
     node = copy.copy(node)
     for name, value in fields.items():
         setattr(node, name, value)

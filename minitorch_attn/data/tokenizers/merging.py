@@ -10,7 +10,7 @@ _NONE = (-1, -1)
 
 
 def merge_tokens(ids, ranks):
-    """Join adjacent tokens until no merge applies, the earliest and leftmost merge first.
+    """Apply BPE merges to a word until none applies: lowest rank first, then leftmost.
 
     Takes O(n log n) time. The tokens form a linked list, and a heap contains the possible merges.
     A merge whose tokens have changed since it was pushed is skipped.
@@ -54,7 +54,7 @@ def merge_tokens(ids, ranks):
 
 
 class KeptWords(dict):
-    """Cache of word ids, which computes the ids of a missing word.
+    """Cache from words to token ids, which computes the ids of a word that it does not contain.
 
     The cache is cleared when it is full, so that its size is bounded.
 

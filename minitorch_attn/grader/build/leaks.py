@@ -108,7 +108,7 @@ def _opened(name, data, depth=3):
 
 
 def _packed(git, name):
-    """Read all objects that git finds, including packed objects."""
+    """Read all git objects of a repository with pack files, decompressed."""
     if not list(git.glob("objects/pack/*.pack")):
         return
     command = ["git", f"--git-dir={git}", "cat-file", "--batch-all-objects", "--batch"]
@@ -121,7 +121,7 @@ def _packed(git, name):
 
 
 def _lines(name, data):
-    """Yield (number, bare line) for a text, or for the text of all strings in a notebook."""
+    """Yield (number, line as `bare` returns it) for a text, or for all strings of a notebook."""
     text = data.decode("utf-8", errors="replace")
     if name.endswith(".ipynb"):
         try:
@@ -168,7 +168,7 @@ def _walk(code):
 
 
 def _in_compiled(name, data, compiled):
-    """Search a compiled file, which contains bytecode unchanged, without running it."""
+    """Search a .pyc file for the bytecode of removed functions, without running it."""
     for (code, names), target in compiled.items():
         if code in data and all(word in data for word in names):
             yield f"{name}: the compiled body of {target}"

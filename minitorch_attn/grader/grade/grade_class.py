@@ -168,7 +168,7 @@ def _seed(task, out):
 
 
 def _kept(task, checks, path, out, sandbox, stop):
-    """Return a submission's document, stored or new, and `how` it was made: see `grade_class`."""
+    """Return a submission's document, from an earlier run or new, and `how` (see `grade_class`)."""
     submission = read_submission(path, task.files)
     place = out / "state" / f"{slug(path.name)}.json"
     known, how = _stored(place), "new"

@@ -129,7 +129,7 @@ class Session:
         return verdict
 
     def _import(self):
-        """Import the submission. The checks that need it report its errors."""
+        """Import the submission. If that fails, the checks that need it report the error."""
         limits = self.sandbox.limits
         header = {"driver": _IMPORT, "settings": {"files": list(self.files)}, "wanted": []}
         try:

@@ -35,7 +35,7 @@ def nbgrader(made):
 
 
 def _graded(entry):
-    """Return a cell that is worth the points of a check and fails unless the check passes."""
+    """Return a graded cell for one check: it is worth the check's points, and fails if it fails."""
     code = "\n".join((
         f"# {entry.name}: {entry.what}",
         "import json, subprocess, sys",
