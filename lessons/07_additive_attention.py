@@ -179,7 +179,7 @@ show(
 )
 
 # %% [markdown]
-# ## What goes wrong without the tanh, or if you trust the picture
+# ## Common mistakes: omitting the tanh, and trusting the attention picture
 #
 # **Without the tanh.** The score is then linear, and the decoder state no longer has any effect:
 #
@@ -254,7 +254,7 @@ assert looks[4] < 0.5 < shares[4]
 # %% [markdown]
 # In both models the digit at place 5 determines what this step writes. In the second model its
 # weight is less than one half, and often not even the largest. (If you train with another seed, the
-# picture changes, but the row of patch results hardly does.) The weights correctly show what was
+# picture changes, but the effect of each patch hardly does.) The weights correctly show what was
 # averaged. But a large weight does not imply a large influence: that depends on what the model does
 # with the average.
 

@@ -90,7 +90,8 @@ for step in range(1, 7):
     print(f"{step}. {pair[0]} + {pair[1]}, {found[pair]} times:", *map("·".join, cut.values()))
 
 # %% [markdown]
-# The library learns the same merges (on bytes, with a heap instead of a full count at each step):
+# The library learns the same merges (it works on bytes, and a heap avoids counting all pairs again
+# at each step):
 
 # %%
 tokens, _ = mt.data.tokenizers.bpe_training.learn_merges(
@@ -170,7 +171,7 @@ show(
 )
 
 # %% [markdown]
-# ## Losses per token of different tokenizers cannot be compared
+# ## Per-token losses of different tokenizers are not comparable
 #
 # A loss "per token" depends on what a token is. For a fair comparison, use the loss per character
 # (or byte): the loss summed over the text, divided by the number of characters. We compute both for

@@ -183,7 +183,7 @@ print(f"test digits read correctly: {100 * accuracy:.1f} % (guessing: 10 %)")
 assert accuracy > 0.8
 
 # %% [markdown]
-# ## Parameters and operations of the published sizes
+# ## Parameter counts and FLOPs of the published ViT sizes
 #
 # A layer of width $D$ with a feed-forward width of $4D$ and $N$ tokens needs:
 #

@@ -20,12 +20,12 @@ def pixels(side):
 
 
 def patches(side, patch):
-    """Return the number of weights of one head if patches of patch x patch pixels are tokens."""
+    """Return a head's number of attention weights if each token is a patch x patch square."""
     return (side // patch) ** 4
 
 
 def windows(height, width, window):
-    """Return the number of weights of one head if tokens attend only within their window."""
+    """Return a head's number of attention weights if tokens attend only within their window."""
     return window**2 * height * width
 
 

@@ -137,7 +137,7 @@ def scaled(images, dtype):
 
 
 def _find(folder, stem):
-    """Find the file of this name. Some copies have a dot instead of the "-" before "idx"."""
+    """Find the file with this name. Some copies have a dot instead of the "-" before "idx"."""
     wanted = {stem, stem.replace("-idx", ".idx")}
     wanted |= {name + ".gz" for name in wanted}
     for place, folders, names in os.walk(folder):

@@ -188,7 +188,7 @@ class InstanceNorm1d(_InstanceNorm):
 
 
 class InstanceNorm2d(_InstanceNorm):
-    """Instance normalization: mean 0 and variance 1 per channel of each image, over space.
+    """Instance normalization: mean 0 and variance 1 over the pixels of each channel of each image.
 
     Parameters
     ----------

@@ -85,7 +85,7 @@ def two_layers(x, linear1, activation, dropout, linear2):
 
 
 def _is_plain(module, kind):
-    """Return True if a module is exactly of this class and does not have hooks."""
+    """Return True if `type(module)` is `kind`, not a subclass, and it does not have hooks."""
     return type(module) is kind and (module._hooks is None or not module._hooks.any())
 
 

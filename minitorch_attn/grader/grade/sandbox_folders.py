@@ -38,7 +38,7 @@ def _enterable(folder):
 
 
 def populate(root, level, user, package_folder=None, files=()):
-    """Populate `root/work` with what a process may read: its program, the package, NumPy.
+    """Populate `root/work` with the files a process may read: its program, the package, NumPy.
 
     Parameters
     ----------

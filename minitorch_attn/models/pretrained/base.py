@@ -1,4 +1,4 @@
-"""PretrainedModel, base class for the models that load and save pretrained folders."""
+"""PretrainedModel: base class of the models that load and save Hugging Face or timm folders."""
 
 import warnings
 from pathlib import Path

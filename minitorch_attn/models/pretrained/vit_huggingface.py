@@ -75,7 +75,7 @@ class ImageEncoderModel(TwoLayouts):
         return embedding(pixel_values.to(dtype=embedding.projection.weight.dtype))
 
     def positions_of(self, pixel_values, interpolate):
-        """Return the positions of all tokens of these images, with shape (token, embed)."""
+        """Return the position embeddings of all tokens of an image, with shape (token, embed)."""
         vision, size = self.vision, pixel_values.shape[-2:]
         weight = vision.positions.weight
         if not interpolate:

@@ -54,7 +54,7 @@ def conv_geometry(where, x, weight, bias, stride, padding, dilation, groups):
 def transposed_geometry(
     where, x, weight, bias, stride, padding, output_padding, groups, dilation
 ):  # fmt: skip
-    """Check the arguments and return the settings of `ConvTransposed` for them.
+    """Check the arguments of a transposed convolution; convert to settings of `ConvTransposed`.
 
     Parameters
     ----------
