@@ -101,7 +101,7 @@ show(figure, "only the square root gives the same softmax at every width")
 # root**, the softmax behaves the same for $d = 4$ and $d = 1024$. It is neither one-hot nor
 # uniform.
 #
-# ## The gradient of a query passes through these slopes
+# ## The gradient of a query is multiplied by the slopes of the softmax
 #
 # The gradient of a query contains $J$: $\partial L/\partial q = \frac{1}{\text{divisor}}
 # K^\top J\, \partial L/\partial p$. Where $J$ is 0, the gradient is 0.

@@ -15,7 +15,7 @@ LAYERS, HEADS, BYTES = 48, 16, 4  # of the model in the lecture, with float32 we
 
 
 def pixels(side):
-    """Return the number of weights of one head if every pixel is a token."""
+    """Return a head's number of attention weights if every pixel is a token."""
     return side**4
 
 

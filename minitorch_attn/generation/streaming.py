@@ -81,7 +81,7 @@ class TextStreamer:
         self._ids, self._written, self._at_prompt = [], 0, True
 
     def put(self, ids):
-        """Process the ids of the prompt or of a step and write complete characters."""
+        """Process the ids of the prompt or of one generation step. Write complete characters."""
         ids = np.asarray(ids)
         if (
             ids.ndim > 1

@@ -242,7 +242,7 @@ class VisionTransformer(nn.Module):
 
     @computes("patches with positions")
     def embed(self, images):
-        """Embed images (Eq. 1). Returns the tokens with positions, shape (batch, token, embed)."""
+        """Embed images (Eq. 1). Returns tokens plus positions, shape (batch, token, embed)."""
         self._check_size(images)
         patches = self.patch_embedding(images)  # (batch, patch, embed)
         if self.position_kind == "2d":  # the class token does not have a position in the image

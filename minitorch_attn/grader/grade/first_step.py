@@ -161,7 +161,7 @@ class _Level:
         )
 
     def until(self, step):
-        """Return the line of the last call (before `step` if given) up to which all calls agree."""
+        """Return the line up to which all calls agree, or None. Stop before `step` if given."""
         line = None
         for inner in self.mine:
             if inner is step or inner.number not in self.agreeing:
