@@ -158,7 +158,7 @@ class _Recipes(Group):
 
 
 def _list_recipes(context, parameter, wanted):
-    """Print the recipes with their targets, and exit."""
+    """Print the recipes, each with the metric values it should reach, and exit."""
     if wanted and not context.resilient_parsing:
         recipes = [load_recipe(name) for name in RECIPES]
         click.echo(

@@ -175,7 +175,7 @@ class _Careful:
 
 
 class _Target:
-    """Target folder, with the remaining numbers of bytes and files."""
+    """Target folder that counts the bytes and files that may still be written."""
 
     def __init__(self, archive, folder, max_bytes, max_files):
         self._archive, self._folder = archive, folder

@@ -37,7 +37,7 @@ def draw(weights, generator):
 
 
 def draw_several(scores, count, generator):
-    """Draw `count` different candidates from each row, without replacement.
+    """Draw `count` distinct candidates from each row, without replacement.
 
     Gumbel noise is added to the scores. The candidate with the largest sum is then a sample from
     softmax(scores), and the `count` largest sums give `count` samples without replacement (Kool et

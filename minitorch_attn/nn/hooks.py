@@ -228,7 +228,7 @@ class _Slots:
         return tuple(result)
 
     def gather(self, result, grads):
-        """Return one gradient per tensor from a hook's `result`; arrays in `grads` stay arrays."""
+        """Return one gradient per tensor: from a hook's `result`, or from `grads` if it is None."""
         chosen = []
         for i, grad in zip(self.positions, grads, strict=True):
             new = grad if result[i] is None else result[i]

@@ -127,7 +127,7 @@ def _joined(tensors, where):
     tensors = _listed(tensors, where)
     if not tensors:
         raise ArgumentError(
-            f"{where}: tensors must not be empty", got="an empty sequence", hint=f"{where}([x, y])"
+            f"{where}: tensors is an empty sequence", got="no tensors", hint=f"{where}([x, y])"
         )
     if isinstance(tensors[0], Tensor):
         first = tensors[0].array.dtype
@@ -183,7 +183,7 @@ concat = concatenate = cat
 
 
 def stack(tensors, dim=0):
-    """Stack tensors of one shape along a new axis `dim`.
+    """Stack tensors of the same shape along a new axis `dim`.
 
     Examples
     --------

@@ -194,7 +194,7 @@ def _grid(height, width, window_size, where):
         )
     if height % window_size[0] or width % window_size[1]:
         raise ShapeError(
-            f"{where}: the map is not divisible by window_size",
+            f"{where}: the map size is not divisible by window_size",
             got=f"a map of {height} x {width}, windows of {window_size[0]} x {window_size[1]}",
             expected="height and width that are multiples of those of the window",
             hint="pad the map at its right and bottom edges",

@@ -1,4 +1,4 @@
-"""Compare a step of one recording with a step of another."""
+"""Compare a recorded step with a reference step."""
 
 import numpy as np
 

@@ -22,7 +22,7 @@ _SHIFT = 32  # a pair is one integer: first << 32 | second
 
 
 def count_words(path, segmenter):
-    """Count the pre-tokens in a text file, as bytes, without special tokens.
+    """Count the pre-tokens (as bytes) in a text file, leaving out special tokens.
 
     Parameters
     ----------
