@@ -241,9 +241,9 @@ where(nn.GRU, mt.ops.gru.GruSequence, nn.AttentionSeq2Seq)
 #
 # In this task the digit that is read last is also written first. Which of the two explains why it
 # is remembered best? Copying separates them: change the task to `target = source.copy()` (and, for
-# `own_context`, `states.flip(1)` to `states`), predict the accuracy at each position, then train and
-# print the table. You are done when you can say which digits a narrow state keeps. (Sutskever et
-# al. 2014 reversed their source sentences, which turns copying into reversing. Compare your
+# `own_context`, `states.flip(1)` to `states`), predict the accuracy at each position, then train
+# and print the table. You are done when you can say which digits a narrow state keeps. (Sutskever
+# et al. 2014 reversed their source sentences, which turns copying into reversing. Compare your
 # accuracy at length 12 with the one above: what did they gain?)
 #
 # ## Three questions

@@ -4,7 +4,7 @@
 # Attention computes a weighted sum of the values, and a sum does not depend on the order of its
 # terms. How does a Transformer know that "dog bites man" is not "man bites dog"?
 #
-# *Prerequisites:* query, key, value (lesson 8), several heads (lesson 11).
+# *Prerequisites:* queries, keys and values (lesson 8), multiple heads (lesson 11).
 
 # %%
 import math
@@ -100,7 +100,7 @@ assert max(at_distance) - min(at_distance) > 0.1
 # ## Learned: one row for each position
 #
 # BERT, GPT-2 and ViT learn the table. (Deck FLOW, "LEARNABLE POSITIONAL EMBEDDING", has this form
-# and the 2-D form below; `docs/decks.md` lists the decks.) A position after the last row raises an
+# and the 2-D form below; `docs/decks.md` lists the decks.) A position beyond the last row raises an
 # error.
 
 # %%
@@ -110,7 +110,7 @@ with fails(IndexRangeError):
 print("sinusoidal continues:", mt.nn.sinusoidal_positions(17, 8)[16, :4])
 
 # %% [markdown]
-# ## 2-D: half a vector for the row, half for the column
+# ## 2-D positions: half of the vector for the row, half for the column
 #
 # Image patches have two coordinates. With one table for rows and one for columns, two patches in
 # the same column share half of their vector. The dot product is the similarity of the rows plus the

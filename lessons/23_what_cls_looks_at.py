@@ -152,7 +152,7 @@ assert share["rollout"] > 100 * has_ink.mean() + 20
 # %% [markdown]
 # ## Erase the patches with the largest weights
 #
-# The claim of a map is causal: *these patches determine the prediction*. So remove them. Erase the
+# A map makes a causal claim: *these patches determine the prediction*. So remove them. Erase the
 # $k$ patches with the largest values (replace them with noise) and classify again. If the map is
 # correct, accuracy falls faster than when you erase other patches. The controls are:
 #

@@ -18,7 +18,7 @@ SHADES = " .:-=+*#%@"
 
 
 def run(reward):
-    """Run a reward; if a function is not written yet, say which one and how to check it.
+    """Run the function `reward`; if one of your functions is missing, print where to write it.
 
     Returns
     -------
@@ -153,7 +153,7 @@ def pictures():
 
 
 def answers(model, images):
-    """The most likely label of each image."""
+    """Return the most likely label of each image."""
     model.eval()
     with mt.no_grad():
         found = model(mt.tensor(images)).argmax(-1).numpy()

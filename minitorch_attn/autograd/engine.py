@@ -243,7 +243,7 @@ def _saved_as_tensors(ctx):
 
 
 def accumulate(tensor, grad, create_graph):
-    """Add `grad` to the tensor's `.grad` if it still exists, and call its post-accumulate hooks."""
+    """If the tensor still exists, add `grad` to its `.grad` and call its post-accumulate hooks."""
     if tensor is None:
         return
     add_to_grad(tensor, grad, create_graph)

@@ -7,7 +7,7 @@ __all__ = ["command", "console", "program_name", "table"]
 
 
 def console():
-    """Make a rich console for standard output. It obeys NO_COLOR and detects a terminal.
+    """Create a rich console for standard output. It respects NO_COLOR and detects a terminal.
 
     Returns
     -------

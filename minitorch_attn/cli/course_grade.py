@@ -98,7 +98,7 @@ def _refuse(submissions, out):
 
     if not submissions_in(submissions):
         raise ArgumentError(
-            "SUBMISSIONS must not be empty", got=str(submissions),
+            "SUBMISSIONS does not contain a submission", got=str(submissions),
             expected="a folder or an archive for each student",
         )  # fmt: skip
     if out.resolve() == submissions.resolve() or submissions.resolve() in out.resolve().parents:

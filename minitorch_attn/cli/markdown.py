@@ -1,4 +1,4 @@
-"""Markdown and code for the terminal, in colors that suit dark and light backgrounds."""
+"""Show Markdown and code in the terminal, in colors readable on dark and light backgrounds."""
 
 from pygments import token
 from rich.markdown import CodeBlock, Heading, Markdown

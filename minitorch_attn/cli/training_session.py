@@ -24,7 +24,7 @@ _CHANGEABLE = "--steps, --minutes and --device"
 
 
 class Session:
-    """One call of `mta tour` or `mta train RECIPE`.
+    """One run of the command `mta tour` or `mta train RECIPE`.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ class Session:
     # Start
 
     def _begin(self):
-        """Start a new run. Check all options before making a folder."""
+        """Start a new run. Check all options before creating a folder."""
         prefix = self.kind.split()[-1]
         self.recipe = recipe = self.recipe_class(self.options)
         if self.minutes:
@@ -119,7 +119,7 @@ class Session:
         self._introduce()
 
     def _reopen(self):
-        """Resume an existing run with its own options."""
+        """Resume an existing run with its saved options, some of which may be changed."""
         prefix = self.kind.split()[-1]
         path = self.out or newest_run(PARENT, prefix)
         if path is None:

@@ -336,7 +336,7 @@ def _divide_by_255(pixels):
 
 
 def _multiply(factor):
-    """Scale in double precision, then round, as transformers does."""
+    """Multiply the pixel values in double precision, then round, as transformers does."""
     return lambda pixels: (pixels.astype(np.float64) * factor).astype(np.float32)
 
 

@@ -102,7 +102,7 @@ class Probe:
 
 
 class Perturbed:
-    """Replacement of a leaf's array by a copy whose entries can be changed.
+    """Context manager that replaces a leaf's array with a copy whose entries can be changed.
 
     The leaf itself is used, because a function may refer to it, as a module refers to its
     parameters. Its original memory is never changed.

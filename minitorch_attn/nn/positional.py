@@ -218,7 +218,7 @@ class LearnedPositionalEmbedding2d(Module):
                 "LearnedPositionalEmbedding2d: the number of tokens does not match the grid",
                 got=f"x {x.shape}",
                 expected=f"(..., {places}, embed) for a grid of {self.height} by {self.width}",
-                hint="remove the class token first, or build the module with another grid",
+                hint="remove the class token first, or create the module for another grid",
             )
         return x + self.table()
 

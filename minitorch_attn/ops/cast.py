@@ -49,7 +49,7 @@ class Move(Function):
 
 
 class Clone(Function):
-    """Copy in new memory.
+    """Copy of a tensor in new memory.
 
     Forward:  y = x in new memory
     Backward: grad_x = grad_y

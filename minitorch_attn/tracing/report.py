@@ -44,7 +44,7 @@ def _structure(difference):
 
 
 def _earlier(difference, shown=None):
-    """Return earlier places at which the sequences diverge and then agree again."""
+    """Describe the earlier steps at which the recordings differ before they agree again."""
     lines = []
     for gap in difference.gaps:
         if gap.position <= difference.position and gap is not shown:

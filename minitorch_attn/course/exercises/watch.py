@@ -1,4 +1,4 @@
-"""Watch a file: detect by polling that it was saved."""
+"""Watch a file: poll it until it has been saved."""
 
 import os
 

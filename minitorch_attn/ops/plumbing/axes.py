@@ -9,7 +9,7 @@ __all__ = ["axes_of", "axis_of", "sizes_of"]
 
 
 def axis_of(dim, ndim, where, name="dim"):
-    """Convert an axis to a number that counts from 0; a 0-d tensor counts as having one axis.
+    """Convert an axis, which may be negative, to an index from 0. A 0-d tensor allows 0 and -1.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def axis_of(dim, ndim, where, name="dim"):
         raise DTypeError(
             f"{where}: {name} must be an integer",
             got=f"{dim!r}",
-            expected="the number of an axis",
+            expected="an axis number",
             hint="convert it with int(...), or with .item() if it is a tensor",
         ) from None
     count = max(ndim, 1)

@@ -1,4 +1,4 @@
-"""Combined schedules, and ReduceLROnPlateau, which follows a metric."""
+"""Combined schedules, and ReduceLROnPlateau, which lowers the rate when a metric stagnates."""
 
 from bisect import bisect_right
 
