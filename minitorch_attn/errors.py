@@ -71,7 +71,7 @@ class NumericError(MiniTorchError, ArithmeticError):
 
 
 class NotYetWritten(MiniTorchError, NotImplementedError):
-    """A call of an assignment function whose body you have not written yet.
+    """A call to an assignment function whose body you have not written yet.
 
     Parameters
     ----------

@@ -258,7 +258,7 @@ def _name(entry):
 
 
 def _folded(steps, rows, depth):
-    """Return pairs: (None, [step]) for a step, or (module, steps) for a folded module."""
+    """Group steps into pairs: (None, [step]), or (module, steps) for a folded module."""
     if depth is not None:
         return _fold(steps, depth)
     deepest = max((len(_chain(step)) for step in steps), default=0)

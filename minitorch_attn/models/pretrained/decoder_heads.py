@@ -17,7 +17,7 @@ class DecoderModel(PretrainedModel):
     Attributes
     ----------
     body : Module
-        The paper's model, from `models/`.
+        Model from `models/` that this class wraps.
     predicts : bool
         Whether to keep the head of `body`, which predicts the next token.
     """

@@ -38,7 +38,7 @@ class NormedAttention(nn.Attention):
     ----------
     embed_dim, num_heads : int
     make_norm : callable
-        Function from a width to a normalization layer.
+        Function that creates a normalization layer of a given width.
     qk_norm, scale_norm : bool
         Whether to normalize queries and keys in each head, and whether to normalize the context.
     **options

@@ -46,7 +46,7 @@ def axis_of(dim, ndim, where, name="dim"):
 
 
 def axes_of(dim, ndim, where, name="dim"):
-    """Convert one axis, or several different ones, to a tuple of numbers that count from 0.
+    """Convert one axis, or several without repetition, to a tuple of indices from 0.
 
     Examples
     --------
