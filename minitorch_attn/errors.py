@@ -47,7 +47,7 @@ class DeviceError(MiniTorchError, RuntimeError):
 
 
 class GraphError(MiniTorchError, RuntimeError):
-    """An impossible backward pass: the graph is missing or freed, or a saved tensor changed."""
+    """A backward pass that cannot run: the graph is missing or freed, or a saved tensor changed."""
 
 
 class IndexRangeError(MiniTorchError, IndexError):

@@ -13,7 +13,7 @@ _ESCAPE_SECONDS = 0.05  # longest interval between two bytes of one key
 
 @contextlib.contextmanager
 def keys_at_once():
-    """Deliver typed keys immediately, without Enter, and do not show them."""
+    """Deliver typed keys immediately, without Enter, and do not echo them on the terminal."""
     try:
         import termios
         import tty

@@ -12,7 +12,7 @@ __all__ = [
 
 
 class DecoderModel(PretrainedModel):
-    """Base class for decoder-only models. Each family defines `run` and, if needed, `forward`.
+    """Base class for decoder-only models. Subclasses define `run` and, if needed, `forward`.
 
     Attributes
     ----------
