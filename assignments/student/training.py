@@ -109,7 +109,7 @@ def learn_to_write(steps=1500, change=None, length=400, **settings):
 def fit(model, ids, steps, top_rate=TOP_RATE, steady=False):
     """Train a GPT on a text, and yield the loss of each step.
 
-    With `steady` the learning rate stays constant after the warm-up, and gradients are not clipped.
+    If `steady`, the learning rate stays constant after the warm-up, and gradients are not clipped.
     """
     optimizer = mt.optim.AdamW(model.parameters(), lr=top_rate, betas=(0.9, 0.95))
     batches = mt.data.TextBatches(ids, BATCH, CONTEXT)
@@ -213,7 +213,7 @@ def tell_pictures_apart(make_model, steps, rate, look):
 
 
 def panel(title, values, top=None):
-    """Return a title and rows of shaded cells, two characters wide; `top` has the darkest shade."""
+    """Return a title and rows of shaded cells, two characters wide, darkest where value = `top`."""
     values = np.clip(np.asarray(values, dtype=float), 0, None)
     scale = (top or values.max() or 1.0) / (len(SHADES) - 1)
     rows = ["".join(2 * SHADES[min(int(v / scale + 0.5), 9)] for v in row) for row in values]

@@ -149,7 +149,7 @@ def _no_driver(error, runtime):
 
 
 def _version(number):
-    """Return "13.2" for 13020."""
+    """Format CUDA's version number: 13020 becomes "13.2"."""
     return f"{number // 1000}.{number % 1000 // 10}"
 
 

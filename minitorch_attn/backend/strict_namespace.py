@@ -74,7 +74,7 @@ class _Lib:
 
 
 class _Part:
-    """Submodule such as `xp.linalg`."""
+    """Wrapper of a submodule such as `xp.linalg`."""
 
     def __init__(self, array_class, name, module, names):
         self._cls, self._module, self._names = array_class, module, names

@@ -168,7 +168,7 @@ class LearnedPositionalEmbedding2d(Module):
     embed_dim : int
         Number of features, which must be even.
     std : float, default 0.02
-        Standard deviation of the initial tables, which are normal with mean 0.
+        Standard deviation of the Gaussian with mean 0 from which the tables are initialized.
     device, dtype : optional
 
     Attributes

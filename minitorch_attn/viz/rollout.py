@@ -79,7 +79,7 @@ def class_attention_figure(image, maps, grid, title="What the class token looks 
     tokens = prefix + grid[0] * grid[1]
     if any(np.shape(m)[-2:] != (tokens, tokens) for m in maps):
         raise ShapeError(
-            "class_attention_figure: maps does not match grid",
+            "class_attention_figure: the maps do not match the grid",
             got=f"maps {[np.shape(m) for m in maps]}, grid {grid}, prefix {prefix}",
             expected=f"(heads, {tokens}, {tokens})",
             hint="set prefix to the number of tokens before the patches, such as the class token",

@@ -131,14 +131,14 @@ def starter_files(assignment):
 
 
 def solution_files(assignment, calling=""):
-    """Return the library's own files, in place of a student's files.
+    """Return the library's versions of the files that a student submits.
 
     Parameters
     ----------
     assignment : Assignment
     calling : str
-        Body of a [[way]]. Functions of a group that occur in this text are removed, as in the
-        starter files.
+        Body of a `[[way]]` in assignment.toml. Functions of a group whose names it contains are
+        removed, as in the starter files.
 
     Returns
     -------
