@@ -128,7 +128,7 @@ def jax(gradients):
 
 
 def engines(gradients):
-    """Return the engines of the forward pass or, with gradients, of both passes."""
+    """Return the engines for the forward pass or, with gradients, for both passes."""
     return {
         "minitorch_attn": lambda: ours(gradients),
         "minitorch_attn_unsplit": lambda: ours(gradients, threads=1),

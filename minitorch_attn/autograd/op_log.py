@@ -172,7 +172,7 @@ def calling_lines():
 
     Returns
     -------
-    tuple of two Line
+    (Line, Line)
     """
     frame, used = sys._getframe(2), None
     while frame is not None:

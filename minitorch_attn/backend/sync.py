@@ -26,7 +26,7 @@ class _Counters:
 
 
 def sync_count():
-    """Return the number of synchronizations of the strict device since the start."""
+    """Return the number of synchronizations of the strict device since program start."""
     return _Counters.syncs
 
 

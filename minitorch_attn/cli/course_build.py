@@ -115,8 +115,8 @@ def verify(names, level, seed, reward, as_json):
 
     The solution must pass every check, and the starter must fail every check. Each planted bug and
     each workaround must lose exactly the points that the assignment states. The release must not
-    contain a line of the solution, and its own checks and its reward must run. The exit status is 1
-    if one of these conditions does not hold.
+    contain a line of the solution, and its public checks and reward program must run. The exit
+    status is 1 if one of these conditions does not hold.
     """
     from ..grader.build.assignment import assignments, find_assignment
     from ..grader.build.verify import verify as prove

@@ -106,7 +106,7 @@ def notebooks(folder, numbers, execute, fast, jobs):
 
 
 def _make(item, folder, execute, fast):
-    """Make one notebook. Return its path, the time in seconds, and the Failure, if any."""
+    """Create one notebook. Return its path, the time in seconds, and the Failure, if any."""
     from ..course import notebooks as course
 
     path, started, failure = folder / f"{item.path.stem}.ipynb", time.perf_counter(), None

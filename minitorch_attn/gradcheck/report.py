@@ -42,9 +42,9 @@ class GradcheckItem:
     shape : tuple of int
     ok : bool
     error : float
-        `|derived - numeric| / max(|derived|, |numeric|)` in the 2-norm, without the `kinks`.
+        `|derived - numeric| / max(|derived|, |numeric|)` in the 2-norm, excluding the `kinks`.
     worst_error : float
-        Error of the worst entry, divided by its size, but by at least 1/1000 of the largest entry.
+        Error of the worst entry relative to its magnitude (or 1/1000 of the largest, if larger).
     worst_index : tuple of int, or None
     analytic, numeric : float
         The two values at `worst_index`.

@@ -146,7 +146,7 @@ def summary(model, *inputs, depth=3, file=None, **kwargs):
     *inputs : Tensor or tuple of int
         Inputs of the model; a tuple of sizes means zeros of that shape.
     depth : int, optional
-        Largest depth of nested modules that are shown; None for all.
+        Maximum nesting depth of the modules to show; None for all.
     file : text file, optional
         File to print to, by default the standard output.
     **kwargs

@@ -18,7 +18,7 @@ __all__ = ["gather", "scatter", "scatter_add", "take_along_dim"]
 
 
 class Gather(Function):
-    """Gather along one axis; for the second of three, `y[i, j, k] = x[i, index[i, j, k], k]`.
+    """Gather along one axis: `y[i, j, k] = x[i, index[i, j, k], k]` for dim 1 of three axes.
 
     Forward:  y = x at index along one axis
     Backward: grad_x = zeros with grad_y added at index along one axis

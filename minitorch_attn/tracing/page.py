@@ -86,7 +86,7 @@ def _joined(names):
 
 
 def _asset(name):
-    """Read a file of `web/`."""
+    """Read a file in `web/`."""
     return (resources.files(__package__) / "web" / name).read_text(encoding="utf-8")
 
 

@@ -19,7 +19,7 @@ __all__ = ["ThreadSplit", "split_batch"]
 
 
 class ThreadSplit:
-    r"""Compute loss.backward() of a batch in several threads.
+    r"""Run loss.backward() for a batch, split among several threads.
 
     With n_k of the n examples in part k, loss = sum_k (n_k / n) loss_k, so each part's gradient is
     weighted by n_k / n. The parts are added in a fixed order, so the result does not depend on
@@ -29,7 +29,7 @@ class ThreadSplit:
     ----------
     model : Module
         Model whose parameters receive the gradients. The other threads use copies that share its
-        memory.
+        arrays.
     loss_function : callable
         Function `loss_function(model, batch)` that returns the mean over examples, a 0-d Tensor.
     threads : int

@@ -1,6 +1,6 @@
 """Properties of correct attention, to find mistakes that a gradient check cannot find.
 
-A property calls the learner's function on its own inputs and tests the outputs.
+A property generates inputs, calls the learner's function on them, and tests the outputs.
 """
 
 from dataclasses import dataclass

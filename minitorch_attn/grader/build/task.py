@@ -14,7 +14,7 @@ _PACKAGE = sys.modules[__name__.partition(".")[0]]
 
 
 def task_of(assignment, folder):
-    """Write the package that submissions complete, and make the task that belongs to it.
+    """Write the package that submissions complete, and create its grader task.
 
     Parameters
     ----------

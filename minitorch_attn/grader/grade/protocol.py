@@ -78,7 +78,7 @@ def read_message(descriptor, max_bytes=None, clock=None):
     Raises
     ------
     ProtocolError
-        If the data is not a message, or is too large.
+        If the data is not a valid message, or is too large.
     TimeoutError
         If the time limit is exceeded.
 

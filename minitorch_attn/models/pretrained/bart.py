@@ -60,7 +60,7 @@ class BartPreTrainedModel(EncoderDecoderModel):
 
 
 class BartModel(WithoutHead, BartPreTrainedModel):
-    """BART without a head: returns the vectors of the target tokens.
+    """BART without a head: returns the decoder's hidden states for the target tokens.
 
     Examples
     --------
@@ -137,7 +137,7 @@ class BartForSequenceClassification(BartPreTrainedModel):
 
 
 def _last_place(ids, token_id):
-    """Return the last position of `token_id` in each row; all rows must have equally many."""
+    """Return the last position of `token_id` in each row; its count must be equal in all rows."""
     found = ids == token_id  # (batch, token)
     counts = set(found.sum(1).tolist())
     if len(counts) != 1 or counts == {0}:

@@ -162,7 +162,7 @@ class SwinTransformer(TimmModel):
         return self.model.features(self._checked(x))
 
     def forward_head(self, x, pre_logits=False):
-        """Compute logits or, with `pre_logits`, pooled features from the last map."""
+        """Compute logits or, with `pre_logits`, pooled features from the last feature map."""
         return self.head(x, pre_logits)
 
     def _checked(self, x):
