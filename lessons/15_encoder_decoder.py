@@ -200,8 +200,8 @@ show(
 # %% [markdown]
 # ## All information goes through the memory
 #
-# The decoder never sees the source. We give the decoder the memory of another date and change
-# nothing else. It writes the other date.
+# The decoder never sees the source itself, only the memory. If we swap the memories of two dates
+# and change nothing else, each decoder output is the other date.
 
 # %%
 pair = [test_pairs[0], test_pairs[2]]  # two dates in the same form
@@ -276,7 +276,7 @@ assert share["layer by layer"] < exact
 assert share["no padding mask"] < exact
 
 # %% [markdown]
-# Without memory, every answer is wrong. The other two mistakes make only some of the answers wrong.
+# Without memory, almost every answer is wrong. The other two mistakes make only some of the answers wrong.
 # For example, the residual paths make the outputs of the encoder's layers similar, so the decoder
 # can still use the wrong one. Such mistakes easily go unnoticed. So compare tensors, as above, and
 # not only results.

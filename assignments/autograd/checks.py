@@ -59,7 +59,7 @@ def quotient(rng):
 
 
 def collected(inputs, settings):
-    """Add gradients to three nodes, one of which has two outputs."""
+    """Accumulate gradients for three graph nodes, one of which has two outputs."""
     from heapq import heappop
 
     import numpy as np

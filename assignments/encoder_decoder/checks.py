@@ -14,7 +14,7 @@ MAKE = {
 
 
 def around(inputs, settings):
-    """Run Residual with three distinct maps as its norm, its dropout and its sub-layer."""
+    """Run Residual with three different functions as its norm, dropout and sublayer."""
     import minitorch_attn as mt
     from minitorch_attn.models.encoder_decoder import Residual
 

@@ -37,7 +37,7 @@ def patches_gradients(rng):
 
 
 def the_grid(inputs, settings):
-    """Number of rows and columns of patches."""
+    """Return the number of rows and columns of patches for several image sizes."""
     import numpy as np
 
     from minitorch_attn.models.vit import PatchEmbedding

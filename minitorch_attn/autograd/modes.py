@@ -1,4 +1,4 @@
-"""Modes of the engine for each thread: recording, listeners and NaN detection."""
+"""Autograd modes of each thread: graph recording, listeners and NaN detection."""
 
 import threading
 from contextlib import ContextDecorator

@@ -79,7 +79,7 @@ def _binary(name, operation):
 
 
 def _inplace(name, operation):
-    """Create the method of an operator that changes its left operand."""
+    """Create the method of an in-place operator, such as `+=`."""
 
     def method(self, other):
         cls, kind = type(self), type(other)
@@ -103,7 +103,7 @@ def _unary(operation):
 
 
 def _reflected(name, operation):
-    """Create the method of a binary operator whose left operand is not a strict array."""
+    """Create the reflected method of a binary operator, such as `__radd__`."""
     return _binary(name, lambda raw, other: operation(other, raw))
 
 

@@ -59,7 +59,7 @@ def search(step, ids, *, processors, stopping, choose, fill, record, streamer=No
 
 
 def _is_over(ids, finished, stopping):
-    """Return True if all rows are finished. Reads at most one value from the device."""
+    """Return True if all rows are finished. This reads at most one value from the device."""
     if stopping.max_length is not None and ids.shape[1] >= stopping.max_length:
         return True
     return not stopping.only_length and bool(finished.all())

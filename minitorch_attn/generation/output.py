@@ -1,4 +1,4 @@
-"""Output of `generate`, and a record of the requested results of every step."""
+"""Output of `generate`: the ids, and the scores, attentions and states requested for each step."""
 
 __all__ = ["GenerateOutput"]
 

@@ -35,7 +35,7 @@ class Sum(Function):
 
 
 class Mean(Function):
-    """Mean over some axes; n is the number of elements in each mean.
+    """Mean over some axes; n is the number of elements averaged into each result.
 
     Forward:  y = sum(x) / n
     Backward: grad_x = grad_y / n repeated to the shape of x
@@ -112,7 +112,7 @@ def count_over(shape, axis):
 
 
 def reduced_axes(dim, ndim, name):
-    """Return the axes of a reduction as a tuple; None for all axes, also if `dim` is ().
+    """Return the axes to reduce as a tuple, or None for all axes; `dim=()` also means all axes.
 
     Parameters
     ----------

@@ -73,7 +73,7 @@ def draw(targets, sample=None, seed=0):
 
 
 class Campaign:
-    """All trials of one run of the command.
+    """One run of the mutation tests: every mutant with the tests that execute it.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ class Campaign:
     jobs : int
         Number of parallel processes.
     tell : callable
-        Function that is called with a line of text about each step.
+        Function that reports progress; it receives one line of text for each step.
     """
 
     def __init__(self, targets, items, equivalents, jobs=1, tell=print):
@@ -139,7 +139,7 @@ class Campaign:
         for number, (indices, result) in enumerate(results):
             if result in (LATE, DIED):
                 first = self.items[indices[0]].nodeid
-                raise RuntimeError(f"the batch of tests that starts with {first}: {result}")
+                raise RuntimeError(f"a batch of tests failed; its first test is {first}: {result}")
             for one in result:
                 found[one.index] = one
                 if not one.passed:
