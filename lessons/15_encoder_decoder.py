@@ -62,8 +62,8 @@ print(f"{sum(p.numel() for p in model.parameters()):,} parameters")
 #     x = x + feed_forward(norm(x))
 # ```
 #
-# We check this with a measurement. A hook on each cross-attention stores its inputs. A hook on each
-# encoder layer stores its output.
+# To check this, a hook on each cross-attention stores its inputs, and a hook on each encoder layer
+# stores its output.
 
 # %%
 sources, targets = (
@@ -154,8 +154,8 @@ for step in range(1, steps + 1):
         print(f"{step:4}{loss.item():8.3f}")
 
 # %% [markdown]
-# Writing is different from training, because the decoder receives the characters that it wrote
-# itself. `translate` encodes the source once and writes characters until END.
+# Generation is different from training, because the decoder receives the characters that it
+# generated itself. `translate` encodes the source once and generates characters until END.
 
 
 # %%
@@ -198,10 +198,10 @@ show(
 )
 
 # %% [markdown]
-# ## All information goes through the memory
+# ## The decoder sees the source only through the memory
 #
-# The decoder never sees the source itself, only the memory. If we swap the memories of two dates
-# and change nothing else, each decoder output is the other date.
+# The decoder does not read the source itself. If we swap the memories of two dates and change
+# nothing else, the decoder writes the other date in each case.
 
 # %%
 pair = [test_pairs[0], test_pairs[2]]  # two dates in the same form
@@ -276,10 +276,10 @@ assert share["layer by layer"] < exact
 assert share["no padding mask"] < exact
 
 # %% [markdown]
-# Without memory, almost every answer is wrong. The other two mistakes make only some of the answers wrong.
-# For example, the residual paths make the outputs of the encoder's layers similar, so the decoder
-# can still use the wrong one. Such mistakes easily go unnoticed. So compare tensors, as above, and
-# not only results.
+# Without memory, almost every answer is wrong. The other two mistakes spoil only some of the
+# answers. For example, the residual paths make the outputs of the encoder's layers similar, so the
+# decoder can still use the wrong one. Such mistakes easily go unnoticed. So compare tensors, as
+# above, and not only results.
 
 # %% [markdown]
 # ## In the library

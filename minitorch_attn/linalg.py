@@ -1,4 +1,4 @@
-"""Linear algebra: the functions of `torch.linalg` that this library has."""
+"""Linear algebra, named as in `torch.linalg`. It contains only `vector_norm`."""
 
 from .ops.vector_norm import vector_norm
 

@@ -209,7 +209,7 @@ class _Packer:
         return {"$dict": [[key, item] for key, item in items.items()]}
 
     def add(self, array, path):
-        """Store `array` and return its name."""
+        """Add `array` to the file and return its name; a shared array is stored only once."""
         identity = (backend.address(array), array.shape, array.strides, str(array.dtype))
         if array.size and identity in self.names:
             return self.names[identity]
@@ -281,7 +281,7 @@ def _write(file, metadata, arrays):
 
 
 class _Unpacker:
-    """Replaces the references of a state with the tensors."""
+    """Rebuilds a state from its JSON: replaces tags such as {"$tensor": name} with the values."""
 
     def __init__(self, arrays, device):
         self.arrays = arrays

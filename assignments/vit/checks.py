@@ -37,7 +37,7 @@ def patches_gradients(rng):
 
 
 def the_grid(inputs, settings):
-    """Return the number of rows and columns of patches for several image sizes."""
+    """Return the number of rows and columns of patches in an image."""
     import numpy as np
 
     from minitorch_attn.models.vit import PatchEmbedding

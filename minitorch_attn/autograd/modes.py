@@ -27,7 +27,7 @@ watchers = 0  # number of listeners and NaN detections over all threads; 0 is th
 
 
 def watch(change):
-    """Add `change` to `watchers`; while `watchers` is 0, the engine does not read `state`."""
+    """Add `change` to the count `watchers`; while it is 0, the engine does not read `state`."""
     global watchers
     with _lock:
         watchers += change

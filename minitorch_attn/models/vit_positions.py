@@ -179,10 +179,10 @@ class RelativeAttention(nn.Attention):
 
 
 def _by_pair(scores):
-    """Select distances -i to n - 1 - i from row i of (..., token, distance): (..., token, token).
+    """Convert scores by distance, (..., i, j - i), to scores by pair of tokens, (..., i, j).
 
-    After one column is appended, a row has length 2n. If the data are then read in rows of length
-    2n - 1, beginning at index n - 1, row i starts at distance -i.
+    Row i holds the distances 1 - n to n - 1, of which -i to n - 1 - i are needed. With one column
+    appended, a row has length 2n. Read in rows of 2n - 1 from index n - 1 on, row i starts at -i.
     """
     *lead, n, _ = scores.shape
     flat = ops.pad(scores, (0, 1)).reshape(*lead, 2 * n * n)

@@ -177,7 +177,7 @@ class ModuleList(_Listed):
 
 
 class _Named(Module):
-    """Base class of ModuleDict and ParameterDict."""
+    """Base class of ModuleDict and ParameterDict, which are indexed by name."""
 
     _entries = "_modules"
 

@@ -10,7 +10,7 @@ class Conversion:
     """Mixin of Module that converts or moves its parameters and buffers."""
 
     def _apply(self, convert):
-        """Replace the memory of every parameter, gradient and buffer with its converted copy."""
+        """Convert every parameter, gradient and buffer in place, with the function `convert`."""
         for child in self.children():
             child._apply(convert)
         with no_grad():

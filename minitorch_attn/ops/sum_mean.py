@@ -138,7 +138,7 @@ def sum(input, dim=None, keepdim=False, *, dtype=None):
     keepdim : bool
         Whether to keep the reduced axes with size 1.
     dtype : dtype, optional
-        Dtype to convert to first. Booleans and integers are summed as int64 by default.
+        Dtype to which `input` is converted first; by default int64 for booleans and integers.
 
     Returns
     -------
@@ -182,7 +182,7 @@ def mean(input, dim=None, keepdim=False, *, dtype=None):
     keepdim : bool
         Whether to keep the reduced axes with size 1.
     dtype : dtype, optional
-        Dtype to convert to first.
+        Dtype to which `input` is converted first.
 
     Returns
     -------
@@ -230,7 +230,7 @@ def prod(input, dim=None, keepdim=False, *, dtype=None):
     keepdim : bool
         Whether to keep the reduced axis with size 1.
     dtype : dtype, optional
-        Dtype to convert to first. Booleans and integers are multiplied as int64 by default.
+        Dtype to which `input` is converted first; by default int64 for booleans and integers.
 
     Returns
     -------

@@ -88,7 +88,7 @@ def vector_norm(input, ord=2, dim=None, keepdim=False, *, dtype=None):
     keepdim : bool
         Whether to keep the reduced axes with size 1.
     dtype : dtype, optional
-        Dtype to convert to first.
+        Dtype to which `input` is converted first.
 
     Returns
     -------
@@ -136,7 +136,7 @@ def norm(input, p="fro", dim=None, keepdim=False, dtype=None):
     keepdim : bool
         Whether to keep the reduced axes with size 1.
     dtype : dtype, optional
-        Dtype to convert to first.
+        Dtype to which `input` is converted first.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Grayscale images in labeled rows."""
+"""Image figures: a grid of grayscale images with a label for each row."""
 
 import numpy as np
 
