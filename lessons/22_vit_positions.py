@@ -29,15 +29,16 @@ print(f"{len(labels)} digits to train on, {len(test_labels)} to test, each a gri
 # Positional Embedding"; `docs/decks.md` lists the decks). For a grid of 4 x 4 patches and width
 # $D$:
 #
-# | variant | what is learned | where it is used |
+# | variant | what is learned | how it is used |
 # | --- | --- | --- |
-# | none | nothing | nowhere |
+# | none | nothing | not at all |
 # | 1-D | one vector of length $D$ for each patch | added to the token |
-# | 2-D | $D/2$ numbers for each row and $D/2$ for each column, side by side | added to the token |
-# | relative | one vector $r_{j-i}$ for each distance in reading order | in the scores |
+# | 2-D | $D/2$ numbers for each row and $D/2$ for each column, concatenated | added to the token |
+# | relative | one vector $r_{j-i}$ for each offset $j - i$ in reading order | in the scores |
 #
 # The 1-D and 2-D variants add vectors to the tokens. The relative variant changes the score of
-# query $i$ and key $j$ to $q_i \cdot (k_j + r_{j-i})$. Loops give the same scores as the library:
+# query $i$ and key $j$ to $q_i \cdot (k_j + r_{j-i})$. We compute these scores with loops and compare
+# them with the library's:
 
 # %%
 mt.manual_seed(0)

@@ -36,7 +36,7 @@ def named_index_errors(function):
 
 @named_index_errors
 def get_entries(array, index):
-    """Return the raw entries `array[index]`."""
+    """Return `array[index]` as a plain NumPy array."""
     cls, raw = type(array), array._raw
     if type(index) in _BASIC:
         plain, kind = index, "basic"
@@ -53,7 +53,7 @@ def get_entries(array, index):
 
 @named_index_errors
 def put_entries(array, index, value):
-    """Write the raw `value` into `array[index]`."""
+    """Assign `array[index] = value`, where `value` is a plain NumPy array or a number."""
     cls, raw = type(array), array._raw
     plain, kind = _plain_index(cls, index)
     if kind == "mask" and isinstance(value, ndarray) and value.ndim:
@@ -66,7 +66,7 @@ def put_entries(array, index, value):
 
 @named_index_errors
 def scatter_entries(array, index, source, ufunc=np.add):
-    """Combine `array[index]` with the raw `source` in place, duplicate indices in random order."""
+    """Combine the raw `source` into `array[index]`; shuffle duplicate indices, like a GPU."""
     cls, raw = type(array), array._raw
     if raw.dtype.char not in _ATOMIC:
         raise TypeError(f"CuPy does not have an atomic {ufunc.__name__} for {raw.dtype}")

@@ -14,14 +14,14 @@ __all__ = ["RelativeAttention", "interpolate_positions", "sincos_positions"]
 
 @computes("interpolated positions")
 def interpolate_positions(table, old_grid, new_grid, mode="bicubic", antialias=False):
-    """Interpolate the positions of a grid of patches to another grid.
+    """Interpolate the position embeddings of a grid of patches to a grid of another size.
 
     Parameters
     ----------
     table : Tensor of shape (patch, embed)
-        Positions in raster order, without special tokens such as the class token.
+        Position embeddings in raster order, without those of special tokens (the class token).
     old_grid, new_grid : (int, int)
-        Number of rows and columns.
+        Numbers of rows and columns of patches.
     mode : str, default "bicubic"
     antialias : bool, default False
         See `interpolate`.

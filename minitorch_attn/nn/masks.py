@@ -118,7 +118,7 @@ class Mask:
 
 
 def _grid(attend):
-    """Draw the first mask of the batch with # and .; draw all masks if they have one row each."""
+    """Draw the first mask of the batch as lines of # and "."; one-row masks are all drawn."""
     shape = (1,) * (4 - attend.ndim) + attend.shape
     batch, heads, queries, keys = shape
     attend = attend.reshape(shape)

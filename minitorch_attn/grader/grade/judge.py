@@ -63,7 +63,7 @@ class Check:
         return sum(np.asarray(array).nbytes + 4096 for array in self.expected.values()) + 4096
 
     def header(self):
-        """Return the header of the message that requests the computation."""
+        """Return the header of the message that asks the worker to run this check."""
         return {
             "driver": self.source, "settings": self.settings, "wanted": list(self.expected),
         }  # fmt: skip

@@ -69,7 +69,7 @@ def _listed(names):
 
 
 def _called(step):
-    """Return the name of a step and of its layer in the model."""
+    """Return the name of a step, followed by the path of its layer in parentheses."""
     return _plain(step["name"]) + (f" ({step['path']})" if step["path"] else "")
 
 
