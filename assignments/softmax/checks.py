@@ -43,7 +43,7 @@ def softmax_forward_hard(rng):
         along("very large", SOFTMAX, 1e4 * rng.normal(size=(4, 6)), -1),
         along("minus infinity", SOFTMAX, blocked, -1),
         along("one entry", SOFTMAX, rng.normal(size=(4, 1)), -1),
-        along("shifted input", SOFTMAX, x + 500.0, 0, expected={"output": weights(x, 0)}, rtol=1e-12),
+        along("shifted", SOFTMAX, x + 500.0, 0, expected={"output": weights(x, 0)}, rtol=1e-12),
         along("float32", SOFTMAX, x.astype("float32"), -1, rtol=1e-6),
     ]
 
