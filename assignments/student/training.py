@@ -54,7 +54,7 @@ def missing(error):
 
 
 def prose():
-    """The paragraphs of prose in Python's help topics, without tables and code."""
+    """Return the prose paragraphs of Python's help topics, without tables and code."""
     kept = []
     for block in re.split(r"\n\s*\n", mt.data.default_text()):
         line = " ".join(block.split())

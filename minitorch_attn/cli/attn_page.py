@@ -15,7 +15,7 @@ _MOST = 6_000_000  # maximum number of weights on a page, one byte each
 
 
 def attention_page(look):
-    """Make a self-contained HTML page that shows all heads.
+    """Create a self-contained HTML page that shows the attention weights of all heads.
 
     Parameters
     ----------

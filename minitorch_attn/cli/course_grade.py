@@ -297,10 +297,10 @@ def export(folder, kind, out):
 @click.option("--python", "pythons", metavar="X.Y", multiple=True, default=("3.11", "3.12"),
               show_default=True, help="Python version to download NumPy for.")  # fmt: skip
 def gradescope(name, out, wheels, pythons):
-    """Make the autograder.zip to upload to Gradescope.
+    """Create the file autograder.zip to upload to Gradescope.
 
-    It contains this package, the assignment and NumPy wheels. Gradescope downloads nothing except
-    bubblewrap, if that is available there.
+    It contains this package, the assignment and NumPy wheels. Gradescope only needs to download
+    bubblewrap, if its package repository offers it.
     """
     from ..grader.build.assignment import find_assignment
     from ..grader.report.autograder import write_autograder

@@ -171,7 +171,7 @@ class ImageProcessor:
             raise DataError(
                 "ImageProcessor: this image processor configuration is not supported",
                 got="do_pad" if kind in _DEFAULTS else kind,
-                expected="the processor of " + ", ".join(_DEFAULTS) + ", without do_pad",
+                expected=f"a processor for one of {', '.join(_DEFAULTS)}, and do_pad not set",
             )
         config = _DEFAULTS[kind] | {k: v for k, v in config.items() if v is not None}
         normalize, crop = config["do_normalize"], config.get("do_center_crop")
@@ -357,7 +357,7 @@ def _two(size):
 
 
 def _new_size(size, kind):
-    """Return the resize rule for a `size` in preprocessor_config.json."""
+    """Return the function that computes new sizes from `size` in preprocessor_config.json."""
     if isinstance(size, int) and kind in ("CLIP", "Bit"):
         size = {"shortest_edge": size}
     if isinstance(size, dict) and set(size) == {"shortest_edge"}:

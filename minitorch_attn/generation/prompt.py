@@ -17,7 +17,7 @@ GROWING = {"token_type_ids"}  # arguments with a value for each token, extended 
 
 @dataclass
 class Prompt:
-    """Arguments for the first step. Tensors (row, ...) have one row for each sequence.
+    """Arguments of the first generation step. Tensors (row, ...) have one row for each sequence.
 
     Attributes
     ----------

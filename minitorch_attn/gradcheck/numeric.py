@@ -45,7 +45,7 @@ def float_outputs(result):
 
 
 class Probe:
-    """A function of tensors, whose outputs are concatenated to one vector.
+    """A function of tensors, whose outputs are concatenated into one vector.
 
     Every evaluation starts from the same random state, so that dropout draws the same mask each
     time.

@@ -44,7 +44,7 @@ class Place:
 
     @property
     def source(self):
-        """Text of this line."""
+        """Source text of this line."""
         return linecache.getline(self.path, self.line).strip()
 
     def __str__(self):

@@ -21,7 +21,7 @@ class Progress:
     start : int, default 0
         First step of a resumed run.
     console : rich.console.Console, optional
-        Console for the output. It detects terminals and obeys NO_COLOR. Default: standard output.
+        Console for the output. Default: a console for standard output, which respects NO_COLOR.
     line_seconds : float, default 10
         Maximum time in seconds between two lines if the output is not a terminal. Each evaluation
         also prints a line.

@@ -28,7 +28,7 @@ def prepared(
     """Check the arguments of `scaled_dot_product_attention`; return them as `AttentionInputs`.
 
     `repeat_heads` copies shared key and value heads, so that the weights have one head axis.
-    Otherwise, heads are copied only if key and value have different numbers of them.
+    Otherwise, heads are copied only if key and value have different numbers of heads.
     """
     _check_tensors(query=query, key=key, value=value)
     if not 0.0 <= dropout_p <= 1.0:
@@ -156,7 +156,7 @@ def _read_mask(mask, is_causal, dtype, score_shape):
             expected=f"a shape that broadcasts to (..., query, key) = {score_shape}",
             hint="use mask[:, None, None, :] if its axes are (batch, key)"
             if attend.ndim == 2
-            else "make the mask with masks.padding or masks.causal",
+            else "create the mask with masks.padding or masks.causal",
         )
     if getattr(mask, "is_causal", False) and attend.shape[-2:] == score_shape[-2:]:
         return None, True
