@@ -299,8 +299,8 @@ def export(folder, kind, out):
 def gradescope(name, out, wheels, pythons):
     """Create the file autograder.zip to upload to Gradescope.
 
-    It contains this package, the assignment and NumPy wheels. Gradescope only needs to download
-    bubblewrap, if its package repository offers it.
+    It contains this package, the assignment and NumPy wheels. On Gradescope, it installs only
+    bubblewrap and Python, if they are missing.
     """
     from ..grader.build.assignment import find_assignment
     from ..grader.report.autograder import write_autograder

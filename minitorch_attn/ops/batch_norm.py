@@ -282,7 +282,7 @@ def _by_running(input, running_mean, running_var, weight, bias, eps):
 
 def _too_few(where, input, expected):
     return ShapeError(
-        f"{where}: a single value has no variance",
+        f"{where}: the variance of a single value is undefined",
         got=f"input {input.shape}",
         expected=expected,
         hint="use a larger input, or module.eval() if it has running statistics",

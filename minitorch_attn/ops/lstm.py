@@ -123,7 +123,7 @@ def quarters(a):
 
 
 def sigmoid_in_place(x):
-    """Replace x with 1 / (1 + e^-x)."""
+    """Replace x in place with the sigmoid 1 / (1 + e^-x)."""
     xp = array_module(x)
     xp.negative(x, out=x)
     xp.exp(x, out=x)

@@ -233,7 +233,7 @@ class Step:
 
 
 class Fused:
-    """A fused operation that ran step by step.
+    """A fused operation, recorded as the individual steps that compute it.
 
     Attributes
     ----------

@@ -229,7 +229,7 @@ def _kept(steps, rows):
 
 
 def _sum(addition):
-    """Return (name, index, before, contribution, after) at the new gradient's largest value."""
+    """Return the table cells of an addition, at the new gradient's largest absolute value."""
     if addition is None:
         return "", "", "", "", ""
     name = "?" if addition.tensor is None else _name(addition.tensor)

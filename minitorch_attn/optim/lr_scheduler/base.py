@@ -47,7 +47,7 @@ class LRScheduler:
         return self._last_lr
 
     def first_step(self):
-        """Set the rates of step 0."""
+        """Set the learning rates for step 0."""
         self._starting = True
         self.step()
         self._starting = False

@@ -63,7 +63,7 @@ class SequentialLR(LRScheduler):
 
 
 class ChainedScheduler(LRScheduler):
-    """Several schedules at once: each one changes the learning rate that the previous one set.
+    """Several schedules combined: each one changes the learning rate that the previous one set.
 
     Parameters
     ----------

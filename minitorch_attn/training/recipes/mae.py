@@ -59,7 +59,7 @@ class MAE(DigitRecipe):
     """
 
     name = "mae"
-    summary = "a masked autoencoder paints the hidden half of handwritten digits"
+    summary = "a masked autoencoder reconstructs the hidden half of handwritten digits"
     headline = "A masked autoencoder learns to paint the hidden parts of digits."
     target = Target(
         "part of the best linear error",

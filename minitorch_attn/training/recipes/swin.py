@@ -27,7 +27,7 @@ class Swin(DigitClassifier):
     """
 
     name = "swin"
-    summary = "a Swin Transformer reads handwritten digits"
+    summary = "a Swin Transformer classifies handwritten digits"
     headline = "A Swin Transformer learns to read handwritten digits."
     OPTIONS = (
         *common_options(

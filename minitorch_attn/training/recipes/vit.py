@@ -25,7 +25,7 @@ class ViT(DigitClassifier):
     """
 
     name = "vit"
-    summary = "a Vision Transformer reads handwritten digits"
+    summary = "a Vision Transformer classifies handwritten digits"
     headline = "A Vision Transformer learns to read handwritten digits."
     OPTIONS = (
         *common_options(
