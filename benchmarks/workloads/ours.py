@@ -1,4 +1,4 @@
-"""Build steps in this library, with the batch split over several threads."""
+"""Build forward and training steps in this library, with the batch split over several threads."""
 
 import minitorch_attn as mt
 from minitorch_attn.training import ThreadSplit

@@ -7,7 +7,7 @@ BATCH, SIDE, WIDTH, HEADS, WINDOW, SHIFT = 4, 56, 96, 3, 7, 3
 
 
 def _batch():
-    """Return the input and the gradient of the output, each (batch, row, column, embed)."""
+    """Return the input and the output gradient, each of shape (batch, row, column, embed)."""
     rng = np.random.default_rng(5)
     return rng.standard_normal((2, BATCH, SIDE, SIDE, WIDTH)).astype("float32")
 

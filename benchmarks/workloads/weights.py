@@ -1,4 +1,4 @@
-"""Initial weights that depend only on a parameter's name, so that all engines start equal.
+"""Initial weights that depend only on a parameter's name, so all engines start with the same ones.
 
 The names are those of this library's modules. An engine may store several matrices as one packed
 matrix, such as `qkv_proj` for the projections of query, key and value. It then gets these matrices

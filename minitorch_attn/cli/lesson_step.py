@@ -191,7 +191,7 @@ class Stepper:
     # Asking
 
     def _ask(self, at):
-        """Return the index of the next cell (the number of cells at the end), or None to quit."""
+        """Ask for a key. Return the index of the cell to show next, or None to quit."""
         digits = ""
         while True:
             self._prompt(at, digits)

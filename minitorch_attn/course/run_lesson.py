@@ -40,7 +40,7 @@ def run_script(lesson, fast=None, **options):
     ----------
     lesson : Lesson
     fast : bool, optional
-        Whether to use small sizes. Defaults to the setting of MTA_FAST.
+        Whether to use small sizes. Default: the value of MTA_FAST.
     **options
         Further arguments of `subprocess.run`, such as `timeout`. The output is not captured.
 

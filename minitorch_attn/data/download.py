@@ -126,7 +126,7 @@ def local_path(source, sha256=None):
 
 
 def single_file(source, sha256=None):
-    """Return the path of one file, which may be compressed in `source`; see `local_path`."""
+    """Return the path of the single file that `source` is or contains. See `local_path`."""
     found = local_path(source, sha256)
     if not os.path.isdir(found):
         return found

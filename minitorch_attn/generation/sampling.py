@@ -16,7 +16,7 @@ def draw(weights, generator):
     weights : Tensor of shape (row, vocabulary)
         Non-negative weights. Their sum may differ from 1.
     generator : numpy.random.Generator
-        Generator that draws one number for each row on the host, so that devices do not differ.
+        CPU generator of one number for each row, so that the tokens do not depend on the device.
 
     Returns
     -------

@@ -139,7 +139,7 @@ def gradgradcheck(fn, inputs, grad_outputs=None, *, raise_exception=True, **opti
 def gradgradcheck_report(fn, inputs, grad_outputs=None, **options):
     """Compare second derivatives with central differences of the first, and return a report.
 
-    The differences are those of the backward pass that training runs; the second derivative comes
+    The differences are taken of the backward pass that training runs. The second derivatives come
     from the backward pass recorded with `create_graph=True`. So a fused operation fails the check
     if its composed version computes a different function.
 

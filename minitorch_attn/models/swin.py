@@ -306,7 +306,7 @@ class Swin(nn.Module):
         return self.norm(x)
 
     def forward(self, images):
-        """Compute the logits of the classes.
+        """Compute the class logits of each image.
 
         Parameters
         ----------
@@ -354,7 +354,7 @@ def _pair(value):
 
 
 def _for_stages(name, value, count):
-    """Return one value for each stage."""
+    """Return `value` as a list with one entry for each stage."""
     values = list(value) if isinstance(value, (list, tuple)) else [value] * count
     if len(values) != count:
         raise ArgumentError(

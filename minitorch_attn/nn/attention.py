@@ -115,7 +115,7 @@ class Attention(Module):
         memory : Tensor of shape (batch, key, memory), optional
         mask : Mask or bool Tensor, optional
             True where the query may attend to the key; broadcasts to (batch, heads, query, key).
-            A token that may not attend to any key gets a context of zeros.
+            A token that cannot attend to any key gets a context of zeros.
         bias : float Tensor, optional
             Added to the scores; broadcasts to (batch, heads, query, key).
         is_causal : bool

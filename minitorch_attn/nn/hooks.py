@@ -145,10 +145,10 @@ class Seam(Function):
 
 
 class BackwardSeams:
-    """One call of a module, with a `Seam` for its inputs and one for its outputs.
+    """Two identity operations (`Seam`) around one call of a module, at its inputs and outputs.
 
-    The output gradients reach their seam before the module's own backward starts, and the input
-    gradients reach their seam when it has ended. The backward hooks can then receive both.
+    In the backward pass, the output gradients pass their seam before the module's own backward,
+    and the input gradients pass theirs after it. The backward hooks can then receive both.
     """
 
     def __init__(self, module):
@@ -221,7 +221,7 @@ class _Slots:
         return tuple(result)
 
     def spread(self, grads):
-        """Return one entry per value: its gradient as a Tensor, or None if it has no gradient."""
+        """Return one entry per value: its gradient as a Tensor, or None without a gradient."""
         result = [None] * self.count
         for i, grad in zip(self.positions, grads, strict=True):
             result[i] = grad if isinstance(grad, Tensor) else wrap(grad)

@@ -45,7 +45,7 @@ class MultiheadAttention(Attention):
     hold the transposed W_i^Q of all heads; the transposed W_i^K and W_i^V follow. If kdim or vdim
     is not embed_dim, three separate parameters hold them.
 
-    A query that may not attend to any key gives NaN with `need_weights=True` and a context of zeros
+    A query that cannot attend to any key gives NaN with `need_weights=True` and a context of zeros
     with `need_weights=False`, as in PyTorch.
 
     Examples

@@ -55,7 +55,7 @@ class TransformerEncoderLayer(Module):
     Vaswani et al. 2017, arXiv:1706.03762v7, section 3.1; pre-norm: Xiong et al. 2020,
     arXiv:2002.04745v1.
 
-    A token that may not attend to any key gets a context of zeros, in training and in eval mode.
+    A token that cannot attend to any key gets a context of zeros, in training and in eval mode.
     PyTorch's fast path for inference may give NaN or zeros where its training path does not.
 
     Examples

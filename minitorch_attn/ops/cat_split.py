@@ -127,7 +127,7 @@ def _joined(tensors, where):
     tensors = _listed(tensors, where)
     if not tensors:
         raise ArgumentError(
-            f"{where}: tensors is an empty sequence", got="no tensors", hint=f"{where}([x, y])"
+            f"{where}: the list of tensors must not be empty", got="[]", hint=f"{where}([x, y])"
         )
     if isinstance(tensors[0], Tensor):
         first = tensors[0].array.dtype
@@ -407,7 +407,7 @@ def vsplit(input, indices_or_sections):
 
 
 def _even_split(input, indices_or_sections, dim, least, where):
-    """Apply `tensor_split`; require `least` axes and, for a number of parts, equal parts."""
+    """Apply `tensor_split` after checking the number of axes, and that the parts are equal."""
     if input.ndim < least:
         raise ShapeError(
             f"{where}: input has too few axes",

@@ -15,7 +15,7 @@ __all__ = ["gru_cell", "gru_sequence"]
 
 @computes("GRU")
 class GruSequence(Function):
-    r"""One layer of gated recurrent units (GRU), in one direction.
+    r"""GRU layer (gated recurrent unit) in one direction.
 
     Forward:  h_t = (1 - z_t) * n_t + z_t * h_(t-1), with gates r_t and z_t
     Backward: from the last step to the first: grad_h_(t-1) += z_t * grad_h_t

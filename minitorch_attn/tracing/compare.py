@@ -141,7 +141,7 @@ def _compare(name, mine, reference, rtol, atol):
 
 
 def compare_values(name, mine, reference, rtol=None, atol=None):
-    """Find the difference between two arrays.
+    """Return how the values of two arrays differ, or None if they agree.
 
     Parameters
     ----------

@@ -90,7 +90,7 @@ class ExerciseProgress(Progress):
         return Path(found) if isinstance(found, str) else None
 
     def use_folder(self, path):
-        """Record the work folder."""
+        """Store the path of the folder with the student's exercise files."""
         if self.work_folder != path:
             self._change("folder", {"path": str(path)}, "exercise_work")
 

@@ -186,7 +186,7 @@ These files, in a folder or an archive, at these paths; everything else is ignor
 
 
 def percent(assignment):
-    """Return the notebook as a Python file with cells."""
+    """Return the notebook as a Python file in the percent format (cells start with `# %%`)."""
     starters = starter_files(assignment)
     cells = [
         _markdown(f"# {assignment.title}\n\n{assignment.prose.strip()}"),

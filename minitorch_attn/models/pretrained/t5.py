@@ -88,7 +88,7 @@ class T5ForConditionalGeneration(T5PreTrainedModel):
     def from_arrays(cls, fields, arrays, *args, **options):
         """Same as `PretrainedModel.from_arrays`.
 
-        The arrays decide whether the output matrix is tied, because Hugging Face saves
+        Whether the output matrix is tied is inferred from the arrays, because Hugging Face saves
         tie_word_embeddings=False for every model.
         """
         fields = dict(fields)

@@ -34,7 +34,7 @@ def attention_definition(
     dropout_p : float
         Probability that a weight is set to 0.
     nan_if_blocked : bool, default False
-        If True, the weights of a query that may not attend to any key are NaN, as in PyTorch's
+        If True, the weights of a query that cannot attend to any key are NaN, as in PyTorch's
         `MultiheadAttention`. If False, they are 0.
 
     Returns

@@ -36,7 +36,7 @@ class Attention(Function):
 
     Saved: query, key, value, mask and output; the weights p as intermediates; the dropout mask.
 
-    A query that may not attend to any key (every s_ij = -inf) has p = 0, so that its output and all
+    A query that cannot attend to any key (every s_ij = -inf) has p = 0, so that its output and all
     its gradients are 0.
     """
 

@@ -38,7 +38,7 @@ def scaled_dot_product_attention(
     Returns
     -------
     Tensor of shape (..., heads, query, value_dim)
-        Weighted means of the values. A query that may not attend to any key (False in a boolean
+        Weighted means of the values. A query that cannot attend to any key (False in a boolean
         mask, -inf in a float mask) gets zeros with a zero gradient, as in PyTorch 2.13.
 
     Raises
@@ -95,7 +95,7 @@ def attention_with_weights(
     query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa
         See `scaled_dot_product_attention`. For the dropout mask, see `attention_composed`.
     nan_if_blocked : bool, default False
-        If True, a query that may not attend to any key gets NaN, as in PyTorch's
+        If True, a query that cannot attend to any key gets NaN, as in PyTorch's
         `MultiheadAttention`. If False, it gets zeros.
 
     Returns

@@ -44,7 +44,7 @@ class TiledAttention(Function):
     which takes less time than storing all of them.
     Saved: query, key, value, mask and output; L as an intermediate. Dropout masks are generated
     again from the saved counters of the random number generator.
-    A query that may not attend to any key has L = inf and p = 0: its output and gradients are 0.
+    A query that cannot attend to any key has L = inf and p = 0: its output and gradients are 0.
 
     Milakov and Gimelshein 2018, arXiv:1805.02867v2, algorithm 3 (one pass over the scores);
     Dao et al. 2022, arXiv:2205.14135v2, algorithms 1 and 4 (tiles, and the backward pass).

@@ -82,7 +82,7 @@ def _index_array(entry):
         return entry
     if not isinstance(entry, (list, tuple, range)):
         raise DTypeError(
-            "x[index]: the index is of an unsupported type",
+            "x[index]: the index has an unsupported type",
             got=f"{entry!r} of type {type(entry).__name__}",
             expected="an int, slice, None, ..., bool, list, or integer or boolean tensor",
             hint="convert a number such as 2.0 with int(...)",
@@ -119,7 +119,7 @@ def _check_places(input, entries):
             "x[index]: too many indices",
             got=f"{builtins.sum([_axes_used(e) for e in entries])} for a tensor of shape {shape}",
             expected=f"at most {len(shape)}",
-            hint="count a mask with n axes as n indices",
+            hint="a mask with n axes counts as n indices",
         )
 
 

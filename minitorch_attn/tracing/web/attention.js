@@ -126,7 +126,7 @@ class Weights {
       (good
         ? `${all} sum to 1 within rounding (largest difference ${number(worst, 2)}).`
         : `Rows do not all sum to 1: the largest difference is ${number(worst, 3)}.`) +
-      (empty ? ` ${count(empty, "row")} of zeros: these queries may not attend to any key.` : "")
+      (empty ? ` ${count(empty, "row")} of zeros: these queries cannot attend to any key.` : "")
     );
   }
 }

@@ -230,7 +230,7 @@ class BERT(Recipe):
         return float(loss), float((answers == self.test[1]).mean())
 
     def measure(self, metrics):
-        """Return the results on topics, with the majority baseline, and on masked words."""
+        """Return the accuracies on topics, a majority baseline, and the results on masked words."""
         last = metrics[-1]
         self.model.eval()
         language = self.evaluate_language()
