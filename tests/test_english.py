@@ -24,6 +24,19 @@ def test_no_rule_has_more_complaints_than_its_budget(counts, rule):
     assert counts[rule] <= english_rules.BUDGET[rule]
 
 
+def test_code_in_a_title_does_not_end_a_sentence():
+    """The site shows the first sentence of a docstring; `x . y` would cut the code in two."""
+    found = []
+    for path in (path for path in english_rules.files() if "minitorch_attn" in path.parts):
+        if path.suffix == ".py":
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+                    title = (ast.get_docstring(node) or "").partition("\n")[0]
+                    if any(". " in code for code in title.split("`")[1::2]):
+                        found.append(f"{path}: {title}")
+    assert found == []
+
+
 @pytest.mark.parametrize(
     ("path", "title", "good"),
     [

@@ -187,7 +187,7 @@ class KLDivLoss(_Loss):
 
 
 class CosineSimilarity(Module):
-    """Cosine similarity, `x1 . x2 / (|x1| |x2|)`, along an axis.
+    """Cosine similarity, `dot(x1, x2) / (|x1| |x2|)`, along an axis.
 
     Parameters
     ----------

@@ -291,7 +291,7 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
 
 
 def cosine_similarity(x1, x2, dim=1, eps=1e-8):
-    """Cosine similarity of vectors, `x1 . x2 / (|x1| |x2|)`.
+    """Cosine similarity of vectors, `dot(x1, x2) / (|x1| |x2|)`.
 
     Parameters
     ----------
