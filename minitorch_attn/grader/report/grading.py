@@ -1,4 +1,4 @@
-"""Grading and reports: grade a class, and write its reports even after an error."""
+"""Grade a class of students, and write its reports even after an error in the grader."""
 
 import traceback
 from collections import Counter

@@ -239,7 +239,7 @@ class PretrainedModel(nn.Module):
         return generate(self, *args, **kwargs)
 
     def num_parameters(self):
-        """Return the number of learned values. Tied parameters count once."""
+        """Return the total number of elements of all parameters. Tied parameters count once."""
         return sum(p.array.size for p in self.parameters())
 
 
