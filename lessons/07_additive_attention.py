@@ -4,7 +4,7 @@
 # At each step, the decoder must choose which encoder states to look at. How can a choice be learned
 # by gradient descent, and can you see what was chosen?
 #
-# *Prerequisites:* softmax (lesson 5), the bottleneck of one vector (lesson 6).
+# *Prerequisites:* softmax (lesson 5), the bottleneck of a single context vector (lesson 6).
 
 # %%
 import numpy as np
@@ -206,9 +206,9 @@ assert len(set(scores[0].argmax(-1).tolist())) == 1  # one digit, ten times
 assert right_linear < 0.4 < test(model, LONGEST)[0]
 
 # %% [markdown]
-# **Reading too much into the picture.** Now let the output see $[s_t; c_t]$, as in the paper. The
-# model is just as good, but its picture is different: most of the weight is **beside** the
-# anti-diagonal, much of it on the digit that was just written.
+# **Reading too much into the attention weights.** Now let the output see $[s_t; c_t]$, as in the
+# paper. The model is just as good, but its attention weights differ: most of the weight is
+# **beside** the anti-diagonal, much of it on the digit that was just written.
 
 # %%
 ahead = train(pick(450, 300), out_sees_state=True)
@@ -295,7 +295,7 @@ where(nn.AdditiveAttention, nn.AdditiveAttention.attend, nn.AttentionSeq2Seq, nn
 #    does?
 # 2. Someone shows an alignment picture with most of its weight beside the diagonal and concludes
 #    that the model writes the wrong digits. What does this lesson say about that?
-# 3. Which printed row shows that attention removes the bottleneck of one vector, but does not make
+# 3. Which printed row shows that attention removes the single-vector bottleneck, but does not make
 #    the model work for every length?
 
 # %% [markdown] tags=["answers"]

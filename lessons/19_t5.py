@@ -291,7 +291,7 @@ where(TextTasks, mt.nn.RMSNorm, mt.generation.generate)
 #    the two knows how many words are missing?
 # 2. "yes" is a class in one task. Which part of the model is the classifier?
 # 3. The model was trained on sources of 5 tokens. Why can it read 300, and what does it not know
-#    about two keys that are 130 and 150 places before the query?
+#    about two keys that are 130 and 150 positions before the query?
 
 # %% [markdown] tags=["answers"]
 # ## Answers

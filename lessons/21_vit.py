@@ -103,7 +103,7 @@ for name, tokens in (("unfold + linear", by_linear), ("convolution", by_convolut
     assert difference < 1e-5
 
 # %% [markdown]
-# ## The rest is the encoder of the text models
+# ## The rest of ViT is a standard Transformer encoder
 #
 # The paper describes the model, with pre-norm blocks, in four equations (arXiv:2010.11929, Eq. 1 to
 # 4):
@@ -325,7 +325,7 @@ assert wrong_way > 0.5  # the reshaped words are different words
 
 # %% [markdown]
 # A network trained on such strips still learns something, which is why this mistake can stay
-# unnoticed. But weights trained on patches give nonsense on strips.
+# unnoticed. But weights trained on patches produce meaningless results on strips.
 
 # %%
 strips = 2 * mt.tensor(test_images).reshape(-1, 16, 4) - 1  # 4 pixels of one row each

@@ -141,7 +141,7 @@ assert most < 0.34 and coolest > 0.999
 # %% [markdown]
 # ## 3. A new window size: computing the position bias
 #
-# V1 learns one number per offset. A window of 16 x 16 has offsets up to 15, but a table trained
+# V1 learns one bias per offset. A window of 16 x 16 has offsets up to 15, but a table trained
 # with windows of 8 x 8 ends at 7. V2 learns a small *function* of the offset, so that every offset
 # has a value: $B(\Delta y, \Delta x) = 16\,\sigma(MLP(\widehat{\Delta y}, \widehat{\Delta x}))$.
 # Its inputs are coordinates on a log scale, $\widehat{\Delta} = sign(\Delta)\,\log_2(1 + |\Delta|)$

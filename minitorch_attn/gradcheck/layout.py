@@ -51,7 +51,7 @@ def _transposed(clue):
 
 
 def _reshaped(clue):
-    """Return a hint if axes were swapped by a reshape, which does not move the numbers."""
+    """Return a hint if the backward used `reshape` where it must transpose the axes."""
     shape = clue.numeric.shape
     for i, j in _pairs(shape):
         swapped = list(shape)

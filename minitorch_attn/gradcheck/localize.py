@@ -1,8 +1,8 @@
 """Localize the operation whose backward is wrong.
 
-Each operation that ran is checked by itself on its actual inputs, from the output backwards. The
+Each operation that ran is checked on its own with its actual inputs, from the output backwards. The
 first that disagrees with its central differences is the fault. If none does, the fault is between
-operations: gradients of a tensor used several times were not added up, or a value left the graph.
+operations: gradients of a tensor used several times were not added up, or a value was detached.
 """
 
 from contextlib import ExitStack

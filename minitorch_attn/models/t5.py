@@ -284,7 +284,7 @@ class T5(nn.Module):
         return self.decode(decoder_ids, self.encode(ids, mask), mask)
 
     def encode(self, ids, mask=None):
-        """Return the vectors of the source tokens, with shape (batch, key, embed)."""
+        """Run the encoder on source tokens. Returns their vectors, shape (batch, key, embed)."""
         return self.encoder(self.token_embedding(ids), mask)
 
     def decode(self, decoder_ids, memory, mask=None, cache=None):
@@ -323,7 +323,7 @@ def shift_right(labels, start_id=0, padding_id=0):
 
 
 def _attention(settings):
-    """Create attention without biases or a scale, initialized as in the published code."""
+    """Create an attention layer without biases or scaling, initialized as in the published code."""
     embed_dim, num_heads, head_dim = (settings[k] for k in ("embed_dim", "num_heads", "head_dim"))
     attention = nn.Attention(
         embed_dim, num_heads, head_dim=head_dim, bias=False, scale=1.0, dropout=settings["dropout"]

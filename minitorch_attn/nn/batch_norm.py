@@ -109,7 +109,7 @@ class BatchNorm1d(_BatchNorm):
 
 
 class BatchNorm2d(_BatchNorm):
-    """Batch normalization: mean 0 and variance 1 per channel over batch and space, then affine.
+    """Batch normalization: mean 0 and variance 1 per channel of a batch, then scale and shift.
 
     Training uses the statistics of the batch and updates running averages of them; evaluation uses
     the running averages.
@@ -218,7 +218,7 @@ class InstanceNorm3d(_InstanceNorm):
 
 
 class GroupNorm(Module):
-    """Group normalization: mean 0 and variance 1 per channel group of each image, then affine.
+    """Group normalization: mean 0, variance 1 per channel group and image, then scale and shift.
 
     Parameters
     ----------

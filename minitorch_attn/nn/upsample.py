@@ -1,4 +1,4 @@
-"""Upsampling layers, and layers that rearrange images; none has parameters."""
+"""Layers without parameters for images: upsampling, Unfold, Fold, PixelShuffle."""
 
 from .. import ops
 from .module import Module

@@ -17,7 +17,7 @@ __all__ = ["Event", "Profile", "profile"]
 
 
 class Event:
-    """One forward or backward run of an operation, or one call of a module.
+    """One forward or backward pass of an operation, or one call of a module.
 
     Attributes
     ----------
@@ -195,7 +195,7 @@ class Profile(Listener):
         return self._ceilings
 
     def by_op(self):
-        """Group the events by operation, the longest first.
+        """Group the events by operation, in descending order of time.
 
         Returns
         -------

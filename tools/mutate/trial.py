@@ -72,7 +72,7 @@ def collect(root, folders, then):
 
 
 def near_tests(file, items, public):
-    """Return the indices of the tests of one file of the package.
+    """Return the indices of the tests for one file of the package.
 
     These are the tests in `tests/` with the corresponding path. If there is no such test file, they
     are the tests in all files that mention a public name of the file.

@@ -44,7 +44,7 @@ def read_vocab(path):
             hint="for a folder with tokenizer.json, use data.tokenizers.from_pretrained",
         )
     if len(set(ids.values())) != len(ids):
-        raise DataError(f"{os.fspath(path)}: all tokens must have different ids")
+        raise DataError(f"{os.fspath(path)}: two tokens have the same id")
     return ids
 
 

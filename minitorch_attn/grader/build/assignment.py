@@ -376,7 +376,7 @@ class _Reader:
         names = [entry.name for entry in made.checks]
         for kind in (names, [blank.name for blank in made.blanks]):
             if twice := sorted({name for name in kind if kind.count(name) > 1}):
-                self.refuse("two entries have the same name", got=twice[0])
+                self.refuse("two checks or two blanks have the same name", got=twice[0])
         for blank in made.blanks:
             total = sum(entry.points for entry in made.checks if entry.of == blank.name)
             if total != blank.points:

@@ -40,7 +40,7 @@ class Target:
         words = [*module.split("."), *name.split(".")]
         if not colon or words[0] != "minitorch_attn" or not all(map(str.isidentifier, words)):
             raise ArgumentError(
-                "this is not the name of a function of the package",
+                "the function name is malformed or not in this package",
                 got=repr(text),
                 expected="minitorch_attn.module:function or minitorch_attn.module:Class.method",
             )
@@ -114,7 +114,7 @@ def code_lines(source, name):
 
     Returns
     -------
-    list of str, without empty lines and repeated spaces
+    list of str, without empty lines and with single spaces
     """
     first, last = _span(source, name)
     lines = source.splitlines()[first - 1 : last]

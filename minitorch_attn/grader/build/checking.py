@@ -13,7 +13,7 @@ __all__ = [
 
 
 def check(name, driver, inputs, settings=None, *, wanted=None, expected=None, **options):
-    """Make a check whose expected values the driver computes with the library itself.
+    """Make a check. Its expected values are computed by calling `driver` with the library.
 
     Parameters
     ----------

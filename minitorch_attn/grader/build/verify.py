@@ -115,7 +115,7 @@ class _Prover:
         return Proof(what, total, "\n".join(found), time.monotonic() - start)
 
     def release(self, solution, reward):
-        """Verify that a release has no leaks, and that its checks and its reward run."""
+        """Verify that a release leaks nothing, and that its checks and `reward.py` run."""
         folder = self.folder / "release"
         start = time.monotonic()
         write_release(self.assignment, folder)

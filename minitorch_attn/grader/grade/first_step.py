@@ -171,7 +171,7 @@ class _Level:
 
 
 def _differences(mine, library, rtol):
-    """List (position, difference) of the results that differ; None stands for a missing one."""
+    """List (position, difference) for each result that differs, or (position, None) if missing."""
     found = {}
     for place, entry in zip(mine.places, mine.outputs, strict=True):
         found.setdefault(place, []).append(entry)

@@ -102,7 +102,7 @@ def interpreter(user):
 
 
 def numpy_folders(user):
-    """Return the folders that NumPy needs: its package, and the shared libraries of its wheel."""
+    """Return the folders that NumPy needs: its package and its bundled shared libraries."""
     folders = _own_numpy_folders()
     if user is None or all(map(_readable, folders)):
         return folders
@@ -122,7 +122,7 @@ def _readable(path):
 
 @lru_cache(maxsize=1)
 def shared_root():
-    """Return the shared folder, after adding what a root file system needs."""
+    """Return the shared folder. It holds Python, NumPy and their libraries, as a root folder."""
     root = _shared_folder()
     python, prefix = Path(os.path.realpath(sys.executable)), Path(os.path.realpath(sys.base_prefix))
     folders = [_copied_interpreter(python, prefix), *map(_copied, _own_numpy_folders())]

@@ -129,7 +129,7 @@ class PretrainedModel(nn.Module):
             return cls(fields)
 
     def _is_untied(self, arrays):
-        """Return True if a file has different values for two names that the configuration ties."""
+        """Return True if a file has different values for parameters that the configuration ties."""
         pairs = [(arrays.get(alias), arrays.get(name)) for alias, name in self.tied().items()]
         both = [(a, b) for a, b in pairs if a is not None and b is not None]
         return any(a.shape != b.shape or (a != b).any() for a, b in both)
