@@ -189,7 +189,7 @@ def test_a_vocabulary_without_some_bytes():
         ("{}", "", "is not a vocabulary"),
         ('{"a": "0"}', "", "is not a vocabulary"),
         ('{"a": -1}', "", "is not a vocabulary"),
-        ('{"a": 0, "b": 0}', "", "different ids"),
+        ('{"a": 0, "b": 0}', "", "the same id"),
         ('{"a": 0, "b": 1}', "#version: 0.2\na b\n", "unknown tokens: a b"),
         ('{"a": 0, "ab": 1}', "a b", "unknown tokens: a b"),
         ('{"a": 0, "aa": 1}', "#version\na a\na a a", "merges.txt, line 3"),

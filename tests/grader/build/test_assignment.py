@@ -47,7 +47,7 @@ def test_the_truth_is_a_softmax(folder):
         ("softmax:Softmax.backward", "softmax:Softmax.sideways", "does not define this function"),
         ("ops.softmax:Softmax.backward", "ops.hardmax:Softmax.backward", "module does not exist"),
         ("minitorch_attn.ops.softmax:softmin", "minitorch_attn.ops.softmax:Softmax.forward",
-         "remove the same function"),
+         "name the same function"),
         ('of = "Softmax.backward"', 'of = "Softmax.sideways"', "must be the sum"),
         ('name = "backward"', 'name = "forward"', "have the same name"),
         ('loses = ["backward"]', 'loses = ["sideways"]', "'loses' lists an unknown check"),
