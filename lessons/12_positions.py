@@ -201,9 +201,9 @@ assert max(at_distance) - min(at_distance) > 0.1
 # %% [markdown]
 # ## Comparison: train on 16 tokens, test on 48
 #
-# The task is to name, at each position, the token **two places before**. The model is one attention
-# layer without a mask and one linear map. All models train on texts of 16 random letters and are
-# then tested on texts of 48.
+# The task is to predict, at each position, the token **two places before**. The model is one
+# attention layer without a mask and one linear map. All models train on texts of 16 random letters
+# and are then tested on texts of 48.
 
 # %%
 LETTERS, SHORT, LONG, WIDTH = 8, 16, 48, 32

@@ -23,7 +23,7 @@ def losses(tokenizer, ids, with_norms):
 
 
 def shown(loss):
-    """A loss as a number and as a bar; the bar is cut off if the loss is 5 or more."""
+    """Return a loss as a number and as a bar; the bar is cut off if the loss is 5 or more."""
     number = f"{loss:8.2f}" if loss < 1e5 else f"{loss:8.0e}"
     return f"{number} {'#' * round(4 * loss) if loss < 5 else '#' * 20 + ' ...'}"
 

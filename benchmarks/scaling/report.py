@@ -9,7 +9,7 @@ UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 
 
 def table(curves):
-    """Format one row for each curve, with its first and last point and its exponents."""
+    """Format one row for each curve: its first and last points, and its scaling exponents."""
     lines = [
         "| what grows | | from | to | time | exponent | memory | exponent |",
         "|---|---|---|---|---|---|---|---|",

@@ -40,7 +40,7 @@ def philox_words(xp, key, offset, blocks):
 
 
 def _words_by_arrays(xp, key, offset, blocks):
-    """Compute the words with array operations, all blocks at once."""
+    """Compute the words of all blocks at once with array operations."""
     keys = [key, 0]
     a = xp.arange(blocks, dtype=xp.uint64) + offset
     b = c = d = xp.zeros_like(a)

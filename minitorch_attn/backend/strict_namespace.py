@@ -143,7 +143,7 @@ def put_along_axis(arr, indices, values, axis):
 
 
 def _function(cls, function, name):
-    """Wrap a function of NumPy for arrays of class `cls`."""
+    """Wrap a NumPy function so that it takes and returns arrays of class `cls`."""
     refused = NUMPY_ONLY_KEYWORDS.get(name, frozenset())
     needs_array = name in _CALLS_METHOD
     answers_on_device = name in _ANSWERS_ON_DEVICE

@@ -92,7 +92,7 @@ def _safe_enough(level, required):
 
 
 def _refuse(submissions, out):
-    """Raise an error, before anything is written, if the input cannot be graded."""
+    """Raise an error if the input cannot be graded, before anything is written."""
     from ..errors import ArgumentError
     from ..grader.grade.archive import submissions_in
 

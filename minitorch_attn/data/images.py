@@ -1,4 +1,4 @@
-"""Images: read and preprocess them for a model (resize, crop, rescale, normalize)."""
+"""Read images and preprocess them for a model (resize, crop, rescale, normalize)."""
 
 import math
 import os

@@ -193,7 +193,7 @@ def _positions(mask, rows, length, device):
 
 
 def encoder_decoder_prompt(model, config, ids, arguments, device):
-    """Encode the input and prepare the decoder's first ids. For arguments see `decoder_prompt`."""
+    """Encode the input and prepare the decoder's first ids; arguments as in `decoder_prompt`."""
     mask = _take_mask(arguments, "attention_mask", device)
     decoder_mask = _take_mask(arguments, "decoder_attention_mask", device)
     begun = arguments.pop("decoder_input_ids", None)

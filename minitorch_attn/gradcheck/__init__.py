@@ -1,4 +1,4 @@
-"""Gradcheck: compare `backward` with finite differences, diagnose mistakes, report them."""
+"""Gradcheck: compare `backward` with finite differences, and diagnose and report mistakes."""
 
 from . import presets
 from .gradcheck import (

@@ -122,7 +122,7 @@ class Perturbed:
         return False
 
     def replace(self, host):
-        """Set the values of the leaf."""
+        """Give the leaf the values of `host`, an array in host memory."""
         self.leaf.array = backend.like(host, self.original)
 
 

@@ -319,7 +319,7 @@ class RotaryEmbedding(Module):
 
 
 def position_rows(table, x, offset, name):
-    """Return the rows of a position table for the tokens of x, of shape (..., token, embed)."""
+    """Return the rows of a position table for the tokens of x, which is (..., token, embed)."""
     if x.ndim < 2:
         raise ShapeError(
             f"{name}: x must be (..., token, features)",

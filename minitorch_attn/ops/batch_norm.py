@@ -1,9 +1,9 @@
 """Batch normalization (batch_norm), and the related instance_norm and group_norm.
 
-All three give mean 0 and variance 1 over some of the axes (batch, channel, *space), then scale and
-shift each channel. They differ in these axes: `batch_norm` normalizes over the batch and space, for
-each channel; `instance_norm` over space, for each image and channel; `group_norm` over space and a
-group of channels, for each image.
+All three normalize to mean 0 and variance 1 over some axes of (batch, channel, *space), then scale
+and shift each channel. They differ in the axes: `batch_norm` normalizes over the batch and space,
+for each channel; `instance_norm` over space, for each image and channel; `group_norm` over space
+and a group of channels, for each image.
 """
 
 import math

@@ -120,7 +120,7 @@ def linear(input, weight, bias=None):
 
 
 def addmm(input, mat1, mat2, *, beta=1, alpha=1):
-    """Add a matrix product: `beta * input + alpha * (mat1 @ mat2)`; beta = 0 ignores `input`.
+    """Add a matrix product: `beta * input + alpha * (mat1 @ mat2)`; if beta is 0, ignore `input`.
 
     Examples
     --------

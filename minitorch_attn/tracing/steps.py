@@ -1,4 +1,4 @@
-"""Steps of a recording, and the lines of code to which they belong."""
+"""Steps of a recording, and the lines of code that they come from."""
 
 import linecache
 import os
@@ -112,7 +112,7 @@ def definitions(function):
 
 
 class Module:
-    """A module that was called.
+    """A module that was called during a recording.
 
     Attributes
     ----------
@@ -250,5 +250,5 @@ class Fused:
 
     @property
     def op(self):
-        """Name of the Function."""
+        """Name of the operation's Function class."""
         return self.function.__name__

@@ -53,7 +53,7 @@ class Exercise:
 
     @property
     def number(self):
-        """Two digits at the beginning of the file name."""
+        """Number of the exercise, the two digits at the beginning of the file name."""
         return self.path.name[:2]
 
     @property
@@ -68,7 +68,7 @@ class Exercise:
 
     @property
     def solved(self):
-        """Text of the file after the solution replaces the `old` lines."""
+        """Text of the exercise file with the `old` lines replaced by the solution."""
         if self.text.count(self.old) != 1:
             raise DataError(
                 f"{self.path.name}: the lines that the solution replaces must occur exactly once",

@@ -53,7 +53,7 @@ def write_package(assignment, folder, stripped=False):
 
 
 def _is_wanted(relative, stripped):
-    """Return True for Python files and package data, but not compiled, hidden or partial files."""
+    """Return True for a file to copy: not excluded, compiled, hidden or temporary."""
     left_out = NOT_GRADED if stripped else NOT_RELEASED
     if any(relative.is_relative_to(part) for part in left_out):
         return False

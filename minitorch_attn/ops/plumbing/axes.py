@@ -1,4 +1,4 @@
-"""Axes: check the axes and sizes that a user gives; negative axes count from the end."""
+"""Validate the axes and sizes that a user passes; negative axes count from the end."""
 
 import builtins
 from operator import index as as_int
@@ -14,7 +14,7 @@ def axis_of(dim, ndim, where, name="dim"):
     Parameters
     ----------
     dim : int
-        Axis that the user gave.
+        Axis passed by the user.
     ndim : int
         Number of axes of the tensor.
     where, name : str

@@ -13,7 +13,7 @@ def as_operand(input, name, argument="input"):
     Parameters
     ----------
     input : Tensor or array
-        Value that the user gave.
+        Value passed by the user.
     name, argument : str
         Names of the public function and its argument, for error messages.
     """

@@ -60,7 +60,7 @@ class LRScheduler:
         self._set(self.closed_form() if jump else self.get_lr())
 
     def restart(self):
-        """Start at step 0; `SequentialLR` calls this when it switches to this schedule."""
+        """Restart at step 0; `SequentialLR` calls this when it switches to this schedule."""
         self.last_epoch = 0
         self._set(self.get_lr() if self.closed_form is None else self.closed_form())
 

@@ -54,7 +54,7 @@ class SequentialLR(LRScheduler):
         self._last_lr = schedule.get_last_lr()
 
     def state_dict(self):
-        """Return the state of the sequence and of its schedules."""
+        """Return the state of this schedule and of the schedules it combines."""
         return _packed(self)
 
     def load_state_dict(self, state_dict):

@@ -84,7 +84,7 @@ class MAE(DigitRecipe):
         return data
 
     def build(self):
-        """Create the encoder and the decoder. The targets are pixels without normalization."""
+        """Create the encoder and the decoder. The targets are unnormalized pixels."""
         options = self.options
         return MaskedAutoencoder(
             image_size=8, patch_size=options["patch"], embed_dim=options["dim"],
@@ -96,7 +96,7 @@ class MAE(DigitRecipe):
         )  # fmt: skip
 
     def batches(self):
-        """Return batches of images with random numbers for their patches."""
+        """Return batches of training images with a random number for each patch."""
         options = self.options
         return NoisyBatches(
             self.test_noise.shape[1], self.training[:1], options["batch"], options["seed"],
