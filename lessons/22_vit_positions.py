@@ -37,8 +37,8 @@ print(f"{len(labels)} digits to train on, {len(test_labels)} to test, each a gri
 # | relative | one vector $r_{j-i}$ for each offset $j - i$ in reading order | in the scores |
 #
 # The 1-D and 2-D variants add vectors to the tokens. The relative variant changes the score of
-# query $i$ and key $j$ to $q_i \cdot (k_j + r_{j-i})$. We compute these scores with loops and compare
-# them with the library's:
+# query $i$ and key $j$ to $q_i \cdot (k_j + r_{j-i})$. We compute these scores with loops and
+# compare them with the library's:
 
 # %%
 mt.manual_seed(0)

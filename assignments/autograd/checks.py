@@ -174,7 +174,7 @@ def leaves_again(rng):
 
 
 def graph(inputs, settings):
-    """Gradients of a small graph; `kind` in the settings chooses the graph."""
+    """Return the gradients of a small graph; the setting `kind` selects the graph."""
     import numpy as np
 
     import minitorch_attn as mt

@@ -80,7 +80,7 @@ def log_backward_large(rng):
 
 
 def loss(name, rng, backward, rows=6, classes=5, weighted=False, factor=3.0, **keywords):
-    """Make a check of one call of cross-entropy with the settings `keywords`."""
+    """Make a check of one cross-entropy call with the keyword arguments `keywords`."""
     keywords = {"ignore_index": -100, "label_smoothing": 0.0, "reduction": "mean"} | keywords
     labels = rng.integers(0, classes, rows)
     if keywords["ignore_index"] != -100:

@@ -65,7 +65,7 @@ class _Switch(ContextDecorator):
         return generate
 
     def _recreate_cm(self):
-        """Create a switch for each call of a decorated function, which threads may share."""
+        """Create a switch for each call of a decorated function, because threads may share it."""
         fresh = copy(self)
         fresh.before = []
         return fresh

@@ -29,7 +29,7 @@ class Lesson:
 
     @property
     def number(self):
-        """Two digits from the file name, as a string."""
+        """Number of the lesson as a string of two digits, such as "09"."""
         return self.path.name[:2]
 
     @cached_property

@@ -24,7 +24,7 @@ _MOST_ROWS, _MOST_COLUMNS = 16, 40  # largest grid that repr draws
 class Mask:
     """Mask of the keys that each query may attend to.
 
-    `causal`, `padding`, `from_attend`, `from_blocked` and the other functions of this module make
+    `causal`, `padding`, `from_attend`, `from_blocked` and the other functions of this module create
     masks. `a & b` allows what both masks allow; `a | b` allows what at least one of them allows.
 
     Parameters
@@ -32,8 +32,8 @@ class Mask:
     attend : bool Tensor, broadcastable to (batch, heads, query, key)
         True where the query may attend to the key.
     is_causal : bool
-        True if the mask is exactly the lower triangle that `is_causal=True` means, so that
-        attention does not have to read it.
+        Whether the mask is exactly the causal mask that attention applies for `is_causal=True`.
+        If so, attention does not read `attend`.
 
     Attributes
     ----------

@@ -119,7 +119,7 @@ class Recurrence(Function):
 
 
 def _along(ndim, axis, part):
-    """An index that takes `part` of one axis and all of the other axes."""
+    """Return an index that selects `part` along one axis and everything along the others."""
     return (*(slice(None),) * axis, part, *(slice(None),) * (ndim - axis - 1))
 
 

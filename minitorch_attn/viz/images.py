@@ -8,7 +8,7 @@ __all__ = ["image_rows_figure"]
 
 
 def image_rows_figure(rows, labels, title="Images", captions=None):
-    """Plot a grid of images, with a row for each kind and its label on the left.
+    """Plot a grid of images, with a label to the left of each row.
 
     Parameters
     ----------

@@ -223,7 +223,7 @@ class ByteBPE:
         Returns
         -------
         str
-            Text in which bytes that are not valid UTF-8, such as half a character, become U+FFFD.
+            Text; bytes that are not valid UTF-8, such as an incomplete character, become U+FFFD.
 
         Raises
         ------

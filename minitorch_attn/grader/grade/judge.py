@@ -31,8 +31,8 @@ class Check:
     settings : dict
         Further arguments of the driver that JSON can represent.
     rtol : float
-        Allowed error relative to the largest expected entry of an array. Rounding errors scale with
-        this entry, however small the entry with the error is.
+        Allowed error relative to the largest expected entry of an array. Rounding errors
+        scale with the largest entry, also in small entries.
     limit_s : float
         Time limit in seconds.
     what : str
