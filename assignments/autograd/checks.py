@@ -143,7 +143,7 @@ def paths(rng):
 
 
 def accumulated(inputs, settings):
-    """Add gradients to a leaf; return .grad after each, and the gradients (unchanged)."""
+    """Add gradients to a leaf; return .grad after each addition, and the (unchanged) gradients."""
     import numpy as np
 
     import minitorch_attn as mt

@@ -57,7 +57,7 @@ class Record:
         return tuple(self.steps["scores"]) if "scores" in self.steps else None
 
     def add(self, output, logits, scores):
-        """Keep the requested results of one step."""
+        """Store the requested results of one step."""
         for name, kept in self.steps.items():
             if name in self._sources:
                 kept.append(output[self._sources[name]])

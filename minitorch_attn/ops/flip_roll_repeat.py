@@ -188,7 +188,7 @@ def roll(input, shifts, dims=None):
 
 
 def repeat(input, sizes):
-    """Repeat `input` as copies side by side, `sizes[i]` copies along axis i.
+    """Repeat `input` along each axis: the result has `sizes[i]` copies along axis i.
 
     Parameters
     ----------
@@ -300,7 +300,7 @@ def narrow(input, dim, start, length):
     """
     input = as_operand(input, "narrow")
     if input.ndim == 0:
-        raise ShapeError("narrow: a 0-d tensor cannot be narrowed", got="shape ()")
+        raise ShapeError("narrow: input must have at least 1 axis", got="shape ()")
     dim = axis_of(dim, input.ndim, "narrow")
     start, size = int(start), input.shape[dim]
     first = start + size if start < 0 else start

@@ -24,7 +24,7 @@ _Fields = namedtuple("PackedSequence_", "data batch_sizes sorted_indices unsorte
 
 
 class PackedSequence(_Fields):
-    """The tokens of several sequences in one tensor, ordered by step; see `pack_sequence`.
+    """Several sequences in one tensor without padding, ordered by step; see `pack_sequence`.
 
     Parameters
     ----------
@@ -34,9 +34,9 @@ class PackedSequence(_Fields):
     batch_sizes : int64 Tensor of shape (step,), on the host
         Number of sequences at each step.
     sorted_indices : int64 Tensor of shape (batch,), optional
-        Original index of the k-th longest sequence.
+        Entry k is the original index of the k-th longest sequence.
     unsorted_indices : int64 Tensor of shape (batch,), optional
-        Inverse permutation of `sorted_indices`, by default computed.
+        Inverse permutation of `sorted_indices`, computed from it by default.
 
     Examples
     --------
