@@ -60,8 +60,8 @@ assert difference < 1e-6
 # %% [markdown]
 # ## Without positions, the patches are a set
 #
-# Without positions, the model does not only get worse: if you shuffle the patches of any image, the
-# prediction does not change *at all*.
+# Without positions, the model is not merely less accurate: if you shuffle the patches of any image,
+# its prediction does not change *at all*.
 
 
 # %%
@@ -258,15 +258,16 @@ assert found["2-D untrained"][0] > found["2-D untrained"][1] + 0.3
 assert abs(found["1-D untrained"][0] - found["1-D untrained"][1]) < 0.1
 
 # %% [markdown]
-# The cross in the 2-D table exists before the first step: it comes from the construction, and the
-# network did not discover it. The 1-D table starts without any pattern, so its pattern was learned.
-# With a grid of 4 x 4 and 1437 images, the model learned little more than to tell positions apart.
+# The cross in the 2-D table exists before the first training step: it comes from the construction,
+# not from learning. The 1-D table starts without any pattern, so its pattern was learned. With a
+# grid of 4 x 4 and 1437 images, the model learned little more than to distinguish positions.
 # The smooth neighborhoods in the paper's figure require finer grids and millions of images.
 #
-# ## Larger images: interpolate the table like an image
+# ## Larger images: interpolate the position embeddings like an image
 #
-# An image of 12 x 12 pixels has 6 x 6 patches, but the table has 16 rows. So treat the positions as
-# a 4 x 4 image with $D$ channels and enlarge it. (The class token is not part of this image.)
+# An image of 12 x 12 pixels has 6 x 6 patches, but the table has only 4 x 4 rows, one for each old
+# patch. So treat the position embeddings as a 4 x 4 image with $D$ channels and enlarge it. (The
+# position of the class token is not part of this image.)
 
 # %%
 larger = F.interpolate(mt.tensor(test_images), size=(12, 12), mode="bicubic").numpy()
@@ -297,8 +298,8 @@ print(f"  the table enlarged like an image            {resized:5.1f} %")
 #
 # ## What goes wrong when the position table is resized incorrectly
 #
-# Two mistakes do not raise an error: enlarging the table along the *sequence* of patches and
-# resetting the positions.
+# Two mistakes do not raise an error: interpolating the table along the *sequence* of patches, and
+# setting the position embeddings of the patches to zero.
 
 # %%
 as_sequence = F.interpolate(patches.transpose(0, 1).unsqueeze(0), size=36, mode="linear")

@@ -43,7 +43,7 @@ def main(words):
 
 
 def named(table, word):
-    """The checks of the function `word`, else the check `word`, else all that contain it."""
+    """Return the checks of the function `word`, or else the checks whose names are or contain it."""
     for chosen in (
         [entry for entry in table if entry["of"] == word],
         [entry for entry in table if entry["name"] == word],

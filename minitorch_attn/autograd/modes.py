@@ -112,7 +112,7 @@ class _Plain(set_grad_enabled):
 
 
 class no_grad(_Plain):
-    """Turn recording off: nothing is saved, so intermediate results are freed immediately.
+    """Turn the recording of the graph off, so that intermediate results are freed immediately.
 
     Examples
     --------
@@ -136,7 +136,7 @@ class inference_mode(set_grad_enabled):
 
 
 class enable_grad(_Plain):
-    """Turn recording on again inside a `no_grad` block.
+    """Turn the recording of the graph on again inside a `no_grad` block.
 
     Examples
     --------

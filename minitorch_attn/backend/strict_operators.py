@@ -25,7 +25,7 @@ def wrap(cls, raw):
 
 
 def unwrap(cls, value, where):
-    """Return the raw form of an argument; raise StrictError if it is not on the device."""
+    """Return `value` as a NumPy array or a number; raise StrictError if it is on another device."""
     kind = type(value)
     if kind is cls:
         return value._raw
@@ -108,7 +108,7 @@ def _reflected(name, operation):
 
 
 def _reduction(name, *more):
-    """Create a reduction with the keywords of CuPy's reduction."""
+    """Create the method of a reduction that accepts only the keywords that CuPy's accepts."""
     allowed = frozenset({"out", "keepdims", *more})
 
     def method(self, axis=None, **keywords):

@@ -24,7 +24,7 @@ __all__ = [
 
 
 class LogitsProcessor:
-    """Base class for processors; any callable can also be used as a processor."""
+    """Base class of logits processors. Any callable can also be used as a processor."""
 
     def __call__(self, input_ids, scores):
         raise NotImplementedError(f"{type(self).__name__}.__call__(input_ids, scores)")

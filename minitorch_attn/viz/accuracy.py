@@ -1,4 +1,4 @@
-"""Accuracy over the training steps, for several models."""
+"""Accuracy figure: the accuracy of each model over its training steps."""
 
 from .style import COLOURS, new_figure
 

@@ -1,4 +1,4 @@
-"""Mutation campaign: run the tests on every mutant, and collect the verdicts."""
+"""Mutation testing: run the tests on every mutant, and collect the verdicts."""
 
 import random
 import tomllib
@@ -99,7 +99,7 @@ class Campaign:
         self.broken = set()  # tests that fail without any change
 
     def run(self, files, public, wide=True):
-        """Run each mutant with the tests of its own file, and survivors with all tests.
+        """Test each mutant with the tests of its own file, then the survivors with all tests.
 
         Parameters
         ----------
@@ -108,7 +108,7 @@ class Campaign:
         public : dict of str to list of str
             Public names of each file.
         wide : bool
-            Whether to run the survivors with all tests.
+            Whether to test the surviving mutants with all tests.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""FLOPs: the number of floating-point operations of an op and of its derivative."""
+"""FLOPs: the number of floating-point operations in the forward and backward pass of an op."""
 
 from math import prod
 
