@@ -1,5 +1,5 @@
 # %% [markdown]
-# # Additive attention: the alignment picture
+# # Additive attention: learning and plotting an alignment
 #
 # At each step, the decoder must choose which encoder states to look at. How can a choice be learned
 # by gradient descent, and can you see what was chosen?
@@ -293,7 +293,7 @@ where(nn.AdditiveAttention, nn.AdditiveAttention.attend, nn.AttentionSeq2Seq, nn
 #
 # 1. Why do the weights of the variant without tanh not depend on the step, although $W s_{t-1}$
 #    does?
-# 2. Someone shows an alignment picture with most of its weight beside the diagonal and concludes
+# 2. Someone shows an alignment plot with most of its weight beside the diagonal and concludes
 #    that the model writes the wrong digits. What does this lesson say about that?
 # 3. Which printed row shows that attention removes the single-vector bottleneck, but does not make
 #    the model work for every length?
@@ -305,6 +305,6 @@ where(nn.AdditiveAttention, nn.AdditiveAttention.attend, nn.AttentionSeq2Seq, nn
 #    the softmax. The printed weights of the first and the last step agree.
 # 2. The model whose output sees $s_t$ has such a picture and writes nearly all digits correctly.
 #    Patching shows that the correct place determines the digit, although it has less than half of
-#    the weight. The picture alone does not show a mistake.
+#    the weight. The plot alone does not show a mistake.
 # 3. The row of length 16, which was not in the training data, has a much lower accuracy. The rows
 #    up to length 10 are all near 100 %.

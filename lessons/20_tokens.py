@@ -121,7 +121,7 @@ assert "".join(encode("zoo", merges)) == "zoo"
 # %% [markdown]
 # ## Benefits and costs of a larger vocabulary
 #
-# We learn merges from the first part of the help topics, and test on a later part. A larger
+# We learn merges from the first part of Python's help topics, and test on a later part. A larger
 # vocabulary makes texts shorter, and therefore attention cheaper. But it needs more embeddings.
 
 # %%

@@ -130,7 +130,7 @@ assert abs(peaks[30][1] - peaks[1][1]) < 1e-4
 
 # %% [markdown]
 # Cosine attention has a disadvantage, too: cosines are between -1 and 1, so *without* a temperature
-# the weights could hardly differ. The next cell computes the largest possible weight for 16 keys:
+# no key could get a large weight. The next cell computes the largest possible weight for 16 keys:
 
 # %%
 most = math.e / (math.e + 15 * math.exp(-1))

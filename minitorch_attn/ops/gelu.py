@@ -241,7 +241,7 @@ def gelu(input, approximate="none"):
     ----------
     input : Tensor
     approximate : {"none", "tanh"}
-        Approximation of the CDF: none, or the formula with tanh that GPT-2 uses.
+        Formula for the CDF: exact, or the tanh approximation that GPT-2 uses.
 
     Returns
     -------

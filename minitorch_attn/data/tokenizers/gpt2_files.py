@@ -98,7 +98,7 @@ def write_files(folder, vocab, merges, special_tokens):
     names = {number: token for token, number in special_tokens.items()}
     ids = {names.get(number) or to_printable(token): number for number, token in vocab.items()}
     if len(ids) < len(vocab):
-        raise DataError("ByteBPE.save: two tokens have the same name in vocab.json")
+        raise DataError("ByteBPE.save: two tokens have the same text in vocab.json")
     lines = [f"{to_printable(first)} {to_printable(second)}\n" for first, second in merges]
     added = {
         str(number): {"content": token, "special": True, "normalized": False}

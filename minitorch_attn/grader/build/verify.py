@@ -150,7 +150,7 @@ class _Prover:
 
 
 def _used_by_children():
-    """Return the CPU time of finished child processes in seconds; wall-clock time on Windows."""
+    """Return the CPU time of finished child processes in seconds. On Windows: wall-clock time."""
     try:
         import resource
     except ImportError:
