@@ -45,7 +45,7 @@ def _version(name):
 
 
 def _blas_kernels():
-    """Return the kernels that OpenBLAS reports to have chosen for this processor."""
+    """Return the names of the kernels that OpenBLAS has selected for this processor."""
     try:
         from threadpoolctl import threadpool_info
     except ImportError:

@@ -243,7 +243,7 @@ assert slope_ce[0] > 0.99 and slope_mse[0] < 1e-4
 
 # %% [markdown]
 # **The wrong axis.** For scores of shape (batch, class) the softmax must run over the classes. A
-# softmax over the batch also gives numbers between 0 and 1. Look at the row sums.
+# softmax over the batch also gives numbers between 0 and 1. Check the row sums.
 
 # %%
 scores = mt.randn(3, 5)

@@ -117,7 +117,7 @@ def local_attention(query, key, value, k, masked=True):
 
 # %% [markdown]
 # Its result must equal full attention with a mask that allows only the neighborhood. You can trust
-# this test, because full attention contains no geometry except the mask.
+# this test: in full attention, the positions of the pixels enter only through the mask.
 
 
 # %%

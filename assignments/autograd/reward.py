@@ -20,7 +20,7 @@ def spirals():
 
 
 def view(model, points, kinds):
-    """Draw the points as o and x, and dots where the network predicts x, as lines of text."""
+    """Return a text plot: the points as o and x, and dots where the network predicts x."""
     x, y = np.meshgrid(np.linspace(-EDGE, EDGE, COLUMNS), np.linspace(EDGE, -EDGE, ROWS))
     plane = np.stack([x.ravel(), y.ravel()], axis=1).astype("float32")
     with mt.no_grad():
@@ -33,7 +33,7 @@ def view(model, points, kinds):
 
 
 def two_spirals():
-    """Train a network of three layers and show its predictions; return whether it has learned."""
+    """Train a three-layer network and show its predictions. Return whether it has learned."""
     mt.manual_seed(0)
     points, kinds = spirals()
     linear, tanh = mt.nn.Linear, mt.nn.Tanh

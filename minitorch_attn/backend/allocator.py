@@ -17,15 +17,15 @@ _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
 def keep_memory():
     """Tell the C library to keep freed memory for later arrays.
 
-    The setting affects the whole process, including all its libraries, and cannot be read back
-    or undone: the process keeps freed memory up to its largest use so far. The commands of
+    The setting affects the whole process, including all its libraries, and cannot be queried or
+    undone: the process never returns memory, up to its largest use so far. The commands of
     this project call this function, but importing the library does not. With the environment
     variable `MINITORCH_KEEP_MEMORY=0`, the call does nothing.
 
     Returns
     -------
     bool
-        True if the setting was made. False if the variable is 0 or the C library is not glibc.
+        Whether the setting took effect. It cannot if the variable is 0 or there is no glibc.
     """
     if os.environ.get("MINITORCH_KEEP_MEMORY") == "0" or not _is_glibc():
         return False

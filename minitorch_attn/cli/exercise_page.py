@@ -60,7 +60,7 @@ def _place(text):
 
 
 def _parts(exercise, outcome):
-    """Select the parts to show, without failures that follow from wrong gradients."""
+    """Select the parts of the check to show, omitting failures that wrong gradients explain."""
     wrong = {part.name for part in outcome.parts if not part.passed}
     if not wrong - set(_IMPLIED):
         return outcome.parts

@@ -99,7 +99,7 @@ class Stepper:
             self.out.print(text, style="dim")
 
     def _catch_up(self, at):
-        """Run the cells before `at` that have not run. Store their output without showing it."""
+        """Run all earlier cells that have not run yet. Store their output without showing it."""
         pending = range(len(self.outputs), at)
         if not pending:
             return True

@@ -205,7 +205,7 @@ class _Target:
         os.makedirs(os.path.join(self._folder, *parts), exist_ok=True)
 
     def write(self, name, stream, size=None):
-        """Copy a member's bytes to its file. A tar member must have its declared size."""
+        """Copy a member's bytes to a file. Check a tar member's size against its header."""
         path = os.path.join(self._folder, *self._checked(name))
         os.makedirs(os.path.dirname(path), exist_ok=True)
         if os.path.lexists(path):

@@ -65,7 +65,7 @@ def download(url, sha256, *, folder=None, max_bytes=4 << 30, timeout=30.0):
         raise ArgumentError(
             "download: url must be an http or https address",
             got=url, expected="https://...",
-            hint="for a file on this machine, pass its path to the reader without download",
+            hint="to use a file on this machine, pass its path where the downloaded file is read",
         )  # fmt: skip
     sha256 = _checked_sha256(sha256)
     name = os.path.basename(urllib.parse.unquote(parts.path)) or "download"

@@ -181,7 +181,7 @@ def _yarn(head_dim, base, settings):
 
 
 def _yarn_temperature(factor, settings):
-    """Return the factor of cosines and sines that acts as a temperature (YaRN, section 3.4)."""
+    """Return the factor for cosines and sines that acts as a temperature (YaRN, section 3.4)."""
     if settings.get("attention_factor") is not None:
         return settings["attention_factor"]
 

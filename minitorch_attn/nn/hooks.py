@@ -147,8 +147,8 @@ class Seam(Function):
 class BackwardSeams:
     """Two identity operations (`Seam`) around one call of a module, at its inputs and outputs.
 
-    In the backward pass, the output gradients pass their seam before the module's own backward,
-    and the input gradients pass theirs after it. The backward hooks can then receive both.
+    In the backward pass, the output gradients pass one before the module's own backward starts,
+    and the input gradients pass the other when it ends. The backward hooks then receive both.
     """
 
     def __init__(self, module):

@@ -40,13 +40,13 @@ class Pad(Function):
 
 
 def pad(input, pad, mode="constant", value=None):
-    """Pad `input` with entries on each side, or crop it where an amount is negative.
+    """Pad `input` at both ends of its axes, or crop it where an amount is negative.
 
     Parameters
     ----------
     input : Tensor
     pad : sequence of int
-        Pairs of amounts (before, after), starting with the last axis.
+        Number of entries to add before and after each axis, starting with the last axis.
     mode : {"constant", "reflect", "replicate", "circular"}
         Source of the new entries: a constant value, the entries mirrored at the border entry,
         copies of the border entry, or the entries from the opposite end.

@@ -106,7 +106,7 @@ def _mask(softmax):
 
 
 def _windows(found, steps):
-    """Return a Swin block's windows, and which tokens belong together after the shift."""
+    """Return a Swin block's windows, and the region of each token in the shifted map."""
     block = found.step.module
     while block is not None and block.windows is None:
         block = block.parent

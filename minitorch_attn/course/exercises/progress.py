@@ -85,7 +85,7 @@ class ExerciseProgress(Progress):
 
     @property
     def work_folder(self):
-        """Work folder that was used last; None if none was recorded."""
+        """Exercise folder that was used last, or None."""
         found = self._entry("exercise_work", "folder").get("path")
         return Path(found) if isinstance(found, str) else None
 

@@ -69,14 +69,14 @@ class Config:
         return dict(self._fields)
 
     def refuse(self, model, **unsupported):
-        """Raise an ArgumentError if a field has a value that the model does not support.
+        """Raise an ArgumentError if a field's value is not the only one that the model supports.
 
         Parameters
         ----------
         model : str
             Class name for the error message.
         **unsupported
-            Fields, each with the only value that the model supports.
+            Supported value of each field.
         """
         for name, only in unsupported.items():
             if self.get(name, only) != only:

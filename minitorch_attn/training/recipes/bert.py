@@ -196,7 +196,7 @@ class BERT(Recipe):
         return {"unigram": float(-np.log(counts[words] / counts.sum()).mean())}
 
     def evaluate(self, model):
-        """Evaluate the current part of the run: masked words, or topics of the test passages."""
+        """Evaluate the current training phase: masked words, or topics of the test passages."""
         if self.stream.position <= self.boundary:
             return self.evaluate_language()
         loss, accuracy = self._classify(model.classifier)
