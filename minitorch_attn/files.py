@@ -114,7 +114,7 @@ def write_json(path, content):
     ----------
     path : str or path
     content : dict
-        Content of JSON types, without NaN or infinities.
+        JSON-serializable content, without NaN or infinities.
 
     Raises
     ------

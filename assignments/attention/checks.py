@@ -91,7 +91,7 @@ def forward_large(rng):
 
 
 def large(rng, mask=None, shared=False, **more):
-    """A case with so many entries that finite differences exceed the time limit."""
+    """A case with so many entries that finite differences would take too long."""
     x = inputs(rng, lead=(2, 12), queries=64, keys=64, dim=64, value_dim=64, mask=mask)
     if shared:
         x["key"], x["value"] = x["key"][:1], x["value"][:, :1]

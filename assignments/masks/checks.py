@@ -1,4 +1,4 @@
-"""Checks of the assignment on masks: the library or NumPy gives the expected values."""
+"""Checks of the assignment on masks: the library or NumPy computes the expected values."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""`python -m benchmarks scaling`: measure how time and memory grow, and fit exponents."""
+"""`python -m benchmarks scaling`: measure how time and memory grow with size, and fit exponents."""
 
 import argparse
 import json

@@ -30,7 +30,7 @@ def sums_table(sums):
     """Format a table of attention-weight memory: by the lectures' formula and in a model."""
     lines = ["| all attention weights of one example | by formula | in a model |", "|---|---|---|"]
     for row in sums:
-        counted = "not tried" if row["counted"] is None else amount(row["counted"])
+        counted = "not measured" if row["counted"] is None else amount(row["counted"])
         lines.append(f"| {row['what']} | {amount(row['formula'])} | {counted} |")
     return "\n".join(lines)
 

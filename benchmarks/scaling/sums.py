@@ -65,7 +65,7 @@ def sums():
         found = counted(small_vit(224, patch, LAYERS, HEADS), mt.zeros(1, 3, 224, 224))
         what = f"ViT, 224 x 224 in patches of {patch}, 48 layers of 16 heads"
         add(what, patches(224, patch) * all_heads, found)
-    add("a map of 56 x 56, one head, all to all", (56 * 56) ** 2 * BYTES, None)
+    add("a 56 x 56 map, one head, global attention", (56 * 56) ** 2 * BYTES, None)
     found = counted(Block(1, 1, (7, 7), (0, 0), 1), mt.zeros(1, 56, 56, 1))
     add("the same in windows of 7 x 7", windows(56, 56, 7) * BYTES, found)
     return rows

@@ -1,4 +1,4 @@
-"""Workload `load`: load a folder of weights with the size of GPT-2 small (124M parameters)."""
+"""Workload `load`: load a weights folder the size of GPT-2 small (124M parameters)."""
 
 from . import Step
 from .gpt2_folder import gpt2_folder, prompt

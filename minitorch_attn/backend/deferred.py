@@ -50,7 +50,7 @@ def note_worst(kind, worst):
 
 
 def raise_pending(device, platform):
-    """Raise the error of a check that failed on `device` since the last read.
+    """If a check has failed on `device` since the last read, raise its error.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ _thread = _Thread()
 
 @contextmanager
 def dry_run():
-    """Start a dry run: inside the `with` block, matrix products on the host return zeros at once.
+    """Start a dry run: inside the `with` block, matrix products on the host just return zeros.
 
     The cost of a model can then be counted without computing its outputs. A model with a billion
     parameters runs in a moment, and its weights are never read. The results are meaningless.
@@ -120,10 +120,10 @@ def _few_rows(a, b):
 
     Generation computes such products, (rows, in) @ W^T: one token of each of a few texts times the
     weights of a layer. BLAS takes 1.5 to 2.5 times as long for this product as for the transposed
-    one (measured for 2 to 32 rows and 256 to 3,072 features). For one row, reading W from memory
-    takes all the time, because other layers have evicted W from the caches. If W has less than half
-    a million entries, BLAS uses one thread and reads 9 GB/s, where `einsum` reaches 16 GB/s (384 x
-    384). For larger W, BLAS uses several threads and is as fast as `einsum`.
+    one (measured for 2 to 32 rows and 256 to 3,072 features). For one row, the time
+    is that of reading W from memory, because other layers have evicted W from the caches. If W has
+    less than half a million entries, BLAS uses one thread and reads 9 GB/s, while `einsum` reaches
+    16 GB/s (384 x 384). For larger W, BLAS uses several threads and is as fast as `einsum`.
     """
     if a.shape[0] <= 32 and b.size >= 65536 and b.strides[0] == b.itemsize != b.strides[1]:
         if a.shape[0] > 1:

@@ -139,7 +139,7 @@ def _failure(made, lesson, message):
 
 
 def _import(name):
-    """Import a module from the extra `lessons`."""
+    """Import a module that the package extra `lessons` installs."""
     from importlib import import_module
 
     try:

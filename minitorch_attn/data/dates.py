@@ -77,7 +77,7 @@ def _suffix(day):
 
 
 def characters_of_dates():
-    """Return every character that a source or an answer can contain, sorted.
+    """Return all characters that can occur in a source or target, sorted.
 
     Returns
     -------

@@ -58,7 +58,7 @@ class MaxTimeCriteria(StoppingCriteria):
 
 
 class EosTokenCriteria(StoppingCriteria):
-    """Finish when a sequence ends in one of the given end tokens.
+    """Finish when a sequence ends with one of the given end tokens.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ class StopStringCriteria(StoppingCriteria):
         if not self.stop_strings or not all(self.stop_strings):
             raise ArgumentError(
                 "StopStringCriteria: stop_strings must not be empty",
-                got=repr(stop_strings), hint="remove the empty strings, or leave stop_strings out",
+                got=repr(stop_strings), hint="remove the empty strings, or omit stop_strings",
             )  # fmt: skip
         longest = max(len(s.encode()) for s in self.stop_strings)
         self._window = longest + 1  # a token adds at least one byte

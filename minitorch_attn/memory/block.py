@@ -26,7 +26,7 @@ class Block:
     born, died : int
         Moments of the trace, counted in allocations and frees. `died` is None for a live block.
     keeps : list of Keep
-        Operations that keep the block for their backward.
+        Operations that keep the block for their backward pass.
     """
 
     def __init__(self, kind, op, array, nbytes, line, born):
@@ -36,17 +36,17 @@ class Block:
         self.keeps = []
 
     def lives_at(self, moment):
-        """Return True if the block occupies memory at a moment."""
+        """Return True if the block occupies memory at the given moment."""
         return self.born <= moment and (self.died is None or moment < self.died)
 
     def kind_at(self, moment):
-        """Return the block's kind at a moment, one of `KINDS`. The kind may change over time."""
+        """Return the block's kind at the given moment, one of `KINDS`. It may change over time."""
         if self.made_as == RESULT and self.kept_at(moment):
             return SAVED
         return self.made_as
 
     def kept_at(self, moment):
-        """Return the names of the operations that keep the block at a moment."""
+        """Return the names of the operations that keep the block at the given moment."""
         return [keep.op for keep in self.keeps if keep.covers(moment)]
 
     def moments(self):

@@ -76,7 +76,7 @@ class Module(Conversion):
     def _enter(self, registry, name, value):
         """Add an entry to its registry and to the attributes, where Python looks first.
 
-        `__getattr__` alone would suffice, but Python calls it only after a failed search, which
+        `__getattr__` alone would suffice, but Python calls it only after a failed lookup, which
         takes twenty times as long, and a model reads about 200 such attributes per generated token.
         """
         self.__dict__[registry][name] = self.__dict__[name] = value

@@ -47,7 +47,7 @@ def _nearest_table(size, places, step, exact):
 
 
 def _sources(size, places, step, align_corners, below_zero):
-    """Return the left neighbor of each output element in the input, and the distance to it."""
+    """For each output element, return its left neighbor in the input and the distance to it."""
     o = _host.arange(places)
     if align_corners:
         where = o * ((size - 1) / (places - 1) if places > 1 else 0.0)
@@ -80,7 +80,7 @@ def _cubic_table(size, places, step, align_corners):
 
 
 def _keys(x, a):
-    """Cubic convolution kernel, Eq. 4 of Keys 1981 with a instead of -1/2."""
+    """Cubic convolution kernel: Eq. 4 of Keys 1981, with `a` in place of -1/2."""
     x = abs(x)
     near = ((a + 2) * x - (a + 3)) * x * x + 1
     far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
@@ -105,7 +105,7 @@ _FILTERS = {"bilinear": (_triangle, 1), "bicubic": (_keys_half, 2), "lanczos": (
 
 @lru_cache(maxsize=256)
 def _smooth_table(size, places, step, align_corners, mode):
-    """Table of a mode's filter, widened by the step between output elements if it exceeds 1."""
+    """Weights of an antialiasing filter, widened by the downscaling factor if that exceeds 1."""
     function, reach = _FILTERS[mode]
     if align_corners:
         step = (size - 1) / (places - 1) if places > 1 else 0.0
@@ -150,7 +150,7 @@ def interpolate(
         "nearest", "nearest-exact" or "area" for any number of spatial axes; "linear" for one axis;
         "bilinear", "bicubic" or "lanczos" (with `antialias`) for two; "trilinear" for three.
     align_corners : bool, optional
-        If True, corner elements keep their centers; by default, they keep their outer edges.
+        If True, align the centers of the corner elements; by default, their outer edges.
     recompute_scale_factor : bool, optional
         Whether to compute positions from the rounded output sizes instead of `scale_factor`.
     antialias : bool

@@ -215,7 +215,7 @@ def rnn_sequence(
         raise ArgumentError(
             "rnn_sequence: nonlinearity must be 'tanh' or 'relu'",
             got=repr(nonlinearity),
-            hint="give the name in lower case, not a function",
+            hint="pass the name in lower case, not a function",
         )
     settings = {"batch_sizes": tuple(batch_sizes), "reverse": bool(reverse)}
     return RnnSequence.apply(*inputs, **settings, nonlinearity=nonlinearity)
@@ -260,7 +260,7 @@ def check_cell(where, inputs, gates):
         raise ShapeError(
             f"{where}: input must have 2 axes",
             got=f"input {inputs[0].shape}",
-            hint="give (batch, input) for one step; use rnn_sequence() for whole sequences",
+            hint="pass (batch, input) for one step; use rnn_sequence() for whole sequences",
         )
     check_layer(where, inputs, gates, None)
     return (inputs[0].shape[0],)

@@ -239,7 +239,7 @@ def masked_softmax(input, mask=None, dim=-1):
     input : Tensor of shape (..., n, ...)
         Scores; -inf blocks an entry as well.
     mask : bool Tensor that broadcasts to `input`, or Mask, optional
-        True for the entries that take part.
+        True for the entries to include.
     dim : int, default -1
         Axis that will sum to 1.
 
@@ -270,7 +270,7 @@ def _check_mask(mask, shape):
         raise DTypeError(
             "masked_softmax: mask must be a boolean tensor",
             got=f"{getattr(mask, 'dtype', type(mask).__name__)}",
-            expected="bool, True where an entry takes part",
+            expected="bool, True for the entries to include",
             hint="add a float mask to the scores instead",
         )
     together = broadcast_shapes(shape, mask.shape, names=("input", "mask"), where="masked_softmax")

@@ -72,7 +72,7 @@ def position_similarity_figure(embeddings, grid, title="Similarity of learned po
         raise ShapeError(
             "position_similarity_figure: embeddings does not match grid",
             got=f"embeddings {table.shape}, grid {grid}", expected=f"({rows * columns}, embed)",
-            hint="leave out the position of the class token: embeddings[1:]",
+            hint="omit the class token's position embedding: embeddings[1:]",
         )  # fmt: skip
     norms = np.linalg.norm(table, axis=1, keepdims=True)
     unit = table / np.where(norms == 0, 1, norms)

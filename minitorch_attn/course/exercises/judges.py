@@ -25,7 +25,7 @@ __all__ = ["JUDGES", "Judge"]
 
 @dataclass(frozen=True)
 class Judge:
-    """Inputs and reference implementation to judge an exercise with.
+    """Inputs and reference implementation for checking an exercise.
 
     Parameters
     ----------

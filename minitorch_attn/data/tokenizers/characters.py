@@ -31,7 +31,7 @@ class CharTokenizer:
         if len(set(vocabulary)) != len(vocabulary) or not vocabulary:
             raise ArgumentError(
                 "CharTokenizer: vocabulary must not be empty or contain duplicates",
-                got=f"{len(vocabulary)} characters, {len(set(vocabulary))} of them different",
+                got=f"{len(vocabulary)} characters, {len(set(vocabulary))} of them distinct",
                 hint="collect the characters of a text with CharTokenizer.from_text(text)",
             )
         self.vocabulary = vocabulary

@@ -100,7 +100,7 @@ class Segmenter:
         self._reach = len(longest_first[0]) - 1 if longest_first else 0
 
     def whole(self, text):
-        """Yield (pre-tokens, the special token after them). The last special token is None."""
+        """Yield pairs (pre-tokens, special token after them); the last pair has None instead."""
         self._check(text)
         start = 0
         for match in self._specials.finditer(text):
@@ -109,10 +109,10 @@ class Segmenter:
         yield pretokens(text[start:]), None
 
     def stream(self, chunks):
-        """Split joined chunks as `whole` does, with only a few chunks in memory.
+        """Split the concatenated chunks as `whole` does, with only a few chunks in memory.
 
-        A split depends on at most two characters after it; a special token, on its own length.
-        So everything except a short tail can be yielded at once; the tail waits for more text.
+        Later text can change only pre-tokens that end in the last few characters, at most two more
+        than the length of a special token. All others are yielded without waiting for more text.
 
         Parameters
         ----------

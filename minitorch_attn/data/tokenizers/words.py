@@ -42,7 +42,7 @@ class WordTokenizer:
         if len(self._ids) != len(self.vocabulary) or not self.vocabulary:
             raise ArgumentError(
                 "WordTokenizer: vocabulary must not be empty or contain duplicates",
-                got=f"{len(self.vocabulary)} words, {len(self._ids)} of them different",
+                got=f"{len(self.vocabulary)} words, {len(self._ids)} of them distinct",
                 hint="remove duplicates with list(dict.fromkeys(words))",
             )
         if unknown is not None and unknown not in self._ids:
@@ -54,7 +54,7 @@ class WordTokenizer:
 
     @classmethod
     def from_text(cls, text, *, max_words=None, min_count=1, special_tokens=(), unknown=None):
-        """Create a tokenizer for the words in a text, the most frequent first.
+        """Create a tokenizer for the words in a text, sorted by decreasing frequency.
 
         Parameters
         ----------

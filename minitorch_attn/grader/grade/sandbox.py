@@ -70,7 +70,7 @@ class Limits:
 
 @dataclass
 class Sandbox:
-    """Makes the command lines for processes at one sandbox level.
+    """Builder of command lines for processes at one sandbox level.
 
     Parameters
     ----------
@@ -220,7 +220,7 @@ def _no_userns():
 
 
 def _become(user):
-    """Return the start of a command line: the program that gives up root permanently."""
+    """Return a command prefix that gives up root permanently."""
     return [
         shutil.which("setpriv") or "setpriv", f"--reuid={user}", f"--regid={user}",
         "--clear-groups", "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all", "--",
@@ -236,7 +236,7 @@ def _isolate():
 
 
 def _starts(words):
-    """Return whether a program runs with this start of the command line on this machine."""
+    """Return whether a program starts on this machine with this command prefix."""
     try:
         done = subprocess.run([*words, "true"], capture_output=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):

@@ -121,8 +121,8 @@ def read_steps(found, numbers, files):
 def _with_results(steps):
     """Remove steps without a result, unless a step inside them has one.
 
-    If a function returns nothing, the steps inside it are moved before it: it may store its results
-    in a place that is not compared.
+    If a function returns nothing, the steps inside it are listed before it instead, because it may
+    store its results where they are not compared.
     """
     found = []
     for step in steps:

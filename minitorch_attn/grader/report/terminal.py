@@ -21,7 +21,7 @@ def heading(results, found):
 
 
 def distribution(scores, points):
-    """Draw the distribution of the scores as bars.
+    """Draw the distribution of the scores as a bar chart in text.
 
     Examples
     --------

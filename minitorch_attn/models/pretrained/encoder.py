@@ -38,7 +38,7 @@ def encoder_mask(attention_mask, batch, keys, name="attention_mask"):
         raise ArgumentError(
             f"{name}: a 4-dimensional mask must have dtype bool",
             got=f"{attention_mask.dtype} of shape {attention_mask.shape}",
-            expected="bool, True = may attend",
+            expected="bool, True where attention is allowed",
             hint="pass mask == 0 if the mask contains numbers to add to the scores",
         )
     return attention_mask

@@ -15,7 +15,7 @@ __all__ = ["Ignored", "NameTable", "Same", "Stacked", "Transposed"]
 
 
 class Same:
-    """A tensor that differs only in its name.
+    """A tensor that is stored unchanged, under another name.
 
     Parameters
     ----------

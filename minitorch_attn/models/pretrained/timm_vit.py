@@ -114,7 +114,7 @@ class VisionTransformer(TimmModel):
             )
 
     def make_tokens(self, args):
-        """Create the prefix tokens (class and register tokens) and the position table."""
+        """Create the prefix tokens (class and register tokens) and the position embeddings."""
         width = args.embed_dim
         self.class_token = self.register_tokens = self.positions = None
         if args.class_token:
@@ -127,7 +127,7 @@ class VisionTransformer(TimmModel):
             self.make_positions(width)
 
     def make_positions(self, width):
-        """Create positions for the patches and for the prefix tokens that have positions."""
+        """Create position embeddings for the patches and for prefix tokens that have one."""
         count = self.positioned_prefix + self.grid[0] * self.grid[1]
         self.positions = nn.Parameter(ops.empty(1, count, width))
 
@@ -250,7 +250,7 @@ class VisionTransformer(TimmModel):
         return self.class_token, self.register_tokens
 
     def _positions_for(self, grid):
-        """Return the positions of a grid of patches: (1, token, embed)."""
+        """Return the position embeddings of a grid of patches, (1, token, embed)."""
         if not self.args.dynamic_img_size or grid == self.grid:
             return self.positions
         prefix, table = self.positioned_prefix, self.positions[0]

@@ -131,7 +131,7 @@ class Recipe:
         raise NotImplementedError
 
     def count(self, batch):
-        """Return how many examples a batch's mean loss includes. Used with several threads."""
+        """Return the number of terms in a batch's mean loss, to weight the losses of threads."""
         return batch[0].shape[0]
 
     def evaluate(self, model):
@@ -230,7 +230,7 @@ class Recipe:
 
     @property
     def units_per_step(self):
-        """Number of units per step."""
+        """Number of items of kind `unit` (tokens, images, ...) per training step."""
         return self.options["batch"]
 
     def check_data(self, old):
