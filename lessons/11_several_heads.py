@@ -181,7 +181,7 @@ assert right[1].min() < 0.5 < right[1].max()
 
 # %% [markdown]
 # Where did the heads look? For each head we print the weight on the token a given number of places
-# back, averaged over 500 texts and over all positions where these places exist.
+# back, averaged over 500 texts and over all positions that have such a token.
 
 # %%
 maps = {}

@@ -20,10 +20,10 @@ class Device:
 
     Parameters
     ----------
-    type : {"cpu", "cuda", "strict"} or a whole name such as "cuda:1"
+    type : {"cpu", "cuda", "strict"} or a full name such as "cuda:1"
         Kind of device.
     index : int, default 0
-        Number of the device among those of its type; "cpu" has only number 0.
+        Index of the device among those of its type; "cpu" has only index 0.
 
     Raises
     ------

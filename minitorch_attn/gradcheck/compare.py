@@ -64,9 +64,9 @@ def _is_zero(derived, numeric, noise):
 class _Judged:
     """Entries of one input, each judged correct, wrong or excluded.
 
-    The error of an entry is the difference divided by the entry's magnitude. The divisor is at
-    least 1/1000 of the largest magnitude. If rounding alone could make this error exceed `tol`, the
-    divisor grows to `noise / tol`, at most to the largest magnitude unless the gradient is zero.
+    An entry's error is the difference divided by the entry's magnitude, or by 1/1000 of the largest
+    magnitude if that is larger. Where rounding alone could make the error exceed `tol`, the divisor
+    is `noise / tol`, capped at the largest magnitude unless the gradient is zero.
     """
 
     def __init__(self, derived, numeric, bends, noise, tol):

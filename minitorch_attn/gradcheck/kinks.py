@@ -35,7 +35,7 @@ class SecondLook:
     leaf : Tensor
     step : float
     noise : float
-        Bound for the rounding error of a slope at this step.
+        Bound on the rounding error of a slope at this step.
     gradient : callable
         Function that computes the leaf's gradient at its current value, on the host.
     """
@@ -100,7 +100,7 @@ class SecondLook:
         return float(below), float(above)
 
     def _is_kink(self, moved, position, start, derived, sides, close, allowed):
-        """Return True if the two sides have different slopes and the gradient is compatible."""
+        """Return True if the slopes of the two sides differ and the gradient agrees with a kink."""
         low, high = min(close), max(close)
         bend = high - low
         curved = bend < abs(sides[1] - sides[0]) / 2  # shrinks with the step, so it is not a kink

@@ -19,9 +19,9 @@ __all__ = [
 class Residual(nn.Module):
     """Residual connection: `norm(x + f(x))`, or `x + f(norm(x))` with `norm_first`.
 
-    Here f is a sub-layer with dropout. The paper uses the first form (section 3.1). With the second
-    form, the path from the embeddings to the output is a plain sum, and training does not need
-    warm-up (Xiong et al. 2020, arXiv:2002.04745v2, Figure 1).
+    Here f is a sub-layer with dropout. Vaswani et al. use the first form (section 3.1). In the
+    second form, the path from the embeddings to the output is a plain sum, and training does not
+    need warm-up (Xiong et al. 2020, arXiv:2002.04745v2, Figure 1).
 
     Parameters
     ----------
@@ -234,8 +234,8 @@ class SequenceEmbedding(nn.Module):
         Module whose call `positions(x, offset)` adds position embeddings to x. `offset` is the
         position of the first token.
     scale : float, default 1
-        Factor of the token embeddings, sqrt(embed_dim) in the paper (section 3.4). Token embeddings
-        have a norm of about 1. The factor makes them about as large as the position embeddings.
+        Factor of the token embeddings: sqrt(embed_dim) in Vaswani et al., section 3.4. It makes
+        token embeddings, of norm about 1, about as large as the position embeddings.
     norm : Module, optional
         Normalization layer applied to the sum.
     dropout : float, default 0

@@ -80,7 +80,7 @@ def _parse(equation, operands):
         raise ArgumentError(
             f"einsum({equation!r}): the numbers of terms and operands do not match",
             got=f"{len(terms)} terms and {len(operands)} operands",
-            hint="separate the terms by commas: 'ij,jk->ik' for two operands",
+            hint="separate the terms with commas: 'ij,jk->ik' for two operands",
         )
     try:
         labelled = [_labels(t, x.ndim, equation) for t, x in zip(terms, operands, strict=True)]
@@ -110,7 +110,7 @@ def _dots(labels):
 
 
 def _labels(term, ndim, equation):
-    """One label per axis of an operand."""
+    """Return one label per axis of an operand."""
     before, has_dots, after = term.partition("...")
     letters = before + after
     count = ndim - len(letters)

@@ -149,7 +149,7 @@ def first_size(batch):
 
 
 def _sizes(batch):
-    """Return the sizes of the first axes of all tensors in a batch."""
+    """Return the first-axis size of every tensor in a batch."""
     if isinstance(batch, Tensor):
         return [batch.shape[0] if batch.ndim else 0]
     if isinstance(batch, (tuple, list, dict)):

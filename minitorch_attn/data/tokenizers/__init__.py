@@ -1,4 +1,4 @@
-"""Tokenizers for characters, words, byte-level BPE and pretrained model folders."""
+"""Tokenizers: characters, words, byte-level BPE, and those of pretrained model folders."""
 
 from .byte_bpe import ByteBPE
 from .characters import CharTokenizer

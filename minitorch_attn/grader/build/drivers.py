@@ -126,11 +126,11 @@ def gradients(inputs, settings):
     extra = {key: leaves[key] for key in settings.get("tensors", ())}
     result = function(*arguments, **extra, **settings["keywords"])
     if not result.requires_grad:
-        raise ValueError("the result does not require grad: the graph is cut somewhere")
+        raise ValueError("the result does not require grad: some step is not recorded in the graph")
     result.backward(mt.tensor(inputs["grad"]))
     found = {}
     for key in settings["needs"]:
         if leaves[key].grad is None:
-            raise ValueError(f"the gradient of {key} is missing: the graph is cut somewhere")
+            raise ValueError(f"the gradient of {key} is missing: some step is not in the graph")
         found[f"grad_{key}"] = np.asarray(leaves[key].grad.numpy())
     return found

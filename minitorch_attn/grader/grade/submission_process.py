@@ -43,7 +43,7 @@ class Worker:
     package_folder : path
         Folder of the compiled package `minitorch_attn` that the submission completes.
     files : dict of str to bytes
-        Content of each submitted file by path `minitorch_attn/...`, where it replaces a file.
+        Contents of submitted files by path `minitorch_attn/...`; they replace the package's files.
 
     Attributes
     ----------

@@ -11,7 +11,7 @@ _FORMULA = "=+-@\t\r＝＋－＠"  # characters that can start a formula in a sp
 
 
 def grades(results):
-    """Make the CSV text for a class.
+    """Format the grades of a class as CSV.
 
     Parameters
     ----------

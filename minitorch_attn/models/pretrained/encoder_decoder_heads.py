@@ -1,4 +1,4 @@
-"""Heads shared by the encoder-decoders BART and Marian."""
+"""Heads shared by the encoder-decoder models BART and Marian."""
 
 from ... import ops
 from .decoder import kept, result

@@ -69,7 +69,7 @@ class MarianPreTrainedModel(EncoderDecoderModel):
 
 
 class MarianModel(WithoutHead, MarianPreTrainedModel):
-    """Marian without a head: returns the vectors of the target tokens.
+    """Marian without a head: returns the decoder's hidden states for the target tokens.
 
     Examples
     --------

@@ -88,9 +88,9 @@ class SwinFamilyModel(PretrainedModel):
                 positions = self._interpolated(positions, x, pixel_values.shape[-2:])
             elif positions.shape[1] != x.shape[1] * x.shape[2]:
                 raise ShapeError(
-                    f"{type(self).__name__}: the image size does not match the positions",
+                    f"{type(self).__name__}: the image size does not match the position embeddings",
                     got=f"{x.shape[1]} x {x.shape[2]} patches, {positions.shape[1]} positions",
-                    hint="pass interpolate_pos_encoding=True to resize the positions",
+                    hint="pass interpolate_pos_encoding=True to resize the position embeddings",
                 )
             x = x + positions.reshape(1, *x.shape[1:])
         return self.model.dropout(x)

@@ -12,7 +12,7 @@ __all__ = [
 
 
 class T5Model(T5PreTrainedModel):
-    """T5 without a head: returns the vectors of the decoder's tokens.
+    """T5 without a head: returns the decoder's hidden states for the target tokens.
 
     Parameters
     ----------

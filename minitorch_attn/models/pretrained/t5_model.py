@@ -139,7 +139,7 @@ class T5PreTrainedModel(PretrainedModel):
         inputs_embeds=None, decoder_inputs_embeds=None, use_cache=None, output_attentions=None,
         output_hidden_states=None,
     ):  # fmt: skip
-        """Return the vectors of the target tokens, and a dict of the other outputs."""
+        """Return the decoder's hidden states, and a dict of the other outputs."""
         flags = (output_attentions, output_hidden_states)
         if (decoder_input_ids is None) == (decoder_inputs_embeds is None):
             raise ArgumentError(

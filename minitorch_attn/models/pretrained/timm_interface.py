@@ -77,7 +77,7 @@ class TimmModel(PretrainedModel):
 
 
 def _described(config, about):
-    """Return the arguments that follow from the description of the weights in `config.json`."""
+    """Return the arguments that the description of the weights in `config.json` sets."""
     found, size = {}, about.get("input_size")
     classes = config.get("num_classes", about.get("num_classes"))
     if classes is not None and classes >= 0:
@@ -92,7 +92,7 @@ def _described(config, about):
 
 
 class ClassifierHead(nn.Module):
-    """Pool a map over its positions, then apply a linear layer.
+    """Pool a feature map over its positions, then apply a linear layer.
 
     Parameters
     ----------

@@ -18,7 +18,8 @@ NAMES = [made.name for made in assignments()]
 # What goes wrong leaves no array behind: an order, a memory that is shared, an error, a set. Nor
 # does what is cut off from the graph, by `detach()`.
 NO_STEP = {
-    "gradients are added in place to an array in use", "the gradient of a leaf is not copied",
+    "gradients are added in place to an array that other nodes use",
+    "the gradient of a leaf is not copied",
     "the oldest node is visited first", "saved arrays are not freed",
     "targets are missing from the set of nodes", "images of any size are accepted",
 }  # fmt: skip

@@ -149,7 +149,7 @@ def test_masked_patches(family, pixels, device):
 def test_positions_fit_other_images_by_interpolation(rng, device):
     model = make_model("SwinModel", device, use_absolute_embeddings=True)
     larger = mt.tensor(rng.normal(size=(1, 2, 14, 18)), device=device)
-    with pytest.raises(ShapeError, match="does not match the positions"):
+    with pytest.raises(ShapeError, match="does not match the position embeddings"):
         model(larger)
     assert model(larger, interpolate_pos_encoding=True)[0].shape == (1, 20, 12)
 
