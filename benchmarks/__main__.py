@@ -52,7 +52,7 @@ def arguments(words=None):
 
 
 def main(args):
-    """Run the selected workloads, and store their measurements."""
+    """Run the selected benchmark workloads, and store their measurements."""
     results = {"machine": machine.describe(), "torch_threads": args.threads, "workloads": []}
     print(f"{results['machine']['cpu']}, {results['machine']['cores']} cores", flush=True)
     for name in args.workloads:

@@ -23,7 +23,7 @@ from minitorch_attn.viz.style import COLOURS, new_figure
 random.seed(0)
 
 # %% [markdown]
-# ## A number that remembers where it came from
+# ## Value: a number that remembers how it was computed
 #
 # Each operation makes a new `Value`, which stores one **slope** for each of the operation's inputs:
 # how much the result changes when that input changes. For $c = a \cdot b$ the slopes are
@@ -116,7 +116,7 @@ print(f"loss {loss.data}   d/da {a.grad} = b + 2 a   d/db {b.grad} = a")
 assert (a.grad, b.grad) == (-2.0 + 2 * 3.0, 3.0)
 
 # %% [markdown]
-# ## A small network, trained with these scalars
+# ## Train a small network with scalar Values
 #
 # Exclusive or (XOR) is a very small task that a linear model cannot solve.
 
@@ -267,8 +267,8 @@ assert per_operation > 100
 
 # %% [markdown]
 # What does this mean for a small GPT? It has 0.8 million weights. Each weight is used once for each
-# token of a batch of 12 x 64 characters, with one multiplication and one addition. The speeds above
-# include the backward pass.
+# token of a batch of 12 x 64 characters, with one multiplication and one addition. The operations
+# per second above include the backward pass.
 
 # %%
 operations = 2 * 814_720 * 12 * 64

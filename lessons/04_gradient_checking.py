@@ -98,7 +98,8 @@ def check(fn, inputs, h=1e-5, plain_sum=False):
 
 
 # %% [markdown]
-# We check the library's attention with inputs of shape (batch 2, token 5, dim 4) and many steps:
+# We check the library's attention with inputs of shape (batch 2, token 5, dim 4) and a range of
+# step sizes:
 
 # %%
 drawn = np.random.default_rng(1).normal(size=(3, 2, 5, 4))  # query, key, value
@@ -202,7 +203,7 @@ def block_with(bug):
 
 
 # %% [markdown]
-# ## Every mistake with every setup
+# ## Test each planted mistake with each setup of the gradient check
 #
 # The careful setup follows the rule above, with a batch of 2, a random cotangent and a random
 # gain. Each of the other setups is careless in one respect.
@@ -247,13 +248,13 @@ axes.spines[:].set_visible(False)
 show(figure, "rows: mistakes; columns: setups; three careless setups hide one mistake each")
 
 # %% [markdown]
-# ## What goes wrong with a careless check
+# ## Four careless setups, and the mistakes that they hide
 #
-# Read the columns of the table. **A batch of 1** hides the missing sum over the batch, because
-# there is nothing to sum. **A plain sum** as the loss gives every output the gradient 1, and a
-# tensor of ones does not change when it is rolled. **A gain of 1**, the initial value in every
-# layer norm, hides that the gain was forgotten. In **float32** everything fails, even the correct
-# code.
+# Each column of the table is a setup. **A batch of 1** hides the missing sum over the batch,
+# because there is nothing to sum. **A plain sum** as the loss gives every output the gradient 1,
+# and a tensor of ones does not change when it is rolled. **A gain of 1**, the initial value in
+# every layer norm, hides that the gain was forgotten. In **float32** everything fails, even the
+# correct code.
 
 # %%
 verdicts = dict(zip(BUGS, passes.tolist(), strict=True))

@@ -64,8 +64,8 @@ assert variance < 0.2
 # ## LayerNorm's eps: inside or outside the square root
 #
 # The deck COMP541, "Encoder-Decoder Sublayers (3)", computes `(x - mean) / (std + eps)`. Here eps
-# is outside the square root, and `std` divides by $d - 1$. For tokens of typical size both formulas
-# agree to the third digit.
+# is outside the square root, and `std` divides by $d - 1$. For tokens of typical size, this formula
+# and the one with eps inside agree to the third digit.
 
 
 # %%
@@ -201,7 +201,7 @@ def loss_of(model, ids, wanted, keep=None):
 
 
 # %% [markdown]
-# ## Before training: gradients and similarity of tokens by depth
+# ## Before training: how gradients and token similarity depend on depth
 #
 # We make two measurements on untrained models. The first is the gradient of the loss with respect
 # to one matrix in each block (the second weight matrix of its feed-forward network). It shows how

@@ -266,8 +266,8 @@ for layer in range(3):
 print("with another last token, the keys of the 39 before it are the same in every layer")
 
 # %% [markdown]
-# How much does this save? Without a cache, step $t$ processes $t$ tokens. We count the operations
-# of single steps and measure how long each step takes.
+# How much does the cache save? Without a cache, step $t$ processes $t$ tokens. We count the
+# operations of single steps and measure how long each step takes.
 
 # %%
 lengths = pick((32, 64, 128, 256, 480), (32, 128, 480))

@@ -61,7 +61,7 @@ for ids in sentences(3, np.random.default_rng(0)):
 print(len(WORDS), "different words")
 
 # %% [markdown]
-# ## Hiding words: 15 percent, in three ways
+# ## Hide 15 percent of the words, in three ways
 #
 # BERT chooses 15 % of the words at random: 80 % of them become `[MASK]`, 10 % become another word,
 # and 10 % stay unchanged. The label is the original word. Everywhere else the label is -100, which
@@ -104,8 +104,8 @@ assert not chosen[~words].any()
 # %% [markdown]
 # ## Training
 #
-# The model is an encoder of two layers, with a head that predicts the word at each position. The
-# first loss is above $\log V$, the loss of a uniform guess.
+# The model is an encoder of two layers, with a head that predicts the word at each position. Before
+# training, its loss is above $\log V$, the loss of a uniform guess.
 
 
 # %%
@@ -174,8 +174,9 @@ assert plural > 0.9
 # %% [markdown]
 # ## Both directions
 #
-# The first word is determined by what comes **after** it. Now we train the same model with the
-# causal mask of a GPT in all layers. We hide one word at a time and print each position's accuracy:
+# The first word of a sentence (such as "two") can be predicted only from what comes **after** it.
+# Now we train the same model with the causal mask of a GPT in all layers. We hide one word at a
+# time and print each position's accuracy:
 
 # %%
 causal = mt.masks.causal(8)

@@ -246,9 +246,9 @@ show(
 )
 
 # %% [markdown]
-# Copying does not require knowledge of images, and the loss never included the decoder's output for
-# a mask token. (The middle row has the opposite flaw: its loss did not include the visible patches,
-# which are known anyway.)
+# Copying visible patches does not require knowledge of images, and this loss never included the
+# decoder's output for a mask token. (In the middle row of the figure, the visible patches are wrong
+# instead: the loss on hidden patches does not include them, but they are known anyway.)
 #
 # **The wrong order.** Without `[rows, restore]`, the visible patches are put at the first four
 # positions, wherever they came from. All shapes stay the same.

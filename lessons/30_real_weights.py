@@ -176,7 +176,7 @@ print(f"written, read by `from_pretrained`, and run again: {difference:.1e}")
 assert difference == 0
 
 # %% [markdown]
-# ## What goes wrong when tensors are misread
+# ## Misread tensors: some mistakes raise an error, others only change the output
 #
 # Some mistakes raise an error. `c_attn` is not square, so its transpose does not fit:
 
@@ -186,9 +186,9 @@ with fails(ValueError):
     gpt2(test, transposed)
 
 # %% [markdown]
-# Other mistakes do not. `attn.c_proj` is square, so its transpose fits. The columns of `c_attn`
-# could also be read head by head, as other model families store them. And two formulas share the
-# name GELU. All of these mistakes give finite logits:
+# Other mistakes do not raise an error. `attn.c_proj` is square, so its transpose fits. The columns
+# of `c_attn` could also be read head by head, as other model families store them. And two formulas
+# share the name GELU. All of these mistakes give finite logits:
 
 
 # %%
@@ -229,10 +229,11 @@ for name in wrong:
 assert 1e-4 < errors["GELU with erf for tanh"] < 0.1
 
 # %% [markdown]
-# The last line is the most dangerous one: the loss hardly changes, so you cannot find the mistake
-# by looking at the loss or at samples. Only a comparison of logits with the original finds it. That
-# is why the library's tests compare every model family with recorded logits from Hugging Face's
-# transformers, to within round-off, and do not rely on the loss.
+# The wrong GELU, in the last line of the table, is the most dangerous mistake: the loss hardly
+# changes, so you cannot find the mistake by looking at the loss or at samples. Only a comparison of
+# logits with the original finds it. That is why the library's tests compare every model family with
+# recorded logits from Hugging Face's transformers, to within round-off, and do not rely on the
+# loss.
 
 # %%
 figure, axes = plt.subplots(1, 3, figsize=(8.5, 2.7), layout="constrained", sharey=True)

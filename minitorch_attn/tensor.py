@@ -274,7 +274,7 @@ class Tensor:
     def register_hook(self, hook):
         """Call `hook(grad)` when the gradient of this tensor is complete.
 
-        The hook may return a gradient to use instead.
+        The hook may return another gradient, which replaces this one.
 
         Returns
         -------
@@ -306,7 +306,7 @@ class Tensor:
 
     def __len__(self):
         if self.ndim == 0:
-            raise DTypeError("len(): a 0-d tensor does not have a length", hint="x.numel()")
+            raise DTypeError("len(): a 0-d tensor does not have a length", hint="use x.numel()")
         return self.array.shape[0]
 
     def __iter__(self):

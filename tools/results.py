@@ -1,8 +1,8 @@
 """Run every recipe with three seeds and write docs/results.md: `python -m tools.results`.
 
 Each run is a separate process, `python -m minitorch_attn train RECIPE --seed N`. Its measurements
-are stored next to its run folder. An interrupted program therefore continues with the missing runs,
-and `--write` writes the page from the stored measurements.
+are stored next to its run folder. If the program is interrupted, start it again: it repeats only
+the missing runs. `--write` writes the page from the stored measurements.
 """
 
 import argparse
@@ -70,7 +70,7 @@ def run(name, seed, folder):
 
 
 def page(runs):
-    """Return the text of docs/results.md, made from the stored runs."""
+    """Return the text of docs/results.md, generated from the stored runs."""
     found = {name: _entries(runs, name) for name in RECIPES}
     found = {name: entries for name, entries in found.items() if entries}
     if not found:

@@ -1,4 +1,4 @@
-"""Checks of the LayerNorm assignment: the library or a formula gives the expected values."""
+"""Checks of the LayerNorm assignment; the expected values come from the library or a formula."""
 
 import numpy as np
 
@@ -25,7 +25,7 @@ def norm(name, rng, shape=(3, 5, 7), row_axes=1, weight=True, bias=True, grad=Fa
 
 
 def normalized(x, eps):
-    """Compute LayerNorm without parameters with NumPy."""
+    """Compute LayerNorm in NumPy, without weight and bias."""
     return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + eps)
 
 
@@ -122,9 +122,8 @@ def gelu_backward(rng):
 
 
 def gelu_tail(rng):
-    """Values of x at which 1 + erf rounds to 0, so that finite differences of y are 0.
-
-    The derivative there is x times the Gaussian density, to 1 %.
+    """Check GELU at very negative x, where 1 + erf rounds to 0, so that finite differences are 0.
+    The derivative there is x times the Gaussian density, to within 1 %.
     """
     x, grad = rng.uniform(-10.2, -10, (5, 7)), rng.normal(size=(5, 7))
     return operation_check("in the tail", GELU, {"x": x}, {}, grad, rtol=0.05)

@@ -84,7 +84,7 @@ def _images_step(model, side):
 
 
 def vit_step(area):
-    """Make the forward and backward pass of a small ViT with patches of 8 x 8 pixels."""
+    """Build a step: forward and backward pass of a small ViT with patches of 8 x 8 pixels."""
     side = math.isqrt(area)
     model = mt.models.VisionTransformer(
         image_size=side, patch_size=8, num_classes=10, embed_dim=64, num_layers=2, num_heads=2,

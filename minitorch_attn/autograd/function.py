@@ -59,7 +59,7 @@ class Leaf:
 
 
 class Context:
-    """Graph node that holds what one application of a Function saves for `backward`.
+    """Graph node of one application of a Function, which holds what it saves for `backward`.
 
     Attributes
     ----------
@@ -109,7 +109,7 @@ class Context:
     def save_intermediate(self, *arrays):
         """Save intermediate results of a fused operation.
 
-        They do not belong to a tensor, so a second derivative cannot flow through them. Under
+        They do not belong to a tensor, so a second derivative cannot flow through them. If
         `create_graph=True`, the engine therefore differentiates the composed version.
         """
         self._intermediate = arrays
@@ -134,7 +134,7 @@ class Context:
 
     @property
     def intermediate(self):
-        """Arrays that `save_intermediate` saved."""
+        """Arrays stored by `save_intermediate`."""
         if self.freed:
             self._bring_back()
         return self._intermediate
@@ -176,14 +176,14 @@ class Context:
             self._intermediate = ()  # not None: this marks a fused operation
 
     def take_over(self, other):
-        """Take the saved arrays from `other`, the context of a second run of the operation."""
+        """Take the saved arrays from `other`, the context of a recomputation of this operation."""
         self.freed, self.place, self._clock = other.freed, other.place, other._clock
         self._saved, self._constant = other._saved, other._constant
         self._sources, self._counters = other._sources, other._counters
         self._intermediate = other._intermediate
 
     def _bring_back(self):
-        """Let the checkpoint recompute what it dropped; without a checkpoint, raise an error."""
+        """Recompute arrays that a checkpoint dropped; without a checkpoint, raise an error."""
         while self.freed and self.freed is not True:
             self.freed.bring_back()  # perhaps only up to an inner checkpoint
         if not self.freed:

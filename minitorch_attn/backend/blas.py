@@ -27,7 +27,7 @@ _SPELLINGS = [
 
 
 def _candidates():
-    """Return the files of the BLAS libraries that this process has loaded or that are in NumPy."""
+    """Return the files of BLAS libraries that this process has loaded or that NumPy includes."""
     found = []
     try:
         with open("/proc/self/maps", encoding="utf-8") as maps:

@@ -1,4 +1,4 @@
-"""Scatter-add: add rows to a table in place, as in the gradient of a lookup."""
+"""Scatter-add: add rows to a table in place, as in the gradient of an embedding lookup."""
 
 import numpy as np
 from numpy import ndarray

@@ -213,7 +213,7 @@ def sandbox():
 
 
 def extra(name):
-    """Check the packages of an optional extra."""
+    """Check the packages of an optional dependency group (extra), such as `tokenizers`."""
     absent = [module for module in _EXTRAS[name] if importlib.util.find_spec(module) is None]
     if absent:
         remedy = f"python -m pip install 'minitorch-attn[{name}]'"

@@ -200,7 +200,7 @@ def check(group_work, numbers, everything, work, seconds, as_json):
 
 
 def _named(desk, number):
-    """Find the exercise and the file for a number, a name or a path."""
+    """Find an exercise and the learner's file, given a number, a name or a path."""
     item, path = desk.need(number), Path(number or "")
     is_path = path.suffix == ".py" and path.is_file()
     return item, path if is_path else desk.work.file(item)

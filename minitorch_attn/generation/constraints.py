@@ -99,14 +99,14 @@ class ForcedEOSTokenLogitsProcessor(LogitsProcessor):
 
 
 class PrefixConstrainedLogitsProcessor(LogitsProcessor):
-    """Allow only the tokens that a function returns for each sequence so far.
+    """Allow only the tokens that a given function returns for each sequence generated so far.
 
     The function receives the ids on the host, so the host waits for the device at every step.
 
     Parameters
     ----------
     prefix_allowed_tokens_fn : callable
-        Function from (index of the input, int64 Tensor of shape (token,)) to the allowed ids.
+        Function of (input index, int64 Tensor of shape (token,)) that returns the allowed ids.
     num_beams : int
         Number of rows (beams) for each input.
     """
@@ -136,7 +136,7 @@ class PrefixConstrainedLogitsProcessor(LogitsProcessor):
 
 
 class InfNanRemoveLogitsProcessor(LogitsProcessor):
-    """Replace NaN by 0 and infinities by the largest and smallest finite numbers."""
+    """Replace NaN scores by 0, and infinite scores by the largest or smallest finite number."""
 
     def __call__(self, input_ids, scores):
         largest = float(np.finfo(scores.dtype).max)

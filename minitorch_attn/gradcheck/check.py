@@ -20,7 +20,7 @@ __all__ = ["Check", "Options", "second_order_check"]
 
 @dataclass
 class Options:
-    """Options of a check; see `gradcheck_report`."""
+    """Options of a gradient check; see `gradcheck_report`."""
 
     eps: float = 1e-5
     tol: float = 1e-6
@@ -112,7 +112,7 @@ class Check:
             if _overlaps_itself(leaf.array):
                 raise ArgumentError(
                     f"{title}: entries of {name} must not share memory",
-                    got=f"shape {leaf.shape}, made by expand or a sliding view",
+                    got=f"shape {leaf.shape}, made by expand or by overlapping windows",
                     hint="use x.clone(), or call expand inside the function that is checked",
                 )
         for i, (name, leaf) in enumerate(self.named):
@@ -252,7 +252,7 @@ class Check:
             )
 
     def _explain(self, report, jacobians):
-        """Add to the report the faulty operation, and hints for inputs with wrong gradients."""
+        """Find the faulty operation; add it to the report, with hints for the wrong gradients."""
         if self.options.localize:
             report.fault = find_fault(self, any(not item.ok for item in report.items))
         evidence = gather_evidence(
@@ -268,7 +268,7 @@ class Check:
             report.notes.append("each recorded operation by itself is correct")
 
     def check_again(self, fn, inputs, options, second_order):
-        """Check a single operation and return the report."""
+        """Run a gradient check of a single operation and return its report."""
         check = (
             second_order_check(fn, inputs, options) if second_order else Check(fn, inputs, options)
         )

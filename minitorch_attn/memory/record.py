@@ -18,22 +18,22 @@ __all__ = ["MemoryTracker", "track"]
 class MemoryTracker(Listener):
     """Records the memory that tensors and the graph hold inside a `with` block.
 
-    A block counts once, regardless of its number of views. It counts from its creation by an
+    A memory block is counted once, regardless of its number of views, from its creation by an
     operation until it is no longer referenced. A block that no operation created, such as a
-    parameter, counts from its first use, or from the start if its owner is given. Temporary memory
-    within an operation and the memory of other threads are not recorded.
+    parameter, is counted from its first use, or from the start if its owner is given. Temporary
+    memory within an operation and the memory of other threads are not recorded.
 
     Parameters
     ----------
     *owners : Module or Optimizer
-        Objects whose parameters, buffers, gradients and state count from the start.
+        Objects whose parameters, buffers, gradients and state are counted from the start.
 
     Attributes
     ----------
     peak, peak_moment : int
         Maximum number of bytes held, and the moment at which it is reached.
     peak_op : str
-        Operation that reached the peak.
+        Operation that was running when memory reached its peak.
     held : int
         Number of bytes held now, or at the end of the block.
     blocks : list of Block
@@ -192,7 +192,7 @@ class MemoryTracker(Listener):
             keep.stop = len(self._moments)  # from the next change on, the block is not kept
 
     def _settle(self):
-        """Handle contexts that the engine, or a checkpoint, has emptied since the last event."""
+        """Stop counting the arrays of contexts freed since the last event, as by a backward."""
         pending, self._pending = self._pending, []
         for reference in pending:
             ctx = reference()
@@ -261,8 +261,8 @@ def track(*owners):
     Parameters
     ----------
     *owners : Module or Optimizer
-        Objects whose parameters, buffers, gradients and state count from the start. Blocks of
-        other objects count from their first use.
+        Objects whose parameters, buffers, gradients and state are counted from the start. The
+        memory of other objects is counted from its first use.
 
     Returns
     -------

@@ -113,19 +113,19 @@ def embedding(
     input, weight, padding_idx=None, max_norm=None, norm_type=2.0,
     scale_grad_by_freq=False, sparse=False,
 ):  # fmt: skip
-    """Embedding lookup: replace each id in `input` by the row of `weight` with that number.
+    """Embedding lookup: replace each id in `input` by the row of `weight` with that index.
 
     Parameters
     ----------
     input : integer Tensor of any shape
-        Row numbers, such as token ids.
+        Row indices, such as token ids.
     weight : Tensor of shape (rows, embed)
         The table.
     padding_idx : int, optional
-        Number of a row that does not receive a gradient.
+        Index of a row that does not receive a gradient.
     max_norm : float, optional
-        Maximum norm of a row. Rows in use with a larger norm are first scaled down to `max_norm`,
-        in `weight` itself.
+        Maximum norm of a row. Looked-up rows with a larger norm are first scaled down to
+        `max_norm`, in `weight` itself.
     norm_type : float, default 2
         Order p of the norm that `max_norm` limits.
     scale_grad_by_freq : bool, default False
@@ -140,7 +140,7 @@ def embedding(
     Raises
     ------
     IndexRangeError
-        If a row number is negative or too large. On a GPU, the next read from the device raises it.
+        If a row index is negative or too large. On a GPU, the next read from the device raises it.
 
     Examples
     --------
@@ -219,7 +219,7 @@ def one_hot(tensor, num_classes=-1):
     classes = tensor.array
     if classes.dtype.kind not in "iu":
         raise DTypeError(
-            "one_hot: tensor must hold integers", got=f"{tensor.dtype}", hint="tensor.long()"
+            "one_hot: tensor must hold integers", got=f"{tensor.dtype}", hint="use tensor.long()"
         )
     if num_classes == -1:
         if classes.size == 0:

@@ -111,7 +111,7 @@ def reshape(input, shape):
 
 
 def _full_shape(input, shape, where):
-    """Return `shape` with -1 replaced, checked against the number of elements."""
+    """Return `shape` with the size for -1 filled in; check it against the number of elements."""
     shape = sizes_of(shape, where, "shape")
     try:
         count = input.array.size
@@ -142,7 +142,7 @@ def view(input, *shape):
     ----------
     input : Tensor
     *shape : int, or one tuple, or one dtype
-        Sizes of the result, or a dtype that reinterprets the memory, outside the graph.
+        Sizes of the result, or a dtype in which to reinterpret the memory (without gradient).
 
     Raises
     ------

@@ -121,7 +121,7 @@ def tril(input, diagonal=0):
 
 
 def triu(input, diagonal=0):
-    """The upper triangle of the last two axes, from a diagonal on, with zeros below; see `tril`.
+    """The upper triangle of the last two axes: zeros below the given diagonal. See `tril`.
 
     Examples
     --------

@@ -113,7 +113,7 @@ def _shared(ctx, grad_c, lost_a, lost_b, tie):
 
 
 class Clamp(Function):
-    """Clamp x to [low, high], two numbers of which one may be None.
+    """Clamp x to [low, high], where low and high are numbers and one may be None.
 
     Forward:  y = min(max(x, low), high)
     Backward: grad_x = grad_y * (x >= low) * (x <= high)
@@ -136,7 +136,7 @@ class Clamp(Function):
 
 
 class ClampTo(Function):
-    """Clamp x to [low, high] for tensors low and high, either of which may be None.
+    """Clamp x to [low, high], where low and high are tensors and either may be None.
 
     Forward:  y = min(max(x, low), high)
     Backward: the gradient goes to whichever of x, low and high was chosen
@@ -226,7 +226,7 @@ def _zero_d(value, dtype, like):
 
 
 def masked_fill(input, mask, value):
-    """Fill with `value` where `mask` is True, else keep `input`.
+    """Replace the elements of `input` by `value` where `mask` is True.
 
     Parameters
     ----------

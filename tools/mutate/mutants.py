@@ -134,7 +134,7 @@ def _statements(function):
 
 
 def _last_line(statement):
-    """Return the last line of a simple statement, or of the header of a compound statement."""
+    """Return the last line number of a simple statement, or of a compound statement's header."""
     body = getattr(statement, "body", None)
     return statement.end_lineno if body is None else max(statement.lineno, body[0].lineno - 1)
 

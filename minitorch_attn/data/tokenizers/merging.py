@@ -1,4 +1,4 @@
-"""Merging: apply learned BPE merges to one word."""
+"""Apply learned BPE merges to a word, and cache the resulting token ids."""
 
 import heapq
 from itertools import pairwise

@@ -1,9 +1,9 @@
 """Leaks: find lines or compiled code of a solution in a release.
 
-A line of a solution reveals something if it has at least twelve characters and is rare. A line
-such as `ctx.save(x)` occurs in many files of the released library. A line that occurs in only a few
-files belongs to a function that should have been removed, unless the manifest allows the line. A
-line of a function in a `[[group]]` reveals something if the released library does not contain it.
+A line of a solution is a leak if it has at least twelve characters and is rare. A line such as
+`ctx.save(x)` is not, because it occurs in many files of the released library. A line that occurs in
+only a few files belongs to a function that should have been removed, unless the manifest allows the
+line. A line of a function in a `[[group]]` is a leak if the released library does not contain it.
 """
 
 import io

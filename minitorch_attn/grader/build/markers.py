@@ -17,7 +17,7 @@ _MARK = re.compile(r"^\s*#+\s*(BEGIN|END) (SOLUTION|HIDDEN TESTS)\s*$")
 
 
 def released_text(text, where):
-    """Remove everything between the markers in a text.
+    """Remove solutions and hidden tests, which stand between markers, from a text.
 
     Parameters
     ----------
@@ -66,14 +66,14 @@ def released_text(text, where):
             opened = None
     if opened is not None:
         raise DataError(
-            f"{where}: BEGIN {opened} does not have an END",
+            f"{where}: BEGIN {opened} without a matching END",
             hint=f"write END {opened} after the last line of the block",
         )
     return "".join(kept)
 
 
 def released_notebook(text, where):
-    """Remove everything between the markers in a notebook, and its outputs.
+    """Remove everything between the markers in a notebook, and the outputs of its cells.
 
     Parameters
     ----------

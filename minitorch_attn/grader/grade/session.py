@@ -171,7 +171,7 @@ def run(inputs, settings):
 
 
 def _gradients_explained(check, arrays):
-    """Report on wrong gradients, or return None. Untrusted arrays may raise any exception."""
+    """Return a report on wrong gradients, or None if the untrusted arrays raise an exception."""
     try:
         with np.errstate(all="ignore"):
             return gradient_report(check, arrays)

@@ -27,5 +27,5 @@ class Output(dict):
         return self.get(name)  # None for results that were not requested, as in Hugging Face
 
     def to_tuple(self):
-        """Return all results in order."""
+        """Return all results as a tuple, in order."""
         return tuple(self.values())

@@ -124,7 +124,7 @@ def attention_composed(
     query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None,
     enable_gqa=False,
 ):  # fmt: skip
-    """`scaled_dot_product_attention` built from matmul, softmax and dropout; slower, same result.
+    """`scaled_dot_product_attention` composed of matmul, softmax and dropout: slower, same result.
 
     Read this version first; the fused kernels are tested against it. The arguments are the same.
     With the same seed, both functions draw the same dropout mask, except for `TiledAttention`.

@@ -87,7 +87,7 @@ def enlarge(x, padding):
     ----------
     x : array
     padding : sequence of (int, int)
-        Numbers of zeros before and after, for each of the last axes.
+        Number of zeros before and number of zeros after, for each of the last axes.
     """
     before_axes = x.ndim - len(padding)
     space = x.shape[before_axes:]

@@ -82,7 +82,7 @@ class CharacterGPT(Recipe):
         return {"name": name, "characters": len(text), "sha256": digest(text)}
 
     def build(self):
-        """Create a GPT of the requested size."""
+        """Create a GPT of the size chosen in the options."""
         return _gpt(self.options, len(self.tokenizer))
 
     def baselines(self):
@@ -200,7 +200,7 @@ class CharacterGPT(Recipe):
         ]
 
     def last_words(self, folder):
-        """Suggest what to read next."""
+        """Suggest which files to look at and read next."""
         return (
             f"Look at {folder / 'attention.png'}, then read minitorch_attn/ops/attention/ and\n"
             "minitorch_attn/models/gpt.py. Both are short."

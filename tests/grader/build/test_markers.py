@@ -42,7 +42,7 @@ def test_a_notebook_loses_them_and_its_outputs():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("### BEGIN SOLUTION\nx\n", "BEGIN SOLUTION does not have an END"),
+        ("### BEGIN SOLUTION\nx\n", "BEGIN SOLUTION without a matching END"),
         ("### END SOLUTION\n", "f.py:1: END SOLUTION without a matching BEGIN"),
         (
             "### BEGIN SOLUTION\n### BEGIN HIDDEN TESTS\n",
