@@ -43,7 +43,7 @@ def main(words):
 
 
 def named(table, word):
-    """Return the checks of the function `word`, or else the checks whose names are or contain it."""
+    """Return the checks of the function `word`, or those whose name equals or contains `word`."""
     for chosen in (
         [entry for entry in table if entry["of"] == word],
         [entry for entry in table if entry["name"] == word],

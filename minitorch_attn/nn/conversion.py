@@ -7,7 +7,7 @@ __all__ = ["Conversion"]
 
 
 class Conversion:
-    """Mixin of Module that converts or moves its parameters and buffers."""
+    """Mixin for Module: convert parameters and buffers to another dtype or device."""
 
     def _apply(self, convert):
         """Convert every parameter, gradient and buffer in place, with the function `convert`."""

@@ -81,7 +81,7 @@ class AdditiveAttention(Module):
 
     @computes("attention")
     def attend(self, query, projected_key, value, key_padding_mask=None):
-        """Attend with the projected keys `W_k key`, which a decoder computes once for all queries.
+        """Attend to keys that are already projected, `W_k key`; a decoder projects them only once.
 
         Parameters
         ----------

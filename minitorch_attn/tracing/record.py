@@ -341,7 +341,7 @@ class Recording(Listener):
 
 
 def _checked(names):
-    """Check the names of fused operations."""
+    """Return `names` as a set; raise ArgumentError if one is not a fused operation."""
     names = frozenset([names] if isinstance(names, str) else names)
     known = {function.__name__ for function in _below(Function) if function.composed is not None}
     if not names <= known:

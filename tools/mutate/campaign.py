@@ -152,7 +152,7 @@ class Campaign:
         return footprint(self.items, indices, self.targets)
 
     def try_all(self, mutants, prints):
-        """Return the verdicts on mutants. `prints` are the footprints of the tests to run."""
+        """Test the mutants and return their verdicts; `prints` are the footprints of the tests."""
         users = {mutant: [p for p in prints if self._executes(p, mutant)] for mutant in mutants}
         verdicts = {}
 

@@ -12,9 +12,9 @@ _LARGEST = 1_000_000  # maximum number of bytes that PrairieLearn accepts
 
 
 def prairielearn(document):
-    """Make `results.json` in PrairieLearn's format, with a score from 0 to 1.
+    """Create the content of `results.json` in PrairieLearn's format, with a score from 0 to 1.
 
-    PrairieLearn does not have hidden tests, so it gets only the points of a hidden check.
+    PrairieLearn does not have hidden tests, so for a hidden check it receives only the points.
 
     Parameters
     ----------
