@@ -181,7 +181,7 @@ def decoding(rng):
 
 
 def by_token(inputs, settings):
-    """Logits of a target that is passed token by token, with a cache."""
+    """Return the logits of a target that is passed one token at a time, with a cache."""
     import numpy as np
 
     import minitorch_attn as mt

@@ -15,7 +15,7 @@ def where(condition, a, b):
     """Return `a` where `condition` holds, else `b`, like `xp.where`.
 
     NumPy's `where` branches at every element. For an irregular mask, it takes 10 times as long as
-    reading the memory. On the host, this function uses bit operations for large arrays of floats.
+    reading the arrays. On the host, this function uses bit operations for large arrays of floats.
 
     Parameters
     ----------

@@ -109,7 +109,7 @@ def _plain_index(cls, index):
 
 
 def _plain_entry(cls, entry):
-    """Return NumPy's form of one entry of an index, and its kind."""
+    """Return one entry of an index as a plain NumPy array or Python object, and its kind."""
     if type(entry) in _BASIC:
         return entry, "basic"
     if type(entry) is cls:

@@ -25,7 +25,7 @@ class Optimizer:
     params : iterable of Tensor, or of dict
         Parameters, or groups `{"params": [...], "lr": ...}`, each with its own options.
     defaults : dict
-        Options of the groups that do not set these options themselves.
+        Default options, for groups that do not set them.
 
     Attributes
     ----------

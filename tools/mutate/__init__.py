@@ -1,4 +1,4 @@
-"""Mutation testing of the derivatives: check that the tests notice a wrong gradient.
+"""Mutation testing of the backward passes: check that the tests detect wrong gradients.
 
 `python -m tools.mutate` makes one change at a time (a mutant) in the body of a `backward` method or
 of a function that only `backward` methods call. A change affects, for example, a sign, a constant,
@@ -10,6 +10,6 @@ without an effect are listed with their reasons in `equivalent.toml`.
     mutants.py    make the changes
     forks.py      run a job in a forked process, with a time limit
     trial.py      run the tests of one changed function
-    campaign.py   run all trials and collect the verdicts
-    command.py    command line, progress line and table
+    campaign.py   run the tests on every mutant and collect the verdicts
+    command.py    command-line interface, progress display and results table
 """

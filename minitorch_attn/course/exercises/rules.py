@@ -46,7 +46,7 @@ def not_python(text, name):
 
 
 def rule_broken(text, original):
-    """Find what a solution does that the exercise does not allow.
+    """Describe the first rule that a solution breaks.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ def _builtins(tree):
 
 
 def _backward_runs(tree):
-    """Describe a `backward` that runs a forward or backward pass. Return None if none does."""
+    """Describe the first call of apply, backward or grad in a `backward`; None without one."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.FunctionDef) or node.name != "backward":
             continue
