@@ -90,7 +90,7 @@ def _evidence(engine, folder):
 
 
 def difference(found, expected):
-    """Return the largest relative difference between arrays of the same name, and that name.
+    """Return the largest relative difference between two arrays of the same name, and the name.
 
     Parameters
     ----------

@@ -37,7 +37,7 @@ class AttentionCase:
     index : int Tensor of shape (tokens, tokens)
         Row of `table` for each query and key.
     mask : bool Tensor of shape (windows, tokens, tokens)
-        True where a query may attend to a key: where both were neighbors before the shift.
+        True where a query can attend to a key: where the shift wrapped both around, or neither.
     """
 
     batch: int

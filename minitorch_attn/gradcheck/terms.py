@@ -1,7 +1,7 @@
 """Hints about formulas with a missing or extra term, or with the wrong cotangent.
 
-Most of these hints need the Jacobian, which gives the result of a correct backward for a different
-incoming gradient: transposed, shifted, of one batch item only, or divided by a weight.
+Most of these hints need the Jacobian. With it they compute what a correct backward would return for
+another incoming gradient: transposed, shifted, of one batch item only, or divided by a weight.
 """
 
 from itertools import combinations, permutations

@@ -98,7 +98,7 @@ def call_with_hooks(module, args, kwargs):
 
 
 def call_watched(module, args, kwargs):
-    """Run the forward pass of a module and notify the listeners of this thread."""
+    """Run a module's forward pass; tell this thread's listeners when it starts and ends."""
     listeners = state.listeners
     for listener in listeners:
         listener.enter_module(module)

@@ -101,7 +101,7 @@ def _amounts(input, flat):
     for n, (before, after) in zip(input.shape, amounts, strict=True):
         if n + before + after < 0 or n + before < 0 or n + after < 0:
             raise ShapeError(
-                "pad(input, pad): the amounts to crop are larger than the axis",
+                "pad(input, pad): pad crops more entries than the axis has",
                 got=f"pad={flat} for input {input.shape}",
                 hint="give pairs (before, after), starting with the last axis",
             )

@@ -23,7 +23,7 @@ class ExerciseProgress(Progress):
     """
 
     def exercise(self, name):
-        """Return "solved", "hints" and "when" of an exercise, or {} if it was not started."""
+        """Return an exercise's fields "solved", "hints" and "when", or {} if it was not started."""
         table = self.fields.get("exercises")
         found = table.get(name) if isinstance(table, dict) else None
         return found if isinstance(found, dict) else {}

@@ -69,8 +69,8 @@ def learn_merges(words, vocab_size):
     tokens : list of bytes
         The 256 bytes, then the merged tokens.
     merges : list of (int, int)
-        Pairs in merge order, as indices into `tokens`. The list is shorter if every word becomes
-        one token. No two merges create the same token, because the merges within a token do not
+        Pairs in merge order, as indices into `tokens`. Merging stops early when every word is one
+        token. No two merges create the same token, because the merges within a token do not
         depend on its surroundings.
 
     Examples

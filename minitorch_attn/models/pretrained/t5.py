@@ -231,7 +231,7 @@ class T5ForSequenceClassification(T5PreTrainedModel):
 
 
 class T5ForQuestionAnswering(T5PreTrainedModel):
-    """T5 for extractive question answering. The decoder also reads the text."""
+    """T5 for extractive question answering. The encoder and the decoder read the same text."""
 
     def build_head(self, config):
         if config.num_labels != 2:
@@ -250,7 +250,7 @@ class T5ForQuestionAnswering(T5PreTrainedModel):
         end_positions=None, inputs_embeds=None, decoder_inputs_embeds=None, use_cache=None,
         return_dict=None, **options
     ):  # fmt: skip
-        """Same as `T5Model.forward`. Start and end positions beyond the text are ignored."""
+        """Same as `T5Model.forward`, with a loss that ignores positions beyond the text."""
         if decoder_input_ids is None and decoder_inputs_embeds is None:
             if input_ids is None:
                 raise ArgumentError(

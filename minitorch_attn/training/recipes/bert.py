@@ -134,7 +134,7 @@ class BERT(Recipe):
         return self.stream
 
     def loop(self, run=None, on_log=(), extra=None):
-        """Create the training loop, which copies the weights when fine-tuning starts."""
+        """Create the training loop, which copies the weights to the classifier for fine-tuning."""
         loop = super().loop(run, on_log, extra)
 
         def hand_over(step):
@@ -245,7 +245,7 @@ class BERT(Recipe):
     # Report
 
     def facts(self):
-        """Describe the sizes and the steps in the two parts."""
+        """Describe the sizes, and the steps of the two training phases."""
         rows = super().facts()
         steps, options = self.options["steps"], self.options
         rows[-1] = (
