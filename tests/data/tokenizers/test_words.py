@@ -34,7 +34,7 @@ def test_errors():
         with pytest.raises(IndexRangeError, match="0 to 1"):
             tokenizer.decode(ids)
     for words in ([], ["a", "a"]):
-        with pytest.raises(ArgumentError, match="once"):
+        with pytest.raises(ArgumentError, match="duplicates"):
             WordTokenizer(words)
     with pytest.raises(ArgumentError, match="'c'"):
         WordTokenizer(["a"], unknown="c")
