@@ -160,7 +160,7 @@ def write_safetensors(path, arrays, metadata=None):
 
 
 class _Packer:
-    """Replaces the tensors of a state with references."""
+    """Converts a state to JSON: replaces tensors with tags such as {"$tensor": name}."""
 
     def __init__(self):
         self.arrays = {}  # name -> contiguous host array

@@ -127,7 +127,7 @@ def placing(rng):
 
 
 def the_mask(inputs, settings):
-    """The padding mask of a model, or False if it is None."""
+    """Return the padding mask that a model makes, or False if it does not make one."""
     import numpy as np
 
     import minitorch_attn as mt

@@ -109,7 +109,7 @@ class _Reader:
         self.tokens, self.at = tokens, 0
 
     def group(self, end):
-        """Convert all tokens up to `end`, and consume `end`."""
+        """Convert all tokens up to the token `end`, and skip `end`."""
         parts = []
         while self.at < len(self.tokens):
             token = self.tokens[self.at]

@@ -1,4 +1,4 @@
-"""Progress of the user, stored in a small JSON file in the state folder."""
+"""Progress through the lessons, stored in a small JSON file in the state folder."""
 
 import json
 import os
@@ -33,7 +33,7 @@ def state_folder():
 
 
 class Progress:
-    """Record of the lessons that are done, and of the cell where the user stopped in the others.
+    """Record of the finished lessons, and of the cell where the user stopped in each other lesson.
 
     A damaged file is renamed and never overwritten. If the file cannot be written, commands still
     work, but progress is lost.

@@ -17,10 +17,10 @@ __all__ = [
 
 
 class Flip(Function):
-    """Reversal of the order of elements along some axes.
+    """Reverse the order of elements along some axes.
 
-    Forward:  y = x read backwards
-    Backward: grad_x = grad_y read backwards
+    Forward:  y = x reversed along the axes
+    Backward: grad_x = grad_y reversed along the axes
     Derivation: every element of y is one element of x, with derivative 1.
     Saved: nothing.
     """
@@ -240,9 +240,9 @@ def repeat_interleave(input, repeats=None, dim=None, *, output_size=None):
     Parameters
     ----------
     input : Tensor
-        Tensor whose slices are repeated; if `repeats` is None, numbers of repeats of 0, 1, 2, ...
+        Tensor whose slices are repeated. If `repeats` is None, the repeats of 0, 1, 2, ...
     repeats : int or integer Tensor
-        Number of repeats, or a tensor with one number per slice; reading it waits for a GPU.
+        Number of repeats, or a tensor with one number per slice (on a GPU, this synchronizes).
     dim : int, optional
         Axis of the slices; None flattens `input`.
     output_size : int, optional

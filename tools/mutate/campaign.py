@@ -54,7 +54,7 @@ def read_equivalents(path):
 
 
 def draw(targets, sample=None, seed=0):
-    """Make the mutants of the targets or, with `sample`, a random sample for each file.
+    """Create all mutants of the targets or, with `sample`, a random sample for each file.
 
     Returns
     -------

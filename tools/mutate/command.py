@@ -1,6 +1,6 @@
 """Command-line interface, progress display and results table for mutation testing.
 
-python -m tools.mutate                                  all files; then all tests on surviving mutants
+python -m tools.mutate                                  all files; then all tests on survivors
 python -m tools.mutate --only ops/softmax.py            one file
 python -m tools.mutate --only ops/softmax.py --near     one file, with only its own tests (fast)
 python -m tools.mutate --list                           print the mutants and exit

@@ -94,7 +94,7 @@ def _is_main(node):
 
 
 def _changed_function(tree, model):
-    """Find a changed function outside the classes, if the task is inside a class."""
+    """Return a changed top-level function, if the exercise allows changes only in classes."""
     if not function_classes(model):
         return None
     for node in model.body:
@@ -147,7 +147,7 @@ def _builtins(tree):
 
 
 def _backward_runs(tree):
-    """Describe the first call of apply, backward or grad in a `backward`; None without one."""
+    """Describe the first call in a `backward` that runs another op or pass; None without one."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.FunctionDef) or node.name != "backward":
             continue
