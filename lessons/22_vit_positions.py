@@ -170,8 +170,9 @@ show(
 #
 # ## Does the 1-D variant ignore the second dimension?
 #
-# No: the learned table has one free vector for each patch, which is a *label* of the position, not
-# a number on a line. The model does not change if you number the positions in another order.
+# No: the table has one freely learned vector for each patch. It *labels* a position and does
+# not encode its number in the sequence. The model does not change if you number the positions in
+# another order.
 
 # %%
 learned = models["1d", 0]

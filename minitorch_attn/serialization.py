@@ -241,7 +241,7 @@ def _where(path):
 
 
 def _digest(text, arrays):
-    """Return the SHA-256 of everything that `load` returns."""
+    """Return the SHA-256 checksum of the arrays and the JSON, the content that `load` returns."""
     import hashlib  # takes 3 ms, so import it only here
 
     total = hashlib.sha256(text.encode("utf-8", "surrogatepass"))
@@ -329,7 +329,7 @@ def _guarded(name, read, source):
         raise read_error(name, error) from error
     except _Foreign as error:
         raise CheckpointError(
-            f"{name} is not a safetensors file that can be loaded",
+            f"{name} could not be read as a safetensors file",
             got=str(error), expected="a safetensors file with dtypes that NumPy supports",
         ) from None  # fmt: skip
     except _UNREADABLE + (SafetensorError,) as error:
@@ -350,7 +350,7 @@ def _damaged(name, what):
 
 
 def _read_path(path):
-    """Read (metadata, arrays) of a file, one tensor at a time."""
+    """Return the metadata and the arrays of the file at a path, read one tensor at a time."""
     from safetensors import safe_open
 
     size = os.path.getsize(path)
@@ -374,7 +374,7 @@ def _widened(path, start, entry):
 
 
 def _read_stream(file):
-    """Read (metadata, arrays) of an open file, up to the end of the last tensor."""
+    """Return the metadata and arrays of an open file, read up to the end of the last tensor."""
     from safetensors.numpy import load
 
     start, header = _read_header(file, None)

@@ -44,7 +44,7 @@ def unwrap(cls, value, where):
 
 
 def host_value(value, where):
-    """Return the error for a host array, list or NumPy scalar among device arrays."""
+    """Return the StrictError for a host array, list or NumPy scalar used with device arrays."""
     is_scalar = isinstance(value, np.generic)
     return StrictError(
         f"{where}: Unsupported type {type(value)}",

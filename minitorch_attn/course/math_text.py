@@ -179,7 +179,7 @@ class _Reader:
             self.at += 1
 
     def option(self):
-        """Convert the content of the following square brackets, or return an empty string."""
+        """Convert an optional argument in square brackets; return "" if there is none."""
         if self.tokens[self.at : self.at + 1] == ["["]:
             self.at += 1
             return self.group("]")

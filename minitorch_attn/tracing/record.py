@@ -287,7 +287,7 @@ class Recording(Listener):
         Parameters
         ----------
         values : int
-            Maximum number of values per tensor.
+            Maximum number of values saved per tensor.
 
         Returns
         -------
