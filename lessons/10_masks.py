@@ -165,7 +165,7 @@ with np.errstate(invalid="ignore"):
 # * A score of 0 becomes NaN.
 # * For allowed keys, a factor of 0 sets all scores to 0. (So the factor must be 1 there.)
 #
-# As long as all scores are positive, none of this is visible. Real scores have both signs.
+# As long as all scores are positive, masking seems to work. Real scores have both signs.
 
 # %%
 scores = np.array([[0.9, 0.4, 0.3], [0.2, 0.8, 0.5], [0.1, 0.6, 0.7]])
@@ -323,8 +323,8 @@ where(
 # %% [markdown]
 # ## Exercise
 #
-# Build the mask for a batch of two sentences that are padded on the **left** (lengths 3 and 5 of 5
-# places) and decoded from left to right. Which rows have no key left? Compute attention with
+# Build the mask for a batch of two sentences that are padded on the **left** (lengths 3 and 5,
+# padded to 5) and decoded from left to right. Which rows have no key left? Compute attention with
 # `mt.ops.masked_softmax`, and with a softmax over scores filled with `-1e9`. You are done when the
 # rows of real tokens equal those of the sentence alone in both cases, when the rows without a key
 # are 0 in the first case, and when you can say what values they have in the second case and what

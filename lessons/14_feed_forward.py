@@ -5,7 +5,7 @@
 # widths 512 -> 2048 -> 512 in the first Transformer. Diagrams usually focus on attention. What does
 # the small network do, and which of the two costs more?
 #
-# *Prerequisites:* attention with several heads (lesson 11), matrix products and their cost.
+# *Prerequisites:* multi-head attention (lesson 11), matrix products and their cost.
 
 # %%
 import numpy as np
@@ -85,8 +85,8 @@ with mt.nn.init.skip_init():  # sizes only: values are left undefined
 # | attention, its four matrices | $8\,T d^2$ |
 # | attention, scores and weighted sum | $4\,T^2 d$ |
 #
-# Attention as a whole needs as many operations as the network where $8d^2 + 4Td = 16d^2$, that is,
-# at $T = 2d$. We let the library count an encoder block of BERT's size (`Summary` observes a
+# Attention as a whole needs as many operations as the network if $8d^2 + 4Td = 16d^2$, that is, if
+# $T = 2d$. We let the library count an encoder block of BERT's size (`Summary` observes a
 # forward pass) and compare.
 
 # %%
@@ -247,7 +247,7 @@ where(mt.models.gpt.Block.forward, mt.ops.relu, mt.ops.gelu)
 # and a hidden width of $\tfrac{8}{3} d$. Replace the network of `Block` by
 # `mt.nn.GatedFeedForward(width)`. You are done when the number of parameters of this layer is
 # within 5 percent of that of `mt.nn.FeedForward(width, bias=False)` for `width = 768`, and when
-# more than 90 percent of single tokens are answered correctly. Then set the layer's activation to
+# the accuracy for single tokens is above 90 percent. Then set the layer's activation to
 # `lambda x: x`. Why does the block still solve the task, although a block with a linear network did
 # not?
 #
@@ -261,7 +261,7 @@ where(mt.models.gpt.Block.forward, mt.ops.relu, mt.ops.gelu)
 # ## Three questions
 #
 # 1. A model of width 768 reads texts of 512 tokens. Someone makes its attention twice as fast. By
-#    how much can the time for a block decrease at most?
+#    what fraction can the time per block decrease at most?
 # 2. Does the feed-forward network move information from one token to another?
 # 3. For a single token, attention alone is correct in half of the cases. With three other tokens it
 #    is correct more often. Where does the difference come from?

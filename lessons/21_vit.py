@@ -4,7 +4,8 @@
 # A Transformer reads a sequence of vectors. How does an image become such a sequence, what changes
 # in the Transformer itself, and how many parameters and operations does the model need?
 #
-# *Prerequisites:* several heads (lesson 11), LayerNorm, residuals (lesson 13), tokens (lesson 20).
+# *Prerequisites:* multi-head attention (lesson 11), LayerNorm and residuals (lesson 13), tokens
+# (lesson 20).
 # Several lectures show this model, for example the deck GRID ("ViT – Vision Transformers") and
 # COMP541 ("Idea #4: Standard Transformer on Patches"); `docs/decks.md` lists the decks.
 #

@@ -68,8 +68,8 @@ for name in devices:
 # %% [markdown]
 # ## What goes wrong with NumPy functions on a GPU
 #
-# The same function with `np.` is correct on the CPU. It fails on a GPU, whose memory NumPy cannot
-# read.
+# The same function written with `np.` is correct on the CPU. It fails on a GPU, whose memory
+# NumPy cannot read.
 
 
 # %%
@@ -240,8 +240,8 @@ mt.nn.MultiheadAttention(8, 2).to("strict")
 print("transfers to move one attention layer:", backend.transfer_count() - before)
 
 # %% [markdown]
-# The strict device cannot find everything. You need a GPU to find wrong results of CuPy's own
-# functions and round-off differences due to a different order of additions, and to measure speed.
+# The strict device cannot find everything. Only a GPU shows wrong results of CuPy's own functions
+# and round-off differences due to a different order of additions, and only a GPU can be timed.
 #
 # ## In the library
 

@@ -55,7 +55,7 @@ MTA_FAST=1 mta lesson notebooks --execute --jobs 2   # run them with small sizes
 A lesson is a Python file with cells (`# %%`, `# %% [markdown]`). `tests/lesson_rules.py` contains
 the rules for its form; `tests/lessons` checks them and runs every lesson.
 `minitorch_attn/course/lesson.py` has the four functions that lessons call. `python -m
-tools.lesson_table` writes this page.
+tools.lesson_table` regenerates this page.
 """
 
 

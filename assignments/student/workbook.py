@@ -1,4 +1,4 @@
-"""Copy functions from a notebook into the files of the package, and check them there."""
+"""Copy functions from a notebook into the files of the package, and run the checks on them."""
 
 import ast
 import inspect
@@ -72,7 +72,7 @@ def _documented(node):
 
 
 def _start(lines, node):
-    """The number of the first line of a function's body, below the docstring."""
+    """Return the line number at which a function's body starts, below the docstring."""
     if _documented(node):
         return node.body[0].end_lineno + 1
     first = node.body[0].lineno
@@ -82,7 +82,7 @@ def _start(lines, node):
 
 
 def _body(source):
-    """The body of a function below its docstring, without indentation."""
+    """Return the body of a function below its docstring, without indentation."""
     node = ast.parse(source).body[0]
     lines = source.splitlines()
     first = _start(lines, node)

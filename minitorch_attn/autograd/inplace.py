@@ -64,7 +64,7 @@ def replay_view(view):
 
 
 def is_tracked(target, others=()):
-    """Return True if a change of `target` with the operands `others` must be recorded."""
+    """Return True if the graph must record a change of `target` with operands `others`."""
     if not state.grad_enabled:
         return False
     return target.requires_grad or any(isinstance(o, Tensor) and o.requires_grad for o in others)
@@ -99,7 +99,7 @@ def _write(target, result):
 
 
 def check_writable(target):
-    """Raise an error if several elements of the tensor have the same address in memory."""
+    """Raise an error if several elements of the tensor share one memory location."""
     array = target.array
     reach = array.itemsize  # number of bytes that the axes seen so far span
     axes = [(abs(s), n) for s, n in zip(array.strides, array.shape, strict=True) if n > 1]
@@ -107,7 +107,7 @@ def check_writable(target):
         if stride < reach and array.size:
             raise GraphError(
                 "in-place operation: elements of the tensor must not share memory",
-                got=f"shape {array.shape} with strides {array.strides}, as expand() makes them",
+                got=f"shape {array.shape} with strides {array.strides}, as produced by expand()",
                 hint="call x.clone() first",
             )
         reach += stride * (size - 1)

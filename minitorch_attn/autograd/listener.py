@@ -58,13 +58,13 @@ class Listener:
         """Called when the `backward` of an operation has returned a gradient or None per input."""
 
     def record_refilled(self, ctx):
-        """Called when a checkpoint has recomputed what `ctx` had saved."""
+        """Called when activation checkpointing has recomputed the values that `ctx` had saved."""
 
     def record_gradient(self, tensor):
-        """Called when the `.grad` of a leaf has been set or added to."""
+        """Called when the `.grad` of a leaf has been set or accumulated into."""
 
     def enter_module(self, module):
-        """Called when a call of a module starts."""
+        """Called when a module is called, before its forward pass."""
 
     def leave_module(self, module):
         """Called when the module has returned or raised an error."""

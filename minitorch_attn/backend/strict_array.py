@@ -1,4 +1,4 @@
-"""Strict array: a NumPy array that rejects what a CuPy array rejects.
+"""Strict array: wraps a NumPy array and rejects what a CuPy array would reject.
 
 It is not an ndarray and disables the protocols through which NumPy would convert it. So a stray
 `np.` call, a mixture with host arrays or a hidden copy fails on any machine, not only on a GPU.
@@ -41,14 +41,14 @@ def _numpy_call(name):
 class StrictArray(Operators):
     """Array on a strict device, with one subclass for each device.
 
-    `index` is the number of the device, `namespace` the module that computes on its arrays.
+    `index` is the device number, and `namespace` the module with the functions for its arrays.
     """
 
     __slots__ = ("__weakref__", "_raw")
     index = device = namespace = None
 
     def __init__(self):
-        raise TypeError("create strict arrays with backend.from_host(array, 'strict')")
+        raise TypeError("use backend.from_host(array, 'strict') to create a StrictArray")
 
     # The protocols that NumPy uses for conversion.
 
@@ -183,11 +183,11 @@ class StrictArray(Operators):
         return wrap(type(self), self._raw.reshape(*shape, order=order))
 
     def ravel(self, order="C"):
-        """Return the entries along one axis, as a view where possible."""
+        """Return the array flattened to one axis, as a view where possible."""
         return wrap(type(self), self._raw.ravel(order))
 
     def flatten(self, order="C"):
-        """Return a copy with all entries along one axis."""
+        """Return a copy flattened to one axis."""
         return wrap(type(self), self._raw.flatten(order))
 
     def transpose(self, *axes):
@@ -229,7 +229,7 @@ class StrictArray(Operators):
     # Sorting, and arithmetic without an operator.
 
     def sort(self, axis=-1, kind=None):
-        """Sort in place. The sort is stable, because CuPy does not have another kind."""
+        """Sort in place. The sort is always stable, as in CuPy."""
         self._raw.sort(axis, _sort_kind(kind))
 
     def argsort(self, axis=-1, kind=None):
@@ -264,16 +264,16 @@ class StrictArray(Operators):
         return wrap(type(self), self._raw.trace(offset, axis1, axis2, dtype))
 
     def dot(self, b):
-        """Return the product with `b` over the last axis."""
+        """Return the dot product with `b`, as in `numpy.dot`."""
         return wrap(type(self), self._raw.dot(unwrap(type(self), b, "dot")))
 
     def searchsorted(self, v, side="left", sorter=None):
-        """Return the positions at which `v` would be inserted."""
+        """Return where to insert `v` into the array to keep it sorted."""
         where = [unwrap(type(self), value, "searchsorted") for value in (v, sorter)]
         return wrap(type(self), self._raw.searchsorted(where[0], side, where[1]))
 
 
 def _sort_kind(kind):
     if kind not in (None, "stable"):
-        raise ValueError("CuPy sorts with kind=None or kind='stable' only")
+        raise ValueError("CuPy supports only kind=None and kind='stable'")
     return "stable"

@@ -186,7 +186,7 @@ def _pretrained_on_text(folder, text):
 
     cls, fields = model_class(folder)
     if "image_size" in fields or "architecture" in fields:
-        raise ArgumentError(f"{folder}: {cls.__name__} reads only images", hint="use --image FILE")
+        raise ArgumentError(f"{folder}: {cls.__name__} requires an image", hint="use --image FILE")
     tokenizer = read_tokenizer(folder)
     model = from_pretrained(folder, "float32")
     ids = list(tokenizer.encode(text))
@@ -242,7 +242,7 @@ def _pretrained_on_image(folder, path):
 
     cls, fields = model_class(folder)
     if "vocab_size" in fields:
-        raise ArgumentError(f"{folder}: {cls.__name__} reads only text", hint="use --text TEXT")
+        raise ArgumentError(f"{folder}: {cls.__name__} requires text", hint="use --text TEXT")
     return from_pretrained(folder, "float32"), ImageProcessor.from_pretrained(folder)(path)
 
 
@@ -266,7 +266,7 @@ def _image_part(name, weights, look):
 
 
 def _watch(model, call):
-    """Return path and weights (batch, heads, query, key) of each attention layer that runs."""
+    """Return the path and weights (batch, heads, query, key) of each attention layer that runs."""
     paths = {id(m): path for path, m in model.named_modules() if isinstance(m, Attention)}
     with evaluating(model) if model.training else nullcontext(), no_grad():
         with collect_attention(model) as found:

@@ -91,7 +91,7 @@ class _Screen:
         sys.stdout.flush()
 
     def end(self):
-        """End the last line."""
+        """Write a newline if the last line is not complete."""
         if self.last != "\n":
             self.write("\n")
 

@@ -17,7 +17,7 @@ _RECORD = 1 + 3 * 32 * 32  # bytes per image: label, red, green, blue
 
 
 def read_cifar10(path):
-    """Read the images and labels of one file of the binary release.
+    """Read the images and labels in one file of the CIFAR-10 binary release.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def read_cifar10(path):
 
 
 def cifar10(source, *, sha256=None, dtype="float32"):
-    """Load CIFAR-10, which has 50,000 + 10,000 color images of 32 x 32 pixels in ten classes.
+    """Load CIFAR-10: 50,000 training and 10,000 test color images, 32 x 32, in ten classes.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def cifar10(source, *, sha256=None, dtype="float32"):
     Raises
     ------
     DataError
-        If a file is missing or broken.
+        If a file is missing or corrupted.
 
     References
     ----------
@@ -98,7 +98,7 @@ def cifar10(source, *, sha256=None, dtype="float32"):
 
 
 def _find(folder):
-    """Return the folder within `folder` that contains the files."""
+    """Return the folder within `folder` that contains test_batch.bin."""
     pickled = None
     for place, folders, names in os.walk(folder):
         folders.sort()

@@ -51,7 +51,7 @@ def generate(
     max_new_tokens, max_length, min_new_tokens, min_length, max_time, stop_strings : optional
         Stopping rules. `max_length` includes the prompt; its default is the prompt length plus 20.
     do_sample : bool, default False
-        Whether to sample tokens instead of taking the likeliest ones. Arguments for sampling are
+        Whether to sample tokens instead of taking the most likely ones. Arguments for sampling are
         temperature (default 1.0), top_k (50), top_p (1.0), min_p, typical_p, epsilon_cutoff,
         eta_cutoff and top_h.
     num_beams : int, default 1

@@ -28,11 +28,11 @@ def sample(model, ids, num_tokens, *, temperature=1.0, top_k=None, top_p=None, s
     num_tokens : int
         Number of tokens to append.
     temperature : float, default 1
-        Divisor of the logits. Values below 1 favor likely tokens. 0 takes the likeliest token.
+        Divisor of the logits. Values below 1 favor likely tokens. 0 takes the most likely token.
     top_k : int, optional
-        Sample only from the k likeliest tokens.
+        Sample only from the k most likely tokens.
     top_p : float, optional
-        Sample only from the likeliest tokens that together have at least this probability.
+        Sample only from the most likely tokens that together have at least this probability.
     seed : int, default 0
         Random seed for sampling. It does not affect other random numbers.
 
@@ -71,7 +71,7 @@ def sample_stream(model, ids, num_tokens, temperature=1.0, top_k=None, top_p=Non
         raise ArgumentError(
             "sample: temperature must be at least 0, and top_k at least 1",
             got=f"temperature={temperature}, top_k={top_k}",
-            hint="use temperature=0 to take the likeliest token, top_k=None to allow all tokens",
+            hint="use temperature=0 to take the most likely token, top_k=None to allow all tokens",
         )
     choose, shape = Draw(seed), LogitsProcessorList()
     if temperature == 0:

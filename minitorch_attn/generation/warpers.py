@@ -66,7 +66,7 @@ class TemperatureLogitsWarper(LogitsProcessor):
 
 
 class TopKLogitsWarper(LogitsProcessor):
-    """Keep the `top_k` likeliest tokens, and any tokens that tie with the last of them.
+    """Keep the `top_k` most likely tokens, and any tokens that tie with the last of them.
 
     Fan et al. 2018, arXiv:1805.04833v1.
 
@@ -120,7 +120,7 @@ class TopPLogitsWarper(LogitsProcessor):
 
 
 class MinPLogitsWarper(LogitsProcessor):
-    """Keep tokens that are at least `min_p` times as likely as the likeliest token.
+    """Keep tokens that are at least `min_p` times as likely as the most likely token.
 
     Nguyen et al. 2024, arXiv:2407.01082v1.
 
@@ -205,7 +205,7 @@ class EpsilonLogitsWarper(LogitsProcessor):
 class EtaLogitsWarper(EpsilonLogitsWarper):
     """Keep tokens with a probability of at least `min(epsilon, sqrt(epsilon) * exp(-entropy))`.
 
-    Hewitt et al. 2022, arXiv:2210.15191v1. A flat distribution lowers the minimum probability.
+    Hewitt et al. 2022, arXiv:2210.15191v1. A flatter distribution lowers this threshold.
     """
 
     def _threshold(self, scores):
@@ -215,12 +215,12 @@ class EtaLogitsWarper(EpsilonLogitsWarper):
 
 
 class TopHLogitsWarper(LogitsProcessor):
-    """Keep the likeliest tokens, up to a fraction `top_h` of the entropy of the 100 likeliest.
+    """Keep the most likely tokens while their entropy is at most `top_h` times the top 100's.
 
     Parameters
     ----------
     top_h : float
-        Fraction of the entropy, greater than 0 and at most 1.
+        Fraction of the entropy of the 100 most likely tokens, greater than 0 and at most 1.
     filter_value : float, default -inf
     """
 

@@ -1,4 +1,4 @@
-"""Clues about a wrong gradient, and a test for equal gradients."""
+"""Clues to the cause of a wrong gradient, and a test of whether two gradients are equal."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ class Evidence:
     value : array
         Value of the input.
     derived, numeric : array
-        Gradients from the backward pass and from differences (None if they were not computed).
+        Gradients from backward and from finite differences (None if they were not computed).
     arrived : bool
         Whether the backward pass computed a gradient for this input.
     jacobian : array of shape (entries, outputs), or None
@@ -60,7 +60,7 @@ class Evidence:
 
 
 def fits(derived, candidate, match=_MATCH):
-    """Return True if `derived` equals a hypothesis's `candidate` up to the relative error `match`.
+    """Return True if `derived` equals the predicted `candidate` within relative error `match`.
 
     Parameters
     ----------

@@ -168,7 +168,7 @@ class Decoder(nn.Module):
         return self.decode(self.positions(self.fill(encoded, restore)))
 
     def fill(self, encoded, restore):
-        """Insert the mask token for each masked patch. Returns tokens (batch, 1 + patch, embed)."""
+        """Insert the mask token at every masked patch. Returns (batch, 1 + patch, embed)."""
         tokens = self.embedding(encoded)  # (batch, 1 + seen, embed)
         batch, seen, embed_dim = tokens.shape
         hidden = 1 + restore.shape[1] - seen
@@ -287,7 +287,7 @@ class MaskedAutoencoder(nn.Module):
         Returns
         -------
         tokens : Tensor of shape (batch, 1 + seen, embed)
-        restore, mask : as from `random_masking`
+        restore, mask : as returned by `random_masking`
         """
         num_kept = int(patches.shape[1] * (1 - self.mask_ratio))
         kept, restore, mask = random_masking(noise, num_kept)
@@ -310,7 +310,7 @@ class MaskedAutoencoder(nn.Module):
         Parameters
         ----------
         images : Tensor of shape (batch, channel, height, width)
-        predicted, mask : as from `forward`
+        predicted, mask : as returned by `forward`
 
         Returns
         -------

@@ -75,7 +75,7 @@ class _ConvBase(Module):
         return padding
 
     def reset_parameters(self):
-        """Draw new parameters from [-b, b], where 1 / b^2 is the size of `weight[0]`."""
+        """Draw new parameters uniformly from [-b, b], where b = 1 / sqrt(size of `weight[0]`)."""
         inputs = self.weight.shape[1] * math.prod(self.kernel_size)
         if inputs == 0 or self.weight.shape[0] == 0:
             return
@@ -173,7 +173,7 @@ class Conv2d(_Conv):
     ----------
     weight : Parameter of shape (out_channels, in_channels / groups, *kernel_size)
     bias : Parameter of shape (out_channels,), or None if the layer has no bias
-        Both are drawn from [-b, b], where 1 / b^2 is the number of elements of one kernel.
+        Both are uniform in [-b, b], where b = 1 / sqrt(size of `weight[0]`).
 
     Examples
     --------

@@ -65,7 +65,7 @@ from ..ops import (  # noqa: F401
 
 
 def _with_inplace(function):
-    """Add PyTorch's keyword `inplace`, which writes the result into the input."""
+    """Add PyTorch's `inplace` argument; if True, the result is written into the input."""
 
     @wraps(function)
     def choose(input, *args, inplace=False, **kwargs):

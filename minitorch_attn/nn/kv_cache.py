@@ -14,7 +14,7 @@ __all__ = ["KVCache", "StaticKVCache"]
 
 
 class _Layer:
-    """Keys and values of one attention layer, extended by concatenation, so gradients flow."""
+    """Keys and values of one attention layer, extended by concatenation, so that gradients flow."""
 
     complete = False
 
@@ -46,7 +46,7 @@ class _Layer:
 
 
 class _Cross(_Layer):
-    """Keys and values of an encoder's output, which are complete after one update."""
+    """Keys and values of the encoder's output. A single update stores all of them."""
 
     @property
     def complete(self):
@@ -79,7 +79,7 @@ class _Static(_Layer):
         return self.key, self.value
 
     def _make_room(self, key, value, length):
-        """Allocate memory; double it if it is too small."""
+        """Allocate the buffers, or replace buffers that are too small by larger ones."""
         room = max(self.capacity if self._keys is None else 2 * self.capacity, length)
         self.capacity = room
         self._keys, self._values = _roomier(self.key, key, room), _roomier(self.value, value, room)
@@ -99,7 +99,7 @@ class _Static(_Layer):
 
 
 def _roomier(old, like, room):
-    """Allocate larger memory and copy the tokens of `old` to its start."""
+    """Allocate a larger buffer and copy the tokens of `old` to its start."""
     batch, heads, _, head_dim = like.shape if old is None else old.shape
     new = ops.empty(batch, heads, room, head_dim, dtype=like.dtype, device=like.device)
     if old is not None:
@@ -156,7 +156,7 @@ class KVCache:
         return self._layers[i]
 
     def cross(self, i):
-        """Return the cross-attention keys and values of layer `i`, complete after one update."""
+        """Return the cross-attention keys and values of layer `i`; one update fills them."""
         while len(self._crosses) <= i:
             self._crosses.append(_Cross())
         return self._crosses[i]

@@ -21,7 +21,7 @@ _GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "LSTM": 4, "GRU": 3}
 
 
 class RNNBase(Module):
-    """Base class of RNN, LSTM and GRU, with layers, directions, and packed or padded input.
+    """Base class of RNN, LSTM and GRU; handles layers, directions, and packed or padded input.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ class RNNBase(Module):
         return 2 if self.bidirectional else 1
 
     def _weights(self, layer, reverse):
-        """Return the parameters of one layer and direction, by argument name in the operations."""
+        """Return the parameters of one layer and direction, with the operations' names as keys."""
         names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
         named = {name: _full_name(name, layer, reverse) for name in names}
         mine = self._parameters

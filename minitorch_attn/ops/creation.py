@@ -17,7 +17,7 @@ _FLOAT = as_dtype("float32")
 
 
 def _sizes(size):
-    """Return the sizes of `zeros(2, 3)` or `zeros((2, 3))`, which mean the same."""
+    """Return the sizes passed as separate arguments or as one tuple, as in `zeros((2, 3))`."""
     if len(size) == 1 and not isinstance(size[0], builtins.int):
         return tuple(size[0])
     return tuple(size)
@@ -57,13 +57,13 @@ def zeros(*size, dtype=None, device=None, requires_grad=False):
 
 
 def ones(*size, dtype=None, device=None, requires_grad=False):
-    """A tensor of ones; arguments as for `zeros`."""
+    """A tensor of ones. The arguments are those of `zeros`."""
     xp = module_for(as_device(device))
     return _finish(xp.ones(_sizes(size), dtype=dtype or _FLOAT), requires_grad)
 
 
 def empty(*size, dtype=None, device=None, requires_grad=False):
-    """A tensor with uninitialized elements; arguments as for `zeros`."""
+    """A tensor with uninitialized elements. The arguments are those of `zeros`."""
     xp = module_for(as_device(device))
     return _finish(xp.empty(_sizes(size), dtype=dtype or _FLOAT), requires_grad)
 

@@ -14,12 +14,12 @@ __all__ = ["fold", "unfold"]
 
 
 class Patches(Function):
-    r"""Patches of an image: all windows along every spatial axis.
+    r"""Extract all patches (sliding windows) of an image, for any number of spatial axes.
 
     Forward:  y = every window of x
     Backward: grad_x = zeros with grad_y added where each element was taken
 
-    Here k is the position within a patch and o the number of the patch, along every spatial axis:
+    Here k is the position within a patch and o the index of the patch, along every spatial axis:
     y[b, c, k, o] = x[b, c, o * stride + k * dilation - padding], or 0 outside x.
 
     Derivation: an element of x receives the sum of the gradients of all patches that contain it.
@@ -69,7 +69,7 @@ class PatchSum(Function):
 
 
 def _geometry(where, kernel_size, dilation, padding, stride):
-    """Return the four settings with one number per axis; the padding is given as pairs."""
+    """Return kernel, stride, padding and dilation with one entry per axis; padding as pairs."""
     kernel = each_axis(kernel_size, 2, where, "kernel_size", 1)
     stride = each_axis(stride, 2, where, "stride", 1)
     dilation = each_axis(dilation, 2, where, "dilation", 1)

@@ -1,8 +1,8 @@
 """Pooling: each output element is the maximum or the mean of a window of the input.
 
 A window over several axes is a product of windows along each axis. Its maximum is the maximum of
-the maxima of its rows, and its sum is the sum of the sums of its rows. So every pooling runs along
-one axis at a time, with a table of the positions that each window covers.
+the maxima of its rows, and its sum is the sum of the sums of its rows. So all pooling
+functions work on one axis at a time, with a table of the positions that each window covers.
 """
 
 import math
@@ -70,7 +70,7 @@ class MaxPool(Function):
 def _largest_along(x, place, step, taps, axis):
     """Find the largest element of each window along one axis, and its index.
 
-    `place` holds each element's index over the later axes; a step along `axis` adds `step` to it.
+    `place` holds flat indices over the later axes; moving by 1 along `axis` adds `step` to them.
     """
     xp = array_module(x)
     positions = xp.arange(0, taps.size * step, step).reshape(-1, *(1,) * (x.ndim - axis - 1))

@@ -68,7 +68,7 @@ def sort(input, dim=-1, descending=False, stable=False):
     Returns
     -------
     values, indices : Tensor
-        Sorted elements, and their indices in `input`. Gradients go back to these indices.
+        Sorted elements, and their indices in `input`. Gradients flow back to these elements.
 
     Examples
     --------
@@ -147,7 +147,7 @@ def topk(input, k, dim=-1, largest=True, sorted=True):
             "topk(input, k, dim): k is out of range",
             got=f"k={k} for {size} elements along axis {axis}",
             expected=f"from 0 to {size}",
-            hint="min(k, input.shape[dim])",
+            hint="pass min(k, input.shape[dim])",
         )
     if not input.ndim:
         return _Top(input.clone(), _zero_index(input))  # also for k = 0, as in PyTorch
@@ -180,7 +180,7 @@ def _zero_index(input):
 
 
 def median(input, dim=None, keepdim=False):
-    """Median of all elements or along an axis: the lower of two middle ones; NaN if any is NaN.
+    """Median of all elements or along an axis: the lower one if two are in the middle.
 
     Parameters
     ----------
@@ -191,7 +191,7 @@ def median(input, dim=None, keepdim=False):
 
     Returns
     -------
-    Tensor, or (values, indices) if an axis is given
+    Tensor, or (values, indices) if an axis is given; NaN where any element is NaN
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Diff two recordings: find the first step at which they differ.
 
-The document for the page, `Difference.document()`, has the entries version, title, report (text),
-same, kind, what, mine_step and reference_step (ids or null), index, mine_value, reference_value,
+`Difference.document()` returns the data of the HTML page: version, title, report (text), same,
+kind, what, mine_step and reference_step (ids or null), index, mine_value, reference_value,
 largest, count and size. `pairs` lists [mine id, reference id, "same" or what differs]. `structure`
 lists {"mine": [ids], "reference": [ids], "harmless"} for each place where the sequences differ.
 `mine` and `reference` are the documents of the recordings.
@@ -93,7 +93,7 @@ class Difference:
         self.agreed = sum(unlike is None for *_, unlike in self.pairs[:at])
 
     def _detours(self):
-        """Return the step numbers of harmless steps, with -n - 1 for step n of the reference."""
+        """Return the steps whose differences cancel out; step n of the reference is -n - 1."""
         within = [gap for gap in self.gaps if gap.position < len(self.pairs)]
         agree = [pair for pair in self.pairs if pair[2] is None]
         given = [pair for pair in self.pairs if pair[2] is None or not pair[2].of_input]

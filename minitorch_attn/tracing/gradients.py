@@ -30,7 +30,7 @@ class Arrivals:
         self._grad_before = {}  # number of a Leaf -> (Entry, array) for its .grad before the pass
 
     def clear(self):
-        """Reset the sums at the start of a pass."""
+        """Reset the sums at the start of a backward pass."""
         self._sums.clear()
         self._grad_before.clear()
 
@@ -42,7 +42,7 @@ class Arrivals:
         edge : (node, int)
         value : array or Tensor
         contribution : Entry
-            Entry of the value.
+            Recorded entry of `value`.
 
         Returns
         -------
@@ -85,7 +85,7 @@ class Arrivals:
         )
 
     def settle(self, tensor):
-        """Record that a tensor's `.grad` was created or increased.
+        """Record that a tensor's `.grad` was created or added to.
 
         Returns
         -------

@@ -124,7 +124,7 @@ class Checkpoints:
             raise CheckpointError(
                 error.message,
                 got=error.got, expected=error.expected,
-                hint=f"return to step {older[-1]} with --resume previous" if older else None,
+                hint=f"resume from step {older[-1]} with --resume previous" if older else None,
             ) from error  # fmt: skip
 
     def _load_previous(self, steps, device):

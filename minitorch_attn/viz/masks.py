@@ -1,4 +1,4 @@
-"""Masks side by side: which queries may attend to which keys."""
+"""Plot masks side by side: which queries may attend to which keys."""
 
 import numpy as np
 

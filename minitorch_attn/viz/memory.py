@@ -1,4 +1,4 @@
-"""Memory that a computation holds over time, by kind (parameters, gradients, ...)."""
+"""Plot a computation's memory use over time, by kind (parameters, gradients, ...)."""
 
 from .style import COLOURS, new_figure
 
@@ -11,11 +11,11 @@ def memory_figure(by_kind, peak_moment, peak_op="", title="Memory held by tensor
     Parameters
     ----------
     by_kind : dict of str to list of int
-        Number of bytes that each kind holds after each change; see `MemoryTracker.by_kind`.
+        Bytes in use by each kind after each allocation or release; see `MemoryTracker.by_kind`.
     peak_moment : int
-        Index of the change after which the total is largest.
+        Index of the allocation after which the total is largest.
     peak_op : str
-        Operation that reached the peak.
+        Operation during which the peak was reached.
     title : str
 
     Returns

@@ -146,7 +146,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used_when_asked(mta
     newest.write_bytes(raw)
     code, out, err = mta("train", "gpt", "--resume")
     assert code == 1 and "step-00000030.safetensors is damaged" in err
-    assert "return to step 20 with --resume previous" in err
+    assert "resume from step 20 with --resume previous" in err
     assert metrics("runs/gpt-1") == before
     code, out, err = mta("train", "gpt", "--resume", "previous")
     assert (code, err) == (0, "") and "resuming from step 20 of 30" in out

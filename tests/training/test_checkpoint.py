@@ -43,7 +43,7 @@ def test_a_damaged_newest_is_named_with_the_way_back(checkpoints):
         checkpoints.load()
     assert str(checkpoints.path(40)) in str(caught.value)
     assert "is damaged" in str(caught.value)
-    assert "return to step 30 with --resume previous" in str(caught.value)
+    assert "resume from step 30 with --resume previous" in str(caught.value)
     assert checkpoints.load("previous") == (30, {"step": 30})
 
 

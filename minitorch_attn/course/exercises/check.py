@@ -86,7 +86,7 @@ class Outcome:
 
 @dataclass
 class Case:
-    """Inputs of a case, with the library's outputs and gradients."""
+    """Inputs of a test case, with the outputs and gradients that the library computes."""
 
     name: str
     inputs: list
@@ -95,7 +95,7 @@ class Case:
     gradients: dict = field(default_factory=dict)
 
     def arrays(self):
-        """Return the arrays that the process receives."""
+        """Return the arrays to send to the process that runs the file."""
         given = {f"x{i}": x for i, x in enumerate(self.inputs)}
         return {**given, **{f"g{i}": g for i, g in enumerate(self.cotangents)}}
 
@@ -138,7 +138,7 @@ def check_file(exercise, path, seconds=SECONDS, columns=None):
 
 
 def _refused(exercise, path):
-    """Return the failed part of a file that must not run, or None if the file may run."""
+    """Return a failed Part for a file that must not be run, or None if it may be run."""
     try:
         text = Path(path).read_text("utf-8")
     except UnicodeDecodeError as error:
@@ -156,7 +156,7 @@ def _refused(exercise, path):
 
 
 def _case(name, judge, rng, big):
-    """Make inputs and random cotangents, and compute the library's outputs and gradients."""
+    """Create inputs and random cotangents, and compute the library's outputs and gradients."""
     inputs = judge.draw(rng, big)
     leaves = [Tensor(x, requires_grad=x.dtype == np.float64) for x in inputs]
     outputs = judge.truth(*leaves)
@@ -290,7 +290,7 @@ def _error_text(error):
 
 
 def _results(folder, name):
-    """Read the arrays of a case. Return None if they could not be read."""
+    """Read the arrays that the learner's file returned for a case, or None if unreadable."""
     try:
         with np.load(folder / f"{name}-out.npz", allow_pickle=False) as file:
             return dict(file)

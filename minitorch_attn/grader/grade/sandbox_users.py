@@ -4,7 +4,7 @@ The limit on processes and the cleanup apply to all processes of a user, so two 
 same user would disturb each other. A grader reserves a user by locking a file that only root can
 access. The system releases the lock when the grader ends, however it ends. The search starts at a
 random number, so that graders that cannot see each other's locks, as in two containers, rarely
-choose the same user. A user that has a name or a process is already in use.
+choose the same user. A user that belongs to an account or owns a process is skipped.
 """
 
 import os
@@ -24,7 +24,7 @@ _taken, _lock = {}, threading.Lock()
 
 
 def user_of(place):
-    """Return the user for one worker of this process, the same at each call.
+    """Return the sandbox user of a worker of this process; it stays the same for later calls.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def _take():
 
 
 def _known(user):
-    """Return whether a user has a name or a process."""
+    """Return True if a user id belongs to an account or owns a process."""
     import pwd  # Unix only
 
     try:
@@ -116,7 +116,7 @@ def _locked(path):
 
 
 def _folder():
-    """Make a folder that belongs to root and that nobody else can enter."""
+    """Create a folder that belongs to root and that nobody else can enter."""
     for place in (*_PLACES, tempfile.gettempdir()):
         folder = Path(place) / "minitorch-attn-users"
         try:

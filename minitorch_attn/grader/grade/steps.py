@@ -45,13 +45,13 @@ class Steps:
     Attributes
     ----------
     steps : list of dict
-        Steps in the order in which they start: name, path (of the called layer in the model), takes
-        (names of the arguments), defined and called (file and line, None outside the student's
-        files), by (the calling function, or ""), parent (number of the step that contains it, or
-        None), given and made (lists of the arrays that it gets and returns), left (whether it
-        returned nothing, so that `made` contains its arguments after the call). An array has at and
-        count (its part of `numbers`), place (position among results or arguments), shape, dtype,
-        every (stride of the stored sample) and key (its identity, new whenever a step returns it).
+        Steps in the order in which they start, with keys "name"; "path" of the layer in the model;
+        "takes", the argument names; "defined" and "called", file and line, None outside the
+        student's files; "by", the calling function or ""; "parent", number of the enclosing step
+        or None; "given" and "made", the arrays that it gets and returns; "left", True if it
+        returned nothing, so that "made" holds its arguments after the call. Each array has "at" and
+        "count", its part of `numbers`; "place", its position; "shape"; "dtype"; "every", stride of
+        the stored sample; and "key", its identity, which is new whenever a step returns it.
     numbers : list of ndarray
         Values of the arrays. A sample is followed by minimum, maximum, mean, standard deviation.
     """
@@ -79,7 +79,7 @@ class Steps:
         self._open.clear()
 
     def _forget(self):
-        """Clear the caches of the student's functions, which would hide their steps."""
+        """Clear the caches of the student's functions: a cached call records no steps."""
         for name in self.files:
             module = sys.modules.get(name.removesuffix(".py").replace("/", "."))
             for value in list(vars(module).values()) if module else ():
@@ -87,7 +87,7 @@ class Steps:
                     value.cache_clear()
 
     def message(self):
-        """Return the steps in a form that JSON can represent, and the numbers.
+        """Return the steps as JSON-compatible dicts, and all their numbers as one array.
 
         Returns
         -------
@@ -238,7 +238,7 @@ def _inside(value):
 
 
 def _placed(value, numbers=False):
-    """Yield (position, array) for every array; the position is that of the tuple's entry."""
+    """Yield (i, array) for each array in entry i of a tuple or list; i is 0 for other values."""
     parts = value if isinstance(value, (tuple, list)) else [value]
     for place, part in enumerate(parts):
         for array in _flat(part, numbers):
@@ -246,7 +246,7 @@ def _placed(value, numbers=False):
 
 
 def _flat(value, numbers=False, depth=4):
-    """Yield the arrays in a value, including those of tensors; with `numbers`, also numbers."""
+    """Yield the arrays in a value, including those of tensors; if `numbers`, also its numbers."""
     if isinstance(value, np.ndarray):
         if value.dtype.kind in "biufc":
             yield np.asarray(value)
@@ -267,7 +267,7 @@ def _flat(value, numbers=False, depth=4):
 
 
 def _spacing(shape, most):
-    """Return the stride of the sample, coprime to every axis so that it covers all columns."""
+    """Return a sampling stride coprime to every axis length, so that all columns are sampled."""
     every = -(-math.prod(shape) // most)
     while any(math.gcd(every, size) > 1 for size in shape if size > 1):
         every += 1

@@ -24,7 +24,7 @@ _READY = "RD"  # running or ready to run; waiting for a disk
 
 @dataclass(frozen=True)
 class Watched:
-    """Process whose time is counted.
+    """Process whose time is measured.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class Watched:
 
 
 def watched(root):
-    """Find the process that computes, before any untrusted code runs.
+    """Find the process that will run the submission; call this before untrusted code runs.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ class Clock:
 
 
 def _stat(pid):
-    """Return the state and the CPU seconds of a process and of the children it has waited for."""
+    """Return a process's state, and its CPU seconds including those of children it waited for."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text("ascii", "replace")
     except OSError:

@@ -1,4 +1,4 @@
-"""Export the results of a class, or its assignment, in the formats of other tools."""
+"""Export grading results or an assignment in the formats of other tools."""
 
 from pathlib import Path
 

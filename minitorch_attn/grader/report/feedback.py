@@ -21,7 +21,7 @@ LEVELS = {
 
 
 def feedback(document):
-    """Make the feedback page of one submission.
+    """Create the feedback page of one submission.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def _kind(status):
 
 
 def _entry(place, line):
-    """Make a section for a check that did not pass. A hidden check shows only its status."""
+    """Create the section for a check that did not pass. A hidden check shows only its status."""
     shown, status = hidden_part(line), line["status"]
     points = f"{number(line['points'])} of {number(line['max_points'])}"
     parts = [
@@ -110,7 +110,7 @@ def _entry(place, line):
 
 
 def _breakable(name):
-    """Allow a dotted name or a path to wrap after each part."""
+    """Allow a line break after each part of a dotted name or a path."""
     text = _safe(name)
     return text.replace(".", ".<wbr>").replace(":", ":<wbr>").replace("/", "/<wbr>")
 

@@ -43,7 +43,7 @@ class DeiTForMaskedImageModeling(DeiTPreTrainedModel, ViTForMaskedImageModeling)
 
 
 class DeiTForImageClassificationWithTeacher(DeiTPreTrainedModel):
-    """DeiT with a classifier on each of the class and distillation tokens; averages the logits."""
+    """DeiT with classifiers on the class and the distillation token; averages their logits."""
 
     def add_head(self, config):
         def head():

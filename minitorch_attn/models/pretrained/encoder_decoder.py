@@ -1,4 +1,4 @@
-"""EncoderDecoderModel, base class for the BART and Marian models: encoding, decoding, names."""
+"""EncoderDecoderModel: base class of BART and Marian, with encode, decode and parameter names."""
 
 from ... import ops
 from ...errors import ArgumentError
@@ -98,7 +98,7 @@ def drop_encoder(model):
 
 
 def decoder_names():
-    """Return the name table of a decoder-only model. It ignores an encoder in the same file."""
+    """Return the name table of a decoder-only model. Encoder tensors in the file are ignored."""
     return NameTable(
         Same("model.decoder.embed_tokens.weight", "paper.target_embedding.tokens.weight"),
         Same("lm_head.weight", "paper.head.weight"),
@@ -108,7 +108,7 @@ def decoder_names():
 
 
 def decoder_tied(config):
-    """Return the aliases of a decoder-only model, including names that only full models have."""
+    """Return a decoder-only model's tied names, including names that only full models have."""
     tokens = "model.decoder.embed_tokens.weight"
     aliases = ["lm_head.weight", "model.shared.weight"] if config.tie_word_embeddings else []
     return dict.fromkeys(aliases, tokens)
@@ -120,7 +120,7 @@ class EncoderDecoderModel(PretrainedModel):
     Attributes
     ----------
     paper : EncoderDecoder
-        The model as in its paper; in base models, without its head.
+        The model as defined in its paper; base models omit its head.
     """
 
     base_prefix = "model"
@@ -222,7 +222,7 @@ class EncoderDecoderModel(PretrainedModel):
         Returns
         -------
         Output
-            Output with last_hidden_state, past_key_values, and the requested weights and states.
+            Output with last_hidden_state, past_key_values and the requested attentions and states.
         """
         stage, decoder = self.paper.target_embedding, self.paper.decoder
         x = self.target_vectors(input_ids, inputs_embeds)  # (batch, target, embed)
@@ -252,13 +252,13 @@ class EncoderDecoderModel(PretrainedModel):
         inputs_embeds=None, decoder_inputs_embeds=None, use_cache=None, output_attentions=None,
         output_hidden_states=None,
     ):  # fmt: skip
-        """Run encoder and decoder without a head.
+        """Run the encoder and the decoder without a head.
 
         Returns
         -------
         x : Tensor of shape (batch, target, embed)
         more : dict
-            The other outputs with Hugging Face's names.
+            The other outputs, under Hugging Face's names.
         """
         wanted = (output_attentions, output_hidden_states)
         if encoder_outputs is None:

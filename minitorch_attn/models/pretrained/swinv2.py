@@ -94,7 +94,7 @@ class Swinv2Model(BaseHead, Swinv2PreTrainedModel):
 
 
 class Swinv2ForImageClassification(ClassificationHead, Swinv2PreTrainedModel):
-    """Swin V2 for image classification: returns the logits and, with labels, the loss."""
+    """Swin V2 for image classification: returns the logits and, if labels are given, the loss."""
 
 
 class Swinv2ForMaskedImageModeling(MaskedImageHead, Swinv2PreTrainedModel):
@@ -102,7 +102,7 @@ class Swinv2ForMaskedImageModeling(MaskedImageHead, Swinv2PreTrainedModel):
 
 
 class Swinv2Backbone(Backbone, Swinv2PreTrainedModel):
-    """Swin V2 backbone: returns the maps of the stages in `config.out_features`."""
+    """Swin V2 backbone: returns the feature maps of the stages in `config.out_features`."""
 
     is_base = True
 
@@ -116,14 +116,14 @@ class Swinv2Backbone(Backbone, Swinv2PreTrainedModel):
         return table
 
     def encode_stages(self, pixel_values, output_attentions):
-        """Same as `SwinFamilyModel.encode`, with the map of every stage."""
+        """Same as `SwinFamilyModel.encode`, with the feature map of every stage."""
         return SwinFamilyModel.encode(
             self, pixel_values, output_attentions=output_attentions, output_hidden_states=True,
             output_hidden_states_before_downsampling=True,
         )  # fmt: skip
 
     def feature_map(self, x, name):
-        """Return the map of a stage, (batch, embed, height, width), without a norm."""
+        """Return the feature map of a stage, (batch, embed, height, width), without a norm."""
         return x
 
     def states(self, maps):

@@ -15,7 +15,7 @@ __all__ = ["ViTMAEForPreTraining", "ViTMAEModel"]
 
 
 class ViTMAEPreTrainedModel(ImageEncoderModel):
-    """Base class for the ViTMAE models, with the encoder, which reads only the visible patches."""
+    """Base class for the ViTMAE models. Its encoder reads only the visible patches."""
 
     model_type = "vit_mae"
     base_prefix = "vit"

@@ -121,7 +121,7 @@ class _Sums(NamedTuple):
 
 @computes("attention", reveals=("softmax", "masked softmax"))
 def _forward_rows(ctx, arrays, blocks):
-    """Write the context and the log-sum-exp of some blocks of queries."""
+    """Compute the context and the log-sum-exp for some blocks of queries, and store them."""
     query, key, value, mask, context, log_sum = arrays  # query is already scaled
     xp, dropout_p = ctx.xp, ctx.dropout_p
     for number, rows in blocks:
@@ -152,7 +152,7 @@ def _forward_rows(ctx, arrays, blocks):
 
 @computes("attention", reveals=("softmax", "masked softmax"))
 def _backward_rows(ctx, arrays, grads, sums, blocks):
-    """Write the query gradients of some blocks; add to the key, value and mask gradients."""
+    """Store the query gradients of some blocks; add to the key, value and mask gradients."""
     query, key, value, mask, context, log_sum = arrays  # query is already scaled
     grad_context, grad_query = grads
     xp, dropout_p = ctx.xp, ctx.dropout_p
@@ -205,19 +205,19 @@ def _keep(ctx, number):
 
 
 def _blocks(size, block):
-    """Slices that divide `size` positions into blocks of `block` positions."""
+    """Return slices that divide `size` positions into blocks of `block` positions."""
     return [slice(start, min(start + block, size)) for start in range(0, size, block)]
 
 
 def _columns(ctx, rows):
-    """The blocks of keys that a block of queries may attend to."""
+    """Return the blocks of keys that a block of queries may attend to."""
     blocks = _blocks(ctx.sizes[1], COLUMNS)
     return [c for c in blocks if c.start < rows.stop] if ctx.is_causal else blocks
 
 
 @computes("attention", reveals=("masked softmax",))
 def _scores(ctx, q, key, mask, rows, columns):
-    """The masked scores of a tile, in new memory."""
+    """Return the masked scores of a tile, in a new array."""
     xp = ctx.xp
     s = matmul(q, key[..., columns, :].swapaxes(-1, -2))  # (..., row, column)
     if s.shape[:-2] != ctx.lead:
@@ -231,11 +231,11 @@ def _scores(ctx, q, key, mask, rows, columns):
 
 
 def _two_axes(mask):
-    """The mask with at least two axes, (query, key)."""
+    """Return the mask with at least two axes, (query, key)."""
     return mask.reshape((1,) * (2 - mask.ndim) + mask.shape)
 
 
 def _place(mask, rows, columns):
-    """The index of a tile in a mask whose query axis or key axis may have size 1."""
+    """Return the index of a tile in a mask whose query axis or key axis may have size 1."""
     rows = slice(None) if mask.shape[-2] == 1 else rows
     return (..., rows, slice(None) if mask.shape[-1] == 1 else columns)

@@ -51,7 +51,7 @@ class Taps:
         return Taps(index, weight, out)
 
     def on_device_of(self, x):
-        """Return (index, weights or None) for each tap; an evenly spaced index becomes a slice."""
+        """Return each tap's (indices, weights) on the device of x; even spacing becomes a slice."""
         key = device_of(x), x.dtype
         if key not in self._placed:
             self._placed[key] = [

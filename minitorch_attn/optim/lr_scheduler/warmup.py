@@ -64,7 +64,7 @@ def get_linear_schedule_with_warmup(optimizer, num_warmup_steps, num_training_st
 def get_cosine_schedule_with_warmup(
     optimizer, num_warmup_steps, num_training_steps, num_cycles=0.5, last_epoch=-1
 ):
-    """Warm up the rate linearly from 0, then follow `num_cycles` periods of a cosine."""
+    """Increase the rate linearly from 0, then follow `num_cycles` periods of a cosine."""
 
     def factor(t):
         if t < num_warmup_steps:
