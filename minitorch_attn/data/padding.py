@@ -46,7 +46,7 @@ def pad(sequences, pad_id=0, *, side="right", multiple_of=1, device=None):
         raise ArgumentError(
             "pad: sequences is empty, or side or multiple_of is invalid",
             got=f"{len(sequences)} sequences, side={side!r}, multiple_of={multiple_of}",
-            expected='at least one sequence, side="right" or "left", multiple_of from 1',
+            expected='at least one sequence, side="right" or "left", multiple_of at least 1',
         )
     lengths = [len(sequence) for sequence in sequences]
     width = -(-max(lengths) // multiple_of) * multiple_of

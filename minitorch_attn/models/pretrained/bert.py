@@ -198,7 +198,7 @@ class _Classes(BertPreTrainedModel):
         Parameters
         ----------
         labels : Tensor, optional
-            Labels, whose shape and dtype depend on the class.
+            Labels; see the model class for their shape and dtype.
         """
         x, more = self.run(
             input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, **options
@@ -209,7 +209,7 @@ class _Classes(BertPreTrainedModel):
 
 
 class BertForNextSentencePrediction(_Classes):
-    """BERT for next-sentence prediction. The labels (batch,) are 0 if sentence B follows A."""
+    """BERT for next-sentence prediction. Labels (batch,): 0 if sentence B follows A, else 1."""
 
     def build_head(self, config):
         self.next_sentence = nn.Linear(config.hidden_size, 2)
