@@ -23,7 +23,7 @@ def test_utf8_byte_order_mark_and_line_ends(tmp_path):
     ("content", "what"),
     [
         (b"", "is empty"),
-        (b"GIF89a\x00\x01", "a zero byte at position 6"),
+        (b"GIF89a\x00\x01", "a null byte at position 6"),
         (b"fine\nna\xefve", "byte 0xef at position 7, in line 2"),
         (b"\xff\xfeh\x00i\x00", "UTF-16"),
         (b"cut off \xe2\x82", "position 8"),

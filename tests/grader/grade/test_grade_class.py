@@ -118,7 +118,7 @@ def test_results_of_another_assignment_are_not_mixed_in(task, folder, tmp_path, 
     out.mkdir()
     other = {"assignment": "other", "assignment_version": "1", "seed": "ff"}
     (out / "run.json").write_text(json.dumps(other))
-    with pytest.raises(ArgumentError, match="do not match the assignment"):
+    with pytest.raises(ArgumentError, match="are for another assignment or version"):
         grade_class(task, folder, out, level=BEST, limits=limits)
     (out / "run.json").write_text("[]")
     with pytest.raises(DataError):
@@ -127,7 +127,7 @@ def test_results_of_another_assignment_are_not_mixed_in(task, folder, tmp_path, 
 
 def test_nothing_handed_in(task, tmp_path):
     (tmp_path / "in").mkdir()
-    with pytest.raises(ArgumentError, match="must not be empty"):
+    with pytest.raises(ArgumentError, match="contains no submissions"):
         grade_class(task, tmp_path / "in", tmp_path / "out", level=BEST)
 
 
