@@ -123,7 +123,7 @@ def test_nothing_leaks(made, release):
 
 
 def test_a_folder_in_use_is_refused(made, release):
-    with pytest.raises(ArgumentError, match="must be empty"):
+    with pytest.raises(ArgumentError, match="is not empty"):
         write_release(made, release)
 
 
