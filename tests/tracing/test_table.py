@@ -52,7 +52,7 @@ def test_backward_shows_the_sum_with_its_numbers(small):
 
 
 def test_grads_that_are_kept_stand_at_the_end(small):
-    kept = small.table(width=100, colour=False).split("kept:")[1]
+    kept = small.table(width=100, colour=False).split("leaves:")[1]
     assert re.findall(r"^ +\d+ +([xw]) ", kept, re.M) == ["w", "x"]
 
 

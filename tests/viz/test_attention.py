@@ -70,7 +70,7 @@ def test_maps_and_labels_that_do_not_fit():
         ([np.zeros((1, 3, 3)), np.zeros((2, 3, 3))], "abc"),
         ([np.zeros((1, 2, 3))], "abc"),
     ):
-        with pytest.raises(ShapeError, match="shapes of maps do not match"):
+        with pytest.raises(ShapeError, match="maps have different shapes"):
             attention_figure(maps, list(labels))
 
 
