@@ -193,8 +193,8 @@ def cross_weights(source, target):
 maps = [(cross_weights(*pair), *map(list, pair)) for pair in test_pairs[:3]]
 show(
     mt.viz.cross_attention_figure(maps, "Cross-attention of the last decoder layer"),
-    "Vertical: what is written; horizontal: what is read. A row is computed before its character "
-    "is written: the row of the first digit of the year looks at the year.",
+    "Rows: characters of the answer; columns: characters of the source. A row is computed before "
+    "its character is written: the row of the first digit of the year attends to the year.",
 )
 
 # %% [markdown]

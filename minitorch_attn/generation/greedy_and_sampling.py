@@ -21,10 +21,10 @@ def search(step, ids, *, processors, stopping, choose, fill, record, streamer=No
     ids : int64 Tensor of shape (row, token)
         Prompt.
     processors : callable
-        Function from (ids, logits) to the next token's scores, with shape (row, vocabulary).
+        Function that maps (ids, logits) to the next token's scores, of shape (row, vocabulary).
     stopping : StoppingCriteriaList
     choose : callable
-        Function from the scores to an int64 Tensor of shape (row,): `likeliest` or a `Draw`.
+        Function that maps the scores to token ids of shape (row,): `likeliest` or a `Draw`.
     fill : int or None
         Token id that fills positions after the end of a row.
     record : Record

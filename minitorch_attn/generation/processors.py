@@ -56,7 +56,7 @@ def positive(value, name, where):
 
 
 def whole(value, name, where, least=1):
-    """Return `value`. Raise an ArgumentError if it is not an integer or is less than `least`."""
+    """Return `value` as an int; raise ArgumentError unless it is an integer of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise ArgumentError(
             f"{where}: {name} must be an integer of at least {least}", got=f"{name}={value!r}"

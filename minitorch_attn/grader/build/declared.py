@@ -45,7 +45,7 @@ def _declared(node, module, prefix, inherited):
 
 
 def _arguments(node, module, name):
-    """Return (computes, reveals) of a decorated function or class, or () without a declaration."""
+    """Return (computes, reveals) from a `@computes(...)` decorator, or () if there is none."""
     for decorator in node.decorator_list:
         if isinstance(decorator, ast.Call) and getattr(decorator.func, "id", "") == "computes":
             try:

@@ -144,7 +144,7 @@ def step_text(step):
 
 
 def beginnings(results):
-    """Count how often each first difference occurs among the students, most frequent first.
+    """Count the submissions with each first difference, most frequent first.
 
     Parameters
     ----------

@@ -194,7 +194,7 @@ def pad_packed_sequence(sequence, batch_first=False, padding_value=0.0, total_le
     batch_first : bool, default False
     padding_value : float, default 0
     total_length : int, optional
-        Number of steps of the result, by default the largest length.
+        Number of steps to pad to, by default the largest length.
 
     Returns
     -------
