@@ -84,7 +84,7 @@ def execute(made, lesson, folder, fast=None, timeout=600):
     folder : str or path
         Working directory of the cells.
     fast : bool, optional
-        Whether to use small sizes. Defaults to the setting of MTA_FAST.
+        Whether to use small sizes. Default: the value of MTA_FAST.
     timeout : float, default 600
         Time limit for one cell, in seconds.
 

@@ -227,7 +227,7 @@ class VisionTransformer(nn.Module):
 
     @computes("image classifier")
     def forward(self, images):
-        """Compute the logits of the classes.
+        """Compute the class logits of each image.
 
         Parameters
         ----------

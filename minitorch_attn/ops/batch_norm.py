@@ -82,7 +82,7 @@ class NormOver(Function):
 
     @staticmethod
     def composed(ctx, x, weight, bias, *, axes, eps, running):
-        """Compute the definition step by step. Only `forward` updates the running statistics."""
+        """Compute batch norm step by step. Only `forward` updates the running statistics."""
         centered = x - x.mean(axes, keepdim=True)
         variance = (centered * centered).mean(axes, keepdim=True)
         y = centered * (variance + eps).rsqrt()

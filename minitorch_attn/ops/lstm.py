@@ -135,7 +135,7 @@ def lstm_sequence(
     input, h0, c0, weight_ih, weight_hh, bias_ih=None, bias_hh=None, weight_hr=None, *,
     batch_sizes, reverse=False,
 ):  # fmt: skip
-    """One layer of a long short-term memory (LSTM) over packed sequences, in one direction.
+    """Apply one layer of long short-term memory (LSTM) to packed sequences, in one direction.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ def lstm_sequence(
     weight_ih, weight_hh : Tensor of shape (4 * hidden, input) and (4 * hidden, out)
         Weights of the input gate, forget gate, candidate and output gate, stacked.
     bias_ih, bias_hh : Tensor of shape (4 * hidden,), optional
-        Biases of the products with the input and with the state.
+        Biases added to the products with the input and with the hidden state.
     weight_hr : Tensor of shape (out, hidden), optional
         Projection of the output; without it, out = hidden.
     batch_sizes : sequence of int
@@ -192,7 +192,7 @@ def lstm_sequence(
 
 
 def lstm_cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
-    """One step of a long short-term memory (LSTM).
+    """Compute one time step of a long short-term memory (LSTM).
 
     Parameters
     ----------

@@ -133,7 +133,7 @@ class BertPreTrainedModel(PretrainedModel):
         return x, _without_cross(more, config, encoder_hidden_states)
 
     def result(self, return_dict, **results):
-        """Return an Output, or a tuple if the configuration or `return_dict` selects it."""
+        """Return the results as an Output, or as a tuple if `return_dict` is false."""
         wanted = self.config.get("return_dict", True) if return_dict is None else return_dict
         return result(wanted, **results)
 
