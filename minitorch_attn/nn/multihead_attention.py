@@ -255,7 +255,7 @@ class MultiheadAttention(Attention):
 
 
 def _read_mask(name, mask, shapes, sizes, query):
-    """Convert a mask to a 4-d tensor of bool (True = may attend) or of floats to be added."""
+    """Convert a mask to a 4-d bool tensor (True = may attend) or floats to add to the scores."""
     if mask is None:
         return None
     if isinstance(mask, Mask):
