@@ -98,7 +98,7 @@ MACHINES = {
     "two wheels": (
         fake_cupy(),
         ("cupy-cuda12x", "cupy-cuda13x"),
-        "two installations",
+        "two conflicting CuPy packages",
         "pip uninstall cupy-cuda12x cupy-cuda13x",
     ),
     "no driver": (fake_cupy(INSUFFICIENT, driver=0), None, "driver is missing", "--gpus"),
