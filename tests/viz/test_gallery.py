@@ -35,7 +35,7 @@ def test_rollout_without_and_with_only_the_residual_path(residual, expected):
 
 
 def test_rollout_wants_self_attention():
-    with pytest.raises(ShapeError, match="self-attention maps"):
+    with pytest.raises(ShapeError, match="square in the last two"):
         viz.attention_rollout([np.ones((2, 3, 4))])
 
 
@@ -52,7 +52,7 @@ def test_the_class_token_over_the_image(prefix, tmp_path):
     np.testing.assert_allclose(weights[3].ravel(), rolled)
     save_figure(figure, tmp_path / "cls.png", dpi=40)
     assert (tmp_path / "cls.png").stat().st_size > 1000
-    with pytest.raises(ShapeError, match="does not match grid"):
+    with pytest.raises(ShapeError, match="do not match the grid"):
         viz.class_attention_figure(image, maps, (3, 3), prefix=prefix)
 
 

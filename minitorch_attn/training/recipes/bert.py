@@ -65,7 +65,7 @@ class BERT(Recipe):
     """
 
     name = "bert"
-    summary = "a BERT predicts hidden words, then learns to classify topics from few labels"
+    summary = "a BERT predicts hidden words, then classifies topics from few labels"
     headline = "A BERT learns to predict hidden words, then to classify with few labels."
     target = Target("accuracy", 0.45, "test accuracy after fine-tuning")
     unit = "passages"

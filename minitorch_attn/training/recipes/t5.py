@@ -40,7 +40,7 @@ class T5(PairRecipe):
     """
 
     name = "t5"
-    summary = "one T5 performs four text tasks, selected by a prefix: reverse, sort, vowels, add"
+    summary = "one T5 performs four tasks by prefix: reverse, sort, vowels, add"
     headline = "A T5 learns four tasks, each selected by a prefix."
     target = Target("worst_task", 0.95, "exact answers to held-out inputs, in each task")
     unit = "texts"
