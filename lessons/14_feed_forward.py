@@ -270,8 +270,8 @@ where(mt.models.gpt.Block.forward, mt.ops.relu, mt.ops.gelu)
 # ## Answers
 #
 # 1. The table's row for 512 tokens gives the shares of attention's matrices and of scores and sums.
-#    The time for these can at best be halved, so at most half of their sum can be saved. Most of
-#    the block is the feed-forward network.
+#    At best, the time for both is halved, so at most half of their sum can be saved. Most of the
+#    operations are in the feed-forward network.
 # 2. No. The first outputs show that processing tokens one by one gives the same result, and that a
 #    change of token 0 does not affect the others. Only attention moves information between tokens.
 # 3. It comes from the softmax. With a single token there is one score and its weight is 1, so

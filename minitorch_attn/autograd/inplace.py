@@ -1,6 +1,6 @@
 """In-place operations (inplace): change a tensor and keep its graph correct.
 
-An in-place operation runs the out-of-place one and writes the result into the memory of the
+An in-place operation runs its out-of-place form and writes the result into the memory of the
 tensor, which takes the result's place in the graph. Tensors that share memory share a version
 counter. Each change raises the counter, so that a backward pass that needs the old values raises
 an error (`Context.saved`). A change to a view also changes its base.
@@ -90,7 +90,7 @@ def _write(target, result):
     order = "biuf"
     if order.index(result.dtype.kind) > order.index(target.dtype.kind):
         raise DTypeError(
-            f"in-place operation: {result.dtype} does not fit into a {target.dtype} tensor",
+            f"in-place operation: {result.dtype} cannot be stored in a tensor of {target.dtype}",
             hint=f"convert first: x = x.to({result.dtype})",
         )
     check_writable(target)

@@ -200,7 +200,7 @@ class KVCache:
 class StaticKVCache(KVCache):
     """KV cache with preallocated memory, so that a step does not copy the previous tokens.
 
-    It does not keep the graph. If the tokens do not fit, it doubles its memory.
+    It does not keep the graph. If the capacity is exceeded, it is doubled.
 
     Parameters
     ----------

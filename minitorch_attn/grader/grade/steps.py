@@ -1,4 +1,4 @@
-"""Record the steps of a computation in a student's files, for submission and library alike.
+"""Record the steps of a computation in a student's files, both in a submission and in the library.
 
 A step is a call of a function in the student's files, or a call from one of their lines to the
 package: `self.norm1(x)`, `a + b`, `matmul(a, b)`. Calls inside the package are not steps. A step
@@ -220,7 +220,7 @@ def _function(frame):
 
 
 def _arguments(frame):
-    """Return the current arguments of a call by name."""
+    """Return a dict from the argument names of a call to their current values."""
     code = frame.f_code
     extra = sum(bool(code.co_flags & flag) for flag in _STARS)
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + extra]

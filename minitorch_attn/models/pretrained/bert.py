@@ -139,7 +139,7 @@ class BertForMaskedLM(BertPreTrainedModel):
 
 
 class BertLMHeadModel(BertPreTrainedModel):
-    """BERT as a causal language model, for `config.is_decoder=True`."""
+    """BERT as a causal language model; use it with `config.is_decoder=True`."""
 
     pools = False
     predicts = True

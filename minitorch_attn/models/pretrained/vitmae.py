@@ -135,7 +135,7 @@ class ViTMAEForPreTraining(ViTMAEPreTrainedModel):
         return self.decoder.decode(self.decoder.fill(encoded, restore) + weight)
 
     def target(self, pixel_values, interpolate):
-        """Return the original pixels. With `norm_pix_loss`, each patch is normalized."""
+        """Return the original pixels, normalized in each patch if `norm_pix_loss` is set."""
         patches = self.patchify(pixel_values, interpolate)
         if not self.config.norm_pix_loss:
             return patches
