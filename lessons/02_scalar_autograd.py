@@ -304,7 +304,7 @@ print(f"slopes of C with respect to A, 256 x 256: {slopes:,} numbers, {4 * slope
 print(f"dL/dA = dL/dC @ B.T needs only B: {256**2:,} numbers")
 
 # %% [markdown]
-# ## Two simplifications of the backward pass that fail
+# ## What goes wrong with two simplifications of the backward pass
 #
 # Two parts of the code look as if they could be simpler. The first is the `+=` in `backward`. With
 # `=`, the contribution of the last path overwrites the others. This affects only numbers that are

@@ -248,7 +248,7 @@ axes.spines[:].set_visible(False)
 show(figure, "rows: mistakes; columns: setups; three careless setups hide one mistake each")
 
 # %% [markdown]
-# ## Four careless setups, and the mistakes that they hide
+# ## What goes wrong with a careless setup: four hidden mistakes
 #
 # Each column of the table is a setup. **A batch of 1** hides the missing sum over the batch,
 # because there is nothing to sum. **A plain sum** as the loss gives every output the gradient 1,

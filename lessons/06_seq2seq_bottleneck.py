@@ -167,8 +167,8 @@ assert (np.diff(narrow) < 0.02).all()  # accuracy only decreases
 # %% [markdown]
 # ## What goes wrong when one vector holds the whole source
 #
-# The share of correct digits hides the size of the problem, because a translation must be correct
-# as a whole.
+# The fraction of correct digits hides the size of the problem, because a translation must be
+# correct as a whole.
 
 # %%
 print("12 digits         correct digits   correct sequences")

@@ -179,7 +179,7 @@ show(
 )
 
 # %% [markdown]
-# ## Common mistakes: omitting the tanh, and trusting the attention picture
+# ## What goes wrong without the tanh, and when you trust the attention picture
 #
 # **Without the tanh.** The score is then linear, and the decoder state no longer has any effect:
 #

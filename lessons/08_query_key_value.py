@@ -191,7 +191,7 @@ assert verdicts.count("truncated") == 2
 # them, 0.37 and 0.31, are truncated, while the others are rounded (rounded, these two are 0.38 and
 # 0.32), so the second row sums to 0.99.
 #
-# ## Common mistake: applying the softmax twice
+# ## What goes wrong when the softmax is applied twice
 #
 # Third finding: **the deck takes a softmax of a softmax**. Weights are between 0 and 1, so the
 # largest difference in the second softmax is 1. With $n$ keys no weight can exceed

@@ -42,9 +42,9 @@ for d in widths:
 #
 # The larger the scores, the closer the softmax is to a one-hot vector with its 1 at the largest
 # score. We use three measures of a row of weights $p$ over 32 keys. The first is the largest
-# weight. The second is the **effective number of keys**, $e^H$ with the entropy
-# $H = -\sum p \log p$ (32 if all weights are equal, 1 if one key has all the weight). The third is
-# the size of the slopes, $\lVert J \rVert$ with $J = \mathrm{diag}(p) - pp^\top$.
+# weight. The second is the **effective number of keys**, $e^H$, where $H = -\sum p \log p$ is the
+# entropy (32 if all weights are equal, 1 if one key has all the weight). The third is the norm
+# $\lVert J \rVert$ of the Jacobian of the softmax, $J = \mathrm{diag}(p) - pp^\top$.
 
 
 # %%
@@ -54,7 +54,7 @@ def softmax(x):
 
 
 def measures(p):
-    """Return mean largest weight, mean effective number of keys and median slope size."""
+    """Return mean largest weight, mean effective number of keys, median norm of the Jacobian."""
     entropy = -(p * np.log(p + 1e-300)).sum(axis=-1)
     # |diag(p) - p p^T|^2 = sum p^2 - 2 sum p^3 + (sum p^2)^2, without building the matrix
     squares = (p**2).sum(axis=-1)
@@ -64,7 +64,7 @@ def measures(p):
 
 DIVISORS = {"1": lambda d: 1.0, "sqrt(d)": lambda d: d**0.5, "d": lambda d: float(d)}
 table = {name: [] for name in DIVISORS}
-print("          largest weight          effective keys          size of the slopes")
+print("          largest weight          effective keys          norm of Jacobian")
 print("   d  " + "".join(f"{head:>8}" for head in ["/1", "/sqrt d", "/d"] * 3))
 for d in widths:
     q, k = rng.normal(size=(2000, d)), rng.normal(size=(KEYS, d))
@@ -86,7 +86,7 @@ for (name, rows), (mark, colour) in zip(table.items(), styles, strict=True):
     left.semilogx(widths, [row[1] for row in rows], mark + "-", color=colour, label=f"/ {name}")
     right.loglog(widths, [max(row[2], 1e-9) for row in rows], mark + "-", color=colour)
 left.set(title=f"effective number of keys, of {KEYS}", xlabel="width d", ylim=(0, 34))
-right.set(title="size of the slopes of the softmax", xlabel="width d")
+right.set(title="norm of the Jacobian of the softmax", xlabel="width d")
 for axes in (left, right):
     axes.set_xticks(widths, widths)
     axes.minorticks_off()
@@ -251,6 +251,6 @@ where(
 #    larger.
 # 2. The scores then have the standard deviation $1/\sqrt d$ (last column of the first table), which
 #    goes to 0. All scores are nearly equal, and the effective number of keys is nearly 32.
-# 3. The columns /1 under "effective keys" and "size of the slopes" explain it. At $d = 16$ several
-#    keys have weight even without a divisor, and the median size of the slopes is no smaller than
+# 3. The columns /1 under "effective keys" and "norm of Jacobian" explain it. At $d = 16$ several
+#    keys have weight even without a divisor, and the median norm of the Jacobian is no smaller than
 #    with the square root. At $d = 256$ both have collapsed.

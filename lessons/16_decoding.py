@@ -313,7 +313,7 @@ for name, layers, d in (("GPT-2", 12, 768), ("GPT-2 XL", 48, 1600)):
     print(f"{name:<13}{layers:8}{d:7}{held / 2**20:12,.0f} MiB")
 
 # %% [markdown]
-# ## Two mistakes with a KV cache: wrong positions, and keys that depend on later tokens
+# ## What goes wrong with a KV cache: wrong positions, and keys that depend on later tokens
 #
 # Here are two mistakes with caches that do not raise an error. First, the model must be told the
 # new token's **position**. The token is alone in the input, but it is not at position 0.

@@ -258,7 +258,7 @@ for name, (fixed, same) in shares.items():
 assert shares["80 / 10 / 10"][0] > shares["100 / 0 / 0"][0]
 
 # %% [markdown]
-# ## Two mistakes that make pre-training too easy
+# ## What goes wrong when pre-training is too easy: two mistakes
 #
 # Here are two mistakes that make the task too easy. **Nothing hidden**: the loss includes all
 # positions and every word is visible. The model reads in both directions, so each question contains

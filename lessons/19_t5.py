@@ -256,7 +256,7 @@ assert 0.7 < spread["T5's initialization"] < 1.4
 assert spread["the usual one"] > 5
 
 # %% [markdown]
-# ## Common mistake: omitting the task prefix
+# ## What goes wrong without the task prefix
 #
 # Without the prefix, the same source has four correct answers. We train the model on the same
 # examples for the same number of steps, with `<pad>` in place of the first word.

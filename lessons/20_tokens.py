@@ -228,7 +228,7 @@ print(f"pixels instead of patches of 16 x 16: {ratio:,} times the scores")
 assert ratio == 16**4
 
 # %% [markdown]
-# ## Common mistakes when splitting text and images into tokens
+# ## What goes wrong when text and images are split into tokens carelessly
 #
 # Here are three mistakes that do not raise an error. **Merges in the wrong order**: the same merges
 # give different tokens, which the model has never seen in this context.

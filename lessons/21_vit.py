@@ -279,7 +279,7 @@ axes.spines[["top", "right"]].set_visible(False)
 show(figure, "At 224 px almost all work is in the matrices; above 1024 px the scores dominate.")
 
 # %% [markdown]
-# ## Common mistake: cutting patches with a single reshape
+# ## What goes wrong when patches are cut with a single reshape
 #
 # The patches have the shape 196 x 768, so it is tempting to reshape the image to that shape. The
 # shape is then correct, and every later line runs.

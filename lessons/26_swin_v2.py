@@ -224,7 +224,7 @@ for name, error in errors.items():
 assert errors["computed, log-spaced"] < errors["table, interpolated"] / 2
 
 # %% [markdown]
-# ## Common mistake: forgetting the pretrained window size
+# ## What goes wrong without the pretrained window size
 #
 # The network alone is not enough: it must know the size of the window it was trained with
 # (`pretrained_window_size`). Without this size, offsets are measured relative to the *new* window,

@@ -219,7 +219,7 @@ show(
 )
 
 # %% [markdown]
-# ## Two mistakes: the loss on visible patches, and patches left in shuffled order
+# ## What goes wrong with the loss on visible patches, and with patches left in shuffled order
 #
 # **The loss on the visible patches.** An autoencoder reproduces its input, so it is tempting to
 # compute the loss on the visible patches only. Training then looks very successful:

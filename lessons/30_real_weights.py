@@ -176,7 +176,7 @@ print(f"written, read by `from_pretrained`, and run again: {difference:.1e}")
 assert difference == 0
 
 # %% [markdown]
-# ## Misread tensors: some mistakes raise an error, others only change the output
+# ## What goes wrong when tensors are misread: an error, or only another output
 #
 # Some mistakes raise an error. `c_attn` is not square, so its transpose does not fit:
 

@@ -47,7 +47,7 @@ class Judge:
 
 
 def _normal(*shapes):
-    """Make a `draw` function for Gaussian inputs, each with a small and a big shape."""
+    """Return a `draw` function for Gaussian inputs from (small shape, large shape) pairs."""
 
     def draw(rng, big):
         return [rng.normal(size=pair[big]) for pair in shapes]
@@ -56,7 +56,7 @@ def _normal(*shapes):
 
 
 def _heads(queries, keys):
-    """Make a `draw` function for the queries, keys and values of several heads."""
+    """Return a `draw` function for the queries, keys and values of several heads."""
     small = [(2, 3, n, 6) for n in (queries, keys, keys)]  # sqrt(6) reveals a wrong scale
     return _normal(*[(shape, (2, 12, 64, 64)) for shape in small])
 

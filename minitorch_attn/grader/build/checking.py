@@ -101,14 +101,14 @@ def call_check(name, function, arguments, keywords=None, **options):
 def layer_check(
     name, layer, make, arguments, rng, keywords=None, method="forward", tensors=None, **options
 ):
-    """Make a check of a layer or model, with random values for all of its parameters.
+    """Create a check for a layer or model, with random values for all of its parameters.
 
     Parameters
     ----------
     name, layer : str
-        Name of the check, and the class, for example "minitorch_attn.nn.attention:Attention".
+        Name of the check; class, for example "minitorch_attn.nn.attention:Attention".
     make : dict
-        Keyword arguments of the layer.
+        Keyword arguments of the class's constructor.
     arguments : dict of str to (ndarray or None)
         Positional arguments of the method.
     rng : numpy.random.Generator
@@ -131,7 +131,7 @@ def layer_check(
 
 
 def gradient_check(of, rng, needs=None):
-    """Make a check of the gradients of another check's output, for a random dL/d(output).
+    """Create a check of the gradients of another check's output, for a random dL/d(output).
 
     Parameters
     ----------

@@ -76,8 +76,8 @@ def call(inputs, settings):
 def layer(inputs, settings):
     """Run a layer or a model with given parameters.
 
-    Settings: layer "module:Class", make (its keyword arguments), method, arguments, keywords. The
-    inputs "parameter NAME" become its parameters.
+    Settings: `layer`, a "module:Class"; `make`, the keyword arguments of its constructor; `method`,
+    and its `arguments` and `keywords`. The input "parameter NAME" sets the parameter NAME.
     """
     from importlib import import_module
 
