@@ -53,7 +53,7 @@ def save(state, path_or_file):
     --------
     >>> import io
     >>> file = io.BytesIO()
-    >>> save({"step": 3, "weights": [Tensor([1.0, 2.0])]}, file)
+    >>> save({"step": 3, "weights": [tensor([1.0, 2.0])]}, file)
     >>> _ = file.seek(0)
     >>> load(file)
     {'step': 3, 'weights': [tensor([1., 2.])]}
@@ -96,7 +96,7 @@ def load(path_or_file, device=None):
     >>> import os, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = os.path.join(folder, "numbers.safetensors")
-    ...     save({"a": Tensor([1, 2]), "b": {0: None}}, path)
+    ...     save({"a": tensor([1, 2]), "b": {0: None}}, path)
     ...     load(path)
     {'a': tensor([1, 2]), 'b': {0: None}}
     """

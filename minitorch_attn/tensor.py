@@ -30,14 +30,17 @@ class ViewOf:
 class Tensor:
     """A multi-dimensional array that remembers how it was computed.
 
+    As in PyTorch, this constructor makes float32 tensors: `Tensor([1, 2])` has the elements 1.0 and
+    2.0, and `Tensor(1, 2)` has shape (1, 2). `mt.tensor` keeps integers and the dtype of arrays.
+
     Parameters
     ----------
-    data : array, nested sequence, number or Tensor
-        Data to copy. Python floats become float32 and ints become int64; arrays keep their dtype.
+    *data : nested sequence, array or Tensor; or sizes
+        Elements, which are copied, or the size of each axis, for a tensor of zeros.
     requires_grad : bool
         Whether to record operations on this tensor, for `backward`.
     dtype : numpy dtype, optional
-        Dtype to convert the data to.
+        Dtype of the elements; by default float32, or the dtype of a given Tensor.
     device : str or Device, optional
         Device to copy the data to, such as "cpu" or "cuda:0".
 
@@ -62,8 +65,10 @@ class Tensor:
     __array_priority__ = 1000
     __hash__ = object.__hash__
 
-    def __init__(self, data, requires_grad=False, *, dtype=None, device=None):
-        self.array = as_new_array(data, dtype, device)
+    def __init__(self, *data, requires_grad=False, dtype=None, device=None):
+        if len(data) == 1 and isinstance(data[0], Tensor):
+            dtype = dtype or data[0].dtype
+        self.array = as_new_array(_elements(data), dtype or "float32", device)
         self._grad = self._edge = self._view = None
         self._version = [0]
         if requires_grad:
@@ -511,6 +516,19 @@ def as_new_array(data, dtype, device):
     return array if device is None else backend.to_device(array, backend.as_device(device))
 
 
+def _elements(data):
+    """Return the elements that the arguments of `Tensor(...)` stand for."""
+    if len(data) == 1 and not isinstance(data[0], (int, float)):
+        return data[0]
+    if all(type(size) is int and size >= 0 for size in data):
+        return ops.zeros(data or (0,))
+    raise ArgumentError(
+        "Tensor(...): the arguments are neither one sequence of elements nor sizes",
+        got=", ".join(map(repr, data)),
+        hint="mt.tensor(...) for a number, Tensor([...]) for elements, Tensor(2, 3) for sizes",
+    )
+
+
 def tensor(data, *, dtype=None, device=None, requires_grad=False):
     """Make a tensor with a copy of `data`.
 
@@ -539,7 +557,10 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False):
     >>> tensor([1, 2]).dtype, tensor([1.0]).dtype
     (dtype('int64'), dtype('float32'))
     """
-    return Tensor(data, requires_grad, dtype=dtype, device=device)
+    result = wrap(as_new_array(data, dtype, device))
+    if requires_grad:
+        result.requires_grad = True
+    return result
 
 
 # The only upward imports: operators need the operations and the engine, which need Tensor.

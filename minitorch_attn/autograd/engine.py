@@ -85,8 +85,10 @@ def run_backward(roots, grads, *, targets=None, retain_graph=False, create_graph
                 _refuse_count(node, results)
             # The lengths were just compared; `strict=True` would take 5% of a small step's time.
             for edge, result, shape in zip(node.edges, results, node.shapes):  # noqa: B905
-                if edge is None or result is None:
+                if edge is None:
                     continue
+                if result is None:
+                    _refuse_none(node, results)
                 source = edge[0]
                 if result.shape != shape or result.dtype is not source.dtype:
                     _check(node, results)
@@ -189,6 +191,15 @@ def _refuse_count(ctx, results):
     raise GraphError(
         f"{ctx.function.__name__}.backward returned {len(results)} gradients",
         expected=f"a gradient or None for each of its {len(ctx.edges)} inputs",
+    )
+
+
+def _refuse_none(ctx, results):
+    missing = [i for i, e in enumerate(ctx.edges) if e is not None and results[i] is None]
+    raise GraphError(
+        f"{ctx.function.__name__}.backward returned None for its input {missing[0]}",
+        expected="a gradient, because this input requires one",
+        hint="return grad * 0 for a gradient of zero, or pass the input as x.detach()",
     )
 
 

@@ -81,7 +81,10 @@ class _Switch(ContextDecorator):
 
 
 class set_grad_enabled(_Switch):
-    """Turn the recording of the graph on or off inside a `with` block.
+    """Turn the recording of the graph on or off, from here on or inside a `with` block.
+
+    A plain call takes effect at once. `with` restores the mode from before the call at its end,
+    and a decorator sets the mode only while the function runs.
 
     Parameters
     ----------
@@ -102,9 +105,30 @@ class set_grad_enabled(_Switch):
 
     def __init__(self, mode):
         super().__init__(bool(mode))
+        self._outside = state.grad_enabled
+        state.grad_enabled = self.value
+
+    def __call__(self, function):
+        self._restore_mode()
+        return super().__call__(function)
+
+    def __enter__(self):
+        self._restore_mode()
+        return super().__enter__()
+
+    def _restore_mode(self):
+        """Undo the change of the plain call, once."""
+        if self._outside is not None:
+            state.grad_enabled, self._outside = self._outside, None
 
 
-class _Plain(set_grad_enabled):
+class _GradSwitch(_Switch):
+    """Switch of the recording that takes effect in a `with` block or a decorated function."""
+
+    attribute = "grad_enabled"
+
+
+class _Plain(_GradSwitch):
     """Base class of modes without arguments; `@no_grad` does the same as `@no_grad()`."""
 
     def __new__(cls, function=None):
@@ -128,7 +152,7 @@ class no_grad(_Plain):
         super().__init__(False)
 
 
-class inference_mode(set_grad_enabled):
+class inference_mode(_GradSwitch):
     """Same as `no_grad`. In PyTorch, inference mode is faster than `no_grad`."""
 
     def __init__(self, mode=True):

@@ -47,25 +47,29 @@ def new_array(data, dtype=None):
     DTypeError
         If the data are not real numbers.
     """
+    if dtype is not None:
+        dtype = as_dtype(dtype)
     if is_array(data) and not isinstance(data, (ndarray, np.generic)):
         return data.copy() if dtype is None else data.astype(dtype)
     typed = isinstance(data, (ndarray, np.generic))
-    host = np.array(data, dtype=dtype) if typed else _from_python(data, dtype)
-    if host.dtype.kind not in "biuf" or host.dtype.itemsize > 8:
+    host = np.array(data) if typed else _from_python(data)
+    if not is_number_dtype(host.dtype):
         raise DTypeError(
             "tensor(data): data must contain real numbers",
             got=f"dtype {host.dtype}",
             expected="floats, integers or booleans",
             hint="use data.real, data.imag or abs(data) for complex numbers, token ids for text",
         )
-    return host
+    if dtype is None and host.dtype == np.float64 and not (typed or _holds_typed(data)):
+        dtype = DEFAULT_FLOAT
+    return host if dtype is None else host.astype(dtype, copy=False)
 
 
-def _from_python(data, dtype):
+def _from_python(data):
     if isinstance(data, (list, tuple)):
         data = _without_tensors(data)
     try:
-        host = np.array(data)
+        return np.array(data)
     except ValueError as error:
         raise ShapeError(
             "tensor(data): the nested sequences are ragged",
@@ -79,11 +83,6 @@ def _from_python(data, dtype):
             got=str(error),
             hint="convert the entries to NumPy arrays or Python numbers first",
         ) from None
-    if dtype is not None:
-        return host.astype(dtype)
-    if host.dtype == np.float64 and not _holds_typed(data):
-        return host.astype(DEFAULT_FLOAT)
-    return host
 
 
 def _without_tensors(data):
@@ -107,4 +106,22 @@ def _holds_typed(data):
 
 def as_dtype(dtype, other=None):
     """Return `dtype` as a dtype object or, with `other`, the dtype to which NumPy promotes both."""
-    return np.dtype(dtype) if other is None else np.promote_types(dtype, other)
+    if other is not None:
+        return np.promote_types(dtype, other)
+    try:
+        found = np.dtype(dtype)
+    except TypeError:
+        found = None
+    if dtype is None or found is None or not is_number_dtype(found):
+        raise DTypeError(
+            "the dtype is unsupported",
+            got=f"{dtype!r:.60}",
+            expected="a dtype of real numbers, such as float32, float64, int64 or bool",
+            hint="dtype=mt.float32",
+        )
+    return found
+
+
+def is_number_dtype(dtype):
+    """Return True for booleans, integers and floats of at most 8 bytes."""
+    return dtype.kind in "biuf" and dtype.itemsize <= 8

@@ -47,7 +47,7 @@ def where(condition, a, b):
             dtype
         )
     mask = condition.astype(bits)
-    np.negative(mask, out=mask)  # 0 or 1 becomes all bits 0 or all bits 1
+    np.subtract(0, mask, out=mask)  # 0 or 1 becomes all bits 0 or all bits 1
     a, b = np.asarray(a, dtype).view(bits), np.asarray(b, dtype).view(bits)
     return ((a ^ b) & mask ^ b).view(dtype)
 

@@ -109,8 +109,7 @@ def _zeros(clue):
         return Hint("zeros", "the gradient is zero at every entry: a backward returns zeros.")
     return Hint(
         "zeros",
-        "no gradient arrives: a backward returns None for this input, or an intermediate value was "
-        "detached from the graph.",
+        "no gradient arrives: an intermediate value was detached from the graph.",
     )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..tensor import Tensor
+from ..tensor import Tensor, tensor
 
 __all__ = ["AttentionCase", "attention_case"]
 
@@ -95,10 +95,10 @@ def attention_case(
     width = heads * head_dim
 
     def normal(*shape, scale=1.0):
-        return Tensor(rng.normal(0.0, scale, shape), requires_grad=True, device=device)
+        return tensor(rng.normal(0.0, scale, shape), requires_grad=True, device=device)
 
     def gain(*shape):
-        return Tensor(rng.uniform(0.5, 1.5, shape), requires_grad=True, device=device)
+        return tensor(rng.uniform(0.5, 1.5, shape), requires_grad=True, device=device)
 
     mask = _shifted_window_mask(windows, tokens, shift)
     place = np.arange(tokens)
@@ -120,8 +120,8 @@ def attention_case(
         weight_out=normal(width, width, scale=width**-0.5),
         bias_out=normal(width, scale=0.3),
         table=normal(2 * tokens - 1, heads),
-        index=Tensor(place - place[:, None] + tokens - 1, device=device),
-        mask=Tensor(mask, device=device),
+        index=tensor(place - place[:, None] + tokens - 1, device=device),
+        mask=tensor(mask, device=device),
     )
 
 

@@ -10,7 +10,7 @@ from ..autograd.broadcasting import broadcast_shapes
 from ..backend import array_module, as_device, as_dtype, is_array, module_for
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..ops.attention.mask import additive, causal_mask
-from ..tensor import Tensor, wrap
+from ..tensor import Tensor, tensor, wrap
 from .checks import check_sizes
 
 __all__ = [
@@ -153,7 +153,7 @@ def _bool_tensor(value, where):
     if is_array(value):
         value = wrap(value)
     elif not isinstance(value, Tensor):
-        value = Tensor(value)
+        value = tensor(value)
     if value.dtype.kind != "b":
         raise DTypeError(
             f"{where}: the mask must be boolean",
@@ -301,7 +301,7 @@ def padding(lengths, max_len=None, device=None):
             got=f"a length of {longest} and max_len={max_len}",
             hint="truncate the sequences, or pass a larger max_len",
         )
-    lengths = Tensor(lengths, dtype="int64", device=as_device(device)).array
+    lengths = tensor(lengths, dtype="int64", device=as_device(device)).array
     xp = array_module(lengths)
     return Mask(wrap(xp.arange(max_len) < lengths.reshape(-1, 1, 1, 1)))
 
@@ -329,7 +329,7 @@ def block_diagonal(lengths, device=None):
     """
     lengths = _as_lengths(lengths, "masks.block_diagonal")
     numbers = [i for i, length in enumerate(lengths) for _ in range(length)]
-    document = Tensor(numbers, dtype="int64", device=as_device(device)).array
+    document = tensor(numbers, dtype="int64", device=as_device(device)).array
     return Mask(wrap(document[:, None] == document))
 
 

@@ -1,6 +1,6 @@
 """Parameter: a tensor that a module owns and an optimizer updates."""
 
-from ..tensor import Tensor
+from ..tensor import Tensor, tensor
 
 __all__ = ["Parameter"]
 
@@ -25,8 +25,8 @@ class Parameter(Tensor):
     __slots__ = ()
 
     def __init__(self, data, requires_grad=True):
-        source = data if isinstance(data, Tensor) else Tensor(data)
-        super().__init__(0.0)
+        source = data if isinstance(data, Tensor) else tensor(data)
+        super().__init__()
         self.data = source
         self._version = source._version  # the same memory, so the same version counter
         self.requires_grad = requires_grad

@@ -40,6 +40,7 @@ from .pixel_shuffle import *  # noqa: F403
 from .plumbing.promotion import promote_types, result_type  # noqa: F401
 from .pool import *  # noqa: F403
 from .power import *  # noqa: F403
+from .random import *  # noqa: F403
 from .relu import *  # noqa: F403
 from .reshape import *  # noqa: F403
 from .rnn import *  # noqa: F403

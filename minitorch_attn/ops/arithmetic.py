@@ -9,7 +9,7 @@ from .cast import cast
 from .plumbing.operands import explained
 from .plumbing.promotion import default_float, promote
 from .plumbing.tensor_arguments import as_operand
-from .rounding import Sign, floor_divide, trunc_divide
+from .rounding import Sign, whole_quotient
 
 __all__ = ["abs", "add", "div", "mul", "neg", "sub"]
 
@@ -295,9 +295,9 @@ def _as_float(value):
 
 def _divide_whole(input, other, rounding_mode):
     if rounding_mode == "floor":
-        return floor_divide(input, other)
+        return whole_quotient("div", input, other, "below")
     if rounding_mode == "trunc":
-        return trunc_divide(input, other)
+        return whole_quotient("div", input, other, "zero")
     raise ArgumentError(
         "div(input, other, rounding_mode=): rounding_mode is not supported",
         got=f"rounding_mode={rounding_mode!r}",

@@ -1,26 +1,24 @@
-"""Creation of tensors: constants, ranges and random numbers."""
+"""Creation of tensors: constants, ranges, the identity, and tensors from arrays."""
 
 import builtins
+import math
 
-from ..backend import as_device, as_dtype, from_host, host_generator, is_array, like, module_for
+from ..backend import as_device, is_array, like, module_for
 from ..errors import ArgumentError, DTypeError
-from ..tensor import Tensor, wrap
+from ..tensor import Tensor, tensor, wrap
+from .plumbing.creation_arguments import (  # fmt: skip
+    count_of,
+    dtype_of,
+    fill_value_of,
+    shape_of,
+)
+from .plumbing.operands import number
 from .plumbing.tensor_arguments import as_operand
 
 __all__ = [
     "arange", "as_tensor", "copy_of", "empty", "empty_like", "eye", "from_numpy", "full",
-    "full_like", "linspace", "ones", "ones_like", "rand", "rand_like", "randint", "randn",
-    "randn_like", "randperm", "tensor_like", "zeros", "zeros_like",
+    "full_like", "linspace", "ones", "ones_like", "tensor_like", "zeros", "zeros_like",
 ]  # fmt: skip
-
-_FLOAT = as_dtype("float32")
-
-
-def _sizes(size):
-    """Return the sizes passed as separate arguments or as one tuple, as in `zeros((2, 3))`."""
-    if len(size) == 1 and not isinstance(size[0], builtins.int):
-        return tuple(size[0])
-    return tuple(size)
 
 
 def _finish(array, requires_grad):
@@ -30,21 +28,44 @@ def _finish(array, requires_grad):
     return result
 
 
-def _place(host, device, requires_grad):
-    return _finish(from_host(host, as_device(device)), requires_grad)
+def _allocate(where, sizes, size, dtype, device, make="empty"):
+    """Return the array of `zeros(2, 3)`, `zeros((2, 3))` or `zeros(size=(2, 3))`."""
+    if size is not None and sizes:
+        raise ArgumentError(
+            f"{where}: the size is given twice", got=f"{sizes} and size={size!r}", hint="size= only"
+        )
+    shape = shape_of(sizes if size is None else (size,), where)
+    dtype = dtype_of(dtype, where)
+    try:
+        return getattr(module_for(as_device(device)), make)(shape, dtype=dtype)
+    except (MemoryError, ValueError, OverflowError):  # NumPy: no memory, too many axes or bytes
+        raise ArgumentError(
+            f"{where}: a tensor of this size could not be allocated",
+            got=f"size {shape}, {math.prod(shape) * dtype.itemsize / 2**30:.4g} GiB, "
+            f"{len(shape)} axes",
+            expected="at most 64 axes, and fewer bytes than the memory of the device",
+            hint="compute in smaller batches",
+        ) from None
 
 
-def zeros(*size, dtype=None, device=None, requires_grad=False):
+def zeros(*sizes, size=None, dtype=None, device=None, requires_grad=False):
     """A tensor of zeros.
 
     Parameters
     ----------
-    *size : int, or one tuple
+    *sizes : int, or one tuple
         Size of each axis.
+    size : tuple of int, optional
+        The sizes as one argument.
     dtype : dtype, default float32
     device : str or Device, default "cpu"
     requires_grad : bool, default False
         Whether operations on the tensor are recorded, so that it gets a gradient.
+
+    Raises
+    ------
+    ArgumentError
+        If a size is negative, or the tensor does not fit in memory.
 
     Examples
     --------
@@ -52,136 +73,127 @@ def zeros(*size, dtype=None, device=None, requires_grad=False):
     tensor([[0., 0., 0.],
             [0., 0., 0.]])
     """
-    xp = module_for(as_device(device))
-    return _finish(xp.zeros(_sizes(size), dtype=dtype or _FLOAT), requires_grad)
+    return _finish(_allocate("zeros", sizes, size, dtype, device, "zeros"), requires_grad)
 
 
-def ones(*size, dtype=None, device=None, requires_grad=False):
+def ones(*sizes, size=None, dtype=None, device=None, requires_grad=False):
     """A tensor of ones. The arguments are those of `zeros`."""
-    xp = module_for(as_device(device))
-    return _finish(xp.ones(_sizes(size), dtype=dtype or _FLOAT), requires_grad)
+    return _finish(_allocate("ones", sizes, size, dtype, device, "ones"), requires_grad)
 
 
-def empty(*size, dtype=None, device=None, requires_grad=False):
+def empty(*sizes, size=None, dtype=None, device=None, requires_grad=False):
     """A tensor with uninitialized elements. The arguments are those of `zeros`."""
-    xp = module_for(as_device(device))
-    return _finish(xp.empty(_sizes(size), dtype=dtype or _FLOAT), requires_grad)
+    return _finish(_allocate("empty", sizes, size, dtype, device), requires_grad)
 
 
 def full(size, fill_value, *, dtype=None, device=None, requires_grad=False):
-    """A tensor filled with `fill_value`; by default, its type determines the dtype."""
+    """A tensor filled with `fill_value`; by default, its type determines the dtype.
+
+    Raises
+    ------
+    ArgumentError
+        If the dtype cannot represent `fill_value`, such as NaN in an integer tensor.
+    """
     if isinstance(fill_value, Tensor):
-        dtype, fill_value = dtype or fill_value.dtype, fill_value.item()
+        dtype = dtype or fill_value.dtype
+    fill_value = number(fill_value, "full", "fill_value")
     if dtype is None:
         kinds = {builtins.bool: "bool", builtins.int: "int64"}
-        dtype = kinds.get(type(fill_value), _FLOAT)
-    xp = module_for(as_device(device))
-    size = (size,) if isinstance(size, builtins.int) else tuple(size)
-    return _finish(xp.full(size, fill_value, dtype=dtype), requires_grad)
+        dtype = kinds.get(type(fill_value))
+    return _filled("full", size, fill_value, dtype, device, requires_grad)
+
+
+def _filled(where, size, fill_value, dtype, device, requires_grad):
+    array = _allocate(where, (size,), None, dtype, device)
+    array.fill(fill_value_of(fill_value, array.dtype, where))
+    return _finish(array, requires_grad)
 
 
 def zeros_like(input, *, dtype=None, device=None, requires_grad=False):
     """Zeros with the shape, dtype and device of `input`."""
     input = as_operand(input, "zeros_like")
-    return zeros(
-        input.shape, dtype=dtype or input.dtype, device=device or input.device,
-        requires_grad=requires_grad,
-    )  # fmt: skip
+    dtype, device = dtype or input.dtype, device or input.device
+    array = _allocate("zeros_like", (input.shape,), None, dtype, device, "zeros")
+    return _finish(array, requires_grad)
 
 
 def ones_like(input, *, dtype=None, device=None, requires_grad=False):
     """Ones with the shape, dtype and device of `input`."""
     input = as_operand(input, "ones_like")
-    return ones(
-        input.shape, dtype=dtype or input.dtype, device=device or input.device,
-        requires_grad=requires_grad,
-    )  # fmt: skip
+    dtype, device = dtype or input.dtype, device or input.device
+    array = _allocate("ones_like", (input.shape,), None, dtype, device, "ones")
+    return _finish(array, requires_grad)
 
 
 def empty_like(input, *, dtype=None, device=None, requires_grad=False):
     """Uninitialized elements with the shape, dtype and device of `input`."""
     input = as_operand(input, "empty_like")
-    return empty(
-        input.shape, dtype=dtype or input.dtype, device=device or input.device,
-        requires_grad=requires_grad,
-    )  # fmt: skip
+    dtype, device = dtype or input.dtype, device or input.device
+    return _finish(_allocate("empty_like", (input.shape,), None, dtype, device), requires_grad)
 
 
 def full_like(input, fill_value, *, dtype=None, device=None, requires_grad=False):
     """A tensor filled with `fill_value`, with the shape, dtype and device of `input`."""
     input = as_operand(input, "full_like")
-    return full(
-        input.shape, fill_value, dtype=dtype or input.dtype, device=device or input.device,
-        requires_grad=requires_grad,
-    )  # fmt: skip
+    dtype, device = dtype or input.dtype, device or input.device
+    return _filled("full_like", input.shape, fill_value, dtype, device, requires_grad)
 
 
-def arange(start, end=None, step=1, *, dtype=None, device=None, requires_grad=False):
+def arange(start=None, end=None, step=1, *, dtype=None, device=None, requires_grad=False):
     """The numbers start, start + step, ... up to, but not including, `end`.
+
+    Parameters
+    ----------
+    start : number, default 0
+        First number; with a single argument, this argument is `end`.
+    end : number
+        Limit, which is not included.
+    step : number, default 1
+        Difference between neighbors; negative to count down.
+    dtype : dtype, optional
+        By default int64 if all three are integers, else float32.
 
     Examples
     --------
-    >>> arange(3), arange(1, 2, 0.5)
-    (tensor([0, 1, 2]), tensor([1. , 1.5]))
+    >>> arange(3), arange(1, 2, 0.5), arange(end=2)
+    (tensor([0, 1, 2]), tensor([1. , 1.5]), tensor([0, 1]))
     """
     if end is None:
-        start, end = 0, start
-    if step == 0:
-        raise ArgumentError("arange: step must not be 0", got="step=0")
-    if dtype is None:
-        fractional = any(isinstance(v, builtins.float) for v in (start, end, step))
-        dtype = _FLOAT if fractional else "int64"
+        start, end = None, start
+    names = {"start": 0 if start is None else start, "end": end, "step": step}
+    start, end, step = values = [number(value, "arange", name) for name, value in names.items()]
+    count = math.ceil((end - start) / step) if step and all(map(math.isfinite, values)) else -1
+    if count < 0:
+        raise ArgumentError(
+            "arange: step does not lead from start to end",
+            got=f"start={start}, end={end}, step={step}",
+            expected="three finite numbers; a step of the sign of end - start",
+            hint="arange(5, 0, -1) counts down",
+        )
+    if dtype is None and not any(isinstance(value, builtins.float) for value in values):
+        dtype = "int64"
+    dtype = dtype_of(dtype, "arange")
+    _allocate("arange", (count,), None, dtype, device)  # names a length that is too large
     xp = module_for(as_device(device))
     return _finish(xp.arange(start, end, step).astype(dtype), requires_grad)
 
 
 def linspace(start, end, steps, *, dtype=None, device=None, requires_grad=False):
     """`steps` evenly spaced numbers from `start` to `end`, both included."""
+    start, end = number(start, "linspace", "start"), number(end, "linspace", "end")
+    steps = count_of(steps, "linspace", "steps")
+    _allocate("linspace", (steps,), None, "float64", device)
     xp = module_for(as_device(device))
-    return _finish(xp.linspace(start, end, steps).astype(dtype or _FLOAT), requires_grad)
+    dtype = dtype_of(dtype, "linspace")
+    return _finish(xp.linspace(start, end, steps).astype(dtype), requires_grad)
 
 
 def eye(n, m=None, *, dtype=None, device=None, requires_grad=False):
     """A matrix with n rows and m columns (default n), with ones on the diagonal."""
-    xp = module_for(as_device(device))
-    return _finish(xp.eye(n, m, dtype=dtype or _FLOAT), requires_grad)
-
-
-def rand(*size, dtype=None, device=None, requires_grad=False):
-    """Uniform random numbers in [0, 1), drawn on the host and thus the same on every device."""
-    host = host_generator().random(_sizes(size)).astype(dtype or _FLOAT)
-    return _place(host, device, requires_grad)
-
-
-def randn(*size, dtype=None, device=None, requires_grad=False):
-    """Standard normal random numbers, drawn on the host and thus the same on every device."""
-    host = host_generator().standard_normal(_sizes(size)).astype(dtype or _FLOAT)
-    return _place(host, device, requires_grad)
-
-
-def rand_like(input, *, dtype=None):
-    """Uniform random numbers with the shape, dtype and device of `input`."""
-    input = as_operand(input, "rand_like")
-    return rand(input.shape, dtype=dtype or input.dtype, device=input.device)
-
-
-def randn_like(input, *, dtype=None):
-    """Standard normal random numbers with the shape, dtype and device of `input`."""
-    input = as_operand(input, "randn_like")
-    return randn(input.shape, dtype=dtype or input.dtype, device=input.device)
-
-
-def randint(low, high=None, size=None, *, dtype=None, device=None):
-    """Random integers from `low` up to, but not including, `high`."""
-    if size is None:  # randint(high, size)
-        low, high, size = 0, low, high
-    host = host_generator().integers(low, high, size=tuple(size)).astype(dtype or "int64")
-    return _place(host, device, False)
-
-
-def randperm(n, *, device=None):
-    """The integers from 0 to `n` - 1 in random order."""
-    return _place(host_generator().permutation(n), device, False)
+    n = count_of(n, "eye", "n")
+    m = n if m is None else count_of(m, "eye", "m")
+    dtype = _allocate("eye", (n, m), None, dtype, device).dtype
+    return _finish(module_for(as_device(device)).eye(n, m, dtype=dtype), requires_grad)
 
 
 def from_numpy(ndarray):
@@ -192,13 +204,14 @@ def from_numpy(ndarray):
             got=type(ndarray).__name__,
             hint="use mt.tensor(...) for a list or a number",
         )
+    dtype_of(ndarray.dtype, "from_numpy")
     return wrap(ndarray)
 
 
 def as_tensor(data, dtype=None, device=None):
     """Convert `data` to a tensor; copy an array or tensor only to change its dtype or device."""
     if not isinstance(data, Tensor):
-        data = wrap(data) if is_array(data) else Tensor(data, dtype=dtype)
+        data = from_numpy(data) if is_array(data) else tensor(data, dtype=dtype)
     return data.to(dtype=dtype, device=device)
 
 

@@ -276,9 +276,9 @@ def reduction_of(reduction, size_average, reduce, where):
         warnings.warn(
             f"{where}: size_average and reduce are deprecated; use reduction=", stacklevel=3
         )
-        if reduce is False:
+        if reduce is not None and not reduce:
             return "none"
-        return "sum" if size_average is False else "mean"
+        return "sum" if size_average is not None and not size_average else "mean"
     if reduction not in ("none", "mean", "sum"):
         raise ArgumentError(
             f"{where}: reduction must be 'mean', 'sum' or 'none'", got=f"reduction={reduction!r}"

@@ -12,6 +12,7 @@ from ..tensor import Tensor
 from .broadcast import broadcast_tensors
 from .cross_entropy import reduction_of
 from .exp_log import Log
+from .plumbing.range_check import InvalidValue, check_values
 from .plumbing.tensor_arguments import as_operand
 from .relu import hardtanh
 from .sigmoid import logsigmoid
@@ -158,6 +159,13 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mea
     return _reduced(_huber(difference, beta) / beta if beta else difference.abs(), reduction)
 
 
+_NOT_A_PROBABILITY = InvalidValue(
+    ArgumentError,
+    "binary_cross_entropy: input must lie in [0, 1]",
+    "binary_cross_entropy_with_logits(input, target), if input holds logits",
+)
+
+
 def binary_cross_entropy(
     input, target, weight=None, size_average=None, reduce=None, reduction="mean"
 ):
@@ -198,6 +206,8 @@ def binary_cross_entropy(
             got=f"input {input.shape} {input.dtype} and target {target.shape} {target.dtype}",
             hint="target.to(input.dtype).reshape(input.shape)",
         )
+    p = input.array
+    check_values(p, ~((p >= 0) & (p <= 1)), _NOT_A_PROBABILITY)
     loss = BinaryCrossEntropy.apply(input, target)
     return _reduced(loss if weight is None else loss * weight, reduction)
 

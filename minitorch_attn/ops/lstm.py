@@ -125,7 +125,7 @@ def quarters(a):
 def sigmoid_in_place(x):
     """Replace x in place with the sigmoid 1 / (1 + e^-x)."""
     xp = array_module(x)
-    xp.negative(x, out=x)
+    x *= -1  # NumPy's negative(x, out=x) is wrong for some strides
     xp.exp(x, out=x)
     x += 1
     xp.reciprocal(x, out=x)

@@ -36,29 +36,34 @@ class Extreme(Function):
     def backward(ctx, grad_y):
         x, y = ctx.saved
         y, grad_y = spread(y, x.shape, ctx.axis), spread(grad_y, x.shape, ctx.axis)
-        return grad_y * TieShare.call(x, y, axis=ctx.axis)
+        return grad_y * tie_share(x, y, ctx.axis)
+
+
+def tie_share(x, y, axis):
+    """Return 1 / k at each of the k elements of x that equal its largest element y, else 0."""
+    same = x == y
+    if axis is None:
+        same = same | (x != x)  # NaN does not equal itself
+    return TieShare.call(same, axis=axis, dtype=x.dtype)
 
 
 class TieShare(Function):
-    """Give the fraction 1 / k of the gradient to each of the k elements of x that equal y.
+    """Give the fraction 1 / k of the gradient to each of the k elements that are the largest.
 
-    Forward:  w = 1 / k at each of the k places where x = y, else 0
-    Backward: grad_x = 0
+    Forward:  w = 1 / k at each of the k places where `same` is true, else 0
+    Backward: none, because `same` is boolean
     Derivation: the fractions are constant except where ties begin and end.
     Saved: nothing.
     """
 
     @staticmethod
-    def forward(ctx, x, y, *, axis):
-        same = x == y
-        if axis is None:
-            same = same | (x != x)  # NaN does not equal itself
-        share = same.astype(x.dtype)
+    def forward(ctx, same, *, axis, dtype):
+        share = same.astype(dtype)
         return share / share.sum(axis=axis, keepdims=True)
 
     @staticmethod
     def backward(ctx, grad_w):
-        return None, None
+        return None
 
 
 class Pick(Function):

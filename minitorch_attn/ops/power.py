@@ -11,6 +11,7 @@ from .cast import cast
 from .exp_log import Log
 from .plumbing.operands import explained, floating, number
 from .plumbing.promotion import promote, result_type
+from .plumbing.range_check import InvalidValue, check_values
 from .plumbing.tensor_arguments import as_operand
 from .rounding import Zero
 from .where import Where
@@ -269,6 +270,12 @@ def reciprocal(input):
     return Reciprocal.apply(floating(input, "reciprocal"))
 
 
+_FRACTION = InvalidValue(  # integers cannot represent it
+    ArgumentError, "pow(input, exponent): exponent must not be negative for integers",
+    "use input.float()",
+)  # fmt: skip
+
+
 def pow(input, exponent):
     """Power: `input` raised to `exponent`, with broadcasting.
 
@@ -299,20 +306,17 @@ def pow(input, exponent):
     try:
         if isinstance(input, Tensor) and isinstance(exponent, Number):
             return _pow_number(input, number(exponent, "pow", "exponent"))
-        return Power.apply(*promote(input, exponent))
+        base, power = promote(input, exponent)
+        if power.array.dtype.kind != "f":
+            check_values(power.array, power.array < 0, _FRACTION)
+        return Power.apply(base, power)
     except (ValueError, TypeError) as error:
         raise explained(error, "pow", input=input, exponent=exponent) from None
 
 
 def _pow_number(input, exponent):
-    dtype = input.array.dtype
-    if dtype.kind != "f":
-        dtype = result_type(input, exponent)
-        if dtype.kind != "f" and exponent < 0:
-            raise ArgumentError(
-                "pow(input, exponent): exponent must not be negative for an integer tensor",
-                got=f"input {input.dtype} and exponent {exponent}",
-                hint="input.float()",
-            )
-        input = cast(input, dtype)
+    if input.array.dtype.kind != "f":
+        input = cast(input, result_type(input, exponent))
+        if input.array.dtype.kind != "f" and exponent < 0:
+            raise _FRACTION(True, exponent)
     return PowerOfNumber.apply(input, exponent=exponent)

@@ -257,7 +257,10 @@ def hardtanh(input, min_val=-1.0, max_val=1.0):
     """
     low = number(min_val, "hardtanh", "min_val")
     high = number(max_val, "hardtanh", "max_val")
-    return HardTanh.apply(floating(input, "hardtanh"), low=low, high=high)
+    input = as_operand(input, "hardtanh")
+    if input.dtype.kind != "f":
+        low, high = int(low), int(high)  # integers stay integers, as in PyTorch
+    return HardTanh.apply(input, low=low, high=high)
 
 
 def relu6(input):

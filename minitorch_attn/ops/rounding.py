@@ -8,8 +8,10 @@ from ..autograd.broadcasting import sum_to_shape
 from ..autograd.function import Function
 from ..backend import array_module
 from ..errors import ArgumentError
+from ..tensor import Tensor
 from .plumbing.operands import binary, explained
 from .plumbing.promotion import promote
+from .plumbing.range_check import InvalidValue, check_values
 from .plumbing.tensor_arguments import as_operand
 
 __all__ = ["ceil", "floor", "floor_divide", "remainder", "round", "sign", "trunc"]
@@ -244,7 +246,7 @@ def floor_divide(input, other):
     Raises
     ------
     ArgumentError
-        If an integer tensor is divided by the number 0.
+        If integers are divided by 0, which has no integer result.
 
     Examples
     --------
@@ -252,17 +254,16 @@ def floor_divide(input, other):
     >>> mt.floor_divide(mt.tensor([7, -7]), 2)
     tensor([ 3, -4])
     """
-    _refuse_zero("floor_divide", input, other)
-    return binary(WholeQuotient, "floor_divide", input, other)
+    return whole_quotient("floor_divide", input, other, "below")
 
 
-def trunc_divide(input, other):
-    """Division rounded towards zero: `div` with rounding_mode="trunc"."""
-    _refuse_zero("div", input, other)
+def whole_quotient(where, input, other, towards):
+    """Division rounded down ("below") or towards "zero", on behalf of the function `where`."""
+    _refuse_zero(where, input, other)
     try:
-        return WholeQuotient.apply(*promote(input, other), towards="zero")
+        return WholeQuotient.apply(*promote(input, other), towards=towards)
     except (ValueError, TypeError) as error:
-        raise explained(error, "div", input=input, other=other) from None
+        raise explained(error, where, input=input, other=other) from None
 
 
 def remainder(input, other):
@@ -281,7 +282,7 @@ def remainder(input, other):
     Raises
     ------
     ArgumentError
-        If an integer tensor is divided by the number 0.
+        If integers are divided by 0, which has no integer result.
 
     Examples
     --------
@@ -295,9 +296,21 @@ def remainder(input, other):
 
 def _refuse_zero(name, input, other):
     """Raise ArgumentError for an integer division by 0; integers cannot represent infinity."""
-    if type(other) is int and other == 0 and input.dtype.kind != "f":
-        raise ArgumentError(
-            f"{name}(input, other): other must not be 0 for an integer tensor",
-            got=f"input {input.dtype} and other 0",
-            hint="use input.float(), where a division by 0 gives infinity or NaN",
-        )
+    if not (_is_integer(input) and _is_integer(other)):
+        return
+    problem = InvalidValue(
+        ArgumentError,
+        f"{name}(input, other): other must not be 0 for integers",
+        "use input.float(), where a division by 0 gives infinity or NaN",
+    )
+    if isinstance(other, int):
+        if other == 0:
+            raise problem(True, "0")
+        return
+    array = other.array if isinstance(other, Tensor) else other
+    check_values(array, array == 0, problem)
+
+
+def _is_integer(value):
+    """Return True for an integer or boolean operand of any kind."""
+    return isinstance(value, int) or getattr(getattr(value, "dtype", None), "kind", "f") != "f"

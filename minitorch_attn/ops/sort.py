@@ -7,7 +7,7 @@ from ..autograd.function import Function
 from ..backend import array_module
 from ..errors import DTypeError, IndexRangeError
 from ..tensor import wrap
-from .max_min import TieShare, pick, refuse_empty
+from .max_min import pick, refuse_empty, tie_share
 from .plumbing.axes import axis_of
 from .plumbing.tensor_arguments import as_operand
 
@@ -40,7 +40,7 @@ class Median(Function):
     @staticmethod
     def backward(ctx, grad_y):
         x, y = ctx.saved
-        return grad_y * TieShare.call(x, y, axis=None)
+        return grad_y * tie_share(x, y, None)
 
 
 def _order(x, axis, descending):

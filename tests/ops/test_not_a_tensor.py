@@ -20,8 +20,8 @@ def ids(*shape):
 
 LEFT_OUT = {
     "makes a tensor from sizes, numbers or data": (
-        "arange", "as_tensor", "empty", "eye", "from_numpy", "full", "linspace", "ones", "rand",
-        "randint", "randn", "randperm", "tensor_like", "tril_indices", "triu_indices", "zeros",
+        "arange", "as_tensor", "empty", "eye", "from_numpy", "full", "linspace", "normal", "ones",
+        "rand", "randint", "randn", "randperm", "tensor_like", "tril_indices", "triu_indices", "zeros",
     ),
     "takes dtypes, or tensors and numbers in any mixture": ("promote_types", "result_type"),
     "takes several tensors in a row, as test_operands.py tries": (
@@ -101,6 +101,7 @@ FURTHER = {
     "max_pool3d": (2,),
     "moveaxis": (0, 1),
     "movedim": (0, 1),
+    "multinomial": (1,),
     "narrow": (0, 0, 1),
     "nll_loss": (ids(2),),
     "pad": ((1, 1),),
@@ -109,6 +110,7 @@ FURTHER = {
     "pixel_unshuffle": (2,),
     "repeat": ((2, 2),),
     "repeat_interleave": (2,),
+    "randint_like": (3,),
     "reshape": ((-1,),),
     "rms_norm": (3,),
     "rnn_relu_cell": (x(2, 5), x(5, 3), x(5, 5)),

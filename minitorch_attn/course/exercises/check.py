@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from ... import autograd
-from ...tensor import Tensor
+from ...tensor import tensor
 from ..run_lesson import environment
 from .judges import JUDGES
 from .rules import function_classes, not_python, rule_broken
@@ -158,13 +158,13 @@ def _refused(exercise, path):
 def _case(name, judge, rng, big):
     """Create inputs and random cotangents, and compute the library's outputs and gradients."""
     inputs = judge.draw(rng, big)
-    leaves = [Tensor(x, requires_grad=x.dtype == np.float64) for x in inputs]
+    leaves = [tensor(x, requires_grad=x.dtype == np.float64) for x in inputs]
     outputs = judge.truth(*leaves)
     outputs = outputs if isinstance(outputs, tuple) else (outputs,)
     case = Case(name, inputs, [y.numpy() for y in outputs])
     case.cotangents = [np.asarray(rng.normal(size=y.shape)) for y in outputs]
     wanted = {i: x for i, x in enumerate(leaves) if x.requires_grad}
-    given = [Tensor(g) for g in case.cotangents]
+    given = [tensor(g) for g in case.cotangents]
     found = autograd.grad(outputs, list(wanted.values()), given)
     case.gradients = {i: g.numpy() for i, g in zip(wanted, found, strict=True)}
     return case

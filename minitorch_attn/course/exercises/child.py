@@ -14,7 +14,7 @@ import numpy as np
 
 from ... import autograd
 from ...autograd.listener import Listener
-from ...tensor import Tensor
+from ...tensor import tensor
 
 __all__ = ["main"]
 
@@ -110,7 +110,7 @@ def derive(entry, folder, name):
     outputs = as_tuple(entry(*inputs))
     found = {f"y{i}": y.numpy() for i, y in enumerate(outputs)}
     leaves = {i: x for i, x in enumerate(inputs) if x.requires_grad}
-    given = [Tensor(arrays[f"g{i}"].copy()) for i in range(len(outputs)) if f"g{i}" in arrays]
+    given = [tensor(arrays[f"g{i}"].copy()) for i in range(len(outputs)) if f"g{i}" in arrays]
     if [y.shape for y in outputs] == [g.shape for g in given]:  # otherwise the parent reports it
         gradients = autograd.grad(outputs, list(leaves.values()), given, allow_unused=True)
         for i, gradient in zip(leaves, gradients, strict=True):
@@ -124,7 +124,7 @@ def tensors(arrays, requires_grad):
     found = []
     while f"x{len(found)}" in arrays:
         array = arrays[f"x{len(found)}"]
-        found.append(Tensor(array, requires_grad=requires_grad and array.dtype == np.float64))
+        found.append(tensor(array, requires_grad=requires_grad and array.dtype == np.float64))
     return tuple(found)
 
 

@@ -4,7 +4,7 @@ import math
 
 from ...backend import array_module, as_array
 from ...errors import DTypeError, NumericError
-from ...tensor import Tensor, wrap
+from ...tensor import Tensor, tensor, wrap
 
 __all__ = ["clip_grad_norm_", "clip_grad_value_", "get_total_norm"]
 
@@ -39,7 +39,7 @@ def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False):
     """
     tensors = [tensors] if isinstance(tensors, Tensor) else list(tensors)
     if not tensors:
-        return Tensor(0.0)
+        return tensor(0.0)
     arrays = [tensor.array.reshape(-1) for tensor in tensors]
     xp = array_module(arrays[0])
     if norm_type == math.inf:

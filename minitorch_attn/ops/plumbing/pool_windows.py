@@ -28,7 +28,7 @@ def shared_positions(size, places):
     """Return the positions in the windows of `adaptive_avg_pool2d`, as `window_positions` does."""
     o = _host.arange(places)
     start, stop = o * size // max(places, 1), -(-(o + 1) * size // max(places, 1))
-    index = start[:, None] + _host.arange(int((stop - start).max(initial=0)))
+    index = start[:, None] + _host.arange(int((stop - start).max(initial=1)))
     return _host.where(index < stop[:, None], index, size)
 
 

@@ -1,8 +1,8 @@
-"""Range check of indices, labels and token ids, for all operations that look up elements.
+"""Range checks of values, and of the indices, labels and token ids that look up elements.
 
-On the host, an index out of range raises an error at once. A GPU would silently wrap the index
-around, and an immediate check would make the host wait. So on a GPU, the check runs on the device,
-and the error is raised when the host next reads from that device (`.item()`, `.numpy()`).
+On the host, a value out of range raises an error at once. A GPU would silently go on with it, and
+an immediate check would make the host wait. So on a GPU, the check runs on the device, and the
+error is raised when the host next reads from that device (`.item()`, `.numpy()`).
 """
 
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from ...backend import array_module, device_of
 from ...backend.deferred import note_worst
 from ...errors import DTypeError, IndexRangeError
 
-__all__ = ["check_range"]
+__all__ = ["InvalidValue", "check_range", "check_values"]
 
 
 class _Question(NamedTuple):
@@ -90,6 +90,49 @@ def check_range(index, size, *, where, name, allow=None, lowest=0):
         note_worst(question, _unsigned(index, lowest).max().astype("uint64"))
     else:
         raise question(0, "any")
+
+
+class InvalidValue(NamedTuple):
+    """The error for an element that a function cannot compute with; see `check_values`."""
+
+    error: type
+    message: str
+    hint: str
+
+    def __call__(self, found, got="a value on the device"):
+        """Return the error, or None if no element was found."""
+        return self.error(self.message, got=got, hint=self.hint) if found else None
+
+
+def check_values(values, invalid, problem):
+    """Raise an error if an element of `values` is invalid.
+
+    Parameters
+    ----------
+    values : array
+    invalid : bool array of the same shape
+        Where `values` is invalid.
+    problem : InvalidValue
+        The error to raise.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from minitorch_attn.errors import ArgumentError
+    >>> check_values(np.array([2, 0]), np.array([False, True]),
+    ...              InvalidValue(ArgumentError, "f(x): x must not be 0", "x.float()"))
+    Traceback (most recent call last):
+    minitorch_attn.errors.ArgumentError: f(x): x must not be 0
+      got       0 at position (1,)
+      try       x.float()
+    """
+    if device_of(values).type != "cpu":
+        if values.size:
+            note_worst(problem, invalid.max().astype("uint64"))
+    elif invalid.any():
+        place = array_module(values).unravel_index(invalid.argmax(), values.shape)
+        position = tuple([int(p) for p in place])
+        raise problem(True, f"{values[position]} at position {position}")
 
 
 def _unsigned(index, lowest):

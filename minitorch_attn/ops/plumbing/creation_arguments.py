@@ -1,0 +1,107 @@
+"""Arguments of the functions that create tensors: sizes, dtypes and fill values."""
+
+import builtins
+import math
+
+from ...backend import as_dtype
+from ...errors import ArgumentError, DTypeError
+from ...tensor import Tensor
+from .axes import sizes_of
+from .operands import number
+
+__all__ = ["count_of", "default_dtype", "dtype_of", "fill_value_of", "shape_of"]
+
+default_dtype = as_dtype("float32")
+
+
+def shape_of(sizes, where, name="size"):
+    """Return the shape of `zeros(2, 3)`, `zeros((2, 3))` or `zeros(torch.Size)`, all the same.
+
+    Examples
+    --------
+    >>> shape_of((2, 3), "zeros"), shape_of(([2, 3],), "zeros"), shape_of((), "zeros")
+    ((2, 3), (2, 3), ())
+    """
+    if len(sizes) == 1 and not isinstance(sizes[0], builtins.int):
+        sizes = sizes[0]
+        if isinstance(sizes, Tensor):
+            sizes = sizes.tolist()
+    shape = sizes_of(sizes, where, name)
+    if any(n < 0 for n in shape):
+        raise ArgumentError(
+            f"{where}: {name} must not be negative",
+            got=f"{shape}",
+            hint="-1 for a size to be computed works in reshape only",
+        )
+    return shape
+
+
+def count_of(value, where, name):
+    """Return a number of elements as an int that is at least 0.
+
+    Examples
+    --------
+    >>> count_of(3, "eye", "n")
+    3
+    """
+    (count,) = sizes_of((value,), where, name)
+    if count < 0:
+        raise ArgumentError(f"{where}: {name} must not be negative", got=f"{name}={count}")
+    return count
+
+
+def dtype_of(dtype, where, default=default_dtype):
+    """Return a dtype for a tensor, by default float32.
+
+    Examples
+    --------
+    >>> dtype_of("int64", "zeros"), dtype_of(None, "zeros")
+    (dtype('int64'), dtype('float32'))
+    """
+    if dtype is None:
+        return default
+    try:
+        return as_dtype(dtype)
+    except DTypeError as error:
+        raise DTypeError(
+            f"{where}: dtype is unsupported",
+            got=error.got,
+            expected=error.expected,
+            hint=error.hint,
+        ) from None
+
+
+def fill_value_of(value, dtype, where, name="fill_value"):
+    """Return a Python number that the dtype can represent; floats for integers are cut off.
+
+    Examples
+    --------
+    >>> fill_value_of(2.7, as_dtype("int64"), "full")
+    2
+    """
+    if not isinstance(value, (builtins.bool, builtins.int, builtins.float)):
+        value = number(value, where, name)
+    if dtype.kind == "b":
+        return builtins.bool(value)
+    if dtype.kind == "f":
+        fits = isinstance(value, float) and not math.isfinite(value)
+        lowest, highest = -_largest(dtype), _largest(dtype)
+    else:
+        fits = False
+        bits = 8 * dtype.itemsize - (dtype.kind == "i")
+        lowest, highest = (-(1 << bits) if dtype.kind == "i" else 0), (1 << bits) - 1
+        value = int(value) if math.isfinite(value) else value
+    if not (fits or lowest <= value <= highest):
+        raise ArgumentError(
+            f"{where}: {name} is out of the range of {dtype}",
+            got=f"{value}",
+            expected=f"a number from {lowest} to {highest}",
+            hint="dtype=mt.float32 or float64 for large values, infinity and NaN",
+        )
+    return float(value) if dtype.kind == "f" else value
+
+
+def _largest(dtype):
+    """Return the largest finite number of a floating-point dtype."""
+    fraction, exponent = {2: (10, 15), 4: (23, 127), 8: (52, 1023)}[dtype.itemsize]
+    return (2.0 - 2.0**-fraction) * 2.0**exponent

@@ -1,0 +1,265 @@
+"""Random numbers: rand, randn, randint, randperm, normal, bernoulli and multinomial.
+
+All of them are drawn on the host by the generator that `mt.manual_seed` seeds, and then copied to
+the device, so that a seed gives the same numbers on every device.
+"""
+
+from ..backend import as_device, from_host, host_generator
+from ..errors import ArgumentError, DTypeError, ShapeError
+from ..tensor import Tensor, wrap
+from .plumbing.creation_arguments import count_of, dtype_of, shape_of
+from .plumbing.operands import number
+from .plumbing.tensor_arguments import as_operand
+
+__all__ = [
+    "bernoulli", "multinomial", "normal", "rand", "rand_like", "randint", "randint_like", "randn",
+    "randn_like", "randperm",
+]  # fmt: skip
+
+
+def _place(host, device, requires_grad=False):
+    result = wrap(from_host(host, as_device(device)))
+    if requires_grad:
+        result.requires_grad = True
+    return result
+
+
+def _generator(generator):
+    """Return the generator to draw from: the given one, or the one that `manual_seed` seeds."""
+    return host_generator() if generator is None else generator
+
+
+def rand(*sizes, size=None, dtype=None, device=None, requires_grad=False, generator=None):
+    """Uniform random numbers in [0, 1); arguments as for `zeros`.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> rand(2, 3).shape, rand(size=(4,), dtype=mt.float64).dtype
+    ((2, 3), dtype('float64'))
+    """
+    shape = shape_of(sizes if size is None else (size,), "rand")
+    host = _generator(generator).random(shape).astype(_float(dtype, "rand"))
+    return _place(host, device, requires_grad)
+
+
+def randn(*sizes, size=None, dtype=None, device=None, requires_grad=False, generator=None):
+    """Standard normal random numbers; arguments as for `zeros`."""
+    shape = shape_of(sizes if size is None else (size,), "randn")
+    host = _generator(generator).standard_normal(shape).astype(_float(dtype, "randn"))
+    return _place(host, device, requires_grad)
+
+
+def _float(dtype, where):
+    dtype = dtype_of(dtype, where)
+    if dtype.kind != "f":
+        raise DTypeError(
+            f"{where}: dtype must be a floating-point dtype",
+            got=f"{dtype}",
+            hint="randint(low, high, size) for integers",
+        )
+    return dtype
+
+
+def rand_like(input, *, dtype=None, device=None, requires_grad=False):
+    """Uniform random numbers with the shape, dtype and device of `input`."""
+    input = as_operand(input, "rand_like")
+    settings = {"dtype": dtype or input.dtype, "device": device or input.device}
+    return rand(input.shape, requires_grad=requires_grad, **settings)
+
+
+def randn_like(input, *, dtype=None, device=None, requires_grad=False):
+    """Standard normal random numbers with the shape, dtype and device of `input`."""
+    input = as_operand(input, "randn_like")
+    settings = {"dtype": dtype or input.dtype, "device": device or input.device}
+    return randn(input.shape, requires_grad=requires_grad, **settings)
+
+
+def randint(low, high=None, size=None, *, dtype=None, device=None, generator=None):
+    """Random integers from `low` up to, but not including, `high`.
+
+    Parameters
+    ----------
+    low, high : int
+        Limits; `randint(high, size)` starts at 0.
+    size : tuple of int
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> randint(5, 6, (3,))
+    tensor([5, 5, 5])
+    """
+    if size is None:  # randint(high, size)
+        low, high, size = 0, low, high
+    low, high = number(low, "randint", "low"), number(high, "randint", "high")
+    if low >= high:
+        raise ArgumentError(
+            "randint: low must be less than high",
+            got=f"low={low}, high={high}",
+            hint="high itself is never drawn: high=low + 1 gives low only",
+        )
+    shape = shape_of((size,), "randint")
+    dtype = dtype_of(dtype or "int64", "randint")
+    return _place(_generator(generator).integers(low, high, size=shape).astype(dtype), device)
+
+
+def randint_like(input, low, high=None, *, dtype=None, device=None):
+    """Random integers with the shape, dtype and device of `input`; limits as for `randint`."""
+    input = as_operand(input, "randint_like")
+    low, high = (0, low) if high is None else (low, high)
+    settings = {"dtype": dtype or input.dtype, "device": device or input.device}
+    return randint(low, high, input.shape, **settings)
+
+
+def randperm(n, *, dtype=None, device=None, generator=None):
+    """The integers from 0 to `n` - 1 in random order."""
+    order = _generator(generator).permutation(count_of(n, "randperm", "n"))
+    return _place(order.astype(dtype_of(dtype or "int64", "randperm")), device)
+
+
+def normal(mean=0.0, std=1.0, size=None, *, dtype=None, device=None, generator=None):
+    """Normal random numbers with a mean and standard deviation, each a number or a tensor.
+
+    Parameters
+    ----------
+    mean, std : number or Tensor
+        Mean and standard deviation of each element; tensors broadcast.
+    size : tuple of int, optional
+        Shape of the result; required if `mean` and `std` are numbers.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> normal(mt.tensor([1.0, 2.0]), 0.0)
+    tensor([1., 2.])
+    """
+    tensors = [x for x in (mean, std) if isinstance(x, Tensor)]
+    if size is None and not tensors:
+        raise ArgumentError(
+            "normal: size is missing", got="two numbers", hint="normal(0.0, 1.0, size=(2, 3))"
+        )
+    lowest = std.array.min(initial=0) if isinstance(std, Tensor) else number(std, "normal", "std")
+    if not lowest >= 0:
+        raise ArgumentError("normal: std must not be negative", got=f"{lowest}")
+    if size is not None:
+        shape = shape_of((size,), "normal")
+    else:
+        shape = tensors[0].shape if len(tensors) == 1 else (mean.detach() + std.detach()).shape
+    like = tensors[0] if tensors else None
+    dtype = _float(dtype or (like.dtype if like is not None else None), "normal")
+    device = device or (like.device if like is not None else None)
+    z = randn(shape, dtype=dtype, device=device, generator=generator)
+    mean, std = (x.detach() if isinstance(x, Tensor) else x for x in (mean, std))
+    return z * std + mean
+
+
+def bernoulli(input, p=None, *, generator=None):
+    """Zeros and ones, each 1 with the probability that `input` has there.
+
+    Parameters
+    ----------
+    input : Tensor
+        Probabilities in [0, 1], of a floating-point dtype.
+    p : float, optional
+        One probability for all elements, instead of the values of `input`.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> bernoulli(mt.tensor([0.0, 1.0]))
+    tensor([0., 1.])
+    """
+    input = as_operand(input, "bernoulli")
+    chance = input.numpy() if p is None else number(p, "bernoulli", "p")
+    within = (0 <= chance) & (chance <= 1)
+    if not (within if p is not None else within.all()):
+        raise ArgumentError(
+            f"bernoulli: {'input' if p is None else 'p'} must lie in [0, 1]",
+            got=f"{p}" if p is not None else f"values from {chance.min()} to {chance.max()}",
+            hint="mt.sigmoid(input) for logits",
+        )
+    drawn = _generator(generator).random(input.shape) < chance
+    return _place(drawn.astype(input.dtype), input.device)
+
+
+def multinomial(input, num_samples, replacement=False, *, generator=None):
+    """Indices drawn with the probabilities or weights in each row of `input`.
+
+    Parameters
+    ----------
+    input : Tensor of shape (category,) or (row, category)
+        Non-negative weights; a row need not sum to 1.
+    num_samples : int
+        Number of indices to draw from each row.
+    replacement : bool, default False
+        Whether an index can be drawn more than once from a row.
+
+    Returns
+    -------
+    Tensor of int64, shape (num_samples,) or (row, num_samples)
+
+    Notes
+    -----
+    Without replacement, the indices are those of the largest `log(weight) + g`, where g is Gumbel
+    noise; see Kool, van Hoof and Welling 2019, arXiv:1903.06059v2, section 2.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> multinomial(mt.tensor([[0.0, 3.0], [1.0, 0.0]]), 1)
+    tensor([[1],
+            [0]])
+    """
+    input = as_operand(input, "multinomial")
+    count = count_of(num_samples, "multinomial", "num_samples")
+    weights = input.numpy().astype("float64")
+    _check_weights(input, weights, count, replacement)
+    rows = weights.reshape(-1, weights.shape[-1])
+    draw = _with_replacement if replacement else _without_replacement
+    found = draw(rows, count, _generator(generator))
+    return _place(found.reshape(*weights.shape[:-1], count), input.device)
+
+
+def _with_replacement(rows, count, generator):
+    """Find where uniform numbers fall among the cumulative sums of each row."""
+    limits = rows.cumsum(axis=1)
+    points = generator.random((len(rows), count)) * limits[:, -1:]
+    return (points[:, :, None] >= limits[:, None, :]).sum(axis=2)  # (row, draw)
+
+
+def _without_replacement(rows, count, generator):
+    """Find the `count` smallest waiting times: exponential ones, with the weights as rates."""
+    waits = generator.standard_exponential(rows.shape)
+    positive = rows > 0
+    waits[~positive] = float("inf")
+    waits[positive] /= rows[positive]
+    return waits.argsort(axis=1, kind="stable")[:, :count]
+
+
+def _check_weights(input, weights, count, replacement):
+    if input.ndim not in (1, 2) or not weights.shape[-1]:
+        raise ShapeError(
+            "multinomial: input must have one or two axes, and at least one category",
+            got=f"input {input.shape}",
+            hint="input.reshape(-1, input.shape[-1])",
+        )
+    if input.dtype.kind != "f":
+        raise DTypeError(
+            "multinomial: input must be a floating-point tensor",
+            got=f"{input.dtype}",
+            hint="input.float()",
+        )
+    if not ((weights >= 0) & (weights < float("inf"))).all() or (weights.sum(axis=-1) == 0).any():
+        raise ArgumentError(
+            "multinomial: each row must hold finite weights that are not negative, and not all 0",
+            got=f"values from {weights.min()} to {weights.max()}",
+            hint="mt.softmax(input, -1) for logits",
+        )
+    fewest = int((weights > 0).sum(axis=-1).min(initial=count))
+    if not replacement and count > fewest:
+        raise ArgumentError(
+            "multinomial: num_samples exceeds the number of categories that can be drawn",
+            got=f"num_samples={count}, and {fewest} weights above 0 in a row",
+            hint="replacement=True draws an index more than once",
+        )
