@@ -121,6 +121,15 @@ def asserts(tree):
             yield f"line {node.lineno}: assert"
 
 
+def negatives_in_place(tree):
+    """`xp.negative(x, out=y)`: several versions of NumPy are wrong where `out` is strided."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            written = len(node.args) > 1 or any(word.arg == "out" for word in node.keywords)
+            if node.func.attr == "negative" and written:
+                yield f"line {node.lineno}: negative(..., out=...): use `x *= -1`"
+
+
 def function_classes(tree):
     """(class, its methods by name) for every class with both a forward and a backward with ctx."""
     for node in ast.walk(tree):

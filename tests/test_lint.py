@@ -53,6 +53,10 @@ def test_no_asserts():
     assert complaints(lint_rules.asserts) == []
 
 
+def test_no_negative_in_place():
+    assert complaints(lint_rules.negatives_in_place) == []
+
+
 def test_backward_stands_under_forward():
     assert complaints(lint_rules.function_layout) == []
 
@@ -167,6 +171,8 @@ def test_upward_imports_are_found(module, line, good):
         (lint_rules.pickle_uses, "from pickle import loads"),
         (lint_rules.pickle_uses, "np.load(path, allow_pickle=True)"),
         (lint_rules.asserts, "assert x"),
+        (lint_rules.negatives_in_place, "xp.negative(x, out=x)"),
+        (lint_rules.negatives_in_place, "np.negative(x, y)"),
         (
             lint_rules.function_layout,
             FUNCTION.format(forward="ctx.save_intermediate(x)", backward="pass"),

@@ -12,6 +12,8 @@ from ..autograd.function import Function
 from ..backend import array_module, check_same_device
 from ..computes import computes
 from ..errors import ArgumentError, DTypeError, ShapeError
+from ..tensor import Tensor
+from .plumbing.operands import at_least_zero
 from .plumbing.tensor_arguments import not_tensors
 from .reshape import Reshape
 
@@ -145,10 +147,13 @@ def batch_norm(
     tensor([[-1.],
             [ 1.]])
     """
+    if isinstance(input, Tensor) and input.shape == (0,):
+        return input.clone()  # as in PyTorch: nothing to normalize
     _check(
         "batch_norm", input, weight=weight, bias=bias, running_mean=running_mean,
         running_var=running_var,
     )  # fmt: skip
+    eps = at_least_zero(eps, "batch_norm", "eps")
     if not training:
         return _by_running(input, running_mean, running_var, weight, bias, eps)
     batch, channels, *space = input.shape
@@ -192,6 +197,7 @@ def instance_norm(
         "instance_norm", input, weight=weight, bias=bias, running_mean=running_mean,
         running_var=running_var,
     )  # fmt: skip
+    eps = at_least_zero(eps, "instance_norm", "eps")
     if not use_input_stats:
         return _by_running(input, running_mean, running_var, weight, bias, eps)
     batch, channels, *space = input.shape
@@ -230,6 +236,7 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
     tensor([[-1.,  1., -1.,  1.]])
     """
     _check("group_norm", input, weight=weight, bias=bias)
+    eps = at_least_zero(eps, "group_norm", "eps")
     batch, channels, *space = input.shape
     if num_groups < 1 or channels % num_groups:
         raise ShapeError(

@@ -825,3 +825,57 @@ def test_shapes_without_end_are_not_all_remembered():
         function._shared[n, "a record of its own"]
     assert len(function._shared) < 10_050
     assert function._shared[7, 7] is function._shared[7, 7]
+
+
+def test_a_plain_call_of_set_grad_enabled_takes_effect_and_a_block_restores(device):
+    x = mt.ones(2, device=device, requires_grad=True)
+    try:
+        mt.set_grad_enabled(False)
+        assert not mt.is_grad_enabled() and not (x * 2).requires_grad
+        mt.set_grad_enabled(True)
+        assert (x * 2).requires_grad
+        with mt.set_grad_enabled(False):
+            assert not mt.is_grad_enabled()
+            with mt.set_grad_enabled(True):
+                assert mt.is_grad_enabled()
+            assert not mt.is_grad_enabled()
+        assert mt.is_grad_enabled()
+        switch = mt.set_grad_enabled(False)
+        with switch, switch:
+            assert not mt.is_grad_enabled()
+        assert mt.is_grad_enabled()  # the block restores what was set before the call
+    finally:
+        mt.set_grad_enabled(True)
+
+
+def test_a_decorator_sets_the_mode_only_while_the_function_runs():
+    @mt.set_grad_enabled(False)
+    def inside():
+        return mt.is_grad_enabled()
+
+    assert mt.is_grad_enabled() and not inside() and mt.is_grad_enabled()
+
+
+@pytest.mark.parametrize("switch", [mt.no_grad, mt.enable_grad, mt.inference_mode])
+def test_other_switches_wait_for_their_block(switch):
+    before = mt.is_grad_enabled()
+    switch()
+    assert mt.is_grad_enabled() == before
+
+
+def test_none_for_a_required_gradient_is_refused(device):
+    class Second(Function):
+        @staticmethod
+        def forward(ctx, x, w):
+            return x + w
+
+        @staticmethod
+        def backward(ctx, grad_y):
+            return grad_y, None
+
+    x, w = mt.ones(2, device=device, requires_grad=True), mt.ones(2, device=device)
+    Second.apply(x, w).sum().backward()  # w does not require a gradient
+    assert x.grad.tolist() == [1.0, 1.0]
+    w.requires_grad = True
+    with pytest.raises(GraphError, match="Second.backward returned None for its input 1"):
+        Second.apply(x, w).sum().backward()

@@ -7,8 +7,9 @@ import pytest
 
 import minitorch_attn as mt
 from minitorch_attn import nn
-from minitorch_attn.errors import DTypeError, NumericError, ShapeError
+from minitorch_attn.errors import ArgumentError, DTypeError, NumericError, ShapeError
 from minitorch_attn.nn.utils import (
+    clip_grad_norm_,
     clip_grad_norm_,
     clip_grad_value_,
     get_total_norm,
@@ -92,3 +93,12 @@ def test_vector_round_trip(make, device):
     assert model[0].weight.data_ptr() == memory
     with pytest.raises(ShapeError, match=r"\(15,\)"):
         vector_to_parameters(mt.zeros(14, device=device), model.parameters())
+
+
+@pytest.mark.parametrize("limit", [float("nan"), -1.0])
+def test_a_limit_that_is_no_limit_is_refused_and_the_gradients_stay(parameters, limit):
+    before = [p.grad.tolist() for p in parameters]
+    for clip in (clip_grad_norm_, clip_grad_value_):
+        with pytest.raises(ArgumentError, match="must not be negative or NaN"):
+            clip(parameters, limit)
+    assert [p.grad.tolist() for p in parameters] == before

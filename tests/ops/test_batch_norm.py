@@ -226,3 +226,26 @@ def test_errors_say_what_was_seen(number, make):
     with pytest.raises(error, match=message) as caught:
         call(make(2, 4, 5), make(4))
     assert detail in str(caught.value)
+
+
+@pytest.mark.parametrize("eps", [-1.0, -1e-30, float("nan")])
+@pytest.mark.parametrize(
+    "norm",
+    [
+        lambda x, eps: mt.batch_norm(x, None, None, training=True, eps=eps),
+        lambda x, eps: mt.batch_norm(x, mt.zeros(4), mt.ones(4), eps=eps),
+        lambda x, eps: mt.instance_norm(x, eps=eps),
+        lambda x, eps: mt.group_norm(x, 2, eps=eps),
+        lambda x, eps: mt.layer_norm(x, (3,), eps=eps),
+        lambda x, eps: mt.rms_norm(x, (3,), eps=eps),
+    ],
+)
+def test_a_negative_eps_is_refused(norm, eps):
+    with pytest.raises(ArgumentError, match="eps must not be negative or NaN"):
+        norm(mt.ones(2, 4, 3), eps)
+
+
+def test_an_input_of_shape_0_is_returned(device):
+    x = mt.zeros(0, device=device, requires_grad=True)
+    y = mt.batch_norm(x, mt.zeros(3, device=device), mt.ones(3, device=device), training=True)
+    assert y.shape == (0,) and y is not x

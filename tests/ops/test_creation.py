@@ -78,7 +78,10 @@ def test_a_tensor_as_fill_value_gives_its_dtype():
 
 @pytest.mark.parametrize(
     ("dtype", "lowest", "highest"),
-    [("int8", -128, 127), ("uint8", 0, 255), ("int64", -(2**63), 2**63 - 1), ("float16", -65504.0, 65504.0)],
+    [
+        ("int8", -128, 127), ("uint8", 0, 255), ("int64", -(2**63), 2**63 - 1),
+        ("float16", -65504.0, 65504.0),
+    ],
 )  # fmt: skip
 def test_limits_of_a_dtype_can_be_filled_in(dtype, lowest, highest):
     for value in (lowest, highest):

@@ -212,3 +212,28 @@ def test_huber_has_no_second_derivative_where_it_turns_linear(device):
 @pytest.mark.filterwarnings("ignore:invalid value")
 def test_kl_div_of_an_empty_batch_is_nan_per_batch(make):
     assert math.isnan(mt.kl_div(make(0, 3), make(0, 3), reduction="batchmean").item())
+
+
+@pytest.mark.parametrize("p", [-0.1, 1.1, 100.0, float("nan"), float("inf")])
+def test_binary_cross_entropy_refuses_what_is_not_a_probability(p, device):
+    with pytest.raises(ArgumentError, match=r"binary_cross_entropy: input must lie in \[0, 1\]"):
+        mt.nn.functional.binary_cross_entropy(
+            mt.tensor([0.5, p], device=device), mt.tensor([1.0, 0.0], device=device)
+        ).item()
+    nothing = mt.zeros(0, device=device)
+    summed = mt.nn.functional.binary_cross_entropy(nothing, nothing, reduction="sum")
+    assert summed.item() == 0
+
+
+@pytest.mark.filterwarnings("ignore:.*size_average")
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"size_average": 0}, 3.0), ({"size_average": 1}, 1.0), ({"size_average": False}, 3.0),
+        ({"reduce": 0}, [1.0, 1.0, 1.0]), ({"size_average": 0, "reduce": 1}, 3.0),
+        ({"size_average": 1, "reduce": 0}, [1.0, 1.0, 1.0]),
+    ],
+)  # fmt: skip
+def test_old_names_take_anything_true_or_false(settings, expected, device):
+    x = mt.ones(3, device=device)
+    assert mt.nn.functional.mse_loss(x, x * 0, **settings).tolist() == expected

@@ -21,7 +21,8 @@ def ids(*shape):
 LEFT_OUT = {
     "makes a tensor from sizes, numbers or data": (
         "arange", "as_tensor", "empty", "eye", "from_numpy", "full", "linspace", "normal", "ones",
-        "rand", "randint", "randn", "randperm", "tensor_like", "tril_indices", "triu_indices", "zeros",
+        "rand", "randint", "randn", "randperm", "tensor_like", "tril_indices", "triu_indices",
+        "zeros",
     ),
     "takes dtypes, or tensors and numbers in any mixture": ("promote_types", "result_type"),
     "takes several tensors in a row, as test_operands.py tries": (

@@ -242,3 +242,17 @@ def test_errors_say_what_was_seen(number, make):
     with pytest.raises(error, match=message) as caught:
         call(make(2, 3, 5, 7))
     assert detail in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["max", "avg"])
+@pytest.mark.parametrize("size", [(0,), (0, 2), (2, 0), (0, 0)])
+def test_an_output_without_elements(kind, size, device):
+    pool = getattr(mt.nn.functional, f"adaptive_{kind}_pool{len(size)}d")
+    x = mt.ones(2, 3, *(5, 4)[: len(size)], device=device, requires_grad=True)
+    y = pool(x, size)
+    assert y.shape == (2, 3, *size) and y.dtype == np.float32
+    y.sum().backward()
+    assert not x.grad.numpy().any()
+    if kind == "max":
+        place = pool(x, size, return_indices=True)[1]
+        assert place.shape == y.shape and place.dtype == np.int64

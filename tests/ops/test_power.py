@@ -99,3 +99,17 @@ def test_powers_by_products_agree_with_the_library(device, rng):
     for exponent in range(-9, 10):
         got = (mt.tensor(x, device=device) ** exponent).numpy()
         np.testing.assert_allclose(got, x ** float(exponent), rtol=1e-13)
+
+
+@pytest.mark.parametrize("power", [lambda x, p: x**p, mt.pow])
+def test_integers_to_a_negative_power_in_a_tensor_are_refused(power, device):
+    exponent = mt.tensor([1, -1], device=device)
+    for base in (mt.tensor([2, 3], device=device), 2):
+        with pytest.raises(ArgumentError, match="exponent must not be negative for integers"):
+            power(base, exponent).numpy()  # a device reports it when it is read
+    assert power(mt.tensor([2.0, 4.0], device=device), exponent).tolist() == [2.0, 0.25]
+    assert power(2.0, exponent).tolist() == [2.0, 0.5]
+    assert power(mt.tensor([2, 3], device=device), mt.tensor([3, 0], device=device)).tolist() == [
+        8,
+        1,
+    ]

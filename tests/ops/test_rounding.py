@@ -90,3 +90,31 @@ def test_division_is_pythons(a, b, whole, device):
     assert mt.floor_divide(x, y).item() == a // b
     assert mt.remainder(x, y).item() == a % b
     assert mt.div(x, y, rounding_mode="trunc").item() == int(a / b)
+
+
+@pytest.mark.parametrize("operation", [
+    mt.floor_divide, mt.remainder, lambda a, b: a // b, lambda a, b: a % b,
+    lambda a, b: mt.div(a, b, rounding_mode="floor"),
+    lambda a, b: mt.div(a, b, rounding_mode="trunc"),
+])  # fmt: skip
+@pytest.mark.parametrize("divisor", [[0, 2], [2, 0], 0])
+@pytest.mark.parametrize("dividend", [[3, 4], 3])
+@pytest.mark.parametrize("dtype", ["int64", "int32", "uint8"])
+def test_integers_divided_by_a_tensor_with_a_zero_are_refused(
+    operation, divisor, dividend, dtype, device
+):
+    a, b = mt.tensor(dividend, dtype=dtype, device=device), mt.tensor(divisor, device=device)
+    for first in (a, dividend) if isinstance(dividend, int) else (a,):
+        with pytest.raises(ArgumentError, match="other must not be 0 for integers"):
+            operation(first, b).numpy()  # a device reports it when it is read
+
+
+def test_a_division_by_zero_that_has_a_result(device):
+    a, b = mt.tensor([3, 4], device=device), mt.tensor([0.0, 2.0], device=device)
+    assert (a // b).tolist() == [float("inf"), 2.0]
+    empty = mt.tensor([], dtype="int64", device=device)
+    assert (empty // empty).tolist() == (empty % empty).tolist() == []
+    assert (mt.tensor([7, -7], device=device) // mt.tensor([2, 2], device=device)).tolist() == [
+        3,
+        -4,
+    ]

@@ -4,6 +4,7 @@ import math
 
 from ...backend import array_module, as_array
 from ...errors import DTypeError, NumericError
+from ...ops.plumbing.operands import at_least_zero
 from ...tensor import Tensor, tensor, wrap
 
 __all__ = ["clip_grad_norm_", "clip_grad_value_", "get_total_norm"]
@@ -101,8 +102,9 @@ def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=Fals
     (tensor(5.), tensor([0.6, 0.8]))
     """
     gradients = _gradients(parameters, "clip_grad_norm_")
+    max_norm = at_least_zero(max_norm, "clip_grad_norm_", "max_norm")
     total = get_total_norm(gradients, norm_type, error_if_nonfinite)
-    factor = float(max_norm) / (total.array + 1e-6)
+    factor = max_norm / (total.array + 1e-6)
     factor = array_module(factor).minimum(factor, 1.0)  # always applied, to avoid a synchronization
     for gradient in gradients:
         gradient.array *= factor.astype(gradient.dtype)
@@ -120,7 +122,7 @@ def clip_grad_value_(parameters, clip_value, foreach=None):
     foreach : optional
         Accepted for compatibility with PyTorch; ignored.
     """
-    clip_value = float(clip_value)
+    clip_value = at_least_zero(clip_value, "clip_grad_value_", "clip_value")
     for gradient in _gradients(parameters, "clip_grad_value_"):
         xp = array_module(gradient.array)
         gradient.array[...] = xp.clip(gradient.array, -clip_value, clip_value)

@@ -2,13 +2,13 @@
 
 from ... import backend
 from ...autograd.broadcasting import broadcast_shapes
-from ...errors import DTypeError, MiniTorchError
+from ...errors import ArgumentError, DTypeError, MiniTorchError
 from ...tensor import Tensor
 from ..cast import cast
 from .promotion import default_float, promote
 from .tensor_arguments import as_operand, no_operand
 
-__all__ = ["binary", "explained", "floating", "number"]
+__all__ = ["at_least_zero", "binary", "explained", "floating", "number"]
 
 
 def binary(function, name, input, other):
@@ -108,3 +108,27 @@ def number(value, name, argument):
     if isinstance(value, (int, float)):
         return value
     raise no_operand(name, argument, value, "not a number")
+
+
+def at_least_zero(value, name, argument):
+    """Convert a setting to a Python number that is not negative and not NaN.
+
+    Parameters
+    ----------
+    value : number
+    name, argument : str
+        Names of the public function and its argument, for error messages.
+
+    Examples
+    --------
+    >>> at_least_zero(1e-5, "layer_norm", "eps")
+    1e-05
+    """
+    found = number(value, name, argument)
+    if not found >= 0:
+        raise ArgumentError(
+            f"{name}: {argument} must not be negative or NaN",
+            got=f"{argument}={found}",
+            expected="a number that is at least 0",
+        )
+    return found
