@@ -10,7 +10,6 @@ from minitorch_attn import nn
 from minitorch_attn.errors import ArgumentError, DTypeError, NumericError, ShapeError
 from minitorch_attn.nn.utils import (
     clip_grad_norm_,
-    clip_grad_norm_,
     clip_grad_value_,
     get_total_norm,
     parameters_to_vector,
