@@ -5,7 +5,7 @@ methods, such as `x.softmax(-1)`, come from the table in `methods.py`.
 """
 
 from . import backend
-from .errors import ArgumentError, DTypeError, GraphError, ShapeError
+from .errors import ArgumentError, DeviceError, DTypeError, GraphError, ShapeError
 
 __all__ = ["Tensor", "ViewOf", "wrap", "tensor"]
 
@@ -61,7 +61,7 @@ class Tensor:
     """
 
     __slots__ = ("array", "_grad", "_edge", "_version", "_view", "__weakref__")
-    __array_ufunc__ = None  # makes ndarray * Tensor call Tensor.__rmul__
+    __array_ufunc__ = None  # NumPy and CuPy then leave `array * tensor` to Tensor.__rmul__
     __array_priority__ = 1000
     __hash__ = object.__hash__
 
@@ -125,6 +125,30 @@ class Tensor:
     def numpy(self):
         """The values as a NumPy array; on the CPU it shares memory with the tensor."""
         return backend.to_host(self.array)
+
+    def __array__(self, dtype=None, copy=None):
+        """The values for NumPy: `np.asarray(x)`, `np.allclose(x, y)`, `plt.plot(x)`.
+
+        A tensor that requires grad or is on another device is refused, as in PyTorch, because NumPy
+        does not record operations, and because a copy from a device is slow.
+        """
+        if self.requires_grad:
+            raise GraphError(
+                "NumPy cannot compute with a tensor that requires grad",
+                got=f"a tensor of shape {self.shape} with requires_grad=True",
+                hint="use x.detach(), or x.numpy() for an array",
+            )
+        if self.device.type != "cpu":
+            raise DeviceError(
+                "NumPy cannot compute with a tensor on a device",
+                got=f"a tensor of shape {self.shape} on {self.device}",
+                hint="use x.cpu(), or x.numpy() for an array",
+            )
+        return backend.host_array(self.array, dtype, copy)
+
+    def __array_function__(self, function, types, arguments, settings):
+        """Let NumPy's functions compute with the values: `np.mean(x)`, `np.stack([x, y])`."""
+        return function(*_values(arguments), **_values(settings))
 
     def item(self):
         """The value of a one-element tensor as a Python number."""
@@ -514,6 +538,17 @@ def as_new_array(data, dtype, device):
         data = data.array
     array = backend.new_array(data, dtype)
     return array if device is None else backend.to_device(array, backend.as_device(device))
+
+
+def _values(data):
+    """Replace the tensors in nested sequences and dicts with arrays, for NumPy."""
+    if isinstance(data, Tensor):
+        return data.__array__()
+    if isinstance(data, (list, tuple)):
+        return type(data)([_values(item) for item in data])
+    if isinstance(data, dict):
+        return {key: _values(item) for key, item in data.items()}
+    return data
 
 
 def _elements(data):

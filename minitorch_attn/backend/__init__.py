@@ -5,7 +5,14 @@ No other package imports CuPy. This one imports it when a CUDA device is first u
 
 from minitorch_attn.backend import cuda, random
 from minitorch_attn.backend.allocator import keep_memory
-from minitorch_attn.backend.arrays import as_array, as_dtype, like, new_array, zeros_like_device
+from minitorch_attn.backend.arrays import (
+    as_array,
+    as_dtype,
+    host_array,
+    like,
+    new_array,
+    zeros_like_device,
+)
 from minitorch_attn.backend.devices import (
     address,
     array_module,
@@ -37,9 +44,9 @@ from minitorch_attn.backend.sync import forbid_sync, sync_count, transfer_count
 
 __all__ = [
     "Device", "address", "array_module", "as_array", "as_device", "as_dtype", "check_same_device",
-    "cuda", "device_of", "erf", "forbid_sync", "from_host", "get_rng_state", "host_generator",
-    "initial_seed", "is_array", "keep_mask", "keep_memory", "like", "manual_seed", "matmul",
-    "module_for", "new_array", "next_offset", "normal", "platform_of", "random", "scatter_add",
-    "set_rng_state", "shares_memory", "sync_count", "to_device", "to_host", "transfer_count",
-    "zeros_like_device",
+    "cuda", "device_of", "erf", "forbid_sync", "from_host", "get_rng_state", "host_array",
+    "host_generator", "initial_seed", "is_array", "keep_mask", "keep_memory", "like", "manual_seed",
+    "matmul", "module_for", "new_array", "next_offset", "normal", "platform_of", "random",
+    "scatter_add", "set_rng_state", "shares_memory", "sync_count", "to_device", "to_host",
+    "transfer_count", "zeros_like_device",
 ]  # fmt: skip

@@ -6,7 +6,7 @@ from numpy import ndarray
 from minitorch_attn.backend.devices import array_module, device_of, from_host, is_array, to_host
 from minitorch_attn.errors import DTypeError, ShapeError
 
-__all__ = ["as_array", "as_dtype", "like", "new_array", "zeros_like_device"]
+__all__ = ["as_array", "as_dtype", "host_array", "like", "new_array", "zeros_like_device"]
 
 DEFAULT_FLOAT = np.dtype("float32")
 
@@ -16,6 +16,11 @@ def as_array(value):
     if type(value) is ndarray or not isinstance(value, np.generic):
         return value
     return np.asarray(value)
+
+
+def host_array(array, dtype, copy):
+    """Convert a host array for NumPy's protocol: `copy` is True, False or None (if necessary)."""
+    return np.array(array, dtype=dtype, copy=copy)
 
 
 def zeros_like_device(like, shape, dtype):

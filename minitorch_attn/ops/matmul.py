@@ -4,6 +4,7 @@ from .. import backend
 from ..autograd.broadcasting import broadcast_shapes, sum_to_shape
 from ..autograd.function import Function
 from ..errors import DTypeError, ShapeError
+from ..tensor import Tensor, wrap
 from .arithmetic import mul
 from .plumbing.axes import axes_of
 from .plumbing.tensor_arguments import as_operand
@@ -57,10 +58,13 @@ def rows_of(x):
 
 
 def same_dtype(a, b, where, names):
-    """Check that two tensors have the same dtype; as in PyTorch, products do not promote dtypes."""
+    """Return two tensors of the same dtype; as in PyTorch, products do not promote."""
     try:
         same = a.array.dtype == b.array.dtype
     except AttributeError:
+        if all(isinstance(x, Tensor) or backend.is_array(x) for x in (a, b)):
+            pair = [x if isinstance(x, Tensor) else wrap(x) for x in (a, b)]
+            return same_dtype(*pair, where, names)
         name, x = (names[1], b) if hasattr(a, "array") else (names[0], a)
         raise DTypeError(
             f"{where}({', '.join(names)}): {name} is not a tensor",
@@ -72,9 +76,16 @@ def same_dtype(a, b, where, names):
             f"{where}({', '.join(names)}): the dtypes do not match",
             got=f"{names[0]} {a.dtype} and {names[1]} {b.dtype}",
             expected="the same dtype",
-            hint=f"{names[1]}.to({names[0]}.dtype)",
+            hint=_conversion(a, b, names),
         )
     return a, b
+
+
+def _conversion(a, b, names):
+    """Return the line that converts the operand that is an integer, or else the second."""
+    if b.dtype.kind == "f" != a.dtype.kind:
+        return f"{names[0]}.float()" if b.dtype == "float32" else f"{names[0]}.to({names[1]}.dtype)"
+    return f"{names[1]}.to({names[0]}.dtype)"
 
 
 def _refuse(where, a, b, names, expected, hint=None):
