@@ -4,13 +4,21 @@ import contextlib
 import errno
 import json
 import os
+import platform
+import re
 import stat
+import zlib
 
 from .errors import CheckpointError
 
-__all__ = ["TEMPORARY_SUFFIX", "atomic_file", "read_error", "write_error", "write_json"]
+__all__ = [
+    "TEMPORARY_SUFFIX", "atomic_file", "process_is_alive", "read_error", "remove_abandoned",
+    "temporary_path", "write_error", "write_json",
+]  # fmt: skip
 
 TEMPORARY_SUFFIX = ".tmp"
+_HOST = f"{zlib.crc32(platform.node().encode()):08x}"
+_TEMPORARY = re.compile(r"\..*\.([0-9a-f]{8})-(\d+)-[0-9a-f]{8}\.tmp", re.DOTALL)
 
 _REMEDIES = {
     errno.ENOSPC: "free some space on that disk, or choose a folder on another one",
@@ -59,7 +67,8 @@ def atomic_file(path):
     """Open a new binary file that replaces `path` when the block ends without an error.
 
     The block writes to a temporary file in the same folder, which is then flushed to disk and
-    renamed. At any time, `path` is either the complete old file or the complete new one.
+    renamed. At any time, `path` is either the complete old file or the complete new one. A process
+    that is killed leaves its temporary file, which the next write into this folder removes.
 
     Parameters
     ----------
@@ -86,9 +95,8 @@ def atomic_file(path):
     """
     target = os.path.realpath(path)  # replaces the target of a symbolic link, not the link
     folder, name = os.path.split(target)
-    # Keeps the temporary name within the usual limit of 255 bytes.
-    prefix = os.fsencode(name)[:200].decode("utf-8", "ignore")
-    temporary = os.path.join(folder, f".{prefix}.{os.urandom(4).hex()}{TEMPORARY_SUFFIX}")
+    temporary = temporary_path(folder, name)
+    remove_abandoned(folder)
     try:
         if os.path.exists(target) and not stat.S_ISREG(os.stat(target).st_mode):
             raise IsADirectoryError(errno.EISDIR, "the path exists and is not a regular file")
@@ -105,6 +113,36 @@ def atomic_file(path):
         _sync_folder(folder)
     except OSError as error:
         raise write_error(path, error) from error
+
+
+def temporary_path(folder, name):
+    """Return a path in `folder` for a file that will replace `name`; it names the process."""
+    # 190 bytes keep the temporary name within the usual limit of 255 bytes.
+    prefix = os.fsencode(name)[:190].decode("utf-8", "ignore")
+    writer = f"{_HOST}-{os.getpid()}-{os.urandom(4).hex()}"
+    return os.path.join(folder, f".{prefix}.{writer}{TEMPORARY_SUFFIX}")
+
+
+def remove_abandoned(folder):
+    """Remove the temporary files of processes of this computer that have ended."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):
+            match = name.startswith(".") and _TEMPORARY.fullmatch(name)
+            if match and match[1] == _HOST and not process_is_alive(int(match[2])):
+                os.unlink(os.path.join(folder, name))
+
+
+def process_is_alive(pid):
+    """Return True if a process of this computer has the number `pid`, or if that is unknown."""
+    if pid == os.getpid() or os.name != "posix":
+        return True  # on Windows, os.kill would end the process
+    try:
+        os.kill(pid, 0)  # sends nothing; raises an error if there is no such process
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True  # it belongs to another user
+    return True
 
 
 def write_json(path, content):

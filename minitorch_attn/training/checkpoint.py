@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from ..errors import ArgumentError, CheckpointError
-from ..files import TEMPORARY_SUFFIX, write_error
+from ..files import remove_abandoned, write_error
 from ..serialization import load, save
 
 __all__ = ["Checkpoints"]
@@ -161,10 +161,7 @@ class Checkpoints:
 
     def clean(self):
         """Remove temporary files left by a killed process."""
-        with contextlib.suppress(OSError):
-            for name in os.listdir(self.folder):
-                if name.startswith(".step-") and name.endswith(TEMPORARY_SUFFIX):
-                    (self.folder / name).unlink()
+        remove_abandoned(self.folder)
 
 
 def _list(steps):

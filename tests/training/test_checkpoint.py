@@ -2,11 +2,15 @@
 
 import errno
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from minitorch_attn import serialization
 from minitorch_attn.errors import ArgumentError, CheckpointError
+from minitorch_attn.files import temporary_path
 from minitorch_attn.training import Checkpoints
 
 
@@ -92,11 +96,16 @@ def test_an_unwritable_folder(tmp_path):
 
 
 def test_half_written_files_are_cleaned_and_never_loaded(checkpoints):
-    left = checkpoints.folder / ".step-00000050.safetensors.0123abcd.tmp"
-    left.write_bytes(b"half")
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    alive = Path(temporary_path(checkpoints.folder, "step-00000050.safetensors"))
+    left = alive.with_name(alive.name.replace(f"-{os.getpid()}-", f"-{process.pid}-"))
+    for path in (alive, left):
+        path.write_bytes(b"half")
     other = checkpoints.folder / "notes.tmp"
     other.write_bytes(b"mine")
     assert checkpoints.load()[0] == 40
     checkpoints.clean()
     assert not left.exists() and other.exists()
+    assert alive.exists()  # a process that runs is still writing it
     assert serialization.load(checkpoints.path(40)) == {"step": 40}

@@ -9,7 +9,7 @@ from ...errors import CheckpointError
 from ...nn.init import skip_init
 from ...tensor import wrap
 from .config import Config, read_json, write_json
-from .folder import check_tensors, make_folder, read_config, read_tensors, write_tensors
+from .folder import check_tensors, make_folder, read_config, read_tensors, saved_tensors
 from .names import NameTable
 
 __all__ = ["PretrainedModel"]
@@ -211,12 +211,12 @@ class PretrainedModel(nn.Module):
         fields = self.config.to_dict()
         fields.setdefault("model_type", self.model_type)
         self._describe(fields, arrays)
-        write_json(folder / "config.json", fields)
-        if self.generation_config:  # fields, or a GenerationConfig
-            settings = self.generation_config
-            settings = settings if isinstance(settings, dict) else settings.to_dict()
-            write_json(folder / "generation_config.json", settings)
-        write_tensors(folder, arrays, max_shard_size)
+        with saved_tensors(folder, arrays, max_shard_size):
+            write_json(folder / "config.json", fields)
+            if self.generation_config:  # fields, or a GenerationConfig
+                settings = self.generation_config
+                settings = settings if isinstance(settings, dict) else settings.to_dict()
+                write_json(folder / "generation_config.json", settings)
 
     def _describe(self, fields, arrays):
         """Add the class name and the dtype to the fields of `config.json`."""

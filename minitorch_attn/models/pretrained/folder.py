@@ -1,16 +1,19 @@
 """Model folders: read and write `config.json` and the tensors in one file or in shards."""
 
-import json
+import contextlib
 import os
+import re
 from pathlib import Path
 
 from ...errors import ArgumentError, CheckpointError
+from ...files import temporary_path, write_error
 from ...serialization import read_safetensors, write_safetensors
 from .config import read_json, write_json
 
-__all__ = ["check_tensors", "read_config", "read_tensors", "write_tensors"]
+__all__ = ["check_tensors", "read_config", "read_tensors", "saved_tensors"]
 
 _FILE, _INDEX = "model.safetensors", "model.safetensors.index.json"
+_SHARD = re.compile(r"model-\d{5,}-of-\d{5,}\.safetensors")
 _UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 _CONVERT = (
     'python -c "import torch, safetensors.torch as s; s.save_file({k: v.clone() for k, v in '
@@ -126,8 +129,14 @@ def check_tensors(folder, name, arrays, shapes, allowed=()):
         )
 
 
-def write_tensors(folder, arrays, max_shard_size="50GB"):
-    """Write the tensors to one file, or to shards with an index.
+@contextlib.contextmanager
+def saved_tensors(folder, arrays, max_shard_size="50GB"):
+    """Save the tensors to one file, or to shards with an index, when the `with` block ends.
+
+    The tensors are written to temporary files before the block starts, which can then write the
+    other files. Only afterwards do the new files replace the old ones, the index last. So a process
+    that is killed leaves the old model, the new one, or a folder that `read_tensors` refuses; it
+    never leaves a mixture of both.
 
     Parameters
     ----------
@@ -136,7 +145,32 @@ def write_tensors(folder, arrays, max_shard_size="50GB"):
     max_shard_size : int or str
         Maximum shard size in bytes, or a string such as "5GB". A larger tensor gets its own shard.
     """
-    limit, shards, size = _bytes(max_shard_size), [{}], 0
+    shards = _shards(arrays, _bytes(max_shard_size))
+    old = _old_shards(folder)
+    beside = {file: Path(temporary_path(folder, file)) for file in shards}
+    try:
+        for file, shard in shards.items():
+            write_safetensors(beside[file], shard, {"format": "pt"})
+        yield
+        if old & shards.keys():  # the index of the old shards must not describe the new ones
+            _remove([folder / _INDEX])
+        for file, temporary in beside.items():
+            _replace(temporary, folder / file)
+    finally:
+        _remove(beside.values())
+    if list(shards) == [_FILE]:
+        _remove([folder / _INDEX])
+    else:
+        index = {name: file for file, shard in shards.items() for name in shard}
+        whole = sum(array.nbytes for array in arrays.values())
+        write_json(folder / _INDEX, {"metadata": {"total_size": whole}, "weight_map": index})
+        _remove([folder / _FILE])
+    _remove(folder / file for file in old - shards.keys())
+
+
+def _shards(arrays, limit):
+    """Divide the tensors into {file name: {tensor name: array}}."""
+    shards, size = [{}], 0
     for name, array in arrays.items():
         if shards[-1] and size + array.nbytes > limit:
             shards.append({})
@@ -144,29 +178,34 @@ def write_tensors(folder, arrays, max_shard_size="50GB"):
         shards[-1][name] = array
         size += array.nbytes
     total = len(shards)
-    files = [_FILE]
-    if total > 1:
-        files = [f"model-{i + 1:05d}-of-{total:05d}.safetensors" for i in range(total)]
-    for file, shard in zip(files, shards, strict=True):
-        write_safetensors(folder / file, shard, {"format": "pt"})
-    if total > 1:
-        index = {name: file for file, s in zip(files, shards, strict=True) for name in s}
-        whole = sum(array.nbytes for array in arrays.values())
-        write_json(folder / _INDEX, {"metadata": {"total_size": whole}, "weight_map": index})
-    _remove_others(folder, files)
+    files = [f"model-{i + 1:05d}-of-{total:05d}.safetensors" for i in range(total)]
+    return dict(zip(files if total > 1 else [_FILE], shards, strict=True))
 
 
-def _remove_others(folder, files):
-    """Remove weights saved earlier, which would otherwise be read instead of the new weights."""
-    index = folder / _INDEX
-    if index.exists() and files == [_FILE]:
-        old = set(json.loads(index.read_text(encoding="utf-8")).get("weight_map", {}).values())
-        index.unlink()
-        for name in old:
-            if Path(name).name == name and name not in files:
-                (folder / name).unlink(missing_ok=True)
-    elif files != [_FILE]:
-        (folder / _FILE).unlink(missing_ok=True)
+def _old_shards(folder):
+    """Return the names of the shards in the index of an earlier save, without any other names."""
+    try:
+        index = read_json(folder / _INDEX).get("weight_map")
+    except CheckpointError:
+        return set()
+    names = index.values() if isinstance(index, dict) else ()
+    return {name for name in names if isinstance(name, str) and _SHARD.fullmatch(name)}
+
+
+def _replace(source, target):
+    try:
+        os.replace(source, target)
+    except OSError as error:
+        raise write_error(target, error) from error
+
+
+def _remove(paths):
+    """Remove files, if they exist."""
+    for path in paths:
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise write_error(path, error) from error
 
 
 def _bytes(size):
