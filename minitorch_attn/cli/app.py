@@ -75,7 +75,8 @@ def run(arguments=None):
         click.echo("stopped", err=True)
         return INTERRUPTED
     except MiniTorchError as error:
-        click.echo(f"error: {error}", err=True)
+        notes = "".join(f"\n  {note}" for note in getattr(error, "__notes__", ()))
+        click.echo(f"error: {error}{notes}", err=True)
         return FAILED
     except MemoryError as error:
         click.echo(

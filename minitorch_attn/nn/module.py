@@ -6,6 +6,7 @@ from ..errors import ArgumentError, DTypeError
 from ..tensor import Tensor
 from . import state_dict as state
 from .conversion import Conversion
+from .error_path import name_module
 from .hooks import Hooks, RemovableHandle, call_watched, call_with_hooks
 from .parameter import Parameter
 
@@ -57,11 +58,15 @@ class Module(Conversion):
         raise NotImplementedError(f"{type(self).__name__} does not define forward()")
 
     def __call__(self, *args, **kwargs):
-        if modes.watchers:
-            return call_watched(self, args, kwargs)
-        if self._hooks is None:
-            return self.forward(*args, **kwargs)
-        return call_with_hooks(self, args, kwargs)
+        try:
+            if modes.watchers:
+                return call_watched(self, args, kwargs)
+            if self._hooks is None:
+                return self.forward(*args, **kwargs)
+            return call_with_hooks(self, args, kwargs)
+        except Exception as error:
+            name_module(error, self)
+            raise
 
     # Attributes
 
@@ -102,7 +107,9 @@ class Module(Conversion):
                     raise DTypeError(
                         f"{type(self).__name__}.{name} must be a {kind.__name__} or None",
                         got=type(value).__name__,
-                        hint=f"run `del module.{name}` before assigning a value of another type",
+                        hint="assign nn.Parameter(value)"
+                        if kind is Parameter
+                        else f"run `del module.{name}` before assigning a value of another type",
                     )
                 return registry
         return None

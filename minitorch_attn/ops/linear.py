@@ -99,7 +99,7 @@ def linear(input, weight, bias=None):
             "linear(input, weight, bias): the last axes of input and weight do not match",
             got=f"input {x_shape} and weight {w_shape}",
             expected="input (..., in) and weight (out, in)",
-            hint="use weight.T if weight has one column per output",
+            hint=_fix(x_shape, w_shape),
         )
     same_dtype(input, weight, "linear", ("input", "weight"))
     if bias is not None:
@@ -117,6 +117,15 @@ def linear(input, weight, bias=None):
     if bias is not None and bias.ndim == 0:
         bias = expand(bias, w_shape[:1])
     return Linear.apply(input, weight, bias)
+
+
+def _fix(x_shape, w_shape):
+    """Return what to try if the last axes do not match."""
+    if not x_shape or len(w_shape) != 2:
+        return "input must have an axis of features, and weight one row per output"
+    hint = f"use in_features={x_shape[-1]} for this layer, or pass it {w_shape[-1]} features"
+    transposed = x_shape[-1] == w_shape[0]
+    return f"{hint}; use weight.T if weight has one column per output" if transposed else hint
 
 
 def addmm(input, mat1, mat2, *, beta=1, alpha=1):

@@ -43,11 +43,12 @@ class Optimizer:
         self.state = {}  # parameter -> {"step": ..., name: Tensor}
         self.param_groups = []
         self._buffers = []  # one list of FlatBuffer for each group
-        params = list(params) if not isinstance(params, Tensor) else [params]
+        params = _listed(params)
         if not params:
             raise ArgumentError(
                 "optimizer: the list of parameters must not be empty",
-                hint="pass model.parameters(); an iterator can be read only once",
+                hint="pass model.parameters(), which can be read only once; layers in a list are "
+                "found only in an nn.ModuleList",
             )
         groups = params if isinstance(params[0], dict) else [{"params": params}]
         for group in groups:
@@ -56,7 +57,7 @@ class Optimizer:
     def add_param_group(self, param_group):
         """Add a group `{"params": [...], option: value, ...}`."""
         params = param_group["params"]
-        params = [params] if isinstance(params, Tensor) else list(params)
+        params = _listed(params)
         known = {id(p) for group in self.param_groups for p in group["params"]}
         for p in params:
             if not isinstance(p, Tensor):
@@ -237,3 +238,17 @@ def check_options(**options):
             raise ArgumentError(
                 f"optimizer: {name} must not be negative", got=f"{name}={value}", expected=">= 0"
             )
+
+
+def _listed(params):
+    """Return the parameters, or groups of them, as a list."""
+    if isinstance(params, Tensor):
+        return [params]
+    try:
+        return list(params)
+    except TypeError:
+        raise DTypeError(
+            "optimizer: params must be an iterable of Tensors or of groups",
+            got=type(params).__name__,
+            hint="pass model.parameters()" if hasattr(params, "parameters") else None,
+        ) from None
