@@ -370,6 +370,21 @@ class Tensor:
     def __contains__(self, value):
         return bool((self == value).any())
 
+    def __reduce__(self):
+        """Let pickle and multiprocessing send a leaf: its class, values, device and flag."""
+        if not self.is_leaf:
+            raise GraphError(
+                "pickle: the tensor must be a leaf; this one was computed from others",
+                hint="pickle the values: x.detach()",
+            )
+        return _unpickled, (type(self), self.numpy(), str(self.device), self.requires_grad)
+
+    def __copy__(self):
+        copy = _new(type(self))
+        for name in Tensor.__slots__[:-1]:  # all but __weakref__
+            setattr(copy, name, getattr(self, name))
+        return copy
+
     def __deepcopy__(self, memo):
         if not self.is_leaf:
             raise GraphError(
@@ -527,6 +542,15 @@ def wrap(array, edge=None):
     result._grad = result._view = None
     result._version = [0]
     return result
+
+
+def _unpickled(cls, values, device, requires_grad):
+    """Create a leaf of the class Tensor or Parameter from what `Tensor.__reduce__` stored."""
+    leaf = wrap(backend.from_host(values, backend.as_device(device)))
+    if cls is not Tensor:
+        return cls(leaf, requires_grad)
+    leaf.requires_grad = requires_grad
+    return leaf
 
 
 _new = object.__new__

@@ -139,6 +139,10 @@ class Optimizer:
             self._buffers[number] = buffers
         return buffers
 
+    def __getstate__(self):
+        """Return what pickle and deepcopy keep; the next step creates new flat buffers."""
+        return {**self.__dict__, "_buffers": [None] * len(self.param_groups)}
+
     def _adopt_state(self, buffer):
         """Copy existing per-parameter state into `buffer`; `self.state` then refers to the copy."""
         for i, p in enumerate(buffer.parameters):
