@@ -10,8 +10,9 @@ from .. import ops
 from ..computes import computes
 from ..errors import ArgumentError
 from ..ops.attention import attention_with_weights
+from ..tensor import Tensor
 from .linear import Linear
-from .masks import Mask, causal
+from .masks import CompleteMask, Mask, causal
 from .module import Module
 
 __all__ = ["Attention"]
@@ -176,7 +177,11 @@ class Attention(Module):
         Tensor of shape (batch, heads, query, head_dim)
         """
         queries, keys = query.shape[-2], key.shape[-2]
+        if isinstance(mask, CompleteMask):
+            mask, is_causal = mask.values, False
         mask = mask.attend if isinstance(mask, Mask) else mask
+        if isinstance(mask, Tensor) and mask.dtype.kind == "f":  # added to the scores
+            mask, bias = None, mask if bias is None else bias + mask
         if is_causal and queries != keys:
             is_causal = False
             if queries > 1:

@@ -14,8 +14,8 @@ from ..tensor import Tensor, tensor, wrap
 from .checks import check_sizes
 
 __all__ = [
-    "Mask", "block_diagonal", "causal", "from_attend", "from_blocked", "from_key_padding",
-    "padding", "sliding_window",
+    "CompleteMask", "Mask", "block_diagonal", "causal", "from_attend", "from_blocked",
+    "from_key_padding", "padding", "sliding_window",
 ]  # fmt: skip
 
 _MOST_ROWS, _MOST_COLUMNS = 16, 40  # largest grid that repr draws
@@ -115,6 +115,22 @@ class Mask:
     def __repr__(self):
         head = f"Mask of shape {self.shape}: # may attend, . blocked"
         return "\n".join([head, *_grid(self.attend.numpy())])
+
+
+class CompleteMask:
+    """A mask that replaces the causal mask of a decoder; every other mask is combined with it.
+
+    Hugging Face's models treat a mask with four axes in this way, which allows any pattern, such as
+    a prefix whose tokens attend to each other in both directions.
+
+    Parameters
+    ----------
+    values : bool or float Tensor, broadcastable to (batch, heads, query, key)
+        True where the query may attend to the key, or numbers to add to the scores.
+    """
+
+    def __init__(self, values):
+        self.values = values
 
 
 def _grid(attend):

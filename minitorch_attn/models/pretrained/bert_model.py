@@ -8,7 +8,7 @@ from .activations import activation
 from .base import PretrainedModel
 from .bert_decoder import DecoderLayer, decode
 from .decoder import cache_of, collecting, embeddings_of, positions_of, result
-from .encoder import encoder_mask
+from .encoder import decoder_mask, encoder_mask
 from .names import Ignored, NameTable, Same
 
 __all__ = ["BertPreTrainedModel"]
@@ -120,7 +120,8 @@ class BertPreTrainedModel(PretrainedModel):
         past = 0 if cache is None else cache.length
         if past or position_ids is not None:
             position_ids = positions_of(position_ids, x, past)
-        mask = encoder_mask(attention_mask, x.shape[0], past + x.shape[1])
+        read_mask = decoder_mask if config.is_decoder else encoder_mask
+        mask = read_mask(attention_mask, x.shape[0], past + x.shape[1])
         states = [bert.embeddings, *bert.layers]
         with collecting(config, bert, states, output_attentions, output_hidden_states) as found:
             x = bert.embeddings(x, token_type_ids, position_ids)

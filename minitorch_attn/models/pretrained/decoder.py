@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 from ... import nn, ops
 from ...errors import ArgumentError, ShapeError
+from .encoder import decoder_mask
 from .output import Output
 
 __all__ = [
@@ -44,7 +45,8 @@ def attention_mask_of(attention_mask, position_ids, x, past):
     Parameters
     ----------
     attention_mask : Tensor of shape (batch, key), optional
-        Mask for cached and new tokens, 1 for tokens and 0 for padding.
+        Mask for cached and new tokens, 1 for tokens and 0 for padding; or a mask with four axes
+        that replaces the causal mask, see `decoder_mask`.
     position_ids : int64 Tensor of shape (1 or batch, token), optional
         If there is neither a mask nor a cache, a position that does not follow the previous one
         starts another text in the same row. Tokens attend only within the same text.
@@ -54,14 +56,16 @@ def attention_mask_of(attention_mask, position_ids, x, past):
 
     Returns
     -------
-    bool Tensor that broadcasts to (batch, heads, query, key), or None
+    bool Tensor that broadcasts to (batch, heads, query, key), CompleteMask, or None
         None if no key is masked.
     """
     if attention_mask is None:
         packed = past is None and position_ids is not None and position_ids.shape[-1] > 1
         return _same_text(position_ids) if packed else None
     batch, keys = x.shape[0], (past or 0) + x.shape[1]
-    if attention_mask.ndim == 4 or attention_mask.numel() != batch * keys:
+    if attention_mask.ndim == 4:
+        return decoder_mask(attention_mask, batch, keys)
+    if attention_mask.numel() != batch * keys:
         raise ShapeError(
             "attention_mask does not match the number of cached and new tokens",
             got=f"{attention_mask.shape} for {past or 0} cached and {x.shape[1]} new tokens",

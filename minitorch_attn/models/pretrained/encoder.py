@@ -1,8 +1,9 @@
 """Attention mask for encoders, in every form that Hugging Face accepts."""
 
-from ...errors import ArgumentError, ShapeError
+from ...errors import DTypeError, ShapeError
+from ...nn.masks import CompleteMask
 
-__all__ = ["encoder_mask"]
+__all__ = ["decoder_mask", "encoder_mask"]
 
 
 def encoder_mask(attention_mask, batch, keys, name="attention_mask"):
@@ -11,8 +12,9 @@ def encoder_mask(attention_mask, batch, keys, name="attention_mask"):
     Parameters
     ----------
     attention_mask : Tensor, optional
-        Ints, bools or floats of shape (batch, key) or (batch, query, key), 0 for padding; or bools
-        of shape (batch or 1, heads or 1, query or 1, key), True where attention is allowed.
+        Ints, bools or floats of shape (batch, key) or (batch, query, key), 0 for padding; or, of
+        shape (batch or 1, heads or 1, query or 1, key), bools that are True where attention is
+        allowed, or floats to add to the scores.
     batch, keys : int
         Batch size and number of keys.
     name : str
@@ -20,7 +22,7 @@ def encoder_mask(attention_mask, batch, keys, name="attention_mask"):
 
     Returns
     -------
-    bool Tensor that broadcasts to (batch, heads, query, key), or None
+    bool or float Tensor that broadcasts to (batch, heads, query, key), or None
     """
     if attention_mask is None:
         return None
@@ -34,11 +36,18 @@ def encoder_mask(attention_mask, batch, keys, name="attention_mask"):
     if attention_mask.ndim < 4:
         attend = attention_mask != 0
         return attend[:, None, None] if attend.ndim == 2 else attend[:, None]
-    if attention_mask.dtype.kind != "b":
-        raise ArgumentError(
-            f"{name}: a 4-dimensional mask must have dtype bool",
+    if attention_mask.dtype.kind not in "bf":
+        raise DTypeError(
+            f"{name}: a mask with four axes must be boolean or floating-point",
             got=f"{attention_mask.dtype} of shape {attention_mask.shape}",
-            expected="bool, True where attention is allowed",
-            hint="pass mask == 0 if the mask contains numbers to add to the scores",
+            expected="bool, True where attention is allowed, or floats to add to the scores",
+            hint="pass mask != 0 if 1 means that the query may attend to the key",
         )
     return attention_mask
+
+
+def decoder_mask(attention_mask, batch, keys, name="attention_mask"):
+    """Return the mask of a decoder, like `encoder_mask`; four axes replace the causal mask."""
+    mask = encoder_mask(attention_mask, batch, keys, name)
+    four_axes = attention_mask is not None and attention_mask.ndim == 4
+    return CompleteMask(mask) if four_axes else mask

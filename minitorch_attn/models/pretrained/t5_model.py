@@ -8,7 +8,7 @@ from ..t5 import T5, shift_right
 from .activations import activation
 from .base import PretrainedModel
 from .decoder import cache_of, collecting, embeddings_of, result
-from .encoder import encoder_mask
+from .encoder import decoder_mask, encoder_mask
 from .names import Ignored, NameTable, Same
 
 __all__ = ["T5PreTrainedModel"]
@@ -154,7 +154,7 @@ class T5PreTrainedModel(PretrainedModel):
         x = embeddings_of(self.body.token_embedding, decoder_input_ids, decoder_inputs_embeds)
         cache, wanted = cache_of(self.config, past_key_values, use_cache)
         length = x.shape[1] + (0 if cache is None else cache.length)
-        mask = encoder_mask(decoder_attention_mask, x.shape[0], length, "decoder_attention_mask")
+        mask = decoder_mask(decoder_attention_mask, x.shape[0], length, "decoder_attention_mask")
         memory_mask = encoder_mask(attention_mask, *memory.shape[:2])
         stack = self.body.decoder
         states = [stack.dropout, *stack.layers]
