@@ -14,7 +14,7 @@ FLOORS = (
     {"ops"},
     {"gradcheck"},
     {"linalg"},
-    {"files"},
+    {"files", "folder_lock"},
     {"serialization"},
     {"nn"},
     {"optim"},

@@ -127,5 +127,5 @@ def _row(run):
     step, steps = saved[-1] if saved else 0, run.config["options"]["steps"]
     losses = [m["validation_loss"] for m in run.metrics() if "validation_loss" in m]
     loss = f"validation loss {losses[-1]:.3f}" if losses else ""
-    state = "done" if step >= steps else "stopped"
+    state = "running" if run.is_running() else "done" if step >= steps else "stopped"
     return str(run.path), f"{step:,} of {steps:,} steps", loss, state

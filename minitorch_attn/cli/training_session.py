@@ -53,6 +53,7 @@ class Session:
         self.resume = resume
         self.minutes = minutes
         self.console = console()
+        self.folder = None
 
     def _with_whole_paths(self, options):
         files = {option.name for option in self.recipe_class.OPTIONS if option.kind == "file"}
@@ -70,10 +71,17 @@ class Session:
             Exit status.
         """
         as_device(self.options["device"])  # raises an error early if the name is unknown
-        if self.resume is None:
-            self._begin()
-        else:
-            self._reopen()
+        try:
+            if self.resume is None:
+                self._begin()
+            else:
+                self._reopen()
+            return self._train_and_show()
+        finally:
+            if self.folder is not None:
+                self.folder.unlock()
+
+    def _train_and_show(self):
         try:
             code = self._train()
             if code == DONE:
@@ -128,6 +136,7 @@ class Session:
             )
         self.folder = RunFolder.open(path)
         self._check_command(path)
+        self.folder.lock()
         options = self.folder.config["options"]
         changes = self._changes(path, options)
         self.recipe = self.recipe_class({**options, **changes})

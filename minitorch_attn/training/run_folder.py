@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ..errors import CheckpointError
 from ..files import TEMPORARY_SUFFIX, atomic_file, read_error, write_error
+from ..folder_lock import LOCK_FILES, FolderLock, holder_of
 from .checkpoint import Checkpoints
 
 __all__ = ["RunFolder", "free_name", "newest_run"]
@@ -52,23 +53,27 @@ class RunFolder:
         self.path = Path(path)
         self.config = config
         self.checkpoints = Checkpoints(self.path / CHECKPOINTS, keep)
+        self._lock = None
 
     @classmethod
     def create(cls, path, config, keep=2):
-        """Create the files for a run in a new or empty folder.
+        """Create the files for a run in a new or empty folder, and lock the folder.
 
         Raises
         ------
         CheckpointError
-            If the folder is not empty or cannot be written.
+            If the folder is not empty, is in use or cannot be written.
         """
         run = cls(path, config, keep)
         try:
             run.path.mkdir(parents=True, exist_ok=True)
-            found = sorted(n for n in os.listdir(run.path) if not n.endswith(TEMPORARY_SUFFIX))
+            run.lock()
+            names = (n for n in os.listdir(run.path) if not n.endswith(TEMPORARY_SUFFIX))
+            found = sorted(name for name in names if name not in LOCK_FILES)
         except OSError as error:
             raise write_error(run.path, error) from error
         if found:
+            run.unlock()
             raise CheckpointError(
                 f"{run.path} is not empty",
                 got=", ".join(found[:5]) + (", ..." if len(found) > 5 else ""),
@@ -104,6 +109,27 @@ class RunFolder:
                 hint="restore it from a checkpoint: mt.load(file)['config']",
             ) from None
         return cls(path, config, keep)
+
+    def lock(self):
+        """Lock the folder before writing to it, until `unlock` or the end of the process.
+
+        Raises
+        ------
+        CheckpointError
+            If another process is writing to this folder.
+        """
+        if self._lock is None:
+            self._lock = FolderLock(self.path, "run").acquire()
+
+    def unlock(self):
+        """Release the lock, if this object holds it."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def is_running(self):
+        """Return True if a process is writing to this folder."""
+        return holder_of(self.path) is not None
 
     def save_config(self):
         """Write config.json atomically."""

@@ -30,6 +30,7 @@ def test_each_line_is_one_entry(run):
 
 def test_a_used_folder_is_refused(run, tmp_path):
     before = run.metrics()
+    run.unlock()
     with pytest.raises(CheckpointError, match="is not empty.*\n.*config.json, metrics.jsonl"):
         RunFolder.create(run.path, {})
     assert RunFolder.open(run.path).config["seed"] == 3 and run.metrics() == before

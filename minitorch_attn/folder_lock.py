@@ -1,0 +1,135 @@
+"""Lock on a folder, so that two processes do not write to the same run or grading at once."""
+
+import json
+import os
+import platform
+import sys
+from datetime import datetime
+from pathlib import Path
+
+from .errors import CheckpointError
+from .files import write_json
+
+__all__ = ["LOCK_FILES", "FolderLock", "holder_of"]
+
+_LOCK, _HOLDER = ".lock", ".lock.json"
+LOCK_FILES = (_LOCK, _HOLDER)  # they may stay behind; an unlocked file does not hold a lock
+
+
+class FolderLock:
+    """Lock that one process holds on a folder until it releases the lock or ends.
+
+    The operating system releases the lock when the process ends, however it ends, so a killed
+    process does not block the folder. On file systems without locks, every call succeeds.
+
+    Parameters
+    ----------
+    folder : path
+    what : str
+        What the folder holds, for error messages, such as "run".
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with FolderLock(folder, "run"):
+    ...         holder_of(folder)["pid"] == os.getpid()
+    ...     holder_of(folder)
+    True
+    """
+
+    def __init__(self, folder, what):
+        self.folder, self.what = Path(folder), what
+        self._lock = _file_lock(self.folder)
+
+    def acquire(self):
+        """Take the lock, and write down which process holds it.
+
+        Raises
+        ------
+        CheckpointError
+            If another process holds the lock.
+        """
+        if not _acquired(self._lock):
+            raise CheckpointError(
+                f"{self.folder}: another process uses this {self.what}",
+                got=_described(_read(self.folder)),
+                hint="wait until it has finished, or stop it first",
+            )
+        started = datetime.now().astimezone().isoformat(timespec="seconds")
+        entry = {"pid": os.getpid(), "host": platform.node(), "since": started}
+        write_json(self.folder / _HOLDER, {**entry, "command": " ".join(sys.argv)})
+        return self
+
+    def release(self):
+        """Give the lock back; a second call does nothing."""
+        if self._lock.is_locked:
+            (self.folder / _HOLDER).unlink(missing_ok=True)
+            self._lock.release()
+
+    def __enter__(self):
+        return self.acquire()
+
+    def __exit__(self, *exc_info):
+        self.release()
+
+
+def holder_of(folder):
+    """Return what is known of the process that holds the lock of a folder, or None.
+
+    Parameters
+    ----------
+    folder : path
+
+    Returns
+    -------
+    dict or None
+        "pid", "host", "since" and "command"; an empty dict if they could not be read.
+    """
+    folder = Path(folder)
+    if not (folder / _LOCK).exists():
+        return None
+    lock = _file_lock(folder)
+    try:
+        if _acquired(lock):
+            lock.release()
+            return None
+    except OSError:
+        return None  # a folder of another user
+    return _read(folder)
+
+
+def _file_lock(folder):
+    from filelock import FileLock
+
+    return FileLock(folder / _LOCK, timeout=0)
+
+
+def _acquired(lock):
+    """Try to take a lock. Return False if another process holds it."""
+    from filelock import Timeout
+
+    try:
+        lock.acquire()
+    except Timeout:
+        return False
+    except NotImplementedError:  # a file system without locks
+        pass
+    return True
+
+
+def _read(folder):
+    """Read which process holds the lock of a folder."""
+    try:
+        entry = json.loads((folder / _HOLDER).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return entry if isinstance(entry, dict) else {}
+
+
+def _described(entry):
+    if not entry:
+        return "a locked folder"
+    return "process {pid} on {host} since {since}: {command}".format_map(
+        {key: str(entry.get(key, "?")) for key in ("pid", "host", "since", "command")}
+    )
