@@ -2,6 +2,8 @@
 
 __version__ = "0.1.0"
 
+from math import e, inf, nan, pi
+
 from .tensor import Tensor, tensor  # isort: skip
 from . import autograd, errors, linalg, nn, ops, optim
 from .autograd import (
@@ -13,11 +15,22 @@ from .autograd import (
     set_grad_enabled,
 )
 from .backend import Device as device
-from .backend import as_dtype, cuda, get_rng_state, initial_seed, manual_seed, set_rng_state
+from .backend import (
+    Generator,
+    as_dtype,
+    cuda,
+    finfo,
+    get_rng_state,
+    iinfo,
+    initial_seed,
+    manual_seed,
+    set_rng_state,
+)
 from .nn import masks, summary
 from .ops import *  # noqa: F403
 from .serialization import load, save
 
+Size = tuple  # shapes are tuples; torch.Size is a subclass of tuple
 bool = as_dtype("bool")
 uint8 = as_dtype("uint8")
 int8 = as_dtype("int8")
@@ -31,8 +44,23 @@ float64 = double = as_dtype("float64")
 # Imported on first use.
 _ON_DEMAND = {
     "data", "generation", "gradcheck", "memory", "models", "profiling", "tracing", "training",
-    "viz",
+    "utils", "viz",
 }  # fmt: skip
+
+
+def is_tensor(obj):
+    """Return True if `obj` is a Tensor."""
+    return isinstance(obj, Tensor)
+
+
+def is_floating_point(input):
+    """Return True if the elements of `input` are floating-point numbers."""
+    return input.is_floating_point()
+
+
+def numel(input):
+    """Return the number of elements of `input`."""
+    return input.numel()
 
 
 def trace(*input, **options):

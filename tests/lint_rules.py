@@ -21,6 +21,7 @@ FLOORS = (
     {"models"},
     {"generation"},
     {"pretrained"},  # models/pretrained: the Hugging Face and timm interfaces, which generate
+    {"utils"},
     {"data"},
     {"training"},
     {"viz"},

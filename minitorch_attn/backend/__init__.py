@@ -8,7 +8,9 @@ from minitorch_attn.backend.allocator import keep_memory
 from minitorch_attn.backend.arrays import (
     as_array,
     as_dtype,
+    finfo,
     host_array,
+    iinfo,
     like,
     new_array,
     zeros_like_device,
@@ -30,6 +32,7 @@ from minitorch_attn.backend.devices import (
 from minitorch_attn.backend.gemm import matmul
 from minitorch_attn.backend.platforms import Device
 from minitorch_attn.backend.random import (
+    Generator,
     get_rng_state,
     host_generator,
     initial_seed,
@@ -43,10 +46,10 @@ from minitorch_attn.backend.special import erf, normal
 from minitorch_attn.backend.sync import forbid_sync, sync_count, transfer_count
 
 __all__ = [
-    "Device", "address", "array_module", "as_array", "as_device", "as_dtype", "check_same_device",
-    "cuda", "device_of", "erf", "forbid_sync", "from_host", "get_rng_state", "host_array",
-    "host_generator", "initial_seed", "is_array", "keep_mask", "keep_memory", "like", "manual_seed",
-    "matmul", "module_for", "new_array", "next_offset", "normal", "platform_of", "random",
-    "scatter_add", "set_rng_state", "shares_memory", "sync_count", "to_device", "to_host",
-    "transfer_count", "zeros_like_device",
+    "Device", "Generator", "address", "array_module", "as_array", "as_device", "as_dtype",
+    "check_same_device", "cuda", "device_of", "erf", "finfo", "forbid_sync", "from_host",
+    "get_rng_state", "host_array", "host_generator", "iinfo", "initial_seed", "is_array",
+    "keep_mask", "keep_memory", "like", "manual_seed", "matmul", "module_for", "new_array",
+    "next_offset", "normal", "platform_of", "random", "scatter_add", "set_rng_state",
+    "shares_memory", "sync_count", "to_device", "to_host", "transfer_count", "zeros_like_device",
 ]  # fmt: skip

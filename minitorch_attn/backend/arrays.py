@@ -6,7 +6,10 @@ from numpy import ndarray
 from minitorch_attn.backend.devices import array_module, device_of, from_host, is_array, to_host
 from minitorch_attn.errors import DTypeError, ShapeError
 
-__all__ = ["as_array", "as_dtype", "host_array", "like", "new_array", "zeros_like_device"]
+__all__ = [
+    "as_array", "as_dtype", "finfo", "host_array", "iinfo", "like", "new_array",
+    "zeros_like_device",
+]  # fmt: skip
 
 DEFAULT_FLOAT = np.dtype("float32")
 
@@ -125,6 +128,16 @@ def as_dtype(dtype, other=None):
             hint="dtype=mt.float32",
         )
     return found
+
+
+def finfo(dtype="float32"):
+    """Return the limits of a floating-point dtype: `max`, `min`, `eps`, `tiny`, `bits`."""
+    return np.finfo(as_dtype(dtype))
+
+
+def iinfo(dtype):
+    """Return the limits of an integer dtype: `max`, `min`, `bits`."""
+    return np.iinfo(as_dtype(dtype))
 
 
 def is_number_dtype(dtype):

@@ -1,0 +1,10 @@
+"""Data sets and loaders with PyTorch's names: `Dataset`, `DataLoader` and their relatives."""
+
+from .dataloader import DataLoader, default_collate
+from .dataset import ConcatDataset, Dataset, IterableDataset, Subset, TensorDataset, random_split
+from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
+
+__all__ = [
+    "BatchSampler", "ConcatDataset", "DataLoader", "Dataset", "IterableDataset", "RandomSampler",
+    "Sampler", "SequentialSampler", "Subset", "TensorDataset", "default_collate", "random_split",
+]  # fmt: skip

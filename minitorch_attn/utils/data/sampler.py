@@ -1,0 +1,101 @@
+"""Samplers: the order in which a loader visits the examples of a data set."""
+
+from ...backend import host_generator
+from ...errors import ArgumentError
+
+__all__ = ["BatchSampler", "RandomSampler", "Sampler", "SequentialSampler"]
+
+
+class Sampler:
+    """Base class of samplers; subclasses define `__iter__`, which yields numbers of examples."""
+
+
+class SequentialSampler(Sampler):
+    """Numbers of all examples in order.
+
+    Parameters
+    ----------
+    data_source : Dataset
+    """
+
+    def __init__(self, data_source):
+        self.data_source = data_source
+
+    def __iter__(self):
+        return iter(range(len(self.data_source)))
+
+    def __len__(self):
+        return len(self.data_source)
+
+
+class RandomSampler(Sampler):
+    """Numbers of examples in random order, drawn again in every epoch.
+
+    Parameters
+    ----------
+    data_source : Dataset
+    replacement : bool, default False
+        Whether an example can be drawn more than once in an epoch.
+    num_samples : int, optional
+        Number of examples in an epoch; by default, the size of the data set.
+    generator : Generator, optional
+        Generator of the random order; by default the one that `mt.manual_seed` seeds.
+    """
+
+    def __init__(self, data_source, replacement=False, num_samples=None, generator=None):
+        if num_samples is not None and num_samples <= 0:
+            raise ArgumentError("RandomSampler: num_samples must be positive", got=f"{num_samples}")
+        self.data_source, self.replacement = data_source, replacement
+        self._num_samples, self.generator = num_samples, generator
+
+    def __iter__(self):
+        generator = host_generator() if self.generator is None else self.generator
+        count, left = len(self.data_source), len(self)
+        if self.replacement:
+            yield from generator.integers(0, count, size=left).tolist()
+            return
+        while left:
+            order = generator.permutation(count).tolist()[:left]
+            yield from order
+            left -= len(order)
+
+    def __len__(self):
+        return len(self.data_source) if self._num_samples is None else self._num_samples
+
+
+class BatchSampler(Sampler):
+    """Lists of numbers of examples, one list for each batch.
+
+    Parameters
+    ----------
+    sampler : Sampler or iterable of int
+    batch_size : int
+    drop_last : bool
+        Whether to leave out a last batch that is smaller.
+
+    Examples
+    --------
+    >>> list(BatchSampler(range(5), batch_size=2, drop_last=False))
+    [[0, 1], [2, 3], [4]]
+    """
+
+    def __init__(self, sampler, batch_size, drop_last):
+        if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+            raise ArgumentError(
+                "BatchSampler: batch_size must be a positive integer", got=f"{batch_size!r}"
+            )
+        self.sampler, self.batch_size, self.drop_last = sampler, batch_size, drop_last
+
+    def __iter__(self):
+        batch = []
+        for index in self.sampler:
+            batch.append(index)
+            if len(batch) == self.batch_size:
+                yield batch
+                batch = []
+        if batch and not self.drop_last:
+            yield batch
+
+    def __len__(self):
+        count = len(self.sampler)
+        return count // self.batch_size if self.drop_last else -(-count // self.batch_size)
