@@ -132,6 +132,30 @@ class _Methods:
         """Return a copy of `data` with the dtype and device of this tensor."""
         return ops.tensor_like(data, self)
 
+    def new_full(self, size, fill_value, dtype=None):
+        """Return a tensor of shape `size` with this device and, unless given, this dtype."""
+        return ops.full(size, fill_value, dtype=dtype or self.dtype, device=self.device)
+
+    def clamp_min(self, min):
+        """Replace elements below `min` by `min`."""
+        return ops.clamp(self, min=min)
+
+    def clamp_max(self, max):
+        """Replace elements above `max` by `max`."""
+        return ops.clamp(self, max=max)
+
+    def uniform_(self, low=0.0, high=1.0, *, generator=None):
+        """Fill with random numbers, uniform in [low, high), in place."""
+        return inplace.change(self, ops.uniform_like, low, high, generator=generator)
+
+    def normal_(self, mean=0.0, std=1.0, *, generator=None):
+        """Fill with normal random numbers of the given mean and standard deviation, in place."""
+        return inplace.change(self, ops.normal_like, mean, std, generator=generator)
+
+    def bernoulli_(self, p=0.5, *, generator=None):
+        """Fill with zeros and ones, each 1 with probability `p`, in place."""
+        return inplace.change(self, ops.bernoulli, p, generator=generator)
+
     def zero_(self):
         """Set all elements to 0, in place."""
         return inplace.change(self, ops.zeros_like)

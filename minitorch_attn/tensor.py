@@ -188,6 +188,15 @@ class Tensor:
         """Number of elements."""
         return self.array.size
 
+    def nelement(self):
+        """Number of elements; same as `numel`."""
+        return self.array.size
+
+    def stride(self, dim=None):
+        """Number of elements in memory from one index to the next, for each axis or axis `dim`."""
+        strides = tuple([step // self.array.itemsize for step in self.array.strides])
+        return strides if dim is None else strides[dim]
+
     def element_size(self):
         """Number of bytes of one element."""
         return self.array.itemsize

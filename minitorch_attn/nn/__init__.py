@@ -11,6 +11,7 @@ from .dropout import *  # noqa: F403
 from .embedding import *  # noqa: F403
 from .eval_mode import *  # noqa: F403
 from .feed_forward import *  # noqa: F403
+from .flatten import *  # noqa: F403
 from .kv_cache import *  # noqa: F403
 from .layer_norm import *  # noqa: F403
 from .linear import *  # noqa: F403

@@ -12,8 +12,8 @@ from .plumbing.operands import number
 from .plumbing.tensor_arguments import as_operand
 
 __all__ = [
-    "bernoulli", "multinomial", "normal", "rand", "rand_like", "randint", "randint_like", "randn",
-    "randn_like", "randperm",
+    "bernoulli", "multinomial", "normal", "normal_like", "rand", "rand_like", "randint",
+    "randint_like", "randn", "randn_like", "randperm", "uniform_like",
 ]  # fmt: skip
 
 
@@ -152,6 +152,25 @@ def normal(mean=0.0, std=1.0, size=None, *, dtype=None, device=None, generator=N
     z = randn(shape, dtype=dtype, device=device, generator=generator)
     mean, std = (x.detach() if isinstance(x, Tensor) else x for x in (mean, std))
     return z * std + mean
+
+
+def uniform_like(input, low=0.0, high=1.0, *, generator=None):
+    """Random numbers, uniform in [low, high), with the shape, dtype and device of `input`."""
+    input = as_operand(input, "uniform_like")
+    low, high = number(low, "uniform_like", "low"), number(high, "uniform_like", "high")
+    if not low <= high:
+        raise ArgumentError(
+            "uniform_like: low must not be greater than high", got=f"low={low}, high={high}"
+        )
+    drawn = _generator(generator).uniform(low, high, input.shape)
+    return _place(drawn.astype(_float(input.dtype, "uniform_like")), input.device)
+
+
+def normal_like(input, mean=0.0, std=1.0, *, generator=None):
+    """Normal random numbers with the shape, dtype and device of `input`."""
+    input = as_operand(input, "normal_like")
+    settings = {"dtype": input.dtype, "device": input.device, "generator": generator}
+    return normal(mean, std, input.shape, **settings)
 
 
 def bernoulli(input, p=None, *, generator=None):

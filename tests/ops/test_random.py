@@ -95,3 +95,36 @@ def test_multinomial_without_replacement_draws_each_index_once():
 def test_what_cannot_be_drawn_is_refused(call, words):
     with pytest.raises(MiniTorchError, match=words):
         call()
+
+
+@pytest.mark.parametrize(
+    ("fill", "mean", "std"),
+    [
+        (lambda x: x.uniform_(), 0.5, 12**-0.5), (lambda x: x.uniform_(-3, 1), -1.0, 4 * 12**-0.5),
+        (lambda x: x.normal_(), 0.0, 1.0), (lambda x: x.normal_(2.0, 0.5), 2.0, 0.5),
+        (lambda x: x.bernoulli_(0.25), 0.25, 0.75**0.5 * 0.5),
+    ],
+)  # fmt: skip
+def test_filling_in_place(fill, mean, std, device):
+    x = mt.zeros(100, 100, device=device, requires_grad=True)
+    with mt.no_grad():
+        assert fill(x) is x
+    values = x.detach().numpy()
+    assert abs(values.mean() - mean) < 0.05 and abs(values.std() - std) < 0.05
+    first = values.copy()
+    for _ in range(2):
+        generator = mt.Generator().manual_seed(3)
+        y = mt.zeros(2).uniform_(generator=generator)
+        assert y.tolist() == mt.zeros(2).uniform_(generator=mt.Generator().manual_seed(3)).tolist()
+    assert first.shape == (100, 100)
+
+
+def test_filling_refuses_what_it_cannot_do():
+    with pytest.raises(MiniTorchError, match="low must not be greater than high"):
+        mt.zeros(2).uniform_(1.0, 0.0)
+    with pytest.raises(MiniTorchError, match="floating-point dtype"):
+        mt.zeros(2, dtype="int64").uniform_()
+    with pytest.raises(MiniTorchError, match="std must not be negative"):
+        mt.zeros(2).normal_(0.0, -1.0)
+    with pytest.raises(MiniTorchError, match="leaf"):
+        mt.zeros(2, requires_grad=True).uniform_()
