@@ -9,7 +9,8 @@ from generation.tiny import Table, gpt2, t5
 import minitorch_attn as mt
 from minitorch_attn.backend.sync import sync_count
 from minitorch_attn.errors import ArgumentError
-from minitorch_attn.generation import generate
+from minitorch_attn.generation import GenerationConfig, generate
+from minitorch_attn.generation.beam import BeamSearch
 
 SIZE, END, PAD, NEW = 4, 1, 3, 4
 
@@ -138,3 +139,24 @@ def test_no_streaming(device):
     model, ids = gpt2(device), mt.tensor([[3]], device=device)
     with pytest.raises(ArgumentError, match="num_beams=2"):
         model.generate(ids, num_beams=2, streamer=mt.generation.TokenStreamer(print))
+
+
+@pytest.mark.parametrize(
+    ("early", "penalty", "improves"),
+    [
+        (False, 2.0, True),  # -8 / 4^2 = -0.5 is better than -1
+        (False, 1.0, False),  # -8 / 4 = -2
+        (False, 0.0, False), ("never", 0.0, False), ("never", -1.0, False),
+        ("never", 1.0, True),  # -8 / 10 = -0.8, for the longest sequence
+        ("never", 2.0, True),
+    ],
+)  # fmt: skip
+def test_when_a_running_beam_can_still_win(early, penalty, improves, device):
+    """The best beam has log probability -8 after 4 new tokens; the finished ones score -1, -1."""
+    search = object.__new__(BeamSearch)
+    search.config = GenerationConfig(early_stopping=early, length_penalty=penalty, max_length=13)
+    search.prompt, search.length = 3, 7
+    search.running = (None, mt.tensor([[-8.0, -20.0]], device=device), None)
+    taken = mt.tensor([[True, True]], device=device)
+    search.finished = (None, mt.tensor([[-1.0, -1.0]], device=device), None, taken)
+    assert search._may_improve().tolist() == [[improves]]

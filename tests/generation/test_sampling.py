@@ -1,6 +1,7 @@
 """Samples follow their probabilities and can be repeated."""
 
 import numpy as np
+import pytest
 
 import minitorch_attn as mt
 from minitorch_attn.backend.sync import forbid_sync
@@ -49,3 +50,23 @@ def test_several_without_putting_back(device):
     for (i, j), expected in pairs.items():
         count = ((drawn[:, 0] == i) & (drawn[:, 1] == j)).mean()
         np.testing.assert_allclose(count, expected, atol=0.015)
+
+
+class Highest:
+    """A generator whose uniform numbers are the largest ones below the upper limit."""
+
+    def uniform(self, low, high, size):
+        assert low > 0
+        return np.full(size, np.nextafter(high, low))
+
+
+def test_gumbel_noise_stays_finite_up_to_the_limit(device):
+    scores = mt.tensor([[0.0, 5.0, 3.0]], dtype="float64", device=device)
+    assert draw_several(scores, 3, Highest()).tolist() == [[1, 2, 0]]  # equal noise for all
+
+
+@pytest.mark.parametrize(("seed", "same"), [(2**64 + 3, 3), (-1, 2**64 - 1), (2**70 + 5, 5)])
+def test_seeds_are_taken_modulo_2_to_the_64(seed, same):
+    scores = mt.zeros(5, 1000)
+    assert Draw(seed)(scores).tolist() == Draw(same)(scores).tolist()
+    assert Draw(seed)(scores).tolist() != Draw(4)(scores).tolist()

@@ -154,3 +154,13 @@ def test_settings_for_each_stage():
     assert [s.blocks[0].attention.q_proj.weight.shape[0] for s in model.stages] == [8, 15]
     with pytest.raises(ArgumentError, match="num_heads"):
         small(num_heads=(1, 2, 3))
+
+
+@pytest.mark.parametrize(
+    ("make", "rate"), [(swin_t, 0.2), (swin_s, 0.3), (swin_b, 0.5), (swin_l, 0.2)]
+)
+def test_default_drop_path_grows_to_the_published_rate(make, rate):
+    with mt.nn.init.skip_init():
+        model = make()
+    rates = [m.p for m in model.modules() if isinstance(m, mt.nn.DropPath)]
+    assert rates[0] == 0 and rates[-1] == pytest.approx(rate) and rates == sorted(rates)
