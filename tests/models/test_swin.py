@@ -162,5 +162,5 @@ def test_settings_for_each_stage():
 def test_default_drop_path_grows_to_the_published_rate(make, rate):
     with mt.nn.init.skip_init():
         model = make()
-    rates = [m.p for m in model.modules() if isinstance(m, mt.nn.DropPath)]
+    rates = [m.drop_prob for m in model.modules() if isinstance(m, mt.nn.DropPath)]
     assert rates[0] == 0 and rates[-1] == pytest.approx(rate) and rates == sorted(rates)
