@@ -23,6 +23,7 @@ import numpy as np
 
 from ...errors import ArgumentError, DataError
 from ...files import write_json
+from ...folder_lock import FolderLock
 from .archive import read_submission, submissions_in
 from .sandbox import Limits, Sandbox
 from .session import Session
@@ -91,8 +92,16 @@ def grade_class(task, folder, out, *, level=None, jobs=1, limits=None, report=No
             expected="a folder or an archive for each student",
         )  # fmt: skip
     out = Path(out)
-    (out / "state").mkdir(parents=True, exist_ok=True)
-    checks = _checks(task, _seed(task, out))
+    out.mkdir(mode=0o700, parents=True, exist_ok=True)  # marks are for the instructor only
+    (out / "state").mkdir(mode=0o700, exist_ok=True)
+    with FolderLock(out, "grading folder"):
+        checks = _checks(task, _seed(task, out))
+        documents = _graded(task, checks, paths, out, level, limits, jobs, report)
+    return sorted(documents, key=lambda document: document["submission"]["name"])
+
+
+def _graded(task, checks, paths, out, level, limits, jobs, report):
+    """Grade all submissions, `jobs` of them at a time; see `grade_class`."""
     places = queue.SimpleQueue()
     for place in range(jobs):
         places.put(place)
@@ -123,7 +132,7 @@ def grade_class(task, folder, out, *, level=None, jobs=1, limits=None, report=No
             stop.set()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-    return sorted(documents, key=lambda document: document["submission"]["name"])
+    return documents
 
 
 def _checks(task, seed):
@@ -164,6 +173,7 @@ def _seed(task, out):
         "seed": f"{seed:032x}", "started": started,
     }  # fmt: skip
     write_json(path, run)
+    path.chmod(0o600)  # with the seed, a student could prepare for the hidden inputs
     return seed
 
 

@@ -198,7 +198,8 @@ def _bubble(work, prefix, mounted):
     # Installed packages could contain anything, even a solution.
     for root, inside in roots.items():
         for place in root.glob("lib/python*/*-packages"):
-            words += ["--tmpfs", f"{inside}/{place.relative_to(root)}"]
+            empty = f"{inside}/{place.relative_to(root)}"
+            words += ["--size", "4096", "--tmpfs", empty, "--remount-ro", empty]
     words += [*_SMALL, "/tmp", "--chdir", "/tmp"]
     words += ["--ro-bind", str(work), "/work"]
     for folder in mounted:

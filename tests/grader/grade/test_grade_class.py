@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from grader.grade.conftest import FILE, RIGHT
 
-from minitorch_attn.errors import ArgumentError, DataError
+from minitorch_attn.errors import ArgumentError, CheckpointError, DataError
+from minitorch_attn.folder_lock import FolderLock
 from minitorch_attn.grader.grade import grade_class as run
 from minitorch_attn.grader.grade.grade_class import grade_class, slug
 from minitorch_attn.grader.grade.sandbox import Sandbox
@@ -156,3 +157,18 @@ def test_the_process_is_replaced_after_a_failure_and_kept_otherwise(task, folder
         time.sleep(0.1)
         assert session.verdict(checks[1][1][1]).status == "crashed"
         assert session.verdict(checks[1][1][1]).passed
+
+
+def test_two_graders_of_one_folder_do_not_run_at_once(task, folder, tmp_path, limits):
+    out = tmp_path / "out"
+    out.mkdir()
+    with FolderLock(out, "grading folder"), pytest.raises(CheckpointError, match="another process"):
+        grade_class(task, folder, out, level=1, limits=limits)
+    assert scores(grade_class(task, folder, out, level=1, limits=limits)) == EXPECTED
+
+
+def test_marks_and_the_seed_are_for_the_owner_only(task, folder, tmp_path, limits):
+    out = tmp_path / "out"
+    grade_class(task, folder, out, level=1, limits=limits)
+    assert (out.stat().st_mode | (out / "state").stat().st_mode) & 0o077 == 0
+    assert (out / "run.json").stat().st_mode & 0o077 == 0

@@ -354,3 +354,36 @@ def test_names_are_data(task, limits, tmp_path):
 def test_there_are_enough_attacks():
     attacks = {**MESSAGES, **AT_THE_WRONG_TIME, **INNER, **REACHING}
     assert len(attacks) >= 50 and set(AT_LEVEL_1) <= set(attacks)
+
+
+FILL = """
+import os
+for root, folders, files in os.walk("/"):
+    if root.startswith(("/proc", "/sys")):
+        folders.clear()
+        continue
+    path = os.path.join(root, "fill")
+    written = 0
+    try:
+        with open(path, "wb") as file:
+            while written < 64 << 20:
+                written += file.write(b"x" * (1 << 20))
+                file.flush()
+    except OSError:
+        pass
+    if written > 20 << 20:
+        print("FILLED", root, written >> 20, "MiB")
+    try:
+        os.remove(path)
+    except OSError:
+        pass
+"""
+
+
+def test_no_folder_of_the_sandbox_takes_more_than_its_limit(task, level, limits):
+    """At level 3, every writable folder is a small one in memory."""
+    if level < 3:
+        pytest.skip("levels 1 and 2 limit the size of a file, not of a folder")
+    submission = Submission("student", {FILE: first(FILL)})
+    document = grade_one(task, task.checks(7), submission, Sandbox(level, limits, place=3))
+    assert "FILLED" not in document["output"] and document["score"] == 5.0, document
