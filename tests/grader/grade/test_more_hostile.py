@@ -362,21 +362,19 @@ for root, folders, files in os.walk("/"):
     if root.startswith(("/proc", "/sys")):
         folders.clear()
         continue
-    path = os.path.join(root, "fill")
+    paths = [os.path.join(root, f"fill{i}") for i in range(64)]
     written = 0
     try:
-        with open(path, "wb") as file:
-            while written < 64 << 20:
+        for path in paths:
+            with open(path, "wb") as file:
                 written += file.write(b"x" * (1 << 20))
-                file.flush()
     except OSError:
         pass
     if written > 20 << 20:
         print("FILLED", root, written >> 20, "MiB")
-    try:
-        os.remove(path)
-    except OSError:
-        pass
+    for path in paths:
+        if os.path.exists(path):
+            os.remove(path)
 """
 
 
