@@ -372,7 +372,7 @@ for root, folders, files in os.walk("/"):
         pass
     if written > 20 << 20:
         print("FILLED", root, written >> 20, "MiB")
-    for path in paths:
+    for path in paths if written else ():
         if os.path.exists(path):
             os.remove(path)
 """
