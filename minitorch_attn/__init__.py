@@ -16,7 +16,6 @@ from .autograd import (
 )
 from .backend import Device as device
 from .backend import (
-    Generator,
     as_dtype,
     cuda,
     finfo,
@@ -104,6 +103,10 @@ def __getattr__(name):
         from importlib import import_module
 
         return import_module(f"{__name__}.{name}")
+    if name == "Generator":
+        from .backend.generator import Generator
+
+        return Generator
     if name == "profile":
         from .profiling import profile
 

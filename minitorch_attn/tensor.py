@@ -383,7 +383,7 @@ class Tensor:
         """Let pickle and multiprocessing send a leaf: its class, values, device and flag."""
         if not self.is_leaf:
             raise GraphError(
-                "pickle: the tensor must be a leaf; this one was computed from others",
+                "pickle: the tensor is not a leaf, but the result of an operation",
                 hint="pickle the values: x.detach()",
             )
         return _unpickled, (type(self), self.numpy(), str(self.device), self.requires_grad)

@@ -39,7 +39,7 @@ def test_a_strided_leaf_and_integers():
 
 @pytest.mark.parametrize("copied", [pickle.dumps, copy.deepcopy])
 def test_a_tensor_that_was_computed_is_refused(copied):
-    with pytest.raises(GraphError, match="must be a leaf(.|\n)*detach"):
+    with pytest.raises(GraphError, match="leaf(.|\n)*detach"):
         copied(mt.ones(2, requires_grad=True) * 2)
 
 

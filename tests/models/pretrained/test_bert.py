@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import minitorch_attn as mt
-from minitorch_attn.errors import ArgumentError, ShapeError
+from minitorch_attn.errors import ArgumentError, DTypeError, ShapeError
 from minitorch_attn.models import pretrained
 from minitorch_attn.serialization import read_safetensors, write_safetensors
 
@@ -62,8 +62,11 @@ def test_a_mask_for_each_query_and_head(device):
     expected = model(ids, attention_mask=place(causal, device)).last_hidden_state.numpy()
     found = model(ids, attention_mask=place(causal[:, None], device)).last_hidden_state.numpy()
     assert (found == expected).all()
-    with pytest.raises(ArgumentError, match="must have dtype bool"):
-        model(ids, attention_mask=place(causal[:, None].astype(float), device))
+    scores = place(np.where(causal[:, None], 0.0, -np.inf), device)
+    found = model(ids, attention_mask=scores).last_hidden_state.numpy()
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+    with pytest.raises(DTypeError, match="must be boolean or floating-point"):
+        model(ids, attention_mask=place(causal[:, None].astype(int), device))
 
 
 def test_embeddings_instead_of_ids(device):
