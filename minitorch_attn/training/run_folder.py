@@ -67,9 +67,10 @@ class RunFolder:
         run = cls(path, config, keep)
         try:
             run.path.mkdir(parents=True, exist_ok=True)
-            run.lock()
-            names = (n for n in os.listdir(run.path) if not n.endswith(TEMPORARY_SUFFIX))
-            found = sorted(name for name in names if name not in LOCK_FILES)
+            found = run._files()
+            if not found:
+                run.lock()
+                found = run._files()  # another process may have been faster
         except OSError as error:
             raise write_error(run.path, error) from error
         if found:
@@ -109,6 +110,11 @@ class RunFolder:
                 hint="restore it from a checkpoint: mt.load(file)['config']",
             ) from None
         return cls(path, config, keep)
+
+    def _files(self):
+        """Return the names of all files, except for temporary ones and the lock."""
+        names = (n for n in os.listdir(self.path) if not n.endswith(TEMPORARY_SUFFIX))
+        return sorted(name for name in names if name not in LOCK_FILES)
 
     def lock(self):
         """Lock the folder before writing to it, until `unlock` or the end of the process.

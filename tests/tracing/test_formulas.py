@@ -139,9 +139,12 @@ def compute(text, names):
 @pytest.mark.parametrize("name", sorted(COMPUTED))
 def test_the_formula_is_what_the_code_computes(name, rng, device):
     cls, (shapes, settings) = BY_NAME[name], COMPUTED[name]
+    letters, _ = labels(cls, len(shapes), 1)
     inputs = [
-        mt.tensor(rng.uniform(0.2, 0.9, shape), requires_grad=True, device=device)
-        for shape in shapes
+        mt.tensor(rng.uniform(0.2, 0.9, shape), device=device).requires_grad_(
+            f"grad_{letter} =" in FORMULAS[name][1]
+        )
+        for letter, shape in zip(letters, shapes, strict=True)
     ]
     output = cls.apply(*inputs, **settings)
     cotangent = rng.uniform(0.5, 1.5, output.shape)
