@@ -6,7 +6,7 @@ from ..autograd.broadcasting import sum_to_shape
 from ..autograd.function import Function
 from ..backend import array_module
 from ..errors import ArgumentError
-from ..tensor import Tensor
+from ..tensor import Tensor, wrap
 from .cast import cast
 from .exp_log import Log
 from .plumbing.operands import explained, floating, number
@@ -309,6 +309,8 @@ def pow(input, exponent):
         base, power = promote(input, exponent)
         if power.array.dtype.kind != "f":
             check_values(power.array, power.array < 0, _FRACTION)
+            if power.device.type != "cpu":  # its error comes later: go on with a valid power
+                power = wrap(array_module(power.array).maximum(power.array, 0))
         return Power.apply(base, power)
     except (ValueError, TypeError) as error:
         raise explained(error, "pow", input=input, exponent=exponent) from None

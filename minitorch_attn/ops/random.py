@@ -9,6 +9,7 @@ from ..errors import ArgumentError, DTypeError, ShapeError
 from ..tensor import Tensor, wrap
 from .plumbing.creation_arguments import count_of, dtype_of, shape_of
 from .plumbing.operands import number
+from .plumbing.range_check import InvalidValue, check_values
 from .plumbing.tensor_arguments import as_operand
 
 __all__ = [
@@ -139,9 +140,10 @@ def normal(mean=0.0, std=1.0, size=None, *, dtype=None, device=None, generator=N
         raise ArgumentError(
             "normal: size is missing", got="two numbers", hint="normal(0.0, 1.0, size=(2, 3))"
         )
-    lowest = std.array.min(initial=0) if isinstance(std, Tensor) else number(std, "normal", "std")
-    if not lowest >= 0:
-        raise ArgumentError("normal: std must not be negative", got=f"{lowest}")
+    if isinstance(std, Tensor):
+        check_values(std.array, std.array < 0, _NEGATIVE_STD)
+    elif not number(std, "normal", "std") >= 0:
+        raise _NEGATIVE_STD(True, std)
     if size is not None:
         shape = shape_of((size,), "normal")
     else:
@@ -171,6 +173,11 @@ def normal_like(input, mean=0.0, std=1.0, *, generator=None):
     input = as_operand(input, "normal_like")
     settings = {"dtype": input.dtype, "device": input.device, "generator": generator}
     return normal(mean, std, input.shape, **settings)
+
+
+_NEGATIVE_STD = InvalidValue(
+    ArgumentError, "normal: std must not be negative", "use std.abs(), or std.exp() for logarithms"
+)
 
 
 def bernoulli(input, p=None, *, generator=None):
