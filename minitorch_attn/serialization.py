@@ -52,8 +52,9 @@ def save(state, path_or_file):
     Examples
     --------
     >>> import io
+    >>> import minitorch_attn as mt
     >>> file = io.BytesIO()
-    >>> save({"step": 3, "weights": [tensor([1.0, 2.0])]}, file)
+    >>> save({"step": 3, "weights": [mt.tensor([1.0, 2.0])]}, file)
     >>> _ = file.seek(0)
     >>> load(file)
     {'step': 3, 'weights': [tensor([1., 2.])]}
@@ -94,9 +95,10 @@ def load(path_or_file, device=None):
     Examples
     --------
     >>> import os, tempfile
+    >>> import minitorch_attn as mt
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = os.path.join(folder, "numbers.safetensors")
-    ...     save({"a": tensor([1, 2]), "b": {0: None}}, path)
+    ...     save({"a": mt.tensor([1, 2]), "b": {0: None}}, path)
     ...     load(path)
     {'a': tensor([1, 2]), 'b': {0: None}}
     """
