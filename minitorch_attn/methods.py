@@ -29,8 +29,8 @@ broadcast_to chunk diag diag_embed diagonal fliplr flipud flatten hsplit moveaxi
 ravel roll rot90 select split squeeze t tensor_split transpose tril triu unbind unflatten unsqueeze
 view view_as vsplit
 
-argwhere gather index_add index_copy index_fill index_put index_select masked_select nonzero
-scatter scatter_add take_along_dim
+argwhere bernoulli gather index_add index_copy index_fill index_put index_select masked_select
+multinomial nonzero scatter scatter_add take_along_dim
 """
 
 # Methods that call an operation of another name.

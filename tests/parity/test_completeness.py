@@ -14,9 +14,9 @@ pytestmark = pytest.mark.parity
 
 ELSEWHERE = {
     "without arguments to draw, or random": {
-        "arange", "as_tensor", "empty", "empty_like", "eye", "from_numpy", "full", "full_like",
-        "linspace", "ones", "ones_like", "rand", "rand_like", "randint", "randn", "randn_like",
-        "randperm", "zeros", "zeros_like",
+        "arange", "as_tensor", "bernoulli", "empty", "empty_like", "eye", "from_numpy", "full",
+        "full_like", "linspace", "multinomial", "normal", "ones", "ones_like", "rand", "rand_like",
+        "randint", "randint_like", "randn", "randn_like", "randperm", "zeros", "zeros_like",
     },
     "test_spatial.py": {
         "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
