@@ -197,7 +197,6 @@ def instance_norm(
         "instance_norm", input, weight=weight, bias=bias, running_mean=running_mean,
         running_var=running_var,
     )  # fmt: skip
-    eps = at_least_zero(eps, "instance_norm", "eps")
     if not use_input_stats:
         return _by_running(input, running_mean, running_var, weight, bias, eps)
     batch, channels, *space = input.shape
@@ -236,7 +235,6 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
     tensor([[-1.,  1., -1.,  1.]])
     """
     _check("group_norm", input, weight=weight, bias=bias)
-    eps = at_least_zero(eps, "group_norm", "eps")
     batch, channels, *space = input.shape
     if num_groups < 1 or channels % num_groups:
         raise ShapeError(

@@ -9,7 +9,6 @@ from ..computes import computes
 from ..errors import DTypeError, ShapeError
 from .cast import cast
 from .plumbing.axes import sizes_of
-from .plumbing.operands import at_least_zero
 from .plumbing.tensor_arguments import not_tensors
 
 __all__ = ["layer_norm", "rms_norm"]
@@ -188,7 +187,6 @@ def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
     tensor([[-1.,  1.]])
     """
     row_axes = _check(input, normalized_shape, "layer_norm", weight=weight, bias=bias)
-    eps = at_least_zero(eps, "layer_norm", "eps")
     dtype = input.array.dtype
     for name, parameter in (("weight", weight), ("bias", bias)):
         if parameter is not None and parameter.array.dtype != dtype:
@@ -237,7 +235,6 @@ def rms_norm(input, normalized_shape, weight=None, eps=None):
     dtype = input.dtype
     if eps is None:
         eps = float(array_module(input.array).finfo(dtype).eps)
-    eps = at_least_zero(eps, "rms_norm", "eps")
     if dtype.itemsize == 2:  # sums of squares would overflow float16
         input = cast(input, "float32")
     if weight is not None:
