@@ -63,6 +63,8 @@ def main(args):
         )  # fmt: skip
         results["workloads"].append(found)
         print(table.plain(found), flush=True)
+    if mean := table.geometric_mean(results["workloads"]):
+        print(f"geometric mean of the plain loop's ratios over W1 to W7: {mean:.2f}x")
     if not args.quick:
         setting = os.environ.get("OPENBLAS_CORETYPE") or "default"
         path = RESULTS / f"cpu-{setting.lower()}.json"
@@ -89,5 +91,13 @@ if __name__ == "__main__":
         from .scaling.__main__ import main as scaling
 
         scaling(sys.argv[2:])
+    elif sys.argv[1:2] == ["device-calls"]:
+        from .device_calls import main as device_calls
+
+        device_calls()
+    elif sys.argv[1:2] == ["gpu"]:
+        from .gpu import main as gpu
+
+        sys.exit(gpu(sys.argv[2:]))
     else:
         main(arguments())

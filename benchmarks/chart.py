@@ -4,7 +4,13 @@ from minitorch_attn.viz.style import COLOURS, new_figure, save_figure
 
 __all__ = ["draw"]
 
-ENGINES = ("minitorch_attn", "minitorch_attn_unsplit", "torch_compile", "jax")
+ENGINES = (
+    "minitorch_attn",
+    "minitorch_attn_plain",
+    "minitorch_attn_unsplit",
+    "torch_compile",
+    "jax",
+)
 TOP = 2.5  # upper limit of the vertical axis; longer bars are labeled with their values
 
 

@@ -1,11 +1,13 @@
 """Format benchmark results as lines for the terminal and as a table for the README."""
 
 import json
+import statistics
 from pathlib import Path
 
-__all__ = ["conditions", "plain", "replace_between", "write_readme"]
+__all__ = ["conditions", "geometric_mean", "plain", "replace_between", "write_readme"]
 
 FOLDER = Path(__file__).parent
+AVERAGED = ("w1", "w2", "w3", "w4f", "w4b", "w5", "w6", "w7")
 BEGIN, END = "<!-- table: made by python -m benchmarks -->", "<!-- end of table -->"
 
 
@@ -25,6 +27,28 @@ def plain(found):
         f" {found['reference']}; largest difference {found['largest_difference']:.1e}"
     )
     return "\n".join(lines)
+
+
+def geometric_mean(workloads, engine="minitorch_attn_plain", otherwise="minitorch_attn"):
+    """Return the geometric mean of an engine's ratios over W1 to W7, or None if some are missing.
+
+    Parameters
+    ----------
+    workloads : list of dict
+        Results of the workloads.
+    engine, otherwise : str
+        Name of the engine, and of the one to use in workloads where both would be the same.
+    """
+    stored = {found["workload"]: found["engines"] for found in workloads}
+    ratios = []
+    if not any(row["engine"] == engine for rows in stored.values() for row in rows):
+        return None
+    for name in AVERAGED:
+        rows = {row["engine"]: row["ratio"] for row in stored.get(name, ())}
+        if engine not in rows and otherwise not in rows:
+            return None
+        ratios.append(rows.get(engine, rows.get(otherwise)))
+    return statistics.geometric_mean(ratios)
 
 
 def write_readme():
@@ -77,4 +101,7 @@ def _section(path):
             f"| | | {found['rounds']} rounds | {found['discarded']} discarded, ratios to"
             f" {found['reference']} | results agree to {found['largest_difference']:.0e} | | |"
         )
+    mean = geometric_mean(results["workloads"])
+    if mean is not None:
+        lines += ["", f"Geometric mean of the plain loop's ratios over W1 to W7: {mean:.2f}x."]
     return "\n".join(lines)

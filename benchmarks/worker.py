@@ -16,8 +16,6 @@ import numpy as np
 from . import machine
 from .measure import OPTIONAL
 
-KEEP_MEMORY = "minitorch_attn"  # engines with this prefix keep freed memory, as the commands do
-
 
 def main(workload, engine, threads):
     """Serve requests until the parent closes the pipe."""
@@ -27,10 +25,6 @@ def main(workload, engine, threads):
         import torch
 
         torch.set_num_threads(threads)
-    if engine.startswith(KEEP_MEMORY):
-        from minitorch_attn.backend.allocator import keep_memory
-
-        keep_memory()
     start = time.perf_counter()
     try:
         step = importlib.import_module(f"benchmarks.workloads.{workload}").ENGINES[engine]()

@@ -28,9 +28,12 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "sitebuilder.api_pages",
     "sitebuilder.docstrings",
+    "sitebuilder.door_cards",
     "sitebuilder.executed",
+    "sitebuilder.exercise_page",
     "sitebuilder.lesson_pages",
     "sitebuilder.mathml",
+    "sitebuilder.site_search",
     "sitebuilder.source_pages",
     "sitebuilder.stepper",
 ]
@@ -71,8 +74,8 @@ myst_dmath_double_inline = True
 
 # Pages without subpages do not need a navigation bar at the side.
 WIDE = (
-    "index", "where_is_it", "walk", "architecture", "add_an_op", "stepper", "search", "genindex",
-    "py-modindex",
+    "index", "where_is_it", "walk", "architecture", "add_an_op", "build", "exercises", "stepper",
+    "search", "genindex", "py-modindex",
 )  # fmt: skip
 
 # HTML: pages load nothing from the network, and open with a double click.
@@ -91,6 +94,7 @@ html_theme_options = {
     "navbar_align": "left",
     "navigation_depth": 2,
     "show_toc_level": 2,
+    "secondary_sidebar_items": {"**": ["page-toc"], "index": []},
     "header_links_before_dropdown": 8,
     "footer_start": ["copyright"],
     "footer_end": [],
@@ -102,6 +106,7 @@ html_theme_options = {
 ELSEWHERE = {
     r"\]\(\.\./README\.md[^)]*\)": "](index.md)",
     r"\]\(\.\./benchmarks/README\.md": "](benchmarks.md",
+    r"\]\(\.\./lessons/README\.md#the-path[^)]*\)": "](path.rst)",
     r"\]\(\.\./lessons/README\.md[^)]*\)": "](lessons/index.rst)",
 }
 

@@ -42,4 +42,4 @@ def project(h, w_q, w_k, w_v):
 if __name__ == "__main__":
     h = mt.randn(2, 5, 4, dtype=mt.float64, requires_grad=True)
     weights = [mt.randn(4, 3, dtype=mt.float64, requires_grad=True) for _ in range(3)]
-    print(gradcheck_report(project, (h, *weights)))
+    print(gradcheck_report(project, (h, *weights)).facts())

@@ -39,4 +39,4 @@ def masked_softmax(scores, mask):
 if __name__ == "__main__":
     scores = mt.randn(2, 3, 5, dtype=mt.float64, requires_grad=True)
     mask = mt.tensor([[[True, True, True, True, False]], [[True, True, False, False, False]]])
-    print(gradcheck_report(masked_softmax, (scores, mask)))
+    print(gradcheck_report(masked_softmax, (scores, mask)).facts())

@@ -22,6 +22,6 @@ def attention(query, key, value):
 
 if __name__ == "__main__":
     q, k, v = (mt.randn(2, 3, 5, 6, dtype=mt.float64, requires_grad=True) for _ in range(3))
-    print(gradcheck_report(attention, (q, k, v)))
+    print(gradcheck_report(attention, (q, k, v)).facts())
     print("\nthe weights of one head, a row for each query:")
     print(attention(q, k, v)[2][0, 0].detach().numpy().round(2))

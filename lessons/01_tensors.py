@@ -4,16 +4,18 @@
 # Which operations copy numbers, and which only read the same numbers in another order? And what is
 # the gradient of a number that is used several times?
 #
-# *Prerequisites:* NumPy arrays and their shapes.
+# *Prerequisites:* NumPy arrays and their shapes; partial derivatives.
 
 # %%
 import numpy as np
 
 import minitorch_attn as mt
 from minitorch_attn.course.lesson import fails, show, where
+from minitorch_attn.course.your_turn import check
 from minitorch_attn.viz.style import COLOURS, new_figure
 
 mt.manual_seed(0)
+rng = np.random.default_rng(0)
 
 # %% [markdown]
 # ## A tensor is a line of numbers and a rule for reading it
@@ -35,16 +37,44 @@ def strides(tensor):
     return tuple(step // tensor.dtype.itemsize for step in tensor.numpy().strides)
 
 
-def row_major(shape):
-    """Compute strides by hand: each is the product of the sizes to the right of its axis."""
-    return tuple(int(np.prod(shape[axis + 1 :])) for axis in range(len(shape)))
-
-
 print(x.numpy())
-print("strides", strides(x), "   by hand", row_major((3, 4)))
+print("strides", strides(x))
 print("element (2, 1) lies at 2 * 4 + 1 * 1 = 9:", memory[2 * 4 + 1 * 1])
-assert strides(x) == row_major(x.shape) == (4, 1)
+assert strides(x) == (4, 1)
 assert all(memory[i * 4 + j] == x[i, j].item() for i in range(3) for j in range(4))
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: the strides of any shape
+#
+# A new tensor is stored in **row-major** order: the elements of the last axis lie next to each
+# other, then comes the next row, and so on. For the shape (3, 4) the strides are (4, 1).
+#
+# Write `row_major(shape)`. It takes the shape, a tuple of sizes, and returns the strides, a tuple
+# with one number for each axis.
+#
+# *Hint:* How many elements do you pass when the index on one axis increases by one? Start with the
+# last axis.
+
+
+# %% tags=["answer"]
+def row_major(shape):
+    """Return the strides, in elements, of a new tensor: one for each axis of shape."""
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.insert(0, step)
+        step *= size
+    return tuple(strides)
+
+
+# %% tags=["check"]
+check(
+    row_major,
+    cases=[((3, 4),), ((2, 3, 5, 7),), ((11,),)],
+    expected=lambda shape: strides(mt.zeros(shape)),
+    properties={
+        "neighbors on the last axis are neighbors in memory": lambda found, shape: found[-1] == 1,
+    },
+)
 
 # %% [markdown]
 # ## Views: the same memory, another rule
@@ -89,7 +119,7 @@ assert len(set(steps.tolist())) > 1  # no single stride
 with fails(mt.errors.ShapeError):
     x.T.view(12)
 
-# %%
+# %% tags=["plot"]
 figure = new_figure(8, 3.1)
 panels = {"x  strides (4, 1)": x, "x.T  strides (1, 4)": x.T}
 panels["x[:, ::2]  strides (4, 2)"] = x[:, ::2]
@@ -103,7 +133,10 @@ for axes, (title, view) in zip(grid, panels.items(), strict=True):
         axes.text(j, i, int(cell), ha="center", va="center", color=ink, fontsize=11)
     axes.set(xticks=[], yticks=[])
     axes.set_title(title.replace("  ", "\n"), fontsize=10)
-show(figure, "four ways to read the same memory; the number and the color identify the memory cell")
+show(
+    figure,
+    "the numbers are memory cells: each view reads them in its own order, without a copy",
+)
 
 # %% [markdown]
 # A view is not a snapshot. Writing through a view changes every tensor that shares its memory.
@@ -144,69 +177,133 @@ for a, b in pairs:
 with fails(mt.errors.ShapeError):
     mt.zeros(3, 4) + mt.zeros(3)
 
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: the strides of a repeated tensor
+#
+# `x.expand(new_shape)` repeats a tensor without a copy. Write `expanded_strides(x, new_shape)`. It
+# returns the strides of the result, a tuple with one number for each axis of `new_shape`. You may
+# use `x.shape` and `strides(x)`, and assume that `x` can be repeated to `new_shape`.
+#
+# For example, $x$ of shape (3, 1) with strides (1, 1) is repeated to (2, 3, 4) with strides
+# (0, 1, 0).
+#
+# *Hint:* Align the shapes on the right. There are three kinds of axes in `new_shape`: those that
+# `x` does not have, those that are repeated, and those that stay.
+
+
+# %% tags=["answer"]
+def expanded_strides(x, new_shape):
+    """Return the strides, one for each axis of new_shape, that repeat x without a copy."""
+    missing = len(new_shape) - x.ndim
+    result = [0] * missing
+    for size, step, new_size in zip(x.shape, strides(x), new_shape[missing:], strict=True):
+        result.append(step if size == new_size else 0)
+    return tuple(result)
+
+
+# %% tags=["check"]
+check(
+    expanded_strides,
+    cases=[
+        (mt.zeros(3, 1), (3, 4)),
+        (mt.zeros(4), (3, 4)),
+        (mt.zeros(5, 1, 2), (7, 5, 3, 2)),
+        (mt.zeros(2, 3), (2, 3)),
+    ],
+    expected=lambda x, new_shape: strides(x.expand(new_shape)),
+    properties={
+        "there is one stride per axis": lambda found, x, new_shape: len(found) == len(new_shape),
+    },
+)
+
 # %% [markdown]
 # ## Backward: what was repeated is summed
 #
-# $y_{ij} = x_{ij} + b_j$ uses each $b_j$ in every row $i$. A small change of $b_j$ changes the
-# whole column $j$ of $y$, so with $g = \partial L / \partial y$
+# Models are trained with derivatives. Let $L$ be one number that is computed from a tensor $b$,
+# such as a loss. The **gradient** of $b$ has the shape of $b$. Its entry $\partial L/\partial b_j$
+# says how fast $L$ changes if $b_j$ alone changes a little. `L.backward()` computes this
+# gradient and stores it in `b.grad` (lessons 2 and 3 explain how).
+#
+# What is the gradient of a tensor that is repeated? $y_{ij} = x_{ij} + b_j$ uses each $b_j$ in
+# every row $i$. A small change of $b_j$ changes the whole column $j$ of $y$. By the chain rule,
+# with $g = \partial L / \partial y$,
 #
 # $$\frac{\partial L}{\partial b_j} = \sum_i g_{ij}\,\frac{\partial y_{ij}}{\partial b_j}
 # = \sum_i g_{ij} .$$
 #
 # The gradient has the shape of $b$ because it is summed over exactly the axes that were repeated.
+# The next cell checks the sum in two ways: with `backward`, and by changing one entry of $b$ a
+# little. It also shows a common mistake: one row of $g$ instead of the sum over all rows.
 
 # %%
-x = mt.randn(3, 4, dtype=mt.float64, requires_grad=True)
-for shape in [(4,), (3, 1), (1, 1), ()]:
+x, g = mt.randn(3, 4, dtype=mt.float64), mt.randn(3, 4, dtype=mt.float64)
+
+
+def loss(b):
+    return (g * (x + b)).sum()  # so that dL/dy = g
+
+
+for shape, repeated in {(4,): (0,), (3, 1): (1,), (1, 1): (0, 1), (): (0, 1)}.items():
     b = mt.randn(shape, dtype=mt.float64, requires_grad=True)
-    y = x + b  # (3, 4)
-    g = mt.randn(3, 4, dtype=mt.float64)  # dL/dy for the loss L = sum(g * y)
-    (g * y).sum().backward()
-    summed = tuple(axis for axis in (0, 1) if b.ndim < 2 - axis or b.shape[axis - 2] == 1)
-    by_hand = g.numpy().sum(axis=summed).reshape(shape)
-    gradient = b.grad.numpy().round(2).tolist()
-    print(f"b {shape!s:7} repeated along axes {summed!s:7} gradient {gradient}")
+    loss(b).backward()
+    by_hand = g.numpy().sum(axis=repeated).reshape(shape)
+    small = np.zeros(shape)
+    small.flat[0] = 1e-6  # change the first entry of b by this much
+    slope = (loss(b + mt.tensor(small)) - loss(b)).item() / 1e-6
+    print(f"b {shape!s:7} repeated along axes {repeated!s:7} gradient {by_hand.round(2).tolist()}")
+    print(f"{'':38} first entry, by a small change: {slope:.2f}")
     assert b.grad.shape == shape and np.allclose(b.grad.numpy(), by_hand)
+    assert abs(slope - by_hand.flat[0]) < 1e-6
 
-# %% [markdown]
-# A custom operation has to undo the broadcasting itself. If it does not, the library raises an
-# error that names the wrong shape. The library does not correct such a gradient. Taking one row,
-# `grad_y[0]`, gives the correct shape but wrong values, which only a comparison with finite
-# differences detects.
+wrong = g.numpy()[0]
+print("one row of g instead of the sum has the shape (4,), too, but wrong values:", wrong.round(2))
+assert wrong.shape == (4,) and not np.allclose(wrong, g.numpy().sum(axis=0))
 
-
-# %%
-class ForgetfulAdd(mt.autograd.Function):
-    @staticmethod
-    def forward(ctx, x, b):
-        return x + b
-
-    @staticmethod
-    def backward(ctx, grad_y):
-        return grad_y, grad_y
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: sum a gradient to the shape of a repeated tensor
+#
+# The cell above lists the repeated axes by hand. Write `unbroadcast(grad, shape)`, which finds them
+# itself. `grad` is a NumPy array, the gradient of a broadcast result such as $x + b$, and `shape`
+# is the shape of $b$. Return the gradient of $b$, an array of this shape.
+#
+# *Hint:* Which axes of `grad` does `shape` not have, and on which axes is its size 1? Sum over all
+# of them, then use `reshape(shape)`.
 
 
-class OneRowAdd(ForgetfulAdd):
-    @staticmethod
-    def backward(ctx, grad_y):
-        return grad_y, grad_y[0]
+# %% tags=["answer"]
+def unbroadcast(grad, shape):
+    """Return grad, summed over the axes that broadcasting repeated, as an array of this shape."""
+    missing = grad.ndim - len(shape)
+    repeated = list(range(missing))
+    for axis, size in enumerate(shape):
+        if size == 1:
+            repeated.append(missing + axis)
+    return grad.sum(axis=tuple(repeated)).reshape(shape)
 
 
-b = mt.randn(4, dtype=mt.float64, requires_grad=True)
-with fails(mt.errors.ShapeError):
-    ForgetfulAdd.apply(x, b).sum().backward()
-
-report = mt.autograd.gradcheck_report(OneRowAdd.apply, (x, b))
-print(f"OneRowAdd, 3 rows: gradient of x {report.items[0].ok}, of b {report.items[1].ok}")
-assert [item.ok for item in report.items] == [True, False]
+# %% tags=["check"]
+check(
+    unbroadcast,
+    cases=[
+        (rng.normal(size=(3, 3)), (3, 1)),
+        (rng.normal(size=(3, 5)), (5,)),
+        (rng.normal(size=(2, 3, 5)), (3, 1)),
+        (rng.normal(size=(2, 7)), ()),
+        (rng.normal(size=(2, 7)), (2, 7)),
+    ],
+    expected=mt.autograd.sum_to_shape,
+    properties={
+        "nothing is lost: the total stays": lambda b, g, _: np.isclose(b.sum(), g.sum()),
+    },
+)
 
 # %% [markdown]
 # ## What goes wrong when shapes broadcast by accident
 #
-# The broadcasting rule does not know what an axis means. If the predictions have the shape $(n, 1)$
-# and the targets $(n,)$, their difference has the shape $(n, n)$: **every prediction is compared
-# with every target**. No error is raised, and the loss decreases. But the fit with the smallest
-# loss is now a constant, the mean of all targets.
+# The broadcasting rule does not know what an axis means. The next cell fits a line to 20 points
+# on a line. Each step of **gradient descent** moves the slope and the bias a little against their
+# gradients, so that the loss decreases. The function is called twice: with targets of shape
+# (20, 1), like the predictions, and with the same targets as a line of shape (20,).
 
 
 # %%
@@ -225,6 +322,14 @@ def fit(target):
     return slope.item(), bias.item(), loss.item(), error.shape
 
 
+# %% [markdown] tags=["predict"]
+# ## Predict, then run
+#
+# The truth is a slope of 2 and a bias of 1. In the second fit the predictions have the shape
+# (20, 1) and the targets (20,). Does `error = ... - target` raise an error? If not, which slope and
+# which bias does the fit find? Write down two numbers, then run the next cell.
+
+# %%
 fits = []
 truth = 2.0 * mt.linspace(-1, 1, 20) + 1.0  # (20,)
 print("truth: slope 2, bias 1")
@@ -236,7 +341,13 @@ for name, target in [("target (20, 1)", truth.reshape(20, 1)), ("target (20,)", 
     assert abs(bias - 1) < 1e-2 and correct == (name == "target (20, 1)")
 assert abs(slope) < 1e-3 and loss > 1  # the broken fit is a flat line through the mean
 
-# %%
+# %% [markdown]
+# No error is raised, and the loss decreases. But the difference of shapes (20, 1) and (20,) has the
+# shape (20, 20): **every prediction is compared with every target**. The best answer to 20 targets
+# at once is their mean, whatever the input is. So the slope is 0, and the bias is the mean of the
+# targets, 1.
+
+# %% tags=["plot"]
 figure = new_figure(7, 3.4)
 axes = figure.add_subplot()
 inputs = np.linspace(-1, 1, 20)
@@ -246,7 +357,10 @@ for (name, slope, bias), colour, style in zip(fits, COLOURS, ["-", "--"], strict
 axes.set(xlabel="input", ylabel="prediction")
 axes.spines[["top", "right"]].set_visible(False)
 axes.legend(frameon=False)
-show(figure, "with the target of shape (20,) the fit is a constant, the mean of the targets")
+show(
+    figure,
+    "the dashed line ignores the input: targets of shape (20,) give a constant",
+)
 
 # %% [markdown]
 # ## In the library
@@ -265,12 +379,13 @@ where(
 # %% [markdown]
 # ## Exercise
 #
-# Using only NumPy, write a function `unbroadcast(grad, shape)` that sums `grad` to `shape` over the
-# axes that broadcasting repeated. For each pair in `pairs` that can be added, draw a random `grad`
-# of the broadcast shape. Your result must equal `mt.autograd.sum_to_shape(grad, shape)` for both
-# shapes of the pair. Then use your function instead of `grad_y[0]` in `OneRowAdd` (in `backward`
-# the shape of `b` is `ctx.shapes[1]`). You are done when `gradcheck_report` accepts both gradients,
-# for `b` of shapes `(4,)`, `(3, 1)` and `(1, 1)`.
+# `np.lib.stride_tricks.as_strided(memory[offset:], shape, strides)` reads `memory` by any rule; it
+# expects strides in **bytes** and does not check them. Take `memory`, the line 0, 1, ..., 11, and
+# make these views without a copy: the line backward; every second number; the diagonal of
+# `memory[:9].reshape(3, 3)`; and all eight windows of five neighbors, (0, 1, 2, 3, 4), (1, 2, 3, 4,
+# 5), ..., as a view of shape (8, 5). You are done when each equals what NumPy's indexing gives and
+# `np.shares_memory` is true for each. How many numbers does the last view show, and how many bytes
+# of memory does it need?
 #
 # ## Three questions
 #

@@ -18,6 +18,7 @@ import numpy as np
 
 import minitorch_attn as mt
 from minitorch_attn.course.lesson import fails, pick, show, where
+from minitorch_attn.course.your_turn import check
 from minitorch_attn.viz.style import COLOURS, new_figure
 
 random.seed(0)
@@ -76,13 +77,108 @@ def as_value(x):
 
 
 # %% [markdown]
+# The class builds a division from a product and a power. The library does it in one step. The next
+# function asks the library for a result and its slopes.
+
+
+# %%
+def library_slopes(f, *numbers):
+    """Return f(*numbers) and its slope with respect to each number."""
+    inputs = [mt.tensor(x, dtype=mt.float64, requires_grad=True) for x in numbers]
+    y = f(*inputs)
+    return y.item(), *(slope.item() for slope in mt.autograd.grad(y, inputs))
+
+
+print("3 * -2: the product and its two slopes", library_slopes(lambda a, b: a * b, 3.0, -2.0))
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: a division and its two slopes
+#
+# Write `divide(a, b)` for two numbers. It returns three numbers: $y = a / b$,
+# $\partial y/\partial a$ and $\partial y/\partial b$.
+#
+# *Hint:* $a / b = a \cdot b^{-1}$. What is the derivative of $b^{-1}$? You can write the second
+# slope with $y$ itself.
+
+
+# %% tags=["answer"]
+def divide(a, b):
+    """Return the quotient, its slope with respect to a, and its slope with respect to b."""
+    y = a / b
+    slope_a = 1 / b
+    slope_b = -y / b
+    return y, slope_a, slope_b
+
+
+# %% tags=["check"]
+check(
+    divide,
+    cases=[(3.0, -2.0), (0.0, 5.0), (-7.0, 0.1)],
+    expected=lambda a, b: library_slopes(lambda a, b: a / b, a, b),
+    properties={
+        "one percent more of both changes nothing": (
+            lambda results, a, b: abs(results[1] * a + results[2] * b) < 1e-12
+        ),
+    },
+)
+
+# %% [markdown]
 # ## Backward: multiply along each path, add over all paths
 #
 # $$\frac{\partial L}{\partial a} = \sum_{c \text{ made from } a}
 # \frac{\partial L}{\partial c}\,\frac{\partial c}{\partial a} .$$
 #
-# A number may pass on its gradient only after every result computed from it has added its
-# contribution. So we sort every `Value` after its inputs and process the graph from the end.
+# Written out, this is a sum over all paths that lead from $L$ back to $a$. Each path contributes
+# the product of the slopes along it. The next cell computes a small example by hand.
+
+# %%
+a, b = Value(3.0), Value(-2.0)
+c = a * b
+loss = c + a * a  # a is used three times
+by_hand = {(loss, a): b.data + 2 * a.data, (loss, b): a.data, (loss, c): 1.0}
+by_hand |= {(c, a): b.data, (a, a): 1.0, (b, a): 0.0}  # no path leads from b to a
+print(f"loss = a b + a a = {loss.data}   d loss/d a = b + 2 a = {by_hand[loss, a]}")
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: add over all paths
+#
+# Write `slope_by_paths(end, source)`. Both arguments are Values. It returns the number
+# $\partial\,\mathrm{end} / \partial\,\mathrm{source}$: 1 if they are the same Value, and
+# otherwise the sum over all paths from `end` to `source`. `end.edges` contains pairs (input,
+# slope). If no path leads to `source`, the result is 0.
+#
+# *Hint:* Let the function call itself. If you know the result for each input of `end`, what is the
+# result for `end`?
+
+
+# %% tags=["answer"]
+def slope_by_paths(end, source):
+    """Return the derivative of end with respect to source, both Values, as a number."""
+    if end is source:
+        return 1.0
+    total = 0.0
+    for value, slope in end.edges:
+        total += slope * slope_by_paths(value, source)
+    return total
+
+
+# %% tags=["check"]
+check(
+    slope_by_paths,
+    cases=list(by_hand),
+    expected=lambda end, source: by_hand[end, source],
+    properties={
+        "a value has slope 1 with respect to itself": (
+            lambda slope, end, source: end is not source or slope == 1
+        ),
+    },
+)
+
+# %% [markdown]
+# Following each path is correct but slow, because the number of paths can double with each
+# operation. Visiting each `Value` only **once** is enough: it may pass on its gradient as soon as
+# every result computed from it has added its contribution. So we sort every `Value` after its
+# inputs and process the graph from the end.
 
 
 # %%
@@ -108,9 +204,6 @@ def backward(loss):
 
 
 # %%
-a, b = Value(3.0), Value(-2.0)
-c = a * b
-loss = c + a * a  # a is used three times
 backward(loss)
 print(f"loss {loss.data}   d/da {a.grad} = b + 2 a   d/db {b.grad} = a")
 assert (a.grad, b.grad) == (-2.0 + 2 * 3.0, 3.0)
@@ -205,6 +298,69 @@ print(f"largest difference of {len(mine)} gradients: {np.abs(mine - library).max
 assert np.allclose(mine, library, rtol=1e-9, atol=1e-12)
 
 # %% [markdown]
+# ## Forward mode: slopes from the other direction
+#
+# A backward pass starts at one result and gives its slope with respect to **every** input. You can
+# also start at one input and compute the slope of every value with respect to it. This is called
+# **forward mode**. The next function computes one such slope with a whole backward pass.
+
+
+# %%
+def slope_by_backward(end, source):
+    """Return the derivative of end with respect to source, computed from the end."""
+    for value in [source, *in_order(end)]:
+        value.grad = 0.0
+    backward(end)
+    return source.grad
+
+
+x = y = Value(0.5)
+for _ in range(7):
+    y = y + y.tanh()  # the number of paths from y to x doubles
+chain = in_order(y)
+print(f"{len(chain)} values, dy/dx = {slope_by_backward(y, x):.4f}")
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: forward mode
+#
+# Write `forward_slopes(order, source)`. `order` is a list of Values, each after its inputs, as
+# `in_order` returns it, and `source` is one of them. Return a list of numbers: the derivative of
+# each Value of `order` with respect to `source`. Visit each Value only once, from the first to the
+# last. A Value that does not depend on `source` has the slope 0.
+#
+# *Hint:* Keep the slopes that you know in a dictionary; Values can be its keys. When you reach a
+# Value, the slopes of all its inputs are known.
+
+
+# %% tags=["answer"]
+def forward_slopes(order, source):
+    """Return the derivative of each Value of order with respect to source, a list of numbers."""
+    slopes = {}
+    for value in order:
+        total = 0.0
+        for before, slope in value.edges:
+            total += slope * slopes[before]
+        slopes[value] = 1.0 if value is source else total
+    return [slopes[value] for value in order]
+
+
+# %% tags=["check"]
+check(
+    forward_slopes,
+    cases=[(in_order(loss), a), (in_order(loss), b), (in_order(loss), loss), (chain, x)],
+    expected=lambda order, source: [slope_by_backward(value, source) for value in order],
+    properties={
+        "the source has the slope 1": lambda slopes, order, source: (
+            slopes[order.index(source)] == 1
+        ),
+    },
+)
+
+# %% [markdown]
+# One forward pass gives the slopes with respect to **one** input. Training needs the slopes of one
+# loss with respect to all parameters: 17 forward passes for this small network, but only one
+# backward pass. This is why deep learning computes gradients backward.
+#
 # ## Why scalars are not enough: time and memory
 #
 # The product of two $n \times n$ matrices takes $n^3$ multiplications and about as many additions.
@@ -265,10 +421,13 @@ del keep
 print(f"{per_operation:.0f} bytes for each multiplication; a float32 takes 4")
 assert per_operation > 100
 
-# %% [markdown]
-# What does this mean for a small GPT? It has 0.8 million weights. Each weight is used once for each
-# token of a batch of 12 x 64 characters, with one multiplication and one addition. The operations
-# per second above include the backward pass.
+# %% [markdown] tags=["predict"]
+# ## Predict, then run
+#
+# A small GPT has 0.8 million weights. In one training step, each weight is used once for each of
+# the 12 x 64 characters of a batch, with one multiplication and one addition. (The operations per
+# second above include the backward pass.) How long does **one** training step take with Values: a
+# second, a minute, an hour? How much memory does it need? Write down both, then run the next cell.
 
 # %%
 operations = 2 * 814_720 * 12 * 64
@@ -278,7 +437,13 @@ print(f"  with Values       {hours:.1f} hours, {operations * per_operation / 1e9
 print(f"  with arrays       {operations / arrays[256]:.2f} s")
 assert hours > 0.1 and operations * per_operation > 64e9
 
-# %%
+# %% [markdown]
+# One step takes more than half an hour on most computers, and hundreds of gigabytes, because every
+# Value stays in memory until the backward pass. Training takes thousands of steps. With arrays, one
+# step takes a fraction of a second on the same processor. The calculations are the same. The
+# difference is the work that Python does around each number.
+
+# %% tags=["plot"]
 figure = new_figure(7, 3.4)
 axes = figure.add_subplot()
 sizes = list(arrays)
@@ -289,14 +454,14 @@ axes.set_xticks(sizes, sizes)
 axes.minorticks_off()
 axes.spines[["top", "right"]].set_visible(False)
 axes.legend(frameon=False)
-show(figure, "arrays pay the overhead of an operation once per array, scalars once per number")
+show(figure, "at n = 1 scalars are faster; larger arrays soon gain a factor of a thousand and more")
 
 # %% [markdown]
 # There is a deeper reason as well. A scalar operation has one slope for each input, and we stored
 # it. An array operation with $m$ inputs and $n$ outputs has $m \cdot n$ slopes. For the product of
 # two $256 \times 256$ matrices that would be $256^4$ numbers for each factor, too many to store. An
 # array library instead keeps a **function** that turns $\partial L/\partial C$ into
-# $\partial L/\partial A$ directly. This is the subject of the next lesson.
+# $\partial L/\partial A$ directly. This is the subject of lesson 3.
 
 # %%
 slopes = 256**4
@@ -374,8 +539,7 @@ where(mt.autograd.Function, mt.autograd.engine.run_backward, mt.Tensor.backward)
 # ## Three questions
 #
 # 1. With `=` instead of `+=` in `backward`, the gradient of `b` is correct and the gradient of `a`
-# is wrong. What
-#    must a test contain to notice this?
+#    is wrong. What must a test contain to notice this?
 # 2. On a 1 x 1 matrix the array library is slower than our few lines. What does the library spend
 #    its time on, and why does that not matter at 256 x 256?
 # 3. Halving the bytes of a `Value` would not make the small GPT trainable on a laptop. Which

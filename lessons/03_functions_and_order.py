@@ -4,16 +4,19 @@
 # What must an operation on arrays remember so that its gradient can be computed later? And in which
 # order must the gradients be computed?
 #
-# *Prerequisites:* lesson 2 (slopes along the edges of a graph), broadcasting (lesson 1).
+# *Prerequisites:* slopes along the edges of a graph (lesson 2), broadcasting and its gradient
+# (lesson 1).
 
 # %%
 import numpy as np
 
 import minitorch_attn as mt
 from minitorch_attn.course.lesson import fails, pick, show, where
+from minitorch_attn.course.your_turn import check
 from minitorch_attn.viz.style import COLOURS, new_figure
 
 mt.manual_seed(0)
+rng = np.random.default_rng(0)
 
 # %% [markdown]
 # ## A Function: the forward and backward pass of one operation
@@ -59,14 +62,111 @@ class Multiply(mt.autograd.Function):
 
 # %% [markdown]
 # `apply` runs forward on the arrays inside the tensors and records the context as a node of the
-# graph. A gradient check compares backward with finite differences of forward (lesson 4).
+# graph. A gradient check changes each input a little, observes how much the result of forward
+# changes, and compares with backward. (Lesson 4 explains how it works. Here it just says whether
+# backward is correct.)
 
 # %%
 x, w = (mt.randn(5, dtype=mt.float64, requires_grad=True) for _ in range(2))
 print("Tanh    ", mt.autograd.gradcheck(Tanh.apply, (x,)))
 print("Multiply", mt.autograd.gradcheck(Multiply.apply, (x, w)))
 
+
+def library_gradients(f, grad_y, *arrays):
+    """Return the library's gradient for each array, if the result of f has the gradient grad_y."""
+    inputs = [mt.tensor(array, requires_grad=True) for array in arrays]
+    grads = mt.autograd.grad(f(*inputs), inputs, mt.tensor(grad_y))
+    return tuple(grad.numpy() for grad in grads)
+
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: the backward pass of a matrix product
+#
+# Let $y = a\,b$ with $a$ of shape $(n, k)$ and $b$ of shape $(k, m)$, so
+# $y_{ij} = \sum_l a_{il} b_{lj}$. Write `matmul_backward(grad_y, a, b)`. It takes NumPy arrays and
+# returns the pair $\partial L/\partial a$, $\partial L/\partial b$. It must also work for arrays
+# with more axes in front, such as (batch, n, k) and (batch, k, m): use `swapaxes(-1, -2)` to
+# transpose.
+#
+# *Hint:* $g = \partial L/\partial y$ has the shape $(n, m)$. Which product of $g$ and $b$ has the
+# shape of $a$? Which product of $a$ and $g$ has the shape of $b$? There is only one of each.
+
+
+# %% tags=["answer"]
+def matmul_backward(grad_y, a, b):
+    """Return dL/da and dL/db of y = a @ b, arrays of the shapes of a and b."""
+    grad_a = grad_y @ b.swapaxes(-1, -2)
+    grad_b = a.swapaxes(-1, -2) @ grad_y
+    return grad_a, grad_b
+
+
+# %% tags=["check"]
+check(
+    matmul_backward,
+    cases=[
+        (rng.normal(size=(3, 3)), rng.normal(size=(3, 3)), rng.normal(size=(3, 3))),
+        (rng.normal(size=(2, 5)), rng.normal(size=(2, 3)), rng.normal(size=(3, 5))),
+        (rng.normal(size=(7, 1, 5)), rng.normal(size=(7, 1, 2)), rng.normal(size=(7, 2, 5))),
+    ],
+    expected=lambda grad_y, a, b: library_gradients(lambda a, b: a @ b, grad_y, a, b),
+    properties={
+        "sum(a * grad_a) equals sum(b * grad_b)": lambda grads, grad_y, a, b: np.isclose(
+            (a * grads[0]).sum(), (b * grads[1]).sum()
+        ),
+    },
+)
+
 # %% [markdown]
+# Both gradients are again matrix products. So the backward pass of a linear layer costs about twice
+# as much as its forward pass.
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: the backward pass of a table lookup
+#
+# An embedding looks up rows of a table: $y_t = \mathrm{table}_{\mathrm{ids}_t}$, in NumPy
+# `y = table[ids]`. The same row can be read several times. Write
+# `embedding_backward(grad_y, ids, rows)`. `grad_y` has the shape (token, features), `ids` is an
+# array of row numbers of shape (token,), and `rows` is the number of rows of the table. Return
+# $\partial L/\partial\,\mathrm{table}$, an array of shape (rows, features).
+#
+# *Hint:* A row that is read twice gets two contributions. Try it with two equal ids: does
+# `grad[ids] += grad_y` add both?
+
+
+# %% tags=["answer"]
+def embedding_backward(grad_y, ids, rows):
+    """Return the gradient of the table, shape (rows, features)."""
+    grad_table = np.zeros((rows, grad_y.shape[-1]))
+    for row, grad in zip(ids, grad_y, strict=True):
+        grad_table[row] += grad
+    return grad_table
+
+
+# %% tags=["check"]
+check(
+    embedding_backward,
+    cases=[
+        (rng.normal(size=(3, 2)), np.array([0, 4, 1]), 5),
+        (rng.normal(size=(7, 3)), np.array([1, 0, 1, 1, 4, 0, 1]), 5),
+        (rng.normal(size=(1, 2)), np.array([2]), 3),
+    ],
+    expected=lambda grad_y, ids, rows: library_gradients(
+        lambda table: table[ids], grad_y, np.zeros((rows, grad_y.shape[-1]))
+    )[0],
+    properties={
+        "the total over all rows stays": lambda grad, grad_y, *_: np.allclose(
+            grad.sum(axis=0), grad_y.sum(axis=0)
+        ),
+        "rows that are not read get 0": lambda grad, grad_y, ids, rows: (
+            not grad[np.setdiff1d(range(rows), ids)].any()
+        ),
+    },
+)
+
+# %% [markdown]
+# NumPy's `grad[ids] += grad_y` keeps only the last contribution to each row, without an error. It
+# is the mistake of lesson 2, `=` instead of `+=`, in another form. (`np.add.at` adds all of them.)
+#
 # ## The graph: which operation created which tensor
 #
 # $$h = x\,w, \qquad a = \tanh h, \qquad z = h\,a, \qquad L = \sum_i (h_i + z_i)$$
@@ -136,7 +236,7 @@ print("library ", x.grad.numpy().round(4))
 for leaf in (x, w):
     assert np.allclose(grads[leaf._edge[0]], leaf.grad.numpy(), rtol=1e-14)
 
-# %%
+# %% tags=["plot"]
 POSITIONS = {"x": (0, 1.4), "w": (0, 0.6), "h": (1, 1), "a": (2, 1.6), "z": (3, 1.6)}
 POSITIONS |= {"s": (4, 1), "L": (5, 1)}
 
@@ -164,14 +264,22 @@ figure = new_figure(7, 5)
 upper, lower = figure.subplots(2, 1)
 draw_graph(upper, youngest_first, "newest first: h is processed after s, z and a")
 draw_graph(lower, breadth_first, "breadth first: h is processed when only s has sent its share")
-show(figure, "arrows point forward, gradients go backward; h gets three shares, from s, z and a")
+show(figure, "compare the turns of h: above, s, z and a come before h; below, only s does")
 
 # %% [markdown]
 # ## What goes wrong without a topological order or a context
 #
-# **A wrong order gives a wrong gradient, without an error.** A breadth-first search from $L$
-# reaches $h$ through $s$ very early. At that moment $h$ passes on the gradient that it has so far.
-# Contributions that arrive later are never passed on.
+# A breadth-first search from $L$ visits the nodes in the order of the lower picture. It
+# reaches $h$ through $s$ very early.
+
+# %% [markdown] tags=["predict"]
+# ## Predict, then run
+#
+# The correct gradient is $\partial L/\partial x = w\,\partial L/\partial h$ with
+# $\partial L/\partial h = 1 + a + h\,(1 - a^2)$: one term for each use of $h$, by $s$, $z$ and
+# $a$. In the lower picture, $h$ has its turn right after $s$. Is there an error? If not, which
+# formula does $\partial L/\partial x$ now follow, and is the gradient at $h$ itself correct in the
+# end? Write down your answers, then run the next cell.
 
 # %%
 wrong = backward(loss.grad_fn, breadth_first)
@@ -185,6 +293,10 @@ assert not np.allclose(wrong[node_x], grads[node_x], atol=0.01)
 assert np.allclose(wrong[h.grad_fn], grads[h.grad_fn])  # complete in the end, but too late
 
 # %% [markdown]
+# **A wrong order gives a wrong gradient, without an error.** The printed gradient is exactly $w$:
+# at its turn, $h$ had only the 1 from $s$, and it passed on $w \cdot 1$. The contributions from $z$
+# and $a$ arrived later. They make the gradient at $h$ complete, but they are never passed on.
+#
 # **Without an order, the correct gradient costs too much.** Each node could pass on every
 # contribution separately, as soon as it arrives. The sum is correct, but the backward function of a
 # node now runs once for each *path* from the end. Each residual block $x + \tanh x$ doubles the
@@ -221,7 +333,7 @@ for row in zip(blocks, calls_in_order, calls_by_paths, strict=True):
 assert calls_in_order[-1] == 2 * blocks[-1] + 1
 assert calls_by_paths[-1] == 2 ** (blocks[-1] + 1) - 1  # each block doubles the count and adds one
 
-# %%
+# %% tags=["plot"]
 figure = new_figure(7, 3.2)
 axes = figure.add_subplot()
 axes.semilogy(blocks, calls_by_paths, "s--", color=COLOURS[1], label="one path after the other")
@@ -229,9 +341,70 @@ axes.semilogy(blocks, calls_in_order, "o-", color=COLOURS[0], label="each node o
 axes.set(xlabel="residual blocks", ylabel="calls of backward")
 axes.spines[["top", "right"]].set_visible(False)
 axes.legend(frameon=False)
-show(figure, "both ways give the same gradient; in order, the number of calls grows linearly")
+show(figure, "each block doubles the dashed curve and adds only two calls to the other")
 
 # %% [markdown]
+# How many paths are there? The next cell describes graphs by a list: `inputs[i]` contains the
+# numbers of the nodes that node `i` reads. Inputs come before outputs, so the last node is the end.
+# `visits_by_walking` follows every path from the end and counts how often it reaches each node.
+
+
+# %%
+def residual_graph(count):
+    """Return the graph of `count` residual blocks: x, then tanh and sum for each block."""
+    inputs = [[]]
+    for _ in range(count):
+        last = len(inputs) - 1
+        inputs += [[last], [last, last + 1]]  # tanh reads the last sum; the sum reads both
+    return inputs
+
+
+def visits_by_walking(inputs):
+    visits, stack = [0] * len(inputs), [len(inputs) - 1]
+    while stack:
+        node = stack.pop()
+        visits[node] += 1
+        stack += inputs[node]
+    return visits
+
+
+print("one block, three nodes:", residual_graph(1), " visits", visits_by_walking(residual_graph(1)))
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: count the paths without following them
+#
+# Write `count_paths(inputs)`. It returns the same list as `visits_by_walking(inputs)`, the number
+# of paths from the last node to each node, but it processes each node only once. The end has one
+# path to itself.
+#
+# *Hint:* In which order must you process the nodes? If 5 paths lead to a node, how many do they add
+# to each node that it reads?
+
+
+# %% tags=["answer"]
+def count_paths(inputs):
+    """Return, for each node, the number of paths from the last node to it."""
+    paths = [0] * len(inputs)
+    paths[-1] = 1
+    for node in reversed(range(len(inputs))):
+        for source in inputs[node]:
+            paths[source] += paths[node]
+    return paths
+
+
+# %% tags=["check"]
+check(
+    count_paths,
+    cases=[[[], [], [0, 1, 0], [2, 2]], residual_graph(1), residual_graph(7), [[]]],
+    expected=visits_by_walking,
+    properties={"the end has one path": lambda paths, inputs: paths[-1] == 1},
+)
+
+# %% [markdown]
+# This is the backward pass with every slope equal to 1. For 50 blocks there are $2^{50}$ paths from
+# the end to $x$, about $10^{15}$. Try `count_paths(residual_graph(50))[0]`: a pass in topological
+# order adds them all up in 101 turns.
+#
 # **Why store arrays in a context, and not in the Function itself?** The same Function is called
 # many times. The class below remembers only its latest call, so backward uses the wrong numbers for
 # every earlier call.
@@ -258,8 +431,39 @@ for function in (Tanh, ForgetfulTanh):
     assert once and twice == (function is Tanh)
 
 # %% [markdown]
-# ## Errors when a saved array was changed or freed
+# ## Errors: a wrong shape, and a saved array that was changed or freed
 #
+# An operation that broadcasts must sum its gradients itself (lesson 1). If it does not, the library
+# raises an error that names the wrong shape. But it cannot know whether a gradient of the correct
+# shape has correct values: that needs a gradient check.
+
+
+# %%
+class ForgetfulAdd(mt.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, b):
+        return x + b  # x (3, 5), b (5,)
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        return grad_y, grad_y
+
+
+class OneRowAdd(ForgetfulAdd):
+    @staticmethod
+    def backward(ctx, grad_y):
+        return grad_y, grad_y[0]  # the correct shape, but not the sum over the rows
+
+
+rows = mt.randn(3, 5, dtype=mt.float64, requires_grad=True)
+with fails(mt.errors.ShapeError):
+    ForgetfulAdd.apply(rows, w).sum().backward()
+
+report = mt.autograd.gradcheck_report(OneRowAdd.apply, (rows, w))
+print(f"OneRowAdd, 3 rows: gradient of x {report.items[0].ok}, of b {report.items[1].ok}")
+assert [item.ok for item in report.items] == [True, False]
+
+# %% [markdown]
 # Saved arrays are not copied: the context and your tensor share memory. So two things must raise an
 # error: changing this memory before backward uses it, and using a saved array after it was freed.
 

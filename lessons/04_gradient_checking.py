@@ -4,16 +4,19 @@
 # How do you know that a hand-written backward is correct without trusting another library? And
 # which mistakes can such a check never find?
 #
-# *Prerequisites:* Function and context (lesson 3), the sum over broadcast axes (lesson 1).
+# *Prerequisites:* Function and context (lesson 3), the sum over broadcast axes (lesson 1). The
+# example is attention, which you need not know yet.
 
 # %%
 import numpy as np
 
 import minitorch_attn as mt
 from minitorch_attn.course.lesson import show, where
+from minitorch_attn.course.your_turn import check
 from minitorch_attn.viz.style import COLOURS, new_figure
 
 mt.manual_seed(0)
+rng = np.random.default_rng(0)
 
 # %% [markdown]
 # ## Central differences: change an input a little and compare
@@ -58,6 +61,99 @@ for h, *row in zip(steps, *curves.values(), strict=True):
     print(f"{h:.0e}  " + "  ".join(f"{error:15.1e}" for error in row))
 
 # %% [markdown]
+# Look at the column "float64 central". From 1e-01 to 1e-04, each step that is ten times smaller has
+# an error that is a hundred times smaller: this is the $h^2$ of the formula. Then rounding takes
+# over. The next function computes gradients with the library, to compare yours with.
+
+
+# %%
+def library_gradients(f, *inputs):
+    """Return the library's gradients of the number f(*inputs), one array for each input."""
+    tensors = [mt.tensor(x, dtype=mt.float64, requires_grad=True) for x in inputs]
+    return [gradient.numpy() for gradient in mt.autograd.grad(f(*tensors), tensors)]
+
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: the gradient of an array by central differences
+#
+# Write `numeric_gradient(f, x, h)`. `x` is a NumPy array of any shape, and `f(x)` is one number.
+# Return an array of the shape of `x`: at each place the central difference with step `h` for this
+# one entry, while all others stay as they are.
+#
+# *Hint:* `np.ndindex(x.shape)` goes through all places. Change a copy of `x`, not `x` itself.
+
+
+# %% tags=["answer"]
+def numeric_gradient(f, x, h):
+    """Return the gradient of the number f(x), an array of the shape of x."""
+    gradient = np.empty_like(x)
+    for place in np.ndindex(x.shape):
+        above, below = x.copy(), x.copy()
+        above[place] += h
+        below[place] -= h
+        gradient[place] = (f(above) - f(below)) / (2 * h)
+    return gradient
+
+
+# %% tags=["check"]
+check(
+    numeric_gradient,
+    cases=[
+        (lambda x: (x * x).sum(), rng.normal(size=5), 1e-3),
+        (lambda x: (x @ x).sum(), rng.normal(size=(3, 3)), 1e-3),
+        (lambda x: (x.sum(-1) * x[:, 0]).sum(), rng.normal(size=(2, 7)), 1e-3),
+    ],
+    expected=lambda f, x, h: library_gradients(f, x)[0],
+    properties={
+        "sum(x * gradient) is 2 f(x), because f is quadratic": (
+            lambda gradient, f, x, h: np.isclose((x * gradient).sum(), 2 * f(x))
+        ),
+    },
+)
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: one good slope from two bad ones
+#
+# Let $D(h)$ be the central difference with step $h$. Without rounding its error is $c\,h^2$ plus
+# terms of order $h^4$, with a $c$ that you do not know:
+#
+# $$D(h) = f'(x) + c\,h^2 + O(h^4), \qquad D(h/2) = f'(x) + c\,\frac{h^2}{4} + O(h^4) .$$
+#
+# Write `extrapolated_slope(f, x, h)` for a function `f` of one number. It computes $D(h)$ and
+# $D(h/2)$ and combines them so that the unknown $c\,h^2$ cancels. For polynomials up to degree 4
+# the result must be exact, even with a step as large as $h = 0.5$.
+#
+# *Hint:* Multiply the second equation by 4 and subtract the first.
+
+
+# %% tags=["answer"]
+def extrapolated_slope(f, x, h):
+    """Return the slope of f at x, computed from central differences with steps h and h / 2."""
+    wide = (f(x + h) - f(x - h)) / (2 * h)
+    narrow = (f(x + h / 2) - f(x - h / 2)) / h
+    return (4 * narrow - wide) / 3
+
+
+# %% tags=["check"]
+check(
+    extrapolated_slope,
+    cases=[
+        (lambda x: x**4 - 5 * x**3, 1.5, 0.5),
+        (lambda x: 2 * x**3 + x, -0.3, 1.0),
+        (lambda x: 7 * x**2, 2.0, 0.1),
+    ],
+    expected=lambda f, x, h: library_gradients(f, x)[0],
+    properties={
+        "a constant added to f changes nothing": lambda slope, f, x, h: np.isclose(
+            slope, extrapolated_slope(lambda t: f(t) + 100, x, h)
+        ),
+    },
+)
+
+# %% [markdown]
+# This trick is called Richardson extrapolation. Gradient checks do without it: in float64 the plain
+# central difference is accurate enough.
+#
 # ## A checker for tensors
 #
 # A layer has many inputs and many outputs. Multiply the outputs by a fixed random tensor $c$, the
@@ -68,7 +164,7 @@ for h, *row in zip(steps, *curves.values(), strict=True):
 
 
 # %%
-def numeric_gradient(fn, inputs, which, cotangent, h):
+def tensor_gradient(fn, inputs, which, cotangent, h):
     """Return central differences of sum(cotangent * fn(*inputs)) for one of the inputs."""
     entries = inputs[which].numpy().reshape(-1)  # shares memory with the tensor
     found = np.empty_like(entries)
@@ -82,7 +178,7 @@ def numeric_gradient(fn, inputs, which, cotangent, h):
     return found.reshape(inputs[which].shape)
 
 
-def check(fn, inputs, h=1e-5, plain_sum=False):
+def gradient_errors(fn, inputs, h=1e-5, plain_sum=False):
     """Return the relative error of the gradient for each input."""
     y = fn(*inputs)
     drawn = np.random.default_rng(0).normal(size=y.shape).astype(y.dtype)
@@ -91,15 +187,65 @@ def check(fn, inputs, h=1e-5, plain_sum=False):
     errors = []
     with mt.no_grad():
         for i, g in enumerate(derived):
-            n = numeric_gradient(fn, inputs, i, cotangent, h)
+            n = tensor_gradient(fn, inputs, i, cotangent, h)
             size = max(np.linalg.norm(n), 1e-2)  # a gradient of 0 has no relative error
             errors.append(np.linalg.norm(g.numpy() - n) / size)
     return errors
 
 
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: all inputs at once
+#
+# The checker evaluates the function twice for every single number of its inputs. For a model with
+# millions of parameters this takes too long. A cheaper check moves **all** numbers at once, each
+# input $x_k$ along a random direction $d_k$ of its shape. With the gradients $g_k$ the slope
+# along this way must be $\sum_k \sum (g_k \odot d_k)$.
+#
+# Write `slope_along(f, inputs, directions, h)`. `inputs` and `directions` are two lists of NumPy
+# arrays, and `f(*inputs)` is one number. Return the central difference of `f` if every input moves
+# by `h` times its direction. It must call `f` only twice.
+#
+# *Hint:* The formula for one number, $(f(x + h) - f(x - h)) / 2h$, with lists in place of $x + h$
+# and $x - h$.
+
+
+# %% tags=["answer"]
+def slope_along(f, inputs, directions, h):
+    """Return how fast the number f(*inputs) changes if all inputs move along their directions."""
+    above = [x + h * d for x, d in zip(inputs, directions, strict=True)]
+    below = [x - h * d for x, d in zip(inputs, directions, strict=True)]
+    return (f(*above) - f(*below)) / (2 * h)
+
+
+# %% tags=["check"]
+check(
+    slope_along,
+    cases=[
+        (lambda x: (x * x).sum(), [rng.normal(size=5)], [rng.normal(size=5)], 1e-3),
+        (
+            lambda a, b: (a @ b).sum() + (b * b).sum(),
+            [rng.normal(size=(2, 3)), rng.normal(size=(3, 5))],
+            [rng.normal(size=(2, 3)), rng.normal(size=(3, 5))],
+            1e-3,
+        ),
+    ],
+    expected=lambda f, inputs, directions, h: sum(
+        (g * d).sum() for g, d in zip(library_gradients(f, *inputs), directions, strict=True)
+    ),
+    properties={
+        "the opposite direction has the opposite slope": lambda slope, f, inputs, directions, h: (
+            np.isclose(slope, -slope_along(f, inputs, [-d for d in directions], h))
+        ),
+    },
+)
+
 # %% [markdown]
-# We check the library's attention with inputs of shape (batch 2, token 5, dim 4) and a range of
-# step sizes:
+# If one entry of a gradient is wrong, a random direction almost always shows it, but not which
+# entry it is. For small layers the entry-by-entry check is better.
+#
+# Now we check the library's attention with inputs of shape (batch 2, token 5, dim 4) and a range of
+# step sizes. You need not know attention yet (lessons 7 and 8): for the checker it is just a
+# function of three tensors.
 
 # %%
 drawn = np.random.default_rng(1).normal(size=(3, 2, 5, 4))  # query, key, value
@@ -108,7 +254,7 @@ attention = mt.nn.functional.scaled_dot_product_attention
 
 def attention_error(dtype, h):
     inputs = [mt.tensor(part.astype(dtype), requires_grad=True) for part in drawn]
-    return max(check(attention, inputs, dtype(h)))
+    return max(gradient_errors(attention, inputs, dtype(h)))
 
 
 block_steps = 10.0 ** np.arange(-8, 0)
@@ -122,7 +268,7 @@ print(f"best step {best_64:.0e} in float64, {best_32:.0e} in float32")
 assert 1e-6 <= best_64 <= 1e-4 and min(block_64) < 1e-8
 assert 1e-3 <= best_32 <= 1e-1 and min(block_32) > 1e-6  # although the code is correct
 
-# %%
+# %% tags=["plot"]
 figure = new_figure(8, 3.6)
 left, right = figure.subplots(1, 2, sharey=True)
 for (name, errors), mark, colour in zip(curves.items(), "os^", COLOURS, strict=False):
@@ -136,7 +282,7 @@ right.set(title="attention", xlabel="step h")
 for axes in (left, right):
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=9)
-show(figure, "right side of each curve: truncation error; left side: rounding error")
+show(figure, "left of its lowest point each curve shows rounding error, right of it truncation")
 
 # %% [markdown]
 # The result is a rule: **use float64, central differences and a step of 1e-5, and accept an error
@@ -146,9 +292,10 @@ show(figure, "right side of each curve: truncation error; left side: rounding er
 # ## An attention block with deliberate mistakes
 #
 # The block is attention with a bias on its queries and a gain on its output. It rolls the tokens by
-# one place before the attention and back after it, as Swin does. Each value of `bug` selects one
-# mistake that people often make. Two of these mistakes are in the *forward*, and the backward
-# matches this wrong forward.
+# one place before the attention and back after it, as Swin does (lesson 25). Lessons 5 and 8 derive
+# its formulas, so there is no need to follow each line now. Only one thing matters here: backward
+# must be the derivative of forward. Each value of `bug` selects one mistake that people often make.
+# Two of these mistakes are in the *forward*, and the backward matches this wrong forward.
 
 
 # %%
@@ -222,7 +369,8 @@ def error_of(bug, setup):
     values[4] = np.ones(4) if setup == "gain of 1" else rng.uniform(0.5, 1.5, 4)
     dtype = np.float32 if setup == "float32" else np.float64
     inputs = [mt.tensor(value.astype(dtype), requires_grad=True) for value in values]
-    return max(check(block_with(bug), inputs, dtype(1e-5), plain_sum=setup == "plain sum"))
+    plain_sum = setup == "plain sum"
+    return max(gradient_errors(block_with(bug), inputs, dtype(1e-5), plain_sum=plain_sum))
 
 
 errors = np.array([[error_of(bug, setup) for setup in SETUPS] for bug in BUGS])
@@ -231,7 +379,7 @@ print(f"{'largest relative error':30}" + "".join(f"{setup:>12}" for setup in SET
 for bug, row in zip(BUGS, errors, strict=True):
     print(f"{bug:30}" + "".join(f"{error:12.0e}" for error in row))
 
-# %%
+# %% tags=["plot"]
 from matplotlib.colors import ListedColormap
 
 figure = new_figure(8, 3.6)
@@ -245,7 +393,7 @@ axes.set_yticks(range(len(BUGS)), BUGS)
 axes.xaxis.tick_top()
 axes.tick_params(length=0)
 axes.spines[:].set_visible(False)
-show(figure, "rows: mistakes; columns: setups; three careless setups hide one mistake each")
+show(figure, "below the first row, each blue cell is a mistake that its setup does not find")
 
 # %% [markdown]
 # ## What goes wrong with a careless setup: four hidden mistakes
@@ -266,9 +414,8 @@ for bug in BUGS[4:]:
     assert verdicts[bug] == verdicts["none"]  # a wrong forward with a matching backward
 
 # %% [markdown]
-# With the plain sum of the outputs as the loss, even a backward of softmax that always returns
-# zeros passes: each row of a softmax sums to 1 for any scores, so the slope of the sum is 0
-# everywhere.
+# How bad can a plain sum be? The next class is a softmax: it turns each row of scores into positive
+# numbers with the sum 1 (lesson 5). Its backward always returns zeros.
 
 
 # %%
@@ -282,17 +429,30 @@ class ZeroSoftmax(mt.autograd.Function):
         return 0.0 * grad_y
 
 
+# %% [markdown] tags=["predict"]
+# ## Predict, then run
+#
+# The next cell computes the slopes of this softmax by finite differences and prints the largest,
+# once with the plain sum of the outputs as the loss, once with a random cotangent. Backward says
+# that all slopes are 0. Which of the two setups accepts that? Write down your answer and a reason,
+# then run the next cell.
+
+# %%
 scores = mt.randn(2, 5, dtype=mt.float64, requires_grad=True)
 for plain_sum in (True, False):
     y = ZeroSoftmax.apply(scores)
     cotangent = np.ones(y.shape) if plain_sum else np.random.default_rng(0).normal(size=y.shape)
     with mt.no_grad():
-        slopes = numeric_gradient(ZeroSoftmax.apply, [scores], 0, cotangent, 1e-5)
+        slopes = tensor_gradient(ZeroSoftmax.apply, [scores], 0, cotangent, 1e-5)
     name = "plain sum" if plain_sum else "random cotangent"
     print(f"{name:17} largest slope {abs(slopes).max():.0e}, backward returns 0")
     assert (abs(slopes).max() < 1e-9) == plain_sum
 
 # %% [markdown]
+# The plain sum accepts it. Each row of a softmax sums to 1 for any scores, so the sum of all
+# outputs never changes, and its slopes really are 0. The random cotangent weights the outputs
+# differently, and exposes the zeros.
+#
 # ## What no gradient check can find
 #
 # The gradient check never finds the last two mistakes: they pass wherever the correct code passes.

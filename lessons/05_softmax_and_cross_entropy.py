@@ -4,16 +4,19 @@
 # How do scores become probabilities without overflow, how does a probability become a loss without
 # a logarithm of 0, and why is the gradient of both together simply $p - \mathrm{onehot}$?
 #
-# *Prerequisites:* Function and backward (lesson 3), gradient checking (lesson 4).
+# *Prerequisites:* broadcasting and gradients (lessons 1 and 2). The exercise at the end also needs
+# lessons 3 and 4.
 
 # %%
 import numpy as np
 
 import minitorch_attn as mt
 from minitorch_attn.course.lesson import show, where
+from minitorch_attn.course.your_turn import check
 from minitorch_attn.viz.style import COLOURS, new_figure
 
 mt.manual_seed(0)
+rng = np.random.default_rng(0)
 
 # %% [markdown]
 # ## Softmax: exponentials, divided by their sum
@@ -62,13 +65,55 @@ with np.errstate(over="ignore", invalid="ignore"):
         print(f"{row.dtype!s:8} {top:17}     {naive.round(3)!s:20}  {shifted.round(3)}")
         assert np.isfinite(shifted).all() and np.isnan(naive).any() == (top in (12, 100))
 
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: the logarithm of the sum
+#
+# The loss below needs the logarithm of the denominator, $\log \sum_j e^{x_j}$. Write
+# `log_sum_exp(scores)` for a tensor `scores` of shape (row, class). It returns one number for each
+# row, a tensor of shape (row,). It must be exact for scores of 1000 and of -1000, where the naive
+# formula gives $\infty$ and $-\infty$. Tensors have the methods `exp`, `log` and `sum(-1)`, and
+# `scores.max(-1, keepdim=True).values` is the largest score of each row, of shape (row, 1).
+#
+# *Hint:* Let $m$ be the largest score of a row. $e^{x_j} = e^m\,e^{x_j - m}$. What happens to the
+# common factor $e^m$ under the sum and the logarithm?
+
+
+# %% tags=["answer"]
+def log_sum_exp(scores):
+    """Return log(sum(exp(scores))) over the last axis, shape (row,)."""
+    largest = scores.max(-1, keepdim=True).values  # (row, 1)
+    total = (scores - largest).exp().sum(-1)  # (row,)
+    return total.log() + largest.squeeze(-1)
+
+
+# %% tags=["check"]
+check(
+    log_sum_exp,
+    cases=[
+        mt.randn(3, 5),
+        mt.tensor([[1000.0, 999.0, -1000.0], [-1000.0, -1001.0, -1002.0]]),
+        mt.tensor([[-7.0]]),
+    ],
+    expected=lambda scores: mt.logsumexp(scores, -1),
+    properties={
+        "it is at least the largest score": lambda y, x: (y >= x.max(-1).values).all(),
+        "adding 3 to all scores adds 3": lambda y, x: np.allclose(log_sum_exp(x + 3), y + 3),
+    },
+)
+
 # %% [markdown]
+# The check also compared the gradient, which autograd computed through your formula. This gradient
+# is the softmax itself: $\partial \log \sum_j e^{x_j} / \partial x_i = e^{x_i} / \sum_j e^{x_j}
+# = p_i$.
+#
 # ## The backward of softmax
 #
 # Every output depends on every input of its row. Differentiating the quotient gives
 #
 # $$\frac{\partial p_i}{\partial x_j} = p_i\,(\delta_{ij} - p_j),
-# \qquad J = \mathrm{diag}(p) - p\,p^\top .$$
+# \qquad J = \mathrm{diag}(p) - p\,p^\top ,$$
+#
+# where $\delta_{ij}$ is 1 if $i = j$ and 0 otherwise.
 #
 # With $g = \partial L/\partial p$ the gradient is $J g$, but we do not need to build $J$:
 #
@@ -78,25 +123,67 @@ with np.errstate(over="ignore", invalid="ignore"):
 # In words, an entry's gradient is its weight times the difference between its $g_j$ and the
 # $p$-weighted mean of all $g_i$.
 
+
 # %%
+def through_jacobian(p, grad_p):
+    """Return J grad_p for each row of p (..., class), with the full matrices J."""
+    jacobian = np.eye(p.shape[-1]) * p[..., None] - p[..., :, None] * p[..., None, :]
+    return (jacobian @ grad_p[..., None])[..., 0]
+
+
 x = mt.tensor([[1.0, 2.0, 3.0, 0.5]], dtype=mt.float64, requires_grad=True)  # (row 1, class 4)
 p = softmax(x.numpy())[0]
 g = np.array([0.3, -1.0, 0.5, 2.0])
 jacobian = np.diag(p) - np.outer(p, p)
-by_matrix = jacobian @ g
-by_formula = p * (g - (p * g).sum())
+by_matrix = through_jacobian(p, g)
 
 mt.softmax(x, -1).backward(mt.tensor(g[None]))
 print("p        ", p.round(4))
 print("jacobian", jacobian.round(4), sep="\n")
 print("J g      ", by_matrix.round(4))
-print("formula  ", by_formula.round(4))
 print("library  ", x.grad.numpy()[0].round(4))
-assert np.allclose(by_matrix, by_formula) and np.allclose(by_formula, x.grad.numpy()[0])
+assert np.allclose(by_matrix, jacobian @ g) and np.allclose(by_matrix, x.grad.numpy()[0])
 assert np.allclose(jacobian.sum(axis=0), 0)  # adding one number to all scores changes nothing
 print(f"a row of 1024 weights: J has {1024**2:,} entries, p has {1024:,}")
 
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: the backward of softmax without the Jacobian
+#
+# Write `softmax_backward(p, grad_p)` with the last formula. `p` is the result of a softmax along
+# the last axis, and `grad_p` is $\partial L/\partial p$. Both are NumPy arrays of the same shape,
+# for example (row, class) or (batch, row, class). Return $\partial L/\partial x$, an array of this
+# shape, without building any matrix $J$.
+#
+# *Hint:* The mean $\sum_i p_i g_i$ is one number for each row. `keepdims=True` keeps its axis, so
+# that it broadcasts over the row.
+
+
+# %% tags=["answer"]
+def softmax_backward(p, grad_p):
+    """Return dL/dx for p = softmax(x) along the last axis, an array of the shape of p."""
+    weighted = p * grad_p
+    mean = weighted.sum(axis=-1, keepdims=True)  # (..., 1)
+    return p * (grad_p - mean)
+
+
+# %% tags=["check"]
+check(
+    softmax_backward,
+    cases=[
+        (softmax(rng.normal(size=(3, 3))), rng.normal(size=(3, 3))),
+        (softmax(rng.normal(size=(2, 5, 7))), rng.normal(size=(2, 5, 7))),
+        (np.array([[1.0, 0.0, 0.0]]), rng.normal(size=(1, 3))),
+    ],
+    expected=through_jacobian,
+    properties={
+        "each row of the gradient sums to 0": lambda grad, p, g: np.allclose(grad.sum(-1), 0),
+    },
+)
+
 # %% [markdown]
+# The last case of the check is a row with the weights 1, 0, 0. Its gradient is 0 for every
+# `grad_p`: a softmax that is sure cannot learn any more. This will matter below, and in lesson 9.
+#
 # ## Cross-entropy: minus the log-probability of the correct class
 #
 # $$L = -\log p_t = -x_t + \log \sum_j e^{x_j}$$
@@ -137,22 +224,27 @@ assert np.isclose(cross_entropy(logits, labels), library)
 # is true on paper, but not always in floating point (see below).
 
 # %%
-logits = mt.tensor([[2.0, 1.0, -1.0, 0.0]], dtype=mt.float64, requires_grad=True)
-label = 1
-mt.nn.functional.cross_entropy(logits, mt.tensor([label])).backward()
-p = softmax(logits.detach().numpy())[0]
+logits, label = np.array([[2.0, 1.0, -1.0, 0.0]]), 1
+p = softmax(logits)[0]
 onehot = np.eye(4)[label]
+
+
+def library_gradient(logits, labels, padding=-100):
+    """Return the gradient of the library's cross_entropy for NumPy arrays."""
+    x = mt.tensor(logits, requires_grad=True)
+    mt.nn.functional.cross_entropy(x, mt.tensor(labels), ignore_index=padding).backward()
+    return x.grad.numpy()
+
+
 g = -onehot / p  # dL/dp
 print("p              ", p.round(4))
 print("p - onehot     ", (p - onehot).round(4))
 print("through softmax", (p * (g - (p * g).sum())).round(4))
-print("library        ", logits.grad.numpy()[0].round(4))
-assert np.allclose(p - onehot, logits.grad.numpy()[0]) and np.isclose((p - onehot).sum(), 0)
-assert mt.autograd.gradcheck(
-    lambda x: mt.nn.functional.cross_entropy(x, mt.tensor([label])), logits
-)
+found = library_gradient(logits, [label])[0]
+print("library        ", found.round(4))
+assert np.allclose(p - onehot, found) and np.isclose((p - onehot).sum(), 0)
 
-# %%
+# %% tags=["plot"]
 figure = new_figure(8, 3.2)
 left, right = figure.subplots(1, 2)
 classes = np.arange(4)
@@ -167,6 +259,46 @@ for axes in (left, right):
     axes.spines[["top", "right"]].set_visible(False)
 left.legend(frameon=False)
 show(figure, "a descent step raises the score of class 1 and lowers the others in proportion to p")
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: the gradient of a whole batch, with padding
+#
+# Sentences of different lengths are padded to the same length. A padded place has no correct class:
+# its label is -1, and it must not count. The loss is the mean of $-\log p_t$ over the **other**
+# rows.
+#
+# Write `cross_entropy_backward(logits, labels)` for NumPy arrays: `logits` of shape (row, class)
+# and `labels`, integers of shape (row,). Return the gradient of the loss with respect to `logits`.
+# Rows with the label -1 get the gradient 0. You may use `softmax` from above.
+#
+# *Hint:* Start with `p`. From which entries must 1 be subtracted? What does the mean divide by, and
+# which rows are set to 0?
+
+
+# %% tags=["answer"]
+def cross_entropy_backward(logits, labels):
+    """Return the gradient of the mean loss over rows with a label >= 0, shape (row, class)."""
+    grad = softmax(logits)
+    counted = np.flatnonzero(labels >= 0)
+    grad[counted, labels[counted]] -= 1
+    grad[labels < 0] = 0
+    return grad / len(counted)
+
+
+# %% tags=["check"]
+check(
+    cross_entropy_backward,
+    cases=[
+        (rng.normal(size=(3, 5)), np.array([0, 4, 2])),
+        (rng.normal(size=(5, 7)), np.array([6, -1, 2, -1, 2])),
+        (np.array([[1000.0, 0.0], [0.0, 1000.0]]), np.array([1, -1])),
+    ],
+    expected=lambda logits, labels: library_gradient(logits, labels, padding=-1),
+    properties={
+        "each row sums to 0": lambda grad, *_: np.allclose(grad.sum(-1), 0),
+        "padding has no influence": lambda grad, logits, labels: not grad[labels < 0].any(),
+    },
+)
 
 # %% [markdown]
 # ## What goes wrong with a careless softmax or loss
@@ -217,17 +349,32 @@ print(f"the floor: log(e + {classes - 1}) - 1 = {floor:.4f}")
 assert row[0] < 1e-6 and row[2] >= floor - 1e-9 and np.isclose(row[2], floor, atol=1e-4)
 
 # %% [markdown]
-# **Squared error on the probabilities.** Its gradient passes through $J$, and $J$ is almost 0 when
-# the model is sure, whether it is right or **wrong**. Cross-entropy has a slope of 1 where the
-# model is sure and wrong, so training corrects the model. Remember this for attention, whose
-# weights are a softmax *inside* a network: nothing cancels $J$ there, and a confident softmax stops
-# learning (lesson 9).
+# **Squared error on the probabilities.** Why not use $(1 - p_t)^2$ as the loss? It is 0 for a
+# perfect prediction and 1 for the worst. The next cell compares it with cross-entropy for two
+# classes, by the score of the correct class minus the other score.
+
+# %% [markdown] tags=["predict"]
+# ## Predict, then run
+#
+# The model is **sure and wrong**: the score of the correct class is 12 below the other one. How
+# large is the slope of cross-entropy there, and how large is the slope of the squared error? Write
+# down two numbers, then run the next cell.
 
 # %%
 margins = np.linspace(-12, 12, 97)  # score of the correct class minus that of the only other one
 p = 1 / (1 + np.exp(-margins))  # probability of the correct class
 slope_ce = abs(p - 1)
 slope_mse = abs(2 * (p - 1) * p * (1 - p))  # slope of (1 - p)^2, with the factor p (1 - p)
+print(f"at a margin of -12: cross-entropy {slope_ce[0]:.6f}, squared error {slope_mse[0]:.1e}")
+assert slope_ce[0] > 0.99 and slope_mse[0] < 1e-4
+
+# %% [markdown]
+# The gradient of the squared error passes through $J$, and $J$ is almost 0 when the model is sure,
+# whether it is right or **wrong**. So the worst prediction is hardly corrected. Cross-entropy has a
+# slope of 1 there. Remember this for attention, whose weights are a softmax *inside* a network:
+# nothing cancels $J$ there, and a confident softmax stops learning (lesson 9).
+
+# %% tags=["plot"]
 figure = new_figure(7, 3.4)
 axes = figure.add_subplot()
 axes.plot(margins, slope_ce, color=COLOURS[0], label="cross-entropy")
@@ -237,9 +384,7 @@ axes.annotate("sure and wrong", (-11.5, 0.06), fontsize=9, color="0.3")
 axes.annotate("sure and correct", (6.7, 0.06), fontsize=9, color="0.3")
 axes.spines[["top", "right"]].set_visible(False)
 axes.legend(frameon=False)
-show(figure, "sure and wrong: the gradient of cross-entropy is 1, that of squared error almost 0")
-print(f"at a margin of -12: cross-entropy {slope_ce[0]:.6f}, squared error {slope_mse[0]:.1e}")
-assert slope_ce[0] > 0.99 and slope_mse[0] < 1e-4
+show(figure, "on the left the model is sure and wrong: only cross-entropy still has a slope there")
 
 # %% [markdown]
 # **The wrong axis.** For scores of shape (batch, class) the softmax must run over the classes. A
@@ -284,6 +429,8 @@ where(
 # mta exercise start 05
 # mta exercise start 26
 # mta exercise start 29
+# mta exercise start 34
+# mta exercise start 37
 # ```
 #
 # ## Three questions

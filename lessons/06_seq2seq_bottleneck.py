@@ -13,6 +13,7 @@ import numpy as np
 import minitorch_attn as mt
 from minitorch_attn import nn
 from minitorch_attn.course.lesson import pick, show, where
+from minitorch_attn.course.your_turn import check
 from minitorch_attn.viz.style import COLOURS, new_figure
 
 # %% [markdown]
@@ -51,21 +52,51 @@ for name, ids in zip(["source", "given", "target"], parts, strict=True):
 # \tilde h = \tanh(W_h x + r \odot U_h h), \quad h' = (1 - z) \odot \tilde h + z \odot h .$$
 
 
-# %%
-def gru_step(layer, x, h):
-    """Compute one GRU step with biases, for x (batch, input) and h (batch, hidden)."""
-    from_x = x @ layer.weight_ih_l0.T + layer.bias_ih_l0  # (batch, 3 * hidden)
-    from_h = h @ layer.weight_hh_l0.T + layer.bias_hh_l0
-    (xr, xz, xh), (hr, hz, hh) = from_x.chunk(3, -1), from_h.chunk(3, -1)
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: one step of a gated recurrent unit
+#
+# Write `gru_step(x, h, W, U)`, which returns the next state $h'$ by the formulas above, for a batch
+# of tokens `x` of shape (batch, input) and states `h` of shape (batch, hidden). The three matrices
+# $W_r, W_z, W_h$ are stacked in this order in `W`, of shape (3 * hidden, input), and
+# $U_r, U_z, U_h$ in `U`, of shape (3 * hidden, hidden). You can use `mt.sigmoid` and `mt.tanh`.
+# (The product $\odot$ is `*`. Note that $r$ multiplies $U_h h$, not $h$.)
+#
+# *Hint:* The rows of `x` are the vectors, so $W x$ becomes `x @ W.T`, of shape
+# (batch, 3 * hidden). `.chunk(3, -1)` splits it into three parts.
+
+
+# %% tags=["answer"]
+def gru_step(x, h, W, U):
+    """Return the next state of a gated recurrent unit, shape (batch, hidden)."""
+    xr, xz, xh = (x @ W.T).chunk(3, -1)  # each (batch, hidden)
+    hr, hz, hh = (h @ U.T).chunk(3, -1)
     r, z = mt.sigmoid(xr + hr), mt.sigmoid(xz + hz)
-    return (1 - z) * mt.tanh(xh + r * hh) + z * h
+    candidate = mt.tanh(xh + r * hh)
+    return (1 - z) * candidate + z * h
 
 
+# %% tags=["check"]
+check(
+    gru_step,
+    cases=[
+        (mt.randn(2, 5), mt.rand(2, 3), mt.randn(9, 5), mt.randn(9, 3)),
+        (mt.randn(1, 2), mt.zeros(1, 7), mt.randn(21, 2), mt.randn(21, 7)),
+    ],
+    expected=mt.gru_cell,
+    properties={
+        "a state between -1 and 1 stays there": lambda after, *_: (after.abs() <= 1).all(),
+        "zero weights halve the state": lambda after, x, h, W, U: np.allclose(
+            gru_step(x, h, 0 * W, 0 * U), h / 2
+        ),
+    },
+)
+
+# %%
 mt.manual_seed(0)
 layer, x = nn.GRU(4, 3, batch_first=True), mt.randn(2, 5, 4)  # x (batch, token, input)
 h = mt.zeros(2, 3)
 for t in range(5):
-    h = gru_step(layer, x[:, t], h)
+    h = mt.gru_cell(x[:, t], h, *layer.parameters())  # one step of the library, with biases
 print("last state, step by step ", h[0].numpy().round(4))
 print("last state of nn.GRU     ", layer(x)[0][0, -1].numpy().round(4))
 assert np.allclose(h.numpy(), layer(x)[0][:, -1].numpy(), atol=1e-6)
@@ -140,7 +171,7 @@ print(f"{'':18}" + "".join(f"{n:6}" for n in LENGTHS))
 for name, row in accuracy.items():
     print(f"{name:18}" + "".join(f"{100 * share:5.0f}%" for share in row))
 
-# %%
+# %% tags=["plot"]
 figure = new_figure(7, 3.6)
 axes = figure.add_subplot()
 colours = (COLOURS[1], COLOURS[0], COLOURS[2])
@@ -151,7 +182,7 @@ axes.text(LENGTHS[0], 0.12, "guessing", color="0.35", fontsize=9)
 axes.set(xlabel="digits in the source", ylabel="correct digits", ylim=(0, 1.05))
 axes.spines[["top", "right"]].set_visible(False)
 axes.legend(frameon=False, loc="center left")
-show(figure, "with one vector accuracy falls with the length; a wider vector only delays the fall")
+show(figure, "both models with one vector fall; the wider vector only delays it")
 
 # %% [markdown]
 # The assertions state the claim. With one vector, accuracy falls with length. A wider vector delays
@@ -167,8 +198,15 @@ assert (np.diff(narrow) < 0.02).all()  # accuracy only decreases
 # %% [markdown]
 # ## What goes wrong when one vector holds the whole source
 #
-# The fraction of correct digits hides the size of the problem, because a translation must be
-# correct as a whole.
+# A translation must be correct as a whole. So count the **sequences** of twelve digits in which all
+# digits are correct.
+
+# %% [markdown] tags=["predict"]
+# ## Predict, then run
+#
+# Look at the last column of the table above, the share of correct digits at length 12. In what
+# share of the sequences are all twelve correct, for each of the three models? Write down three
+# numbers, then run the next cell.
 
 # %%
 print("12 digits         correct digits   correct sequences")
@@ -180,6 +218,10 @@ for name, model in models.items():
 assert whole[0] < 0.05 and whole[2] > 0.8
 
 # %% [markdown]
+# The share of correct digits hides the size of the problem. If each digit is correct with
+# probability $p$, independently, then all twelve are correct with probability $p^{12}$. That is 1 %
+# for $p = 0.7$ and still only 28 % for $p = 0.9$.
+#
 # What is lost? Replace one digit of the source with another one and see how far $c$ moves. If $c$
 # does not move, no decoder can know which digit it was.
 
@@ -205,7 +247,7 @@ assert moves[-3:].mean() > 2 * moves[:3].mean()
 assert right[-3:].mean() > right[:3].mean() + 0.3
 assert moves.argmax() == right.argmax() == 11  # the last digit read is remembered best
 
-# %%
+# %% tags=["plot"]
 figure = new_figure(7, 3.6)
 upper, lower = figure.subplots(2, 1, sharex=True)
 upper.bar(range(1, 13), moves, color=COLOURS[0])
@@ -215,9 +257,76 @@ lower.axhline(0.1, color="0.3", linestyle=":", linewidth=1)
 lower.set(ylabel="correct", xlabel="place of the digit in the source", xticks=range(1, 13))
 for axes in (upper, lower):
     axes.spines[["top", "right"]].set_visible(False)
-show(figure, "the digits read first hardly change the last state (dotted: guessing)")
+show(
+    figure,
+    "the digits read first hardly change c, and few are written correctly (dotted: guessing)",
+)
 
 # %% [markdown]
+# Why are early digits forgotten? The formula $h' = (1 - z) \odot \tilde h + z \odot h$ shows it.
+# Look at one number of the state. Each step takes a mean of the new candidate $\tilde h$ and
+# the old state, with the weights $1 - z$ and $z$. So in the end, each candidate has a weight in the
+# last state. The next function applies the formula to given gates and candidates.
+
+
+# %%
+def last_state(z, candidates):
+    """Return the last state for gates z (token,) and candidates (token, features), from 0."""
+    h = 0 * candidates[0]
+    for gate, candidate in zip(z.unbind(0), candidates.unbind(0), strict=True):
+        h = (1 - gate) * candidate + gate * h
+    return h
+
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: what the last state remembers
+#
+# Write `memory_weights(z)`. `z` is a tensor of shape (token,) with the gates $z_1, \dots, z_n$,
+# numbers between 0 and 1. Return the weights $w_1, \dots, w_n$, a tensor of shape (token,), with
+# which the last state is $h_n = \sum_i w_i \tilde h_i$, if the first step starts from 0.
+#
+# *Hint:* The last candidate has the weight $1 - z_n$. The one before enters with $1 - z_{n-1}$, and
+# the last step multiplies it by $z_n$. Go on from the end; `mt.stack` makes a tensor of a list.
+
+
+# %% tags=["answer"]
+def memory_weights(z):
+    """Return the weight of each candidate in the last state, shape (token,)."""
+    weights, kept = [], 1.0
+    for gate in reversed(z.unbind(0)):
+        weights.insert(0, (1 - gate) * kept)
+        kept = kept * gate
+    return mt.stack(weights)
+
+
+# %% tags=["check"]
+check(
+    memory_weights,
+    cases=[mt.rand(5), mt.rand(1), mt.tensor([0.5, 1.0, 0.0, 0.9])],
+    expected=lambda z: last_state(z, mt.eye(len(z), dtype=z.dtype)),
+    properties={
+        "the weights and the product of all gates sum to 1": lambda weights, z: np.isclose(
+            weights.sum().item() + z.prod().item(), 1
+        ),
+        "a gate of 1 gives its candidate no weight": lambda weights, z: (
+            weights[z == 1] == 0
+        ).all(),
+    },
+)
+
+# %%
+for gate in (0.5, 0.8, 0.95):
+    weights = last_state(mt.full((12,), gate), mt.eye(12)).numpy()
+    print(f"all gates {gate:4}: weights of digits 1 to 12", weights.round(3))
+    assert weights.argmax() == 11 and weights[0] < weights[-1]
+
+# %% [markdown]
+# The last state is a **weighted mean of all candidates**, and the weights decrease toward the past.
+# To keep an early digit, every later gate of this number must stay near 1, but then the number
+# cannot take in anything new. Attention, in lesson 7, also computes a weighted mean, but with new
+# weights at each step of the decoder, so that an early digit can have a large weight when it is
+# needed. (Deck COMP541, "Side-note: gated recurrent units to attention", takes the same path.)
+#
 # Is the vector too small? Count the bits. The numbers in $c$ could store the source many times
 # over. But every step of the recurrence overwrites the same sixteen numbers, and a network of this
 # size does not learn to pack twelve digits into them and to unpack them again.

@@ -12,7 +12,10 @@ import numpy as np
 import minitorch_attn as mt
 from minitorch_attn import nn
 from minitorch_attn.course.lesson import pick, show, where
+from minitorch_attn.course.your_turn import check
 from minitorch_attn.viz.style import new_figure
+
+rng = np.random.default_rng(0)
 
 # %% [markdown]
 # ## A soft choice: scores, softmax, weighted mean
@@ -51,7 +54,116 @@ print("weights of five states", weights[0].detach().numpy().round(3), " sum", we
 print("by nn.AdditiveAttention", library_weights[0, 0].detach().numpy().round(3))
 assert np.allclose(context.detach().numpy(), library_context[:, 0].detach().numpy(), atol=1e-6)
 
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: all decoder states at once
+#
+# The function above computes the weights for one decoder state. Write
+# `alignment(queries, keys, W, U, v)` for all of them: `queries` contains decoder states, of shape
+# (batch, target, query features), `keys` encoder states, of shape (batch, source, key features).
+# `W` is (hidden, query features), `U` is (hidden, key features), `v` is (hidden,). Return the
+# weights $a_{t,i}$, a tensor of shape (batch, target, source), without a loop.
+#
+# *Hint:* Every query is added to every key. Give the projected queries the shape
+# (batch, target, 1, hidden) with `unsqueeze`. Which shape must the projected keys have, so that
+# broadcasting (lesson 1) makes all pairs?
+
+
+# %% tags=["answer"]
+def alignment(queries, keys, W, U, v):
+    """Return the weights of additive attention, shape (batch, target, source)."""
+    q = (queries @ W.T).unsqueeze(2)  # (batch, target, 1, hidden)
+    k = (keys @ U.T).unsqueeze(1)  # (batch, 1, source, hidden)
+    scores = mt.tanh(q + k) @ v  # (batch, target, source, hidden) @ (hidden,)
+    return mt.softmax(scores, -1)
+
+
+# %% tags=["check"]
+check(
+    alignment,
+    cases=[
+        (mt.randn(2, 3, 5), mt.randn(2, 7, 4), mt.randn(6, 5), mt.randn(6, 4), mt.randn(6)),
+        (mt.randn(3, 2, 1), mt.randn(3, 1, 2), mt.randn(5, 1), mt.randn(5, 2), mt.randn(5)),
+    ],
+    expected=lambda queries, keys, W, U, v: mt.stack(
+        [additive_attention(s, keys, W, U, v)[1] for s in queries.unbind(1)], 1
+    ),
+    properties={
+        "each row sums to 1": lambda weights, *_: np.allclose(weights.sum(-1).numpy(), 1),
+        "keys in reverse order give weights in reverse order": (
+            lambda weights, queries, keys, *rest: np.allclose(
+                alignment(queries, keys.flip(1), *rest), weights.flip(-1)
+            )
+        ),
+    },
+)
+
 # %% [markdown]
+# ## How a choice is learned
+#
+# The loss says in which direction the context should move: let $g = \partial L/\partial c$. What
+# does that mean for the scores? $c = \sum_i a_i h_i$ gives $\partial L/\partial a_i = g \cdot
+# h_i$. The rest is the backward pass of the softmax (lesson 5). The next function lets the library
+# compute it.
+
+
+# %%
+def library_score_gradient(grad_context, weights, h):
+    """Return dL/de for scores e with softmax(e) = weights, shape (batch, source)."""
+    e = mt.tensor(np.log(weights), requires_grad=True)
+    context = (mt.softmax(e, -1).unsqueeze(1) @ mt.tensor(h)).squeeze(1)
+    return mt.autograd.grad(context, e, mt.tensor(grad_context))[0].numpy()
+
+
+def draw(*shape):
+    return rng.normal(size=shape)
+
+
+def draw_weights(*shape):
+    return rng.dirichlet(np.ones(shape[-1]), size=shape[:-1])  # positive, each row sums to 1
+
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: which scores rise?
+#
+# Write `score_gradient(grad_context, weights, h)` for NumPy arrays. `grad_context` is $g$, of shape
+# (batch, features); `weights` are the $a_i$, of shape (batch, source); `h` has the shape
+# (batch, source, features). Return $\partial L/\partial e_i$, of shape (batch, source).
+#
+# *Hint:* First compute all $g \cdot h_i$; `grad_context[:, None]` has the shape
+# (batch, 1, features). Then, from each of them, subtract their mean, weighted with $a$.
+
+
+# %% tags=["answer"]
+def score_gradient(grad_context, weights, h):
+    """Return the gradient of the scores, shape (batch, source)."""
+    grad_weights = (grad_context[:, None] * h).sum(axis=-1)  # (batch, source)
+    mean = (weights * grad_weights).sum(axis=-1, keepdims=True)  # (batch, 1)
+    return weights * (grad_weights - mean)
+
+
+# %% tags=["check"]
+check(
+    score_gradient,
+    cases=[
+        (draw(2, 3), draw_weights(2, 5), draw(2, 5, 3)),
+        (draw(7, 2), draw_weights(7, 3), draw(7, 3, 2)),
+        (1e-3 * draw(1, 5), draw_weights(1, 2), 1e3 * draw(1, 2, 5)),
+    ],
+    expected=library_score_gradient,
+    properties={
+        "each row sums to 0": lambda grad, *_: np.allclose(grad.sum(axis=-1), 0),
+        "moving all states by the same vector changes nothing": lambda grad, g, a, h: np.allclose(
+            score_gradient(g, a, h + 5), grad
+        ),
+    },
+)
+
+# %% [markdown]
+# The mean is $g \cdot c$, so the gradient of a score is $a_i\, g \cdot (h_i - c)$. In words:
+# gradient descent raises the score of state $i$ if $h_i - c$ points against $g$, that is, if moving
+# the context toward $h_i$ lowers the loss. This is how a choice is learned. The factor $a_i$ means
+# that the score of a state with a small weight changes slowly.
+#
 # ## The model
 #
 # The task is the same as in lesson 6, writing digits in reverse. The encoder reads in both
@@ -165,7 +277,7 @@ for length in (2, 4, 6, 8, 10, 16):
 # the model often looks at the wrong place.
 
 # %%
-maps = []
+maps = []  # of each source: weights (target, source), digits read, digits written
 for length, seed in ((6, 6), (10, 7)):
     source, given, target = batch(np.random.default_rng(seed), length, 1)
     with mt.no_grad():
@@ -173,22 +285,26 @@ for length, seed in ((6, 6), (10, 7)):
     written = [str(digit) for digit in scores.argmax(-1)[0].tolist()]
     maps.append((weights[0].numpy(), [str(d) for d in source[0].tolist()], written))
     print("read", "".join(maps[-1][1]), " wrote", "".join(written))
+
+# %% tags=["plot"]
 show(
     mt.viz.cross_attention_figure(maps, "Where the model looked for each digit it wrote"),
-    "two sources: each row belongs to a written digit and is dark where the model looked",
+    "each written digit (row) looks at the same digit of the source, from its end to its start",
 )
 
 # %% [markdown]
 # ## What goes wrong without the tanh, and when you trust the attention picture
 #
-# **Without the tanh.** The score is then linear, and the decoder state no longer has any effect:
+# **Without the tanh.** Leave it out and train again. The score is then linear:
 #
 # $$e_{t,i} = v^\top W s_{t-1} + v^\top U h_i .$$
+
+# %% [markdown] tags=["predict"]
+# ## Predict, then run
 #
-# The first term is the same for all $i$, and a softmax does not change when the same number is
-# added to all scores. The weights no longer depend on the decoder, so **every step looks at the
-# same places**. The digit is computed from $c_t$, so every step writes the same digit. The best
-# choice is then the most frequent digit of the source.
+# The decoder state $s_{t-1}$ is still part of the score, and the model is trained to write ten
+# digits in reverse. What will it write? How will its weights differ between the first step and the
+# last? Write down your answers, then run the next cell.
 
 # %%
 linear = train(pick(200, 100), nonlinear=lambda x: x)
@@ -206,6 +322,11 @@ assert len(set(scores[0].argmax(-1).tolist())) == 1  # one digit, ten times
 assert right_linear < 0.4 < test(model, LONGEST)[0]
 
 # %% [markdown]
+# It writes one digit ten times. The first term of the score is the same for all $i$, and a softmax
+# does not change when the same number is added to all scores. So the weights do not depend on the
+# decoder, and **every step looks at the same places**. The digit is computed from $c_t$, so every
+# step writes the same digit. The best choice is then the most frequent digit of the source.
+#
 # **Reading too much into the attention weights.** Now let the output see $[s_t; c_t]$, as in the
 # paper. The model is just as good, but its attention weights differ: most of the weight is
 # **beside** the anti-diagonal, much of it on the digit that was just written.
@@ -258,7 +379,7 @@ assert looks[4] < 0.5 < shares[4]
 # averaged. But a large weight does not imply a large influence: that depends on what the model does
 # with the average.
 
-# %%
+# %% tags=["plot"]
 figure = new_figure(8, 3.3)
 panels = {"output sees $c_t$": weights, "output sees $s_t$ and $c_t$": weights_ahead}
 panels["no tanh"] = weights_linear
@@ -272,7 +393,10 @@ for axes, (title, rows) in zip(grid, panels.items(), strict=True):
     axes.set(title=title, xlabel="place in the source")
 grid[0].set_ylabel("digit written")
 figure.colorbar(image, ax=grid, shrink=0.8, label="mean weight").outline.set_visible(False)
-show(figure, "mean weights at length 10; the line is the anti-diagonal")
+show(
+    figure,
+    "the first model looks along the line, the second beside it; without tanh all rows agree",
+)
 
 # %% [markdown]
 # ## In the library

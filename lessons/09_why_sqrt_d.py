@@ -11,11 +11,18 @@ import numpy as np
 
 import minitorch_attn as mt
 from minitorch_attn.course.lesson import pick, show, where
+from minitorch_attn.course.your_turn import check
 from minitorch_attn.viz.style import COLOURS, new_figure
 
 mt.manual_seed(0)
 rng = np.random.default_rng(0)
 KEYS = 32
+
+
+def softmax(x):
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
 
 # %% [markdown]
 # ## The variance of a dot product
@@ -44,15 +51,99 @@ for d in widths:
 # score. We use three measures of a row of weights $p$ over 32 keys. The first is the largest
 # weight. The second is the **effective number of keys**, $e^H$, where $H = -\sum p \log p$ is the
 # entropy (32 if all weights are equal, 1 if one key has all the weight). The third is the norm
-# $\lVert J \rVert$ of the Jacobian of the softmax, $J = \mathrm{diag}(p) - pp^\top$.
+# $\lVert J \rVert$ of the Jacobian of the softmax, $J = \mathrm{diag}(p) - pp^\top$ (lesson 5): the
+# root of the sum of the squares of all its entries. It says how much the weights can still change.
+
+# %%
+case_rng = np.random.default_rng(1)
+
+
+def draw(*shape):
+    return case_rng.normal(size=shape)
+
+
+def jacobian(p):
+    """Return diag(p) - p p^T for each row of p (row, key), shape (row, key, key)."""
+    return np.eye(p.shape[-1]) * p[:, None] - p[:, :, None] * p[:, None]
+
+
+print("the Jacobian of the weights 0.9, 0.1, 0:", *jacobian(np.array([[0.9, 0.1, 0.0]])), sep="\n")
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: how many keys does a query look at?
+#
+# Write `effective_keys(weights)` for a NumPy array of shape (row, key), where each row is positive
+# or 0 and sums to 1. Return $e^H$ with $H = -\sum_i p_i \log p_i$ for each row, an array of shape
+# (row,). A weight of exactly 0 contributes 0 to the sum.
+#
+# *Hint:* `np.log(0)` is $-\infty$, and $0 \cdot \infty$ is NaN. `np.where(weights > 0, weights, 1)`
+# replaces each 0 by a number whose logarithm does no harm.
+
+
+# %% tags=["answer"]
+def effective_keys(weights):
+    """Return exp of the entropy of each row, shape (row,)."""
+    logs = np.log(np.where(weights > 0, weights, 1))
+    entropy = -(weights * logs).sum(axis=-1)
+    return np.exp(entropy)
+
+
+# %% tags=["check"]
+check(
+    effective_keys,
+    cases=[
+        softmax(draw(3, 7)),
+        np.array([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [1 / 3, 1 / 3, 1 / 3]]),
+        np.ones((2, 1)),
+    ],
+    expected=lambda weights: [np.prod([p**-p for p in row]) for row in weights],
+    properties={
+        "it lies between 1 and the number of keys": lambda count, weights: (
+            (count >= 1 - 1e-9).all() and (count <= weights.shape[-1] + 1e-9).all()
+        ),
+    },
+)
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: the norm of a matrix that you do not build
+#
+# For 2000 rows of 32 keys, `jacobian(p)` builds 2000 matrices of 32 x 32. The norm can be computed
+# without them. Write `jacobian_norm(p)` for `p` of shape (row, key). Use only sums over the keys,
+# and return for each row, as an array of shape (row,),
+#
+# $$\lVert J \rVert = \sqrt{\sum_{ij} (\delta_{ij}\,p_i - p_i p_j)^2} .$$
+#
+# Here $\delta_{ij}$ is 1 if $i = j$, and 0 otherwise.
+#
+# *Hint:* Expand the square into three sums. Where $\delta_{ij}$ occurs, only $i = j$ remains. And
+# $\sum_{ij} p_i^2 p_j^2$ is a product of two equal sums.
+
+
+# %% tags=["answer"]
+def jacobian_norm(p):
+    """Return the norm of diag(p) - p p^T for each row, shape (row,)."""
+    squares = (p**2).sum(axis=-1)
+    cubes = (p**3).sum(axis=-1)
+    return np.sqrt(squares - 2 * cubes + squares**2)
+
+
+# %% tags=["check"]
+check(
+    jacobian_norm,
+    cases=[softmax(draw(3, 7)), softmax(2 * draw(5, 2)), np.full((1, 11), 1 / 11)],
+    expected=lambda p: np.linalg.norm(jacobian(p), axis=(-2, -1)),
+    properties={
+        "the order of the keys does not matter": lambda norm, p: np.allclose(
+            jacobian_norm(p[:, ::-1]), norm
+        ),
+    },
+)
+
+# %% [markdown]
+# The next cell computes the three measures for random queries and keys, with three divisors.
 
 
 # %%
-def softmax(x):
-    e = np.exp(x - x.max(axis=-1, keepdims=True))
-    return e / e.sum(axis=-1, keepdims=True)
-
-
 def measures(p):
     """Return mean largest weight, mean effective number of keys, median norm of the Jacobian."""
     entropy = -(p * np.log(p + 1e-300)).sum(axis=-1)
@@ -78,7 +169,7 @@ assert unscaled[-1, 0] > 0.9 and unscaled[-1, 2] < 1e-3  # saturated
 assert rooted[:, 2].max() / rooted[:, 2].min() < 1.3  # the same at every width
 assert by_d[-1, 1] > 31  # uniform for every query
 
-# %%
+# %% tags=["plot"]
 figure = new_figure(8, 3.5)
 left, right = figure.subplots(1, 2)
 styles = zip("so^", (COLOURS[1], COLOURS[0], COLOURS[2]), strict=True)
@@ -92,7 +183,10 @@ for axes in (left, right):
     axes.minorticks_off()
     axes.spines[["top", "right"]].set_visible(False)
 left.legend(frameon=False, title="scores divided by", loc="center right", bbox_to_anchor=(1, 0.42))
-show(figure, "only the square root gives the same softmax at every width")
+show(
+    figure,
+    "look for the horizontal lines: only the square root gives the same softmax at every width",
+)
 
 # %% [markdown]
 # Read the curves from left to right. **Without a divisor**, one key takes all the weight as $d$
@@ -103,8 +197,65 @@ show(figure, "only the square root gives the same softmax at every width")
 #
 # ## The gradient of a query is multiplied by the slopes of the softmax
 #
-# The gradient of a query contains $J$: $\partial L/\partial q = \frac{1}{\text{divisor}}
-# K^\top J\, \partial L/\partial p$. Where $J$ is 0, the gradient is 0.
+# The gradient of a query contains $J$. Let $p = \mathrm{softmax}(K q / \text{divisor})$ be the
+# weights, $c = V^\top p$ the context, and $g = \partial L/\partial c$. Then
+#
+# $$\frac{\partial L}{\partial p} = V g, \qquad
+# \frac{\partial L}{\partial q} = \frac{1}{\text{divisor}}\, K^\top J\,
+# \frac{\partial L}{\partial p} .$$
+#
+# Where $J$ is 0, the gradient is 0.
+
+
+# %%
+def library_query_gradient(query, key, value, grad_context, divisor):
+    """Return the library's gradient of the queries for NumPy arrays."""
+    q = mt.tensor(query, requires_grad=True)
+    context = mt.softmax(q @ mt.tensor(key).T / divisor, -1) @ mt.tensor(value)
+    return mt.autograd.grad(context, q, mt.tensor(grad_context))[0].numpy()
+
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: the gradient of the queries by hand
+#
+# Write `query_gradient(query, key, value, grad_context, divisor)` for NumPy arrays: `query` of
+# shape (query, d), `key` (key, d), `value` (key, features), `grad_context` (query, features) and a
+# number `divisor`. Return $\partial L/\partial q$ for all queries, an array of shape (query, d). Do
+# not build $J$. You may use `softmax`.
+#
+# *Hint:* Go back step by step: from the context to the weights, through the softmax (lesson 5:
+# subtract the weighted mean, then multiply by the weights), from the scores to the query.
+
+
+# %% tags=["answer"]
+def query_gradient(query, key, value, grad_context, divisor):
+    """Return dL/dquery of attention whose scores are divided by divisor, shape (query, d)."""
+    weights = softmax(query @ key.T / divisor)  # (query, key)
+    grad_weights = grad_context @ value.T
+    mean = (weights * grad_weights).sum(axis=-1, keepdims=True)  # (query, 1)
+    grad_scores = weights * (grad_weights - mean)
+    return grad_scores @ key / divisor
+
+
+# %% tags=["check"]
+check(
+    query_gradient,
+    cases=[
+        (draw(3, 5), draw(7, 5), draw(7, 2), draw(3, 2), 5**0.5),
+        (draw(2, 11), draw(3, 11), draw(3, 5), draw(2, 5), 11.0),
+        (draw(1, 3), draw(2, 3), draw(2, 1), draw(1, 1), 1.0),
+    ],
+    expected=library_query_gradient,
+    properties={
+        "equal values give the gradient 0": lambda _, query, key, value, g, divisor: np.allclose(
+            query_gradient(query, key, 0 * value + 3, g, divisor), 0
+        ),
+    },
+)
+
+# %% [markdown]
+# How large are these gradients for each divisor? The next cell lets autograd compute them for 1000
+# random queries.
 
 # %%
 d = 1024
@@ -182,9 +333,14 @@ assert adam["1"] < 0.3 and adam["sqrt(d)"] > 0.95
 # ## Scaling does not prevent sharp attention
 #
 # The argument for dividing by the square root holds only for queries and keys that are independent
-# of each other. A query that has **found** its key, $q = k$, has the
-# score $\lVert k \rVert^2 / \sqrt d \approx \sqrt d$. So the scale determines where learning
-# starts, not where it ends.
+# of each other. After training they are not.
+
+# %% [markdown] tags=["predict"]
+# ## Predict, then run
+#
+# Take 32 random keys and a query that is **equal** to one of them, $q = k$. The scores are divided
+# by $\sqrt d$. How much weight does this key get for $d$ = 16, 64 and 256: about the same, less and
+# less, or more and more? Write down three numbers, then run the next cell.
 
 # %%
 for d in (16, 64, 256):
@@ -194,6 +350,11 @@ for d in (16, 64, 256):
 assert weights[0] > 0.999
 
 # %% [markdown]
+# The query's own key has the score $\lVert k \rVert^2 / \sqrt d \approx \sqrt d$, while the other
+# scores are of size 1. So even with the scale, a wide head can be as sharp as it needs to be: at
+# $d = 256$ one key of 32 gets all the weight. The scale determines where learning starts, not where
+# it ends.
+#
 # The width $d$ in the formula is the width of the vectors in the dot product. With several heads it
 # is the width of **one head**: a model of width 512 with 8 heads divides by $\sqrt{64}$.
 

@@ -13,6 +13,7 @@ from matplotlib import colormaps
 
 import minitorch_attn as mt
 from minitorch_attn.course.lesson import show, where
+from minitorch_attn.course.your_turn import check
 from minitorch_attn.viz.style import new_figure
 
 np.set_printoptions(precision=3, suppress=True)
@@ -31,9 +32,9 @@ def softmax(x):
 #
 # A key gets no weight if its score is $-\infty$, because $e^{-\infty} = 0$. The other keys share
 # the total weight of 1. So the mask is **added** to the scores. It is 0 where the query may look
-# and $-\infty$ where it may not. For a decoder the mask is a triangle. The weights printed below
-# for equal scores are those of the deck KROL, "Masked Multi-Head attention" (`docs/decks.md` lists
-# the decks).
+# and $-\infty$ where it may not. For a model that writes one word after another (a decoder), the
+# mask is a triangle. The weights printed below for equal scores are those of the deck KROL,
+# "Masked Multi-Head attention" (`docs/decks.md` lists the decks).
 
 # %%
 n = 8
@@ -42,6 +43,42 @@ print("the mask of four tokens", look_ahead[:4, :4], sep="\n")
 weights = softmax(np.zeros((n, n)) + look_ahead)
 print("weights for equal scores", weights, sep="\n")
 assert np.allclose(weights, np.tril(np.ones((n, n))) / np.arange(1, n + 1)[:, None])
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: a mask for the last tokens only
+#
+# A decoder that writes text token by token does not need all rows of the triangle. It has `keys`
+# tokens so far, and only the last `queries` of them are new and ask a question. Query 0 is then the
+# token at position `keys - queries`, not the token at position 0.
+#
+# Write `visible(queries, keys)`. It returns a boolean tensor of shape (query, key) that is True
+# where the query may look: at every token up to and including itself. `visible(4, 4)` is the
+# triangle above, with True for 0 and False for $-\infty$.
+#
+# *Hint:* Make a column with the positions of the queries (`mt.arange` and `unsqueeze(1)`) and a row
+# with the positions of the keys. Comparing the two broadcasts to the whole grid.
+
+
+# %% tags=["answer"]
+def visible(queries, keys):
+    """Return a boolean mask for the last `queries` of `keys` tokens, shape (query, key)."""
+    query = mt.arange(keys - queries, keys).unsqueeze(1)  # (query, 1)
+    key = mt.arange(keys)  # (key,)
+    return key <= query
+
+
+# %% tags=["check"]
+check(
+    visible,
+    cases=[(4, 4), (3, 7), (1, 5)],
+    expected=lambda queries, keys: mt.ones(keys, keys).tril()[keys - queries :] > 0,
+    properties={
+        "the last query sees every key": lambda mask, queries, keys: mask[-1].all(),
+        "every query sees itself": lambda mask, queries, keys: all(
+            mask[i, keys - queries + i].item() for i in range(queries)
+        ),
+    },
+)
 
 # %% [markdown]
 # ## Two tests of a mask
@@ -105,15 +142,94 @@ gap, gap_without = ((t[0, :3] - alone).abs().max().item() for t in (padded, with
 print(f"padded and alone differ by {gap:.1e} with the mask, by {gap_without:.2f} without")
 assert gap < 1e-12 and gap_without > 0.1
 
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: both masks at once
+#
+# A decoder reads a batch of padded sentences, so it needs the look-ahead mask *and* the padding
+# mask: a query may look at a key only if both allow it.
+#
+# Write `decoder_attention(x, lengths)`: self-attention with query = key = value = x, where x has
+# shape (batch, token, dim) and `lengths` is a list with the number of tokens in each sentence. The
+# padding is at the end, and every sentence has at least one token.
+#
+# *Hint:* The look-ahead mask has shape (query, key), the padding mask (batch, 1, key). Combine two
+# boolean masks with `&`, and use `scores.masked_fill(hidden, -INF)` with a mask that is True where
+# a key is hidden.
+
+
+# %% tags=["answer"]
+def decoder_attention(x, lengths):
+    """Return causal self-attention of padded sentences, shape (batch, token, dim)."""
+    tokens, dim = x.shape[1:]
+    place = mt.arange(tokens)
+    past = place <= place.unsqueeze(1)  # (query, key)
+    real = place < mt.tensor(lengths).reshape(-1, 1, 1)  # (batch, 1, key)
+    scores = x @ x.swapaxes(-1, -2) / dim**0.5  # (batch, query, key)
+    return mt.softmax(scores.masked_fill(~(past & real), -INF), -1) @ x
+
+
+# %% tags=["check"]
+check(
+    decoder_attention,
+    cases=[(mt.randn(2, 5, 3), [3, 5]), (mt.randn(3, 7, 2), [1, 4, 7])],
+    expected=lambda x, lengths: mt.nn.functional.scaled_dot_product_attention(
+        *[x.unsqueeze(1)] * 3, mt.masks.causal(x.shape[1]) & mt.masks.padding(lengths)
+    )[:, 0],
+    properties={
+        "the first token sees only itself": lambda y, x, lengths: np.allclose(
+            y[:, 0].numpy(), x[:, 0].numpy()
+        ),
+        "a sentence alone gives the same result": lambda y, x, lengths: all(
+            np.allclose(
+                decoder_attention(x[i : i + 1, :length], [length])[0].numpy(), y[i, :length].numpy()
+            )
+            for i, length in enumerate(lengths)
+        ),
+    },
+)
+
 # %% [markdown]
-# **What does True mean?** PyTorch uses both conventions. In `key_padding_mask` True means *blocked*
-# (the deck FLOW, "PADDING", warns of this). In the boolean `attn_mask` of
-# `scaled_dot_product_attention` True means *may attend*. Confusing the two raises no error: here
-# all attention would go to the padding. The library's `Mask` avoids the confusion, because its
-# functions have names such as `from_attend` and `from_key_padding`.
+# For real tokens the padding mask changes nothing here: padding at the end is in the future of
+# every real token, so the look-ahead mask already hides it. The padding mask is needed in an
+# encoder, which has no look-ahead mask, and for padding on the left.
+#
+# ## What does True mean? PyTorch uses both conventions
+#
+# A boolean mask means the **opposite** in two places that you will use side by side:
+#
+# | mask | True means |
+# | --- | --- |
+# | `attn_mask` of `scaled_dot_product_attention` | visible: the query may attend to the key |
+# | `attn_mask` and `key_padding_mask` of `nn.MultiheadAttention` | hidden |
+#
+# Both rows are PyTorch's conventions, and the library follows them. (The deck FLOW, "PADDING",
+# warns of the second one.) The next cell passes the same triangle to both. The tokens are zero, so
+# all scores are equal, and the weights show directly which keys are visible.
 
 # %%
 sdpa = mt.nn.functional.scaled_dot_product_attention
+multihead = mt.nn.MultiheadAttention(4, num_heads=1, batch_first=True)
+zeros, lower = mt.zeros(1, 3, 4), mt.ones(3, 3).tril() > 0
+as_visible = sdpa(zeros, zeros, mt.eye(3).unsqueeze(0), attn_mask=lower)  # the weights times 1
+with np.errstate(invalid="ignore"):
+    _, as_hidden = multihead(zeros, zeros, zeros, attn_mask=lower)
+_, negated = multihead(zeros, zeros, zeros, attn_mask=~lower)
+print("the mask", lower.numpy(), sep="\n")
+print("weights of scaled_dot_product_attention, True = visible", as_visible[0].numpy(), sep="\n")
+print("weights of nn.MultiheadAttention, True = hidden", as_hidden[0].detach().numpy(), sep="\n")
+assert as_hidden[0, 0, 0] == 0 and as_hidden[0, 0, 1:].sum() == 1  # only the future
+assert np.isnan(as_hidden[0, 2].detach().numpy()).all()  # the last query has no key left
+assert np.allclose(negated.detach().numpy(), as_visible.numpy())
+
+# %% [markdown]
+# A look-ahead mask for the wrong convention shows each query nothing *but* the future. The last
+# query has no key left, and its NaN is a lucky warning. A padding mask gives no warning at all:
+# if it is inverted, all attention goes to the padding.
+#
+# The library's `Mask` avoids the confusion. Functions such as `from_attend` and `from_key_padding`
+# say in their names what True means, and every layer accepts the result.
+
+# %%
 right = sdpa(batch, batch, batch, attend.unsqueeze(1))
 inverted = sdpa(batch, batch, batch, ~attend.unsqueeze(1))
 heads = batch.unsqueeze(1)  # a Mask is (batch, head, query, key): here one head
@@ -127,7 +243,7 @@ assert np.allclose(right.numpy(), as_mask[:, 0].numpy())
 assert np.allclose(right[0, :3].numpy(), alone.numpy())
 assert (inverted[0].numpy() <= only_padding.max(axis=0) + 1e-9).all()  # a mean of padding
 
-# %%
+# %% tags=["plot"]
 figure = mt.viz.masks_figure(
     {
         "look-ahead": mt.masks.causal(5),
@@ -139,7 +255,8 @@ figure = mt.viz.masks_figure(
 )
 show(
     figure,
-    "look-ahead depends on the position, padding on the sentence; both masks must allow a key",
+    "Look-ahead gives every query another row, padding the same row to all. Where both apply, the "
+    "rows of I, am and fine are those of look-ahead alone.",
 )
 
 # %% [markdown]
@@ -181,9 +298,12 @@ for name, grid in (("all scores positive", scores), ("both signs", signed)):
     assert same == (name == "all scores positive")
 assert np.isnan(multiplied[:2]).all() and np.isfinite(multiplied[2]).all()
 
-# %% [markdown]
-# NaN is the better case, because you notice it. A large finite number in place of $-\infty$ gives
-# no NaN, but attention goes **to the future**, with a weight of 1.
+# %% [markdown] tags=["predict"]
+# ## Predict, then run
+#
+# To get rid of the NaN, someone puts $-10^9$ in place of $-\infty$ and still multiplies. The scores
+# of the first query are 0.9, -0.4 and 0.3, and it may look only at key 0. Which three weights does
+# it get? Write them down, then run the next cell.
 
 # %%
 finite = np.where(triangle == 0, 1.0, -1e9)
@@ -191,7 +311,12 @@ quiet = softmax(signed * finite)
 print("multiplied by -1e9, both signs", quiet, sep="\n")
 assert quiet[0, 1] == 1.0 and quiet[1, 2] == 1.0  # exactly the masked keys with a negative score
 
-# %%
+# %% [markdown]
+# The weights are 0, 1 and 0: all attention goes **to the future**. $-0.4 \cdot -10^9$ is a large
+# positive score, so the masked key wins. NaN was the better case, because you notice it. Here
+# nothing looks wrong: each row sums to 1.
+
+# %% tags=["plot"]
 panels = {
     "added -inf: correct": softmax(signed + triangle),
     "times -inf": multiplied,
@@ -209,7 +334,12 @@ for axes, (title, rows) in zip(figure.subplots(1, 4), panels.items(), strict=Tru
     axes.plot([0.5, 0.5, 1.5, 1.5, 2.5], [-0.5, 0.5, 0.5, 1.5, 1.5], color="#D55E00", linewidth=2)
     axes.set(xticks=[], yticks=[])
     axes.set_title(title, fontsize=10)
-show(figure, "weights for one grid of scores; the future is above the red line")
+show(
+    figure,
+    "The future is above the red line, and only the first panel is empty there with rows that sum "
+    "to 1. The third panel puts a weight of 1 on the future; the rows of the fourth sum to less "
+    "than 1.",
+)
 
 # %% [markdown]
 # **2. Masking after the softmax.** Setting weights to 0 after the softmax leaves rows that sum to
@@ -290,6 +420,47 @@ for name in ("softmax of -inf", "masked_softmax"):
     poisoned = np.isnan(scores.grad.numpy()).any()
     print(f"{name:16} loss {loss.item():6.3f}   NaN in the gradient: {poisoned}")
     assert np.isnan(loss.item()) == (name == "softmax of -inf")
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: a softmax that survives empty rows
+#
+# Many models pass their mask as numbers to add: 0 where a key is visible and $-\infty$ where it is
+# hidden. Write `safe_softmax(scores, bias)`, which returns the softmax of `scores + bias`, but
+# weights of 0 in a row where every key is hidden. Neither the weights nor the gradient may contain
+# NaN. Both arguments have shape (query, key).
+#
+# Replacing the NaN by 0 after the softmax is not enough: then the weights are correct, and the
+# check finds NaN in the gradient, as above.
+#
+# *Hint:* `(bias == 0).any(-1, keepdim=True)` is True for the rows that have a key. Give an empty
+# row harmless scores **before** the softmax, for example by not masking it at all, and remove its
+# weights **afterwards**.
+
+
+# %% tags=["answer"]
+def safe_softmax(scores, bias):
+    """Return the weights of the visible keys, 0 in rows without any, shape (query, key)."""
+    has_key = (bias == 0).any(-1, keepdim=True)  # (query, 1)
+    bias = bias.masked_fill(~has_key, 0.0)  # an empty row is not masked
+    return mt.softmax(scores + bias, -1) * has_key
+
+
+# %% tags=["check"]
+check(
+    safe_softmax,
+    cases=[
+        (mt.randn(2, 3), mt.tensor([[0.0, 0.0, -INF], [-INF] * 3])),
+        (mt.randn(3, 5), mt.tensor([[-INF] * 5, [0.0] * 5, [-INF, 0.0, 0.0, -INF, 0.0]])),
+        (1000 * mt.randn(1, 7), mt.full((1, 7), -INF)),
+    ],
+    expected=lambda scores, bias: mt.ops.masked_softmax(scores, bias == 0),
+    properties={
+        "hidden keys have weight 0": lambda weights, scores, bias: (weights[bias < 0] == 0).all(),
+        "a row sums to 1, or to 0 if it is empty": lambda weights, scores, bias: np.allclose(
+            weights.sum(-1).numpy(), (bias == 0).any(-1).numpy()
+        ),
+    },
+)
 
 # %% [markdown]
 # **4. A fill value that is not negative enough.** $-10^9$ is out of range for float16 and becomes

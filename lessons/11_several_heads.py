@@ -4,7 +4,7 @@
 # One row of softmax weights gives one weighted mean. What if a token needs to know two things at
 # once, from two different places? And how can one matrix produce eight heads at no extra cost?
 #
-# *Prerequisites:* query, key, value (lesson 8), the scale (lesson 9), masks (lesson 10).
+# *Prerequisites:* query, key, value and the scale (lesson 8), masks (lesson 10).
 
 # %%
 import math
@@ -13,6 +13,7 @@ import numpy as np
 
 import minitorch_attn as mt
 from minitorch_attn.course.lesson import pick, show, where
+from minitorch_attn.course.your_turn import check
 from minitorch_attn.viz.style import COLOURS, new_figure
 
 mt.manual_seed(0)
@@ -77,6 +78,41 @@ print("head 1\n", split(x, 2)[0, 1].numpy())
 assert (merge(split(x, 2)) == x).all()
 assert (split(x, 2)[0, 0] == x[0, :, :3]).all()  # head 0: all tokens, the first three features
 
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: split query, key and value at once
+#
+# GPT-2 computes query, key and value with a single matrix. Its output has shape
+# (batch, token, 3 · width): the first third of each vector is the query, the second the key, the
+# last the value.
+#
+# Write `split_three(projected, heads)`. It returns the tuple (query, key, value), each of shape
+# (batch, heads, token, width / heads), with the heads cut as by `split` above.
+#
+# *Hint:* One `reshape` gives each vector three axes: which of the three, which head, which feature.
+# In which order do they follow each other in memory? Then `permute` puts the axis of the three
+# first, and `tuple(...)` splits a tensor along its first axis.
+
+
+# %% tags=["answer"]
+def split_three(projected, heads):
+    """Return query, key and value, each of shape (batch, heads, token, width / heads)."""
+    batch, tokens, width = projected.shape  # width: that of all three together
+    pieces = projected.reshape(batch, tokens, 3, heads, width // (3 * heads))
+    return tuple(pieces.permute(2, 0, 3, 1, 4))  # (3, batch, heads, token, piece)
+
+
+# %% tags=["check"]
+check(
+    split_three,
+    cases=[(mt.randn(2, 5, 3 * 6), 2), (mt.randn(1, 7, 3 * 3), 3), (mt.randn(2, 3, 3 * 5), 1)],
+    expected=lambda projected, heads: tuple(split(x, heads) for x in projected.chunk(3, -1)),
+    properties={
+        "merging the queries gives the first third": lambda result, projected, heads: (
+            merge(result[0]) == projected.chunk(3, -1)[0]
+        ).all(),
+    },
+)
+
 # %% [markdown]
 # ## What heads cost
 #
@@ -117,7 +153,102 @@ difference = (several_heads(attention, x) - attention(x)).abs().max().item()
 print(f"largest difference from nn.Attention: {difference:.1e}")
 assert difference < 1e-5
 
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: several queries, one key
+#
+# Many large models have fewer key heads than query heads, so that they store fewer keys. Then
+# several query heads **share** a key head (grouped-query attention). With 6 query heads and 2 key
+# heads, query heads 0, 1 and 2 use key head 0, and query heads 3, 4 and 5 use key head 1.
+#
+# Write `grouped_weights(query, key)`, which returns the attention weights of all query heads. The
+# query has shape (batch, heads, query, piece) and the key (batch, groups, key, piece), where
+# `heads` is a multiple of `groups`.
+#
+# *Hint:* Give each query head its own copy of its key head. `mt.tensor([7, 8]).repeat(3)` is 7, 8,
+# 7, 8, 7, 8, and `mt.tensor([7, 8]).repeat_interleave(3)` is 7, 7, 7, 8, 8, 8. Which one do you
+# need? It takes `dim=`.
+
+
+# %% tags=["answer"]
+def grouped_weights(query, key):
+    """Return the weights of all query heads, shape (batch, heads, query, key)."""
+    share = query.shape[1] // key.shape[1]  # query heads for each key head
+    key = key.repeat_interleave(share, dim=1)  # (batch, heads, key, piece)
+    scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
+    return scores.softmax(-1)
+
+
+# %% tags=["check"]
+check(
+    grouped_weights,
+    cases=[
+        (mt.randn(2, 6, 5, 3), mt.randn(2, 2, 7, 3)),
+        (mt.randn(1, 3, 1, 2), mt.randn(1, 1, 5, 2)),
+    ],
+    expected=lambda query, key: mt.ops.scaled_dot_product_attention(
+        query, key, mt.eye(key.shape[2]).double().expand(*key.shape[:3], -1), enable_gqa=True
+    ),  # values of 0 and 1 give the weights
+    properties={
+        "each row sums to 1": lambda weights, query, key: np.allclose(weights.sum(-1).numpy(), 1),
+        "equal queries that share a key head have equal weights": lambda weights, query, key: (
+            same := grouped_weights(query[:, :1].expand(query.shape), key)
+        )[:, 0].allclose(same[:, query.shape[1] // key.shape[1] - 1]),
+    },
+)
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: what does each head add to the output?
+#
+# The heads are concatenated and multiplied by $W^O$. Concatenating looks as if the heads were
+# mixed only here, but the product is a **sum** with one term for each head:
+#
+# $$\mathrm{Concat}(\mathrm{head}_1, \dots, \mathrm{head}_h)\,W^O = \sum_i \mathrm{head}_i\,W^O_i.$$
+#
+# Write `contributions(context, weight)`, which returns the $h$ terms separately. The context has
+# shape (batch, heads, token, piece). The weight is that of an `nn.Linear` of shape (width, width),
+# so that the output is `merge(context) @ weight.T` (without a bias).
+#
+# *Hint:* Which rows of `weight.T` are multiplied by the features of head 0? Cut `weight.T` into one
+# block of rows for each head. One batched product with the context does the rest.
+
+
+# %% tags=["answer"]
+def contributions(context, weight):
+    """Return what each head adds to the output, shape (batch, heads, token, width)."""
+    heads, piece = context.shape[1], context.shape[3]
+    blocks = weight.T.reshape(heads, piece, heads * piece)  # the rows of each head
+    return context @ blocks  # (batch, heads, token, piece) @ (heads, piece, width)
+
+
+# %% tags=["check"]
+check(
+    contributions,
+    cases=[(mt.randn(2, 3, 5, 7), mt.randn(21, 21)), (mt.randn(1, 2, 1, 3), mt.randn(6, 6))],
+    expected=lambda context, weight: mt.stack(
+        [
+            context[:, h] @ weight[:, h * context.shape[3] : (h + 1) * context.shape[3]].T
+            for h in range(context.shape[1])
+        ],
+        1,
+    ),
+    properties={
+        "a context of zeros adds nothing": lambda terms, context, weight: (
+            not (
+                contributions(
+                    context * (mt.arange(context.shape[1]) > 0).reshape(-1, 1, 1), weight
+                )[:, 0]
+            ).any()
+        ),
+        "the heads add up to the output": lambda terms, context, weight: np.allclose(
+            terms.sum(1).numpy(), (merge(context) @ weight.T).numpy()
+        ),
+    },
+)
+
 # %% [markdown]
+# So the heads do not mix: each one adds its own vector to the output of the layer. This is why you
+# can remove a single head from a trained model, and measure what it contributed.
+#
 # ## Two heads learn to look at two places
 #
 # The task is to name, at every position, the token one place before **and** the token three places
@@ -164,6 +295,14 @@ def train(heads, steps):
     return model
 
 
+# %% [markdown] tags=["predict"]
+# ## Predict, then run
+#
+# Both models have the same number of parameters, and both see all letters. Guessing is correct in 6
+# percent of the cases. After training, in what percentage of the cases does the model with **one**
+# head give the first answer correctly, and the second? Write down two numbers, then run the next
+# cell.
+
 # %%
 ids, wanted = examples(500, np.random.default_rng(9))
 models, right = {}, {}
@@ -174,12 +313,16 @@ for heads in (1, 2):
         found = model(ids)[:, max(BACK) :].argmax(-1)  # (text, token, answer)
     right[heads] = (found == wanted).float().mean((0, 1)).numpy()  # (answer,)
     size = sum(p.numel() for p in model.parameters())
-    print(f"{heads} head(s){size:12,}", *(f"{100 * share:14.1f} %" for share in right[heads]))
+    label = "1 head" if heads == 1 else f"{heads} heads"
+    print(f"{label:9}{size:12,}", *(f"{100 * share:14.1f} %" for share in right[heads]))
 print(f"guessing             {100 / LETTERS:14.1f} % {100 / LETTERS:14.1f} %")
 assert right[2].min() > 0.95
 assert right[1].min() < 0.5 < right[1].max()
 
 # %% [markdown]
+# The single head does not fail at both answers to the same degree: it gives one of them nearly
+# perfectly and the other hardly at all. With two heads both are correct.
+#
 # Where did the heads look? For each head we print the weight on the token a given number of places
 # back, averaged over 500 texts and over all positions that have such a token.
 
@@ -196,7 +339,7 @@ def weight_back(weights, back):
 
 
 print("places back            0     1     2     3     4")
-rows = {"one head": maps[1][0], "two heads, head 1": maps[2][0], "two heads, head 2": maps[2][1]}
+rows = {"one head": maps[1][0], "two heads, head 0": maps[2][0], "two heads, head 1": maps[2][1]}
 for name, weights in rows.items():
     print(f"{name:<18}", *(f"{weight_back(weights, back):5.2f}" for back in range(5)))
 looks_at = {max(range(5), key=lambda back: weight_back(weights, back)) for weights in maps[2]}
@@ -212,7 +355,7 @@ assert weight_back(maps[1][0], known) > weight_back(maps[1][0], other)
 # correct. The other letter is in the mean too, but a linear map usually cannot tell from the mean
 # which letter has the second largest share. With two rows of weights no workaround is needed.
 
-# %%
+# %% tags=["plot"]
 figure = new_figure(9.5, 3.1)
 panels = figure.subplots(1, 4, sharey=True)
 rows["mean of the two heads"] = maps[2].mean(0)
@@ -291,7 +434,7 @@ assert (ways["correct"] == np.tril(np.ones((8, 8), bool))).all()
 assert np.triu(ways["split wrong"], 1).any()  # the model reads what it must predict
 assert not ways["split and merge wrong"][4:, :4].any()  # the two halves are separate
 
-# %%
+# %% tags=["plot"]
 figure = new_figure(9, 3.9)
 panels = figure.subplots(1, 3, sharey=True)
 for panel, (name, found) in zip(panels, ways.items(), strict=True):

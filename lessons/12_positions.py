@@ -4,7 +4,8 @@
 # Attention computes a weighted sum of the values, and a sum does not depend on the order of its
 # terms. How does a Transformer know that "dog bites man" is not "man bites dog"?
 #
-# *Prerequisites:* queries, keys and values (lesson 8), multiple heads (lesson 11).
+# *Prerequisites:* the gradient of a table lookup (lesson 3), queries, keys and values (lesson 8),
+# multiple heads (lesson 11).
 
 # %%
 import math
@@ -13,6 +14,7 @@ import numpy as np
 
 import minitorch_attn as mt
 from minitorch_attn.course.lesson import fails, pick, show, where
+from minitorch_attn.course.your_turn import check
 from minitorch_attn.errors import IndexRangeError
 from minitorch_attn.viz.style import COLOURS, new_figure
 
@@ -53,7 +55,41 @@ assert broken > 1e-3  # the mask itself contains information about the order
 # The first Transformer adds this table to the tokens:
 #
 # $$PE_{p,2i} = \sin(p f_i), \quad PE_{p,2i+1} = \cos(p f_i), \quad f_i = 10000^{-2i/d}.$$
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: the table of sines and cosines
 #
+# Write `sinusoids(places, d)`, which returns this table for the positions 0 to `places - 1`, as a
+# tensor of shape (position, d); d is even. Compute in float64 (`mt.arange(..., dtype="float64")`).
+#
+# *Hint:* A column of positions times a row of the d / 2 frequencies gives all angles. In the table,
+# sine and cosine alternate: `mt.stack([...], -1)` makes pairs, and `flatten(-2)` lines them up.
+
+
+# %% tags=["answer"]
+def sinusoids(places, d):
+    """Return the sines and cosines of positions 0 to places - 1, shape (position, d)."""
+    frequencies = 10000.0 ** (-mt.arange(0, d, 2, dtype="float64") / d)  # (d / 2,)
+    angles = mt.arange(places, dtype="float64").unsqueeze(1) * frequencies  # (position, d / 2)
+    return mt.stack([angles.sin(), angles.cos()], -1).flatten(-2)
+
+
+# %% tags=["check"]
+check(
+    sinusoids,
+    cases=[(7, 6), (11, 2), (1, 10)],
+    expected=lambda places, d: mt.nn.sinusoidal_positions(places, d, dtype="float64"),
+    properties={
+        "position 0 is 0, 1, 0, 1, ...": lambda table, places, d: np.allclose(
+            table[0].numpy(), [0, 1] * (d // 2)
+        ),
+        "every row has length sqrt(d / 2)": lambda table, places, d: np.allclose(
+            table.norm(dim=-1).numpy(), math.sqrt(d / 2)
+        ),
+    },
+)
+
+# %% [markdown]
 # Each pair of features is like the hand of a clock; the fast hands come first. To move $k$ places
 # further, turn every hand by $k f_i$. The matrix that does this is the same for all positions $p$.
 
@@ -77,11 +113,11 @@ at_distance = [products[p, p + 5] for p in (0, 10, 50)]
 print("PE[p] . PE[p + 5] for p = 0, 10, 50:", *(f"{product:.6f}" for product in at_distance))
 assert np.allclose(products[0, 5], products[50, 55])  # depends on the distance only
 
-# %%
+# %% tags=["plot"]
 show(
     mt.viz.sinusoidal_figure(60, 32),
-    "Left: the table. Middle: fast and slow clock hands. Right: the dot product of two "
-    "positions is the same along each diagonal.",
+    "Left: the first features change from row to row, the last ones hardly at all. Middle: fast "
+    "and slow clock hands. Right: the dot product of two positions is constant along a diagonal.",
 )
 
 # %% [markdown]
@@ -155,6 +191,50 @@ bias.numbers.data = mt.tensor([-2.0, -1.0, 0.0, 1.0, 2.0])
 print("b[j - i] for 5 tokens, clipped at 2: the same along each diagonal")
 print(bias(5).detach().numpy())
 
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: the gradient of a number that is used many times
+#
+# Every number of the relative bias is used along a whole diagonal, and the two outermost ones in a
+# whole corner. Write its backward pass with NumPy: `bias_gradient(gradient, farthest)` is given the
+# gradient of the bias, an array of shape (query, key), and returns the gradient of the
+# `2 * farthest + 1` numbers. The first one belongs to the distance `-farthest`.
+#
+# *Hint:* A number that is used several times gets the **sum** of all gradients, like a row of a
+# table that is looked up several times (lesson 3). Careful: if `index` contains a place twice,
+# `numbers[index] += gradient` adds there only once. `np.add.at(numbers, index, gradient)` adds
+# every time.
+
+
+# %% tags=["answer"]
+def bias_gradient(gradient, farthest):
+    """Return the gradient of the numbers, shape (2 * farthest + 1,)."""
+    places = np.arange(len(gradient))
+    distance = np.clip(places - places[:, None], -farthest, farthest)  # (query, key): j - i
+    numbers = np.zeros(2 * farthest + 1)
+    np.add.at(numbers, distance + farthest, gradient)
+    return numbers
+
+
+# %% tags=["check"]
+check(
+    bias_gradient,
+    cases=[
+        (np.ones((5, 5)), 2),  # counts how often each number is used
+        (np.random.default_rng(0).normal(size=(7, 7)), 3),
+        (np.random.default_rng(1).normal(size=(1, 1)), 2),
+    ],
+    expected=lambda gradient, farthest: mt.autograd.grad(
+        (module := RelativeBias(farthest).double())(len(gradient)),
+        module.numbers,
+        mt.tensor(gradient),
+    )[0],
+    properties={
+        "nothing is lost: the sums are equal": lambda numbers, gradient, farthest: np.allclose(
+            numbers.sum(), gradient.sum()
+        ),
+    },
+)
+
 # %% [markdown]
 # ## Rotary: rotate queries and keys according to their positions
 #
@@ -162,6 +242,51 @@ print(bias(5).detach().numpy())
 # the query at position $m$ by the angle $m f_i$, and the key at position $n$ by $n f_i$. The dot
 # product depends only on the difference of the two angles, $(m - n) f_i$. This is exact for all
 # $W^Q$ and $W^K$.
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: rotary positions
+#
+# Write `rotated(x, start)` for x of shape (token, d), whose tokens are at the positions `start`,
+# `start + 1`, and so on. Pair $i$ consists of the neighboring features $2i$ and $2i + 1$. For a
+# token at position $p$, it is rotated by the angle $\theta = p f_i$:
+#
+# $$(a, b) \mapsto (a \cos\theta - b \sin\theta,\; a \sin\theta + b \cos\theta).$$
+#
+# The check tests what adding a table of positions cannot do: if all tokens move by 3 places, all
+# dot products between tokens stay the same. Compute in float64.
+#
+# *Hint:* `x[:, 0::2]` holds the first element of all pairs and `x[:, 1::2]` the second. Compute the
+# angles and restore the order of the features as in `sinusoids`.
+
+
+# %% tags=["answer"]
+def rotated(x, start):
+    """Return x with each pair of features rotated, shape (token, d)."""
+    tokens, d = x.shape
+    frequencies = 10000.0 ** (-mt.arange(0, d, 2, dtype="float64") / d)  # (d / 2,)
+    angles = mt.arange(start, start + tokens, dtype="float64").unsqueeze(1) * frequencies
+    a, b = x[:, 0::2], x[:, 1::2]
+    cos, sin = angles.cos(), angles.sin()
+    return mt.stack([a * cos - b * sin, a * sin + b * cos], -1).flatten(-2)
+
+
+# %% tags=["check"]
+check(
+    rotated,
+    cases=[(mt.randn(5, 6), 0), (mt.randn(3, 2), 7), (mt.randn(1, 10), 2)],
+    expected=lambda x, start: mt.nn.RotaryEmbedding(x.shape[1], interleaved=True)(x, offset=start),
+    properties={
+        "lengths do not change": lambda y, x, start: np.allclose(
+            y.norm(dim=-1).numpy(), x.norm(dim=-1).numpy()
+        ),
+        "moving all tokens by 3 places keeps all dot products": lambda y, x, start: np.allclose(
+            (y @ y.T).numpy(), (rotated(x, start + 3) @ rotated(x, start + 3).T).numpy()
+        ),
+    },
+)
+
+# %% [markdown]
+# The lesson's version starts at position 0 and knows two conventions of what a pair is.
 
 
 # %%
@@ -255,6 +380,13 @@ def train(kind, steps):
     return model
 
 
+# %% [markdown] tags=["predict"]
+# ## Predict, then run
+#
+# All models with positions solve the task on 16 tokens. Which of the four (sinusoidal, learned,
+# relative, rotary) still work at three times the length? For each one, write down "yes" or "no" and
+# a reason, then run the next cell.
+
 # %%
 models, short, long = {}, {}, {}
 print(f"correct letters          {SHORT} tokens   {LONG} tokens")
@@ -281,6 +413,7 @@ assert long["rotary"] > 0.9
 assert long["learned"] < 0.6
 assert long["sinusoidal"] < 0.8
 
+# %% tags=["plot"]
 ids, _ = examples(1, 40, np.random.default_rng(9))
 figure = new_figure(9.5, 2.9)
 panels = figure.subplots(1, 5, sharey=True)

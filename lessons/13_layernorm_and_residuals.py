@@ -4,15 +4,18 @@
 # Every sub-layer of a Transformer comes with a residual sum and a norm ("Add & Norm"). What does
 # each of the two do, does their order matter, and where does the small number eps belong?
 #
-# *Prerequisites:* the parts of a Transformer block by name; backward passes (lessons 2, 3).
+# *Prerequisites:* backward passes (lesson 2), multi-head attention (lesson 11). The feed-forward
+# network and the positions of lesson 12 are only used here as parts.
 
 # %%
+import functools
 import math
 
 import numpy as np
 
 import minitorch_attn as mt
 from minitorch_attn.course.lesson import pick, show, where
+from minitorch_attn.course.your_turn import check
 from minitorch_attn.viz.style import COLOURS, new_figure
 
 mt.manual_seed(0)
@@ -60,7 +63,93 @@ for size in (1.0, 1e-1, 1e-2, 1e-3):
     print(f"{size:8.0e}{variance:14.3f}")
 assert variance < 0.2
 
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: RMSNorm
+#
+# T5 and Llama use a simpler norm. RMSNorm does not subtract the mean and has no bias. It divides
+# each token by its root mean square:
+#
+# $$y = \frac{x}{\sqrt{\frac1d \sum_i x_i^2 + \epsilon}} \cdot w.$$
+#
+# Write `rms_norm(x, weight, eps)` for x of shape (..., features).
+#
+# *Hint:* Start from `layer_norm` above. What is left of `variance` if the mean is not subtracted?
+# Which axis does the mean go over, and what is `keepdim` for?
+
+
+# %% tags=["answer"]
+def rms_norm(x, weight, eps):
+    """Return x divided by its root mean square over the features, times weight, shape of x."""
+    mean_square = (x**2).mean(-1, keepdim=True)  # (..., 1)
+    root = (mean_square + eps).sqrt()
+    return x / root * weight
+
+
+# %% tags=["check"]
+check(
+    rms_norm,
+    cases=[
+        (mt.randn(5, 3), mt.randn(3), 1e-5),
+        (mt.randn(2, 3, 7) + 5, mt.ones(7), 0.0),
+        (0.001 * mt.randn(1, 11), mt.randn(11), 1e-5),  # eps is larger than the mean square
+    ],
+    expected=lambda x, weight, eps: mt.ops.rms_norm(x, weight.shape, weight, eps),
+    properties={
+        "for weight 1 and eps 0 the mean square is 1": lambda y, x, weight, eps: np.allclose(
+            (rms_norm(x, 1.0, 0.0) ** 2).mean(-1).numpy(), 1
+        ),
+        "10 x with 100 eps gives the same result": lambda y, x, weight, eps: np.allclose(
+            rms_norm(10 * x, weight, 100 * eps).numpy(), y.numpy()
+        ),
+    },
+)
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: make w and b disappear
+#
+# With pre-norm, LayerNorm is followed by a linear layer: the one that computes the queries, for
+# example. Let $n$ be the normalized token, before $w$ and $b$. The linear layer with the matrix $A$
+# and the bias $c$ then computes
+#
+# $$A\,(n \cdot w + b) + c,$$
+#
+# where $n \cdot w$ multiplies feature by feature. Write `fold(weight, bias, matrix, offset)`: given
+# $w$, $b$, $A$ and $c$, it returns the matrix and the bias of a linear layer that computes the same
+# directly from $n$. $A$ has shape (out, in); the other three are vectors.
+#
+# *Hint:* Expand the product. Which entries of $A$ are multiplied by $w_i$: row $i$ or column $i$?
+
+
+# %% tags=["answer"]
+def fold(weight, bias, matrix, offset):
+    """Return the matrix (out, in) and the bias (out,) that make weight and bias unnecessary."""
+    new_matrix = matrix * weight  # column i times w_i
+    new_offset = matrix @ bias + offset
+    return new_matrix, new_offset
+
+
+# %% tags=["check"]
+check(
+    fold,
+    cases=[
+        (mt.randn(3), mt.randn(3), mt.randn(5, 3), mt.randn(5)),
+        (mt.randn(7), mt.randn(7), mt.randn(7, 7), mt.randn(7)),
+        (mt.ones(2), mt.zeros(2), mt.randn(1, 2), mt.randn(1)),
+    ],
+    expected=lambda w, b, a, c: (mt.einsum("oi,i->oi", a, w), mt.einsum("oi,i->o", a, b) + c),
+    properties={
+        "both layers compute the same": lambda new, w, b, a, c: np.allclose(
+            mt.nn.functional.linear(mt.ones(2, len(w)).double(), *new).numpy(),
+            mt.nn.functional.linear(mt.ones(2, len(w)).double() * w + b, a, c).numpy(),
+        ),
+    },
+)
+
 # %% [markdown]
+# So the $w$ and $b$ of a norm that is followed by a linear layer do not let the model compute
+# anything new. They only change how it learns, and programs that run a trained model fold them
+# away.
+#
 # ## LayerNorm's eps: inside or outside the square root
 #
 # The deck COMP541, "Encoder-Decoder Sublayers (3)", computes `(x - mean) / (std + eps)`. Here eps
@@ -112,7 +201,7 @@ for name, norm in (("inside", eps_inside), ("outside", eps_outside)):
 assert max(steepest["inside"]) < 1e4 < 1e5 < max(steepest["outside"])
 assert not np.abs(constant["outside"]).max() < 100 * np.abs(constant["inside"]).max()  # or NaN
 
-# %%
+# %% tags=["plot"]
 figure = new_figure(7, 3.6)
 axes = figure.add_subplot()
 for colour, marker, name in zip(COLOURS, "os", steepest, strict=False):
@@ -122,8 +211,8 @@ axes.legend(frameon=False)
 axes.spines[["top", "right"]].set_visible(False)
 show(
     figure,
-    "With eps inside, the gradient is at most of the order 1/sqrt(eps) = 1000; with eps outside, "
-    "it grows to 1/eps = 1,000,000.",
+    "For ordinary tokens, on the right, the curves are the same. Toward constant tokens, the one "
+    "with eps inside stops at about 1/sqrt(eps) = 1000, the other at about 1/eps = 1,000,000.",
 )
 
 # %% [markdown]
@@ -136,6 +225,44 @@ show(
 # | no residual | $\mathrm{norm}(f(x))$ | not used in practice; shown for comparison |
 # | post-norm | $\mathrm{norm}(x + f(x))$ | the first Transformer, BERT |
 # | pre-norm | $x + f(\mathrm{norm}(x))$, with one more norm at the end | GPT-2, ViT, T5, Llama |
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: a stack of sub-layers
+#
+# Write `stack(x, sublayers, norm, pre)`. It applies a list of sub-layers one after the other, each
+# with its residual path: as pre-norm if `pre` is True, otherwise as post-norm. The sub-layers and
+# the norm are functions of a tensor of shape (batch, token, features).
+#
+# *Hint:* A loop with one line for each way. The table says what pre-norm needs once, after the last
+# sub-layer.
+
+
+# %% tags=["answer"]
+def stack(x, sublayers, norm, pre):
+    """Return the output of all sub-layers with pre-norm or post-norm, shape of x."""
+    for f in sublayers:
+        if pre:
+            x = x + f(norm(x))
+        else:
+            x = norm(x + f(x))
+    return norm(x) if pre else x
+
+
+# %% tags=["check"]
+check(
+    stack,
+    cases=[
+        (mt.randn(2, 3, 5), [mt.tanh, mt.sin, mt.exp], lambda x: layer_norm(x, 1.0, 0.0), True),
+        (mt.randn(2, 3, 5), [mt.tanh, mt.sin, mt.exp], lambda x: layer_norm(x, 1.0, 0.0), False),
+        (mt.randn(1, 1, 7), [], lambda x: layer_norm(x, 1.0, 0.0), True),  # only the last norm
+    ],
+    expected=lambda x, sublayers, norm, pre: (norm if pre else mt.nn.Identity())(
+        functools.reduce(lambda x, f: x + f(norm(x)) if pre else norm(x + f(x)), sublayers, x)
+    ),
+    properties={
+        "each token has mean 0": lambda y, *arguments: np.allclose(y.mean(-1).numpy(), 0),
+    },
+)
 
 # %%
 WAYS, WIDTH = ("no residual", "post-norm", "pre-norm"), 32
@@ -228,6 +355,14 @@ def measure(way, depth):
     return gradients / seeds, alike / seeds
 
 
+# %% [markdown] tags=["predict"]
+# ## Predict, then run
+#
+# A model has 24 blocks; block 24 is next to the loss. Is the gradient before training larger in
+# block 1 or in block 24? Write down your answer for post-norm and for pre-norm, then run the next
+# cell.
+
+# %%
 DEPTH = 24
 gradients, alike = {}, {}
 for way in WAYS:
@@ -244,7 +379,12 @@ assert alike["pre-norm"][-1] < 0.9
 assert gradients["post-norm"][-1] > 2 * gradients["pre-norm"][-1]
 assert gradients["pre-norm"][-1] < gradients["pre-norm"][0]
 
-# %%
+# %% [markdown]
+# Both answers exist: post-norm has its largest gradients near the loss, pre-norm in the first
+# block, and the two differ by a factor of about four in block 24. The cosines show the other
+# difference: without residuals, the tokens are equal after a few blocks.
+
+# %% tags=["plot"]
 figure = new_figure(9, 3.7)
 left, right = figure.subplots(1, 2)
 for colour, marker, way in zip(COLOURS, "osD", WAYS, strict=False):
@@ -258,16 +398,16 @@ for axes in (left, right):
     axes.spines[["top", "right"]].set_visible(False)
 show(
     figure,
-    "Left: post-norm has its largest gradients in the last blocks, pre-norm in the first. Right: "
-    "attention averages tokens; without residuals they become equal after a few blocks, with "
-    "post-norm after many.",
+    "Left: post-norm rises toward the loss, pre-norm falls. Right: attention averages tokens; "
+    "without residuals they become equal after a few blocks, with post-norm after many, with "
+    "pre-norm not in 24.",
 )
 
 # %% [markdown]
 # Why does post-norm have its largest gradients in the last blocks? With pre-norm, $x$ is a sum of
 # more and more terms, and the last norm divides everything by the size of that sum. So in a deeper
 # model each block contributes less. With post-norm, whatever the depth of the
-# model, the last block is directly before the head.
+# model, the last block is directly before the output layer.
 
 # %%
 print("depth of the model               ", *(f"{depth:6}" for depth in (2, 8, 32)))
@@ -312,7 +452,12 @@ for name, losses in runs.items():
     ends = [np.mean(losses[at - 20 : at]) for at in (100, 200, len(losses))]
     print(f"{name:<22}", *(f"{end:10.2f}" for end in ends))
 
-# %%
+final = {name: np.mean(losses[-10:]) for name, losses in runs.items()}
+assert final["pre-norm"] < 0.1
+assert final["post-norm"] > 1.0
+assert final["post-norm, warm-up"] < 0.5
+
+# %% tags=["plot"]
 figure = new_figure(7, 3.6)
 axes = figure.add_subplot()
 for colour, style, (name, losses) in zip(COLOURS, ("-", "--", "-."), runs.items(), strict=False):
@@ -323,19 +468,18 @@ axes.text(0.42, 2.12, "guessing", transform=axes.get_yaxis_transform(), color="0
 axes.set(xlabel="step", ylabel="cross-entropy", ylim=(0, 2.6))
 axes.legend(frameon=False, loc="center", bbox_to_anchor=(0.45, 0.4))
 axes.spines[["top", "right"]].set_visible(False)
-show(figure, "Post-norm without warm-up hardly improves on guessing; with warm-up it learns.")
-
-final = {name: np.mean(losses[-10:]) for name, losses in runs.items()}
-assert final["pre-norm"] < 0.1
-assert final["post-norm"] > 1.0
-assert final["post-norm, warm-up"] < 0.5
+show(
+    figure,
+    "Pre-norm learns at once. Post-norm without warm-up hardly improves on guessing; with warm-up "
+    "it learns, after a long plateau.",
+)
 
 # %% [markdown]
 # ## What goes wrong without residuals
 #
 # Without residual paths, later blocks lose all information that a block does not copy to its
-# output, and the tokens become equal after a few blocks. If all vectors are equal, the head cannot
-# tell the tokens apart, whatever it learns.
+# output, and the tokens become equal after a few blocks. If all vectors are equal, the output layer
+# cannot tell the tokens apart, whatever it learns.
 
 # %%
 alone = train("no residual", 100, pick(360, 80))
@@ -353,11 +497,11 @@ where(mt.models.encoder_decoder.Residual, mt.models.gpt.Block, mt.models.bert.En
 # %% [markdown]
 # ## Exercise
 #
-# T5 and Llama use RMSNorm, which does not subtract the mean and does not have a bias. Write
-# `rms_norm(x, weight, eps)` from `mean(x**2)`, and replace both norms of `Block` by
-# `mt.nn.RMSNorm`. You are done when your function agrees with `mt.nn.RMSNorm(4)` on the first `x`
-# of this lesson to 1e-6, `mt.autograd.gradcheck` accepts it for float64 inputs, and the loss of the
-# pre-norm model still ends below 0.1.
+# LayerNorm does two things: it subtracts the mean, and it divides by the standard deviation. Which
+# half does training need? Replace both norms of `Block` by `mt.nn.RMSNorm(WIDTH)`, which only
+# divides, and then by a module of your own that only subtracts the mean of each token. Train the
+# pre-norm model with both. You are done when one of the two losses ends below 0.1 and the other one
+# above 1.5, and when you can say why T5 and Llama leave out one half.
 #
 # Then practice:
 #
@@ -365,6 +509,7 @@ where(mt.models.encoder_decoder.Residual, mt.models.gpt.Block, mt.models.bert.En
 # mta exercise start 07
 # mta exercise start 15
 # mta exercise start 30
+# mta exercise start 38
 # ```
 #
 # ## Three questions

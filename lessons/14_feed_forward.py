@@ -5,13 +5,15 @@
 # widths 512 -> 2048 -> 512 in the first Transformer. Diagrams usually focus on attention. What does
 # the small network do, and which of the two costs more?
 #
-# *Prerequisites:* multi-head attention (lesson 11), matrix products and their cost.
+# *Prerequisites:* backward passes (lesson 3), multi-head attention (lesson 11), matrix products and
+# their cost.
 
 # %%
 import numpy as np
 
 import minitorch_attn as mt
 from minitorch_attn.course.lesson import pick, show, where
+from minitorch_attn.course.your_turn import check
 from minitorch_attn.viz.style import COLOURS, new_figure
 
 mt.manual_seed(0)
@@ -50,7 +52,97 @@ same = (network(changed)[1:] == network(x)[1:]).all().item()
 print("token 0 changes; all other outputs stay the same:", same)
 assert same
 
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: one network on several devices
+#
+# The network of a large model does not fit on one device. It can be cut: each device stores a part
+# of the hidden features, that is, some rows of $W_1$ and $b_1$ and the matching columns of $W_2$.
+# It computes its part without asking the others, and the sum of all results is the output.
+#
+# Write `in_parts(x, w1, b1, w2, b2, parts)`, which computes the network in this way, one part after
+# the other. The weights have the shapes above, and the hidden width is divisible by `parts`.
+#
+# *Hint:* `w1.chunk(parts, 0)` cuts a tensor along axis 0 into a tuple of parts. Why may you apply
+# the ReLU to each part separately, and how often must $b_2$ be added?
+
+
+# %% tags=["answer"]
+def in_parts(x, w1, b1, w2, b2, parts):
+    """Return the network's output, computed in parts of the hidden features, shape (..., d)."""
+    output = b2  # once, not in every part
+    pieces = zip(w1.chunk(parts, 0), b1.chunk(parts, 0), w2.chunk(parts, 1), strict=True)
+    for rows, offset, columns in pieces:
+        hidden = (x @ rows.T + offset).relu()  # (..., 4 d / parts)
+        output = output + hidden @ columns.T
+    return output
+
+
+# %% tags=["check"]
+check(
+    in_parts,
+    cases=[
+        (mt.randn(5, 3), mt.randn(6, 3), mt.randn(6), mt.randn(3, 6), mt.randn(3), 3),
+        (mt.randn(2, 3, 2), mt.randn(7, 2), mt.randn(7), mt.randn(2, 7), mt.randn(2), 7),
+        (mt.randn(1, 3), mt.randn(5, 3), mt.randn(5), mt.randn(3, 5), mt.randn(3), 1),
+    ],
+    expected=lambda x, w1, b1, w2, b2, parts: feed_forward(x, w1, b1, w2, b2),
+    properties={
+        "one hidden feature at a time gives the same": lambda y, x, w1, b1, w2, b2, parts: (
+            np.allclose(in_parts(x, w1, b1, w2, b2, len(b1)).numpy(), y.numpy())
+        ),
+    },
+)
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: the backward pass of the first layer
+#
+# Write the backward pass with NumPy: `first_layer_gradients(x, w1, b1, w2, gradient)` is given the
+# gradient of the output, shape (token, d), and returns the gradients of $W_1$ and $b_1$. x has
+# shape (token, d).
+#
+# *Hint:* Go backward step by step: through $W_2$, then through the ReLU, then through $W_1$. The
+# ReLU lets the gradient pass where its input is positive, and nothing elsewhere. For the shape of
+# the last product: the gradient of $W_1$ has the shape of $W_1$ and sums over the tokens.
+
+
+# %% tags=["answer"]
+def first_layer_gradients(x, w1, b1, w2, gradient):
+    """Return the gradients of w1, shape (4 d, d), and b1, shape (4 d,)."""
+    active = x @ w1.T + b1 > 0  # (token, 4 d)
+    slope = (gradient @ w2) * active  # (token, 4 d), at the input of the ReLU
+    return slope.T @ x, slope.sum(0)
+
+
+# %% tags=["check"]
+check(
+    first_layer_gradients,
+    cases=[
+        tuple(mt.randn(*shape).numpy() for shape in ((5, 2), (7, 2), (7,), (2, 7), (5, 2))),
+        tuple(mt.randn(*shape).numpy() for shape in ((1, 3), (11, 3), (11,), (3, 11), (1, 3))),
+    ],
+    expected=lambda x, w1, b1, w2, gradient: mt.autograd.grad(
+        feed_forward(
+            mt.tensor(x),
+            first := mt.tensor(w1, requires_grad=True),
+            offset := mt.tensor(b1, requires_grad=True),
+            mt.tensor(w2),
+            0.0,
+        ),
+        (first, offset),
+        mt.tensor(gradient),
+    ),
+    properties={
+        "a feature that is 0 for all tokens gets no gradient": lambda found, x, w1, b1, *others: (
+            not found[0][(x @ w1.T + b1 <= 0).all(0)].any()
+        ),
+    },
+)
+
 # %% [markdown]
+# The property has a consequence: a hidden feature that is 0 for every token cannot learn its way
+# back. Such a feature is called dead. GELU helps, because its slope is not 0 for small negative
+# inputs.
+#
 # ## The feed-forward network has two thirds of the parameters
 #
 # Attention has four matrices of $d \times d$. The network has two of $4d \times d$, which is twice
@@ -111,7 +203,7 @@ assert shares["feed-forward"][-1] < 25  # for long texts the scores dominate
 at = lengths.index(1024)
 assert shares["scores and sums"][at] < shares["feed-forward"][at]
 
-# %%
+# %% tags=["plot"]
 figure = new_figure(7.5, 3.8)
 axes = figure.add_subplot()
 axes.stackplot(lengths, *shares.values(), colors=COLOURS, edgecolor="white", linewidth=2)
@@ -191,6 +283,14 @@ def train(kind, tokens, steps):
         return model, (model(x).argmax(-1) == same_sign).float().mean().item()
 
 
+# %% [markdown] tags=["predict"]
+# ## Predict, then run
+#
+# The third block has no network at all, only attention. How often is it correct if the text
+# consists of a single token? And how often if three other tokens with random numbers stand beside
+# it, which have nothing to do with the answer? Guessing is correct in 50 percent of the cases.
+# Write down two numbers, then run the next cell.
+
 # %%
 alone, among = {}, {}
 models = {}
@@ -208,10 +308,11 @@ assert among["none"] > alone["none"] + 0.1  # with other tokens, attention alone
 
 # %% [markdown]
 # For a single token the softmax of its only score is 1, so attention is a linear map and the model
-# can only guess. With other tokens attention is not quite linear, since the weights change with the
-# content. A model can use that to solve a small part of the task.
+# can only guess. With other tokens, the weights depend on the content, so attention is not linear,
+# and the model uses that as a nonlinearity: it is correct about nine times in ten, although the
+# other tokens contain no information about the answer. Only the ReLU network solves both tasks.
 
-# %%
+# %% tags=["plot"]
 steps = np.linspace(-1, 1, 41, dtype=np.float32)
 plane = np.stack(np.meshgrid(steps, steps), -1).reshape(-1, 1, 2)  # (point, token, 2)
 figure = new_figure(9, 3.4)
@@ -233,7 +334,44 @@ show(
     "network finds the four quadrants; the others answer one half everywhere.",
 )
 
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: solve the task without training
+#
+# You can find weights for this task by hand. The number
+#
+# $$|a + b| - |a - b|$$
+#
+# is positive if $a$ and $b$ have the same sign, and negative otherwise. (Try it with 2 and 3, then
+# with 2 and -3.) Write `sign_score(x)`, which computes this number for each token $(a, b)$ as a
+# feed-forward network does: a matrix $W_1$ of shape (4, 2), a ReLU, and a vector $w_2$ of 4
+# numbers.
+#
+# *Hint:* $|t| = \mathrm{relu}(t) + \mathrm{relu}(-t)$. So which four numbers should the hidden
+# layer compute from $a$ and $b$? Give your weights the dtype of x: `mt.tensor([...],
+# dtype=x.dtype)`.
+
+
+# %% tags=["answer"]
+def sign_score(x):
+    """Return |a + b| - |a - b| for tokens (a, b), shape (..., token), with one ReLU layer."""
+    w1 = mt.tensor([[1, 1], [-1, -1], [1, -1], [-1, 1]], dtype=x.dtype)  # (4, 2)
+    w2 = mt.tensor([1, 1, -1, -1], dtype=x.dtype)  # (4,)
+    return (x @ w1.T).relu() @ w2
+
+
+# %% tags=["check"]
+check(
+    sign_score,
+    cases=[mt.randn(7, 2), mt.randn(2, 3, 2), mt.tensor([[2.0, 3.0], [2.0, -3.0], [-5.0, -0.1]])],
+    expected=lambda x: x.sum(-1).abs() - (x[..., 0] - x[..., 1]).abs(),
+    properties={
+        "positive if and only if the signs agree": lambda y, x: ((y > 0) == (x.prod(-1) > 0)).all(),
+    },
+)
+
 # %% [markdown]
+# Four hidden features and a ReLU solve the task exactly. Without the ReLU, no width is enough.
+#
 # ## In the library
 
 # %%
@@ -256,6 +394,7 @@ where(mt.models.gpt.Block.forward, mt.ops.relu, mt.ops.gelu)
 # ```sh
 # mta exercise start 06
 # mta exercise start 27
+# mta exercise start 35
 # ```
 #
 # ## Three questions

@@ -4,13 +4,17 @@
 # An encoder reads one text, and a decoder writes another. Which layer of the decoder reads which
 # layer of the encoder? And how does information get from one to the other?
 #
-# *Prerequisites:* masks (lesson 10), positions (lesson 12), residuals and norms (lesson 13).
+# *Prerequisites:* cross-entropy (lesson 5), masks (lesson 10), positions (lesson 12), residuals and
+# norms (lesson 13).
 
 # %%
+import functools
+
 import numpy as np
 
 import minitorch_attn as mt
 from minitorch_attn.course.lesson import pick, show, where
+from minitorch_attn.course.your_turn import check
 from minitorch_attn.data.dates import characters_of_dates, date_pair, split_days
 from minitorch_attn.data.pairs import GeneratedBatches, PairTokenizer
 from minitorch_attn.generation import translate
@@ -111,7 +115,59 @@ scores = (first.num_heads, query.shape[1], key.shape[1])
 print("scores of each example (heads, target, source):", scores)
 assert query.shape[1] == targets.shape[1] != key.shape[1] == sources.shape[1]
 
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: cross-attention
+#
+# Write one head of cross-attention, `cross_attention(x, memory, attend, wq, wk, wv)`. The decoder's
+# x has shape (batch, target, d), the memory (batch, source, e). The boolean mask `attend` of shape
+# (batch, source) is True where the source has a character, and False where it is padding. The
+# three matrices have shapes (width, d), (width, e) and (width, e), as in `nn.Linear`. There are no
+# biases.
+#
+# *Hint:* Write down the shape of the scores first: a row for each target token, a column for each
+# source token. Which axis does the softmax go over? And where does the mask of shape
+# (batch, source) need an axis of size 1?
+
+
+# %% tags=["answer"]
+def cross_attention(x, memory, attend, wq, wk, wv):
+    """Return what each target token reads from the memory, shape (batch, target, width)."""
+    query, key, value = x @ wq.T, memory @ wk.T, memory @ wv.T
+    scores = query @ key.transpose(-2, -1) / query.shape[-1] ** 0.5  # (batch, target, source)
+    scores = scores.masked_fill(~attend.unsqueeze(1), -float("inf"))
+    return scores.softmax(-1) @ value
+
+
+# %% tags=["check"]
+check(
+    cross_attention,
+    cases=[
+        (
+            *(mt.randn(2, 3, 5), mt.randn(2, 7, 2), mt.arange(7) < mt.tensor([[4], [7]])),
+            *(mt.randn(11, 5), mt.randn(11, 2), mt.randn(11, 2)),
+        ),
+        (
+            *(mt.randn(3, 1, 2), mt.randn(3, 5, 3), mt.arange(5) < mt.tensor([[1], [3], [2]])),
+            *(mt.randn(7, 2), mt.randn(7, 3), mt.randn(7, 3)),
+        ),
+    ],
+    expected=lambda x, memory, attend, wq, wk, wv: mt.ops.scaled_dot_product_attention(
+        x @ wq.T, memory @ wk.T, memory @ wv.T, attend.unsqueeze(1)
+    ),
+    properties={
+        "padding has no influence": lambda y, x, memory, attend, *w: np.allclose(
+            cross_attention(x, memory + 9 * ~attend.unsqueeze(-1), attend, *w).numpy(), y.numpy()
+        ),
+        "the order of the memory does not matter": lambda y, x, memory, attend, *w: np.allclose(
+            cross_attention(x, memory.flip(1), attend.flip(1), *w).numpy(), y.numpy()
+        ),
+    },
+)
+
 # %% [markdown]
+# The memory is a set for the decoder, as the second property says. The decoder knows the order of
+# the source only because the encoder added its positions before.
+#
 # ## Training: teacher forcing
 #
 # The decoder receives the correct answer shifted by one place to the right. It starts with START
@@ -134,6 +190,53 @@ def shown(ids):
 print("decoder reads ", shown(decoder_input(targets)[0]))
 print("must write    ", shown(targets[0]))
 
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: the loss of a padded batch
+#
+# The answers of a batch have different lengths and are padded. Write
+# `character_loss(logits, target, pad)`: the mean of $-\log p(\text{target})$ over all characters of
+# the batch that are not padding. The logits have shape (batch, target, vocabulary), the target
+# holds ids of shape (batch, target), and `pad` is the id of the padding.
+#
+# *Hint:* `log_softmax(-1)` gives the log-probabilities of all characters. To pick one of each row,
+# give the ids an axis at the end: `log_p.gather(-1, target.unsqueeze(-1))`. By which number must
+# the sum be divided?
+
+
+# %% tags=["answer"]
+def character_loss(logits, target, pad):
+    """Return the mean of -log p over all targets that are not padding, a number."""
+    log_p = logits.log_softmax(-1)  # (batch, target, vocabulary)
+    picked = log_p.gather(-1, target.unsqueeze(-1)).squeeze(-1)  # (batch, target)
+    real = target != pad
+    return -(picked * real).sum() / real.sum()
+
+
+# %% tags=["check"]
+check(
+    character_loss,
+    cases=[
+        (mt.randn(2, 3, 7), mt.tensor([[4, 0, 0], [2, 5, 3]]), 0),
+        (
+            5 * mt.randn(3, 5, 11),
+            mt.tensor([[1, 2, 2, 2, 2], [7, 1, 10, 2, 2], [3, 5, 9, 8, 1]]),
+            2,
+        ),
+        (mt.randn(1, 1, 2), mt.tensor([[1]]), 0),
+    ],
+    expected=lambda logits, target, pad: mt.nn.functional.cross_entropy(
+        logits.flatten(0, 1), target.flatten(), ignore_index=pad
+    ),
+    properties={
+        "more padding changes nothing": lambda loss, logits, target, pad: np.allclose(
+            character_loss(
+                mt.cat([logits, logits], 1), mt.cat([target, mt.full_like(target, pad)], 1), pad
+            ).item(),
+            loss.item(),
+        ),
+    },
+)
+
 # %%
 steps, warmup, top = pick(400, 280), 60, 4e-3
 batches = GeneratedBatches(make_pair, tokenizer, batch_size=32)
@@ -154,8 +257,58 @@ for step in range(1, steps + 1):
         print(f"{step:4}{loss.item():8.3f}")
 
 # %% [markdown]
+# ## Generation: one character after the other
+#
 # Generation is different from training, because the decoder receives the characters that it
-# generated itself. `translate` encodes the source once and generates characters until END.
+# generated itself.
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: write until END
+#
+# Write `write_greedily(decode, start, end, length)`. The function `decode(ids)` returns logits of
+# shape (batch, token, vocabulary) for ids of shape (batch, token). `start` holds the first ids,
+# shape (batch, 1). Append the most likely next id `length` times, and return what was appended,
+# shape (batch, length).
+#
+# The texts of a batch do not end at the same time: a text that has written `end` gets only 0 from
+# then on, while the others go on.
+#
+# *Hint:* Keep a boolean tensor `done` of shape (batch, 1), at first False everywhere. In each step,
+# `decode(ids)[:, -1:].argmax(-1)` is the next id of every text. Does `end` itself become 0?
+
+
+# %% tags=["answer"]
+def write_greedily(decode, start, end, length):
+    """Return the written ids, 0 after each `end`, shape (batch, length)."""
+    ids, done = start, start != start  # (batch, 1), nothing is done
+    for _ in range(length):
+        token = decode(ids)[:, -1:].argmax(-1)  # (batch, 1)
+        ids = mt.cat([ids, token.masked_fill(done, 0)], 1)
+        done = done | (token == end)
+    return ids[:, start.shape[1] :]
+
+
+# %% tags=["check"]
+check(
+    write_greedily,
+    cases=[  # the next id is the sum of all ids so far, plus 1, modulo 7
+        (lambda ids: mt.arange(7) == (ids.cumsum(1) + 1).unsqueeze(-1) % 7, *case)
+        for case in ((mt.tensor([[2], [3], [5]]), 5, 5), (mt.tensor([[1]]), 6, 11))
+    ],
+    expected=lambda decode, start, end, length: (
+        ids := functools.reduce(
+            lambda ids, _: mt.cat([ids, decode(ids)[:, -1:].argmax(-1)], 1), range(length), start
+        )[:, 1:]
+    ).masked_fill((ids == end).cumsum(1) > (ids == end), 0),
+    properties={
+        "after `end` there is only 0": lambda ids, decode, start, end, length: (
+            not ids[(ids == end).cumsum(1) > (ids == end)].any()
+        ),
+    },
+)
+
+# %% [markdown]
+# `translate` encodes the source once and generates characters until END.
 
 
 # %%
@@ -191,10 +344,12 @@ def cross_weights(source, target):
 
 
 maps = [(cross_weights(*pair), *map(list, pair)) for pair in test_pairs[:3]]
+
+# %% tags=["plot"]
 show(
     mt.viz.cross_attention_figure(maps, "Cross-attention of the last decoder layer"),
-    "Rows: characters of the answer; columns: characters of the source. A row is computed before "
-    "its character is written: the row of the first digit of the year attends to the year.",
+    "The rows of the year (the first four) look at the end of the source. A row is computed before "
+    "its character is written, so the first row looks for the first digit.",
 )
 
 # %% [markdown]
@@ -239,6 +394,12 @@ assert other == own[::-1]
 # * **No padding mask**: if a batch contains dates of different lengths, encoder and decoder also
 #   attend to the padding of the shorter ones.
 
+# %% [markdown] tags=["predict"]
+# ## Predict, then run
+#
+# What percentage of the answers is still correct with each of these mistakes? The model was never
+# trained with any of them. Write down three numbers, then run the next cell.
+
 
 # %%
 def layer_by_layer(target, outputs, mask):
@@ -276,10 +437,10 @@ assert share["layer by layer"] < exact
 assert share["no padding mask"] < exact
 
 # %% [markdown]
-# Without memory, almost every answer is wrong. The other two mistakes spoil only some of the
-# answers. For example, the residual paths make the outputs of the encoder's layers similar, so the
-# decoder can still use the wrong one. Such mistakes easily go unnoticed. So compare tensors, as
-# above, and not only results.
+# Without memory, every answer is wrong. The other two mistakes spoil only some of the answers: a
+# decoder that reads the wrong encoder layers still writes most dates correctly, because the
+# residual paths make the outputs of the layers similar. Such mistakes easily go unnoticed. So
+# compare tensors, as above, and not only results.
 
 # %% [markdown]
 # ## In the library

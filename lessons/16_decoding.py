@@ -17,6 +17,7 @@ import numpy as np
 
 import minitorch_attn as mt
 from minitorch_attn.course.lesson import pick, show, where
+from minitorch_attn.course.your_turn import check
 from minitorch_attn.viz.style import COLOURS, new_figure
 
 mt.manual_seed(0)
@@ -73,11 +74,67 @@ assert probability(greedy(2)) < probability(best)
 # %% [markdown]
 # Beam search keeps the most likely prefixes at each step, but it may still miss the best text. With
 # enough beams to keep all texts, it is an exhaustive search. For a Transformer, beam search works
-# in the same way, but with sums of log-probabilities. We implement it for a small GPT with random
-# weights and compare the results with the library's.
+# in the same way, but with sums of log-probabilities: a product of a thousand probabilities would
+# be 0 in floating point.
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: how likely is a text?
+#
+# A model reads a text and returns logits for every position. The logits at position $t$ belong to
+# the **next** token, the one at position $t + 1$. Write `log_probability(logits, ids)`, the
+# log-probability of each text given its first token:
+#
+# $$\sum_{t \ge 1} \log p(y_t \mid y_0, \dots, y_{t-1}).$$
+#
+# The logits have shape (text, token, vocabulary), the ids (text, token).
+#
+# *Hint:* The last logits predict a token that is not there, and no logits predict the first token.
+# So which logits belong to `ids[:, 1:]`? `log_p.gather(-1, ids.unsqueeze(-1))` picks the entries of
+# given ids.
+
+
+# %% tags=["answer"]
+def log_probability(logits, ids):
+    """Return the log-probability of each text given its first token, shape (text,)."""
+    log_p = logits[:, :-1].log_softmax(-1)  # (text, token - 1, vocabulary)
+    picked = log_p.gather(-1, ids[:, 1:].unsqueeze(-1)).squeeze(-1)  # (text, token - 1)
+    return picked.sum(-1)
+
+
+# %% tags=["check"]
+check(
+    log_probability,
+    cases=[
+        (mt.randn(2, 5, 7), mt.tensor([[1, 6, 3, 0, 2], [4, 4, 5, 2, 6]])),
+        (9 * mt.randn(3, 2, 11), mt.tensor([[0, 7], [10, 3], [5, 5]])),
+    ],
+    expected=lambda logits, ids: (
+        -mt.nn.functional.cross_entropy(
+            logits[:, :-1].transpose(1, 2), ids[:, 1:], reduction="none"
+        ).sum(-1)
+    ),
+    properties={
+        "the last logits do not matter": lambda result, logits, ids: np.allclose(
+            log_probability(mt.cat([logits[:, :-1], 0 * logits[:, -1:]], 1), ids).numpy(),
+            result.numpy(),
+        ),
+        "all second tokens together have probability 1": lambda result, logits, ids: np.isclose(
+            sum(
+                log_probability(logits[:1, :2], mt.tensor([[ids[0, 0].item(), token]])).exp().item()
+                for token in range(logits.shape[-1])
+            ),
+            1,
+        ),
+    },
+)
+
+# %% [markdown]
+# Now we implement beam search for a small GPT with random weights and compare the results with the
+# library's.
 
 # %%
 size = {"vocab_size": 20, "n_positions": 32, "n_embd": 32, "n_layer": 2, "n_head": 2}
+mt.manual_seed(0)
 small = mt.models.pretrained.GPT2LMHeadModel(size).eval()
 for parameter in small.parameters():
     parameter.data = parameter.data * 5.0  # so that the distributions are not nearly uniform
@@ -157,11 +214,49 @@ drawn = np.bincount(np.random.default_rng(0).choice(6, size=20_000, p=p), minlen
 print("20,000 draws     ", *(f"{x:5.2f}" for x in drawn))
 assert np.abs(drawn - p).max() < 0.015
 
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: min-p sampling
+#
+# Top-k keeps $k$ tokens whether the model is certain or not. Min-p ("Turning Up the Heat: Min-p
+# Sampling", arXiv:2407.01082) adapts: it keeps the tokens that are at least `share` times as likely
+# as the most likely one. If the model is certain, few remain; if it is not, many do.
+#
+# Write `min_p(logits, share)`, which returns the distribution to draw from. The logits and the
+# result have shape (text, vocabulary).
+#
+# *Hint:* Compute the probabilities, compare each with `share` times the largest of its row, and
+# make the kept ones sum to 1 again.
+
+
+# %% tags=["answer"]
+def min_p(logits, share):
+    """Return the probabilities of the kept tokens, 0 for the others, shape of logits."""
+    p = logits.softmax(-1)
+    kept = p * (p >= share * p.amax(-1, keepdim=True))
+    return kept / kept.sum(-1, keepdim=True)
+
+
+# %% tags=["check"]
+check(
+    min_p,
+    cases=[(mt.randn(3, 7), 0.3), (5 * mt.randn(2, 11), 0.05), (mt.randn(1, 5), 0.01)],
+    expected=lambda logits, share: mt.ops.masked_softmax(
+        logits, logits >= logits.amax(-1, keepdim=True) + math.log(share)
+    ),
+    properties={
+        "each row sums to 1": lambda p, logits, share: np.allclose(p.sum(-1).numpy(), 1),
+        "adding 100 to all logits changes nothing": lambda p, logits, share: np.allclose(
+            min_p(logits + 100, share).numpy(), p.numpy()
+        ),
+    },
+)
+
 # %% [markdown]
-# ## Greedy decoding repeats itself: always taking the most likely token
+# ## Greedy decoding: always taking the most likely token
 #
 # The model in the next cell only counts which character follows each sequence of five characters in
-# Python's help topics. We let it generate 300 characters in three ways.
+# Python's help topics. We let it generate 300 characters in three ways. `different` measures how
+# much of a text is new: the share of different pieces among all pieces of 12 characters.
 
 # %%
 CONTEXT = 5
@@ -199,6 +294,15 @@ def different(written, width=12):
     return len(set(windows)) / len(windows)
 
 
+# %% [markdown] tags=["predict"]
+# ## Predict, then run
+#
+# The model computes the log-probability per character of two texts: its own greedy text, and 300
+# characters of the help topics, written by people. Which one does it find more likely? And what
+# share of the pieces of its greedy text is different? Write down your answers, then run the next
+# cell.
+
+# %%
 results = {name: write("The f", 300, choose) for name, choose in ways.items()}
 for name, (written, chances) in results.items():
     share, log_p = different(written), np.log(chances).mean()
@@ -213,7 +317,13 @@ assert different(greedy_text) < 0.5  # the text repeats itself
 assert different(results["sampled"][0]) > 0.9
 assert np.log(greedy_chances).mean() > np.log(real).mean()  # more likely than human text
 
-# %%
+# %% [markdown]
+# The greedy text is more likely (about -0.5) than the text from which the model was counted (about
+# -0.8), and yet useless: it repeats the same phrase, and most of its pieces are copies of others.
+# The sampled text has about the log p of the human text, and no repetitions. What is most likely at
+# each step is not what people write.
+
+# %% tags=["plot"]
 figure = new_figure(8, 4.2)
 panels = figure.subplots(2, 1, sharex=True, sharey=True)
 rows = (("greedy", greedy_chances), ("the text itself", real))
@@ -226,9 +336,11 @@ panels[1].set_xlabel("character")
 show(
     figure,
     "Probability of each character (mean of 5). The curve of the greedy text repeats again and "
-    "again. Human text does not repeat itself and contains unlikely letters. So use beam search if "
-    "there is one correct answer (translation), and sampling if there are many.",
+    "again. That of the human text does not, and it falls to unlikely letters in between.",
 )
+
+# %% [markdown]
+# So use beam search if there is one correct answer (translation), and sampling if there are many.
 
 # %% [markdown]
 # ## The KV cache
@@ -265,7 +377,56 @@ for layer in range(3):
     assert close < 1e-5
 print("with another last token, the keys of the 39 before it are the same in every layer")
 
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: one step with a cache
+#
+# Write one step of a single head, `next_context(x, keys, values, wq, wk, wv)`. The new token x has
+# shape (batch, 1, d). The cached keys and values of the earlier tokens have shape
+# (batch, token, width); for the first token they are empty. The matrices have shape (width, d), as
+# in `nn.Linear`.
+#
+# Return three tensors: the context of the new token, shape (batch, 1, width), and the keys and
+# values including the new ones, which are the cache for the next step.
+#
+# *Hint:* `mt.cat([...], 1)` first, then attention with a single query. Which mask does the query
+# need? (Which tokens come after it?)
+
+
+# %% tags=["answer"]
+def next_context(x, keys, values, wq, wk, wv):
+    """Return the context of the new token, (batch, 1, width), and the longer keys and values."""
+    keys = mt.cat([keys, x @ wk.T], 1)  # (batch, token + 1, width)
+    values = mt.cat([values, x @ wv.T], 1)
+    scores = x @ wq.T @ keys.transpose(-2, -1) / keys.shape[-1] ** 0.5  # (batch, 1, token + 1)
+    return scores.softmax(-1) @ values, keys, values
+
+
+# %% tags=["check"]
+check(
+    next_context,
+    cases=[
+        tuple(mt.randn(*s) for s in ((2, 1, 5), (2, 7, 3), (2, 7, 3), (3, 5), (3, 5), (3, 5))),
+        tuple(mt.randn(*s) for s in ((3, 1, 2), (3, 1, 7), (3, 1, 7), (7, 2), (7, 2), (7, 2))),
+    ],
+    expected=lambda x, keys, values, wq, wk, wv: (
+        mt.ops.scaled_dot_product_attention(
+            x @ wq.T,
+            longer := mt.cat([keys, x @ wk.T], 1),
+            longer_values := mt.cat([values, x @ wv.T], 1),
+        ),
+        longer,
+        longer_values,
+    ),
+    properties={
+        "the cached keys stay as they are": lambda found, x, keys, *others: (
+            found[1][:, : keys.shape[1]] == keys
+        ).all(),
+    },
+)
+
 # %% [markdown]
+# No mask is needed: all cached tokens are in the past of the new one.
+#
 # How much does the cache save? Without a cache, step $t$ processes $t$ tokens. We count the
 # operations of single steps and measure how long each step takes.
 

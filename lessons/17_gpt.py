@@ -4,7 +4,8 @@
 # GPT is one stack of decoder blocks that learns one task: predicting the next token. How do you get
 # training examples from plain text, how do you know that the loss is good, and when is it too good?
 #
-# *Prerequisites:* causal masks (lesson 10), blocks (lessons 13 and 14), sampling (lesson 16).
+# *Prerequisites:* causal masks (lesson 10), blocks (lesson 13). Lessons 14 and 16 say more about
+# the feed-forward network and about sampling.
 
 # %%
 import math
@@ -13,6 +14,7 @@ import numpy as np
 
 import minitorch_attn as mt
 from minitorch_attn.course.lesson import pick, show, where
+from minitorch_attn.course.your_turn import check
 from minitorch_attn.viz.style import COLOURS, new_figure
 
 mt.manual_seed(0)
@@ -39,6 +41,45 @@ for t in range(4):
         f"after {tokenizer.decode(inputs[: t + 1])!r:<8} comes {tokenizer.decode([targets[t]])!r}"
     )
 assert (inputs[1:] == targets[:-1]).all()
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: cut a text into windows
+#
+# To measure the loss on a whole text, cut it into windows of `context` tokens such that **every**
+# token except the first one is a target exactly once. Write `windows_of(ids, context)` for a
+# NumPy array of ids. It returns (inputs, targets), both of shape (window, context). Tokens at the
+# end that do not fill a window are left out.
+#
+# For the text 0, 1, 2, 3, 4, 5, 6, 7 and a context of 3, the inputs are 0, 1, 2 and 3, 4, 5, and
+# the targets are 1, 2, 3 and 4, 5, 6.
+#
+# *Hint:* How many windows are there? The last target needs one token more than the inputs. Then
+# each result is a slice of `ids`, reshaped.
+
+
+# %% tags=["answer"]
+def windows_of(ids, context):
+    """Return inputs and targets, arrays of shape (window, context)."""
+    count = (len(ids) - 1) // context
+    inputs = ids[: count * context].reshape(count, context)
+    targets = ids[1 : count * context + 1].reshape(count, context)
+    return inputs, targets
+
+
+# %% tags=["check"]
+check(
+    windows_of,
+    cases=[(np.arange(8), 3), (np.arange(7) ** 2, 3), (np.arange(2), 1), (np.arange(29) % 11, 7)],
+    expected=lambda ids, context: tuple(
+        np.array([ids[i + s : i + s + context] for i in range(0, len(ids) - context, context)])
+        for s in (0, 1)
+    ),
+    properties={
+        "no target is left out between two windows": lambda found, ids, context: np.array_equal(
+            found[1].flatten(), ids[1 : found[1].size + 1]
+        ),
+    },
+)
 
 # %% [markdown]
 # All $T$ examples are computed in one pass. This is valid only because of the causal mask: the
@@ -94,6 +135,48 @@ for name, loss in baselines.items():
 print(f"before training{first:6.3f}")
 assert abs(first - math.log(len(tokenizer))) < 0.2
 
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: a bigram model
+#
+# A bigram model is a table: row $a$ holds the probabilities of the character after $a$. Write
+# `bigram_table(ids, vocabulary)` with NumPy. It counts how often each pair of neighbors occurs in
+# the text `ids`, adds one to every count so that no probability is 0, and divides each row by its
+# sum. The result has shape (vocabulary, vocabulary).
+#
+# (The bigram baseline above adds less than one to each count, so its numbers differ a little.)
+#
+# *Hint:* The pairs are `ids[:-1]` and `ids[1:]`. Start from a table of ones. `np.add.at(table,
+# (rows, columns), 1)` counts pairs that occur several times, `table[rows, columns] += 1` does not.
+
+
+# %% tags=["answer"]
+def bigram_table(ids, vocabulary):
+    """Return the probabilities (previous, next) of a bigram model with add-one smoothing."""
+    counts = np.ones((vocabulary, vocabulary))
+    np.add.at(counts, (ids[:-1], ids[1:]), 1)
+    return counts / counts.sum(1, keepdims=True)
+
+
+# %% tags=["check"]
+check(
+    bigram_table,
+    cases=[
+        (np.array([0, 1, 0, 1, 0, 2]), 3),
+        (np.zeros(7, int), 2),
+        (training_ids[:5000], len(tokenizer)),
+    ],
+    expected=lambda ids, vocabulary: (
+        (pairs := np.bincount(ids[:-1] * vocabulary + ids[1:], minlength=vocabulary**2) + 1.0)
+        / pairs.reshape(vocabulary, vocabulary).sum(1).repeat(vocabulary)
+    ).reshape(vocabulary, vocabulary),
+    properties={
+        "each row sums to 1": lambda table, ids, vocabulary: np.allclose(table.sum(1), 1),
+        "a character that never occurs is followed by any": lambda table, ids, vocabulary: (
+            np.allclose(np.delete(table, ids, 0), 1 / vocabulary)
+        ),
+    },
+)
+
 # %%
 steps, warmup, top = pick(600, 330), 30, 6e-3
 
@@ -123,6 +206,55 @@ assert last < baselines["bigram"]
 # ## Generating text
 #
 # Take the logits of the last position, draw a character, append it, and repeat.
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: draw from a distribution
+#
+# A computer has random numbers $u$ that are uniform between 0 and 1. How do you turn one into a
+# character? Cut the interval from 0 to 1 into pieces whose lengths are the probabilities, and take
+# the piece that contains $u$. With the probabilities 0.2, 0.5 and 0.3, the pieces begin at 0, 0.2
+# and 0.7, so $u = 0.6$ gives character 1.
+#
+# Write `draw(logits, temperature, u)`. The logits have shape (text, vocabulary) and are divided by
+# the temperature first; u has shape (text,). The result holds the ids, shape (text,).
+#
+# *Hint:* `p.cumsum(-1)` gives the ends of the pieces. The character's id is the number of pieces
+# that end at or before $u$.
+
+
+# %% tags=["answer"]
+def draw(logits, temperature, u):
+    """Return the id drawn with each uniform number u, shape (text,)."""
+    p = (logits / temperature).softmax(-1)
+    ends = p.cumsum(-1)  # (text, vocabulary)
+    return (ends <= u.unsqueeze(-1)).sum(-1)
+
+
+# %% tags=["check"]
+check(
+    draw,
+    cases=[
+        (mt.tensor([[0.2, 0.5, 0.3]] * 5).log(), 1.0, mt.tensor([0.0, 0.1, 0.6, 0.75, 0.99])),
+        (mt.randn(7, 11), 0.7, mt.rand(7)),
+        (mt.randn(3, 5), 1.5, mt.rand(3)),
+    ],
+    expected=lambda logits, temperature, u: mt.tensor(
+        [
+            np.searchsorted(np.cumsum(row), number, side="right")
+            for row, number in zip(
+                (logits / temperature).softmax(-1).numpy(), u.numpy(), strict=True
+            )
+        ]
+    ),
+    properties={
+        "the smallest u gives the first character": lambda ids, logits, temperature, u: (
+            draw(logits, temperature, 0 * u) == 0
+        ).all(),
+        "near temperature 0, the most likely one": lambda ids, logits, temperature, u: (
+            draw(logits, 1e-4, u * 0.98 + 0.01) == logits.argmax(-1)
+        ).all(),
+    },
+)
 
 
 # %%
@@ -186,9 +318,14 @@ print(f"{100 * 50257 * 12288 / gpt3:.1f} % of GPT-3")
 # %% [markdown]
 # ## What goes wrong without the shift
 #
-# Suppose we forget the shift, so that the target is the input itself. Everything runs, and the loss
-# falls to nearly 0 in a few steps. The causal mask lets a position see itself, so the model only
-# has to learn to copy.
+# Suppose we forget the shift, so that the target is the input itself. Everything runs.
+
+# %% [markdown] tags=["predict"]
+# ## Predict, then run
+#
+# We train such a model for a fifth of the steps. What is its training loss at the end? What does it
+# write after "The f"? And what is its loss on the real task, the next character? (The baselines are
+# printed above.) Write down your answers, then run the next cell.
 
 # %%
 cheat = make_gpt()
@@ -199,9 +336,14 @@ honest = validation_loss(cheat)
 print(f"its loss on the next character: {honest:.2f}; guessing gives {baselines['uniform']:.2f}")
 assert cheat_losses[-1] < 0.2
 assert set(write(cheat, "The f", 40, 0.2)[5:]) == {"f"}
-assert honest > baselines["unigram"]
+assert honest > baselines["uniform"]
 
-# %%
+# %% [markdown]
+# The loss falls to nearly 0, far below anything possible for English text. The causal mask lets a
+# position see itself, so the model only has to learn to copy. It repeats the last letter for ever,
+# and on the next character it is worse than guessing: it is sure that every letter comes twice.
+
+# %% tags=["plot"]
 figure = new_figure(8, 4)
 axes = figure.add_subplot()
 axes.plot(losses, color=COLOURS[0], linewidth=1.5, label="target: the next character")

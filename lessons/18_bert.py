@@ -5,13 +5,15 @@
 # What can it predict if it sees every word, why does it hide words in three ways, and which
 # positions contribute to the loss?
 #
-# *Prerequisites:* attention masks (lesson 10), next-token prediction (lesson 17).
+# *Prerequisites:* log-probabilities (lesson 5), attention masks (lesson 10), next-token prediction
+# (lesson 17).
 
 # %%
 import numpy as np
 
 import minitorch_attn as mt
 from minitorch_attn.course.lesson import pick, show, where
+from minitorch_attn.course.your_turn import check
 from minitorch_attn.training.recipes import masked_stream
 from minitorch_attn.viz.style import COLOURS, new_figure
 
@@ -66,6 +68,61 @@ print(len(WORDS), "different words")
 # BERT chooses 15 % of the words at random: 80 % of them become `[MASK]`, 10 % become another word,
 # and 10 % stay unchanged. The label is the original word. Everywhere else the label is -100, which
 # cross-entropy ignores (`ignore_index`). `[CLS]` and `[SEP]` are never chosen.
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: choose and hide
+#
+# Write `choose_and_hide(ids, lottery, fate, other)` with NumPy. All four arrays have shape
+# (sentence, token). `lottery` and `fate` hold random numbers that are uniform between 0 and 1:
+#
+# * A word is chosen if its `lottery` number is below 0.15. The ids of the special tokens are 0 to
+#   `MASK`; they are never chosen.
+# * A chosen word becomes `MASK` if its `fate` is below 0.8. From 0.8 to 0.9 it becomes the word in
+#   `other`, and from 0.9 on it stays.
+#
+# Return what the model reads, and the labels: the original id of every chosen word, and -100
+# everywhere else.
+#
+# *Hint:* `np.where(condition, a, b)` takes a where the condition is true and b elsewhere. Compute
+# first who is chosen, then what a chosen word turns into, then combine the two.
+
+
+# %% tags=["answer"]
+def choose_and_hide(ids, lottery, fate, other):
+    """Return what the model reads and the labels, both of shape (sentence, token)."""
+    chosen = (lottery < 0.15) & (ids > MASK)
+    changed = np.where(fate < 0.8, MASK, np.where(fate < 0.9, other, ids))
+    return np.where(chosen, changed, ids), np.where(chosen, ids, -100)
+
+
+# %% tags=["check"]
+check(
+    choose_and_hide,
+    cases=[
+        (
+            sentences(count, np.random.default_rng(count)),
+            *np.random.default_rng(count).random((2, count, 8)),
+            np.random.default_rng(count).integers(MASK + 1, len(WORDS), (count, 8)),
+        )
+        for count in (29, 53)
+    ],
+    expected=lambda ids, lottery, fate, other: (
+        np.select(
+            [(lottery >= 0.15) | (ids <= MASK), fate < 0.8, fate < 0.9],
+            [ids, np.full_like(ids, MASK), other],
+            ids,
+        ),
+        np.select([(lottery < 0.15) & (ids > MASK)], [ids], -100),
+    ),
+    properties={
+        "special tokens are never chosen": lambda found, ids, *others: (
+            found[1][ids <= MASK] == -100
+        ).all(),
+        "words that are not chosen stay visible": lambda found, ids, *others: (
+            found[0][found[1] == -100] == ids[found[1] == -100]
+        ).all(),
+    },
+)
 
 
 # %%
@@ -171,6 +228,53 @@ plural = sum(chances[ID[word]] for word in MANY)
 print(f"a plural before 'birds': {100 * plural:.1f} %")
 assert plural > 0.9
 
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: how likely is a sentence?
+#
+# A GPT computes the probability of a sentence word by word (lesson 16). BERT cannot do that: it
+# would see the answer. But you can hide each word in turn and ask how likely it is, given all
+# others. The sum of these log-probabilities is the pseudo-log-likelihood of the sentence ("Masked
+# Language Model Scoring", arXiv:1910.14659).
+#
+# Write `pseudo_log_likelihood(predict, ids)`. The ids of one sentence have shape (token,). The
+# function `predict(rows)` returns logits of shape (row, token, word) for ids of shape (row, token).
+# Call it once, with one row for each word, in which only this word is replaced by `MASK`. The first
+# and the last token are `[CLS]` and `[SEP]`. They are not words, and stay visible.
+#
+# *Hint:* For `places = mt.arange(1, len(ids) - 1)`, comparing `places.unsqueeze(1)` with all
+# positions gives a boolean tensor of shape (row, token) for `mt.where`. From the result you need
+# one entry of each row: `log_p[rows, places, ids[places]]`, where `rows` counts from 0.
+
+
+# %% tags=["answer"]
+def pseudo_log_likelihood(predict, ids):
+    """Return the sum of the log-probabilities of all words, hidden in turn, a number."""
+    places = mt.arange(1, len(ids) - 1)  # not [CLS] and [SEP]
+    hidden = places.unsqueeze(1) == mt.arange(len(ids))  # (row, token)
+    log_p = predict(mt.where(hidden, MASK, ids)).log_softmax(-1)  # (row, token, word)
+    return log_p[mt.arange(len(places)), places, ids[places]].sum()
+
+
+# %% tags=["check"]
+check(
+    pseudo_log_likelihood,
+    cases=[  # logits that depend on the sum of all ids and on the id itself
+        (lambda ids: (ids.sum(1, keepdim=True) + 2 * ids).unsqueeze(-1) * mt.arange(11) % 5.0, ids)
+        for ids in (mt.tensor([CLS, 5, 10, 4, 6, SEP]), mt.tensor([CLS, 7, SEP]))
+    ],
+    expected=lambda predict, ids: sum(
+        predict(mt.cat([ids[:i], mt.tensor([MASK]), ids[i + 1 :]]).unsqueeze(0)).log_softmax(-1)[
+            0, i, ids[i].item()
+        ]
+        for i in range(1, len(ids) - 1)
+    ),
+    properties={
+        "it is the logarithm of a product of probabilities": lambda result, predict, ids: (
+            result.item() <= 0
+        ),
+    },
+)
+
 # %% [markdown]
 # ## Both directions
 #
@@ -205,7 +309,7 @@ assert both[0] > 0.25  # one of three that match the number
 assert one[0] < 0.3  # one of six on average
 assert one[1] < 0.4  # the animal cannot be known yet
 
-# %%
+# %% tags=["plot"]
 figure = new_figure(8, 3.6)
 axes = figure.add_subplot()
 places = np.arange(6)
@@ -220,8 +324,8 @@ axes.legend(frameon=False, loc="upper left", ncols=2)
 axes.spines[["top", "right"]].set_visible(False)
 show(
     figure,
-    "A model that reads only from the left must guess the first two words, number and animal. "
-    "No model can beat one of three at the first word: the three words are equally likely.",
+    "Only the first two words differ: a model that reads only from the left must guess them. At "
+    "the first word, reading in both directions gets to the dashed line. No model can do better.",
 )
 
 # %% [markdown]
@@ -265,6 +369,13 @@ assert shares["80 / 10 / 10"][0] > shares["100 / 0 / 0"][0]
 # its own answer. **Loss everywhere**: words are hidden, but the loss includes all positions. The
 # many visible words make it small.
 
+# %% [markdown] tags=["predict"]
+# ## Predict, then run
+#
+# We train both for the same number of steps as BERT, whose loss ended near 0.2. Then we hide one
+# word at a time and count how often each model knows it. Which of the three has the smallest loss?
+# And which ones know the hidden words? Write down your answers, then run the next cell.
+
 # %%
 nothing, nothing_losses = train(share=0.0, count="all")
 everywhere, everywhere_losses = train(count="all")
@@ -287,8 +398,9 @@ assert hidden_right(nothing) < 0.8 < 0.95 < hidden_right(model)
 assert np.mean(everywhere_losses[-50:]) < 0.5 * np.mean(losses[-50:])
 
 # %% [markdown]
-# The model with the smallest loss has learned the least. The loss over all positions looks several
-# times better than BERT's, but the model is not better. Compare losses only on the same task.
+# The model with the smallest loss has learned the least: it copies what it sees, and without the
+# word it is correct only about half of the time. The loss over all positions looks several times
+# better than BERT's, but the model is not better. Compare losses only on the same task.
 #
 # ## In the library
 
@@ -300,10 +412,10 @@ where(masked_stream.hide_words)
 # ## Exercise
 #
 # Find a wrong word that is not marked: write `suspect(words)`, which hides each word of a sentence
-# in turn and returns the position of the word that the model finds least likely. You are done when
-# it finds the replaced word in more than 90 percent of 200 sentences (replace one word in each, but
-# not the first; `repaired` shows how). Then give it "two dogs purr in the house": which word does
-# it report, and why is that reasonable?
+# in turn, as `pseudo_log_likelihood` does, and returns the position of the least likely one. You
+# are done when it finds the replaced word in more than 90 percent of 200 sentences (replace one
+# word in each, but not the first; `repaired` shows how). Then give it "two dogs purr in the house":
+# which word does it report, and why is that reasonable?
 #
 # ## Three questions
 #

@@ -14,6 +14,7 @@ import numpy as np
 
 import minitorch_attn as mt
 from minitorch_attn.course.lesson import pick, show, where
+from minitorch_attn.course.your_turn import check
 from minitorch_attn.data.text_tasks import TextTasks
 from minitorch_attn.models.t5 import relative_position_bucket, shift_right
 from minitorch_attn.viz.style import COLOURS, new_figure
@@ -60,7 +61,58 @@ print("BERT  ", " ".join(bert))
 assert restore(source, target) == words  # the text can be restored
 assert len(source) < len(words) == len(bert)
 
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: replace spans without a loop
+#
+# A training program works with ids, and with a random boolean mask in place of pairs (start, end).
+# Write `replace_spans(ids, hidden, first)` with NumPy. `ids` and `hidden` have shape (token,), and
+# `hidden` is True where a token is hidden. Replace each run of hidden tokens by **one** sentinel.
+# The ids of the sentinels are `first`, `first + 1`, and so on.
+#
+# For the ids 5, 6, 7, 8, 9 with 6, 7 and 9 hidden, and `first = 90`, the result is 5, 90, 8, 91.
+#
+# *Hint:* A span starts where a token is hidden and the token before it is not. `np.cumsum` counts
+# the starts. Put a sentinel at each start, then keep the starts and all visible tokens.
+
+
+# %% tags=["answer"]
+def replace_spans(ids, hidden, first):
+    """Return the ids with every run of hidden tokens replaced by one sentinel."""
+    before = np.concatenate([[False], hidden[:-1]])  # whether the token before is hidden
+    starts = hidden & ~before
+    sentinels = first + np.cumsum(starts) - 1  # the number of the current span
+    return np.where(starts, sentinels, ids)[starts | ~hidden]
+
+
+# %% tags=["check"]
+check(
+    replace_spans,
+    cases=[
+        (np.arange(5, 10), np.array([0, 1, 1, 0, 1]) > 0, 90),
+        (np.arange(11), np.array([1, 1, 0, 0, 1, 0, 1, 1, 1, 0, 0]) > 0, 50),
+        (np.arange(7), np.zeros(7) > 0, 50),
+    ],
+    expected=lambda ids, hidden, first: np.array(
+        [
+            first + sum(np.diff(hidden[:i].astype(int), prepend=0) > 0) if hidden[i] else ids[i]
+            for i in range(len(ids))
+            if not (hidden[i] and hidden[:i][-1:].any())
+        ]
+    ),
+    properties={
+        "the visible tokens stay, in order": lambda result, ids, hidden, first: np.array_equal(
+            result[result < first], ids[~hidden]
+        ),
+        "with ~hidden, the hidden tokens stay": lambda result, ids, hidden, first: np.array_equal(
+            (other := replace_spans(ids, ~hidden, first))[other < first], ids[hidden]
+        ),
+    },
+)
+
 # %% [markdown]
+# The second property is a trick of the published code: called with `~hidden`, the same function
+# gives the target. There each run of *visible* tokens becomes a sentinel, and the hidden ones stay.
+#
 # T5 masks 15 percent of the tokens, in spans of 3 tokens on average. How long a text fits into an
 # encoder input of 512 tokens, and how long is its target? Of $n$ tokens, $0.15n$ are masked, in
 # $0.05n$ spans:
@@ -116,6 +168,41 @@ for task in TASKS:
 _, labels = batch([example(generator, "any-a:")])
 print("labels          ", labels[0].numpy())
 print("decoder reads   ", shift_right(labels)[0].numpy(), "(<pad> starts every answer)")
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: what the decoder reads
+#
+# Write `decoder_reads(labels, start)`. The labels have shape (example, token). The decoder reads
+# them shifted by one place to the right: first `start`, then the label before. It cannot read -100,
+# which is not a word, so `start` stands in these places, too.
+#
+# *Hint:* `mt.cat` joins a column of `start` (`mt.full`, `dtype="int64"`) with all labels but the
+# last. `masked_fill` replaces the -100 that are left.
+
+
+# %% tags=["answer"]
+def decoder_reads(labels, start):
+    """Return the decoder's input, shape of labels."""
+    first = mt.full((len(labels), 1), start, dtype="int64")
+    shifted = mt.cat([first, labels[:, :-1]], 1)
+    return shifted.masked_fill(shifted == -100, start)
+
+
+# %% tags=["check"]
+check(
+    decoder_reads,
+    cases=[
+        (mt.tensor([[6, 1, -100, -100], [12, 13, 14, 1], [7, 1, -100, -100]]), 0),
+        (mt.tensor([[5, 8]]), 3),
+        (mt.tensor([[1], [-100]]), 0),
+    ],
+    expected=lambda labels, start: shift_right(labels, start, start),
+    properties={
+        "no label is read at its own place": lambda ids, labels, start: (
+            (ids[:, 1:] == labels[:, :-1]) | (labels[:, :-1] == -100)
+        ).all(),
+    },
+)
 
 # %%
 steps, warmup, top = pick(600, 400), 30, 5e-3
@@ -198,6 +285,44 @@ assert len({tuple(answer) for answer in found}) == 4
 # own bucket. Longer distances share buckets whose width grows logarithmically. All distances of at
 # least 128 are in the last bucket.
 
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: the decoder's buckets
+#
+# The decoder has 32 buckets for the past. A key that is $n$ places before its query is in the
+# bucket
+#
+# $$n \text{ if } n < 16, \qquad
+# \min\left(31,\; 16 + \left\lfloor 16\,\frac{\log(n / 16)}{\log(128 / 16)} \right\rfloor\right)
+# \text{ otherwise.}$$
+#
+# Write `decoder_bucket(distance)` for an integer tensor of distances $n \ge 0$ of any shape. The
+# result is an integer tensor of the same shape.
+#
+# *Hint:* Compute both branches for all distances and choose with `mt.where`. The second branch must
+# not fail where it is not chosen: what does `distance.clamp(min=16)` do for $\log(0)$? `floor()`
+# gives floats, `long()` makes them integers.
+
+
+# %% tags=["answer"]
+def decoder_bucket(distance):
+    """Return the bucket of each distance, from 0 to 31, shape of distance."""
+    far = distance.clamp(min=16)  # no logarithm of 0
+    steps = (16 * (far / 16).log() / np.log(128 / 16)).floor().long()
+    return mt.where(distance < 16, distance, (16 + steps).clamp(max=31))
+
+
+# %% tags=["check"]
+check(
+    decoder_bucket,
+    cases=[mt.arange(151), mt.tensor([[0, 15, 16], [17, 127, 128]]), mt.tensor([1000])],
+    expected=lambda distance: relative_position_bucket(-distance, bidirectional=False),
+    properties={
+        "one place farther is never a lower bucket": lambda bucket, distance: (
+            decoder_bucket(distance + 1) >= bucket
+        ).all(),
+    },
+)
+
 # %%
 distances = mt.arange(-150, 151)  # key position minus query position
 encoder = relative_position_bucket(distances)
@@ -211,7 +336,7 @@ assert [encoder[150 - d].item() for d in range(8)] == list(range(8))  # one buck
 assert encoder[150 - 128].item() == encoder[0].item()  # same bucket at -128 and -150
 assert (decoder[151:] == 0).all()  # a decoder's key is never after its query
 
-# %%
+# %% tags=["plot"]
 figure = new_figure(8, 3.6)
 axes = figure.add_subplot()
 axes.plot(distances.numpy(), encoder.numpy(), ".", color=COLOURS[0], markersize=4, label="encoder")
@@ -261,6 +386,12 @@ assert spread["the usual one"] > 5
 # Without the prefix, the same source has four correct answers. We train the model on the same
 # examples for the same number of steps, with `<pad>` in place of the first word.
 
+# %% [markdown] tags=["predict"]
+# ## Predict, then run
+#
+# For each of the four tasks (copy, next, any-a, count-a), what percentage of the answers is
+# correct? Can all four be above 50 percent? Write down four numbers, then run the next cell.
+
 # %%
 lost, lost_losses = train(prefix=False)
 lost_shares = right(lost, prefix=False)
@@ -270,6 +401,11 @@ assert sum(lost_shares.values()) / 4 < 0.5 < min(shares.values())
 assert np.mean(lost_losses[-20:]) > 5 * np.mean(losses[-20:])
 
 # %% [markdown]
+# The four shares together are below 100 percent: for given letters the model always writes the same
+# text, and it is correct for at most one task, because the answers to two tasks are never the same.
+# The first word of an answer costs at least $\log 4$ nats on average, however long the model
+# trains.
+#
 # ## In the library
 
 # %%

@@ -4,10 +4,12 @@
 # A Transformer reads a sequence of tokens. What does one token stand for, what does that choice
 # cost, and how can an image become such a sequence?
 #
-# *Prerequisites:* embeddings, the cost of attention (lesson 14). The decks KROL ("Tokens") and
-# COMP541 ("Tokenizing the input data") introduce tokens; `docs/decks.md` lists the decks.
+# *Prerequisites:* cross-entropy (lesson 5), embeddings (lesson 6), the cost of attention (lesson
+# 14). The decks KROL ("Tokens") and COMP541 ("Tokenizing the input data") introduce tokens;
+# `docs/decks.md` lists the decks.
 
 # %%
+import math
 import os
 import tempfile
 from collections import Counter
@@ -17,6 +19,7 @@ import numpy as np
 
 import minitorch_attn as mt
 from minitorch_attn.course.lesson import fails, pick, show, where
+from minitorch_attn.course.your_turn import check
 from minitorch_attn.errors import DataError
 from minitorch_attn.viz.style import COLOURS, new_figure
 
@@ -118,6 +121,47 @@ for word in ("lowest", "newer", "zoo"):
 assert encode("lowest", merges) == ["low", "est"]  # "lowest" is not a training word
 assert "".join(encode("zoo", merges)) == "zoo"
 
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: split a word without trying all merges
+#
+# `encode` tries every merge on every word. GPT-2 has 50,000 merges, and most words have fewer than
+# ten letters. So tokenizers do it the other way round: they look at the pairs of neighbors in the
+# *word*, and apply the merge that was learned first among those pairs. They repeat this until no
+# pair of neighbors is a merge.
+#
+# Write `token_lengths(word, merges)` in this way. `merges` is a list of pairs in the order in which
+# they were learned. Return the lengths of the tokens as an array: `[3, 3]` for `low·est`. You may
+# use `join` and `pairwise`.
+#
+# *Hint:* Make a dictionary from each pair to its place in `merges`. Then `min(..., key=...)` finds
+# the pair to join next.
+
+
+# %% tags=["answer"]
+def token_lengths(word, merges):
+    """Return the lengths of a word's tokens, an array of shape (token,)."""
+    tokens = list(word)
+    rank = {pair: number for number, pair in enumerate(merges)}
+    while True:
+        candidates = [pair for pair in pairwise(tokens) if pair in rank]
+        if not candidates:
+            return np.array([len(token) for token in tokens])
+        tokens = join(tokens, min(candidates, key=rank.get))
+
+
+# %% tags=["check"]
+check(
+    token_lengths,
+    cases=[
+        ("lowest", merges), ("newestlow", merges), ("zoo", merges), ("w", merges),
+        ("abcab", [("b", "c"), ("a", "b")]), ("banana", [("a", "n"), ("n", "a"), ("an", "a")]),
+    ],
+    expected=lambda word, merges: np.array([len(token) for token in encode(word, merges)]),
+    properties={
+        "the lengths add up to the word's length": lambda y, word, merges: y.sum() == len(word)
+    },
+)  # fmt: skip
+
 # %% [markdown]
 # ## Benefits and costs of a larger vocabulary
 #
@@ -151,15 +195,15 @@ for part in ("The function returns", "thefunctionreturns", "Donaudampfschiff", "
     ids = tokenizer.encode(part)
     pieces = [tokenizer.vocab[i].decode(errors="replace") for i in ids]
     print(f"{part!r:<24}{len(ids):3} tokens  {'|'.join(pieces)}")
+used = Counter(tokenizer.encode(unseen))
 
-# %%
+# %% tags=["plot"]
 figure = new_figure(8, 3.4)
 left, right = figure.subplots(1, 2)
 left.plot(sizes, [len(unseen) / lengths[size] for size in sizes], "o-", color=COLOURS[0])
 left.set(xscale="log", xlabel="vocabulary", ylabel="characters per token", ylim=(0, None))
 left.set_xticks(sizes, map(str, sizes))
 left.minorticks_off()
-used = Counter(tokenizer.encode(unseen))
 right.loglog(sorted(used.values(), reverse=True), color=COLOURS[1])
 right.set(xlabel="rank of the token", ylabel="times in the unseen text", title="4,096 tokens")
 for axes in (left, right):
@@ -171,11 +215,56 @@ show(
 )
 
 # %% [markdown]
-# ## Per-token losses of different tokenizers are not comparable
+# ## Comparing models with different tokenizers
 #
-# A loss "per token" depends on what a token is. For a fair comparison, use the loss per character
-# (or byte): the loss summed over the text, divided by the number of characters. We compute both for
-# a model that knows only how often each token occurs:
+# A loss "per token" depends on what a token is. For a fair comparison, divide the loss by something
+# that does not depend on the tokenizer: sum it over the whole text, and divide by the number of
+# characters (or bytes) of the text.
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: bits per byte
+#
+# Papers that compare language models report *bits per byte*, because bytes count in the same way in
+# every language. Write `bits_per_byte(logits, targets, text)`: the cross-entropy summed over all
+# tokens of a text, in bits, divided by the number of bytes of the text. `logits` has shape (token,
+# vocabulary), `targets` (token,) holds the correct ids, and `text` is a string. A bit is
+# $\ln 2 = 0.693$ nats.
+#
+# *Hint:* `mt.log_softmax(logits, -1)` gives the logarithms of all probabilities. Indexing it with
+# `mt.arange(n)` and the targets picks one of them in each row. And how many bytes does "ï" have?
+
+
+# %% tags=["answer"]
+def bits_per_byte(logits, targets, text):
+    """Return the cross-entropy of the targets in bits per byte of text, a scalar."""
+    log_p = mt.log_softmax(logits, -1)  # (token, vocabulary)
+    nats = -log_p[mt.arange(len(targets)), targets].sum()
+    return nats / math.log(2) / len(text.encode())
+
+
+# %% tags=["check"]
+check(
+    bits_per_byte,
+    cases=[
+        (mt.randn(3, 7), mt.tensor([6, 0, 2]), "naïve"),
+        (mt.randn(5, 11), mt.tensor([1, 1, 10, 4, 0]), "hello there"),
+        (mt.zeros(2, 256), mt.tensor([104, 105]), "hi"),
+    ],
+    expected=lambda logits, targets, text: (
+        mt.nn.functional.cross_entropy(logits, targets, reduction="sum")
+        / (len(text.encode()) * math.log(2))
+    ),
+    properties={"it is positive": lambda bits, logits, targets, text: bits.item() > 0},
+)
+
+# %% [markdown] tags=["predict"]
+# ## Predict, then run
+#
+# The next model is as simple as possible: it knows only how often each token occurs in the training
+# text. If tokens are bytes (a vocabulary of 256), its loss is 3.25 nats per token, and there is
+# about one character per token. With a vocabulary of 4,096, a token stands for more than two
+# characters. Will the loss per *token* be smaller, about equal or larger? And the loss per
+# *character*? Write down two numbers, then run the next cell.
 
 # %%
 print("vocabulary   nats per token   nats per character")
@@ -189,6 +278,11 @@ assert per_token[4096] > per_token[256]  # it looks worse
 assert per_character[4096] < per_character[256]  # but it is better
 
 # %% [markdown]
+# The two columns rank the tokenizers in opposite order. The loss per token doubles, because it is
+# harder to guess one token of 4,096 than one of 256. But each guess now settles several characters,
+# and the loss per character falls by more than a third. Per-token losses of different tokenizers
+# are not comparable.
+#
 # ## Patches: an image as a sequence of tokens
 #
 # A vision transformer cuts the image into squares. Each patch, flattened to one row of pixels, is a
@@ -210,6 +304,44 @@ print("image", image.shape, "-> tokens", patches.shape)
 assert patches.shape == (196, 768)
 assert (patches[15].reshape(3, 16, 16) == image[:, 16:32, 16:32]).all()  # row 1, column 1
 
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: from patches back to the image
+#
+# A model that predicts patches (lesson 27) must turn them into an image again. Write
+# `image_of(patches, side, height, width)`, the inverse of `patches_of`: from shape (patch, channel
+# * side * side) to (channel, height, width). Height and width may differ.
+#
+# *Hint:* Undo the three lines of `patches_of` from the last to the first. The reshape before the
+# `permute` needs five axes: row, column, channel, side, side. In which order do they go back?
+
+
+# %% tags=["answer"]
+def image_of(patches, side, height, width):
+    """Return the image (channel, height, width) that was cut into patches (patch, pixel)."""
+    rows, columns = height // side, width // side
+    x = patches.reshape(rows, columns, -1, side, side)
+    x = x.permute(2, 0, 3, 1, 4)  # (channel, row, side, column, side)
+    return x.reshape(-1, height, width)
+
+
+# %% tags=["check"]
+check(
+    image_of,
+    cases=[(mt.randn(6, 12), 2, 4, 6), (mt.randn(5, 27), 3, 15, 3), (mt.randn(1, 49), 7, 7, 7)],
+    expected=lambda patches, side, height, width: mt.nn.functional.fold(
+        patches.T.unsqueeze(0), (height, width), side, stride=side
+    )[0],
+    properties={
+        "cutting the image gives the patches": lambda image, patches, side, height, width: (
+            patches_of(image, side) == patches
+        ).all()
+    },
+)
+
+# %% [markdown]
+# The matrix that turns patches into vectors can also be written as a convolution:
+
+# %%
 matrix = mt.randn(10, 768) * 768**-0.5
 by_matrix = patches @ matrix.T  # (patch, 10)
 by_convolution = mt.nn.functional.conv2d(  # kernel size and stride equal the patch size
@@ -296,6 +428,7 @@ where(mt.models.VisionTransformer)
 #
 # ```sh
 # mta exercise start 28
+# mta exercise start 36
 # ```
 #
 # ## Three questions

@@ -17,6 +17,7 @@ import numpy as np
 
 import minitorch_attn as mt
 from minitorch_attn.course.lesson import pick, show, where
+from minitorch_attn.course.your_turn import check
 from minitorch_attn.nn.summary import Summary  # the numbers `mt.summary` prints
 
 F = mt.nn.functional
@@ -55,6 +56,9 @@ assert words.shape == (196, 768)
 images, labels, test_images, test_labels = mt.data.digits_split()
 digit = images[int(np.flatnonzero(labels == 0)[0]), 0]  # (8, 8), from 0 to 1
 pieces = [digit[r : r + 2, c : c + 2] for r in range(0, 8, 2) for c in range(0, 8, 2)]
+print(f"{len(pieces)} words of {pieces[0].size} numbers")
+
+# %% tags=["plot"]
 figure = plt.figure(figsize=(10, 2.1), layout="constrained")
 grid = figure.add_gridspec(1, 2, width_ratios=(1, 4.2))
 left = figure.add_subplot(grid[0])
@@ -74,7 +78,8 @@ for number, (axes, piece) in enumerate(zip(right.subplots(1, 16), pieces, strict
     axes.set(xticks=[], yticks=[], xlabel=str(number + 1))
 show(
     figure,
-    "A 0 and its 16 patches in reading order. The sequence does not show what is above what.",
+    "Find words 2 and 6: 2 is directly above 6 in the image, but they are four words apart in the "
+    "sequence.",
 )
 
 # %% [markdown]
@@ -102,6 +107,90 @@ for name, tokens in (("unfold + linear", by_linear), ("convolution", by_convolut
     difference = (tokens - by_hand).abs().max().item()
     print(f"{name:16} {tokens.shape}  largest difference from the loop {difference:.1e}")
     assert difference < 1e-5
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: embed the patches of a batch without a loop
+#
+# Write `patch_embed(images, kernel, bias)` with `reshape`, `permute` and one matrix product: no
+# loop, no `unfold`, no convolution. `images` has shape (batch, channel, height, width), where
+# height and width may differ. `kernel` has shape (embed, channel, p, p) and `bias` (embed,). The
+# result has shape (batch, patch, embed), with the patches in reading order.
+#
+# *Hint:* Split the height into (row of the grid, row in the patch), and the width in the same way.
+# You then have six axes. Move them into the order batch, grid row, grid column, channel, row in the
+# patch, column in the patch.
+
+
+# %% tags=["answer"]
+def patch_embed(images, kernel, bias):
+    """Return the tokens of all patches, shape (batch, patch, embed)."""
+    batch, channels, height, width = images.shape
+    p = kernel.shape[-1]
+    x = images.reshape(batch, channels, height // p, p, width // p, p)
+    x = x.permute(0, 2, 4, 1, 3, 5).reshape(batch, -1, channels * p * p)  # (batch, patch, pixel)
+    return x @ kernel.reshape(len(kernel), -1).transpose(0, 1) + bias
+
+
+# %% tags=["check"]
+check(
+    patch_embed,
+    cases=[
+        (mt.randn(2, 3, 4, 6), mt.randn(5, 3, 2, 2), mt.randn(5)),
+        (mt.randn(1, 1, 9, 3), mt.randn(7, 1, 3, 3), mt.zeros(7)),
+        (mt.randn(3, 2, 5, 5), mt.randn(2, 2, 5, 5), mt.randn(2)),
+    ],
+    expected=lambda images, kernel, bias: (
+        F.conv2d(images, kernel, bias, stride=kernel.shape[-1]).flatten(2).transpose(1, 2)
+    ),
+    properties={
+        "an image of zeros gives the bias": lambda tokens, images, kernel, bias: np.allclose(
+            patch_embed(0 * images, kernel, bias).numpy(), bias.numpy()
+        )
+    },
+)
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: the gradient of the image
+#
+# How should each pixel change to lower the loss? Every pixel belongs to exactly one patch, so the
+# backward pass of the patch embedding is short. Write `image_gradient(grad, kernel, rows, columns)`
+# with NumPy arrays. `grad` has shape (patch, embed) and holds $\partial L / \partial z_n$ for a
+# single image with a grid of `rows` x `columns` patches; `kernel` is as above. Return the image's
+# gradient, of shape (channel, height, width). (Libraries call this a *transposed convolution*.)
+#
+# *Hint:* From $z_n = E\,x_n + b$ follows
+# $\partial L / \partial x_n = E^T\, \partial L / \partial z_n$. That gives one row of pixels for
+# each patch. Then put the patches back where they were cut out.
+
+
+# %% tags=["answer"]
+def image_gradient(grad, kernel, rows, columns):
+    """Return the gradient of the image, shape (channel, height, width)."""
+    embed, channels, p, _ = kernel.shape
+    words = grad @ kernel.reshape(embed, -1)  # (patch, pixel)
+    words = words.reshape(rows, columns, channels, p, p)
+    return words.transpose(2, 0, 3, 1, 4).reshape(channels, rows * p, columns * p)
+
+
+# %% tags=["check"]
+check(
+    image_gradient,
+    cases=[
+        (np.random.default_rng(0).normal(size=(6, 5)), mt.randn(5, 3, 2, 2).numpy(), 2, 3),
+        (np.random.default_rng(1).normal(size=(3, 2)), mt.randn(2, 1, 7, 7).numpy(), 3, 1),
+        (np.ones((1, 3)), mt.randn(3, 2, 5, 5).numpy(), 1, 1),
+    ],
+    expected=lambda grad, kernel, rows, columns: F.conv_transpose2d(
+        mt.tensor(grad.T.reshape(1, -1, rows, columns)),
+        mt.tensor(kernel),
+        stride=kernel.shape[-1],
+    )[0],
+    properties={
+        "no gradient of the tokens, no gradient of the image": (
+            lambda result, grad, *rest: (image_gradient(0 * grad, *rest) == 0).all()
+        )
+    },
+)
 
 # %% [markdown]
 # ## The rest of ViT is a standard Transformer encoder
@@ -195,6 +284,42 @@ assert accuracy > 0.8
 # One multiply-add is *two* floating-point operations. Papers that report 17.6 G for ViT-B/16 count
 # it as one operation; tables that report 35.1 G count it as two.
 
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: the parameters of a block of any shape
+#
+# Models also use other feed-forward widths than $4D$. Write `block_parameters(width, hidden)`: the
+# number of parameters of one block of width $D$ whose feed-forward part has `hidden` units. All
+# linear layers have biases, and the block has two LayerNorms. The result is compared with the sum
+# of `p.numel()` over the library's block.
+#
+# *Hint:* Go through the block in order and write down each layer's weight and bias: first norm,
+# four projections, second norm, two linear layers. For `hidden` $= 4D$ the sum must be
+# $12D^2 + 13D$.
+
+
+# %% tags=["answer"]
+def block_parameters(width, hidden):
+    """Return the number of parameters of a ViT block with `hidden` feed-forward units."""
+    norms = 2 * 2 * width  # a weight and a bias each
+    attention = 4 * (width * width + width)
+    feed_forward = (width * hidden + hidden) + (hidden * width + width)
+    return norms + attention + feed_forward
+
+
+# %% tags=["check"]
+check(
+    block_parameters,
+    cases=[(7, 28), (11, 13), (3, 1), (64, 256)],
+    expected=lambda width, hidden: sum(
+        p.numel() for p in mt.models.vit.Block(width, 1, hidden).parameters()
+    ),
+    properties={
+        "one more hidden unit costs 2 D + 1": lambda count, width, hidden: (
+            block_parameters(width, hidden + 1) - count == 2 * width + 1
+        )
+    },
+)
+
 # %%
 SIZES = {  # name: (D, layers, patch)
     "Ti/16": (192, 12, 16), "S/16": (384, 12, 16), "B/32": (768, 12, 32), "B/16": (768, 12, 16),
@@ -247,8 +372,16 @@ assert round(millions) == 307 and round(count(1024, 24, 16)[0] / 1e6) == 303
 #
 # ## At what image size does the quadratic cost of attention dominate?
 #
-# "Attention is quadratic" is true only for the term $2N^2D$. It equals the term $12ND^2$ only at
-# $N = 6D$.
+# "Attention is quadratic" is true only for the term $2N^2D$, the scores and the weighted sum. The
+# other term, $12ND^2$, grows linearly with the number of tokens.
+
+# %% [markdown] tags=["predict"]
+# ## Predict, then run
+#
+# A 224 x 224 image gives ViT-B/16 197 tokens, and each of its 144 heads computes 197 x 197 scores.
+# What share of the model's operations belongs to the quadratic term: about 5 %, 25 % or 50 %? And
+# from which image side on is it more than half: 384, 512, 1024 or 2048 pixels? Write down both,
+# then run the next cell.
 
 # %%
 sides = (224, 384, 512, 1024, 2048)
@@ -264,7 +397,13 @@ assert shares[0] < 0.05 and shares[-1] > 0.5
 growth = totals[1] / totals[0]
 print(f"224 -> 384 px: {(384 / 224) ** 2:.2f} times the pixels, {growth:.2f} times the operations")
 
-# %%
+# %% [markdown]
+# At 224 px, less than 5 % of the operations depend on the square of the number of tokens. The two
+# terms are equal only at $N = 6D$. For ViT-B that is 4,608 tokens, or an image of about 1,086
+# pixels on each side. Up to 512 px, ViT-B is a model of large matrix products, and its cost is
+# nearly proportional to the number of pixels.
+
+# %% tags=["plot"]
 figure, axes = plt.subplots(figsize=(7, 3.2), layout="constrained")
 places = np.arange(len(sides))
 rest = [100 * (1 - share) for share in shares]
@@ -276,7 +415,11 @@ axes.invert_yaxis()
 axes.set(xlabel="share of the operations of ViT-B/16, %", xlim=(0, 100))
 axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False)
 axes.spines[["top", "right"]].set_visible(False)
-show(figure, "At 224 px almost all work is in the matrices; above 1024 px the scores dominate.")
+show(
+    figure,
+    "The orange part, the quadratic cost, is hardly visible at 224 px and reaches half only a "
+    "little above 1024 px.",
+)
 
 # %% [markdown]
 # ## What goes wrong when patches are cut with a single reshape

@@ -14,6 +14,7 @@ import numpy as np
 
 import minitorch_attn as mt
 from minitorch_attn.course.lesson import pick, show, where
+from minitorch_attn.course.your_turn import check
 from minitorch_attn.models import VisionTransformer
 from minitorch_attn.models.vit_positions import RelativeAttention, interpolate_positions
 
@@ -36,9 +37,56 @@ print(f"{len(labels)} digits to train on, {len(test_labels)} to test, each a gri
 # | 2-D | $D/2$ numbers for each row and $D/2$ for each column, concatenated | added to the token |
 # | relative | one vector $r_{j-i}$ for each offset $j - i$ in reading order | in the scores |
 #
-# The 1-D and 2-D variants add vectors to the tokens. The relative variant changes the score of
-# query $i$ and key $j$ to $q_i \cdot (k_j + r_{j-i})$. We compute these scores with loops and
-# compare them with the library's:
+# The 1-D and 2-D variants add vectors to the tokens.
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: add 2-D positions
+#
+# Write `add_positions(tokens, rows, columns)`. `tokens` has shape (batch, R * C, D) and holds the
+# patches of a grid of R rows and C columns in reading order. `rows` has shape (R, D/2), `columns`
+# (C, D/2). The token in row $r$ and column $c$ gets the vector `rows[r]` followed by `columns[c]`,
+# added to it.
+#
+# *Hint:* Make two tables of shape (R, C, D/2): one that repeats each row's vector in all columns,
+# one that repeats each column's vector in all rows. `expand` does this. Then concatenate and
+# reshape.
+
+
+# %% tags=["answer"]
+def add_positions(tokens, rows, columns):
+    """Return the tokens plus their 2-D positions, shape (batch, patch, embed)."""
+    height, width, half = len(rows), len(columns), rows.shape[-1]
+    by_row = rows.unsqueeze(1).expand(height, width, half)
+    by_column = columns.unsqueeze(0).expand(height, width, half)
+    table = mt.cat([by_row, by_column], -1)  # (row, column, embed)
+    return tokens + table.reshape(height * width, 2 * half)
+
+
+# %% tags=["check"]
+check(
+    add_positions,
+    cases=[
+        (mt.randn(5, 6, 4), mt.randn(2, 2), mt.randn(3, 2)),
+        (mt.zeros(1, 9, 14), mt.randn(3, 7), mt.randn(3, 7)),
+        (mt.randn(2, 5, 6), mt.randn(1, 3), mt.randn(5, 3)),
+    ],
+    expected=lambda tokens, rows, columns: (
+        tokens
+        + mt.stack([mt.cat([row, column]) for row in rows for column in columns])  # reading order
+    ),
+    properties={
+        "the patches of the first row share the first half of their vectors": (
+            lambda y, tokens, rows, columns: np.allclose(
+                (y - tokens)[:, : len(columns), : rows.shape[1]].numpy(), rows[0].numpy()
+            )
+        )
+    },
+)
+
+# %% [markdown]
+# The relative variant does not touch the tokens. It changes the score of query $i$ and key $j$ to
+# $q_i \cdot (k_j + r_{j-i})$. We compute these scores with loops and compare them with the
+# library's:
 
 # %%
 mt.manual_seed(0)
@@ -56,6 +104,51 @@ difference = np.abs(scores - by_library.detach().numpy()).max()
 print(f"{len(attention.distances)} distances for 5 tokens")
 print(f"loops and library differ by {difference:.0e}")
 assert difference < 1e-6
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: relative scores without loops
+#
+# The loops above call Python $N^2$ times. Write `relative_scores(query, key, distances)` without a
+# loop, and for several heads: `query` and `key` have shape (heads, token, dim), and all heads share
+# `distances` of shape (2 * token - 1, dim), which starts with the offset $j - i = -(N - 1)$. Return
+# the scaled scores $q_i \cdot (k_j + r_{j-i}) / \sqrt{dim}$ of shape (heads, query, key).
+#
+# *Hint:* Build the table of indices $j - i + N - 1$ of shape (query, key) from two `mt.arange`.
+# Indexing `distances` with it gives a vector for each pair. The rest is a product and a sum over
+# the last axis.
+
+
+# %% tags=["answer"]
+def relative_scores(query, key, distances):
+    """Return the scores with relative positions, shape (heads, query, key)."""
+    tokens, dim = query.shape[1:]
+    places = mt.arange(tokens)
+    offsets = places.unsqueeze(0) - places.unsqueeze(1) + tokens - 1  # (query, key)
+    by_position = (query.unsqueeze(2) * distances[offsets]).sum(-1)  # (heads, query, key)
+    return (query @ key.transpose(1, 2) + by_position) / dim**0.5
+
+
+# %% tags=["check"]
+check(
+    relative_scores,
+    cases=[
+        (mt.randn(2, 5, 3), mt.randn(2, 5, 3), mt.randn(9, 3)),
+        (mt.randn(3, 1, 7), mt.randn(3, 1, 7), mt.randn(1, 7)),
+        (mt.randn(1, 11, 2), mt.zeros(1, 11, 2), mt.randn(21, 2)),
+    ],
+    expected=lambda query, key, distances: mt.stack([
+        (query[:, i : i + 1] * (key + distances[len(distances) // 2 - i :][: key.shape[1]])).sum(-1)
+        for i in range(query.shape[1])
+    ], 1) / query.shape[-1] ** 0.5,
+    properties={
+        "without distances these are the usual scores": lambda scores, query, key, distances: (
+            np.allclose(
+                relative_scores(query, key, 0 * distances).numpy(),
+                (query @ key.transpose(1, 2)).numpy() / query.shape[-1] ** 0.5,
+            )
+        )
+    },
+)  # fmt: skip
 
 # %% [markdown]
 # ## Without positions, the patches are a set
@@ -94,7 +187,7 @@ for positions in ("none", "1d", "2d", "relative"):
     print(f"{positions:9} largest change of a logit when the patches are shuffled: {change:.1e}")
 assert changes["none"] < 1e-5 < 1e-3 < min(changes[p] for p in ("1d", "2d", "relative"))
 
-# %%
+# %% tags=["plot"]
 figure, axes = plt.subplots(1, 6, figsize=(8.5, 1.9), layout="constrained")
 for column, digit in enumerate((0, 4, 7)):
     i = int(np.flatnonzero(test_labels == digit)[0])
@@ -104,7 +197,11 @@ for column, digit in enumerate((0, 4, 7)):
         axis.imshow(picture[i, 0], cmap="gray_r", vmin=-1, vmax=1)
         axis.set(xticks=[], yticks=[])
         axis.set_title(f"{name} {digit}", fontsize=10)
-show(figure, "For a ViT without positions the two pictures of each pair are the same input.")
+show(
+    figure,
+    "Try to read the shuffled digits: for a ViT without positions, both pictures of a pair are the "
+    "same input.",
+)
 
 # %% [markdown]
 # ## Train all four variants
@@ -112,6 +209,14 @@ show(figure, "For a ViT without positions the two pictures of each pair are the 
 # All four variants use the same seed, data and steps. We train the 1-D model with a second seed as
 # well: a difference between two variants means something only if it is larger than the difference
 # between two seeds.
+
+# %% [markdown] tags=["predict"]
+# ## Predict, then run
+#
+# A ViT without positions sees each digit as a bag of 16 patches of 2 x 2 pixels. It cannot tell a
+# digit from its shuffled version in the figure above. How many percent of the test digits will it
+# read correctly (guessing gives 10 %), and how many will the variants with positions read? Write
+# down two numbers, then run the next cell.
 
 # %%
 steps, batch, rate = pick(300, 200), pick(64, 32), 4e-3
@@ -148,7 +253,14 @@ others = [result for (positions, _), result in results.items() if positions != "
 assert results["none", 0] < min(others) - 5
 assert results["relative", 0] == min(others)
 
-# %%
+# %% [markdown]
+# The set of patches alone is enough to recognize more than half of the digits, because the strokes
+# that occur are a strong hint. Positions add some twenty percentage points. The paper finds the
+# same at its scale: accuracy drops clearly without positions and differs little between the other
+# variants. In a run as short as this one, the relative variant, which starts with the weakest
+# signal, is still behind.
+
+# %% tags=["plot"]
 figure, axis = plt.subplots(figsize=(6.5, 2.6), layout="constrained")
 names = [f"{positions} (seed {seed})" for positions, seed in runs]
 colours = ["#999999" if positions == "none" else "#0072B2" for positions, _ in runs]
@@ -159,15 +271,11 @@ axis.set(xlabel="test digits read correctly, %", xlim=(0, 105))
 axis.spines[["top", "right"]].set_visible(False)
 show(
     figure,
-    "Without positions the model reads fewer digits; the kind of positions matters less.",
+    "Compare the gray bar with 10 %, guessing: most digits are read without positions. The kind of "
+    "positions matters less.",
 )
 
 # %% [markdown]
-# The set of patches alone is enough to recognize most digits, because the strokes that occur are a
-# strong hint. The paper finds the same at its scale: accuracy drops clearly without positions and
-# differs little between the other variants. In a run as short as this one, the relative variant,
-# which starts with the weakest signal, is still behind.
-#
 # ## Does the 1-D variant ignore the second dimension?
 #
 # No: the table has one freely learned vector for each patch. It *labels* a position and does
@@ -214,15 +322,17 @@ assert place(6)[0] == place(5)[0] and place(8)[0] != place(7)[0]
 # vector and that of every other patch, as in Figure 7 of the paper.
 
 # %%
-show(
-    mt.viz.position_similarity_figure(table[1:], (4, 4), "1-D positions, learned"),
-    "1-D: a position is similar only to itself (yellow); rows and columns do not stand out.",
-)
 two = models["2d", 0].positions
 half = two.row_weight.shape[1]
 rows = two.row_weight.detach().reshape(4, 1, half).expand(4, 4, half)
 columns = two.column_weight.detach().reshape(1, 4, half).expand(4, 4, half)
 both = mt.cat([rows, columns], -1).reshape(16, 2 * half)
+
+# %% tags=["plot"]
+show(
+    mt.viz.position_similarity_figure(table[1:], (4, 4), "1-D positions, learned"),
+    "1-D: a position is similar only to itself (yellow); rows and columns do not stand out.",
+)
 show(
     mt.viz.position_similarity_figure(both, (4, 4), "2-D positions, learned"),
     "2-D: crosses, because patches in the same row or column share half of their vectors.",
@@ -270,6 +380,47 @@ assert abs(found["1-D untrained"][0] - found["1-D untrained"][1]) < 0.1
 # patch. So treat the position embeddings as a 4 x 4 image with $D$ channels and enlarge it. (The
 # position of the class token is not part of this image.)
 
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: resize a position table
+#
+# Write `resize_positions(table, old, new)`. `table` has shape (1 + patch, embed): the position of
+# the class token comes first, then those of a grid of `old = (rows, columns)` patches in reading
+# order. Return the table for a grid of `new = (rows, columns)` patches. Use
+# `F.interpolate(..., mode="bicubic")`, which takes images (batch, channel, row, column).
+#
+# *Hint:* Set the first row aside. Reshape the others to (row, column, embed), and move the
+# embedding axis to the front, where an image has its channels. Afterwards, move it back.
+
+
+# %% tags=["answer"]
+def resize_positions(table, old, new):
+    """Return the position table for a grid of another size, shape (1 + patch, embed)."""
+    embed = table.shape[1]
+    picture = table[1:].reshape(1, *old, embed).permute(0, 3, 1, 2)  # (1, embed, row, column)
+    picture = F.interpolate(picture, size=new, mode="bicubic")
+    patches = picture[0].permute(1, 2, 0).reshape(-1, embed)  # (patch, embed)
+    return mt.cat([table[:1], patches])
+
+
+# %% tags=["check"]
+check(
+    resize_positions,
+    cases=[
+        (mt.randn(7, 5), (2, 3), (4, 7)),
+        (mt.randn(10, 2), (3, 3), (2, 2)),
+        (mt.randn(6, 3), (5, 1), (5, 1)),
+    ],
+    expected=lambda table, old, new: mt.cat(
+        [table[:1], interpolate_positions(table[1:], old, new)]
+    ),
+    properties={
+        "the class token keeps its position": lambda y, table, old, new: (y[0] == table[0]).all()
+    },
+)
+
+# %% [markdown]
+# Now enlarge the trained model's table in this way, and let it read digits of 12 x 12 pixels:
+
 # %%
 larger = F.interpolate(mt.tensor(test_images), size=(12, 12), mode="bicubic").numpy()
 patches, first = table[1:], table[:1]
@@ -284,12 +435,7 @@ def with_positions(rows):
     return accuracy(model, larger)
 
 
-as_picture = patches.reshape(1, 4, 4, 32).permute(0, 3, 1, 2)  # (1, embed, row, column)
-as_picture = F.interpolate(as_picture, size=(6, 6), mode="bicubic")
-as_picture = as_picture.flatten(2)[0].transpose(0, 1)  # (36, embed)
-assert (as_picture - interpolate_positions(patches, (4, 4), (6, 6))).abs().max().item() < 1e-6
-
-resized = with_positions(as_picture)
+resized = with_positions(interpolate_positions(patches, (4, 4), (6, 6)))
 print("12 x 12 digits read correctly by the model that was trained on 8 x 8:")
 print(f"  the table enlarged like an image            {resized:5.1f} %")
 
@@ -309,7 +455,7 @@ print(f"  the table stretched along the sequence      {along:5.1f} %")
 print(f"  positions reset to zero                     {reset:5.1f} %")
 assert resized > along + 10 and resized > reset + 10
 
-# %%
+# %% tags=["plot"]
 # Which of the 4 x 4 positions does each of the 6 x 6 new patches read?
 rows, columns = np.divmod(np.arange(36), 6)
 right = np.stack([(rows + 0.5) * 4 / 6 - 0.5, (columns + 0.5) * 4 / 6 - 0.5])
@@ -327,7 +473,8 @@ for axis, (name, (y, x)) in zip(axes, ways.items(), strict=True):
 axes[0].set(ylabel="row of the old grid", yticks=range(4))
 show(
     figure,
-    "Where each new patch reads the old grid (disks): the number is its row in the new grid.",
+    "Disks are the old positions, numbers the rows of the new patches. Left, each new row stays in "
+    "one line. Right, the rows 1, 2, 3, ... wrap around and mix.",
 )
 
 # %% [markdown]

@@ -5,8 +5,9 @@
 # map over the image. Does such a map show what the prediction depends on, and how can you test
 # this?
 #
-# *Prerequisites:* ViT (lesson 21) and its positions (lesson 22). The deck TAPASWI ("Dino, some
-# beautiful properties!") shows such attention maps; `docs/decks.md` lists the decks.
+# *Prerequisites:* residuals (lesson 13), ViT (lesson 21) and its positions (lesson 22). The deck
+# TAPASWI ("Dino, some beautiful properties!") shows such attention maps; `docs/decks.md` lists the
+# decks.
 #
 # The digit images come with scikit-learn: `python -m pip install scikit-learn`.
 
@@ -16,6 +17,7 @@ import numpy as np
 
 import minitorch_attn as mt
 from minitorch_attn.course.lesson import pick, show, where
+from minitorch_attn.course.your_turn import check
 from minitorch_attn.models import VisionTransformer
 
 F = mt.nn.functional
@@ -84,6 +86,7 @@ def accuracy(pictures):
 
 whole = accuracy(test_pictures)
 print(f"{steps} steps: {whole:.1f} % of the test pictures read correctly (guessing: 10 %)")
+rng = np.random.default_rng(4)  # for examples
 
 # %% [markdown]
 # ## Two maps
@@ -96,6 +99,43 @@ print(f"{steps} steps: {whole:.1f} % of the test pictures read correctly (guessi
 #   own patch. So take half of each layer as the residual path, $A_l = \frac12 I + \frac12 \bar W_l$
 #   with the weights $\bar W_l$ averaged over the heads, and follow all paths:
 #   $R = A_L \cdots A_2 A_1$. Row 0 of $R$ is the map over the *input* patches.
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: rollout
+#
+# Write `follow_paths(weights)` with NumPy. `weights` holds the attention weights of all layers for
+# one image, from the first layer to the last, with shape (layer, heads, token, token). Return $R$
+# of shape (token, token).
+#
+# *Hint:* Start with the identity: before the first layer, each token is its own patch. Matrix
+# products do not commute. On which side of the paths so far does the next layer stand?
+
+
+# %% tags=["answer"]
+def follow_paths(weights):
+    """Return the rollout through all layers, shape (token, token)."""
+    identity = np.eye(weights.shape[-1])
+    paths = identity
+    for layer in weights:
+        mixed = 0.5 * identity + 0.5 * layer.mean(0)  # (token, token)
+        paths = mixed @ paths
+    return paths
+
+
+# %% tags=["check"]
+check(
+    follow_paths,
+    cases=[
+        rng.dirichlet(np.ones(5), (2, 3, 5)),  # (layer, heads, token, token): rows sum to 1
+        rng.dirichlet(np.ones(7), (5, 1, 7)),
+        rng.dirichlet(np.ones(3), (1, 2, 3)),
+    ],
+    expected=lambda weights: mt.viz.attention_rollout(list(weights)),
+    properties={"each row sums to 1": lambda paths, weights: np.allclose(paths.sum(-1), 1)},
+)
+
+# %% [markdown]
+# Now compute both maps for all test pictures, rollout with the library:
 
 
 # %%
@@ -113,10 +153,8 @@ def last_layer(weights):
 
 
 def rollout(weights):
-    paths = np.eye(17)
-    for layer in weights:
-        paths = (0.5 * np.eye(17) + 0.5 * layer.mean(1)) @ paths  # (image, token, token)
-    return paths[:, 0, 1:]
+    images = zip(*weights, strict=True)  # for each image, a list of layers (heads, query, key)
+    return np.stack([mt.viz.attention_rollout(layers)[0, 1:] for layers in images])
 
 
 weights = weights_of(model, test_pictures)
@@ -126,22 +164,25 @@ print(
     "  a row sums to",
     weights[0][0, 0, 0].sum().round(5),
 )
-by_library = mt.viz.attention_rollout([layer[0] for layer in weights])[0, 1:]
-assert np.abs(by_library - rollout(weights)[0]).max() < 1e-6
-
-# %%
+maps = {"rollout": rollout(weights), "last layer": last_layer(weights)}
+assert all(values.shape == has_ink.shape for values in maps.values())
 shown = int(np.flatnonzero((test_labels == 3) & (has_ink.sum(1) < 6))[0])
+
+# %% tags=["plot"]
 figure = mt.viz.class_attention_figure(
     test_pictures[shown], [layer[shown] for layer in weights], (4, 4), "Where [CLS] looks: a 3"
 )
-show(figure, "Four heads of the last layer, and rollout through both layers. Bright: large weight.")
+show(
+    figure,
+    "Does the bright area of a map cover the digit? Rollout (last) covers it better than the "
+    "heads of the last layer.",
+)
 
 # %% [markdown]
 # Such pictures are easy to over-interpret. So we measure what share of the map's weight is on
 # patches with ink.
 
 # %%
-maps = {"rollout": rollout(weights), "last layer": last_layer(weights)}
 share = {}
 for name, values in maps.items():
     share[name] = 100 * (values * has_ink).sum() / values.sum()
@@ -159,6 +200,63 @@ assert share["rollout"] > 100 * has_ink.mean() + 20
 # * random patches among all 16;
 # * random patches *among those with ink*: is the map better than just knowing where the ink is?
 # * the patches with the *least* weight: erasing them should hardly change the accuracy.
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: erase what a map ranks first
+#
+# Write `erase(parts, values, count, noise)` with NumPy, for all images at once. `parts` and `noise`
+# have shape (image, patch, side, side), and `values` has shape (image, patch). In each image,
+# replace the `count` patches with the largest values by the same patches of `noise`. Return a new
+# array.
+#
+# *Hint:* `np.argsort(-values, axis=1)` lists each image's patches, the largest value first. To
+# index one list of patches for each image, index the images with a column of shape (image, 1).
+
+
+# %% tags=["answer"]
+def erase(parts, values, count, noise):
+    """Return the patches with `count` of them replaced in each image, same shape as parts."""
+    order = np.argsort(-values, axis=1)[:, :count]  # (image, count)
+    images = np.arange(len(parts))[:, None]  # (image, 1)
+    result = parts.copy()
+    result[images, order] = noise[images, order]
+    return result
+
+
+# %% tags=["check"]
+check(
+    erase,
+    cases=[
+        (rng.random((3, 5, 2, 2)), rng.random((3, 5)), 2, np.zeros((3, 5, 2, 2))),
+        (rng.random((2, 7, 3, 3)), rng.random((2, 7)), 6, -np.ones((2, 7, 3, 3))),
+        (rng.random((5, 3, 1, 1)), rng.random((5, 3)), 0, np.zeros((5, 3, 1, 1))),
+    ],
+    expected=lambda parts, values, count, noise: np.stack(
+        [
+            np.stack(
+                [
+                    noise[i, j] if (values[i] > values[i, j]).sum() < count else parts[i, j]
+                    for j in range(parts.shape[1])
+                ]
+            )
+            for i in range(len(parts))
+        ]
+    ),
+    properties={
+        "each image loses `count` patches": lambda result, parts, values, count, noise: (
+            (result != parts).any((2, 3)).sum(1) == count
+        ).all()
+    },
+)
+
+# %% [markdown] tags=["predict"]
+# ## Predict, then run
+#
+# The model reads most test pictures, and about a third of the patches carry ink. Erase two of the
+# 16 patches, chosen by (a) rollout, (b) the map of the last layer, (c) chance among the patches
+# with ink, (d) chance. Rank the four: after which choice does the model read the fewest pictures?
+# Will the last layer's map, which the class token reads directly, beat chance among the inked
+# patches? Write down your ranking, then run the next cell.
 
 
 # %%
@@ -195,7 +293,13 @@ assert curves["rollout"][two] < curves["last layer"][two] - 5
 assert curves["last layer"][two] > curves["random, with ink"][two] - 5  # no better
 assert curves["least by rollout"][two] > whole - 5
 
-# %%
+# %% [markdown]
+# Rollout passes the test: two patches are enough to make most pictures unreadable. The raw map of
+# the last layer does no better than random patches with ink. At that depth the token at position
+# $j$ already contains information from other patches, so a large weight on it does not mean that
+# the model looks at patch $j$.
+
+# %% tags=["plot"]
 looks = {
     "rollout": ("#D55E00", "o-"), "last layer": ("#CC79A7", "s-"),
     "random, with ink": ("#0072B2", "^--"), "random": ("#56B4E9", "v--"),
@@ -218,9 +322,53 @@ def draw(curves):
 show(draw(curves), "The lower a curve is, the better its order finds the patches that matter.")
 
 # %% [markdown]
-# Rollout passes the test. The raw map of the last layer does no better than random patches with
-# ink. At that depth the token at position $j$ already contains information from other patches, so a
-# large weight on it does not mean that the model looks at patch $j$.
+# An attention map is not the only candidate. The derivative of a logit says directly how much the
+# prediction depends on each pixel, at least for small changes.
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: a map from gradients
+#
+# Write `saliency(score, pictures)`: a map without attention. `pictures` has shape (image, 1,
+# height, width), and `score` is a function from pictures to one number for each image, shape
+# (image,); for example, a logit of the model. Compute the gradient of each image's score with
+# respect to its pixels, and return the mean of its absolute value in each patch of 4 x 4 pixels,
+# shape (image, patch).
+#
+# *Hint:* The score of an image depends only on that image, so the gradient of the *sum* of all
+# scores has all gradients at once. Start from a detached copy of the pictures with
+# `requires_grad_()`. `F.avg_pool2d` averages over patches.
+
+
+# %% tags=["answer"]
+def saliency(score, pictures):
+    """Return the mean absolute gradient of the score in each patch, shape (image, patch)."""
+    pixels = pictures.detach().clone().requires_grad_()
+    score(pixels).sum().backward()
+    slopes = pixels.grad.abs()  # (image, 1, height, width)
+    return F.avg_pool2d(slopes, 4).flatten(1)
+
+
+# %% tags=["check"]
+check(
+    saliency,
+    cases=[
+        (lambda x: (x**2).sum((1, 2, 3)), mt.randn(3, 1, 8, 12)),
+        (lambda x: -x[:, 0, 1, 5] * x[:, 0, 3, 0], mt.randn(2, 1, 4, 8)),
+        (lambda x: x.mean((1, 2, 3)).tanh(), mt.randn(1, 1, 4, 4)),
+    ],
+    expected=lambda score, pictures: F.avg_pool2d(
+        mt.autograd.grad(score(x := pictures.detach().requires_grad_()).sum(), x)[0].abs(), 4
+    ).flatten(1),
+    properties={
+        "the negative score has the same map": lambda result, score, pictures: np.allclose(
+            saliency(lambda x: -score(x), pictures).numpy(), result.numpy()
+        )
+    },
+)
+
+# %% [markdown]
+# Does this map beat rollout? Try it: `curve(saliency(score, mt.tensor(test_pictures)).numpy())`,
+# where `score` returns the largest logit of each image, is a row for the table above.
 #
 # ## What goes wrong if you only look at the map
 #
@@ -238,7 +386,7 @@ print(f"two patches erased: read correctly {curves['untrained model'][two]:.1f} 
 print(f" by this map, {curves['rollout'][two]:.1f} % by that of the trained model")
 assert curves["untrained model"][two] > curves["rollout"][two] + 15
 
-# %%
+# %% tags=["plot"]
 stretched = [maps["rollout"][shown], random_map[shown]]
 figure, axes = plt.subplots(1, 3, figsize=(7, 2.6), layout="constrained")
 axes[0].imshow(test_pictures[shown, 0], cmap="gray")
@@ -251,8 +399,12 @@ for axis, values, name in zip(axes[1:], stretched, ("trained", "random weights")
     axis.set_title(f"rollout, {name}", fontsize=10)
 for axis in axes:
     axis.set(xticks=[], yticks=[])
-show(figure, "Each map has its own color scale, as is often done: both look meaningful.")
-show(draw(curves), "The map of random weights (gray crosses) is little better than chance.")
+show(figure, "Could you tell which map is from the trained network? Both have bright spots.")
+show(
+    draw(curves),
+    "Compare the gray crosses, the map of random weights, with the light blue triangles, chance: "
+    "they are close, far from the trained model's rollout.",
+)
 
 # %% [markdown]
 # Keep two more cautions in mind. First, a map shows where the class token takes values *from*, but

@@ -14,6 +14,7 @@ import numpy as np
 
 import minitorch_attn as mt
 from minitorch_attn.course.lesson import pick, show, where
+from minitorch_attn.course.your_turn import check
 from minitorch_attn.ops.windows import window_partition
 
 F = mt.nn.functional
@@ -143,6 +144,98 @@ for k in (1, 3, 5):
 assert (local_attention(query, key, value, 1) - value).abs().max().item() < 1e-6
 print("k = 1 returns the values: each pixel sees only itself")
 
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: a mask with gaps
+#
+# A wide neighborhood costs many scores. A *dilated* neighborhood is wide with few keys: it takes
+# only every `step`-th row and column. With $k = 3$ and `step` 4, a pixel sees itself and 8 pixels
+# at a distance of 4. Write `dilated_mask(height, width, k, step)` with NumPy. Return a bool array
+# of shape (pixel, pixel): True where the row distance and the column distance are both multiples of
+# `step` and at most `step * (k // 2)`. `step = 1` gives `near(height, width, k)`.
+#
+# *Hint:* Start as in `near`: rows and columns of all pixels, and a table of distances between all
+# pairs for each. `%` tells you which distances are multiples.
+
+
+# %% tags=["answer"]
+def dilated_mask(height, width, k, step):
+    """Return which pixels each pixel sees, bool of shape (pixel, pixel)."""
+    row, column = np.divmod(np.arange(height * width), width)
+    rows = np.abs(row[:, None] - row[None, :])  # (pixel, pixel)
+    columns = np.abs(column[:, None] - column[None, :])
+    is_near = (rows <= step * (k // 2)) & (columns <= step * (k // 2))
+    return is_near & (rows % step == 0) & (columns % step == 0)
+
+
+# %% tags=["check"]
+check(
+    dilated_mask,
+    cases=[(5, 7, 3, 2), (7, 5, 5, 3), (3, 4, 5, 1), (1, 11, 3, 4)],
+    expected=lambda height, width, k, step: np.array(
+        [
+            [
+                abs(i // width - j // width) in range(0, step * (k // 2) + 1, step)
+                and abs(i % width - j % width) in range(0, step * (k // 2) + 1, step)
+                for j in range(height * width)
+            ]
+            for i in range(height * width)
+        ]
+    ),
+    properties={
+        "every pixel sees itself": lambda mask, *sizes: mask.diagonal().all(),
+        "no pixel sees more than k * k pixels": lambda mask, height, width, k, step: (
+            mask.sum(1).max() <= k * k
+        ),
+    },
+)
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: a sliding window for text
+#
+# Language models use local attention, too; Mistral 7B, for example, has a sliding window
+# (arXiv:2310.06825v1, section 2). Write `window_attention(query, key, value, w)` for one head, with
+# inputs of shape (token, dim): token $i$ sees the last $w$ tokens, $i - w + 1$ to $i$. Do not
+# compute the full (token, token) matrix: gather the $w$ keys and values of each token, with shape
+# (token, w, dim), as in `local_attention`. Tokens before the first one are not keys.
+#
+# *Hint:* The places of the keys, of shape (token, w), are the sum of a column and a row of
+# `mt.arange`. Some are negative. Gather with `places.clamp(min=0)`, and set the scores of the
+# negative places to `-inf`.
+
+
+# %% tags=["answer"]
+def window_attention(query, key, value, w):
+    """Return causal attention over the last w tokens, shape (token, dim)."""
+    tokens, dim = query.shape
+    places = mt.arange(tokens).unsqueeze(1) + mt.arange(-w + 1, 1)  # (token, w)
+    keys, values = key[places.clamp(min=0)], value[places.clamp(min=0)]  # (token, w, dim)
+    scores = (query.unsqueeze(1) * keys).sum(-1) / dim**0.5  # (token, w)
+    weights = mt.softmax(mt.where(places >= 0, scores, float("-inf")), -1)
+    return (weights.unsqueeze(-1) * values).sum(1)
+
+
+# %% tags=["check"]
+check(
+    window_attention,
+    cases=[
+        (mt.randn(7, 3), mt.randn(7, 3), mt.randn(7, 3), 3),
+        (mt.randn(11, 2), mt.randn(11, 2), mt.randn(11, 2), 1),
+        (mt.randn(3, 5), mt.randn(3, 5), mt.randn(3, 5), 5),
+    ],
+    expected=lambda query, key, value, w: F.scaled_dot_product_attention(
+        query, key, value,
+        mt.tensor(np.tril(np.triu(np.ones((len(query), len(query)), bool), -w + 1))),
+    ),
+    properties={
+        "the first token sees only itself": lambda y, query, key, value, w: np.allclose(
+            y[0].numpy(), value[0].numpy()
+        ),
+        "values of 1 give 1": lambda y, query, key, value, w: np.allclose(
+            window_attention(query, key, 0 * value + 1, w).numpy(), 1
+        ),
+    },
+)  # fmt: skip
+
 # %% [markdown]
 # ## What local attention saves, and what it costs
 #
@@ -163,7 +256,7 @@ growth = local_peaks[-1] / local_peaks[-2]
 print(f"local, twice the side: {growth:.1f} times the memory")
 assert 3 < growth < 5
 
-# %%
+# %% tags=["plot"]
 figure, axis = plt.subplots(figsize=(7, 3.6), layout="constrained")
 all_sides = np.array([8, 16, 32, 64, 128, 224, 512])
 curves = {
@@ -184,11 +277,13 @@ axis.legend(frameon=False, fontsize=9)
 axis.spines[["top", "right"]].set_visible(False)
 show(
     figure,
-    "At 128 px, full attention on pixels already exceeds a GPU's memory. Patches shift the curve.",
+    "Compare the slopes: patches (green) need far less memory than pixels (orange), but their "
+    "curve is as steep. Only local attention (blue) is flatter.",
 )
 
 # %% [markdown]
-# Note the slopes: patches need less memory, but their curve is as steep as that for pixels.
+# Patches shift the curve; only local attention changes its slope. At 128 px, full attention on
+# pixels already exceeds the memory of a GPU.
 #
 # ## How far does local attention see?
 #
@@ -218,9 +313,16 @@ print(
 # %% [markdown]
 # ## What goes wrong without the mask at the border
 #
-# Suppose we leave out the mask at the border. The zeros that `unfold` puts outside the image look
-# harmless, and in a convolution they are. In attention, a key of zeros gets the score 0, and
-# $e^0 = 1$ is a weight like any other: border pixels give part of their attention to padding.
+# Suppose we leave out the mask at the border, so that the zeros that `unfold` puts outside the
+# image are keys and values like any others. In a convolution, such zeros are harmless.
+
+# %% [markdown] tags=["predict"]
+# ## Predict, then run
+#
+# Take values that are all 1, random queries and keys, and neighborhoods of 5 x 5. With the mask,
+# every result is a weighted mean of ones, which is 1. What does `local_attention` without the mask
+# return in the middle of the image, and in a corner, where 16 of the 25 positions are outside?
+# Write down two numbers, then run the next cell.
 
 # %%
 right = local_attention(query, key, value, 5)
@@ -235,7 +337,12 @@ for row in sums.numpy():
 assert error[2:-2, 2:-2].max().item() < 1e-6  # all neighbors are inside
 assert error[0].min().item() > 0.01 and sums[0, 0].item() < 0.8
 
-# %%
+# %% [markdown]
+# A key of zeros gets the score 0, and $e^0 = 1$ is a weight like any other. So border pixels give
+# part of their attention to padding. If all scores were 0, a corner would keep only 9/25 = 0.36 of
+# its weight for real pixels. In the middle nothing changes.
+
+# %% tags=["plot"]
 figure, axes = plt.subplots(1, 2, figsize=(7.5, 2.9), layout="constrained")
 titles = ("without the mask: error", "without the mask: sum of the weights inside")
 for axis, values, title, limits in zip(
@@ -246,7 +353,9 @@ for axis, values, title, limits in zip(
     axis.set(xticks=[], yticks=[])
     axis.set_title(title, fontsize=10)
 show(
-    figure, "Only pixels near the border are wrong: a test in the middle of an image finds nothing."
+    figure,
+    "Look at the dark middle on the left and the bright middle on the right: only pixels near the "
+    "border are wrong, so a test in the middle of an image finds nothing.",
 )
 
 # %% [markdown]

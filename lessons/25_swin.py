@@ -15,6 +15,7 @@ import numpy as np
 
 import minitorch_attn as mt
 from minitorch_attn.course.lesson import show, where
+from minitorch_attn.course.your_turn import check
 from minitorch_attn.models.swin import Block
 
 mt.manual_seed(0)
@@ -63,6 +64,56 @@ for side in (28, 56, 112):
 assert 56**4 == 9_834_496 and 49 * 56 * 56 == 153_664
 assert partition(mt.zeros(56, 56, 1), 7).shape == (64, 49, 1)
 
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: attention in windows
+#
+# Write `window_attention(query, key, value, m)` for one head, without a shift. The three maps have
+# shape (height, width, dim). A token attends to the tokens of its own window of $m \times m$, and
+# the result has the shape of `query`. You may use `partition`, `merge` and
+# `mt.nn.functional.scaled_dot_product_attention`, which treats all leading axes as batch axes. The
+# result must equal full attention with a mask that allows only pairs from the same window.
+#
+# *Hint:* The windows can be a batch: attention in each window needs no information from the others.
+# So three steps are enough: partition, attend, merge.
+
+
+# %% tags=["answer"]
+def window_attention(query, key, value, m):
+    """Return attention within windows of m x m, shape (height, width, dim)."""
+    height, width, dim = query.shape
+    windows = (partition(x, m) for x in (query, key, value))  # each (window, token, dim)
+    context = mt.nn.functional.scaled_dot_product_attention(*windows)
+    return merge(context, m, height, width)
+
+
+# %% tags=["check"]
+check(
+    window_attention,
+    cases=[
+        (mt.randn(4, 6, 3), mt.randn(4, 6, 3), mt.randn(4, 6, 3), 2),
+        (mt.randn(3, 9, 5), mt.randn(3, 9, 5), mt.randn(3, 9, 5), 3),
+        (mt.randn(5, 5, 2), mt.randn(5, 5, 2), mt.randn(5, 5, 2), 1),
+    ],
+    expected=lambda query, key, value, m: mt.nn.functional.scaled_dot_product_attention(
+        *(x.flatten(0, 1) for x in (query, key, value)),
+        mt.tensor(
+            [
+                [
+                    (i // query.shape[1] // m, i % query.shape[1] // m)
+                    == (j // query.shape[1] // m, j % query.shape[1] // m)
+                    for j in range(query.shape[0] * query.shape[1])
+                ]
+                for i in range(query.shape[0] * query.shape[1])
+            ]
+        ),
+    ).reshape(query.shape),
+    properties={
+        "windows of 1 x 1 return the values": lambda y, query, key, value, m: np.allclose(
+            window_attention(query, key, value, 1).numpy(), value.numpy()
+        )
+    },
+)
+
 # %% [markdown]
 # ## The shift
 #
@@ -74,14 +125,57 @@ assert partition(mt.zeros(56, 56, 1), 7).shape == (64, 49, 1)
 rolled = mt.roll(places, [-2, -2], [0, 1])
 print("rolled by -2: row 0 is", rolled[0, :, 0].numpy(), "  row 6 is", rolled[6, :, 0].numpy())
 assert rolled[0, 0, 0].item() == 2 * 8 + 2  # the token from row 2, column 2 is now in the corner
+
+# %% tags=["plot"]
 show(
     mt.viz.windows_figure(8, 8, 4, 2, "A map of 8 x 8, windows of 4 x 4, shift 2"),
-    "The last windows hold tokens from opposite borders. A mask keeps their regions separate.",
+    "Look at the lower right window after the roll: its four parts come from the four corners of "
+    "the map. A mask must keep them separate.",
 )
 
 # %% [markdown]
-# The lower right window contains four regions that are not neighbors in the image. Region ids show
-# which tokens belong together. Along each axis the id is 0 before the last window, 1 for tokens in
+# The lower right window contains four regions that are not neighbors in the image.
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: which pairs may attend?
+#
+# After the roll, two tokens of the same window may attend to each other only if they were close in
+# the original map: their rows must differ by less than $m$, and their columns, too. Write
+# `allowed_pairs(size, m, s)` in this way for a map of `size` x `size` tokens that is rolled by $s$.
+# Return a bool array (window, query, key). You may use `mt.roll` and `partition`.
+#
+# *Hint:* Let each entry of a map be its own position, as in `places`. Roll and partition that map:
+# now every window lists the original positions of its tokens. `np.divmod` gives their rows and
+# columns.
+
+
+# %% tags=["answer"]
+def allowed_pairs(size, m, s):
+    """Return which pairs of a window may attend, bool of shape (window, query, key)."""
+    positions = mt.arange(size * size).reshape(size, size, 1)
+    positions = partition(mt.roll(positions, [-s, -s], [0, 1]), m)  # (window, token, 1)
+    row, column = np.divmod(positions[..., 0].numpy(), size)  # each (window, token)
+    is_near_in_rows = np.abs(row[:, :, None] - row[:, None, :]) < m
+    is_near_in_columns = np.abs(column[:, :, None] - column[:, None, :]) < m
+    return is_near_in_rows & is_near_in_columns
+
+
+# %% tags=["check"]
+check(
+    allowed_pairs,
+    cases=[(8, 4, 2), (6, 3, 1), (10, 5, 3), (4, 2, 0)],
+    expected=lambda size, m, s: mt.ops.windows.shifted_window_mask(size, size, (m, m), (s, s)),
+    properties={
+        "without a shift, all pairs may attend": lambda mask, size, m, s: allowed_pairs(
+            size, m, 0
+        ).all(),
+        "the first window has no forbidden pair": lambda mask, size, m, s: mask[0].all(),
+    },
+)
+
+# %% [markdown]
+# Swin's authors compute the same mask without positions. Region ids show which tokens belong
+# together. Along each axis the id is 0 before the last window, 1 for tokens in
 # the last window that did not wrap around, and 2 for tokens that did.
 
 
@@ -126,9 +220,11 @@ for m in (2, 4, 7):
     print(f"M = {m}: {index.size:5} pairs use {len(np.unique(index)):4} numbers")
     assert len(np.unique(index)) == (2 * m - 1) ** 2
     assert (index == mt.ops.windows.relative_position_index((m, m)).numpy()).all()
+
+# %% tags=["plot"]
 show(
     mt.viz.relative_index_figure(3, "Relative positions of a window of 3 x 3"),
-    "Equal numbers on the diagonals: pairs with the same offset use the same table entry.",
+    "Follow a number along its diagonal: pairs with the same offset use the same table entry.",
 )
 
 # %% [markdown]
@@ -140,6 +236,47 @@ row, column = np.divmod(np.arange(16), 4)
 mistaken = (row[:, None] - row + 3) * 4 + (column[:, None] - column + 3)
 print(f"M = 4, rows multiplied by M: {len(np.unique(mistaken))} different numbers for 49 offsets")
 assert len(np.unique(mistaken)) < 49
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: the bias of a rectangular window
+#
+# Some models use windows that are wider than high, for example for sound. Write
+# `window_bias(table, height, width)` for windows of `height` x `width` tokens. Row offsets (query
+# minus key) range from `1 - height` to `height - 1`, column offsets from `1 - width` to
+# `width - 1`. `table` has shape (pair of offsets, heads): first all column offsets for the row
+# offset `1 - height`, then all column offsets for the next row offset, and so on. Return the bias
+# of shape (heads, query, key).
+#
+# *Hint:* Generalize `bias_index`. One row offset has as many entries as there are column offsets.
+# How many is that?
+
+
+# %% tags=["answer"]
+def window_bias(table, height, width):
+    """Return the bias of all pairs of tokens, shape (heads, query, key)."""
+    row, column = np.divmod(np.arange(height * width), width)
+    dy = row[:, None] - row[None, :] + height - 1
+    dx = column[:, None] - column[None, :] + width - 1
+    index = mt.tensor(dy * (2 * width - 1) + dx)  # (query, key)
+    return table[index].permute(2, 0, 1)
+
+
+# %% tags=["check"]
+check(
+    window_bias,
+    cases=[
+        (mt.randn(3 * 5, 2), 2, 3), (mt.randn(9 * 3, 5), 5, 2), (mt.randn(1 * 13, 3), 1, 7),
+        (mt.randn(1, 2), 1, 1),
+    ],
+    expected=lambda table, height, width: table[
+        mt.ops.windows.relative_position_index((height, width))
+    ].permute(2, 0, 1),
+    properties={
+        "all tokens have the same bias for themselves": lambda bias, table, height, width: (
+            np.ptp(np.diagonal(bias.numpy(), 0, 1, 2), axis=-1).max() == 0
+        )
+    },
+)  # fmt: skip
 
 # %% [markdown]
 # ## All steps together
@@ -189,6 +326,13 @@ assert (mine - library).abs().max().item() < 1e-5
 # block without and one with a shift. (The output calls a block W if it has plain windows, and SW if
 # its windows are shifted.) A map of 12 x 12 has 3 x 3 windows.
 
+# %% [markdown] tags=["predict"]
+# ## Predict, then run
+#
+# The windows have 4 x 4 tokens. We change the token in row 5, column 6 of the 12 x 12 map. How many
+# of the 144 output tokens change after W W, after W SW, and after W SW W SW? Write down three
+# numbers, then run the next cell. (A sketch of the windows helps.)
+
 
 # %%
 def influence(blocks, at, size=12):
@@ -215,7 +359,12 @@ for name, count in reached.items():
     print(f"{name:10} the change of one token reaches {count:3} of 144 tokens")
 assert reached["W W"] == 16 and reached["W SW"] == 64 and reached["W SW W SW"] == 144
 
-# %%
+# %% [markdown]
+# Without a shift the change never leaves its window of 16 tokens. The first block spreads it over
+# that window, and each quarter of the window lies in another shifted window: 4 x 16 = 64 tokens. A
+# second pair of blocks reaches all 144.
+
+# %% tags=["plot"]
 figure, axes = plt.subplots(1, 3, figsize=(8, 3), layout="constrained")
 titles = ("two blocks, no shift", "plain, shifted", "plain, shifted, twice")
 for axis, reach, title in zip(axes, (plain, shifted, twice), titles, strict=True):
@@ -226,7 +375,11 @@ for axis, reach, title in zip(axes, (plain, shifted, twice), titles, strict=True
         axis.axvline(edge, color="black", linewidth=1)
     axis.set(xticks=[], yticks=[])
     axis.set_title(title, fontsize=10)
-show(figure, "Blue: tokens that a change at the cross reaches. Lines: the windows without shift.")
+show(
+    figure,
+    "The blue area is what a change at the cross reaches. Without a shift it stops at the lines, "
+    "the window borders; with a shift it crosses them.",
+)
 
 # %% [markdown]
 # ## What goes wrong without the mask, or with the wrong roll
@@ -313,6 +466,7 @@ where(
 # mta exercise start 19
 # mta exercise start 20
 # mta exercise start 31
+# mta exercise start 39
 # ```
 #
 # ## Three questions

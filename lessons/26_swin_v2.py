@@ -14,6 +14,7 @@ import numpy as np
 
 import minitorch_attn as mt
 from minitorch_attn.course.lesson import pick, show, where
+from minitorch_attn.course.your_turn import check
 from minitorch_attn.models.swin import Block
 from minitorch_attn.models.swinv2 import ContinuousPositionBias, PostNormBlock
 
@@ -25,10 +26,18 @@ mt.manual_seed(0)
 #
 # Swin (V1) is pre-norm: $x \leftarrow x + f(LN(x))$. Nothing bounds the output of $f$, and training
 # makes the weights of $f$ grow. V2 moves the norm after $f$: $x \leftarrow x + LN(f(x))$, called
-# res-post-norm. Each branch then adds a vector of fixed length, whatever its weights are.
+# res-post-norm.
 #
 # We build a deep stack of each kind of block. The weights of a layer with $n$ inputs are drawn with
 # variance $g^2/n$. The gain $g$ represents how much training has enlarged the weights.
+
+# %% [markdown] tags=["predict"]
+# ## Predict, then run
+#
+# With gain 1, the standard deviation of the map grows from 1 to between 3 and 8 in both stacks. Now
+# make all weights four times as large. By what factor does the standard deviation after the last
+# block grow in V1 (pre-norm), and by what factor in V2 (res-post-norm)? Write down two numbers,
+# then run the next cell.
 
 # %%
 depth, width = pick(24, 16), 32
@@ -70,7 +79,12 @@ for gain in (1, 2, 4):
 assert growth["V1", 4][-1] > 8 * growth["V1", 1][-1]  # grows with the weights
 assert abs(growth["V2", 4][-1] / growth["V2", 1][-1] - 1) < 0.3  # independent of the weights
 
-# %%
+# %% [markdown]
+# V1 grows by far more than the factor 4 of the weights, because each branch has several matrices in
+# a row. V2 hardly notices: its branch ends in a norm, so it adds a vector of fixed length, whatever
+# its weights are.
+
+# %% tags=["plot"]
 figure, axis = plt.subplots(figsize=(7, 3.4), layout="constrained")
 for name, colour in (("V1", "#D55E00"), ("V2", "#0072B2")):
     for gain, style in ((1, "-"), (2, "--"), (4, ":")):
@@ -81,7 +95,8 @@ axis.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
 axis.spines[["top", "right"]].set_visible(False)
 show(
     figure,
-    "Pre-norm (orange) grows with the gain; res-post-norm (blue) hardly depends on the gain.",
+    "The three blue curves (res-post-norm) are nearly one; the orange ones (pre-norm) spread with "
+    "the gain.",
 )
 
 # %% [markdown]
@@ -128,6 +143,89 @@ for factor in (1, 3, 10, 30):
 assert peaks[30][0] > 0.99 and peaks[1][0] < 0.5
 assert abs(peaks[30][1] - peaks[1][1]) < 1e-4
 
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: cosine attention with several heads
+#
+# Write `cosine_attention(query, key, value, tau, bias)`, as V2 computes it: query, key and value
+# have shape (heads, token, dim). Each head has its own temperature, `tau` of shape (heads,), of
+# which values below 0.01 count as 0.01. `bias` has shape (heads, query, key) and is added to the
+# scores. Return the context of shape (heads, token, dim).
+#
+# *Hint:* `F.normalize(x, dim=-1)` divides each vector by its length. Give `tau` two more axes, so
+# that it lines up with (heads, query, key). `clamp(min=...)` bounds it.
+
+
+# %% tags=["answer"]
+def cosine_attention(query, key, value, tau, bias):
+    """Return scaled cosine attention, shape (heads, token, dim)."""
+    query, key = F.normalize(query, dim=-1), F.normalize(key, dim=-1)
+    cosines = query @ key.transpose(1, 2)  # (heads, query, key)
+    scores = cosines / tau.clamp(min=0.01).reshape(-1, 1, 1) + bias
+    return mt.softmax(scores, -1) @ value
+
+
+# %% tags=["check"]
+check(
+    cosine_attention,
+    cases=[
+        (*(mt.randn(2, 5, 3) for _ in range(3)), mt.tensor([0.1, 0.7]), mt.randn(2, 5, 5)),
+        (*(mt.randn(3, 2, 7) for _ in range(3)), mt.tensor([1.0, 0.001, 0.3]), mt.randn(3, 2, 2)),
+        (*(100 * mt.randn(1, 3, 2) for _ in range(3)), mt.tensor([0.2]), mt.zeros(1, 3, 3)),
+    ],
+    expected=lambda query, key, value, tau, bias: mt.stack([
+        mt.softmax(
+            (q @ k.T) / q.norm(dim=1, keepdim=True) / k.norm(dim=1) / t.clamp(min=0.01) + b, 1
+        ) @ v
+        for q, k, v, t, b in zip(query, key, value, tau, bias, strict=True)
+    ]),
+    properties={
+        "longer queries and shorter keys change nothing": (
+            lambda y, query, key, *rest: np.allclose(
+                cosine_attention(30 * query, 0.5 * key, *rest).numpy(), y.numpy()
+            )
+        )
+    },
+)  # fmt: skip
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: the gradient does not change the length
+#
+# If the length of a query has no influence, its gradient must not point along the query. Show it:
+# write the backward pass of $y = x / |x|$ by hand. `normalize_gradient(x, grad)` gets NumPy arrays
+# of shape (token, dim), where `grad` is $\partial L / \partial y$, and returns
+# $\partial L / \partial x$ for each row. The check tests that each row is perpendicular to its $x$.
+#
+# *Hint:* The result is $(g - c\,y)/|x|$ with one number $c$ for each row, which removes from $g$
+# the part along $y$. Which scalar product is $c$?
+
+
+# %% tags=["answer"]
+def normalize_gradient(x, grad):
+    """Return the gradient of x for y = x / |x| in each row, shape (token, dim)."""
+    length = np.sqrt((x * x).sum(-1, keepdims=True))  # (token, 1)
+    y = x / length
+    along = (grad * y).sum(-1, keepdims=True)  # (token, 1)
+    return (grad - along * y) / length
+
+
+# %% tags=["check"]
+check(
+    normalize_gradient,
+    cases=[
+        (mt.randn(3, 5).numpy(), mt.randn(3, 5).numpy()),
+        (100 * mt.randn(7, 2).numpy(), mt.randn(7, 2).numpy()),
+        (mt.randn(2, 1).numpy(), mt.randn(2, 1).numpy()),
+    ],
+    expected=lambda x, grad: mt.autograd.grad(
+        F.normalize(leaf := mt.tensor(x, requires_grad=True), dim=-1), leaf, mt.tensor(grad)
+    )[0],
+    properties={
+        "the gradient of each row is perpendicular to the row": lambda slope, x, grad: np.allclose(
+            (slope * x).sum(-1), 0
+        )
+    },
+)
+
 # %% [markdown]
 # Cosine attention has a disadvantage, too: cosines are between -1 and 1, so *without* a temperature
 # no key could get a large weight. The next cell computes the largest possible weight for 16 keys:
@@ -145,7 +243,8 @@ assert most < 0.34 and coolest > 0.999
 # with windows of 8 x 8 ends at 7. V2 learns a small *function* of the offset, so that every offset
 # has a value: $B(\Delta y, \Delta x) = 16\,\sigma(MLP(\widehat{\Delta y}, \widehat{\Delta x}))$.
 # Its inputs are coordinates on a log scale, $\widehat{\Delta} = sign(\Delta)\,\log_2(1 + |\Delta|)$
-# up to a constant.
+# up to a constant. (As in the authors' code, the largest trained offset is first scaled to 8, and
+# the result is divided by $\log_2 8 = 3$.)
 #
 # To see why V2 uses the logarithm, compute how far the function must extrapolate:
 
@@ -158,20 +257,51 @@ print(
 )
 assert round(linear, 2) == 1.14 and round(logarithmic, 2) == 0.33
 
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: log-spaced coordinates
+#
+# Write `log_coordinates(size, trained)` with NumPy: the coordinates along one axis of a window of
+# `size` tokens, for a model that was trained with windows of `trained` tokens. There is one
+# coordinate for each offset from `1 - size` to `size - 1`. First scale the offsets so that the
+# largest *trained* offset, `trained - 1`, becomes 8. Then apply
+# $sign(\Delta)\,\log_2(1 + |\Delta|)$ and divide by 3.
+#
+# *Hint:* A model trained with windows of 8 has seen the scaled offsets from -8 to 8. In windows of
+# 16, the scaled offsets must be larger than 8, not squeezed into the same range.
+
+
+# %% tags=["answer"]
+def log_coordinates(size, trained):
+    """Return the log-spaced coordinates of all offsets, shape (2 * size - 1,)."""
+    offsets = np.arange(-size + 1, size)
+    scaled = 8 * offsets / (trained - 1)
+    return np.sign(scaled) * np.log2(1 + np.abs(scaled)) / 3
+
+
+# %% tags=["check"]
+check(
+    log_coordinates,
+    cases=[(8, 8), (16, 8), (3, 7), (1, 2)],
+    expected=lambda size, trained: np.array([
+        math.copysign(math.log(1 + abs(8 * d / (trained - 1)), 8), d)
+        for d in range(-size + 1, size)
+    ]),
+    properties={
+        "an offset keeps its coordinate in a larger window": lambda y, size, trained: np.allclose(
+            log_coordinates(size + 5, trained)[5:-5], y
+        )
+    },
+)  # fmt: skip
+
 # %%
 bias = ContinuousPositionBias((8, 8), 2)
 spaced = bias.coordinates().numpy().reshape(15, 15, 2)[7, :, 1]  # along a row
-step = np.arange(-7, 8) / 7 * 8
-expected = np.sign(step) * np.log2(1 + abs(step)) / 3
 print("offset    ", *[f"{value:6}" for value in range(8)])
 print("coordinate", *[f"{value:6.2f}" for value in spaced[7:]])
-assert np.abs(spaced - expected).max() < 1e-6
+assert np.abs(np.diff(spaced[7:])).argmax() == 0  # near offsets are far apart, far ones are close
 print("bias for a window of 8 x 8:", bias().shape)
 
 # %% [markdown]
-# (As in the authors' code, the largest trained offset is first scaled to 8, and the result is
-# divided by $\log_2 8$.)
-#
 # ## Transferring the position bias to a larger window
 #
 # Suppose that a model with windows of 8 x 8 has learned a bias that decreases with the distance in
@@ -240,7 +370,7 @@ for name, values in {"as learned, windows of 8": truth(16), **candidates}.items(
     row = values[15, 15:]
     print(f"{name:30}", *[f"{row[d]:5.1f}" for d in (0, 1, 2, 4, 6, 8)])
 
-# %%
+# %% tags=["plot"]
 figure, axis = plt.subplots(figsize=(7, 3.4), layout="constrained")
 styles = {
     "computed, log-spaced": ("#0072B2", "-"), "table, interpolated": ("#D55E00", "--"),
@@ -256,7 +386,8 @@ axis.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
 axis.spines[["top", "right"]].set_visible(False)
 show(
     figure,
-    "The computed bias follows the dots; the other two curves are stretched to twice the distance.",
+    "Only the blue curve follows the dots, even in the gray range that was never trained; the "
+    "other two reach each value at twice the distance.",
 )
 
 # %% [markdown]

@@ -15,6 +15,7 @@ import numpy as np
 
 import minitorch_attn as mt
 from minitorch_attn.course.lesson import pick, show, where
+from minitorch_attn.course.your_turn import check
 from minitorch_attn.data.inpainting import painting_baselines
 from minitorch_attn.models.mae import MaskedAutoencoder, patchify, random_masking
 
@@ -46,6 +47,84 @@ assert (shuffled[restore] == names).all()
 assert "".join(filled[restore]) == "-B-D--"
 kept, where_to, hidden = random_masking(mt.tensor(noise).unsqueeze(0), 2)
 assert (kept.numpy()[0] == order[:2]).all() and (where_to.numpy()[0] == restore).all()
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: undo a shuffle without sorting again
+#
+# `order.argsort()` sorts a second time, although `order` already says everything: the patch that is
+# now at place $p$ came from place `order[p]`. Write `inverse(order)` with NumPy and without
+# sorting, for one shuffle per image: `order` has shape (image, patch), and each row is a
+# permutation. Return `restore` of the same shape.
+#
+# *Hint:* In each row, `restore[order[p]]` must be `p`. This is an assignment: which array is
+# indexed, and which values does it get? To index each row separately, index the images with a
+# column of shape (image, 1).
+
+
+# %% tags=["answer"]
+def inverse(order):
+    """Return the inverse of the permutation in each row, shape (image, patch)."""
+    images, patches = order.shape
+    restore = np.empty_like(order)
+    restore[np.arange(images)[:, None], order] = np.arange(patches)
+    return restore
+
+
+# %% tags=["check"]
+check(
+    inverse,
+    cases=[
+        np.array([[2, 0, 1], [1, 2, 0]]), np.array([[3, 1, 0, 4, 2]]), np.array([[0], [0]]),
+        np.random.default_rng(0).random((3, 16)).argsort(1),
+    ],
+    expected=lambda order: order.argsort(1),
+    properties={
+        "shuffling, then restoring, changes nothing": lambda restore, order: (
+            np.take_along_axis(order, restore, 1) == np.arange(order.shape[1])
+        ).all()
+    },
+)  # fmt: skip
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: fill the gaps
+#
+# The decoder needs all patches in their original order. Write
+# `fill_gaps(visible, mask_token, restore)` with tensors. `visible` has shape (batch, seen, dim) and
+# holds the first patches after the shuffle. `mask_token` has shape (dim,) and takes the place of
+# every other patch. `restore` has shape (batch, patch). Return the patches in order, with shape
+# (batch, patch, dim).
+#
+# *Hint:* This is the example with letters, for a batch of vectors: append one mask token per gap,
+# then index each image's patches with its row of `restore`.
+
+
+# %% tags=["answer"]
+def fill_gaps(visible, mask_token, restore):
+    """Return all patches in order, shape (batch, patch, dim)."""
+    batch, seen, dim = visible.shape
+    gaps = mask_token.expand(batch, restore.shape[1] - seen, dim)
+    shuffled = mt.cat([visible, gaps], 1)  # (batch, patch, dim)
+    return shuffled[mt.arange(batch).unsqueeze(1), restore]
+
+
+# %% tags=["check"]
+check(
+    fill_gaps,
+    cases=[
+        (mt.randn(2, 2, 3), mt.randn(3), mt.tensor([[2, 0, 1, 4, 3], [1, 4, 2, 3, 0]])),
+        (mt.randn(1, 1, 5), mt.randn(5), mt.tensor([[1, 2, 0]])),
+        (mt.randn(3, 2, 2), mt.randn(2), mt.tensor([[1, 0]] * 3)),
+    ],
+    expected=lambda visible, mask_token, restore: mt.stack([
+        mt.stack([visible[i, r] if r < visible.shape[1] else mask_token for r in row])
+        for i, row in enumerate(restore.tolist())
+    ]),
+    properties={
+        "each image has one mask token per gap": lambda y, visible, mask_token, restore: (
+            (y.numpy() == mask_token.numpy()).all(2).sum(1) == restore.shape[1] - visible.shape[1]
+        ).all()
+    },
+)  # fmt: skip
 
 # %% [markdown]
 # ## The model
@@ -144,8 +223,58 @@ for name in ("mean image", "best linear"):
 # %% [markdown]
 # ## Training
 #
-# The loss is the squared error of the *hidden* patches alone. The argument `counted` selects the
-# patches that the loss includes; later, we compare with a loss of the visible patches.
+# The loss is the squared error of the *hidden* patches alone.
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: the loss of the paper
+#
+# On photographs, MAE learns better features if each patch's target is normalized: subtract the mean
+# of the patch's pixels and divide by their standard deviation (arXiv:2111.06377v3, section 3,
+# "Reconstruction target"). Write `hidden_loss(predicted, patches, hidden)`: the mean squared error
+# between the prediction and the normalized patches over all pixels of all *hidden* patches.
+# `predicted` and `patches` have shape (batch, patch, pixel), and `hidden` is a bool tensor of shape
+# (batch, patch). Use `patches.var(-1, keepdim=True)` and add 1e-6 to it before you take the root.
+#
+# *Hint:* Compute the error of every patch first, with shape (batch, patch). Then take the mean over
+# the hidden ones: by which number do you divide?
+
+
+# %% tags=["answer"]
+def hidden_loss(predicted, patches, hidden):
+    """Return the mean squared error of the hidden patches' normalized pixels, a scalar."""
+    deviation = (patches.var(-1, keepdim=True) + 1e-6).sqrt()  # (batch, patch, 1)
+    target = (patches - patches.mean(-1, keepdim=True)) / deviation
+    error = ((predicted - target) ** 2).mean(-1)  # (batch, patch)
+    return error[hidden].mean()
+
+
+# %% tags=["check"]
+check(
+    hidden_loss,
+    cases=[
+        (mt.randn(2, 5, 3), mt.randn(2, 5, 3), mt.tensor([[1, 0, 1, 1, 0], [0, 0, 1, 0, 0]]) > 0),
+        (mt.randn(1, 3, 7), mt.randn(1, 3, 7), mt.tensor([[False, True, False]])),
+        (mt.randn(1, 2, 4), 100 + 5 * mt.randn(1, 2, 4), mt.tensor([[True, True]])),
+    ],
+    expected=lambda predicted, patches, hidden: sum(
+        ((predicted[i, j] - (x - x.mean()) / (x.var() + 1e-6).sqrt()) ** 2).mean()
+        for i, j in zip(*hidden.numpy().nonzero(), strict=True)
+        for x in [patches[i, j]]
+    ) / hidden.sum().item(),
+    properties={
+        "what is predicted for visible patches does not matter": (
+            lambda loss, predicted, patches, hidden: np.isclose(
+                hidden_loss(predicted + 9 * ~hidden.unsqueeze(-1), patches, hidden).item(),
+                loss.item(),
+            )
+        )
+    },
+)  # fmt: skip
+
+# %% [markdown]
+# Here the targets are the pixels themselves, because we compare errors in pixels. The argument
+# `counted` selects the patches that the loss includes; later, we compare with a loss of the visible
+# patches.
 
 
 # %%
@@ -209,20 +338,31 @@ def reconstructed(model, images):
 count = 10
 originals = test_digits[:count, 0]
 paint, gaps = reconstructed(model, test_digits[:count])
+
+# %% tags=["plot"]
 show(
     mt.viz.image_rows_figure(
         [np.where(gaps, np.nan, originals), np.where(gaps, paint, originals), originals],
         ["input", "reconstruction", "original"],
         "Test digits, three quarters hidden",
     ),  # fmt: skip
-    "Four visible patches of 16, the model's reconstruction of the others, and the original.",
+    "Cover the lower row and try to read the digits from the upper one, then from the middle one: "
+    "what the model adds is blurred, but mostly in the right place.",
 )
 
 # %% [markdown]
 # ## What goes wrong with the loss on visible patches, and with patches left in shuffled order
 #
 # **The loss on the visible patches.** An autoencoder reproduces its input, so it is tempting to
-# compute the loss on the visible patches only. Training then looks very successful:
+# compute the loss on the visible patches only.
+
+# %% [markdown] tags=["predict"]
+# ## Predict, then run
+#
+# We train the same model with the loss on visible patches. How large are its errors on the visible
+# and on the hidden patches? Compare the second one with the error of the mean image, which needs no
+# training at all: will it be smaller, about the same or larger? Write down your answers, then run
+# the next cell.
 
 # %%
 copyist = train("visible", pick(400, 150))
@@ -234,21 +374,28 @@ print(f"  the mean image                          {guesses['mean image']:16.4f}"
 assert of_visible < 0.005  # its own loss is tiny
 assert of_hidden > 2 * guesses["mean image"]  # but it has learned nothing about images
 
+# %% [markdown]
+# Training looks very successful: the error on visible patches is tiny. But on hidden patches the
+# model is several times worse than the mean image. Copying visible patches does not require
+# knowledge of images, and this loss never included the decoder's output for a mask token.
+
 # %%
 copied, _ = reconstructed(copyist, test_digits[:count])
+
+# %% tags=["plot"]
 show(
     mt.viz.image_rows_figure(
         [np.where(gaps, np.nan, originals), paint, copied],
         ["input", "loss: hidden", "loss: visible"],
         "All patches as predicted",
     ),  # fmt: skip
-    "Lower row: the visible patches are copied; the rest is the same pattern for every image.",
+    "Compare the pictures of the lower row: except for the copied patches, every image gets the "
+    "same pattern.",
 )
 
 # %% [markdown]
-# Copying visible patches does not require knowledge of images, and this loss never included the
-# decoder's output for a mask token. (In the middle row of the figure, the visible patches are wrong
-# instead: the loss on hidden patches does not include them, but they are known anyway.)
+# (In the middle row of the figure, the visible patches are wrong instead: the loss on hidden
+# patches does not include them, but they are known anyway.)
 #
 # **The wrong order.** Without `[rows, restore]`, the visible patches are put at the first four
 # positions, wherever they came from. All shapes stay the same.

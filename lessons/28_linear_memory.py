@@ -14,6 +14,7 @@ import numpy as np
 
 import minitorch_attn as mt
 from minitorch_attn.course.lesson import pick, show, where
+from minitorch_attn.course.your_turn import check
 
 F = mt.nn.functional
 mt.manual_seed(0)
@@ -56,7 +57,61 @@ assert abs(o / total - weights @ values) < 1e-12
 # At every step the last column is the exact attention over the keys seen *so far*. The rescaling
 # factor is 1 where the maximum does not change (third row), and small where a much larger score
 # arrives (fourth row).
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: join two parts
 #
+# Two machines have read different keys for the same queries. Each one has its maximum `top`, its
+# sum `total` (both of shape (query, 1)) and its weighted sum of values `o` (query, dim), computed
+# with its own maximum. Write `join_parts(top1, total1, o1, top2, total2, o2)`, which returns
+# `top, total, o` for all keys together. Which machine comes first must not matter. Long contexts
+# are spread over several GPUs in this way.
+#
+# *Hint:* The new maximum is the larger one. Both parts must be corrected: each by its own factor,
+# as in the formula above.
+
+
+# %% tags=["answer"]
+def join_parts(top1, total1, o1, top2, total2, o2):
+    """Return the maximum, the sum and the weighted sum of values over the keys of both parts."""
+    top = mt.maximum(top1, top2)
+    scale1, scale2 = (top1 - top).exp(), (top2 - top).exp()  # each (query, 1)
+    total = scale1 * total1 + scale2 * total2
+    o = scale1 * o1 + scale2 * o2
+    return top, total, o
+
+
+# %% tags=["check"]
+check(
+    join_parts,
+    cases=[
+        (
+            mt.randn(3, 1), 1 + mt.rand(3, 1), mt.randn(3, 5),
+            mt.randn(3, 1), 1 + mt.rand(3, 1), mt.randn(3, 5),
+        ),
+        (
+            1000 + mt.randn(2, 1), 1 + mt.rand(2, 1), mt.randn(2, 7),
+            mt.randn(2, 1), 1 + mt.rand(2, 1), mt.randn(2, 7),
+        ),
+        (  # the second machine has not seen any key yet
+            mt.randn(1, 1), 1 + mt.rand(1, 1), mt.randn(1, 2),
+            mt.full((1, 1), -math.inf), mt.zeros(1, 1), mt.zeros(1, 2),
+        ),
+    ],
+    expected=lambda top1, total1, o1, top2, total2, o2: (
+        m := mt.where(top1 > top2, top1, top2),
+        total1 * (top1 - m).exp() + total2 * (top2 - m).exp(),
+        o1 * (top1 - m).exp() + o2 * (top2 - m).exp(),
+    ),
+    properties={
+        "the order of the parts does not matter": lambda found, a, b, c, d, e, f: all(
+            np.allclose(x.numpy(), y.numpy())
+            for x, y in zip(found, join_parts(d, e, f, a, b, c), strict=True)
+        )
+    },
+)  # fmt: skip
+
+# %% [markdown]
 # ## Blocks of keys for all queries
 #
 # Processing one key at a time is slow. So we process a block of keys for all queries at once.
@@ -113,6 +168,49 @@ safe = online_attention(huge, key, value)
 assert np.isnan(naive.numpy()).any() and not np.isnan(safe.numpy()).any()
 assert (safe - full_attention(huge, key, value)).abs().max().item() < 1e-10
 
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: the loss of a large vocabulary
+#
+# The same idea saves memory at the other end of a language model. With 8,192 tokens and a
+# vocabulary of 128,000, the logits alone take about 4 GiB. But the loss of a token needs only the
+# logarithm of a sum over the vocabulary and one of its logits. Write
+# `loss_in_blocks(x, weight, target, block)`: the mean cross-entropy of the logits `x @ weight.T`,
+# from `block` rows of `weight` at a time. `x` has shape (token, dim), `weight` (vocabulary, dim),
+# `target` (token,).
+#
+# *Hint:* The loss of a token is $m + \log l$ minus the logit of its target. Compute $m$ and $l$ as
+# in `online_attention`, without values. The logit of the target is a scalar product of two rows.
+
+
+# %% tags=["answer"]
+def loss_in_blocks(x, weight, target, block):
+    """Return the mean cross-entropy of the logits x @ weight.T, a scalar."""
+    top, total = mt.full((len(x), 1), -math.inf, dtype=x.dtype), 0.0
+    for start in range(0, len(weight), block):
+        logits = x @ weight[start : start + block].transpose(0, 1)  # (token, block)
+        new_top = mt.maximum(top, logits.max(-1, keepdim=True).values)
+        total = (top - new_top).exp() * total + (logits - new_top).exp().sum(-1, keepdim=True)
+        top = new_top
+    logit_of_target = (x * weight[target]).sum(-1, keepdim=True)
+    return (top + total.log() - logit_of_target).mean()
+
+
+# %% tags=["check"]
+check(
+    loss_in_blocks,
+    cases=[
+        (mt.randn(3, 5), mt.randn(11, 5), mt.tensor([10, 0, 4]), 4),
+        (30 * mt.randn(2, 7), 30 * mt.randn(13, 7), mt.tensor([3, 3]), 1),
+        (mt.randn(1, 2), mt.randn(3, 2), mt.tensor([2]), 5),
+    ],
+    expected=lambda x, weight, target, block: F.cross_entropy(x @ weight.T, target),
+    properties={
+        "the size of the blocks does not matter": lambda loss, x, weight, target, block: np.isclose(
+            loss_in_blocks(x, weight, target, 2 * block + 1).item(), loss.item()
+        )
+    },
+)
+
 # %% [markdown]
 # ## Memory, measured
 #
@@ -142,7 +240,7 @@ print(
 )
 assert growth[full_attention] > 3.3 and growth[online_attention] < 2.2
 
-# %%
+# %% tags=["plot"]
 figure, axis = plt.subplots(figsize=(6.5, 3.4), layout="constrained")
 axis.loglog(sizes, peaks[full_attention], "o-", color="#D55E00", base=2)
 axis.loglog(sizes, peaks[online_attention], "s-", color="#0072B2", base=2)
@@ -151,7 +249,11 @@ axis.text(sizes[2], 0.5 * peaks[online_attention][2], "  blocks: slope 1", color
 axis.set(xlabel="tokens", ylabel="peak, MiB", xticks=sizes, xticklabels=sizes)
 axis.spines[["top", "right"]].set_visible(False)
 axis.minorticks_off()
-show(figure, "Peak memory of one head in the forward pass; both axes are logarithmic.")
+show(
+    figure,
+    "Both axes are logarithmic: the slope of the orange line is twice that of the blue one, "
+    "because its memory grows with the square of the number of tokens.",
+)
 
 # %% [markdown]
 # ## The backward pass recomputes the weights
@@ -188,10 +290,74 @@ print(f"  library, in tiles   {tiled:7.1f} MiB")
 print(f"largest difference of the gradients {max(differences):.1e}")
 assert tiled < plain / 5 and max(differences) < 1e-4
 
+
+# %%
+def example(queries, keys, dim):
+    """Random inputs, their results, the numbers L, and a random gradient of the results."""
+    random = np.random.default_rng(queries)
+    query, grad = random.normal(size=(2, queries, dim))
+    key, value = random.normal(size=(2, keys, dim))
+    exp = np.exp(query @ key.T / math.sqrt(dim))
+    total = exp.sum(-1, keepdims=True)
+    return query, key, value, exp @ value / total, np.log(total), grad
+
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: one tile of the backward pass
+#
+# Write `tile_gradient(query, key, value, o, log_sum, grad, start, stop)` with NumPy: the gradient
+# of the *scores* $s_{ij} = q_i \cdot k_j / \sqrt{dim}$ for the keys `start` to `stop` - 1 only. The
+# result of attention is `o` (query, dim), its gradient $g$ is `grad` (query, dim), and `log_sum`
+# (query, 1) holds the numbers $L_i$. Return the shape (query, stop - start), and do not use any
+# other keys or values.
+#
+# Lesson 5 has the backward pass of softmax: $ds_{ij} = p_{ij}\,(dp_{ij} - \sum_k p_{ik}\,dp_{ik})$,
+# here with $dp_{ij} = g_i \cdot v_j$. But the sum runs over *all* keys, not only those of the tile.
+#
+# *Hint:* $\sum_k p_{ik}\,(g_i \cdot v_k) = g_i \cdot \sum_k p_{ik} v_k$. Which known vector is the
+# last sum?
+
+
+# %% tags=["answer"]
+def tile_gradient(query, key, value, o, log_sum, grad, start, stop):
+    """Return the gradient of one tile of scores, shape (query, stop - start)."""
+    scores = query @ key[start:stop].T / math.sqrt(query.shape[-1])
+    p = np.exp(scores - log_sum)  # (query, tile): recomputed, never stored
+    grad_p = grad @ value[start:stop].T
+    sum_over_all_keys = (grad * o).sum(-1, keepdims=True)  # (query, 1)
+    return p * (grad_p - sum_over_all_keys)
+
+
+# %% tags=["check"]
+check(
+    tile_gradient,
+    cases=[(*example(5, 11, 3), 4, 8), (*example(3, 2, 7), 0, 2), (*example(1, 13, 2), 12, 13)],
+    expected=lambda query, key, value, o, log_sum, grad, start, stop: mt.autograd.grad(
+        mt.softmax(
+            s := mt.tensor(query @ key.T / math.sqrt(query.shape[-1]), requires_grad=True), 1
+        )
+        @ mt.tensor(value),
+        s,
+        mt.tensor(grad),
+    )[0][:, start:stop],
+    properties={
+        "over all keys, the gradient of each row sums to 0": lambda found, query, key, *rest: (
+            np.allclose(tile_gradient(query, key, *rest[:-2], 0, len(key)).sum(-1), 0)
+        )
+    },
+)
+
 # %% [markdown]
 # ## What goes wrong without rescaling the accumulator
 #
 # The most common mistake is forgetting to rescale the accumulator: $l$ is corrected, $o$ is not.
+
+# %% [markdown] tags=["predict"]
+# ## Predict, then run
+#
+# We run this mistake on 256 random queries and keys, once with blocks of 64 keys and once with a
+# single block of 256. How large are the two errors, compared with round-off? Write down your
+# answers, then run the next cell.
 
 
 # %%
@@ -229,8 +395,9 @@ assert errors["forgetful, one block"] < 1e-12  # one block hides the mistake
 assert errors["forgetful, blocks of 64"] > 1e-2
 
 # %% [markdown]
-# Note two things. With few keys, all in one block, the mistake is invisible: test with several
-# blocks. You can also test cheaply without a reference: if all values are 1, all results must be 1.
+# With few keys, all in one block, there is nothing to rescale, and the mistake is invisible: test
+# with several blocks. You can also test cheaply without a reference: if all values are 1, all
+# results must be 1.
 #
 # ## In the library
 
@@ -252,6 +419,7 @@ where(TiledAttention, TiledAttention.forward, TiledAttention.backward, tiles_pay
 #
 # ```sh
 # mta exercise start 33
+# mta exercise start 41
 # ```
 #
 # ## Three questions

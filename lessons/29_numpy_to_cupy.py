@@ -19,6 +19,7 @@ from minitorch_attn import backend
 from minitorch_attn.backend import array_module, as_device, forbid_sync, from_host, to_host
 from minitorch_attn.backend.sync import StrictError
 from minitorch_attn.course.lesson import fails, pick, show, where
+from minitorch_attn.course.your_turn import check
 
 # %% [markdown]
 # ## Which devices are available?
@@ -66,6 +67,66 @@ for name in devices:
     assert np.abs(results[name] - results["cpu"]).max() < 1e-6
 
 # %% [markdown]
+# The next function tests whether a function is written in this way. It calls the function with
+# float32 arrays on every device and compares the results. It also requires that the result is
+# float32 and that the function does not wait for the device; we will see below why both matter.
+
+
+# %%
+def runs_everywhere(function, *inputs):
+    """Whether a function runs on all devices, keeps float32, and does not wait."""
+    inputs = [x.astype("float32") if isinstance(x, np.ndarray) else x for x in inputs]
+    expected = function(*inputs)
+    for name in devices:
+        arrays = [from_host(x, as_device(name)) if isinstance(x, np.ndarray) else x for x in inputs]
+        try:
+            with forbid_sync():
+                result = function(*arrays)
+        except StrictError as error:
+            print(str(error).splitlines()[0])
+            return False
+        same_type = type(result) is type(arrays[0]) and result.dtype == "float32"
+        if not same_type or not np.allclose(to_host(result), expected, atol=1e-6):
+            print(f"on {name}: a {type(result).__name__} of {result.dtype}")
+            return False
+    return True
+
+
+assert runs_everywhere(attention, *on_host)
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: log-softmax for every device
+#
+# Write `log_softmax(scores)` for arrays on any device: the logarithm of the softmax along the last
+# axis. It must not overflow for scores like 1000.
+#
+# *Hint:* The logarithm of a quotient is a difference:
+# $\log \mathrm{softmax}(s)_j = s_j - m - \log \sum_k e^{s_k - m}$. Which of these operations are
+# methods of the array, and which need `xp`?
+
+
+# %% tags=["answer"]
+def log_softmax(scores):
+    """Return the logarithm of the softmax along the last axis, same shape and device as scores."""
+    xp = array_module(scores)
+    shifted = scores - scores.max(axis=-1, keepdims=True)
+    return shifted - xp.log(xp.exp(shifted).sum(axis=-1, keepdims=True))
+
+
+# %% tags=["check"]
+check(
+    log_softmax,
+    cases=[
+        generator.normal(size=(3, 5)), 1000 * generator.normal(size=(2, 7)),
+        generator.normal(size=(2, 3, 1)),
+    ],
+    expected=lambda scores: mt.log_softmax(mt.tensor(scores), -1),
+    properties={
+        "it runs on every device": lambda y, scores: runs_everywhere(log_softmax, scores)
+    },
+)  # fmt: skip
+
+# %% [markdown]
 # ## What goes wrong with NumPy functions on a GPU
 #
 # The same function written with `np.` is correct on the CPU. It fails on a GPU, whose memory
@@ -111,8 +172,15 @@ assert errors == len(mistakes)
 # ## An accidental float64
 #
 # `x / np.sqrt(4)` deserves a closer look: it is a mistake on the CPU, too, although it does not
-# raise an error. `np.sqrt(4)` is not a Python number but a NumPy scalar of type float64, and since
-# NumPy 2 such a scalar determines the type of the result.
+# raise an error.
+
+# %% [markdown] tags=["predict"]
+# ## Predict, then run
+#
+# Divide an array of float32 scores by `math.sqrt(64)` and by `np.sqrt(64)`. Both numbers are 8.0.
+# What are the types of the two results? And which of these four are float32: `np.zeros(3)`,
+# `np.arange(3) / 3`, `generator.normal(size=3)`, `mt.zeros(3)`? Write down six types, then run the
+# next cell.
 
 # %%
 for code, scale in (("math.sqrt(64)", math.sqrt(64)), ("np.sqrt(64)", np.sqrt(64))):
@@ -128,6 +196,10 @@ for code, value in sources.items():
 assert sources["mt.zeros(3)"].dtype == np.dtype("float32")
 
 # %% [markdown]
+# `np.sqrt(64)` is not a Python number but a NumPy scalar of type float64, and since NumPy 2 such a
+# scalar determines the type of the result. All NumPy functions in the list create float64, too;
+# only this library's (and PyTorch's) default is float32.
+#
 # Float64 spreads from such a scalar: an operation with a float64 array returns a float64 array.
 # The results become *more* accurate, so no accuracy test fails. But memory doubles, and many GPUs
 # compute float64 many times slower than float32. Testing the `dtype` takes one line.
@@ -155,6 +227,46 @@ for name in devices:
     tensor = mt.tensor(host, device=name) / np.sqrt(4)
     print(f"{name:7} Tensor / np.sqrt(4) -> {tensor.dtype}")
     assert tensor.dtype == np.dtype("float32")
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: a causal softmax that stays in float32
+#
+# Write `causal_softmax(scores)` for arrays of shape (..., token, token) on any device: the softmax
+# along the last axis, where query $i$ gives weight 0 to all keys $j > i$. The result must have the
+# type of the scores. A common version, `scores + np.triu(np.full((n, n), -np.inf), 1)`, breaks both
+# rules.
+#
+# *Hint:* Compare two `xp.arange` to find the future. `xp.where(condition, -math.inf, scores)` takes
+# its type from the array, because `-math.inf` is a Python number.
+
+
+# %% tags=["answer"]
+def causal_softmax(scores):
+    """Return the weights without the future, same shape, type and device as scores."""
+    xp = array_module(scores)
+    places = xp.arange(scores.shape[-1])
+    is_future = places[None, :] > places[:, None]  # (query, key)
+    scores = xp.where(is_future, -math.inf, scores)
+    exponentials = xp.exp(scores - scores.max(axis=-1, keepdims=True))
+    return exponentials / exponentials.sum(axis=-1, keepdims=True)
+
+
+# %% tags=["check"]
+check(
+    causal_softmax,
+    cases=[
+        generator.normal(size=(5, 5)), 100 * generator.normal(size=(2, 3, 7, 7)), np.ones((1, 1)),
+    ],
+    expected=lambda scores: mt.softmax(
+        mt.tensor(np.where(np.tri(scores.shape[-1]) > 0, scores, -np.inf)), -1
+    ),
+    properties={
+        "each row sums to 1": lambda weights, scores: np.allclose(weights.sum(-1), 1),
+        "it runs on every device and keeps float32": lambda weights, scores: runs_everywhere(
+            causal_softmax, scores
+        ),
+    },
+)  # fmt: skip
 
 # %% [markdown]
 # ## Slow without an error: waiting for the GPU
@@ -190,7 +302,7 @@ for every in (1, 4, 12):
     print(f"loss read every {every:2} steps: the host waits {counts[every]:2} times in 12 steps")
 assert counts[1] == 12 and counts[12] == 1  # no other line waits
 
-# %%
+# %% tags=["plot"]
 figure, axis = plt.subplots(figsize=(8, 2.3), layout="constrained")
 for row, (name, wait) in enumerate((("every step", 1), ("every 4th step", 4))):
     host_free = device_free = 0.0
@@ -211,7 +323,8 @@ axis.set(xlabel="time, in units of one step on the device (invented times)", xli
 axis.spines[["top", "right"]].set_visible(False)
 show(
     figure,
-    "Blue: the device works. Orange: the host waits for a number. White: idle device.",
+    "Look for the white gaps, in which the device is idle: after each orange line, where the host "
+    "waited for a number, nothing is queued.",
 )
 
 # %% [markdown]
@@ -223,6 +336,48 @@ with fails(StrictError), forbid_sync():
     total = losses.sum()  # this stays on the device
     if total.item() > 0:  # this waits
         pass
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: clip a gradient without waiting
+#
+# Gradient clipping bounds a gradient $g$ by a largest norm $c$: if $|g| > c$, it becomes
+# $g \cdot c / |g|$; otherwise it stays as it is. Written with `if norm > max_norm`, it makes the
+# host wait in every step. Write `clip(gradient, max_norm)` without a wait, for an array of any
+# shape on any device. Add 1e-6 to the norm before you divide by it, as PyTorch does, so that a
+# gradient of zeros stays zero.
+#
+# *Hint:* The `if` chooses between two factors. Compute the factor on the device as the smaller one
+# of two numbers, and always multiply.
+
+
+# %% tags=["answer"]
+def clip(gradient, max_norm):
+    """Return the gradient, scaled down if its norm exceeds max_norm, same shape and device."""
+    xp = array_module(gradient)
+    norm = xp.sqrt((gradient * gradient).sum())  # stays on the device
+    factor = xp.minimum(max_norm / (norm + 1e-6), 1.0)
+    return gradient * factor
+
+
+# %% tags=["check"]
+check(
+    clip,
+    cases=[
+        (10 * generator.normal(size=(3, 5)), 1.0), (0.1 * generator.normal(size=7), 2.0),
+        (np.zeros((2, 2)), 1.0),
+    ],
+    expected=lambda gradient, max_norm: (
+        gradient * min(1.0, max_norm / (np.linalg.norm(gradient) + 1e-6))
+    ),
+    properties={
+        "the norm is at most max_norm": lambda y, gradient, max_norm: (
+            np.linalg.norm(y) <= max_norm * (1 + 1e-9)
+        ),
+        "it runs on every device and does not wait": lambda y, gradient, max_norm: runs_everywhere(
+            clip, gradient, max_norm
+        ),
+    },
+)  # fmt: skip
 
 # %% [markdown]
 # ## A whole model, unchanged

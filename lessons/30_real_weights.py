@@ -17,6 +17,7 @@ import numpy as np
 
 import minitorch_attn as mt
 from minitorch_attn.course.lesson import fails, pick, show, where
+from minitorch_attn.course.your_turn import check
 from minitorch_attn.models.pretrained import GPT2LMHeadModel
 
 mt.manual_seed(0)
@@ -108,6 +109,44 @@ for name, array in tensors.items():
         print(f"  {name:38} {array.shape}")
 print(f"{len(tensors)} tensors, {sum(array.size for array in tensors.values()):,} numbers")
 
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: numbers of two bytes
+#
+# Most large models are published in `BF16` (bfloat16), a type that NumPy does not have. A bfloat16
+# is simply the upper half of a float32: the same sign, the same 8 bits of exponent, but 7 bits of
+# fraction instead of 23. Write `from_bfloat16(data, shape)`: `data` are the bytes of a tensor, two
+# per number, in little-endian order. Return a float32 array of the given shape.
+#
+# *Hint:* Read the bytes as unsigned integers of 16 bits (`"<u2"`), convert them to 32 bits, and
+# move the bits to the upper half. `view` then reads the same bits as another type.
+
+
+# %% tags=["answer"]
+def from_bfloat16(data, shape):
+    """Return the numbers as a float32 array of the given shape."""
+    halves = np.frombuffer(data, "<u2")
+    bits = halves.astype("<u4") << 16  # the lower half is 0
+    return bits.view("<f4").reshape(shape)
+
+
+# %% tags=["check"]
+check(
+    from_bfloat16,
+    cases=[
+        (bytes.fromhex("803f 00c0 003f 4940 0000 80c2"), (2, 3)),  # 1, -2, 0.5, 3.14, 0, -64
+        (bytes.fromhex("2dbe 9a3e cd3c 7f7f 8000"), (5,)),
+        (b"", (0, 7)),
+    ],
+    expected=lambda data, shape: np.array([
+        struct.unpack("<f", b"\0\0" + data[i : i + 2])[0] for i in range(0, len(data), 2)
+    ]).reshape(shape),
+    properties={
+        "the result is float32": lambda y, data, shape: (
+            from_bfloat16(data, shape).dtype == "float32"
+        )
+    },
+)  # fmt: skip
+
 # %% [markdown]
 # Note three things before you use the tensors:
 #
@@ -120,6 +159,58 @@ print(f"{len(tensors)} tensors, {sum(array.size for array in tensors.values()):,
 prefix = "transformer."
 assert tensors[prefix + "h.0.attn.c_attn.weight"].shape == (32, 96)
 assert not any("lm_head" in name for name in tensors)
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: the gradient of a tied table
+#
+# Because `wte` is used twice, its gradient has two parts. Write
+# `tied_gradient(ids, grad_input, x, grad_logits)` with NumPy for one sequence. At the input, the
+# tokens `ids` (token,) look up their rows, and `grad_input` (token, embed) is the gradient of these
+# rows. At the output, the logits are `x @ wte.T` with the last hidden states `x` (token, embed),
+# and `grad_logits` has shape (token, vocabulary). Return the gradient of `wte`, of shape
+# (vocabulary, embed).
+#
+# *Hint:* The second part is a matrix product. For the first part, row `ids[t]` gets
+# `grad_input[t]` added, once for each time the token occurs. `gradient[ids] += ...` counts a
+# repeated token only once; `np.add.at` counts all.
+
+
+# %% tags=["answer"]
+def tied_gradient(ids, grad_input, x, grad_logits):
+    """Return the gradient of the token embeddings, shape (vocabulary, embed)."""
+    gradient = grad_logits.T @ x  # as the output layer
+    np.add.at(gradient, ids, grad_input)  # as the input table
+    return gradient
+
+
+# %% tags=["check"]
+check(
+    tied_gradient,
+    cases=[
+        (np.array([2, 0, 2]), *(mt.randn(3, n).numpy() for n in (5, 5, 7))),
+        (np.array([1, 1, 1, 1, 1]), *(mt.randn(5, n).numpy() for n in (2, 2, 3))),
+        (np.array([0]), *(mt.randn(1, n).numpy() for n in (3, 3, 1))),
+    ],
+    expected=lambda ids, grad_input, x, grad_logits: mt.autograd.grad(
+        [
+            (
+                wte := mt.zeros(
+                    grad_logits.shape[1], x.shape[1], dtype=mt.float64, requires_grad=True
+                )
+            )[mt.tensor(ids)],
+            mt.tensor(x) @ wte.T,
+        ],
+        wte,
+        [mt.tensor(grad_input), mt.tensor(grad_logits)],
+    )[0],
+    properties={
+        "without logits it is the gradient of an embedding": (
+            lambda y, ids, grad_input, x, grad_logits: np.allclose(
+                tied_gradient(ids, grad_input, 0 * x, grad_logits).sum(0), grad_input.sum(0)
+            )
+        )
+    },
+)
 
 # %% [markdown]
 # ## GPT-2 in NumPy, rebuilt from the file alone
@@ -187,13 +278,20 @@ with fails(ValueError):
 
 # %% [markdown]
 # Other mistakes do not raise an error. `attn.c_proj` is square, so its transpose fits. The columns
-# of `c_attn` could also be read head by head, as other model families store them. And two formulas
-# share the name GELU. All of these mistakes give finite logits:
+# of `c_attn` could also be read head by head, as other model families store them. Query and key
+# could be exchanged. And two formulas share the name GELU.
+
+# %% [markdown] tags=["predict"]
+# ## Predict, then run
+#
+# Read correctly, the model has a loss close to 0; guessing costs 2.77 nats. Predict for each of the
+# four mistakes: does it give NaN or infinities? Is its loss close to 0, clearly higher, or even
+# worse than guessing? Then run the next cell.
 
 
 # %%
 def by_head(qkv):
-    """Wrong for GPT-2: columns hold query, key, value of head 1, then those of head 2, ..."""
+    """Wrong for GPT-2: columns hold query, key, value of head 0, then those of head 1, ..."""
     parts = qkv.reshape(*qkv.shape[:2], 4, 3, 8)  # (batch, token, head, three, head_dim)
     return [parts[:, :, :, i].reshape(*qkv.shape[:2], 32) for i in range(3)]
 
@@ -229,13 +327,16 @@ for name in wrong:
 assert 1e-4 < errors["GELU with erf for tanh"] < 0.1
 
 # %% [markdown]
+# All logits are finite, so a check for NaN finds nothing. A transposed or regrouped matrix is worse
+# than guessing: the model is confident and wrong.
+#
 # The wrong GELU, in the last line of the table, is the most dangerous mistake: the loss hardly
 # changes, so you cannot find the mistake by looking at the loss or at samples. Only a comparison of
 # logits with the original finds it. That is why the library's tests compare every model family with
 # recorded logits from Hugging Face's transformers, to within round-off, and do not rely on the
 # loss.
 
-# %%
+# %% tags=["plot"]
 figure, axes = plt.subplots(1, 3, figsize=(8.5, 2.7), layout="constrained", sharey=True)
 shown = ("correct", "GELU with erf for tanh", "attn.c_proj transposed")
 low, high = expected.min(), expected.max()
@@ -248,8 +349,43 @@ for axis, name in zip(axes, shown, strict=True):
 axes[0].set_ylabel("logit of the reading")
 show(
     figure,
-    "Logits against those of the original. The middle one looks perfect, but its GELU is wrong.",
+    "All points of a correct reading lie on the diagonal. The middle picture cannot be told from "
+    "the left one, although its GELU is wrong.",
 )
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: convert to the order of another family
+#
+# GPT-NeoX stores the same weights head by head: query, key and value of head 0, then those of head
+# 1, and so on. To load GPT-2's weights into such a model, the columns must change places. Write
+# `to_by_head(weight, heads)`: from `c_attn.weight` of shape (in, 3 * embed), where the columns are
+# all queries, all keys, all values, to the same shape in the order head by head.
+#
+# *Hint:* Every column has three numbers: which of the three, which head, which place in the head.
+# Give the columns three axes in this order. Which two of them change places?
+
+
+# %% tags=["answer"]
+def to_by_head(weight, heads):
+    """Return the columns in the order head by head, shape (in, 3 * embed)."""
+    rows, columns = weight.shape
+    parts = weight.reshape(rows, 3, heads, columns // (3 * heads))  # (in, three, head, head_dim)
+    return parts.transpose(1, 2).reshape(rows, columns)
+
+
+# %% tags=["check"]
+check(
+    to_by_head,
+    cases=[(mt.randn(5, 12), 2), (mt.randn(2, 45), 5), (mt.randn(7, 9), 1)],
+    expected=lambda weight, heads: mt.cat([
+        third.chunk(heads, 1)[head] for head in range(heads) for third in weight.chunk(3, 1)
+    ], 1),
+    properties={
+        "head 0's query comes first": lambda y, weight, heads: (
+            y[:, : y.shape[1] // (3 * heads)] == weight[:, : y.shape[1] // (3 * heads)]
+        ).all()
+    },
+)  # fmt: skip
 
 # %% [markdown]
 # How can code that reads a file prevent silent mistakes? It can check everything. The library

@@ -5,7 +5,8 @@ __version__ = "0.1.0"
 from math import e, inf, nan, pi
 
 from .tensor import Tensor, tensor  # isort: skip
-from . import autograd, errors, linalg, nn, ops, optim
+from . import autograd, errors, fft, linalg, nn, ops, optim
+from .absent_names import absent as _absent
 from .autograd import (
     checkpoint,
     enable_grad,
@@ -15,36 +16,65 @@ from .autograd import (
     set_grad_enabled,
 )
 from .backend import Device as device
+from .backend import as_dtype as _as_dtype
 from .backend import (
-    as_dtype,
-    cuda,
     finfo,
+    get_default_dtype,
     get_rng_state,
     iinfo,
     initial_seed,
     manual_seed,
+    set_default_dtype,
     set_rng_state,
 )
+from .einops import define_backend as _define_einops_backend
+from .formatting import set_printoptions
+from .named_errors import names_arguments as _names_arguments
 from .nn import masks, summary
 from .ops import *  # noqa: F403
 from .serialization import load, save
+from .typed import (
+    BoolTensor,
+    ByteTensor,
+    CharTensor,
+    DoubleTensor,
+    FloatTensor,
+    HalfTensor,
+    IntTensor,
+    LongTensor,
+    ShortTensor,
+)
 
 Size = tuple  # shapes are tuples; torch.Size is a subclass of tuple
-bool = as_dtype("bool")
-uint8 = as_dtype("uint8")
-int8 = as_dtype("int8")
-int16 = as_dtype("int16")
-int32 = int = as_dtype("int32")
-int64 = long = as_dtype("int64")
-float16 = half = as_dtype("float16")
-float32 = float = as_dtype("float32")
-float64 = double = as_dtype("float64")
+bool = _as_dtype("bool")
+uint8 = _as_dtype("uint8")
+int8 = _as_dtype("int8")
+int16 = _as_dtype("int16")
+int32 = int = _as_dtype("int32")
+int64 = long = _as_dtype("int64")
+float16 = half = _as_dtype("float16")
+float32 = float = _as_dtype("float32")
+float64 = double = _as_dtype("float64")
 
-# Imported on first use.
+# Imported on first use: modules, and names with the module that defines them.
 _ON_DEMAND = {
-    "data", "generation", "gradcheck", "memory", "models", "profiling", "tracing", "training",
-    "utils", "viz",
+    "amp", "backends", "cuda", "data", "generation", "gradcheck", "jit", "memory", "models",
+    "profiling", "tracing", "training", "utils", "viz",
 }  # fmt: skip
+_DEFINED_IN = {
+    "Generator": "backend.generator",
+    "GradScaler": "amp",
+    "autocast": "amp",
+    "compile": "jit",
+    "get_float32_matmul_precision": "backends",
+    "profile": "profiling",
+    "set_float32_matmul_precision": "backends",
+    "trace_diff": "tracing",
+    "use_deterministic_algorithms": "backends",
+}
+
+as_dtype = _names_arguments(_as_dtype)
+_define_einops_backend()
 
 
 def is_tensor(obj):
@@ -52,11 +82,13 @@ def is_tensor(obj):
     return isinstance(obj, Tensor)
 
 
+@_names_arguments
 def is_floating_point(input):
     """Return True if the elements of `input` are floating-point numbers."""
     return input.is_floating_point()
 
 
+@_names_arguments
 def numel(input):
     """Return the number of elements of `input`."""
     return input.numel()
@@ -99,20 +131,9 @@ def trace(*input, **options):
 
 
 def __getattr__(name):
-    if name in _ON_DEMAND:
+    if name in _ON_DEMAND or name in _DEFINED_IN:
         from importlib import import_module
 
-        return import_module(f"{__name__}.{name}")
-    if name == "Generator":
-        from .backend.generator import Generator
-
-        return Generator
-    if name == "profile":
-        from .profiling import profile
-
-        return profile
-    if name == "trace_diff":
-        from .tracing import trace_diff
-
-        return trace_diff
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module = import_module(f"{__name__}.{_DEFINED_IN.get(name, name)}")
+        return getattr(module, name) if name in _DEFINED_IN else module
+    return _absent(__name__)(name)

@@ -2,7 +2,8 @@
 
 __all__ = [
     "MiniTorchError", "ArgumentError", "CheckpointError", "DataError", "DeviceError", "DTypeError",
-    "GraphError", "IndexRangeError", "NotYetWritten", "NumericError", "ShapeError",
+    "GraphError", "IndexRangeError", "MissingMethodError", "MissingNameError", "NotYetWritten",
+    "NumericError", "ShapeError",
 ]  # fmt: skip
 
 
@@ -64,6 +65,16 @@ class CheckpointError(MiniTorchError, RuntimeError):
 
 class DataError(MiniTorchError, ValueError):
     """A malformed text or data file."""
+
+
+class MissingMethodError(MiniTorchError, NotImplementedError):
+    """A call of a method that a subclass must define and does not."""
+
+
+class MissingNameError(MiniTorchError, KeyError, AttributeError):
+    """A name or key that does not exist, such as that of a submodule."""
+
+    __str__ = Exception.__str__  # KeyError prints the repr of its message
 
 
 class NumericError(MiniTorchError, ArithmeticError):

@@ -12,11 +12,12 @@ import zlib
 from .errors import CheckpointError
 
 __all__ = [
-    "TEMPORARY_SUFFIX", "atomic_file", "process_is_alive", "read_error", "remove_abandoned",
-    "temporary_path", "write_error", "write_json",
+    "TEMPORARY_SUFFIX", "atomic_file", "process_is_alive", "read_error", "read_up_to",
+    "remove_abandoned", "temporary_path", "write_error", "write_json",
 ]  # fmt: skip
 
 TEMPORARY_SUFFIX = ".tmp"
+_PIECE = 1 << 26  # bytes
 _HOST = f"{zlib.crc32(platform.node().encode()):08x}"
 _TEMPORARY = re.compile(r"\..*\.([0-9a-f]{8})-(\d+)-[0-9a-f]{8}\.tmp", re.DOTALL)
 
@@ -53,9 +54,9 @@ def write_error(path, error):
     )
 
 
-def read_error(path, error):
-    """Return the CheckpointError for a failed read of `path`."""
-    return CheckpointError(
+def read_error(path, error, kind=CheckpointError):
+    """Return the CheckpointError, or another `kind` of error, for a failed read of `path`."""
+    return kind(
         f"{os.fspath(path)} could not be read",
         got=error.strerror or str(error),
         hint="check the path" if error.errno == errno.ENOENT else None,
@@ -113,6 +114,19 @@ def atomic_file(path):
         _sync_folder(folder)
     except OSError as error:
         raise write_error(path, error) from error
+
+
+def read_up_to(file, count):
+    """Read at most `count` bytes of a binary file, in pieces.
+
+    The memory that this takes depends on the file's length, not on `count`, which a damaged header
+    may claim to be many gigabytes.
+    """
+    parts = []
+    while count and (part := file.read(min(count, _PIECE))):
+        parts.append(part)
+        count -= len(part)
+    return b"".join(parts)
 
 
 def temporary_path(folder, name):

@@ -1,14 +1,14 @@
 """Lock on a folder, so that two processes do not write to the same run or grading at once."""
 
-import json
 import os
 import platform
 import sys
 from datetime import datetime
 from pathlib import Path
 
-from .errors import CheckpointError
+from .errors import CheckpointError, DataError
 from .files import write_json
+from .schema import read_json
 
 __all__ = ["LOCK_FILES", "FolderLock", "holder_of"]
 
@@ -50,7 +50,7 @@ class FolderLock:
         CheckpointError
             If another process holds the lock.
         """
-        if not _acquired(self._lock):
+        if not _acquired(self._lock, seconds=1):  # somebody may just look, as `holder_of` does
             raise CheckpointError(
                 f"{self.folder}: another process uses this {self.what}",
                 got=_described(_read(self.folder)),
@@ -105,12 +105,12 @@ def _file_lock(folder):
     return FileLock(folder / _LOCK, timeout=0)
 
 
-def _acquired(lock):
-    """Try to take a lock. Return False if another process holds it."""
+def _acquired(lock, seconds=0):
+    """Try to take a lock for some seconds. Return False if another process holds it."""
     from filelock import Timeout
 
     try:
-        lock.acquire()
+        lock.acquire(timeout=seconds)
     except Timeout:
         return False
     except NotImplementedError:  # a file system without locks
@@ -121,10 +121,9 @@ def _acquired(lock):
 def _read(folder):
     """Read which process holds the lock of a folder."""
     try:
-        entry = json.loads((folder / _HOLDER).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return read_json(folder / _HOLDER)
+    except DataError:
         return {}
-    return entry if isinstance(entry, dict) else {}
 
 
 def _described(entry):

@@ -1,10 +1,81 @@
 """Formatting of tensors, as in PyTorch, and short forms of counts and byte sizes."""
 
+import sys
+
 import numpy as np
 
-__all__ = ["short_bytes", "short_count", "tensor_repr"]
+from .backend import get_default_dtype
+from .errors import ArgumentError
+from .named_errors import names_arguments
 
-_QUIET = ("float32", "int64", "bool")  # dtypes of Python literals, which are not printed
+__all__ = ["set_printoptions", "short_bytes", "short_count", "tensor_repr"]
+
+_MOST_AXES = 32
+_MOST = {"precision": 100, "max_line_width": 10**6}
+_PROFILES = {
+    "default": {"precision": 4, "threshold": 1000, "edgeitems": 3, "max_line_width": 75},
+    "short": {"precision": 2, "threshold": 1000, "edgeitems": 2, "max_line_width": 75},
+    "full": {"precision": 4, "threshold": sys.maxsize, "edgeitems": 3, "max_line_width": 75},
+}
+_options = dict(_PROFILES["default"])
+
+
+@names_arguments
+def set_printoptions(
+    precision=None, threshold=None, edgeitems=None, linewidth=None, profile=None, sci_mode=None
+):  # fmt: skip
+    """Set how tensors are printed; what is not given stays as it is.
+
+    Parameters
+    ----------
+    precision : int, optional
+        Number of digits after the decimal point.
+    threshold : int, optional
+        Number of elements above which a tensor is abbreviated.
+    edgeitems : int, optional
+        Number of elements at each end of an axis of an abbreviated tensor.
+    linewidth : int, optional
+        Number of characters in a line.
+    profile : {"default", "short", "full"}, optional
+        Values for all of these options, on which the others then build.
+    sci_mode : bool, optional
+        Whether every number has an exponent; by default, if some are very large or small.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.set_printoptions(precision=2)
+    >>> mt.tensor([3.14159])
+    tensor([3.14])
+    >>> mt.set_printoptions(profile="default")
+    """
+    if profile is not None:
+        if profile not in _PROFILES:
+            raise ArgumentError(
+                "set_printoptions: profile is unknown",
+                got=f"{profile!r}",
+                expected=", ".join(map(repr, _PROFILES)),
+            )
+        _options.clear()
+        _options.update(_PROFILES[profile])
+    numbers = {
+        "precision": precision, "threshold": threshold, "edgeitems": edgeitems,
+        "max_line_width": linewidth,
+    }  # fmt: skip
+    for name, value in numbers.items():
+        if value is not None:
+            known = isinstance(value, int) and 0 <= value <= _MOST.get(name, sys.maxsize)
+            if not known and value != float("inf"):
+                shown = "linewidth" if name == "max_line_width" else name
+                raise ArgumentError(
+                    f"set_printoptions: {shown} must be a non-negative integer",
+                    got=f"{value!r:.60}",
+                    expected=f"at most {_MOST[name]}" if name in _MOST else None,
+                )
+            _options[name] = value if isinstance(value, int) else sys.maxsize
+    if sci_mode is not None:
+        kind = "e" if sci_mode else "f"
+        _options["formatter"] = {"float_kind": lambda x: f"{x:.{_options['precision']}{kind}}"}
 
 
 def tensor_repr(tensor):
@@ -18,13 +89,15 @@ def tensor_repr(tensor):
     -------
     str
     """
-    values = np.array2string(tensor.numpy(), separator=", ", prefix="tensor(", precision=4)
+    if tensor.ndim > _MOST_AXES:  # NumPy's own text needs more memory than there is
+        return f"tensor of shape {tensor.shape}, dtype={tensor.dtype}"
+    values = np.array2string(tensor.numpy(), separator=", ", prefix="tensor(", **_options)
     notes = []
     if tensor.array.size == 0 and tensor.ndim != 1:
         notes.append(f"size={tensor.shape}")
     if tensor.device.type != "cpu":
         notes.append(f"device='{tensor.device}'")
-    if str(tensor.dtype) not in _QUIET:
+    if tensor.dtype not in (get_default_dtype(), "int64", "bool"):  # the dtypes of literals
         notes.append(f"dtype={tensor.dtype}")
     if tensor.grad_fn is not None:
         notes.append(f"grad_fn={tensor.grad_fn!r}")

@@ -2,54 +2,71 @@
 
 Most methods call the operation of the same name, as `x.softmax(-1)` calls `ops.softmax(x, -1)`.
 Such a method has the arguments and the documentation of its operation, whose first parameter,
-`input`, is the tensor. The operators, such as `x + y`, are defined in `tensor.py`.
+`input`, is the tensor. Wherever there is `dim` or `keepdim`, NumPy's `axis` and `keepdims` mean the
+same. The operators, such as `x + y`, are defined in `tensor.py`.
 """
 
+from inspect import unwrap
 from types import FunctionType
 
 from . import ops
 from .autograd import inplace
+from .errors import ArgumentError
+from .named_errors import guards, names_arguments
+from .ops.plumbing.keyword_names import with_other_names
 
 __all__ = ["add_methods"]
 
 # Methods that call the operation of the same name.
 _OPERATIONS = """
-abs add addcdiv addcmul allclose bitwise_and bitwise_not bitwise_or bitwise_xor ceil clamp clone
-cos div eq equal erf exp expm1 floor floor_divide ge gt isclose isfinite isinf isnan le lerp log
-log10 log1p log2 logaddexp logical_and logical_not logical_or logical_xor lt masked_fill maximum
-minimum mul ne neg pow reciprocal relu remainder round rsqrt sigmoid sign sin sqrt square sub tan
-tanh to trunc
+abs add addcdiv addcmul allclose bitwise_and bitwise_not bitwise_or bitwise_xor ceil clamp clone cos
+div eq equal erf erfinv exp expm1 floor floor_divide fmod ge gt isclose isfinite isinf isnan le lerp
+log log10 log1p log2 logaddexp logical_and logical_not logical_or logical_xor lt masked_fill maximum
+minimum mul nan_to_num ne neg pow prelu reciprocal relu remainder round rsqrt sigmoid sign sin sqrt
+square sub tan tanh to trunc
 
-all amax amin any argmax argmin argsort cumprod cumsum logsumexp max median min norm prod sort std
-topk var
+all amax amin any argmax argmin argsort cumprod cumsum logsumexp max mean median min norm prod sort
+std sum topk var
 
 addmm addmv baddbmm bmm dot inner matmul mm mv outer trace vdot
 
 broadcast_to chunk diag diag_embed diagonal fliplr flipud flatten hsplit moveaxis movedim narrow
-ravel roll rot90 select split squeeze t tensor_split transpose tril triu unbind unflatten unsqueeze
-view view_as vsplit
+ravel roll rot90 select split squeeze swapaxes swapdims t tensor_split transpose tril triu unbind
+unflatten unsqueeze view view_as vsplit
 
-argwhere bernoulli gather index_add index_copy index_fill index_put index_select masked_select
-multinomial nonzero scatter scatter_add take_along_dim
+argwhere bernoulli bincount gather index_add index_copy index_fill index_put index_select
+masked_select multinomial nonzero scatter scatter_add scatter_reduce take_along_dim unique
+unique_consecutive
 """
 
 # Methods that call an operation of another name.
 _ALIASES = {
-    "clip": "clamp", "swapdims": "transpose", "type": "cast", "unfold": "sliding_windows",
-    "view_as_alias": "alias",
+    **ops.OTHER_NAMES, "unfold": "sliding_windows", "view_as_alias": "alias",
 }  # fmt: skip
 
 # `x.add_(y)` runs `add` and writes the result into the memory of x.
 _IN_PLACE = """
-abs add addcdiv addcmul ceil clamp cos cumsum div erf exp expm1 floor index_add index_copy
-index_fill index_put lerp log log1p masked_fill mul neg pow reciprocal relu remainder round rsqrt
-scatter scatter_add sigmoid sign sin sqrt square sub tanh tril triu trunc
+abs add addcdiv addcmul addmm baddbmm bitwise_and bitwise_not bitwise_or bitwise_xor ceil clamp cos
+cumprod cumsum div eq erf erfinv exp expm1 floor floor_divide fmod ge gt index_add index_copy
+index_fill index_put le lerp log log10 log1p log2 logical_and logical_not logical_or logical_xor lt
+masked_fill mul nan_to_num ne neg pow reciprocal relu remainder round rsqrt scatter scatter_add
+scatter_reduce sigmoid sign sin sqrt square sub tan tanh tril triu trunc
 """
+
+# `x.squeeze_()` turns x itself into its view `squeeze(x)`.
+_IN_PLACE_SHAPES = "squeeze swapaxes swapdims t transpose unsqueeze"
 
 # `x.float()` converts to float32.
 _CASTS = {
-    "bool": "bool", "double": "float64", "float": "float32", "half": "float16", "int": "int32",
-    "long": "int64",
+    "bool": "bool", "byte": "uint8", "char": "int8", "double": "float64", "float": "float32",
+    "half": "float16", "int": "int32", "long": "int64", "short": "int16",
+}  # fmt: skip
+
+# PyTorch's names of the types of tensors: `x.type()` returns "torch.FloatTensor".
+_TYPES = {
+    "bool": "BoolTensor", "uint8": "ByteTensor", "int8": "CharTensor", "float64": "DoubleTensor",
+    "float32": "FloatTensor", "float16": "HalfTensor", "int32": "IntTensor",
+    "int64": "LongTensor", "int16": "ShortTensor",
 }  # fmt: skip
 
 
@@ -59,99 +76,148 @@ class _Methods:
     A method without a docstring inherits that of the operation with the same name.
     """
 
-    def sum(self, dim=None, keepdim=False, *, axis=None, keepdims=None, dtype=None):
-        return ops.sum(self, _first(dim, axis), _first(keepdims, keepdim), dtype=dtype)
-
-    def mean(self, dim=None, keepdim=False, *, axis=None, keepdims=None, dtype=None):
-        return ops.mean(self, _first(dim, axis), _first(keepdims, keepdim), dtype=dtype)
-
     def softmax(self, dim, dtype=None):
         return ops.softmax(self, dim, dtype=dtype)
 
     def log_softmax(self, dim, dtype=None):
         return ops.log_softmax(self, dim, dtype=dtype)
 
-    def reshape(self, *shape):
-        return ops.reshape(self, _sizes(shape))
+    def reshape(self, *sizes, shape=None):
+        return ops.reshape(self, _sizes("reshape", sizes, shape, "shape"))
 
-    def permute(self, *dims):
-        return ops.permute(self, _sizes(dims))
+    def permute(self, *axes, dims=None):
+        return ops.permute(self, _sizes("permute", axes, dims, "dims"))
 
-    def expand(self, *size):
-        return ops.expand(self, _sizes(size))
+    def expand(self, *sizes, size=None):
+        return ops.expand(self, _sizes("expand", sizes, size, "size"))
 
-    def repeat(self, *sizes):
-        return ops.repeat(self, _sizes(sizes))
+    @names_arguments
+    def repeat(self, *sizes, repeats=None):
+        return ops.repeat(self, _sizes("repeat", sizes, repeats, "repeats"))
 
-    def tile(self, *dims):
-        return ops.tile(self, _sizes(dims))
+    @names_arguments
+    def tile(self, *sizes, dims=None):
+        return ops.tile(self, _sizes("tile", sizes, dims, "dims"))
 
-    def flip(self, *dims):
-        return ops.flip(self, _sizes(dims))
+    @names_arguments
+    def flip(self, *axes, dims=None):
+        return ops.flip(self, _sizes("flip", axes, dims, "dims"))
 
+    @names_arguments
     def repeat_interleave(self, repeats, dim=None, *, output_size=None):
         return ops.repeat_interleave(self, repeats, dim, output_size=output_size)
-
-    def swapaxes(self, axis0, axis1):
-        return ops.transpose(self, axis0, axis1)
 
     def where(self, condition, other):
         return ops.where(condition, self, other)
 
+    @names_arguments
     def reshape_as(self, other):
         """Reshape to the shape of the tensor `other`."""
         return ops.reshape(self, other.shape)
 
+    @names_arguments
     def expand_as(self, other):
         """Expand to the shape of the tensor `other`."""
         return ops.expand(self, other.shape)
 
+    @names_arguments
     def type_as(self, other):
         """Convert to the dtype of the tensor `other`."""
         return ops.cast(self, other.dtype)
+
+    @names_arguments
+    def type(self, dtype=None, non_blocking=False):
+        """Convert to a dtype; without an argument, return PyTorch's name of the tensor's type.
+
+        Such a name, for example "torch.LongTensor", is also accepted as a dtype, and so is the
+        class `mt.LongTensor`.
+
+        Examples
+        --------
+        >>> import minitorch_attn as mt
+        >>> mt.ones(2).type(), mt.ones(2).type("torch.LongTensor")
+        ('torch.FloatTensor', tensor([1, 1]))
+        """
+        if dtype is None:
+            place = "torch.cuda" if self.device.type == "cuda" else "torch"
+            return f"{place}.{_TYPES[self.dtype.name]}"
+        title = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", "")
+        title = title.rpartition(".")[2]  # "torch.LongTensor", or the class mt.LongTensor
+        known = next((name for name in _TYPES if _TYPES[name] == title), dtype)
+        return ops.cast(self, known)
 
     def cpu(self):
         """Copy to the CPU; return the tensor itself if it is already there."""
         return ops.to(self, "cpu")
 
-    def cuda(self, device=None):
+    @names_arguments
+    def cuda(self, device=None, non_blocking=False):
         """Copy to the GPU `device`, a number or a name; by default, to the current GPU."""
         if device is None:
             device = "cuda"
         return ops.to(self, f"cuda:{device}" if isinstance(device, int) else device)
 
-    def new_zeros(self, *size, dtype=None):
-        """Zeros of shape `size`, with the dtype (unless given) and device of this tensor."""
-        return ops.zeros(_sizes(size), dtype=dtype or self.dtype, device=self.device)
+    @names_arguments
+    def new_zeros(self, *sizes, size=None, dtype=None, device=None, requires_grad=False):
+        """Zeros with the dtype and device of this tensor, unless given."""
+        place = {"dtype": dtype or self.dtype, "device": device or self.device}
+        return ops.zeros(*sizes, size=size, requires_grad=requires_grad, **place)
 
-    def new_ones(self, *size, dtype=None):
-        """Ones of shape `size`, with the dtype (unless given) and device of this tensor."""
-        return ops.ones(_sizes(size), dtype=dtype or self.dtype, device=self.device)
+    @names_arguments
+    def new_ones(self, *sizes, size=None, dtype=None, device=None, requires_grad=False):
+        """Ones with the dtype and device of this tensor, unless given."""
+        place = {"dtype": dtype or self.dtype, "device": device or self.device}
+        return ops.ones(*sizes, size=size, requires_grad=requires_grad, **place)
 
-    def new_tensor(self, data):
-        """Return a copy of `data` with the dtype and device of this tensor."""
-        return ops.tensor_like(data, self)
+    @names_arguments
+    def new_empty(self, *sizes, size=None, dtype=None, device=None, requires_grad=False):
+        """Uninitialized elements, with the dtype and device of this tensor unless given."""
+        place = {"dtype": dtype or self.dtype, "device": device or self.device}
+        return ops.empty(*sizes, size=size, requires_grad=requires_grad, **place)
 
-    def new_full(self, size, fill_value, dtype=None):
-        """Return a tensor of shape `size` with this device and, unless given, this dtype."""
-        return ops.full(size, fill_value, dtype=dtype or self.dtype, device=self.device)
+    @names_arguments
+    def new_full(self, size, fill_value, *, dtype=None, device=None, requires_grad=False):
+        """Fill a tensor of shape `size`, with this dtype and device unless given."""
+        place = {"dtype": dtype or self.dtype, "device": device or self.device}
+        return ops.full(size, fill_value, requires_grad=requires_grad, **place)
 
+    @names_arguments
+    def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
+        """Return a copy of `data` with the dtype and device of this tensor, unless given."""
+        made = ops.tensor_like(data, self).to(device=device, dtype=dtype)
+        return made.requires_grad_(requires_grad)
+
+    @names_arguments
     def clamp_min(self, min):
         """Replace elements below `min` by `min`."""
         return ops.clamp(self, min=min)
 
+    @names_arguments
     def clamp_max(self, max):
         """Replace elements above `max` by `max`."""
         return ops.clamp(self, max=max)
 
+    @names_arguments
+    def clamp_min_(self, min):
+        """Replace elements below `min` by `min`, in place."""
+        return inplace.change(self, ops.clamp, min=min)
+
+    @names_arguments
+    def clamp_max_(self, max):
+        """Replace elements above `max` by `max`, in place."""
+        return inplace.change(self, ops.clamp, max=max)
+
+    @names_arguments
     def uniform_(self, low=0.0, high=1.0, *, generator=None):
         """Fill with random numbers, uniform in [low, high), in place."""
         return inplace.change(self, ops.uniform_like, low, high, generator=generator)
 
+    @names_arguments
     def normal_(self, mean=0.0, std=1.0, *, generator=None):
         """Fill with normal random numbers of the given mean and standard deviation, in place."""
         return inplace.change(self, ops.normal_like, mean, std, generator=generator)
 
+    @names_arguments
     def bernoulli_(self, p=0.5, *, generator=None):
         """Fill with zeros and ones, each 1 with probability `p`, in place."""
         return inplace.change(self, ops.bernoulli, p, generator=generator)
@@ -160,47 +226,65 @@ class _Methods:
         """Set all elements to 0, in place."""
         return inplace.change(self, ops.zeros_like)
 
+    @names_arguments
     def fill_(self, value):
         """Set all elements to `value`, in place."""
         return inplace.change(self, ops.full_like, value)
 
-    def copy_(self, other):
-        """Copy the values of `other`, broadcast to the shape of this tensor, in place."""
-        return inplace.change(self, ops.copy_of, other)
+    @names_arguments
+    def copy_(self, src, non_blocking=False):
+        """Copy the values of `src`, broadcast to the shape of this tensor, in place."""
+        return inplace.change(self, ops.copy_of, src)
 
 
 def add_methods(cls):
     """Add every method in the tables above to `cls`, the class Tensor."""
     for name in _OPERATIONS.split():
-        setattr(cls, name, _renamed(getattr(ops, name), name))
+        setattr(cls, name, with_other_names(_renamed(getattr(ops, name), name)))
     for name, operation in _ALIASES.items():
-        setattr(cls, name, _renamed(getattr(ops, operation), name))
+        operation = name if name in ops.OTHER_NAMES else operation
+        setattr(cls, name, with_other_names(_renamed(getattr(ops, operation), name)))
     for name in _IN_PLACE.split():
-        setattr(cls, f"{name}_", _in_place(getattr(ops, name), f"{name}_"))
+        setattr(cls, f"{name}_", _in_place(getattr(ops, name), f"{name}_", inplace.change))
+    for name in ops.OTHER_NAMES:
+        setattr(cls, f"{name}_", _in_place(getattr(ops, name), f"{name}_", inplace.change))
+    for name in _IN_PLACE_SHAPES.split():
+        setattr(cls, f"{name}_", _in_place(getattr(ops, name), f"{name}_", inplace.change_shape))
     for name, dtype in _CASTS.items():
         setattr(cls, name, _cast(dtype, name))
     for name, method in vars(_Methods).items():
         if isinstance(method, FunctionType):
-            doc = method.__doc__ or getattr(ops, name).__doc__
-            setattr(cls, name, _titled(_renamed(method, name), name, doc))
+            doc = method.__doc__ or getattr(ops, name, method).__doc__
+            setattr(cls, name, with_other_names(_renamed(method, name, doc)))
+    for name in ("size", "stride"):
+        setattr(cls, name, with_other_names(getattr(cls, name)))
 
 
-def _renamed(operation, name):
+def _renamed(operation, name, doc=None):
     """Copy the function of an operation under the name `Tensor.name`."""
+    plain = unwrap(operation)
     method = FunctionType(
-        operation.__code__, operation.__globals__, name, operation.__defaults__,
-        operation.__closure__,
-    )  # fmt: skip
-    method.__kwdefaults__ = operation.__kwdefaults__
-    method.__qualname__, method.__doc__ = f"Tensor.{name}", operation.__doc__
-    return method
+        plain.__code__, plain.__globals__, name, plain.__defaults__, plain.__closure__
+    )
+    method.__kwdefaults__ = plain.__kwdefaults__
+    method = _titled(method, name, doc or plain.__doc__)
+    return names_arguments(method) if _is_named(operation) else method
 
 
-def _in_place(operation, name):
-    operation = _renamed(operation, name)
+def _is_named(operation):
+    """Return whether `names_arguments` has decorated an operation."""
+    while operation.__code__ not in guards:
+        if not hasattr(operation, "__wrapped__"):
+            return False
+        operation = operation.__wrapped__
+    return True
+
+
+def _in_place(operation, name, change):
+    operation = with_other_names(_renamed(operation, name))
 
     def method(self, *args, **kwargs):
-        return inplace.change(self, operation, *args, **kwargs)
+        return change(self, operation, *args, **kwargs)
 
     method.__wrapped__ = operation  # its arguments are the arguments of this method
     return _titled(method, name, f"In place: {operation.__doc__}")
@@ -230,8 +314,18 @@ def _first(*values):
     return None
 
 
-def _sizes(sizes):
-    """Return the shape from `x.reshape(2, 3)` or `x.reshape((2, 3))`, which mean the same."""
-    if len(sizes) == 1 and not isinstance(sizes[0], int) and hasattr(sizes[0], "__iter__"):
+def _sizes(where, sizes, named, name):
+    """Return the shape of `x.reshape(2, 3)`, `x.reshape((2, 3))` or `x.reshape(shape=(2, 3))`."""
+    if named is not None:
+        if sizes:
+            raise ArgumentError(
+                f"{where}: {name} is given twice",
+                got=f"{sizes} and {name}={named!r}",
+                hint=f"pass {name} only",
+            )
+        return named
+    if len(sizes) == 1 and not isinstance(sizes[0], int) and hasattr(type(sizes[0]), "__iter__"):
+        if getattr(sizes[0], "ndim", 1) == 0:  # an array or a Tensor
+            return (sizes[0],)
         return tuple(sizes[0])
     return sizes

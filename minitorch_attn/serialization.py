@@ -13,14 +13,15 @@ import numpy as np
 
 from . import backend
 from .errors import ArgumentError, CheckpointError, DTypeError
-from .files import atomic_file, read_error, write_error
+from .files import atomic_file, read_error, read_up_to, write_error
+from .schema import COUNT, TEXT, list_of, map_of, record
 from .tensor import Tensor, wrap
 
 __all__ = ["load", "read_safetensors", "save", "write_safetensors"]
 
 _FORMAT, _STATE, _SUM = "minitorch_attn.format", "minitorch_attn.state", "minitorch_attn.sha256"
 _VERSION = "1"
-_UNREADABLE = (AttributeError, KeyError, TypeError, ValueError, RecursionError)
+_UNREADABLE = (OverflowError, ValueError, RecursionError)
 _DEEPEST = 100  # maximum nesting depth, far below the limits of JSON readers
 _DTYPES = {
     "bool": "BOOL", "float16": "F16", "float32": "F32", "float64": "F64",
@@ -28,18 +29,20 @@ _DTYPES = {
     "uint8": "U8", "uint16": "U16", "uint32": "U32", "uint64": "U64",
 }  # fmt: skip
 _BFLOAT16 = "BF16"
+_ENTRY = record({"dtype": TEXT, "shape": list_of(COUNT), "data_offsets": list_of(COUNT, 2)})
+_LONGEST = 100_000_000  # bytes of a header
 
 
-def save(state, path_or_file):
+def save(obj, f):
     """Save a nested state to one safetensors file.
 
     Parameters
     ----------
-    state : dict, list, tuple, Tensor, array, str, int, float, bool or None
+    obj : dict, list, tuple, Tensor, array, str, int, float, bool or None
         State, nested at most 100 levels deep; keys of dicts are strings or ints. Tensors on a
         device are copied to the host. A tensor that occurs twice (tied weights) is stored once.
         Only values are saved, not the gradients, the graph or the device.
-    path_or_file : str, path or binary file
+    f : str, path or binary file
         Target file. With a path, the write is atomic: the file has the old or the new content.
 
     Raises
@@ -60,28 +63,30 @@ def save(state, path_or_file):
     {'step': 3, 'weights': [tensor([1., 2.])]}
     """
     packer = _Packer()
-    tree = packer.encode(state, ())
+    tree = packer.encode(obj, ())
     text = json.dumps(tree, allow_nan=False)  # all ASCII, even with lone surrogates
     arrays = packer.arrays
     metadata = {_FORMAT: _VERSION, _STATE: text, _SUM: _digest(text, arrays)}
-    if hasattr(path_or_file, "write"):
+    if hasattr(f, "write"):
         try:
-            _write(path_or_file, metadata, arrays)
+            _write(f, metadata, arrays)
         except OSError as error:
-            raise write_error(_name_of(path_or_file), error) from error
+            raise write_error(_name_of(f), error) from error
     else:
-        with atomic_file(path_or_file) as file:
+        with atomic_file(f) as file:
             _write(file, metadata, arrays)
 
 
-def load(path_or_file, device=None):
+def load(f, map_location=None, *, device=None, weights_only=True):
     """Load a state that `save` wrote, or the tensors of any other safetensors file.
 
     Parameters
     ----------
-    path_or_file : str, path or binary file
-    device : str or Device, optional
-        Device for the tensors. Default: the CPU.
+    f : str, path or binary file
+    map_location, device : str or Device, optional
+        Device for the tensors, under either name. Default: the CPU.
+    weights_only : bool
+        Ignored; for compatibility with PyTorch. The files contain data only, never code.
 
     Returns
     -------
@@ -102,12 +107,13 @@ def load(path_or_file, device=None):
     ...     load(path)
     {'a': tensor([1, 2]), 'b': {0: None}}
     """
-    if hasattr(path_or_file, "read"):
-        name = _name_of(path_or_file)
-        metadata, arrays = _guarded(name, _read_stream, path_or_file)
+    if hasattr(f, "read"):
+        name = _name_of(f)
+        metadata, arrays = _guarded(name, _read_stream, f)
     else:
-        name = os.fspath(path_or_file)
-        metadata, arrays = _guarded(name, _read_path, path_or_file)
+        name = os.fspath(f)
+        metadata, arrays = _guarded(name, _read_path, f)
+    device = map_location if device is None else device
     place = backend.as_device(device) if device is not None else None
     ours = [key for key in (_FORMAT, _STATE, _SUM) if key in metadata]
     if not ours:
@@ -120,7 +126,7 @@ def load(path_or_file, device=None):
             got=f"format {metadata[_FORMAT]}", expected=f"format {_VERSION}",
             hint="upgrade minitorch_attn",
         )  # fmt: skip
-    return _Unpacker(arrays, place).decode(json.loads(metadata[_STATE]))
+    return _guarded(name, _Unpacker(arrays, place).unpack, metadata[_STATE])
 
 
 def read_safetensors(path):
@@ -289,6 +295,17 @@ class _Unpacker:
         self.arrays = arrays
         self.device = device
         self.tensors = {}
+        self.tags = {  # tag -> type of what it holds, function that makes the value
+            "$tensor": (str, self.tensor),
+            "$array": (str, self.array),
+            "$scalar": (str, lambda name: self.array(name)[()]),
+            "$float": (str, float),
+            "$tuple": (list, lambda items: tuple([self.decode(item) for item in items])),
+            "$dict": (list, self.dict),
+        }
+
+    def unpack(self, text):
+        return self.decode(json.loads(text))
 
     def decode(self, node):
         if isinstance(node, list):
@@ -296,24 +313,30 @@ class _Unpacker:
         if not isinstance(node, dict):
             return node
         tag = next(iter(node)) if len(node) == 1 else None
-        if tag == "$tensor":
-            return self.tensor(node[tag])
-        if tag == "$array":
-            return self.arrays[node[tag]]
-        if tag == "$scalar":
-            return self.arrays[node[tag]][()]
-        if tag == "$float":
-            return float(node[tag])
-        if tag == "$tuple":
-            return tuple([self.decode(item) for item in node[tag]])
-        if tag == "$dict":
-            return {key: self.decode(item) for key, item in node[tag]}
-        return {key: self.decode(item) for key, item in node.items()}
+        if tag not in self.tags:
+            return {key: self.decode(item) for key, item in node.items()}
+        kind, make = self.tags[tag]
+        if not isinstance(node[tag], kind):
+            raise ValueError(f"{tag} must be a {kind.__name__}, not a {type(node[tag]).__name__}")
+        return make(node[tag])
+
+    def array(self, name):
+        if name not in self.arrays:
+            raise ValueError(f"the state names a tensor {name!r}, which is missing")
+        return self.arrays[name]
+
+    def dict(self, pairs):
+        found = {}
+        for pair in pairs:
+            if not isinstance(pair, list) or len(pair) != 2 or type(pair[0]) not in (str, int):
+                raise ValueError("$dict must hold pairs of a key and a value")
+            found[pair[0]] = self.decode(pair[1])
+        return found
 
     def tensor(self, name):
         """Return the same Tensor for every reference to a name, so that tied weights stay tied."""
         if name not in self.tensors:
-            self.tensors[name] = _tensor(self.arrays[name], self.device)
+            self.tensors[name] = _tensor(self.array(name), self.device)
         return self.tensors[name]
 
 
@@ -380,8 +403,8 @@ def _read_stream(file):
     from safetensors.numpy import load
 
     start, header = _read_header(file, None)
-    ends = [entry["data_offsets"][1] for key, entry in header.items() if key != "__metadata__"]
-    data = start + file.read(max(ends, default=0))
+    left = max((entry["data_offsets"][1] for entry in _entries(header).values()), default=0)
+    data = start + read_up_to(file, left)
     arrays = {key: _own(array) for key, array in load(data).items()}
     return header.get("__metadata__", {}), arrays
 
@@ -392,7 +415,7 @@ def _read_header(file, size):
     if not isinstance(start, bytes):
         raise _Foreign("a file opened as text; open it with mode 'rb'")
     length = int.from_bytes(start, "little")
-    if len(start) < 8 or length > 100_000_000:
+    if len(start) < 8 or length > _LONGEST:
         raise _Foreign(_kind(start))
     text = file.read(length)
     if text and not text.startswith(b"{"):
@@ -400,11 +423,20 @@ def _read_header(file, size):
     if len(text) < length or (size is not None and size < 8 + length):
         raise ValueError("the file ends within its header")
     header = json.loads(text)
-    dtypes = {entry["dtype"] for key, entry in header.items() if key != "__metadata__"}
+    for name, entry in header.items():
+        kind = map_of(TEXT) if name == "__metadata__" else _ENTRY
+        if found := kind.problem(entry, name):
+            raise ValueError(f"the header's {found[0]} must be {found[2]}")
+    dtypes = {entry["dtype"] for entry in _entries(header).values()}
     unknown = dtypes - set(_DTYPES.values()) - ({_BFLOAT16} if size is not None else set())
     if unknown:
         raise _Foreign(f"tensors of dtype {', '.join(sorted(unknown))}")
     return start + text, header
+
+
+def _entries(header):
+    """Return the entries of the tensors, without the metadata."""
+    return {name: entry for name, entry in header.items() if name != "__metadata__"}
 
 
 def _kind(start):

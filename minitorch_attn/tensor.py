@@ -6,8 +6,9 @@ methods, such as `x.softmax(-1)`, come from the table in `methods.py`.
 
 from . import backend
 from .errors import ArgumentError, DeviceError, DTypeError, GraphError, ShapeError
+from .named_errors import named_error, names_arguments
 
-__all__ = ["Tensor", "ViewOf", "wrap", "tensor"]
+__all__ = ["Tensor", "ViewOf", "leaf", "wrap", "tensor"]
 
 
 changes = [0]  # number of in-place changes to all tensors so far
@@ -30,8 +31,9 @@ class ViewOf:
 class Tensor:
     """A multi-dimensional array that remembers how it was computed.
 
-    As in PyTorch, this constructor makes float32 tensors: `Tensor([1, 2])` has the elements 1.0 and
-    2.0, and `Tensor(1, 2)` has shape (1, 2). `mt.tensor` keeps integers and the dtype of arrays.
+    As in PyTorch, this constructor makes tensors of the default dtype, float32: `Tensor([1, 2])`
+    has the elements 1.0 and 2.0, and `Tensor(1, 2)` has shape (1, 2). `mt.tensor` keeps integers
+    and the dtype of arrays.
 
     Parameters
     ----------
@@ -40,7 +42,7 @@ class Tensor:
     requires_grad : bool
         Whether to record operations on this tensor, for `backward`.
     dtype : numpy dtype, optional
-        Dtype of the elements; by default float32, or the dtype of a given Tensor.
+        Dtype of the elements; by default the default dtype, or the dtype of a given Tensor.
     device : str or Device, optional
         Device to copy the data to, such as "cpu" or "cuda:0".
 
@@ -65,10 +67,11 @@ class Tensor:
     __array_priority__ = 1000
     __hash__ = object.__hash__
 
+    @names_arguments
     def __init__(self, *data, requires_grad=False, dtype=None, device=None):
         if len(data) == 1 and isinstance(data[0], Tensor):
             dtype = dtype or data[0].dtype
-        self.array = as_new_array(_elements(data), dtype or "float32", device)
+        self.array = as_new_array(_elements(data), dtype or backend.get_default_dtype(), device)
         self._grad = self._edge = self._view = None
         self._version = [0]
         if requires_grad:
@@ -103,7 +106,14 @@ class Tensor:
 
     @data.setter
     def data(self, value):
-        self.array = value.array if isinstance(value, Tensor) else value
+        array = value.array if isinstance(value, Tensor) else value
+        if not (backend.is_array(array) and backend.is_number_dtype(array.dtype)):
+            raise DTypeError(
+                "data: the value is not a tensor",
+                got=f"{type(value).__name__}",
+                hint="x.data = mt.tensor(value)",
+            )
+        self.array = array
         if self._edge is not None and self.is_leaf:
             self._edge[0].dtype = self.array.dtype
 
@@ -178,7 +188,10 @@ class Tensor:
 
     def size(self, dim=None):
         """The shape, or the size of axis `dim`."""
-        return self.shape if dim is None else self.shape[dim]
+        try:
+            return self.shape if dim is None else self.shape[dim]
+        except (IndexError, TypeError) as error:
+            raise named_error(error, Tensor.size, (self, dim)) from error
 
     def dim(self):
         """Number of axes."""
@@ -188,6 +201,10 @@ class Tensor:
         """Number of elements."""
         return self.array.size
 
+    def ndimension(self):
+        """Number of axes; same as `dim`."""
+        return self.array.ndim
+
     def nelement(self):
         """Number of elements; same as `numel`."""
         return self.array.size
@@ -195,11 +212,24 @@ class Tensor:
     def stride(self, dim=None):
         """Number of elements in memory from one index to the next, for each axis or axis `dim`."""
         strides = tuple([step // self.array.itemsize for step in self.array.strides])
-        return strides if dim is None else strides[dim]
+        try:
+            return strides if dim is None else strides[dim]
+        except (IndexError, TypeError) as error:
+            raise named_error(error, Tensor.stride, (self, dim)) from error
 
     def element_size(self):
         """Number of bytes of one element."""
         return self.array.itemsize
+
+    @property
+    def itemsize(self):
+        """Number of bytes of one element; same as `element_size`."""
+        return self.array.itemsize
+
+    @property
+    def nbytes(self):
+        """Number of bytes of all elements."""
+        return self.array.nbytes
 
     def is_floating_point(self):
         """True if the elements are floating-point numbers."""
@@ -234,6 +264,7 @@ class Tensor:
 
     @requires_grad.setter
     def requires_grad(self, value):
+        value = flag_of(value, "Tensor", "requires_grad")
         if value and not self.requires_grad:
             if self.array.dtype.kind != "f":
                 raise DTypeError(
@@ -270,6 +301,7 @@ class Tensor:
         changes[0] += 1
         self._version[0] = changes[0]
 
+    @names_arguments
     def requires_grad_(self, requires_grad=True):
         """Set `requires_grad` and return the tensor."""
         self.requires_grad = requires_grad
@@ -340,7 +372,15 @@ class Tensor:
         return formatting.tensor_repr(self)
 
     def __format__(self, spec):
-        return format(self.item(), spec) if self.ndim == 0 else object.__format__(self, spec)
+        try:
+            return format(self.item(), spec) if self.ndim == 0 else object.__format__(self, spec)
+        except (TypeError, ValueError) as error:
+            cls = DTypeError if isinstance(error, TypeError) else ArgumentError
+            raise cls(
+                "format(x, spec): spec is unsupported",
+                got=f"{spec!r:.40} for a tensor of shape {self.shape}",
+                hint="format an element, x[0].item(), or use mt.set_printoptions",
+            ) from None
 
     def __len__(self):
         if self.ndim == 0:
@@ -553,13 +593,18 @@ def wrap(array, edge=None):
     return result
 
 
+def leaf(array, requires_grad=False):
+    """Wrap an array in a tensor outside the graph, which can require a gradient."""
+    result = wrap(array)
+    if requires_grad:
+        result.requires_grad = True
+    return result
+
+
 def _unpickled(cls, values, device, requires_grad):
     """Create a leaf of the class Tensor or Parameter from what `Tensor.__reduce__` stored."""
-    leaf = wrap(backend.from_host(values, backend.as_device(device)))
-    if cls is not Tensor:
-        return cls(leaf, requires_grad)
-    leaf.requires_grad = requires_grad
-    return leaf
+    array = backend.from_host(values, backend.as_device(device))
+    return leaf(array, requires_grad) if cls is Tensor else cls(wrap(array), requires_grad)
 
 
 _new = object.__new__
@@ -591,19 +636,21 @@ def _elements(data):
     if all(type(size) is int and size >= 0 for size in data):
         return ops.zeros(data or (0,))
     raise ArgumentError(
-        "Tensor(...): the arguments are neither one sequence of elements nor sizes",
+        "Tensor(*data): data is neither one sequence of elements nor sizes",
         got=", ".join(map(repr, data)),
         hint="mt.tensor(...) for a number, Tensor([...]) for elements, Tensor(2, 3) for sizes",
     )
 
 
+@names_arguments
 def tensor(data, *, dtype=None, device=None, requires_grad=False):
     """Make a tensor with a copy of `data`.
 
     Parameters
     ----------
     data : array, nested sequence, number or Tensor
-        Data to copy. Python floats become float32 and ints become int64; arrays keep their dtype.
+        Data to copy. Python floats become float32 (or the dtype that `mt.set_default_dtype` set)
+        and ints become int64; arrays keep their dtype.
     dtype : numpy dtype, optional
         Dtype to convert the data to.
     device : str or Device, optional
@@ -625,15 +672,13 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False):
     >>> tensor([1, 2]).dtype, tensor([1.0]).dtype
     (dtype('int64'), dtype('float32'))
     """
-    result = wrap(as_new_array(data, dtype, device))
-    if requires_grad:
-        result.requires_grad = True
-    return result
+    return leaf(as_new_array(data, dtype, device), requires_grad)
 
 
 # The only upward imports: operators need the operations and the engine, which need Tensor.
 from .autograd import engine, inplace  # noqa: E402  isort: skip
 from . import formatting, ops  # noqa: E402  isort: skip
 from .methods import add_methods  # noqa: E402  isort: skip
+from .ops.plumbing.axes import flag_of  # noqa: E402  isort: skip
 
 add_methods(Tensor)

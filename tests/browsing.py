@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from contextlib import contextmanager
 
 import pytest
 
@@ -20,6 +21,31 @@ def new_tab(browser, **settings):
     tab = browser.new_page(**settings)
     tab.set_default_timeout(PATIENCE)
     return tab
+
+
+@contextmanager
+def visits(browser):
+    """visit(url, width=400): a page of a file. At the end, all are closed.
+
+    None of them may have asked for anything but files, nor complained.
+    """
+    pages, requests, complaints = [], [], []
+
+    def visit(url, *, width=1280, height=800, **settings):
+        page = new_tab(browser, viewport={"width": width, "height": height}, **settings)
+        pages.append(page)
+        page.on("request", lambda sent: requests.append(sent.url))
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.goto(url)
+        return page
+
+    yield visit
+    for page in pages:
+        page.close()
+    assert requests
+    assert [url for url in requests if not url.startswith("file://")] == []
+    assert complaints == []
 
 
 def chromium():

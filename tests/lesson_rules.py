@@ -3,6 +3,9 @@
 import ast
 import re
 
+from minitorch_attn.course.turns import find_turns, is_predict
+from minitorch_attn.errors import DataError
+
 SECTIONS = (
     "What goes wrong",
     "In the library",
@@ -63,11 +66,16 @@ def has_assert(tree):
 
 
 def opening(lesson):
-    """The first cell has a title, a question, and the prerequisites."""
+    """The first cell has a title, a question, and prerequisites, which are earlier lessons."""
     if not lesson.question:
         yield "the first cell has no question"
     if not re.search(r"\bprerequisites\b", lesson.cells[0].text, re.I):
         yield "the first cell does not name its prerequisites"
+    prerequisites = lesson.cells[0].text.partition("*Prerequisites:*")[2].split("\n\n")[0]
+    for named in re.findall(r"\blessons?\s+((?:\d+(?:,\s+|\s+and\s+)?)+)", prerequisites):
+        for number in re.findall(r"\d+", named):
+            if int(number) >= int(lesson.number):
+                yield f"lesson {number} is a prerequisite, but does not come before"
 
 
 def order(lesson):
@@ -153,4 +161,68 @@ def steadiness(lesson):
             yield f"uses {name}: its numbers differ from run to run"
 
 
-RULES = (opening, order, claims, place, exercise, questions, look, plainness, steadiness)
+def body_lines(answer):
+    """The number of lines of code below the docstring of a function."""
+    (function,) = ast.parse(answer).body
+    lines = answer.splitlines()[function.body[0].end_lineno :]
+    return sum(bool(line.strip()) and not line.strip().startswith("#") for line in lines)
+
+
+def turns(lesson):
+    """The learner writes two to four functions, each with a check, before the closing sections."""
+    try:
+        found = find_turns(lesson)
+    except DataError as error:
+        yield str(error)
+        return
+    if not 2 <= len(found) <= 4:
+        yield f"{len(found)} functions to write, instead of two to four"
+    library = next((index for index, text in headings(lesson) if text == SECTIONS[1]), 0)
+    for turn in found:
+        check = ast.parse(lesson.cells[turn.at + 2].text).body
+        one = [node for node in check if isinstance(node, ast.Expr) and "check" in calls(node)]
+        if len(check) != 1 or len(one) != 1:
+            yield f"{turn.name}: its check is not one call of check(...)"
+        elif ast.unparse(one[0].value.args[0]) != turn.name:
+            yield f"{turn.name}: its check checks another function"
+        if not 2 <= body_lines(turn.answer) <= 10:
+            yield f"{turn.name}: {body_lines(turn.answer)} lines to write, instead of 2 to 10"
+        if turn.at > library:
+            yield f"{turn.name} follows `{SECTIONS[1]}`"
+        rest = [*lesson.cells[: turn.at], *lesson.cells[turn.at + 3 :]]
+        names = {node.id for node in ast.walk(code(rest)) if isinstance(node, ast.Name)}
+        functions = {n.name for n in ast.walk(code(rest)) if isinstance(n, ast.FunctionDef)}
+        if turn.name in names | functions:
+            yield f"{turn.name} is used or defined by other cells of the lesson"
+
+
+def predict(lesson):
+    """One cell asks for a guess; the next cell prints the result, and the one after explains it."""
+    places = [i for i, cell in enumerate(lesson.cells) if "predict" in cell.tags]
+    if len(places) != 1:
+        yield f"{len(places)} cells with the tag predict, instead of one"
+        return
+    asked, shown, explained = lesson.cells[places[0] : places[0] + 3]
+    if not is_predict(asked) or not asked.text.startswith("## Predict, then run"):
+        yield "the cell with the tag predict does not start with `## Predict, then run`"
+    if shown.kind != "code" or not {"print", "show", "check", "fails"} & set(calls(code([shown]))):
+        yield "the cell after the prediction prints nothing"
+    if "plot" in explained.tags:
+        explained = lesson.cells[places[0] + 3]
+    if explained.kind != "markdown":
+        yield "no text explains the result of the prediction"
+
+
+def plots(lesson):
+    """Cells that draw are tagged, so that their code can be folded."""
+    for cell in lesson.cells:
+        draws = cell.kind == "code" and "show" in calls(ast.parse(cell.text))
+        if draws != ("plot" in cell.tags):
+            rule = "cells that call show, and only those, have the tag plot"
+            yield f"line {cell.line}: {rule}"
+
+
+RULES = (
+    opening, order, claims, place, exercise, questions, look, plainness, steadiness, turns,
+    predict, plots,
+)  # fmt: skip

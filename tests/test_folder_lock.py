@@ -39,6 +39,10 @@ def test_a_folder_in_use_is_refused_and_its_holder_named(other, tmp_path):
         CheckpointError, match=f"another process uses this run(.|\n)*process {other.pid}"
     ):
         run.lock()
+    with pytest.raises(CheckpointError, match=f"another process uses(.|\n)*process {other.pid}"):
+        RunFolder.create(tmp_path / "run", {})
+    other.kill()
+    other.wait()
     with pytest.raises(CheckpointError, match="is not empty"):
         RunFolder.create(tmp_path / "run", {})
 

@@ -16,7 +16,7 @@ TESTS = "python -m pip install -e '.[test]' && python -m pytest -n auto"
 
 # A python block that is followed by its output.
 EXAMPLE = re.compile(
-    r"^```python\n(.*?)^```\n[^`]*`(\w+\.py)`[^`]*`python [^`]*`[^`]*^```text\n(.*?)^```",
+    r"^```python\n((?:(?!```).)*)^```\n[^`]*`(\w+\.py)`[^`]*`python [^`]*`[^`]*^```text\n(.*?)^```",
     re.M | re.S,
 )
 NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]\d+)?")
@@ -88,3 +88,13 @@ def test_the_exercise_prints_what_the_page_says(tmp_path):
     printed = " ".join(without_numbers(done.stdout))
     places = [printed.find(" ".join(without_numbers(part))) for part in shown.split("\n...\n")]
     assert len(places) == 2 and places == sorted(places) and places[0] == 0
+
+
+def test_the_attention_of_ones_own_model_is_plotted_in_four_lines(tmp_path, monkeypatch):
+    (code,) = re.findall(
+        r"^```python\n((?:(?!```).)*attention_maps(?:(?!```).)*)^```", README, re.M | re.S
+    )
+    assert len([line for line in code.splitlines() if line]) == 4
+    monkeypatch.chdir(tmp_path)
+    exec(code, {})
+    assert (tmp_path / "attention.png").stat().st_size > 5_000

@@ -2,10 +2,12 @@
 
 import errno
 import io
+import json
 import math
 import os
 import subprocess
 import sys
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import minitorch_attn as mt
+from minitorch_attn import serialization
 from minitorch_attn.errors import ArgumentError, CheckpointError, DTypeError
 from minitorch_attn.files import atomic_file
 
@@ -343,3 +346,56 @@ def test_the_usual_permissions(tmp_path):
     mt.save(1, tmp_path / "a")
     (tmp_path / "b").write_bytes(b"")
     assert (tmp_path / "a").stat().st_mode == (tmp_path / "b").stat().st_mode
+
+
+def test_the_names_of_pytorch(tmp_path):
+    """`map_location`, a device, and `weights_only`, which is always so."""
+    path = tmp_path / "x"
+    mt.save(obj={"a": mt.ones(2)}, f=path)
+    for options in ({"map_location": "strict"}, {"device": "strict", "weights_only": False}):
+        assert mt.load(f=path, **options)["a"].device.type == "strict"
+    assert mt.load(path, map_location="cpu")["a"].device.type == "cpu"
+
+
+@pytest.mark.parametrize(
+    "node",
+    ['{"$tensor": "x"}', '{"$tensor": 5}', '{"$array": "x"}', '{"$scalar": ["a"]}', '{"$float": 1}',
+     '{"$float": "x"}', '{"$tuple": "ab"}', '{"$dict": [1]}', '{"$dict": [[1]]}',
+     '{"$dict": [[[1], 2]]}', '{"$dict": [[true, 2]]}', "[" * 100_000, "x"],
+    ids=lambda node: node[:20],
+)  # fmt: skip
+def test_a_malformed_state_with_the_right_checksum(node):
+    arrays = {"a": np.ones((2, 3), "f4")}
+    metadata = {
+        serialization._FORMAT: "1", serialization._STATE: node,
+        serialization._SUM: serialization._digest(node, arrays),
+    }  # fmt: skip
+    file = io.BytesIO()
+    serialization._write(file, metadata, arrays)
+    file.seek(0)
+    with pytest.raises(CheckpointError, match="is damaged"):
+        mt.load(file)
+
+
+def header_of(**entry):
+    text = json.dumps({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8], **entry}})
+    return len(text).to_bytes(8, "little") + text.encode() + bytes(8)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [{"data_offsets": [0, 2**40]}, {"data_offsets": [0, 2**63]}, {"data_offsets": [0]},
+     {"data_offsets": [-8, 0]}, {"data_offsets": None}, {"shape": [2**40]}, {"shape": ["2"]},
+     {"shape": [1] * 64 + [2]}, {"shape": 2}, {"dtype": 5}, {"dtype": None}, {"shape": [2.0]}],
+    ids=str,
+)  # fmt: skip
+def test_headers_that_claim_other_sizes(entry, tmp_path):
+    path = tmp_path / "a.safetensors"
+    path.write_bytes(header_of(**entry))
+    tracemalloc.start()
+    for source in (path, io.BytesIO(header_of(**entry)), open(path, "rb")):
+        with pytest.raises(CheckpointError):
+            mt.load(source)
+    assert tracemalloc.get_traced_memory()[1] < 2**28
+    tracemalloc.stop()
+    mt.load(io.BytesIO(header_of()))

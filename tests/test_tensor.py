@@ -274,10 +274,10 @@ def test_a_wrong_call_names_the_method(name, method):
     ("method", "signature"),
     [
         ("exp", "(input)"),
-        ("sum", "(self, dim=None, keepdim=False, *, axis=None, keepdims=None, dtype=None)"),
+        ("sum", "(input, dim=None, keepdim=False, *, dtype=None)"),
         ("softmax", "(self, dim, dtype=None)"),
         ("clip", "(input, min=None, max=None)"),
-        ("reshape", "(self, *shape)"),
+        ("reshape", "(self, *sizes, shape=None)"),
         ("add_", "(input, other, *, alpha=1)"),
         ("float", "(self)"),
         ("size", "(self, dim=None)"),
@@ -311,3 +311,36 @@ def test_comparison_with_none_is_an_answer():
 def test_methods(call, expected):
     result = call(mt.tensor([[1.0, 2.0], [3.0, 4.0]]))
     np.testing.assert_array_equal(result.numpy() if hasattr(result, "numpy") else result, expected)
+
+
+@pytest.mark.parametrize(("name", "operation"), mt.ops.OTHER_NAMES.items())
+def test_other_names_of_operations(name, operation, device):
+    x = mt.tensor([3.0, -1.0], device=device)
+    arguments = () if operation in ("abs", "neg") else (2.0,)
+    wanted = getattr(mt, operation)(x, *arguments)
+    assert getattr(mt, name)(x, *arguments).tolist() == wanted.tolist()
+    with pytest.raises(mt.errors.MiniTorchError, match=rf"\b{name}\b"):
+        getattr(mt, name)("x", *arguments)
+    assert getattr(x, name)(*arguments).tolist() == wanted.tolist()
+    changed = getattr(x, f"{name}_")(*arguments)
+    assert changed is x and x.tolist() == [float(v) for v in wanted.tolist()]
+
+
+def test_casts_and_sizes_in_bytes(device):
+    x = mt.tensor([[1.0, 2.0, 3.0]], device=device)
+    for name, dtype in (("byte", "uint8"), ("char", "int8"), ("short", "int16")):
+        assert getattr(x, name)().dtype == dtype and getattr(x, name)().tolist() == [[1, 2, 3]]
+    assert (x.nbytes, x.itemsize, x.ndimension()) == (12, 4, 2)
+
+
+@pytest.mark.parametrize(
+    ("call", "wanted"),
+    [(lambda x: x.clamp_min_(2), [2, 3]), (lambda x: x.clamp_max_(2), [1, 2]),
+     (lambda x: x.clip_(2, 2.5), [2, 2.5]), (lambda x: x.floor_divide_(2), [0, 1]),
+     (lambda x: x.cumprod_(0), [1, 3]), (lambda x: x.eq_(3), [0, 1]),
+     (lambda x: x.log2_(), [0, 1.5849625])],
+)  # fmt: skip
+def test_in_place(call, wanted, device):
+    x = mt.tensor([1.0, 3.0], device=device)
+    assert call(x) is x
+    np.testing.assert_allclose(x.numpy(), np.float32(wanted), rtol=1e-6)

@@ -5,7 +5,8 @@ import sys
 import textwrap
 from pathlib import Path
 
-from minitorch_attn.course.lesson_list import lessons
+from minitorch_attn.course.build.steps import load_steps
+from minitorch_attn.course.lesson_list import find_lesson, lessons
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "lessons" / "README.md"
@@ -18,9 +19,21 @@ results and figures. Then it shows what goes wrong without the idea, and where t
 implements it. An exercise and three questions with answers follow. The lessons cite five lecture
 decks, which are listed in [docs/decks.md](../docs/decks.md).
 
-| | lesson | question |
-| --- | --- | --- |
+| | lesson | question | minutes |
+| --- | --- | --- | --- |
 {rows}
+
+The minutes are estimates: the time to read the text and the code, to type the answers, to look at
+the figures and to wait for the results. `python -m tools.lesson_minutes` computes them.
+
+## The path to a GPT of your own
+
+`mta build` leads from an empty file to a GPT in eight steps ([docs/build.md](../docs/build.md)).
+These lessons explain what the steps need, in this order, and each before the step beside it:
+
+| lesson | minutes | then | minutes |
+| --- | --- | --- | --- |
+{path}
 
 ## Run the lessons
 
@@ -36,6 +49,23 @@ You can name a lesson by its number or by a part of its file name: `mta lesson s
 is not installed, use `python -m minitorch_attn`. Each file is also a plain script: `python
 lessons/09_why_sqrt_d.py`. Figures are written to `runs/lessons/`.
 
+## Your turn
+
+In every lesson you write two to four functions and predict one result. At "Your turn":
+
+- In the terminal (`mta lesson step 9`), press `e` to write the function in your editor (set
+  `EDITOR`). It is checked when you save it: values, gradients and one property. `h` shows a hint,
+  `a` the answer, and Enter goes on without it. Your files are in `exercises-work`, and your next
+  visit starts with them. `=` starts a line of Python, in which all names of the lesson exist: type
+  an expression to see its value.
+- In a notebook (`mta lesson open 9`), replace `raise NotImplementedError`, and run the cell below.
+  It says what is wrong. The hint and the answer are folded.
+- A script runs with the answers, and so does a notebook made with `--answers`.
+
+`mta lesson list` counts the functions that you have solved in the terminal.
+
+## Packages and files
+
 `open` and `notebooks` need `python -m pip install 'minitorch-attn[lessons]'`. Lessons with
 handwritten digits need `python -m pip install scikit-learn`.
 
@@ -47,15 +77,17 @@ variable `MTA_STATE` selects another folder for it.
 ```sh
 mta lesson notebooks                    # write them to runs/notebooks
 mta lesson notebooks --execute          # run them, too, and store outputs and figures
-MTA_FAST=1 mta lesson notebooks --execute --jobs 2   # run them with small sizes, as a check
+mta lesson notebooks --answers          # with the answers filled in
+MTA_FAST=1 mta lesson notebooks --execute --answers --jobs 2   # run all, with small sizes
 ```
 
 ## Write a lesson
 
 A lesson is a Python file with cells (`# %%`, `# %% [markdown]`). `tests/lesson_rules.py` contains
 the rules for its form; `tests/lessons` checks them and runs every lesson.
-`minitorch_attn/course/lesson.py` has the four functions that lessons call. `python -m
-tools.lesson_table` regenerates this page.
+`minitorch_attn/course/lesson.py` has the functions that lessons call, and `your_turn.py` next to it
+has `check`. [docs/add_a_lesson.md](../docs/add_a_lesson.md) explains the cells of "Your turn" with
+an example. `python -m tools.lesson_table` regenerates this page.
 """
 
 
@@ -67,10 +99,26 @@ def page():
     str
     """
     rows = "\n".join(
-        f"| {item.number} | [{item.title}]({item.path.name}) | {_cell(item.question)} |"
+        f"| {item.number} | [{item.title}]({item.path.name}) | {_cell(item.question)} "
+        f"| {item.minutes or ''} |"
         for item in lessons(ROOT / "lessons")
     )
-    return TEXT.format(rows=rows)
+    return TEXT.format(rows=rows, path=_path())
+
+
+def _path():
+    """Return the rows of the path: the lessons of each step of the build, and the step."""
+    rows, total, steps = [], 0, load_steps(ROOT / "my_gpt")
+    for step in steps:
+        found = [find_lesson(number, ROOT / "lessons") for number in step.lessons]
+        names = ", ".join(f"{item.number} [{item.title}]({item.path.name})" for item in found)
+        minutes = sum(item.minutes or 0 for item in found)
+        total += minutes
+        rows.append(
+            f"| {names} | {minutes or ''} | step {step.number}: {step.title} | {step.minutes} |"
+        )
+    rows.append(f"| all | {total} | all | {sum(step.minutes for step in steps)} |")
+    return "\n".join(rows)
 
 
 def _cell(text):

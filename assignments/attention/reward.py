@@ -61,7 +61,7 @@ def draw(model):
     ]  # fmt: skip
     share, layer, number, head = max(found, key=lambda entry: entry[0])
     text = "".join(LETTERS[i - 1] for i in ids[0])
-    print(f"\nLayer {layer + 1}, head {number + 1} has learned the look-up: at a repeated letter,")
+    print(f"\nLayer {layer}, head {number} has learned the look-up: at a repeated letter,")
     print(f"{share:.0%} of its weight is on the letter that followed the first occurrence.\n")
     lines = panel("  ".join([" " + text[0], *text[1:]]).replace("  ", " "), head, top=1.0)
     labels = ["", *text]

@@ -23,7 +23,7 @@ def look(model, image):
     pixels = np.kron(of_class, np.ones((2, 2)))
     print("Where the class token attends in the last block, for three of its heads:\n")
     beside(panel("the image", image[0, 0]),
-           *(panel(f"head {i + 1}", pixels[i]) for i in range(3)))  # fmt: skip
+           *(panel(f"head {i}", pixels[i]) for i in range(3)))  # fmt: skip
 
 
 def main():

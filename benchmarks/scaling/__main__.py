@@ -4,8 +4,6 @@ import argparse
 import json
 from pathlib import Path
 
-from minitorch_attn.backend.allocator import keep_memory
-
 from .. import machine
 from .cost import cost_of, fitted_exponent
 from .curves import CURVES, attention_in
@@ -24,7 +22,6 @@ def main(words=None):
         "--quick", action="store_true", help="measure two small sizes of each curve; store nothing"
     )
     args = parser.parse_args(words)
-    keep_memory()
     curves = []
     for curve in CURVES:
         sizes = curve.sizes[:2] if args.quick else curve.sizes

@@ -23,8 +23,8 @@ def our_model(layers, heads, width, context, vocabulary):
     )  # fmt: skip
 
 
-def ours(layers, heads, width, context, batch, vocabulary, threads=2, checkpointed=False):
-    """Build the training step in this library, with the batch split over `threads` threads.
+def ours(layers, heads, width, context, batch, vocabulary, loop="commands", checkpointed=False):
+    """Build the training step in this library, with one of `ours.LOOPS`.
 
     If `checkpointed`, only the input of each block is kept, and the backward pass computes the
     block again.
@@ -46,7 +46,7 @@ def ours(layers, heads, width, context, batch, vocabulary, threads=2, checkpoint
 
     return training_step(
         model, loss_function,
-        tokens(batch, context, vocabulary), threads=threads, learning_rate=LEARNING_RATE,
+        tokens(batch, context, vocabulary), loop=loop, learning_rate=LEARNING_RATE,
     )  # fmt: skip
 
 
@@ -113,7 +113,8 @@ def engines(sizes):
     """Return the engines for a GPT step of the given sizes."""
     return {
         "minitorch_attn": lambda: ours(**sizes),
-        "minitorch_attn_unsplit": lambda: ours(**sizes, threads=1),
+        "minitorch_attn_plain": lambda: ours(**sizes, loop="plain"),
+        "minitorch_attn_unsplit": lambda: ours(**sizes, loop="unsplit"),
         "jax": lambda: jax(**sizes),
         "torch_compile": lambda: torch(**sizes, fused=True, compiled=True),
         "torch_fused": lambda: torch(**sizes, fused=True),

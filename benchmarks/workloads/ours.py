@@ -1,13 +1,20 @@
-"""Build forward and training steps in this library, with the batch split over several threads."""
+"""Build forward and training steps in this library: with the batch split over two threads, or not.
+
+`LOOPS` names three ways to write a training step: "commands", as this library's own commands do;
+"plain", the loop of the README, with its line `nn.DataParallel`; "unsplit", that loop without the
+line.
+"""
 
 import minitorch_attn as mt
 from minitorch_attn.training import ThreadSplit
-from minitorch_attn.training.inference import forward_in_threads
 
 from . import Step
 from .weights import draw
 
-__all__ = ["filled", "forward_step", "training_step"]
+__all__ = ["LOOPS", "filled", "forward_step", "training_step"]
+
+LOOPS = ("commands", "plain", "unsplit")
+THREADS = 2
 
 
 def filled(model):
@@ -18,7 +25,9 @@ def filled(model):
     return model
 
 
-def training_step(model, loss_function, arrays, *, threads=2, learning_rate=None, results=dict):
+def training_step(
+    model, loss_function, arrays, *, loop="commands", learning_rate=None, results=dict
+):
     """Build a training step: forward and backward pass and, if requested, an AdamW update.
 
     Parameters
@@ -28,8 +37,8 @@ def training_step(model, loss_function, arrays, *, threads=2, learning_rate=None
         Function that computes the loss from the model and the batch.
     arrays : tuple of ndarray
         The batch.
-    threads : int
-        Number of threads for the batch. With 1, only BLAS uses threads.
+    loop : str
+        One of `LOOPS`.
     learning_rate : float, optional
         Learning rate of AdamW. By default, the parameters are not updated.
     results : callable, optional
@@ -37,10 +46,8 @@ def training_step(model, loss_function, arrays, *, threads=2, learning_rate=None
     """
     filled(model)
     batch = tuple(mt.tensor(array) for array in arrays)
-    backward = ThreadSplit(model, loss_function, threads)
     optimizer = learning_rate and mt.optim.AdamW(model.parameters(), lr=learning_rate)
-    if optimizer:
-        optimizer.threads = threads
+    backward = _backward(model, loss_function, loop)
     latest = {}
 
     def run():
@@ -51,17 +58,37 @@ def training_step(model, loss_function, arrays, *, threads=2, learning_rate=None
 
     def evidence():
         found = {f"grad {n}": p.grad.numpy() for n, p in model.named_parameters()}
-        return {**found, "loss": latest["loss"].numpy(), **results()}
+        return {**found, "loss": latest["loss"].detach().numpy(), **results()}
 
     return Step(run, evidence)
 
 
-def forward_step(model, array, threads=2):
-    """Build a forward step without an autograd graph, with the batch split over threads."""
-    filled(model)
+def _backward(model, loss_function, loop):
+    """Return a function of the batch that runs the backward pass and returns the loss."""
+    if loop == "commands":
+        return ThreadSplit(model, loss_function, THREADS)
+    called = _wrapped(model, loop)
+
+    def backward(batch):
+        loss = loss_function(called, batch)
+        loss.backward()
+        return loss
+
+    return backward
+
+
+def _wrapped(model, loop):
+    """Return the model in `nn.DataParallel` unless the batch stays whole."""
+    return model if loop == "unsplit" else mt.nn.DataParallel(model, threads=THREADS)
+
+
+def forward_step(model, array, loop="plain"):
+    """Build a forward step without an autograd graph."""
+    called = _wrapped(filled(model), loop)
     batch, latest = mt.tensor(array), {}
 
     def run():
-        latest["y"] = forward_in_threads(model, batch, threads)
+        with mt.no_grad():
+            latest["y"] = called(batch)
 
     return Step(run, lambda: {"y": latest["y"].numpy()})

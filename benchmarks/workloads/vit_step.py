@@ -8,14 +8,14 @@ IMAGE, PATCH, BATCH, CLASSES = 224, 16, 4, 1000
 WIDTH, LAYERS, HEADS, HIDDEN, EPS = 192, 12, 3, 768, 1e-6
 
 
-def _batch():
+def arrays():
     """Return random images (batch, channel, height, width) and labels (batch,)."""
     rng = np.random.default_rng(4)
     images = rng.standard_normal((BATCH, 3, IMAGE, IMAGE)).astype("float32")
     return images, rng.integers(0, CLASSES, BATCH)
 
 
-def ours(gradients, threads=2):
+def ours(gradients, loop="commands"):
     """Build the training step in this library."""
     from minitorch_attn.models.vit_sizes import vit_ti_16
     from minitorch_attn.nn import functional as F
@@ -25,10 +25,10 @@ def ours(gradients, threads=2):
     def loss_function(model, batch):
         return F.cross_entropy(model(batch[0]), batch[1])
 
-    model, (images, labels) = vit_ti_16(), _batch()
+    model, (images, labels) = vit_ti_16(), arrays()
     if not gradients:
-        return forward_step(model.eval(), images, threads)
-    return training_step(model, loss_function, (images, labels), threads=threads)
+        return forward_step(model.eval(), images, loop)
+    return training_step(model, loss_function, (images, labels), loop=loop)
 
 
 def _torch_model():
@@ -81,7 +81,7 @@ def torch(gradients, **options):
     def loss_function(model, batch):
         return F.cross_entropy(model(batch[0]), batch[1])
 
-    images, labels = _batch()
+    images, labels = arrays()
     if not gradients:
         return forward_step(_torch_model().eval(), images, **options)
     return training_step(_torch_model(), loss_function, (images, labels), **options)
@@ -123,15 +123,17 @@ def jax(gradients):
         return linear(p, "head", norm(p, "norm", x, EPS)[:, 0], CLASSES)
 
     if not gradients:
-        return forward_step(logits, _batch()[0])
-    return training_step(lambda p, batch: cross_entropy(logits(p, batch[0]), batch[1]), _batch())
+        return forward_step(logits, arrays()[0])
+    return training_step(lambda p, batch: cross_entropy(logits(p, batch[0]), batch[1]), arrays())
 
 
 def engines(gradients):
     """Return the engines for the forward pass or, with gradients, for both passes."""
+    plain = {"minitorch_attn_plain": lambda: ours(gradients, "plain")}
     return {
         "minitorch_attn": lambda: ours(gradients),
-        "minitorch_attn_unsplit": lambda: ours(gradients, threads=1),
+        **(plain if gradients else {}),  # the forward pass is the same in both
+        "minitorch_attn_unsplit": lambda: ours(gradients, "unsplit"),
         "jax": lambda: jax(gradients),
         "torch_compile": lambda: torch(gradients, compiled=True),
         "torch": lambda: torch(gradients),

@@ -5,7 +5,8 @@ from . import gpt_step
 TITLE = "character GPT step, 6 layers, width 384, context 4096, batch 1"
 SIZES = dict(layers=6, heads=6, width=384, context=4096, batch=1, vocabulary=65)
 _engines = gpt_step.engines(SIZES)
-del _engines["minitorch_attn_unsplit"]  # one text cannot be split over threads
+for name in ("plain", "unsplit"):  # one text cannot be split over threads
+    del _engines[f"minitorch_attn_{name}"]
 ENGINES = {
     "minitorch_attn": _engines.pop("minitorch_attn"),
     "minitorch_attn_checkpointed": lambda: gpt_step.ours(**SIZES, checkpointed=True),

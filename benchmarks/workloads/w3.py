@@ -17,8 +17,8 @@ def _batch():
     return source, target[:, :-1].copy(), target[:, 1:].copy()
 
 
-def ours(threads=2):
-    """Build the training step in this library, with the batch split over `threads` threads."""
+def ours(loop="commands"):
+    """Build the training step in this library, with one of `ours.LOOPS`."""
     from minitorch_attn.models.transformer import Transformer
     from minitorch_attn.nn import functional as F
 
@@ -32,9 +32,7 @@ def ours(threads=2):
         VOCABULARY, embed_dim=WIDTH, num_heads=HEADS, num_encoder_layers=LAYERS,
         num_decoder_layers=LAYERS, ff_dim=HIDDEN, dropout=0.0,
     )  # fmt: skip
-    return training_step(
-        model, loss_function, _batch(), threads=threads, learning_rate=LEARNING_RATE
-    )
+    return training_step(model, loss_function, _batch(), loop=loop, learning_rate=LEARNING_RATE)
 
 
 def positions():
@@ -149,7 +147,8 @@ def jax():
 
 ENGINES = {
     "minitorch_attn": ours,
-    "minitorch_attn_unsplit": lambda: ours(threads=1),
+    "minitorch_attn_plain": lambda: ours("plain"),
+    "minitorch_attn_unsplit": lambda: ours("unsplit"),
     "jax": jax,
     "torch_compile": lambda: torch(fused=True, compiled=True),
     "torch_fused": lambda: torch(fused=True),

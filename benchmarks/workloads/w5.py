@@ -6,16 +6,23 @@ TITLE = "Swin stage, 2 blocks, 56 x 56 tokens, C 96, window 7, batch 4, forward 
 BATCH, SIDE, WIDTH, HEADS, WINDOW, SHIFT = 4, 56, 96, 3, 7, 3
 
 
-def _batch():
+def arrays():
     """Return the input and the output gradient, each of shape (batch, row, column, embed)."""
     rng = np.random.default_rng(5)
     return rng.standard_normal((2, BATCH, SIDE, SIDE, WIDTH)).astype("float32")
 
 
-def ours(threads=2):
-    """Build the training step in this library."""
+def our_model():
+    """Build the two blocks in this library."""
     from minitorch_attn.models.swin import Block, Stage
 
+    block = (WIDTH, HEADS, (WINDOW, WINDOW))
+    shifts = ((0, 0), (SHIFT, SHIFT))
+    return Stage(None, [Block(*block, shift, 4 * WIDTH) for shift in shifts])
+
+
+def ours(loop="commands"):
+    """Build the training step in this library."""
     from .ours import training_step
 
     inputs = {}
@@ -29,11 +36,8 @@ def ours(threads=2):
         parts = [inputs[number].grad.numpy() for number in sorted(inputs)]
         return {"grad x": np.concatenate(parts)}
 
-    block = (WIDTH, HEADS, (WINDOW, WINDOW))
-    shifts = ((0, 0), (SHIFT, SHIFT))
-    model = Stage(None, [Block(*block, shift, 4 * WIDTH) for shift in shifts])
-    batch = (*_batch(), np.arange(BATCH))
-    return training_step(model, loss_function, batch, threads=threads, results=results)
+    batch = (*arrays(), np.arange(BATCH))
+    return training_step(our_model(), loss_function, batch, loop=loop, results=results)
 
 
 def relative_index():
@@ -130,7 +134,7 @@ def torch(**options):
         return (model(x) * batch[1]).sum() / len(x)
 
     return training_step(
-        _torch_model(), loss_function, _batch(), **options,
+        _torch_model(), loss_function, arrays(), **options,
         results=lambda: {"grad x": latest["x"].grad.numpy()},
     )  # fmt: skip
 
@@ -167,12 +171,13 @@ def jax():
             x = x + feed_forward(p, f"{name}.feed_forward", inner, 4 * WIDTH, gelu)
         return (x * cotangents).sum() / BATCH
 
-    return training_step(loss_function, tuple(_batch()), with_input=True)
+    return training_step(loss_function, tuple(arrays()), with_input=True)
 
 
 ENGINES = {
     "minitorch_attn": ours,
-    "minitorch_attn_unsplit": lambda: ours(threads=1),
+    "minitorch_attn_plain": lambda: ours("plain"),
+    "minitorch_attn_unsplit": lambda: ours("unsplit"),
     "jax": jax,
     "torch_compile": lambda: torch(compiled=True),
     "torch": torch,

@@ -7,13 +7,15 @@ import importlib
 import inspect
 from pathlib import Path
 
+from . import op_sections
 from .docstrings import prepared
 from .names import PACKAGE, ROOT
 
 # Namespace -> title of its page. A name belongs to the first namespace that contains it.
 NAMESPACES = {
     "": "mt: tensors and operations",
-    "autograd": "mt.autograd: derivatives and gradient checks",
+    "autograd": "mt.autograd: derivatives",
+    "gradcheck": "mt.gradcheck: gradient checks",
     "nn": "mt.nn: layers",
     "nn.functional": "mt.nn.functional: layers as functions",
     "nn.init": "mt.nn.init: initialization of parameters",
@@ -23,11 +25,13 @@ NAMESPACES = {
     "optim": "mt.optim: optimizers",
     "optim.lr_scheduler": "mt.optim.lr_scheduler: learning-rate schedules",
     "linalg": "mt.linalg: norms",
+    "fft": "mt.fft: Fourier transforms",
     "models": "mt.models: one file per paper",
     "models.pretrained": "mt.models.pretrained: Hugging Face and timm folders",
     "generation": "mt.generation: greedy, beam search, sampling",
     "data": "mt.data: text, tokens, images, batches",
     "data.tokenizers": "mt.data.tokenizers: from text to ids and back",
+    "utils.data": "mt.utils.data: data sets and loaders",
     "training": "mt.training: loops, checkpoints, runs",
     "training.recipes": "mt.training.recipes: recipes of `mta train`",
     "viz": "mt.viz: figures",
@@ -37,6 +41,10 @@ NAMESPACES = {
     "course.lesson": "minitorch_attn.course.lesson: functions for lessons",
     "backend": "minitorch_attn.backend: NumPy, CuPy and the strict device",
     "serialization": "minitorch_attn.serialization: mt.save and mt.load",
+    "cuda": "mt.cuda: CUDA devices",
+    "amp": "mt.amp: stand-ins for mixed precision",
+    "backends": "mt.backends: stand-ins for settings of compute libraries",
+    "jit": "mt.jit: stand-ins for the compiler",
     "errors": "minitorch_attn.errors: error classes",
 }
 
@@ -77,6 +85,8 @@ def plan():
             file = value.__module__.removeprefix(PACKAGE).lstrip(".") or "__init__"
             tables.setdefault(namespace, {}).setdefault(file, set()).add(first)
             files.setdefault(file, set()).add(first)
+    for file in op_sections.files():
+        files.setdefault(file, set())
     return tables, files
 
 
@@ -129,7 +139,7 @@ def _dtypes(module):
 
 
 def file_page(file, names):
-    """Page of a file: everything public that it defines, in the order of definition."""
+    """Page of a file: everything public that it defines, in order, then its operations."""
     module = _module(file)
     lines = title(file) + [*_docstring(module), ""]
     for name in sorted(names, key=_line_of):
@@ -140,6 +150,8 @@ def file_page(file, names):
             lines += ["   :members:", "   :member-order: bysource"]
             lines += ["   :inherited-members: object"] if name == "Tensor" else []
         lines += [""]
+    for operation in op_sections.operations(file):
+        lines += op_sections.section(operation)
     return lines
 
 

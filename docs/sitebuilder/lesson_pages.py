@@ -1,15 +1,20 @@
 """Lesson pages: convert lessons for sphinx-gallery, with their Markdown as reStructuredText.
 
-Readers download the lesson itself and the notebook that Jupytext makes from it.
+Readers download the lesson itself, and its notebook, in which they write the functions.
 """
 
+import re
 import shutil
 import zipfile
 from pathlib import Path
 
+from minitorch_attn.course.exercises.load import exercises
 from minitorch_attn.course.lesson_list import lessons
 from minitorch_attn.course.notebooks import notebook, write_notebook
+from minitorch_attn.course.turns import is_predict
 
+from .exercise_page import with_links
+from .lesson_folds import fold, marker
 from .restructured import plain, to_rst
 
 HEADER = """\
@@ -18,38 +23,85 @@ Lessons
 
 Each lesson starts with a question, answers it with minimal code and a figure, and shows what goes
 wrong if you leave out the lesson's idea. Read the pages here, or download the script or the
-notebook at the end of a page and change it.
+notebook at the end of a page and change it. Many lessons end with :doc:`exercises </exercises>`.
+Eight of them are :doc:`the path to a GPT of your own </path>`.
 """
 
 
 def gallery_script(lesson):
-    """Convert a lesson to the text of a script in sphinx-gallery's format."""
+    """Convert a lesson to the text of a script in sphinx-gallery's format.
+
+    Answers are filled in and folded, like hints and the code of figures. What a reader is to
+    predict is shown after a click on "Run". `lesson_folds.py` folds what the markers tell.
+    """
     first, *cells = lesson.cells
     _, _, opening = first.text.partition("\n")
     title = f"{int(lesson.number)}. {plain(lesson.title)}"
     header = f"{title}\n{'=' * len(title)}\n\n{to_rst(opening)}"
     parts = ['r"""\n' + header.replace('"""', '"\\""') + '\n"""\n']
-    for cell in cells:
+    turns = {turn.at: turn for turn in lesson.turns}
+    known = exercises()
+    to_run = False  # whether the next cell's output is to be predicted
+    is_open = False  # whether the text that explains it follows
+    for at, cell in enumerate(cells, 1):
         if cell.kind == "code":
+            if is_open and "plot" not in cell.tags:
+                parts.append(_comment(marker("end", "")))
+                is_open = False
+            if "plot" in cell.tags:
+                parts.append(_comment(marker("code", "Code of the figure")))
+            elif at - 1 in turns:
+                parts.append(_comment(marker("code", "Answer")))
+            elif to_run:
+                parts.append(_comment(marker("output", "Run")))
+                is_open = True
+            to_run = False
             parts.append(f"# %%\n\n{cell.text}\n")  # with the empty line, comments remain code
-        elif "answers" in cell.tags:
-            parts.append(_comment(_folded(cell.text)))
+            continue
+        text = with_links(cell.text, known)
+        if is_open:
+            explanation, text = _until_heading(text)
+            parts.append(_comment(to_rst(explanation) + "\n\n" + marker("end", "")))
+            is_open = False
+        if at in turns:
+            turn = turns[at]
+            code = f"```python\n{turn.unanswered}\n```"
+            task = to_rst(f"## Your turn: {turn.title}\n\n{turn.task}\n\n{code}")
+            text = task + "\n\n" + _folded(f"## Hint\n{turn.hint}", "hint")
         else:
-            parts.append(_comment(to_rst(cell.text)))
+            text = _folded(text, "answers") if "answers" in cell.tags else to_rst(text)
+        if text:
+            parts.append(_comment(text))
+        to_run = is_predict(cell)
     return "\n".join(parts)
 
 
-def _folded(markdown):
-    """The answers, hidden until the reader clicks on the heading."""
+def _until_heading(markdown):
+    """Split Markdown before its first heading."""
+    lines = markdown.split("\n")
+    at = next((i for i, line in enumerate(lines) if line.startswith("#")), len(lines))
+    return "\n".join(lines[:at]).strip(), "\n".join(lines[at:])
+
+
+def _folded(markdown, kind):
+    """Text that is hidden until the reader clicks on its heading."""
     heading, _, text = markdown.partition("\n")
     summary = heading.lstrip("# ")
-    start = f".. raw:: html\n\n   <details class='answers'><summary>{summary}</summary>\n\n"
+    start = f".. raw:: html\n\n   <details class='{kind}'><summary>{summary}</summary>\n\n"
     return start + to_rst(text) + "\n\n.. raw:: html\n\n   </details>"
 
 
 def _comment(rst):
     lines = [f"# {line}".rstrip() for line in rst.split("\n")]
     return "# %%\n" + "\n".join(lines) + "\n"
+
+
+def path_page(readme):
+    """The page of the path to a GPT, from that section of lessons/README.md."""
+    start = readme.index("## The path to")
+    section = readme[start + 1 : readme.index("\n## ", start)]  # its heading is the page's title
+    section = section.replace("[docs/build.md](../docs/build.md)", "[the guide](build.html)")
+    return re.sub(r"<(\d\d_\w+)>`", r"<lessons/\1>`", to_rst(section)) + "\n"
 
 
 def write_scripts(source, folder):
@@ -94,10 +146,13 @@ def setup(app):
     def before(app):
         remove_old_pages(written, gallery)
         write_scripts(written, source / "_build" / "lessons")
+        readme = (written / "README.md").read_text(encoding="utf-8")
+        (source / "path.rst").write_text(path_page(readme), encoding="utf-8")
 
     def after(app):
         replace_downloads(written, gallery)
 
     app.connect("builder-inited", before, priority=100)
     app.connect("builder-inited", after, priority=900)
+    app.connect("doctree-read", fold)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

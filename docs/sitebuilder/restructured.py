@@ -178,9 +178,11 @@ def _words(token):
 
 
 def _link(token):
-    """A link; a link to the file of another lesson becomes a link to its page."""
+    """A link; the file of another lesson and `exercise-NN` become links to their pages."""
     text, url = _words(token), token["attrs"]["url"]
     lesson = re.fullmatch(r"(?:\./)?(\d\d_\w+)\.py", url)
+    if re.fullmatch(r"exercise-\d\d", url):
+        return _markup(f":ref:`{text} <{url}>`")
     return _markup(f":doc:`{text} <{lesson[1]}>`" if lesson else f"`{text} <{url}>`__")
 
 

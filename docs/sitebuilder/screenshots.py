@@ -21,7 +21,7 @@ WIDTH, HEIGHT, SHOWN = 1200, 760, 960
 PAGES = {
     "lessons": ("lessons/index.html", 0),
     "lesson": ("lessons/09_why_sqrt_d.html", 1560),
-    "stepper": ("stepper_gpt.html#step=18", 0),
+    "stepper": ("stepper_gpt.html#step=19", 0),
     "where_is_it": ("where_is_it.html", 0),
     "walk": ("walk.html", 2330),
     "api": ("api/files/ops.softmax.html", 0),

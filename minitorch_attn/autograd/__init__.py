@@ -3,7 +3,9 @@
 from importlib import import_module
 
 from .. import backend
-from ..errors import ArgumentError, GraphError, ShapeError
+from ..absent_names import absent
+from ..errors import ArgumentError, DTypeError, GraphError, ShapeError
+from ..named_errors import names_arguments
 from ..tensor import Tensor, wrap
 from . import engine
 from .broadcasting import broadcast_shapes, sum_to_shape
@@ -42,6 +44,8 @@ def _roots(outputs, gradients, where):
 
 
 def _incoming(output, gradient, where):
+    if not isinstance(output, Tensor):
+        raise DTypeError(f"{where}: outputs must be Tensors", got=f"{output!r:.60}")
     if not output.requires_grad:
         raise GraphError(
             f"{where}: the tensor does not have a graph",
@@ -69,6 +73,7 @@ def _incoming(output, gradient, where):
     return gradient
 
 
+@names_arguments
 def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, inputs=None):
     """Add the gradients of `tensors` to the `.grad` of the leaves that they depend on.
 
@@ -92,6 +97,11 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
         engine.run_backward(outputs, grads, retain_graph=retain, create_graph=create_graph)
         return
     inputs = _as_list(inputs)
+    for target in inputs:
+        if not isinstance(target, Tensor) or not target.requires_grad:
+            raise GraphError(
+                "backward(): inputs must be Tensors that require grad", got=f"{target!r:.60}"
+            )
     found = engine.run_backward(
         outputs, grads, targets=inputs, retain_graph=retain, create_graph=create_graph
     )
@@ -100,6 +110,7 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
             engine.accumulate(target, gradient, create_graph)
 
 
+@names_arguments
 def grad(
     outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, allow_unused=None,
     materialize_grads=False,
@@ -132,6 +143,8 @@ def grad(
     """
     outputs, inputs = _as_list(outputs), _as_list(inputs)
     for i, target in enumerate(inputs):
+        if not isinstance(target, Tensor):
+            raise DTypeError("autograd.grad: inputs must be Tensors", got=f"{target!r:.60}")
         if not target.requires_grad:
             raise GraphError(
                 f"autograd.grad: input {i} does not require grad",
@@ -182,4 +195,4 @@ _GRADCHECK = {
 def __getattr__(name):
     if name in _GRADCHECK:
         return getattr(import_module("minitorch_attn.gradcheck"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return absent(__name__)(name)

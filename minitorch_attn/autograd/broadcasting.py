@@ -1,6 +1,7 @@
 """Broadcasting in the backward pass: gradients are summed over the repeated axes."""
 
 from ..errors import ShapeError
+from ..named_errors import named_error, names_arguments
 
 __all__ = ["broadcast_shapes", "sum_to_shape"]
 
@@ -29,16 +30,20 @@ def sum_to_shape(grad, shape):
     array([[3.],
            [3.]])
     """
-    if grad.shape == shape:
-        return grad
-    new_axes = len(grad.shape) - len(shape)
-    stretched = (
-        i + new_axes for i, size in enumerate(shape) if size == 1 != grad.shape[i + new_axes]
-    )
-    axes = (*range(new_axes), *stretched)
-    return grad.sum(axis=axes, keepdims=True).reshape(shape)
+    try:
+        if grad.shape == shape:
+            return grad
+        new_axes = len(grad.shape) - len(shape)
+        stretched = (
+            i + new_axes for i, size in enumerate(shape) if size == 1 != grad.shape[i + new_axes]
+        )
+        axes = (*range(new_axes), *stretched)
+        return grad.sum(axis=axes, keepdims=True).reshape(shape)
+    except (AttributeError, IndexError, TypeError, ValueError) as error:
+        raise named_error(error, sum_to_shape, (grad, shape)) from None
 
 
+@names_arguments
 def broadcast_shapes(*shapes, names=None, where="broadcast"):
     """Return the shape that all `shapes` broadcast to; raise ShapeError if an axis does not match.
 

@@ -3,14 +3,17 @@
 import weakref
 
 from ..backend.random import Position
-from ..errors import GraphError
+from ..errors import DTypeError, GraphError
+from ..named_errors import names_arguments
 from ..tensor import Tensor
 from .listener import Listener
 from .modes import enable_grad, state
+from .nested import mapped
 
 __all__ = ["checkpoint"]
 
 
+@names_arguments
 def checkpoint(fn, *args, **kwargs):
     """Call `fn(*args, **kwargs)` and keep only its arguments for the backward pass.
 
@@ -58,6 +61,8 @@ def checkpoint(fn, *args, **kwargs):
     >>> x.grad.shape, layer.linear1.weight.grad is not None
     ((5, 3, 6), True)
     """
+    if not callable(fn):
+        raise DTypeError("checkpoint: fn must be callable", got=f"fn={fn!r:.60}")
     if not state.grad_enabled:
         return fn(*args, **kwargs)
     segment = _Segment(fn, args, kwargs)
@@ -75,7 +80,7 @@ class _Segment(Listener):
         self.versions = {}  # tensors from outside: id -> (counter, value, weak tensor)
         self.inside = {}
         held = {}  # one tensor given twice stays one tensor when the function runs again
-        self.inputs = _mapped((args, kwargs), Tensor, lambda x: _once(held, x, self._hold))
+        self.inputs = mapped((args, kwargs), Tensor, lambda x: _once(held, x, self._hold))
         self.contexts = []  # weak references, because the graph keeps this object alive
         self.steps = []  # operations of the first run, for comparison
         self.start, self.end = Position(), None
@@ -154,9 +159,7 @@ class _Segment(Listener):
         replay = _Replay()
         with enable_grad(), self.start.again(), replay:
             made = {}
-            args, kwargs = _mapped(
-                self.inputs, _Argument, lambda x: _once(made, x, _Argument.again)
-            )
+            args, kwargs = mapped(self.inputs, _Argument, lambda x: _once(made, x, _Argument.again))
             self.fn(*args, **kwargs)
             end = Position()
         steps = [(ctx.function, ctx.shapes) for ctx in replay.contexts]
@@ -197,18 +200,6 @@ def _once(made, x, change):
     if id(x) not in made:
         made[id(x)] = change(x)
     return made[id(x)]
-
-
-def _mapped(value, kind, change):
-    """Apply `change` to each instance of `kind` in nested tuples, lists and dicts."""
-    if isinstance(value, kind):
-        return change(value)
-    if type(value) is dict:
-        return {name: _mapped(item, kind, change) for name, item in value.items()}
-    if isinstance(value, (tuple, list)):
-        items = [_mapped(item, kind, change) for item in value]
-        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-    return value
 
 
 def _name(fn):

@@ -8,6 +8,7 @@ gradient. The engine does not recurse, so only memory limits the length of a cha
 import weakref
 from heapq import heappop, heappush, heappushpop
 from itertools import count
+from sys import getrefcount
 
 from .. import backend
 from ..errors import DTypeError, GraphError, ShapeError
@@ -15,6 +16,7 @@ from ..tensor import Tensor, wrap
 from . import anomaly, modes
 from .function import Leaf
 from .modes import enable_grad, no_grad, state
+from .tensor_habits import explain_backward
 
 __all__ = [
     "Leaf", "accumulate", "add_accumulate_hook", "add_hook", "add_to_grad", "retain_grad",
@@ -22,7 +24,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def run_backward(roots, grads, *, targets=None, retain_graph=False, create_graph=False):
+def run_backward(roots, grads, *, targets=None, stops=None, retain_graph=False, create_graph=False):
     """Propagate gradients from `roots`, visiting the newest operation first.
 
     Parameters
@@ -32,6 +34,9 @@ def run_backward(roots, grads, *, targets=None, retain_graph=False, create_graph
         Gradient dL/d(root) for each root.
     targets : list of Tensor, optional
         Tensors whose gradients are returned; without `targets`, they go to the leaves' `.grad`.
+    stops : list of (node, output index), optional
+        Instead of `targets`: edges at which this pass stops. Their gradients are returned as they
+        arrive, before any hook.
     retain_graph : bool
         Whether to keep the arrays that the operations saved, for another backward pass.
     create_graph : bool
@@ -39,69 +44,84 @@ def run_backward(roots, grads, *, targets=None, retain_graph=False, create_graph
 
     Returns
     -------
-    list with an array, Tensor or None for each target; None without `targets`
+    list with an array, Tensor or None for each target or stop; None without both
     """
     arrived = _Arrivals(out_of_place=create_graph)
     waiting, grads_of, add = arrived.waiting, arrived.grads, arrived.add
     for root, grad in zip(roots, grads, strict=True):
         add(root._current_edge(), grad if create_graph else grad.array)
-    wanted = path = collected = None
+    wanted = path = None
+    collected, last_nodes = {}, {edge[0] for edge in stops or ()}
     if targets is not None:
         wanted = [target._current_edge() for target in targets]
         path = _towards({edge[0] for edge in wanted}, [root._edge[0] for root in roots])
-        collected = {}
     watched = create_graph or modes.watchers > 0
     if watched:
         for listener in state.listeners:
             listener.start_backward(roots, grads)
     with enable_grad() if create_graph else no_grad():
         latest = None  # last node reached, kept out of the heap: in a chain, it is the next one
-        while waiting or latest is not None:
-            node = (heappop(waiting) if latest is None else heappushpop(waiting, latest))[1]
-            latest = None  # `node` is the newest
-            grad = grads_of.pop(node)
-            if path is not None and node not in path:
-                continue
-            if type(grad) is list:
-                grad = _filled(node, grad)
-            if node.hooks is not None:
-                grad = _run_hooks(node, grad)
-            if wanted is not None:
-                _collect(node, grad, wanted, collected)
-                if not any(edge is not None and edge[0] in path for edge in node.edges):
-                    continue  # no edge leads to a target: keep the saved arrays
-            if type(node) is Leaf:
-                accumulate(node.tensor(), grad, create_graph)
-                continue
-            if watched:
-                results = _differentiate_watched(node, grad, create_graph)
-            elif node.outputs_like is None:
-                results = node.function.backward(node, grad)
-            else:
-                results = node.function.backward(node, *grad)
-            if type(results) is not tuple:
-                results = (results,)
-            if len(results) != len(node.edges):
-                _refuse_count(node, results)
-            # The lengths were just compared; `strict=True` would take 5% of a small step's time.
-            for edge, result, shape in zip(node.edges, results, node.shapes):  # noqa: B905
-                if edge is None:
+        try:
+            while waiting or latest is not None:
+                node = (heappop(waiting) if latest is None else heappushpop(waiting, latest))[1]
+                latest = None  # `node` is the newest
+                grad = grads_of.pop(node)
+                if path is not None and node not in path:
                     continue
-                if result is None:
-                    _refuse_none(node, results)
-                source = edge[0]
-                if result.shape != shape or result.dtype is not source.dtype:
-                    _check(node, results)
-                if source not in grads_of and source.outputs_like is None:
-                    grads_of[source] = result  # the first to arrive, and often the only one
-                    if latest is not None:
-                        heappush(waiting, latest)
-                    latest = (-source.number, source)
+                if stops is not None and node in last_nodes:
+                    collected.update({(node, i): g for i, g in enumerate(_listed(grad))})
+                    continue
+                if type(grad) is list:  # of a node with several outputs
+                    grad = _filled(node, grad)
+                    node.retained = retain_graph
+                if node.hooks is not None:
+                    grad = _run_hooks(node, grad)
+                if wanted is not None:
+                    _collect(node, grad, wanted, collected)
+                    if not any(edge is not None and edge[0] in path for edge in node.edges):
+                        continue  # no edge leads to a target: keep the saved arrays
+                if type(node) is Leaf:
+                    alone = not create_graph and getrefcount(grad) == ALONE
+                    accumulate(node.tensor(), grad, create_graph, alone)
+                    continue
+                if watched:
+                    results = _differentiate_watched(node, grad, create_graph)
+                elif node.outputs_like is None:
+                    results = (node.kernel or node.function).backward(node, grad)
                 else:
-                    add(edge, result)
-            if node.holds and not retain_graph:
-                node.free()
+                    results = (node.kernel or node.function).backward(node, *grad)
+                if type(results) is not tuple:
+                    results = (results,)
+                if len(results) != len(node.edges):
+                    _refuse_count(node, results)
+                # The lengths were just compared; `strict=True` would take 5% of a small step.
+                for edge, result, shape in zip(node.edges, results, node.shapes):  # noqa: B905
+                    if edge is None:
+                        continue
+                    if result is None:
+                        _refuse_none(node, results)
+                    source = edge[0]
+                    if result.shape != shape or result.dtype is not source.dtype:
+                        _check(node, results)
+                    if source not in grads_of and source.outputs_like is None:
+                        grads_of[source] = result  # the first to arrive, and often the only one
+                        if latest is not None:
+                            heappush(waiting, latest)
+                        latest = (-source.number, source)
+                    else:
+                        add(edge, result)
+                results = result = None  # a gradient is alone once nothing else refers to it
+                if node.holds and not retain_graph:
+                    node.free()
+        except (AttributeError, TypeError) as error:
+            explain_backward(error, node, roots, create_graph)
+            raise
+    wanted = stops if wanted is None else wanted
     return None if wanted is None else [collected.get(edge) for edge in wanted]
+
+
+def _listed(grad):
+    return grad if type(grad) is list else [grad]
 
 
 def _towards(targets, roots):
@@ -176,7 +196,8 @@ def _differentiate_watched(ctx, grad, create_graph):
     else:
         ctx.as_tensors = create_graph
         try:
-            results = ctx.function.backward(ctx, *grads)
+            backward = (ctx.function if create_graph else ctx.kernel or ctx.function).backward
+            results = backward(ctx, *grads)
         finally:
             ctx.as_tensors = False
     together = results if type(results) is tuple else (results,)
@@ -229,7 +250,8 @@ def _through_composed(ctx, grads):
     inputs = _saved_as_tensors(ctx)[: len(ctx.shapes)]
     # New nodes for the inputs, so that the inner backward pass stops there.
     aliases = [None if x is None else x.view_as_alias() for x in inputs]
-    outputs = ctx.function.composed(ctx, *aliases, **ctx.settings)
+    composed = getattr(ctx.kernel, "composed", None) or ctx.function.composed
+    outputs = composed(ctx, *aliases, **ctx.settings)
     outputs = outputs if type(outputs) is tuple else (outputs,)
     wanted = [a for a, needed in zip(aliases, ctx.needs_grad, strict=True) if needed]
     pairs = [(o, g) for o, g in zip(outputs, grads, strict=True) if o.requires_grad]
@@ -253,11 +275,20 @@ def _saved_as_tensors(ctx):
         ctx.as_tensors = False
 
 
-def accumulate(tensor, grad, create_graph):
+def _references_to_a_local():
+    """Return `getrefcount` of an object that only a local variable refers to."""
+    found = object()
+    return getrefcount(found)
+
+
+ALONE = _references_to_a_local()
+
+
+def accumulate(tensor, grad, create_graph, alone=False):
     """If the tensor still exists, add `grad` to its `.grad` and call its post-accumulate hooks."""
     if tensor is None:
         return
-    add_to_grad(tensor, grad, create_graph)
+    add_to_grad(tensor, grad, create_graph, alone)
     leaf = tensor._edge and tensor._edge[0]
     if type(leaf) is Leaf:
         for hook in list((leaf.after_accumulate or {}).values()):
@@ -267,7 +298,7 @@ def accumulate(tensor, grad, create_graph):
             listener.record_gradient(tensor)
 
 
-def add_to_grad(tensor, grad, create_graph=False):
+def add_to_grad(tensor, grad, create_graph=False, alone=False):
     """Add `grad` to a tensor's `.grad`. Without `create_graph`, `.grad` has its own memory.
 
     Parameters
@@ -275,9 +306,14 @@ def add_to_grad(tensor, grad, create_graph=False):
     tensor : Tensor
     grad : array, or Tensor under `create_graph`
     create_graph : bool
+    alone : bool
+        True if nothing else refers to `grad`: it then becomes `.grad` without a copy, unless it is
+        a view or its memory is not in C order.
     """
     if tensor.grad is None:
-        tensor.grad = grad if create_graph else wrap(backend.as_array(grad.copy()))
+        if not create_graph and not (alone and backend.is_whole(grad)):
+            grad = grad.copy()
+        tensor.grad = grad if create_graph else wrap(backend.as_array(grad))
     elif create_graph:
         tensor.grad = tensor.grad + grad
     else:
@@ -304,6 +340,10 @@ def _run_hooks(node, grad):
             result = hook(wrap(backend.as_array(given)) if raw else given)
             if result is None:
                 continue
+            if not isinstance(result, Tensor):
+                raise DTypeError(
+                    "register_hook: the hook must return a Tensor or None", got=f"{result!r:.60}"
+                )
             if result.shape != given.shape:
                 raise ShapeError(
                     "gradient hook: the returned gradient does not have the shape of its tensor",
@@ -332,6 +372,7 @@ _LAST = float("inf")  # key of the hook that keeps the gradient; it runs last
 
 def add_hook(tensor, hook):
     """Call `hook` with the complete gradient of `tensor`; its result replaces the gradient."""
+    _check_hook(hook, "register_hook")
     if not tensor.requires_grad:
         raise GraphError(
             "register_hook: the tensor must require grad", hint="call x.requires_grad_() first"
@@ -340,6 +381,11 @@ def add_hook(tensor, hook):
     if node.hooks is None:
         node.hooks = {}
     return HookHandle(node.hooks.setdefault(index, {}), hook)
+
+
+def _check_hook(hook, where):
+    if not callable(hook):
+        raise DTypeError(f"{where}: hook must be callable", got=f"hook={hook!r:.60}")
 
 
 def retain_grad(tensor):
@@ -364,6 +410,7 @@ def add_accumulate_hook(tensor, hook):
             "register_post_accumulate_grad_hook: the tensor must be a leaf that requires grad",
             hint="use register_hook(), which accepts any tensor that requires grad",
         )
+    _check_hook(hook, "register_post_accumulate_grad_hook")
     leaf = tensor._edge[0]
     if leaf.after_accumulate is None:
         leaf.after_accumulate = {}

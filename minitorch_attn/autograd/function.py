@@ -11,10 +11,12 @@ from itertools import count
 from numpy import ndarray
 
 from .. import backend
-from ..errors import GraphError
+from ..backend.kernel_table import kernel_for
+from ..errors import DTypeError, GraphError, MissingMethodError
 from ..tensor import Tensor, ViewOf, changes, wrap
 from . import anomaly, modes
 from .modes import state
+from .tensor_habits import explain_call, refuse_output
 
 __all__ = ["Context", "Function", "Leaf"]
 
@@ -34,7 +36,7 @@ class _Shared(dict):
 
 
 _shared = _Shared()
-_next_number = count().__next__  # creation order is a topological order: inputs come first
+next_number = count().__next__  # creation order is a topological order: inputs come first
 
 
 class Leaf:
@@ -50,7 +52,7 @@ class Leaf:
     after_accumulate = None
 
     def __init__(self, tensor):
-        self.number = _next_number()
+        self.number = next_number()
         self.tensor = weakref.ref(tensor)
         self.dtype = tensor.array.dtype  # the dtype that its gradient must have
 
@@ -76,6 +78,9 @@ class Context:
     """
 
     function = None
+    kernel = (
+        None  # on a GPU, the class whose `forward` and `backward` run in place of the function's
+    )
     edges = ()
     needs_grad = ()
     shapes = ()
@@ -85,6 +90,7 @@ class Context:
     outputs_like = None  # (shape, dtype) of each output, if there are several
     hooks = None
     created_at = None  # the line of the call, in anomaly mode
+    retained = False  # for several outputs: whether the backward pass keeps the graph
     as_tensors = False  # True while the backward pass itself is recorded: `saved` returns Tensors
     holds = False  # True if something was saved for the backward pass
     freed = False  # True after a backward pass; in a checkpoint, the object that recomputes
@@ -100,6 +106,10 @@ class Context:
         """Save inputs or outputs of this operation (the arrays, not copies) for `backward`."""
         self._saved = arrays
         self.holds = True
+
+    def save_for_backward(self, *arrays):
+        """Do what `save` does, under PyTorch's name."""
+        self.save(*arrays)
 
     def constants(self, *arrays):
         """Save arrays that do not have a derivative, such as indices, masks and random offsets."""
@@ -124,6 +134,16 @@ class Context:
             self._bring_back()
         self._check_versions()
         return self._as_tensors() if self.as_tensors else self._saved
+
+    @property
+    def saved_tensors(self):
+        """PyTorch's name of `saved`."""
+        return self.saved
+
+    @property
+    def needs_input_grad(self):
+        """PyTorch's form of `needs_grad`: for each positional input, True or False."""
+        return tuple([edge is not None for edge in self.needs_grad])
 
     @property
     def constant(self):
@@ -181,6 +201,7 @@ class Context:
         self._saved, self._constant = other._saved, other._constant
         self._sources, self._counters = other._sources, other._counters
         self._intermediate = other._intermediate
+        self.kernel = other.kernel
 
     def _bring_back(self):
         """Recompute arrays that a checkpoint dropped; without a checkpoint, raise an error."""
@@ -219,7 +240,7 @@ class Context:
         )
 
     def __repr__(self):
-        return f"<{self.function.__name__}>"
+        return f"<{getattr(self.function, '__name__', None)}>"
 
 
 class Function:
@@ -261,11 +282,11 @@ class Function:
 
     @staticmethod
     def forward(ctx, *inputs, **settings):
-        raise NotImplementedError
+        raise MissingMethodError("Function: the subclass does not define forward")
 
     @staticmethod
     def backward(ctx, *grads):
-        raise NotImplementedError
+        raise MissingMethodError("Function: the subclass does not define backward")
 
     @classmethod
     def call(cls, *inputs, **settings):
@@ -276,7 +297,9 @@ class Function:
         ctx = Context()
         ctx.function = cls
         ctx.needs_grad = (False,) * len(inputs)
-        return cls.forward(ctx, *inputs, **settings)
+        on_host = inputs and type(inputs[0]) is ndarray
+        runs = cls if on_host else kernel_for(cls, inputs, settings)
+        return runs.forward(ctx, *inputs, **settings)
 
     @classmethod
     def apply(cls, *inputs, **settings):
@@ -302,10 +325,14 @@ class Function:
             if _runs_composed(cls):
                 return _run_composed(ctx, inputs, arrays, settings)
             _tell_before(ctx, inputs)
+        runs = cls
+        if arrays and type(arrays[0]) is not ndarray:
+            runs = ctx.kernel = kernel_for(cls, arrays, settings)
         try:
-            raw = cls.forward(ctx, *arrays, **settings) if settings else cls.forward(ctx, *arrays)
-        except Exception:
+            raw = runs.forward(ctx, *arrays, **settings) if settings else runs.forward(ctx, *arrays)
+        except Exception as error:
             backend.check_same_device(arrays, cls.__name__)  # a likely reason for the error
+            explain_call(error, cls, "forward")  # another one: a method that only tensors have
             raise
         outputs = wrap(raw) if type(raw) is ndarray else _wrapped(raw, arrays, cls)
         if ctx.number is not None:
@@ -340,7 +367,7 @@ def _arrays_of(inputs, ctx):
         edges.append(edge)
     ctx.edges = ctx.needs_grad = edges
     if recording:
-        ctx.number = _next_number()
+        ctx.number = next_number()
     ctx.shapes = _shared[tuple(shapes)]
     return arrays
 
@@ -355,8 +382,16 @@ def _wrapped(raw, arrays, function):
     """Convert the result of `forward`, a tuple, scalar or array on any device, to Tensors."""
     backend.check_same_device(arrays, function.__name__)
     if type(raw) is tuple:
-        return tuple([wrap(backend.as_array(array)) for array in raw])
-    return wrap(backend.as_array(raw))
+        return tuple([wrap(_plain(a, function) if type(a) is not ndarray else a) for a in raw])
+    return wrap(_plain(raw, function))
+
+
+def _plain(value, function):
+    """Return one result of `forward` as an array; raise an error for a Tensor."""
+    array = backend.as_array(value)
+    if type(array) is not ndarray and not backend.is_array(array):
+        refuse_output(function, value)
+    return array
 
 
 def _record(ctx, inputs, arrays, raw, outputs):
@@ -413,6 +448,12 @@ def _run_composed(ctx, inputs, arrays, settings):
 
 def _link_views(function, settings, source, outputs):
     """Make views of `source` share its version counter, and store how to recreate each view."""
+    if not isinstance(source, Tensor):
+        raise DTypeError(
+            f"{function.__name__.lower()}: input is not a tensor",
+            got=f"{source!r:.60} of type {type(source).__name__}",
+            hint="convert it with mt.tensor(...)",
+        )
     base = source if source._view is None else source._view.base
     several = type(outputs) is tuple
     for index, output in enumerate(outputs if several else (outputs,)):

@@ -6,13 +6,15 @@ counter. Each change raises the counter, so that a backward pass that needs the 
 an error (`Context.saved`). A change to a view also changes its base.
 """
 
-from ..backend import array_module, shares_memory
+from copy import copy
+
+from ..backend import address, array_module, shares_memory
 from ..errors import DTypeError, GraphError, ShapeError
 from ..tensor import Tensor, wrap
 from .function import Function
 from .modes import enable_grad, no_grad, state
 
-__all__ = ["change", "check_writable", "is_tracked", "replay_view"]
+__all__ = ["change", "change_shape", "check_writable", "is_tracked", "replay_view"]
 
 
 def change(target, function, *args, **kwargs):
@@ -33,16 +35,42 @@ def change(target, function, *args, **kwargs):
     if not tracked:
         with no_grad():
             result = function(target, *args, **kwargs)
-        _write(target, result)
+        _write(target, result, function.__name__)
         return target
-    _refuse_leaf(target)
+    _refuse_leaf(target, function.__name__)
     # The backward pass may need the old values: the operation reads them from a copy.
     before = wrap(target.array.copy(), target._current_edge())
     result = function(before, *args, **kwargs)
     if result._edge is None:
         result = Overwrite.apply(before, result)
-    _write(target, result)
+    _write(target, result, function.__name__)
     _take_over(target, result)
+    return target
+
+
+def change_shape(target, function, *args, **kwargs):
+    """Turn `target` into `function(target, ...)`, a view of its elements in another shape.
+
+    Parameters
+    ----------
+    target : Tensor
+    function : callable
+        Operation that returns a view, such as `ops.squeeze`.
+
+    Returns
+    -------
+    Tensor
+        `target` itself.
+    """
+    tracked = is_tracked(target)
+    if tracked:
+        _refuse_leaf(target, function.__name__)
+    result = function(copy(target), *args, **kwargs)
+    target.array = result.array
+    if tracked:
+        target._edge = result._edge
+    if target._view is not None:
+        target._view = result._view  # of the same base
     return target
 
 
@@ -55,6 +83,7 @@ def replay_view(view):
         made = stale._view
         if made.base_edge is made.base._edge:
             continue  # already recreated; doing it again would create another node
+        _check_shape_kept(stale)
         with enable_grad():
             fresh = made.function.apply(made.parent, **made.settings)
         if made.which is not None:
@@ -70,35 +99,36 @@ def is_tracked(target, others=()):
     return target.requires_grad or any(isinstance(o, Tensor) and o.requires_grad for o in others)
 
 
-def _refuse_leaf(target):
+def _refuse_leaf(target, where):
     base = target if target._view is None else target._view.base
     if base.requires_grad and base.is_leaf:
         which = "a leaf" if base is target else "a view of a leaf"
         raise GraphError(
-            f"in-place operation: the tensor must not be {which} that requires grad",
+            f"{where}: in-place operation: the tensor must not be {which} that requires grad",
             hint="update it inside `with mt.no_grad():`, or change x.clone()",
         )
 
 
-def _write(target, result):
+def _write(target, result, where):
     if result.shape != target.shape:
         raise ShapeError(
-            "in-place operation: the shape of the result does not match",
+            f"{where}: in-place operation: the shape of the result does not match",
             got=f"a result of shape {result.shape}",
             expected=f"{target.shape}",
         )
     order = "biuf"
     if order.index(result.dtype.kind) > order.index(target.dtype.kind):
         raise DTypeError(
-            f"in-place operation: {result.dtype} cannot be stored in a tensor of {target.dtype}",
+            f"{where}: in-place operation: {result.dtype} cannot be stored in a tensor of "
+            f"{target.dtype}",
             hint=f"convert first: x = x.to({result.dtype})",
         )
-    check_writable(target)
+    check_writable(target, where)
     target.array[...] = result.array
     target.changed_in_place()
 
 
-def check_writable(target):
+def check_writable(target, where):
     """Raise an error if several elements of the tensor share one memory location."""
     array = target.array
     reach = array.itemsize  # number of bytes that the axes seen so far span
@@ -106,7 +136,7 @@ def check_writable(target):
     for stride, size in sorted(axes):
         if stride < reach and array.size:
             raise GraphError(
-                "in-place operation: elements of the tensor must not share memory",
+                f"{where}: in-place operation: elements of the tensor must not share memory",
                 got=f"shape {array.shape} with strides {array.strides}, as produced by expand()",
                 hint="call x.clone() first",
             )
@@ -118,9 +148,28 @@ def _take_over(target, result):
     if target._view is None:
         target._edge = result._edge
         return
+    view = target
+    while view._view is not None:
+        _check_shape_kept(view)
+        view = view._view.parent
     base = target._view.base
     whole = WriteThrough.apply(wrap(base.array, base._edge), result, path=_path(target))
     base._edge = whole._edge
+
+
+def _check_shape_kept(view):
+    """Raise GraphError if the tensor that a view was made of has changed its shape in place."""
+    made = view._view
+    try:
+        again = _follow(made.parent.array, [(made.function, made.settings, made.which)])
+    except (IndexError, ValueError):
+        again = None
+    kept = again is not None and (again.shape, again.strides) == (view.shape, view.array.strides)
+    if not kept or (again.size and address(again) != view.data_ptr()):
+        raise GraphError(
+            "view: the tensor that the view was made of has changed its shape in place",
+            hint="create the view again, or use y = x.squeeze() instead of x.squeeze_()",
+        )
 
 
 def _path(view):

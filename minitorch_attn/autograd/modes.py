@@ -6,6 +6,8 @@ from copy import copy
 from functools import wraps
 from inspect import CO_GENERATOR
 
+from ..named_errors import names_arguments
+
 __all__ = [
     "state", "no_grad", "enable_grad", "set_grad_enabled", "is_grad_enabled", "inference_mode",
     "detect_anomaly",
@@ -80,7 +82,13 @@ class _Switch(ContextDecorator):
         return False
 
 
-class set_grad_enabled(_Switch):
+class _GradSwitch(_Switch):
+    """Switch of the recording that takes effect in a `with` block or a decorated function."""
+
+    attribute = "grad_enabled"
+
+
+class set_grad_enabled(_GradSwitch):
     """Turn the recording of the graph on or off, from here on or inside a `with` block.
 
     A plain call takes effect at once. `with` restores the mode from before the call at its end,
@@ -101,8 +109,7 @@ class set_grad_enabled(_Switch):
     False
     """
 
-    attribute = "grad_enabled"
-
+    @names_arguments
     def __init__(self, mode):
         super().__init__(bool(mode))
         self._outside = state.grad_enabled
@@ -120,12 +127,6 @@ class set_grad_enabled(_Switch):
         """Undo the change of the plain call, once."""
         if self._outside is not None:
             state.grad_enabled, self._outside = self._outside, None
-
-
-class _GradSwitch(_Switch):
-    """Switch of the recording that takes effect in a `with` block or a decorated function."""
-
-    attribute = "grad_enabled"
 
 
 class _Plain(_GradSwitch):
@@ -155,6 +156,7 @@ class no_grad(_Plain):
 class inference_mode(_GradSwitch):
     """Same as `no_grad`. In PyTorch, inference mode is faster than `no_grad`."""
 
+    @names_arguments
     def __init__(self, mode=True):
         super().__init__(not mode)
 
@@ -204,6 +206,7 @@ class detect_anomaly(_Switch):
 
     attribute = "anomaly"
 
+    @names_arguments
     def __init__(self, mode=True):
         super().__init__(bool(mode))
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from ..tensor import Tensor
 from .listener import Listener
 
-__all__ = ["Line", "Step", "OpLog", "calling_lines", "definition", "op_log"]
+__all__ = ["Line", "Step", "OpLog", "calling_lines", "definition", "op_log", "passes_on"]
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # Frames of these files are inside an operation; the first other frame uses the operation.
@@ -57,6 +57,7 @@ class Step:
     Attributes
     ----------
     number : int
+        Counted from 1.
     function : type
         Function that ran.
     settings : dict
@@ -124,7 +125,7 @@ class OpLog(Listener, list):
         """Record an operation; the engine calls this method after each one."""
         outputs = outputs if type(outputs) is tuple else (outputs,)
         values = (self._values(inputs), self._values(outputs))
-        step = Step(len(self), ctx, *values, *calling_lines())
+        step = Step(len(self) + 1, ctx, *values, *calling_lines())
         self._step_of[id(ctx)] = step
         self.append(step)
 
@@ -178,12 +179,20 @@ def calling_lines():
     while frame is not None:
         file = frame.f_code.co_filename
         if not file.startswith(_MACHINERY):
-            if used is None:
+            if used is None and not passes_on(frame.f_code):
                 used = frame
             if not file.startswith(_PACKAGE + os.sep):
                 break
         frame = frame.f_back
     return _line(used), _line(frame or used)
+
+
+def passes_on(code):
+    """Return True for a function of this package that only passes a call on to another function.
+
+    Such a function takes `*args` and `**kwargs`, for example to name the arguments in an error.
+    """
+    return code.co_flags & 0x0C == 0x0C and code.co_filename.startswith(_PACKAGE + os.sep)
 
 
 def _line(frame):

@@ -12,15 +12,23 @@ __all__ = ["keep_memory"]
 
 # mallopt parameters of glibc, from malloc.h.
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
+# Larger arrays get memory of their own, which is returned; glibc before 2.35 accepts up to 32 MiB.
+_LARGEST = (1 << 30, 32 << 20)
+_DEFAULT = 128 << 10
 
 
-def keep_memory():
-    """Tell the C library to keep freed memory for later arrays.
+def keep_memory(keep=True):
+    """Tell the C library to keep freed memory for later arrays; importing the library does this.
 
-    The setting affects the whole process, including all its libraries, and cannot be queried or
-    undone: the process never returns memory, up to its largest use so far. The commands of
-    this project call this function, but importing the library does not. With the environment
-    variable `MINITORCH_KEEP_MEMORY=0`, the call does nothing.
+    The setting affects the whole process, including all its libraries: it returns only what is
+    above 2 GiB of free memory at the end of its heap. With the environment variable
+    `MINITORCH_KEEP_MEMORY=0`, the call does nothing.
+
+    Parameters
+    ----------
+    keep : bool, default True
+        False: from now on, arrays of 128 KiB and more get memory of their own, which is returned
+        when they are freed.
 
     Returns
     -------
@@ -30,7 +38,11 @@ def keep_memory():
     if os.environ.get("MINITORCH_KEEP_MEMORY") == "0" or not _is_glibc():
         return False
     mallopt = ctypes.CDLL(None).mallopt
-    settings = ((_MMAP_THRESHOLD, 1 << 30), (_TRIM_THRESHOLD, 2**31 - 1), (_TOP_PAD, 64 << 20))
+    if not any(mallopt(_MMAP_THRESHOLD, size) for size in (_LARGEST if keep else (_DEFAULT,))):
+        return False
+    settings = [(_TRIM_THRESHOLD, 2**31 - 1), (_TOP_PAD, 64 << 20)]
+    if not keep:
+        settings = [(parameter, _DEFAULT) for parameter, _ in settings]
     outcomes = [mallopt(parameter, value) for parameter, value in settings]
     return all(outcome == 1 for outcome in outcomes)
 

@@ -5,18 +5,22 @@ from numpy import ndarray
 
 from minitorch_attn.backend.devices import array_module, device_of, from_host, is_array, to_host
 from minitorch_attn.errors import DTypeError, ShapeError
+from minitorch_attn.named_errors import names_arguments
 
 __all__ = [
-    "as_array", "as_dtype", "finfo", "host_array", "iinfo", "like", "new_array",
-    "zeros_like_device",
+    "as_array", "as_dtype", "finfo", "get_default_dtype", "host_array", "iinfo", "is_number_dtype",
+    "is_whole", "like", "new_array", "set_default_dtype", "zeros_like_device",
 ]  # fmt: skip
 
-DEFAULT_FLOAT = np.dtype("float32")
+_default_float = [np.dtype("float32")]
 
 
 def as_array(value):
-    """Convert a NumPy scalar to a 0-d array, because NumPy's reductions return scalars."""
-    if type(value) is ndarray or not isinstance(value, np.generic):
+    """Convert a NumPy scalar to a 0-d array, because NumPy's reductions return scalars.
+
+    An instance of a subclass, such as a masked array, also becomes a plain array.
+    """
+    if type(value) is ndarray or not isinstance(value, (np.generic, ndarray)):
         return value
     return np.asarray(value)
 
@@ -24,6 +28,17 @@ def as_array(value):
 def host_array(array, dtype, copy):
     """Convert a host array for NumPy's protocol: `copy` is True, False or None (if necessary)."""
     return np.array(array, dtype=dtype, copy=copy)
+
+
+def is_whole(array):
+    """Return True if an array is not a view and its memory is in C order.
+
+    Examples
+    --------
+    >>> is_whole(np.ones((2, 3))), is_whole(np.ones((2, 3)).T), is_whole(np.ones(3)[:2])
+    (True, False, False)
+    """
+    return is_array(array) and array.base is None and array.flags.c_contiguous
 
 
 def zeros_like_device(like, shape, dtype):
@@ -35,7 +50,14 @@ def like(value, array):
     """Convert `value` (number, list or array) to the dtype and device of `array`."""
     if is_array(value) and device_of(value) == device_of(array):
         return value if value.dtype == array.dtype else value.astype(array.dtype)
-    host = np.asarray(to_host(value) if is_array(value) else value, dtype=array.dtype)
+    try:
+        host = np.asarray(to_host(value) if is_array(value) else value, dtype=array.dtype)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise DTypeError(
+            f"the value cannot be converted to {array.dtype}",
+            got=f"{value!r:.60}; {error}",
+            hint="convert it with mt.tensor(...) first",
+        ) from None
     return from_host(host, device_of(array))
 
 
@@ -46,7 +68,8 @@ def new_array(data, dtype=None):
     ----------
     data : number, nested sequence or array on any device
     dtype : dtype, optional
-        Default: arrays keep their dtype, Python floats become float32 and integers int64.
+        By default, arrays keep their dtype, and Python floats and integers become the default dtype
+        (float32) and int64.
 
     Raises
     ------
@@ -69,7 +92,7 @@ def new_array(data, dtype=None):
             hint="use data.real, data.imag or abs(data) for complex numbers, token ids for text",
         )
     if dtype is None and host.dtype == np.float64 and not (typed or _holds_typed(data)):
-        dtype = DEFAULT_FLOAT
+        dtype = get_default_dtype()
     return host if dtype is None else host.astype(dtype, copy=False)
 
 
@@ -115,10 +138,10 @@ def _holds_typed(data):
 def as_dtype(dtype, other=None):
     """Return `dtype` as a dtype object or, with `other`, the dtype to which NumPy promotes both."""
     if other is not None:
-        return np.promote_types(dtype, other)
+        return np.promote_types(as_dtype(dtype), as_dtype(other))
     try:
         found = np.dtype(dtype)
-    except TypeError:
+    except (TypeError, ValueError, SyntaxError):  # strange text, or an object with a `dtype`
         found = None
     if dtype is None or found is None or not is_number_dtype(found):
         raise DTypeError(
@@ -130,11 +153,45 @@ def as_dtype(dtype, other=None):
     return found
 
 
-def finfo(dtype="float32"):
+def get_default_dtype():
+    """Return the dtype of tensors made from Python floats: float32, unless it was changed."""
+    return _default_float[0]
+
+
+@names_arguments
+def set_default_dtype(d):
+    """Change the dtype of tensors made from Python floats, and of results that need fractions.
+
+    Parameters
+    ----------
+    d : dtype
+        A floating-point dtype.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.set_default_dtype(mt.float64)
+    >>> mt.tensor([0.5]).dtype, mt.zeros(2).dtype
+    (dtype('float64'), dtype('float64'))
+    >>> mt.set_default_dtype(mt.float32)
+    """
+    dtype = as_dtype(d)
+    if dtype.kind != "f":
+        raise DTypeError(
+            "set_default_dtype: d must be a floating-point dtype",
+            got=f"{dtype}",
+            hint="give integers a dtype of their own: mt.zeros(2, dtype=mt.int32)",
+        )
+    _default_float[0] = dtype
+
+
+@names_arguments
+def finfo(dtype=None):
     """Return the limits of a floating-point dtype: `max`, `min`, `eps`, `tiny`, `bits`."""
-    return np.finfo(as_dtype(dtype))
+    return np.finfo(get_default_dtype() if dtype is None else as_dtype(dtype))
 
 
+@names_arguments
 def iinfo(dtype):
     """Return the limits of an integer dtype: `max`, `min`, `bits`."""
     return np.iinfo(as_dtype(dtype))

@@ -6,8 +6,9 @@ maximum. The next copy from that device to the host also reads the buffer, and r
 """
 
 from minitorch_attn.backend.devices import array_module, device_of, platform_of, with_every_read
+from minitorch_attn.backend.kernel_table import kernel_for
 
-__all__ = ["note_worst"]
+__all__ = ["note_largest", "note_worst", "store_largest"]
 
 SLOTS = 64
 _boards = {}  # device -> _Board
@@ -33,41 +34,93 @@ def note_worst(kind, worst):
     worst : 0-d uint64 array on a device
         Worst value; larger is worse.
     """
-    device, xp = device_of(worst), array_module(worst)
+    here = _slot(kind, worst)
+    array_module(worst).maximum(here, worst, out=here)
+
+
+def note_largest(kind, index, lowest=0, allow=None):
+    """Record the largest of `index - lowest` as an unsigned integer, as `note_worst` does.
+
+    Parameters
+    ----------
+    kind : hashable, callable
+        See `note_worst`. A negative difference becomes very large.
+    index : integer array on a device, with at least one element
+    lowest : int
+    allow : int, optional
+        An index that counts as `lowest`.
+    """
+    here = _slot(kind, index)
+    kernel = kernel_for(store_largest, [index], {})
+    run = store_largest if kernel is store_largest else kernel.run
+    run(index, lowest, allow, here)
+
+
+def store_largest(index, lowest, allow, here):
+    """Write the larger of `here` and the largest of `index - lowest` into `here`."""
+    xp = array_module(index)
+    if allow is not None:
+        index = xp.where(index == allow, lowest, index)
+    shifted = index - lowest if lowest else index
+    largest = shifted.view(f"u{index.dtype.itemsize}").max().astype("uint64")
+    xp.maximum(here, largest, out=here)
+
+
+def _slot(kind, array):
+    """Return the slot of a kind of check on the device of `array`, as an array of one entry."""
+    device, xp = device_of(array), array_module(array)
     board = _boards.get(device)
     if board is None:
         board = _boards[device] = _Board(xp)
     if kind not in board.slots:
         if len(board.slots) == SLOTS:
-            raise_pending(device, platform_of(worst))
+            raise_pending(device, platform_of(array))
             board.worst[...] = 0
             board.slots.clear()
         board.slots[kind] = len(board.slots)
-    slot = board.slots[kind]
-    here = board.worst[slot : slot + 1]
-    xp.maximum(here, worst, out=here)
     board.pending = True
+    slot = board.slots[kind]
+    return board.worst[slot : slot + 1]
 
 
-def raise_pending(device, platform):
-    """If a check has failed on `device` since the last read, raise its error.
+def read_pending(device, platform):
+    """Start to read the checks that ran on `device` since the last read.
 
     Parameters
     ----------
     device : Device
     platform : Platform
         Platform of the device.
+
+    Returns
+    -------
+    callable or None
+        To be called after the next wait for the device: it raises the error of a check that has
+        failed. None if no check ran.
     """
     board = _boards.get(device)
     if board is None or not board.pending:
-        return
+        return None
     board.pending = False
-    worst = platform.to_host(board.worst)
-    for kind, slot in board.slots.items():
-        error = kind(int(worst[slot]))
-        if error is not None:
-            board.worst[...] = 0
-            raise error
+    read = platform.start_reading(board.worst)
+
+    def finish():
+        worst = read()
+        for kind, slot in board.slots.items():
+            error = kind(int(worst[slot]))
+            if error is not None:
+                board.worst[...] = 0
+                raise error
+
+    return finish
 
 
-with_every_read(raise_pending)
+def raise_pending(device, platform):
+    """If a check has failed on `device` since the last read, raise its error."""
+    finish = read_pending(device, platform)
+    if finish is not None:
+        platform.wait()
+        finish()
+
+
+with_every_read(read_pending)

@@ -248,21 +248,37 @@ def to_host(array):
     numpy.ndarray
     """
     platform = platform_of(array)
-    host = platform.to_host(array)
-    if platform is not _HOST:
-        read_the_rest(platform.device_of(array))
+    if platform is _HOST:
+        return array
+    device = platform.device_of(array)
+    finish = [start(device, platform) for start in _with_every_read]
+    host = platform.to_host(array)  # the one wait for all of them
+    for end in finish:
+        if end is not None:
+            end()
     return host
 
 
-def with_every_read(function):
-    """Register a function(device, platform) to call after each copy from a device to the host."""
-    _with_every_read.append(function)
+def with_every_read(start):
+    """Register what else to read at each copy from a device to the host.
+
+    Parameters
+    ----------
+    start : callable
+        `start(device, platform)` starts a read and returns a function to call once the host has
+        waited for the device, or None.
+    """
+    _with_every_read.append(start)
 
 
 def read_the_rest(device):
-    """Call the functions that were registered by `with_every_read`."""
-    for read_too in _with_every_read:
-        read_too(device, _platform_for(device))
+    """Read what was registered by `with_every_read`, without another array."""
+    platform = _platform_for(device)
+    finish = [start(device, platform) for start in _with_every_read]
+    platform.wait()
+    for end in finish:
+        if end is not None:
+            end()
 
 
 def to_device(array, device):

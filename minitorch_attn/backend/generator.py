@@ -3,9 +3,10 @@
 A file of its own, because NumPy loads `numpy.random` only when it is first used.
 """
 
-import os
-
 import numpy as np
+
+from minitorch_attn.backend.random import seed_from_system
+from minitorch_attn.named_errors import names_arguments
 
 __all__ = ["Generator"]
 
@@ -28,6 +29,7 @@ class Generator(np.random.Generator):
         super().__init__(np.random.Philox())
         self._seed = None
 
+    @names_arguments
     def manual_seed(self, seed):
         """Set the seed, and return the generator itself."""
         self._seed = int(seed) % 2**64
@@ -37,5 +39,5 @@ class Generator(np.random.Generator):
     def initial_seed(self):
         """Return the seed, or draw one and set it if no seed was set."""
         if self._seed is None:
-            self.manual_seed(int.from_bytes(os.urandom(8), "little") >> 1)
+            self.manual_seed(seed_from_system())
         return self._seed

@@ -40,6 +40,8 @@ class Device:
     index: int = 0
 
     def __post_init__(self):
+        if not isinstance(self.type, str) or type(self.index) is not int:
+            raise _no_such_device((self.type, self.index))
         kind, colon, number = self.type.partition(":")
         if colon:
             if self.index != 0 or not (number.isascii() and number.isdigit()):
@@ -103,6 +105,20 @@ class Platform:
         """Copy `array` into a NumPy array."""
         raise NotImplementedError
 
+    def start_reading(self, array):
+        """Start to copy `array` to the host.
+
+        Returns
+        -------
+        callable
+            It returns the NumPy array, once the host has waited for the device.
+        """
+        raise NotImplementedError
+
+    def wait(self):
+        """Wait until the device has finished its work."""
+        raise NotImplementedError
+
     def owner(self, array):
         """Return the object that owns the memory of `array`."""
         raise NotImplementedError
@@ -117,11 +133,24 @@ class Platform:
 
     def normal(self, x):
         """Return the Gaussian CDF of a floating-point array."""
+        if x.dtype.itemsize == 2:
+            return self.normal(x.astype("float32")).astype(x.dtype)
         return (self.erf(x * math.sqrt(0.5)) + 1) * 0.5
 
     def scatter_add(self, target, index, source):
-        """Add `source` to `target[index]` in place, including duplicate indices."""
-        raise NotImplementedError
+        """Add `source` to `target[index]` in place, including duplicate indices.
+
+        The additions are atomic, and their order varies. CUDA cannot add atomically to an entry of
+        one or two bytes (except float16), so such a table is added up in int32.
+        """
+        add = self.module_of(target).add
+        if target.dtype.itemsize >= 4 or target.dtype == "float16":
+            add.at(target, index, source)
+            return target
+        total = target.astype("int32")
+        add.at(total, index, source)
+        target[...] = total.astype(target.dtype)
+        return target
 
     def matmul(self, a, b):
         """Return the matrix product of two arrays."""

@@ -12,12 +12,16 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from minitorch_attn.backend.devices import array_module
+from minitorch_attn.backend.kernel_table import kernel_for
 from minitorch_attn.backend.philox import philox_words
 from minitorch_attn.errors import ArgumentError, GraphError
+from minitorch_attn.named_errors import names_arguments
 
 __all__ = [
-    "Position", "get_rng_state", "host_generator", "initial_seed", "keep_mask",
-    "manual_seed", "next_offset", "own_offsets", "reserve_offsets", "set_rng_state",
+    "Position", "draw_mask", "get_rng_state", "host_generator", "initial_seed", "keep_mask",
+    "manual_seed", "next_offset", "own_offsets", "reserve_offsets", "seed_from_system",
+    "set_rng_state",
 ]  # fmt: skip
 
 _LANES = 16  # mask entries per counter value: four 64-bit words of four 16-bit lanes
@@ -106,6 +110,7 @@ class Position:
             _thread.seed, _thread.offset, _thread.generator = before
 
 
+@names_arguments
 def manual_seed(seed):
     """Set the seed of all random numbers.
 
@@ -114,14 +119,21 @@ def manual_seed(seed):
     seed : int
         Seed from -2**63 to 2**64 - 1, as in PyTorch; a negative seed is taken modulo 2**64.
 
+    Returns
+    -------
+    Generator
+        The generator of the host, which draws weights and shuffles. Its own `manual_seed` does not
+        set the seed of dropout masks, which do not come from a generator.
+
     Examples
     --------
-    >>> manual_seed(3)
-    >>> first = host_generator().random()
-    >>> manual_seed(3)
+    >>> first = manual_seed(3).random()
+    >>> generator = manual_seed(3)
     >>> first == host_generator().random()
     True
     """
+    from minitorch_attn.backend.generator import Generator  # loads numpy.random
+
     seed = int(seed)
     if not -(2**63) <= seed < 2**64:
         raise ArgumentError(
@@ -132,8 +144,14 @@ def manual_seed(seed):
         )
     with _state.lock:
         _state.seed = seed % 2**64
-        _state.generator = None
+        _state.generator = generator = Generator().manual_seed(seed)
         _state.offset = 0
+    return generator
+
+
+def seed_from_system():
+    """Draw a seed, an integer of 63 bits, from the operating system."""
+    return int.from_bytes(os.urandom(8), "little") >> 1
 
 
 def initial_seed():
@@ -142,7 +160,7 @@ def initial_seed():
         return _thread.seed
     with _state.lock:
         if _state.seed is None:
-            _state.seed = int.from_bytes(os.urandom(8), "little") >> 1
+            _state.seed = seed_from_system()
         return _state.seed
 
 
@@ -205,21 +223,22 @@ def get_rng_state():
         }  # fmt: skip
 
 
-def set_rng_state(state):
+@names_arguments
+def set_rng_state(new_state):
     """Restore the state of the random number generators that `get_rng_state` returned."""
-    words = {name: np.array(state[name], np.uint64) for name in ("counter", "key", "buffer")}
+    words = {name: np.array(new_state[name], np.uint64) for name in ("counter", "key", "buffer")}
     bits = np.random.Philox(0)
     bits.state = {
         "bit_generator": "Philox",
         "state": {"counter": words["counter"], "key": words["key"]},
         "buffer": words["buffer"],
-        "buffer_pos": int(state["buffer_pos"]),
-        "has_uint32": int(state["has_uint32"]),
-        "uinteger": int(state["uinteger"]),
+        "buffer_pos": int(new_state["buffer_pos"]),
+        "has_uint32": int(new_state["has_uint32"]),
+        "uinteger": int(new_state["uinteger"]),
     }
     with _state.lock:
-        _state.seed = int(state["seed"])
-        _state.offset = int(state["offset"])
+        _state.seed = int(new_state["seed"])
+        _state.offset = int(new_state["offset"])
         _state.generator = np.random.Generator(bits)
 
 
@@ -261,5 +280,17 @@ def keep_mask(shape, keep_probability, module=np, seed=None, offset=None):
     threshold = round(keep_probability * 2**16)
     if threshold == 2**16 or size == 0:
         return module.ones(shape, dtype=bool)
+    if module is not np:
+        mask = module.empty(shape, dtype=bool)
+        kernel = kernel_for(draw_mask, [mask], {})
+        (draw_mask if kernel is draw_mask else kernel.run)(mask, threshold, seed, offset)
+        return mask
     words = philox_words(module, seed, offset, -(-size // _LANES))
     return (words.view(module.uint16)[:size] < threshold).reshape(shape)
+
+
+def draw_mask(mask, threshold, seed, offset):
+    """Fill a boolean array on a device as `keep_mask` does; `threshold` is from 0 to 2**16."""
+    module = array_module(mask)
+    words = philox_words(module, seed, offset, -(-mask.size // _LANES))
+    mask[...] = (words.view(module.uint16)[: mask.size] < threshold).reshape(mask.shape)

@@ -3,10 +3,13 @@
 They compute `x.max(-1)`, `x.sum(-1)`, `(a * b).sum(-1)` and `x.sum(0)`. NumPy's own reductions
 start a loop for every row, which dominates the time if rows are short (64 keys, 128 channels). One
 `argmax` or one matrix product over all rows is three to ten times as fast. For only a few rows,
-such as those of one token, NumPy's reductions are used, because they have less overhead.
+such as those of one token, NumPy's reductions are used, because they have less overhead. On other
+devices, the reductions of the device are used: they are one launch each.
 """
 
 import math
+
+from numpy import ndarray
 
 from minitorch_attn.backend.devices import array_module, device_of
 from minitorch_attn.backend.gemm import matmul
@@ -35,7 +38,7 @@ def row_max(x):
            [5.]])
     """
     n = x.shape[-1]
-    if x.size <= _FEW * n or not x.flags.c_contiguous:
+    if type(x) is not ndarray or x.size <= _FEW * n or not x.flags.c_contiguous:
         return x.max(axis=-1, keepdims=True)
     position = x.reshape(-1, n).argmax(axis=1)  # within its row
     position += array_module(x).arange(0, x.size, n)  # within the memory of x
@@ -53,7 +56,7 @@ def row_sum(x):
            [9.]])
     """
     n = x.shape[-1]
-    if x.size <= _FEW * n or not x.flags.c_contiguous:
+    if type(x) is not ndarray or x.size <= _FEW * n or not x.flags.c_contiguous:
         return x.sum(axis=-1, keepdims=True)
     ones = array_module(x).ones((n, 1), dtype=x.dtype)
     return matmul(x.reshape(-1, n), ones).reshape(*x.shape[:-1], 1)
@@ -69,6 +72,8 @@ def row_dot(a, b):
     array([[ 4.],
            [10.]])
     """
+    if type(a) is not ndarray:
+        return (a * b).sum(axis=-1, keepdims=True)
     # (..., 1, n) @ (..., n, 1) -> (..., 1, 1)
     return matmul(a[..., None, :], b[..., :, None])[..., 0]
 
@@ -91,7 +96,7 @@ def column_sum(x):
     array([6., 7.])
     """
     rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
-    if not rows.flags.c_contiguous:
+    if type(x) is not ndarray or not rows.flags.c_contiguous:
         return rows.sum(axis=0)
     ones = array_module(x).ones((1, rows.shape[0]), dtype=x.dtype)
     return matmul(ones, rows)[0]

@@ -10,9 +10,8 @@ from minitorch_attn.backend.gemm import matmul_host
 from minitorch_attn.backend.platforms import Device, Platform, memory_owner
 from minitorch_attn.backend.special import erf_host, normal_host
 from minitorch_attn.backend.strict_array import StrictArray
-from minitorch_attn.backend.strict_index import scatter_entries
 from minitorch_attn.backend.strict_namespace import StrictNamespace
-from minitorch_attn.backend.strict_operators import unwrap, wrap
+from minitorch_attn.backend.strict_operators import wrap
 from minitorch_attn.backend.sync import record_sync, record_transfer
 from minitorch_attn.errors import DeviceError, DTypeError
 
@@ -63,6 +62,12 @@ class StrictPlatform(Platform):
         record_sync("a copy to the host")
         return array._raw.copy()
 
+    def start_reading(self, array):
+        return array._raw.copy
+
+    def wait(self):
+        record_sync("waiting for the device")
+
     def owner(self, array):
         return memory_owner(array._raw)
 
@@ -74,10 +79,6 @@ class StrictPlatform(Platform):
 
     def normal(self, x):
         return wrap(type(x), normal_host(x._raw))
-
-    def scatter_add(self, target, index, source):
-        scatter_entries(target, index, unwrap(type(target), source, "scatter_add"))
-        return target
 
     def matmul(self, a, b):
         return wrap(type(a), matmul_host(a._raw, b._raw))

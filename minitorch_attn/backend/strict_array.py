@@ -13,7 +13,7 @@ from numpy import ndarray
 
 from minitorch_attn.backend.strict_index import get_entries, named_index_errors, put_entries
 from minitorch_attn.backend.strict_names import METHODS_NOT_HERE
-from minitorch_attn.backend.strict_operators import Operators, host_value, unwrap, wrap
+from minitorch_attn.backend.strict_operators import Operators, host_value, unwrap, wrap, wrap_new
 from minitorch_attn.backend.sync import StrictError, record_sync
 
 __all__ = ["StrictArray", "absence"]
@@ -238,26 +238,26 @@ class StrictArray(Operators):
 
     def cumsum(self, axis=None, dtype=None):
         """Return the running sum."""
-        return wrap(type(self), self._raw.cumsum(axis, dtype))
+        return wrap_new(type(self), self._raw.cumsum(axis, dtype))
 
     def cumprod(self, axis=None, dtype=None):
         """Return the running product."""
-        return wrap(type(self), self._raw.cumprod(axis, dtype))
+        return wrap_new(type(self), self._raw.cumprod(axis, dtype))
 
     def clip(self, min=None, max=None, out=None):
         """Return the entries limited to [min, max]."""
         cls = type(self)
         bounds = [unwrap(cls, bound, "clip") for bound in (min, max)]
         raw = self._raw.clip(*bounds, out=unwrap(cls, out, "clip"))
-        return wrap(cls, raw) if out is None else out
+        return wrap_new(cls, raw) if out is None else out
 
     def round(self, decimals=0):
         """Return the entries rounded."""
-        return wrap(type(self), self._raw.round(decimals))
+        return wrap_new(type(self), self._raw.round(decimals))
 
     def conj(self):
         """Return the complex conjugate."""
-        return wrap(type(self), self._raw.conj())
+        return wrap_new(type(self), self._raw.conj())
 
     def trace(self, offset=0, axis1=0, axis2=1, dtype=None):
         """Return the sum along the diagonal."""

@@ -5,8 +5,9 @@ exist in `numpy` and in `cupy`, and keywords that only NumPy's version accepts.
 """
 
 __all__ = [
-    "FUNCTIONS", "LINALG", "METHODS_NOT_HERE", "NUMPY_ONLY_KEYWORDS", "OF_CUPY_BUT_NOT_HERE",
-    "SAME_AS_NUMPY", "STRIDE_TRICKS", "SYNCHRONISING", "UFUNCS", "UFUNC_METHODS",
+    "FFT", "FUNCTIONS", "KEEPS_ORDER", "LINALG", "METHODS_NOT_HERE", "NUMPY_ONLY_KEYWORDS",
+    "OF_CUPY_BUT_NOT_HERE", "SAME_AS_NUMPY", "STRIDE_TRICKS", "SYNCHRONISING", "UFUNCS",
+    "UFUNC_METHODS",
 ]  # fmt: skip
 
 
@@ -66,7 +67,7 @@ OF_CUPY_BUT_NOT_HERE = _names("""
     append apply_along_axis apply_over_axes array2string array_repr array_str asanyarray
     asarray_chkfinite asfortranarray average bartlett base_repr binary_repr blackman
     broadcast c_ choose compress convolve corrcoef correlate cov cuda delete digitize ediff1d
-    exceptions extract fft flatiter format_float_positional format_float_scientific
+    exceptions extract flatiter format_float_positional format_float_scientific
     from_dlpack frombuffer fromfile fromfunction fromiter fromstring genfromtxt hamming
     hanning histogram histogram2d histogramdd i0 interp intersect1d isfortran kaiser load
     loadtxt mask_indices median mgrid nanargmax nanargmin nancumprod nancumsum nanmax nanmean
@@ -89,7 +90,15 @@ LINALG = _names("""
     tensorsolve
 """)
 
+FFT = _names("fft ifft")
+
 STRIDE_TRICKS = _names("as_strided sliding_window_view")
+
+# Copies and new arrays, which have the memory order of the argument; all other results that are not
+# views have C order in CuPy, whatever the order of the arguments.
+KEEPS_ORDER = _names("""
+    array asarray astype copy empty_like full_like ones_like zeros_like
+""")
 
 # The host must wait for these, because the shape or type of the result depends on values.
 SYNCHRONISING = _names("""

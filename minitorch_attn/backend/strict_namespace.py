@@ -7,7 +7,9 @@ from minitorch_attn.backend.devices import read_the_rest
 from minitorch_attn.backend.strict_array import StrictArray, absence
 from minitorch_attn.backend.strict_index import scatter_entries
 from minitorch_attn.backend.strict_names import (
+    FFT,
     FUNCTIONS,
+    KEEPS_ORDER,
     LINALG,
     NUMPY_ONLY_KEYWORDS,
     OF_CUPY_BUT_NOT_HERE,
@@ -17,7 +19,13 @@ from minitorch_attn.backend.strict_names import (
     UFUNC_METHODS,
     UFUNCS,
 )
-from minitorch_attn.backend.strict_operators import host_value, unwrap, wrap
+from minitorch_attn.backend.strict_operators import (
+    host_value,
+    in_c_order,
+    unwrap,
+    wrap,
+    wrap_new,
+)
 from minitorch_attn.backend.sync import StrictError, record_sync, record_transfer
 
 __all__ = ["StrictNamespace"]
@@ -43,6 +51,7 @@ class StrictNamespace:
         self.__name__ = f"strict:{array_class.index}"
         self.ndarray = array_class
         self.linalg = _Part(array_class, "linalg", np.linalg, LINALG)
+        self.fft = _Part(array_class, "fft", np.fft, FFT)
         tricks = np.lib.stride_tricks
         self.lib = _Lib(_Part(array_class, "lib.stride_tricks", tricks, STRIDE_TRICKS))
 
@@ -74,7 +83,7 @@ class _Lib:
 
 
 class _Part:
-    """Wrapper of a submodule such as `xp.linalg`."""
+    """Wrapper of a submodule: `xp.linalg` or `xp.fft`."""
 
     def __init__(self, array_class, name, module, names):
         self._cls, self._module, self._names = array_class, module, names
@@ -103,7 +112,7 @@ class StrictUfunc:
         raw = [a._raw if type(a) is cls else unwrap(cls, a, self.__name__) for a in args]
         if not keywords and len(raw) == self.nin:
             result = self._ufunc(*raw)
-            return wrap(cls, result) if self.nout == 1 else _wrap_result(cls, result)
+            return wrap_new(cls, result) if self.nout == 1 else _wrap_new(cls, result)
         return self._call_with(raw, args[self.nin :], **keywords)
 
     def _call_with(self, raw, outs, *, out=None, where=True, dtype=None, casting="same_kind"):
@@ -118,7 +127,7 @@ class StrictUfunc:
         result = self._ufunc(*raw[: self.nin], **keywords)
         if outs:
             return outs[0] if self.nout == 1 else tuple(outs)
-        return _wrap_result(cls, result)
+        return _wrap_new(cls, result)
 
     def __getattr__(self, name):
         if self.__name__ not in UFUNC_METHODS.get(name, ()):
@@ -148,6 +157,7 @@ def _function(cls, function, name):
     needs_array = name in _CALLS_METHOD
     answers_on_device = name in _ANSWERS_ON_DEVICE
     synchronises = name in SYNCHRONISING
+    keeps_order = name in KEEPS_ORDER
 
     def call(*args, **keywords):
         if not refused.isdisjoint(keywords):
@@ -171,7 +181,9 @@ def _function(cls, function, name):
             return wrap(cls, result)
         if args and type(args[0]) is cls and result is args[0]._raw:
             return args[0]
-        return _wrap_result(cls, result)
+        if keeps_order or _is_view(result, raw):
+            return _wrap_result(cls, result)
+        return _wrap_new(cls, result)
 
     call.__name__ = name
     return call
@@ -207,6 +219,20 @@ def _raw(cls, value, where):
             hint="pass tensor.array for a Tensor",
         )
     return value
+
+
+def _is_view(result, raw):
+    """Return True if a result may share memory with one of the arguments."""
+    return type(result) is ndarray and any(
+        type(value) is ndarray and np.may_share_memory(result, value) for value in raw
+    )
+
+
+def _wrap_new(cls, result):
+    """Wrap computed results: as `_wrap_result`, with the memory in C order."""
+    if type(result) is tuple:
+        return tuple([wrap_new(cls, entry) for entry in result])
+    return _wrap_result(cls, in_c_order(result))
 
 
 def _wrap_result(cls, result):

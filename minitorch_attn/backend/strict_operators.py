@@ -11,7 +11,7 @@ from numpy import ndarray
 
 from minitorch_attn.backend.sync import StrictError
 
-__all__ = ["Operators", "host_value", "unwrap", "wrap"]
+__all__ = ["Operators", "host_value", "in_c_order", "unwrap", "wrap", "wrap_new"]
 
 _NUMBERS = frozenset({int, float, bool, complex})
 _new = object.__new__
@@ -22,6 +22,21 @@ def wrap(cls, raw):
     array = _new(cls)
     array._raw = raw if type(raw) is ndarray else np.asarray(raw)
     return array
+
+
+def wrap_new(cls, raw):
+    """Create a strict array from a computed result, whose memory is in C order as in CuPy.
+
+    NumPy's result has the memory order of the operands: `x.T * 1` is in column order.
+    """
+    return wrap(cls, in_c_order(raw))
+
+
+def in_c_order(raw):
+    """Return a NumPy array with its entries in C order, as a copy where they are not."""
+    if type(raw) is ndarray and not raw.flags.c_contiguous:
+        return np.ascontiguousarray(raw)
+    return raw
 
 
 def unwrap(cls, value, where):
@@ -73,7 +88,7 @@ def _binary(name, operation):
             other = other._raw
         elif kind not in _NUMBERS and (other := _other(self, other, name)) is NotImplemented:
             return NotImplemented
-        return wrap(cls, operation(self._raw, other))
+        return wrap_new(cls, operation(self._raw, other))
 
     return method
 
@@ -97,7 +112,7 @@ def _unary(operation):
     """Create the method of a unary operator."""
 
     def method(self):
-        return wrap(type(self), operation(self._raw))
+        return wrap_new(type(self), operation(self._raw))
 
     return method
 
@@ -118,7 +133,7 @@ def _reduction(name, *more):
         if out is not None:
             keywords["out"] = unwrap(type(self), out, name)
         raw = getattr(self._raw, name)(axis, **keywords)
-        return wrap(type(self), raw) if out is None else out
+        return wrap_new(type(self), raw) if out is None else out
 
     method.__name__ = name
     method.__doc__ = f"Return the {name} along `axis`; a 0-d array if `axis` is None."

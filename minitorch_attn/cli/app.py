@@ -8,10 +8,10 @@ import sys
 import click
 
 from .. import __version__
-from ..backend.allocator import keep_memory
 from ..errors import MiniTorchError
 from . import DONE, FAILED, INTERRUPTED
 from .attn import attn
+from .build import build
 from .console import program_name
 from .course_build import course
 from .course_grade import export, grade, gradescope, report, sample
@@ -43,7 +43,9 @@ def mta(context):
         overview()
 
 
-for command in (attn, course, doctor, exercise, generate, lesson, summary, tour, trace, train):
+for command in (
+    attn, build, course, doctor, exercise, generate, lesson, summary, tour, trace, train,
+):  # fmt: skip
     mta.add_command(command)
 for command in (sample, grade, report, export, gradescope):
     course.add_command(command)
@@ -60,7 +62,6 @@ def run(arguments=None):
     -------
     int
     """
-    keep_memory()
     logging.getLogger("matplotlib").setLevel(logging.ERROR)  # hides the font cache message
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, ValueError):

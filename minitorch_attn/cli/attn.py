@@ -1,5 +1,6 @@
 """`mta attn`: show the attention weights of each head as a table, a figure and an HTML page."""
 
+from itertools import takewhile
 from pathlib import Path
 
 import click
@@ -22,7 +23,7 @@ _DRAWN = 64  # maximum number of tokens on an axis, so that a figure's labels ar
 @click.argument("folder", metavar="RUN_OR_FOLDER", type=click.Path(exists=True, file_okay=False))
 @click.option("--text", help="Text for the model to read.")
 @click.option("--image", type=click.Path(exists=True, dir_okay=False), help="Image for the model.")
-@click.option("--layer", type=click.IntRange(min=1), help="Number of the only layer to show.")
+@click.option("--layer", type=click.IntRange(min=0), help="Number of the only layer to show.")
 @click.option(
     "--out",
     type=click.Path(file_okay=False),
@@ -35,16 +36,20 @@ def attn(folder, text, image, layer, out):
     terminal shows a table. attention.html shows all heads with labeled tokens and opens without a
     server or a network. attention.png is a picture of the heads. If a vision model has a class
     token, class_token.png shows what that token attends to.
+
+    Attention layers, heads and tokens are counted from 0, as in the names of a model's modules.
     """
     if (text is None) == (image is None):
         raise click.UsageError("give either --text TEXT or --image FILE")
     look = look_at_image(folder, image) if text is None else look_at_text(folder, text)
     if layer is not None:
-        if layer > len(look.parts):
-            raise click.UsageError(f"--layer must be at most {len(look.parts)} for this model")
-        look.parts, look.first = look.parts[layer - 1 : layer], layer
+        if layer >= len(look.parts):
+            raise click.UsageError(f"--layer must be at most {len(look.parts) - 1} for this model")
+        look.parts, look.first = look.parts[layer : layer + 1], layer
     screen = console()
-    screen.print(look.title + "\n", style="bold")
+    screen.print(look.title + ("" if look.note else "\n"), style="bold")
+    if look.note:
+        screen.print(look.note + "\n")
     _print_table(look, screen)
     out = Path(out) if out else Path("runs", "attn", Path(folder).resolve().name)
     out.mkdir(parents=True, exist_ok=True)
@@ -91,19 +96,19 @@ def _print_table(look, screen):
     """Print a row for each head, or for each layer if there are too many heads."""
     names = ("self", "before", "first")
     titles = {"self": "self", "before": "previous", "first": "[CLS]" if look.prefix else "first"}
-    rows = [("", "head", "entropy", "keys", *(titles[name] for name in names), "attention")]
+    rows = [("layer", "head", "entropy", "keys", *(titles[name] for name in names), "attention")]
     by_head = sum(len(part.weights) for part in look.parts) <= _LONGEST
     for number, part in enumerate(look.parts, look.first):
         figures = head_figures(part.weights)
         shown = figures if by_head else [_mean(figures)]
-        for head, values in enumerate(shown, 1):
+        for head, values in enumerate(shown):
             rows.append((
-                str(number) if head == 1 else "",
-                str(head) if by_head else f"1-{len(figures)}",
+                str(number) if head == 0 else "",
+                str(head) if by_head else f"0-{len(figures) - 1}",
                 f"{values['entropy']:.2f}",
                 f"{values['keys']:.1f}",
                 *(f"{values[name]:.2f}" if name in values else "" for name in names),
-                part.name if head == 1 else "",
+                part.name if head == 0 else "",
             ))  # fmt: skip
     screen.print(table(_aligned(rows)))
     screen.print(
@@ -162,11 +167,12 @@ def _grid(look):
         title = f"{last.name}, mean over {len(last.weights)} heads"
         return cross_attention_figure([(last.weights.mean(0), last.keys, last.queries)], title)
     shape = look.parts[-1].weights.shape
-    parts = [part for part in look.parts if part.weights.shape == shape]
+    most = max(48 // shape[0], 1)
+    parts = list(takewhile(lambda part: part.weights.shape == shape, look.parts[: -most - 1 : -1]))
     if max(shape[1:]) > _DRAWN:
         return None
-    parts = parts[-max(48 // shape[0], 1) :]
-    return attention_figure([part.weights for part in parts], parts[-1].keys, look.title)
+    maps, first = [part.weights for part in parts[::-1]], look.first + len(look.parts) - len(parts)
+    return attention_figure(maps, parts[0].keys, look.title, first)
 
 
 def _class_token(look):

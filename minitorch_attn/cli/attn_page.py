@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import __version__
 
-__all__ = ["attention_page"]
+__all__ = ["attention_page", "opening"]
 
 _MOST = 6_000_000  # maximum number of weights on a page, one byte each
 
@@ -40,12 +40,50 @@ def attention_page(look):
     left_out = f"attention layers {look.first} to {last}" if last >= look.first else ""
     data = {
         "title": look.title, "parts": parts, "grid": look.grid, "prefix": look.prefix,
-        "picture": _picture(look.image),
+        "picture": _picture(look.image), "start": opening(look.parts[-len(parts) :]),
     }  # fmt: skip
     text = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
     here = Path(__file__).with_name("attn.html").read_text(encoding="utf-8")
     page = here.replace("{title}", html.escape(look.title)).replace("{made_by}", __version__)
     return page.replace("{data}", text), left_out
+
+
+def opening(parts):
+    """Choose the row at which the page opens, so that there is something to see.
+
+    For a query that attends to n keys, a uniform row (1/n each) says as little as a row with all
+    weight on one key. The row that is farthest from both is chosen. The distance is half the sum of
+    the absolute differences; a row's distance from the nearest row with one key is 1 - max(row).
+
+    Parameters
+    ----------
+    parts : list of Part
+
+    Returns
+    -------
+    dict
+        "part", "head", "row" and "column", counted from 0. The column is the largest weight's.
+
+    Examples
+    --------
+    >>> from .attn_weights import Part
+    >>> rows = [[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0, 0.5, 0.4, 0.1], [0.25, 0.25, 0.25, 0.25]]
+    >>> opening([Part("attention", np.array([rows]), list("abcd"), list("abcd"))])
+    {'part': 0, 'head': 0, 'row': 2, 'column': 1}
+    """
+    best, start = -1.0, None
+    for number, part in enumerate(parts):
+        weights = np.asarray(part.weights, dtype="float64")
+        attended = weights > 0
+        uniform = attended / np.maximum(attended.sum(-1, keepdims=True), 1)
+        from_uniform = np.abs(weights - uniform).sum(-1) / 2  # (head, query)
+        distance = np.minimum(from_uniform, 1 - weights.max(-1))
+        head, row = np.unravel_index(np.argmax(distance), distance.shape)
+        if distance[head, row] > best + 1e-9:  # the first one, if several are equally far
+            best = distance[head, row]
+            place = {"part": number, "head": int(head), "row": int(row)}
+            start = {**place, "column": int(np.argmax(weights[head, row]))}
+    return start
 
 
 def _fields(number, part, figures):

@@ -59,7 +59,9 @@ class Look:
     prefix : int
         Number of tokens before the patches.
     first : int
-        Layer number of the first part, counted from 1.
+        Number of the first part among the model's attention layers, counted from 0.
+    note : str, default ""
+        What to say about the input, for example that the text was cut.
     """
 
     title: str
@@ -68,7 +70,8 @@ class Look:
     image: np.ndarray | None = None
     grid: tuple | None = None
     prefix: int = 0
-    first: int = 1
+    first: int = 0
+    note: str = ""
 
 
 def look_at_text(folder, text):
@@ -125,9 +128,10 @@ def _run_on_text(folder, text):
         from ..training.recipes.character_gpt import trained_gpt
 
         model, tokenizer = trained_gpt(folder)
-        text = text[-model.context_length :]
+        limit = model.context_length
+        note, text = _cut_note(len(text), limit, "last", "characters"), text[-limit:]
         ids = tensor(np.asarray([tokenizer.encode(text)]))
-        return _self_attention(model, lambda: model(ids), list(text), f"GPT reads {text!r}")
+        return _self_attention(model, lambda: model(ids), list(text), f"GPT reads {text!r}", note)
     recipe = _trained_recipe(folder)
     if recipe.name == "bert":
         return _read_with_bert(recipe, text)
@@ -139,27 +143,29 @@ def _run_on_text(folder, text):
 def _trained_recipe(folder):
     """Load the recipe of a run with the weights from its latest checkpoint."""
     from ..training import RunFolder
-    from ..training.recipes import load_recipe
+    from ..training.checkpoint import model_state
+    from ..training.recipes import check_run, load_recipe
 
     run = RunFolder.open(folder)
-    name = run.config["command"].removeprefix("train ")
-    options = {**run.config["options"], "device": "cpu"}
+    options = {**check_run(run), "device": "cpu"}
+    name = run.config.get("command", "tour").removeprefix("train ")
     recipe = load_recipe(name)(options)
     _, state = run.checkpoints.load(device="cpu")
-    recipe.model.load_state_dict(state["model"])
+    recipe.model.load_state_dict(model_state(state, folder))
     recipe.model.eval()
     return recipe
 
 
 def _read_with_bert(recipe, text):
-    ids = np.asarray(recipe.tokenizer.encode(text))[: recipe.options["words"]]
+    ids, limit = np.asarray(recipe.tokenizer.encode(text)), recipe.options["words"]
+    note, ids = _cut_note(len(ids), limit, "first", "words"), ids[:limit]
     from ..training.recipes.bert import framed
 
     framed_ids = framed(ids[None])
     labels = [recipe.tokenizer.vocabulary[i] for i in framed_ids[0]]
     model = recipe.model.language
     inputs = tensor(framed_ids)
-    return _self_attention(model, lambda: model(inputs), labels, f"BERT reads {text!r}")
+    return _self_attention(model, lambda: model(inputs), labels, f"BERT reads {text!r}", note)
 
 
 def _read_and_write(recipe, text):
@@ -193,9 +199,9 @@ def _pretrained_on_text(folder, text):
     title = f"{cls.__name__} reads {text!r}"
     if not model.config.get("is_encoder_decoder", False):
         limit = model.config.get("max_position_embeddings") or len(ids)
-        ids = ids[:limit]
+        note, ids = _cut_note(len(ids), limit, "first", "tokens"), ids[:limit]
         inputs = tensor([ids], dtype="int64")
-        return _self_attention(model, lambda: model(inputs), _pieces(tokenizer, ids), title)
+        return _self_attention(model, lambda: model(inputs), _pieces(tokenizer, ids), title, note)
     inputs = tensor([ids], dtype="int64")
     with no_grad():
         written = model.generate(inputs, max_new_tokens=_LONGEST_ANSWER)
@@ -208,6 +214,13 @@ def _pretrained_on_text(folder, text):
     look = Look(f"{title} and writes {answer!r}", answer=answer)
     look.parts = [_two_sided(name, weights, *labels) for name, weights in found]
     return look
+
+
+def _cut_note(count, limit, which, unit):
+    """Return the line that says that the text is longer than what the model reads, or ""."""
+    if count <= limit:
+        return ""
+    return f"The text has {count} {unit}; the model reads the {which} {limit} of them."
 
 
 def _pieces(tokenizer, ids):
@@ -251,13 +264,13 @@ def _image_part(name, weights, look):
     windows, _, count, _ = weights.shape
     if windows > 1:
         side = math.isqrt(count)
-        labels = [f"{i // side + 1},{i % side + 1}" for i in range(count)]
+        labels = [f"{i // side},{i % side}" for i in range(count)]
         note = f"mean over {windows} windows of {side} x {side} tokens"
         return Part(name, weights.mean(0), labels, labels, "window", note)
     prefix = next((p for p in range(3) if math.isqrt(count - p) ** 2 == count - p), 0)
     side = math.isqrt(count - prefix)
     labels = ["[CLS]", "[DIST]"][:prefix]
-    labels += [f"{i // side + 1},{i % side + 1}" for i in range(count - prefix)]
+    labels += [f"{i // side},{i % side}" for i in range(count - prefix)]
     look.grid, look.prefix = (side, side), prefix
     return Part(name, weights[0], labels, labels)
 
@@ -274,8 +287,8 @@ def _watch(model, call):
     return [(paths[id(module)], to_host(weights.array)) for module, weights in found]
 
 
-def _self_attention(model, call, labels, title):
-    look = Look(title)
+def _self_attention(model, call, labels, title, note=""):
+    look = Look(title, note=note)
     for name, weights in _watch(model, call):
         look.parts.append(Part(name, weights[0], labels, labels))
     return look

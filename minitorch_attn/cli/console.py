@@ -1,9 +1,12 @@
 """Console output shared by all commands: the terminal, tables, suggested commands."""
 
 import os
+import re
 import sys
 
-__all__ = ["command", "console", "program_name", "table"]
+__all__ = ["command", "console", "printable", "program_name", "table"]
+
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def console():
@@ -16,6 +19,17 @@ def console():
     from rich.console import Console
 
     return Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+
+def printable(text):
+    """Replace the control characters of a text, which would disturb a terminal.
+
+    Examples
+    --------
+    >>> printable("a\\x1b[2J\\n") == "a\\ufffd[2J\\n"
+    True
+    """
+    return _CONTROL.sub("\ufffd", text)
 
 
 def program_name():

@@ -28,7 +28,7 @@ def course():
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_(as_json):
     """List the assignments."""
-    from ..grader.build.assignment import assignments
+    from ..grader.build.assignment import assignment_folder, assignments
 
     known = assignments()
     if as_json:
@@ -39,6 +39,7 @@ def list_(as_json):
     if known:
         following = command("course", "release", known[0].name)
         console().print(f"\nto make the student files: {following}")
+        console().print(f"their folders are in {assignment_folder()}")
 
 
 @course.command(calls="grader/build/package.py")

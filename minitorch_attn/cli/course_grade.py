@@ -2,9 +2,9 @@
 
 import contextlib
 import json
+import shutil
 import signal
 import sys
-import tempfile
 import threading
 from pathlib import Path
 
@@ -36,8 +36,10 @@ _FOLDER = click.Path(path_type=Path)
               help="Sandbox level to use.  [default: the highest that works]")  # fmt: skip
 @click.option("--forget-others", is_flag=True,
               help="Remove results of students who are not in SUBMISSIONS.")  # fmt: skip
+@click.option("--roster", metavar="FILE", type=click.Path(path_type=Path, exists=True),
+              help="Names of all students: one a line, or a CSV column name.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print results.json instead of progress.")
-def grade(name, submissions, out, jobs, required, level, forget_others, as_json):
+def grade(name, submissions, out, jobs, required, level, forget_others, roster, as_json):
     """Grade the submissions of a class.
 
     SUBMISSIONS contains one folder or archive for each student. To continue after a stop, run the
@@ -46,30 +48,36 @@ def grade(name, submissions, out, jobs, required, level, forget_others, as_json)
     result in DIR.
 
     Exit status: 0 on success; 2 for a usage error; 3 if the sandbox level is unavailable; 4 after
-    an error in the grader; 130 if stopped. The reports are also written with status 4 or 130.
+    an error in the grader, or if a submission is not graded; 130 if stopped. The reports are also
+    written with status 4 or 130.
     """
     from ..errors import ArgumentError, DataError, MiniTorchError
     from ..grader.build.assignment import find_assignment
     from ..grader.build.task import task_of
     from ..grader.grade.sandbox import Sandbox
+    from ..grader.grade.sandbox_folders import new_folder
     from ..grader.report.grading import grade_and_report
+    from ..grader.report.results import read_roster
 
     try:
         made = find_assignment(name)
         _refuse(submissions, out)
+        names = read_roster(roster) if roster else ()
     except MiniTorchError as error:
         click.echo(f"error: {error}", err=True)
         return USAGE
     level = level or Sandbox.best()
     if not _safe_enough(level, required):
         return NO_SANDBOX
-    with tempfile.TemporaryDirectory(prefix="minitorch-attn-task-") as folder, _like_ctrl_c():
-        task = task_of(made, Path(folder))
+    with _like_ctrl_c(), contextlib.ExitStack() as end:
+        folder = new_folder()
+        end.callback(shutil.rmtree, folder, ignore_errors=True)
+        task = task_of(made, folder)
         try:
             with _progress(as_json) as show:
                 outcome = grade_and_report(
                     task, submissions, out, level=level, jobs=jobs, report=show,
-                    forget=forget_others,
+                    forget=forget_others, roster=names,
                 )  # fmt: skip
         except (ArgumentError, DataError) as error:
             click.echo(f"error: {error}", err=True)
@@ -110,7 +118,7 @@ def _refuse(submissions, out):
 
 @contextlib.contextmanager
 def _like_ctrl_c():
-    """Handle SIGTERM like Ctrl-C."""
+    """Handle SIGTERM and SIGHUP, which a closed terminal sends, like Ctrl-C."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -118,11 +126,13 @@ def _like_ctrl_c():
     def stop(number, frame):
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, stop)
+    names = [name for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    before = {name: signal.signal(getattr(signal, name), stop) for name in names}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for name, handler in before.items():
+            signal.signal(getattr(signal, name), handler)
 
 
 @contextlib.contextmanager
@@ -180,14 +190,18 @@ def _end(outcome, out, as_json):
         click.echo("\n".join(_summary(outcome, out)))
     if outcome.failures:
         click.echo(f"error: the grader itself failed {len(outcome.failures)} times", err=True)
-        last = " ".join(outcome.failures[0].strip().splitlines()[-1:])
-        click.echo(f"  got       {last}", err=True)
+        lines = outcome.failures[0].strip().splitlines()
+        begin = max((i for i, line in enumerate(lines) if line[:1].strip()), default=0)
+        click.echo("\n".join(f"  {line}" for line in lines[begin:]), err=True)
         if (out / "grader-errors.txt").exists():
             click.echo(f"  all       {out / 'grader-errors.txt'}", err=True)
         return OWN_FAULT
     if outcome.stopped:
         click.echo("stopped; run the same command again to continue", err=True)
         return INTERRUPTED
+    if outcome.results is not None and not outcome.results["complete"]:
+        click.echo("error: not every submission is graded; see `mta course report`", err=True)
+        return OWN_FAULT
     return DONE
 
 
@@ -205,16 +219,23 @@ def _summary(outcome, out):
     outdated = sum(document["outdated"] for document in documents)
     if outdated:
         yield f"{outdated} outdated because the checks have changed: grade all submissions again"
+    if count := len(results["not_handed_in"]):
+        yield f"{count} on the roster did not hand anything in"
+    for entry in results["passed_over"]:
+        yield f"not a submission: {_name(entry['name']).rstrip()}: {entry['why']}"
     if outcome.forgotten:
         yield f"{len(outcome.forgotten)} removed because they are not among the submissions"
-    yield f"results.json, grades.csv, junit.xml: {out}"
+    broken = {text.partition(":")[0] for text in outcome.failures}
+    written = [n for n in ("results.json", "grades.csv", "junit.xml") if n not in broken]
+    yield f"{', '.join(written)}: {out}"
     yield f"for each student, results.json and feedback.html: {out / 'students'}"
 
 
 @click.command(cls=Command, calls="grader/report/results.py")
 @click.argument("folder", metavar="DIR", type=_FOLDER)
+@click.option("--all", "everything", is_flag=True, help="List all submissions to look at.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def report(folder, as_json):
+def report(folder, everything, as_json):
     """Show the grades of a class, the hardest checks and the failures.
 
     DIR is the folder that `mta course grade` wrote with --out DIR.
@@ -229,13 +250,13 @@ def report(folder, as_json):
         click.echo(json.dumps(found, indent=1))
         return
     out = console()
-    for text in _overview(results, found):
+    for text in _overview(results, found, everything):
         out.print(text)
 
 
-def _overview(results, found):
+def _overview(results, found, everything):
     """Yield the sections of the terminal report."""
-    from ..grader.report.terminal import distribution, failures, hardest, heading
+    from ..grader.report.terminal import ROWS, distribution, failures, hardest, heading
 
     yield heading(results, found)
     if found["scores"]:
@@ -246,7 +267,7 @@ def _overview(results, found):
     if found["first_steps"]:
         yield "\nFirst difference: number of submissions, function, what differs\n"
         yield table(found["first_steps"])
-    if rows := failures(results):
+    if rows := failures(results, None if everything else ROWS):
         yield "\nSubmissions to look at\n"
         yield table(rows)
 

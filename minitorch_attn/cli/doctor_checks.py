@@ -16,7 +16,7 @@ __all__ = ["Result", "checks"]
 
 _OLDEST = (3, 11)
 _EXTRAS = {
-    "lessons": ("jupytext", "nbclient", "ipykernel"),
+    "lessons": ("nbformat", "nbclient", "ipykernel"),
     "data": ("sklearn",),
     "tokenizers": ("tokenizers",),
 }

@@ -15,8 +15,10 @@ from . import DONE, FAILED
 from .console import command, console
 from .exercise_page import (
     bar,
+    hint_count,
     listing,
     near,
+    say_where,
     show_explanation,
     show_hints,
     show_outcome,
@@ -86,12 +88,8 @@ class Desk:
     def say_next(self, out):
         """Print the progress and the next command."""
         done = sum(self.progress.is_solved(item.name) for item in self.known)
-        following = self.progress.current(self.known)
         out.print(f"\n{bar(done, len(self.known))}")
-        if following is None:
-            out.print("all exercises are solved")
-        else:
-            out.print(f"next: {following.number} {following.title}\n  {command('exercise')}")
+        say_where(out, self.known, self.progress)
         self.warn()
 
     def warn(self):
@@ -251,19 +249,28 @@ def _show(item, file, outcome, desk, out, with_task):
 
 @exercise.command(calls="cli/exercise_page.py")
 @_NUMBER
+@_WORK
 @_JSON
-def hint(number, as_json):
-    """Show one more hint. The third hint nearly gives the answer away."""
-    desk, out = Desk(), console()
+@click.pass_obj
+def hint(group_work, number, work, as_json):
+    """Show one more hint. The third hint nearly gives the answer away.
+
+    After that, the gradient check says what it guesses from the gradients of your file.
+    """
+    desk, out = Desk(work or group_work), console()
     item = desk.need(number)
-    count = min(desk.progress.hints(item.name) + 1, len(item.hints))
+    count, causes, file = desk.progress.hints(item.name) + 1, "", desk.work.file(item)
+    if file.exists():  # the guess counts as a hint from the first one on
+        causes = check_file(item, file, columns=out.width).causes
+    most = hint_count(item, causes)
+    count = min(count, most)
     desk.progress.hint_given(item.name, count)
     if as_json:
-        hints = list(item.hints[:count])
-        click.echo(json.dumps({"name": item.name, "hints": hints, "of": len(item.hints)}, indent=1))
+        hints = [*item.hints, causes][:count]
+        click.echo(json.dumps({"name": item.name, "hints": hints, "of": most}, indent=1))
         return
     out.print(f"exercise {item.number}: {item.title}\n", style="bold")
-    show_hints(out, item, count)
+    show_hints(out, item, count, causes)
     following = "check" if desk.work.file(item).exists() else "start"
     out.print(f"\nthen: {command('exercise', following, item.number)}")
     desk.warn()

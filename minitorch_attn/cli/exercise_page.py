@@ -6,7 +6,8 @@ from ..course.exercises.work import near
 from .console import command, table
 
 __all__ = [
-    "listing", "show_explanation", "show_hints", "show_outcome", "show_solution", "show_task",
+    "hint_count", "listing", "say_where", "show_explanation", "show_hints", "show_outcome",
+    "show_solution", "show_task",
 ]  # fmt: skip
 
 _WIDTH = 96
@@ -14,6 +15,7 @@ _GROUPS = {
     "bug": "find the mistake in the gradient",
     "property": "the gradient check passes, but the model is still wrong",
     "write": "write the backward pass yourself",
+    "derive": "derive the backward pass yourself, and write it",
 }
 _IMPLIED = ("gradients match the library's", "large inputs")
 
@@ -67,11 +69,18 @@ def _parts(exercise, outcome):
     return [part for part in outcome.parts if part.passed or part.name not in _IMPLIED]
 
 
-def show_hints(out, exercise, count):
-    """Print the first hints of an exercise."""
+def show_hints(out, exercise, count, causes=""):
+    """Print the first `count` hints of an exercise. The last one is the checker's guess."""
+    total = hint_count(exercise, causes)
     for number, hint in enumerate(exercise.hints[:count], 1):
-        first = f"hint {number} of {len(exercise.hints)}: "
-        out.print(wrapped(first + hint, out))
+        out.print(wrapped(f"hint {number} of {total}: {hint}", out))
+    if causes and count >= total:
+        out.print(f"hint {total} of {total}: the gradient check guesses at the cause:\n{causes}")
+
+
+def hint_count(exercise, causes):
+    """Return the number of hints, which include the guess of the gradient check if it has one."""
+    return len(exercise.hints) + bool(causes)
 
 
 def show_explanation(out, exercise):
@@ -116,6 +125,19 @@ def state_of(item, progress, work):
         return ""
     hints = progress.hints(item.name)
     return "begun" + (f", {hints} hint{'s' if hints > 1 else ''}" if hints else "")
+
+
+def say_where(out, known, progress):
+    """Print the exercise that comes next, and the first unsolved one if that is another."""
+    following = progress.current(known)
+    if following is None:
+        out.print("all exercises are solved")
+        return
+    out.print(f"next: {following.number} {following.title}\n  {command('exercise')}")
+    first = progress.first_open(known)
+    if first is not following:
+        again = command("exercise", "start", first.number)
+        out.print(f"first unsolved: {first.number} {first.title}\n  {again}")
 
 
 def bar(done, count, width=33):

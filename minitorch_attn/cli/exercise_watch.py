@@ -3,7 +3,16 @@
 from ..course.exercises.check import check_file
 from ..course.exercises.watch import Watched
 from . import DONE
-from .exercise_page import bar, listing, near, show_explanation, show_hints, show_outcome, show_task
+from .exercise_page import (
+    bar,
+    hint_count,
+    listing,
+    near,
+    show_explanation,
+    show_hints,
+    show_outcome,
+    show_task,
+)
 from .keys import keys_at_once, read_key
 
 __all__ = ["Watcher"]
@@ -29,7 +38,7 @@ class Watcher:
 
     def __init__(self, known, work, progress, out, seconds):
         self.known, self.work, self.progress = known, work, progress
-        self.out, self.seconds = out, seconds
+        self.out, self.seconds, self.causes = out, seconds, ""
 
     def run(self, exercise):
         """Watch until the user quits.
@@ -77,6 +86,7 @@ class Watcher:
         self.out.print("\nchecking ...", style="dim")
         outcome = check_file(exercise, self.work.file(exercise), self.seconds, self.out.width)
         self.out.print()
+        self.causes = outcome.causes
         show_outcome(self.out, exercise, outcome)
         if outcome.passed:
             self.progress.solve(exercise.name)
@@ -86,14 +96,15 @@ class Watcher:
             count = self.progress.hints(exercise.name)
             if count:
                 self.out.print()
-                show_hints(self.out, exercise, count)
+                show_hints(self.out, exercise, count, self.causes)
         self._footer(exercise)
 
     def _hint(self, exercise):
-        count = min(self.progress.hints(exercise.name) + 1, len(exercise.hints))
+        most = hint_count(exercise, self.causes)
+        count = min(self.progress.hints(exercise.name) + 1, most)
         self.progress.hint_given(exercise.name, count)
         self.out.print()
-        show_hints(self.out, exercise, count)
+        show_hints(self.out, exercise, count, self.causes)
         self._footer(exercise)
 
     def _footer(self, exercise):
@@ -103,6 +114,9 @@ class Watcher:
             self.out.print(self.progress.note)
         if done == len(self.known):
             self.out.print("All exercises are solved.", style="bold green")
+        first = self.progress.first_open(self.known)
+        if first is not None and first.number < exercise.number:
+            self.out.print(f"first unsolved: {first.number} {first.title}")
         where = near(self.work.file(exercise))
         self.out.print(f"{_KEYS}\nwaiting for {where} to be saved", style="dim")
 

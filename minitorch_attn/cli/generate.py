@@ -1,13 +1,12 @@
 """`mta generate`: generate text with a model, and print each token as it is generated."""
 
-import re
 import sys
 import time
 
 import click
 
 from ..errors import ArgumentError
-from .console import console
+from .console import console, printable
 from .model_folder import is_run, model_class
 from .source_line import Command
 
@@ -17,7 +16,6 @@ _WRITERS = ("LMHeadModel", "DoubleHeadsModel", "ForCausalLM", "ForConditionalGen
 _DRAWING = ("temperature", "top_k", "top_p", "seed")
 _POSITIVE = click.IntRange(min=1)
 _LENGTH = 100
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 @click.command(cls=Command, calls="generation/")
@@ -59,7 +57,8 @@ def generate(folder, prompt, **options):
         screen.end()
     if screen.console.is_terminal:
         seconds = time.perf_counter() - started
-        click.echo(f"{count:,} tokens in {seconds:.1f} s, {count / seconds:.0f} a second", err=True)
+        rate = count / max(seconds, 1e-9)  # a coarse clock may not have advanced
+        click.echo(f"{count:,} tokens in {seconds:.1f} s, {rate:.0f} a second", err=True)
 
 
 def _check(options):
@@ -87,7 +86,7 @@ class _Screen:
         if not self.console.is_terminal:
             sys.stdout.write(text)
         else:  # a model may generate control characters, which would disturb a terminal
-            self.console.print(_CONTROL.sub("\ufffd", text), style=style, end="")
+            self.console.print(printable(text), style=style, end="")
         sys.stdout.flush()
 
     def end(self):

@@ -4,11 +4,15 @@ import json
 
 import click
 
+from ..course.build.progress import BuildProgress
+from ..course.build.steps import lesson_path, load_steps
+from ..course.exercises.progress import ExerciseProgress
 from ..course.lesson_list import find_lesson, lessons
 from ..course.progress import Progress
 from . import DONE, FAILED
 from .console import command, console, table
 from .lesson_notebooks import notebooks, open_
+from .lesson_turn import solved_of
 from .source_line import Group
 
 __all__ = ["lesson", "next_lesson"]
@@ -44,9 +48,14 @@ def list_(as_json):
         return
     out = console()
     known = lessons()
-    out.print(table([(item.number, item.title, _state(item, progress)) for item in known]))
+    rows = [
+        (i.number, i.title, _minutes(i), solved_of(i, progress), _state(i, progress)) for i in known
+    ]
+    out.print(table(rows))
     done = sum(progress.is_done(item.number) for item in known)
     out.print(f"\n{done} of {len(known)} done")
+    path = [number for number, _ in lesson_path(load_steps())]
+    out.print(f"the path to a GPT of your own: {' '.join(path)}, with {command('build')}")
     _say_next(out, progress)
 
 
@@ -101,17 +110,23 @@ def step(number, fast, start):
 
     Each cell is shown, then run. Press Enter for the next cell, b for the previous one, a number
     and Enter to jump, or q to quit and save your place. Figures are written to files, and their
-    paths are printed. Without a terminal, the whole lesson is printed.
+    paths are printed. Press = to type an expression and see its value.
+
+    At "Your turn", press e to write the function in your editor. It is checked when you save it.
+    h shows the hint and a the answer. Your files are in the folder of your exercises.
+
+    Without a terminal, the whole lesson is printed, with the answers.
     """
     from .lesson_step import Stepper
 
     item, out = find_lesson(number), console()
-    progress = Progress()
+    progress = ExerciseProgress()
     stepper = Stepper(item, progress, out, fast)
     ended = stepper.run(None if start is None else start - 1)
     _warn(progress)
     if ended == DONE:
         _say_next(out, progress)
+        _say_path(out, item.number)
     return FAILED if ended == FAILED else DONE
 
 
@@ -137,6 +152,16 @@ def _say_next(out, progress):
     _warn(progress)
 
 
+def _say_path(out, number):
+    """Print what follows a lesson on the path to GPT, if it is on the path."""
+    following = BuildProgress().after(number, load_steps())
+    if isinstance(following, str):
+        out.print(f"on the path to a GPT of your own: {command('lesson', 'step', following)}")
+    elif following is not None:
+        words = f"step {following.number}, {following.title}"
+        out.print(f"on the path to a GPT of your own: {command('build')}   {words}")
+
+
 def next_lesson(progress):
     """Find the lesson to continue with.
 
@@ -153,7 +178,9 @@ def next_lesson(progress):
         None if all lessons are done.
     """
     known = lessons()
-    left = [item for item in known if progress.cell(item.number)]
+    left = [
+        item for item in known if progress.cell(item.number) and not progress.is_done(item.number)
+    ]
     if left:
         return max(left, key=lambda item: progress.when(item.number))
     open_ones = [item for item in known if not progress.is_done(item.number)]
@@ -161,10 +188,15 @@ def next_lesson(progress):
     return next((item for item in open_ones if item.number > latest), (open_ones or [None])[0])
 
 
+def _minutes(item):
+    return "" if item.minutes is None else f"{item.minutes} min"
+
+
 def _state(item, progress):
-    if progress.cell(item.number):
-        return f"cell {progress.cell(item.number) + 1} of {len(item.cells)}"
-    return "done" if progress.is_done(item.number) else ""
+    done = "done" if progress.is_done(item.number) else ""
+    at = progress.cell(item.number)
+    place = f"cell {at + 1} of {len(item.cells)}" if at else ""
+    return ", ".join(filter(None, (done, place)))
 
 
 def _fields(item, progress):
@@ -173,8 +205,11 @@ def _fields(item, progress):
         "number": item.number,
         "title": item.title,
         "question": item.question,
+        "minutes": item.minutes,
         "path": str(item.path),
         "cells": len(item.cells),
         "cell": progress.cell(item.number) + 1 if progress.cell(item.number) else None,
         "done": progress.is_done(item.number),
+        "turns": [turn.name for turn in item.turns],
+        "solved": [turn.name for turn in item.turns if turn.name in progress.solved(item.number)],
     }

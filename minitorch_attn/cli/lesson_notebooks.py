@@ -18,6 +18,9 @@ from .source_line import Command
 
 __all__ = ["notebooks", "open_"]
 
+_ANSWERS = click.option(
+    "--answers", is_flag=True, help='Fill in the functions of "Your turn" instead of leaving them.'
+)
 _VIEWERS = (("jupyter-lab", "jupyter-lab"), ("jupyter-notebook", "jupyter-notebook"))
 
 
@@ -25,11 +28,13 @@ _VIEWERS = (("jupyter-lab", "jupyter-lab"), ("jupyter-notebook", "jupyter-notebo
                short_help="Open your copy of a lesson as a notebook.")  # fmt: skip
 @click.argument("number", metavar="NN")
 @click.option("--fresh", is_flag=True, help="Start over; the existing notebook is renamed.")
+@_ANSWERS
 @click.option("--no-viewer", is_flag=True, help="Make the notebook without opening it.")
-def open_(number, fresh, no_viewer):
+def open_(number, fresh, answers, no_viewer):
     """Open your copy of a lesson as a notebook, in JupyterLab or Jupyter Notebook.
 
-    The notebook is in runs/lessons/NN. Your changes are kept.
+    The notebook is in runs/lessons/NN. Your changes are kept. The cell below a function that you
+    write says what is wrong with it.
     """
     from ..course.notebooks import notebook, write_notebook
 
@@ -42,7 +47,7 @@ def open_(number, fresh, no_viewer):
     if path.exists():
         out.print(f"yours   {path}")
     else:
-        write_notebook(notebook(item), path)
+        write_notebook(notebook(item, answers), path)
         out.print(f"made    {path}")
     return DONE if no_viewer else _view(path, out)
 
@@ -54,15 +59,17 @@ def _view(path, out):
         found = shutil.which(program, path=beside) or shutil.which(program)
         if found:
             out.print(f"opening it with {name}; press Ctrl-C to stop")
-            return subprocess.run([found, str(path)], env=environment(), check=False).returncode
+            settings = environment(windows=True)
+            return subprocess.run([found, str(path)], env=settings, check=False).returncode
     out.print(
         "JupyterLab is not installed. Open the file in an editor that shows notebooks, or run\n"
-        "  python -m pip install jupyterlab"
+        "  python -m pip install 'minitorch-attn[notebooks]'"
     )
     return DONE
 
 
 @click.command(cls=Command, calls="course/notebooks.py")
+@click.argument("numbers", metavar="[NN]...", nargs=-1)
 @click.option(
     "--out",
     "folder",
@@ -72,23 +79,27 @@ def _view(path, out):
     help="Folder of the notebooks; existing notebooks are replaced.",
 )
 @click.option(
-    "--only", "numbers", metavar="NN", multiple=True, help="Lesson to make; can be repeated."
+    "--only",
+    metavar="NN",
+    multiple=True,
+    help="Lesson to make, like NN; can be repeated.",
 )
 @click.option("--execute", is_flag=True, help="Run each notebook and keep the outputs.")
+@_ANSWERS
 @click.option("--fast/--full", default=None, help="Use small sizes.  [default: MTA_FAST]")
 @click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True,
               help="Number of notebooks to run at the same time.")  # fmt: skip
-def notebooks(folder, numbers, execute, fast, jobs):
-    """Convert the lessons to notebooks.
+def notebooks(numbers, folder, only, execute, answers, fast, jobs):
+    """Convert lessons to notebooks: those with the numbers NN, or all.
 
     Requires the extra `lessons`: python -m pip install 'minitorch-attn[lessons]'.
     """
     out, folder = console(), Path(folder)
-    chosen = [find_lesson(number) for number in numbers] or lessons()
+    chosen = [find_lesson(number) for number in (*numbers, *only)] or lessons()
     started = time.perf_counter()
 
     def make(item):
-        return _make(item, folder, execute, fast)
+        return _make(item, folder, execute, answers, fast)
 
     failed = []
     with ThreadPoolExecutor(max_workers=jobs) as pool:
@@ -99,20 +110,21 @@ def notebooks(folder, numbers, execute, fast, jobs):
                 failed.append(item.number)
                 out.print(f"  {item.path}:{failure.line}  {failure.message}\n{failure.traceback}")
     total = time.perf_counter() - started
-    out.print(f"\n{len(chosen)} notebooks in {folder}, {total:.0f} s")
+    count = "1 notebook" if len(chosen) == 1 else f"{len(chosen)} notebooks"
+    out.print(f"\n{count} in {folder}, {total:.0f} s")
     if failed:
         out.print(f"lessons stopped by an error: {' '.join(failed)}")
     return FAILED if failed else DONE
 
 
-def _make(item, folder, execute, fast):
+def _make(item, folder, execute, answers, fast):
     """Create one notebook. Return its path, the time in seconds, and the Failure, if any."""
     from ..course import notebooks as course
 
     path, started, failure = folder / f"{item.path.stem}.ipynb", time.perf_counter(), None
-    made = course.notebook(item)
+    made = course.notebook(item, answers)
     if execute:
         folder.mkdir(parents=True, exist_ok=True)
-        failure = course.execute(made, item, folder.resolve(), fast)
+        failure = course.execute(made, folder.resolve(), fast)
     course.write_notebook(made, path)
     return path, time.perf_counter() - started, failure

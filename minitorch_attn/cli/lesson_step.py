@@ -1,43 +1,57 @@
 """`mta lesson step`: step through a lesson cell by cell in the terminal."""
 
-import contextlib
 import io
-import os
 import sys
+import threading
 import time
 import traceback
 
 import click
 
 from ..course.math_text import markdown_for_terminal
+from ..course.run_cells import LessonRun
+from ..course.turns import is_predict
 from . import DONE, FAILED
 from .keys import read_key
+from .lesson_line import expressions
+from .lesson_turn import TurnDesk
 
 __all__ = ["LEFT", "Stepper"]
 
 LEFT = 3  # the user quit before the end
 _WIDTH = 96
+_POLL_SECONDS = 0.3
+_SLOW_SECONDS = 2.0  # a cell that takes longer is said to be running
 _KEYS = {
     **dict.fromkeys(["\r", "\n", " ", "n", "\x1b[C"], "next"),
     **dict.fromkeys(["b", "\x1b[D"], "back"),
     **dict.fromkeys(["q", "\x04"], "quit"),
+    **dict.fromkeys(["=", ":"], "expression"),
+    "e": "edit",
+    "h": "hint",
+    "a": "answer",
 }
-_HELP = (
-    "Enter, space or right arrow: next cell   b or left arrow: previous cell\n"
-    "a number, then Enter: that cell          q: quit and save your place"
-)
+_HELP = """\
+Enter, space or right arrow: next cell   b or left arrow: previous cell
+a number, then Enter: that cell          q: quit and save your place
+= or : starts a line of Python. It shows the value of an expression, with all names of the lesson;
+  Tab completes names, and an empty line ends it."""
+_TURN_HELP = """
+Your turn: e opens your file in $EDITOR, and it is checked when you save it
+           h: hint   a: answer   Enter: go on without it (your file is kept)"""
 
 
 class Stepper:
     """Shows the cells of a lesson and runs each one once, in order, in one namespace.
 
     Going back shows a cell with its stored output. In a terminal the stepper waits for a key after
-    each cell; otherwise it does not wait.
+    each cell, asks for guesses, and lets the learner write the functions of the lesson; the three
+    cells of a function are shown together. Otherwise it does not wait, and the answers run.
 
     Parameters
     ----------
     lesson : Lesson
-    progress : Progress
+    progress : ExerciseProgress
     out : rich.console.Console
     fast : bool, optional
         Whether to use small sizes. Defaults to the value of MTA_FAST.
@@ -47,11 +61,10 @@ class Stepper:
         self.lesson, self.progress, self.out = lesson, progress, out
         self.cells = lesson.cells
         self.waits = out.is_terminal and sys.stdin.isatty()
-        self.outputs = []  # text printed by each cell that has run
-        self.namespace = {"__name__": "__main__", "__file__": str(lesson.path)}
-        if fast is not None:
-            os.environ["MTA_FAST"] = "1" if fast else "0"
-        os.environ.setdefault("MPLBACKEND", "Agg")
+        self.lesson_run = LessonRun(lesson, fast)
+        self.desk = TurnDesk(self.lesson_run, progress, out)
+        self.turns = self.desk.turns if self.waits else {}
+        self.predicts = [i for i, cell in enumerate(self.cells) if is_predict(cell)]
 
     def run(self, start=None):
         """Step through the lesson.
@@ -66,9 +79,19 @@ class Stepper:
         int
             DONE at the end, LEFT if the user quit, FAILED if a cell raised an error.
         """
+        try:
+            return self._step_through(start)
+        except KeyboardInterrupt:  # Ctrl-C anywhere quits as q does
+            if not self.waits:
+                raise
+            self.out.print()
+            return self._leave()
+
+    def _step_through(self, start):
+        """Show one cell after another until the end, or until the user quits."""
         number, last = self.lesson.number, len(self.cells) - 1
         left_at = self.progress.cell(number) if self.waits else 0
-        at = min(left_at if start is None else start, last)
+        at = self._first(min(left_at if start is None else start, last))
         self._introduce(at, start is None and at > 0)
         while True:
             if not self._catch_up(at) or not self._present(at):
@@ -82,11 +105,18 @@ class Stepper:
                 continue
             if at < last:
                 self.progress.leave(number, at, len(self.cells))
-            at = self._ask(at)
+            at = self._ask_guess(at) if at in self.predicts else self._ask(at)
             if at is None:
                 return self._leave()
             if at > last:
                 return DONE
+
+    def _first(self, at):
+        """Return the first cell of the group that is shown together with this one."""
+        return next((first for first in (at - 1, at - 2) if first in self.turns), at)
+
+    def _after(self, at):
+        return at + (3 if at in self.turns else 1)
 
     # Showing
 
@@ -100,12 +130,17 @@ class Stepper:
 
     def _catch_up(self, at):
         """Run all earlier cells that have not run yet. Store their output without showing it."""
-        pending = range(len(self.outputs), at)
+        done = self.lesson_run.outputs
+        pending = range(len(done), at)
         if not pending:
             return True
         started = time.perf_counter()
-        for index in pending:
-            if not self._execute(index, quiet=True):
+        if self.waits and len(pending) > 1:
+            self.out.print(f"running cells {pending[0] + 1} to {at} ...", style="dim")
+        while len(done) < at:
+            if len(done) in self.turns:
+                self.desk.check(self.turns[len(done)])
+            elif not self._execute(quiet=True):
                 return False
         seconds = time.perf_counter() - started
         which = f"cell {at} has" if len(pending) == 1 else f"cells {pending[0] + 1} to {at} have"
@@ -116,35 +151,56 @@ class Stepper:
         """Show a cell, then run it or show its stored output. Return whether it succeeded."""
         cell = self.cells[at]
         self._rule(at)
-        if cell.kind == "markdown":
-            self._show_markdown(cell)
-        else:
-            self._show_code(cell)
-        if at < len(self.outputs):
-            self._write(self.outputs[at])
+        if at in self.turns:
+            self._present_turn(self.turns[at])
             return True
-        return self._execute(at)
+        if cell.kind == "markdown":
+            self._show_markdown(cell.text)
+        else:
+            self._show_code(cell.text, cell.line)
+        if at < len(self.lesson_run.outputs):
+            self._write(self.lesson_run.outputs[at])
+        elif not self._execute():
+            return False
+        if self.waits and self._guess(at - 1):
+            self.out.print(f"\nyour guess: {self._guess(at - 1)}", style="bold")
+        return True
+
+    def _present_turn(self, turn):
+        """Show the task, the learner's function and the check, and the result of the check."""
+        self._show_markdown(f"## Your turn: {turn.title}\n\n{turn.task}")
+        self.out.print()
+        self._show_code(*self.desk.code(turn))
+        check = self.cells[turn.at + 2]
+        self._show_code(check.text, check.line)
+        self._check_turn(turn)
+
+    def _check_turn(self, turn):
+        self.desk.watch(turn)  # before the check, so that a later save is noticed
+        passed, text = self.desk.check(turn)
+        self.out.print(text.rstrip("\n"), style="green" if passed else "")
 
     def _rule(self, at):
         width = min(self.out.width, _WIDTH)
-        label = f" {at + 1}/{len(self.cells)} "
+        last = self._after(at)
+        shown = f"{at + 1}" if last == at + 1 else f"{at + 1}-{last}"
+        label = f" {shown}/{len(self.cells)} "
         line = "\u2500" if self._can_show("\u2500") else "-"
         self.out.print(f"\n{line * (width - len(label))}{label}", style="dim")
 
-    def _show_markdown(self, cell):
+    def _show_markdown(self, text):
         from .markdown import STYLES, LessonMarkdown
 
-        text = cell.text
         if self._can_show("\u221a\u1d40"):
             text = markdown_for_terminal(text)
         with self.out.use_theme(STYLES):
             width = min(self.out.width, _WIDTH)
             self.out.print(LessonMarkdown(text), width=width, soft_wrap=False)
 
-    def _show_code(self, cell):
+    def _show_code(self, code, line):
         from .markdown import code_block
 
-        self.out.print(code_block(cell.text, cell.line), soft_wrap=False)
+        self.out.print(code_block(code, line), soft_wrap=False)
         self.out.print()
 
     def _can_show(self, text):
@@ -155,74 +211,125 @@ class Stepper:
         return True
 
     def _write(self, text):
-        self.out.file.write(text)
+        encoding = self.out.encoding or "ascii"
+        self.out.file.write(text.encode(encoding, "replace").decode(encoding))
         self.out.file.flush()
 
     # Running
 
-    def _execute(self, index, quiet=False):
-        """Run a cell once and store its output. Return whether it succeeded."""
-        cell = self.cells[index]
-        kept = io.StringIO()
-        if cell.kind == "markdown":
-            self.outputs.append("")
-            return True
-        # Leading empty lines make tracebacks show the line numbers of the file.
-        source = "\n" * (cell.line - 1) + cell.text
-        stream = kept if quiet else _Both(kept, self.out.file)
+    def _execute(self, quiet=False):
+        """Run the next cell. Return whether it succeeded."""
+        shown = io.StringIO() if quiet else self.out.file
+        slow = threading.Timer(_SLOW_SECONDS, self._write, ["running ...\n"])
+        if self.waits:
+            slow.start()
         try:
-            with contextlib.redirect_stdout(stream):
-                code = compile(source, str(self.lesson.path), "exec", dont_inherit=True)
-                exec(code, self.namespace)
+            self.lesson_run.run_next(shown)
         except Exception as error:
             if quiet:
-                self._write(kept.getvalue())
+                self._write(shown.getvalue())
             self._explain(error)
             return False
-        self.outputs.append(kept.getvalue())
+        finally:
+            slow.cancel()
         return True
 
     def _explain(self, error):
-        """Print the traceback without the frames of the stepper."""
-        own = error.__traceback__.tb_next
+        """Print the traceback without the frames that run the cell."""
+        own = error.__traceback__.tb_next.tb_next
         lines = traceback.format_exception(type(error), error, own)
         click.echo("".join(lines), err=True)
 
     # Asking
 
+    def _guess(self, at):
+        """Return what the learner guessed at a cell, or ""."""
+        if at not in self.predicts:
+            return ""
+        return self.progress.guess(self.lesson.number, self.predicts.index(at) + 1)
+
+    def _ask_guess(self, at):
+        """Ask for a guess. Return the index of the cell to show next, or None to quit."""
+        before = self._guess(at)
+        if before:
+            self.out.print(f"you guessed: {before}", style="dim")
+        try:
+            text = input("your guess, or Enter (b: back, q: quit): ").strip()
+        except EOFError:
+            text = "q"
+        if text == "q":
+            return None
+        if text == "b":
+            return self._first(max(at - 1, 0))
+        if text:
+            self.progress.keep_guess(self.lesson.number, self.predicts.index(at) + 1, text)
+        return at + 1
+
     def _ask(self, at):
-        """Ask for a key. Return the index of the cell to show next, or None to quit."""
+        """Ask for keys. Return the index of the cell to show next, or None to quit."""
         digits = ""
         while True:
             self._prompt(at, digits)
-            try:
-                key = read_key()
-            except (EOFError, KeyboardInterrupt):
-                key = "q"
+            key = self._key(at)
             self._erase()
-            if key.isdecimal():
+            if key == "saved":
+                self._check_turn(self.turns[at])
+            elif key.isdecimal():
                 digits += key
             elif key in ("\x7f", "\b"):
                 digits = digits[:-1]
             elif digits and key in "\r\n":
                 wanted = int(digits)
                 if 1 <= wanted <= len(self.cells):
-                    return wanted - 1
+                    return self._first(wanted - 1)
                 self.out.print(f"choose a cell from 1 to {len(self.cells)}", style="dim")
                 digits = ""
             else:
                 meant = _KEYS.get(key)
                 if meant == "next":
-                    return at + 1
+                    return self._after(at)
                 if meant == "back":
-                    return max(at - 1, 0)
+                    return self._first(max(at - 1, 0))
                 if meant == "quit":
                     return None
-                self.out.print(_HELP, style="dim")
+                self._do(meant, at)
+
+    def _key(self, at):
+        """Wait for a key, or for the learner's file to be saved."""
+        try:
+            while at in self.turns:
+                key = read_key(_POLL_SECONDS)
+                if key:
+                    return key
+                if self.desk.is_saved():
+                    return "saved"
+            return read_key()
+        except EOFError:
+            return "q"
+
+    def _do(self, meant, at):
+        """Do what a key means that does not leave the cell."""
+        turn = self.turns.get(at)
+        if meant == "expression":
+            expressions(self.lesson_run, self._write)
+        elif turn is None or meant is None:
+            self.out.print(_HELP + (_TURN_HELP if turn else ""), style="dim")
+        elif meant == "edit":
+            self.desk.edit(turn)
+            if self.desk.is_saved():
+                self._check_turn(turn)
+        elif meant == "hint":
+            self._show_markdown(f"*Hint:* {turn.hint}")
+        elif self.desk.wants_answer():
+            self._show_code(turn.answer, turn.line)
 
     def _prompt(self, at, digits):
+        if at in self.turns:
+            keys = "e: write   h: hint   a: answer   "
+        else:
+            keys = "b: back   number: jump   "
         enter = f"to cell {digits}" if digits else "end" if at + 1 == len(self.cells) else "next"
-        self._write(f"[Enter: {enter}   b: back   number: jump   q: quit] ")
+        self._write(f"[Enter: {enter}   {keys}=: expression   q: quit] ")
 
     def _erase(self):
         self._write("\r\x1b[2K")
@@ -232,19 +339,3 @@ class Stepper:
         if place:
             self.out.print(f"stopped at cell {place + 1} of {len(self.cells)}")
         return LEFT
-
-
-class _Both(io.TextIOBase):
-    """Stream that writes to two other streams: one stores the text, the other shows it."""
-
-    def __init__(self, kept, shown):
-        self.kept, self.shown = kept, shown
-
-    def write(self, text):
-        self.kept.write(text)
-        self.shown.write(text)
-        self.shown.flush()
-        return len(text)
-
-    def flush(self):
-        self.shown.flush()

@@ -2,20 +2,18 @@
 
 from pathlib import Path
 
-from ..errors import CheckpointError
+from ..errors import CheckpointError, DataError
+from ..schema import read_json
 
 __all__ = ["is_run", "model_class"]
 
 
 def is_run(folder):
     """Return whether the folder is a run folder of `mta train` or `mta tour`."""
-    import json
-
     try:
-        fields = json.loads((Path(folder) / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return "minitorch_attn" in read_json(Path(folder) / "config.json")
+    except DataError:
         return False
-    return isinstance(fields, dict) and "minitorch_attn" in fields
 
 
 def model_class(folder):

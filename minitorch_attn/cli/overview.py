@@ -1,15 +1,17 @@
 """`mta` without a command: show an overview of your progress, the commands and the next step."""
 
-import json
 from pathlib import Path
 
 from .. import __version__
+from ..course.build.progress import BuildProgress
+from ..course.build.steps import load_steps
 from ..course.exercises.load import exercises
 from ..course.exercises.progress import ExerciseProgress
 from ..course.lesson_list import lessons
 from ..course.progress import Progress
 from ..errors import DataError, MiniTorchError
 from ..training import RunFolder
+from ..training.recipes import check_run
 from .console import command, console, program_name, table
 from .lesson import next_lesson
 
@@ -17,6 +19,7 @@ __all__ = ["overview"]
 
 _COMMANDS = [
     ("lesson list", "list the lessons; lesson step NN steps through one"),
+    ("build", "write a GPT of your own from an empty file, in eight steps"),
     ("exercise", "find mistakes in gradients, and write gradients"),
     ("course list", "list the assignments for a class; course grade grades them"),
     ("tour", "train a small GPT in about a minute"),
@@ -48,6 +51,9 @@ def overview(parent="runs"):
     practice = _exercises()
     if practice:
         out.print(f"{'' if where else chr(10)}exercises {practice}")
+    own = _build()
+    if own:
+        out.print(f"build     {own}")
     runs = _runs(Path(parent))
     if runs:
         out.print("\nruns here\n" + table([row for _, row in runs]))
@@ -89,6 +95,10 @@ def _lessons(progress):
         if item:
             place = f"cell {progress.cell(latest) + 1} of {len(item.cells)}"
             text += f"; lesson {latest} stopped at {place}"
+    turns = [(item.number, turn.name) for item in known for turn in item.turns]
+    solved = sum(name in progress.solved(number) for number, name in turns)
+    if solved:
+        text += f"; your turn {solved}/{len(turns)}"
     return text
 
 
@@ -102,7 +112,21 @@ def _exercises():
     done = sum(progress.is_solved(item.name) for item in known)
     following = progress.current(known)
     text = f"{done} of {len(known)} solved"
-    return text if following is None else f"{text}; next: {following.number} {following.title}"
+    if following is None:
+        return text
+    text += f"; next: {following.number} {following.title}"
+    first = progress.first_open(known)
+    return text if first is following else f"{text}; first unsolved: {first.number} {first.title}"
+
+
+def _build():
+    """Describe which step of the build is next; "" if it was never started."""
+    progress = BuildProgress()
+    if progress.file is None:
+        return ""
+    known = load_steps()
+    step = progress.current(known)
+    return "all steps done" if step is None else f"step {step.number} of {len(known)}: {step.title}"
 
 
 def _changed(run):
@@ -117,14 +141,14 @@ def _runs(parent):
     for config in sorted(parent.glob("*/config.json"), key=lambda path: path.stat().st_mtime):
         try:
             found.append((config.parent, _row(RunFolder.open(config.parent))))
-        except (MiniTorchError, KeyError, TypeError, json.JSONDecodeError):
+        except MiniTorchError:
             found.append((config.parent, (str(config.parent), "", "", "unreadable")))
     return found
 
 
 def _row(run):
     saved = run.checkpoints.steps()
-    step, steps = saved[-1] if saved else 0, run.config["options"]["steps"]
+    step, steps = saved[-1] if saved else 0, check_run(run)["steps"]
     losses = [m["validation_loss"] for m in run.metrics() if "validation_loss" in m]
     loss = f"validation loss {losses[-1]:.3f}" if losses else ""
     state = "running" if run.is_running() else "done" if step >= steps else "stopped"

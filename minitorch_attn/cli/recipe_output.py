@@ -5,7 +5,7 @@ import json
 from .. import viz
 from ..files import atomic_file
 from ..viz.style import save_figure
-from .console import table
+from .console import printable, table
 
 __all__ = ["Page"]
 
@@ -46,15 +46,15 @@ class Page:
 
     def heading(self, text):
         """Print a bold line between two empty lines."""
-        self.console.print(f"\n{text}\n", style="bold")
+        self.console.print(f"\n{printable(text)}\n", style="bold")
 
     def text(self, text):
         """Print plain text."""
-        self.console.print(text)
+        self.console.print(printable(text))
 
     def table(self, rows):
         """Print rows of text in aligned columns."""
-        self.console.print(table(rows))
+        self.console.print(printable(table(rows)))
 
     def write(self, name, text, meaning):
         """Write a text file into the run folder.

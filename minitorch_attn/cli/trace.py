@@ -27,21 +27,28 @@ _PAGE = "trace.html"
 @click.option("--table", is_flag=True, help="Print a table; write the page only with -o.")
 @click.option("--expand", is_flag=True, help="Show the steps inside fused operations.")
 @click.option(
+    "--lines", is_flag=True, help="Record each line of FILE that computes a NumPy array instead."
+)
+@click.option(
     "--max-steps",
     type=click.IntRange(min=1),
     default=5000,
     show_default=True,
     help="Maximum number of steps to record; further steps are only counted.",
 )
-def trace(file, arguments, output, table, expand, max_steps):
+def trace(file, arguments, output, table, expand, lines, max_steps):
     """Run FILE and record every operation, forward and backward.
 
     Put the options of this command before FILE; everything after FILE is passed to the script. If
     the script fails, its error is shown, and the steps recorded until then are still written.
-    """
-    from ..tracing import Recording
 
-    recording = Recording(expand, max_steps=max_steps, title=Path(file).name)
+    With --lines, FILE need not use this package: the page shows each line of FILE that computes a
+    NumPy array, with the arrays that it reads and makes.
+    """
+    from ..tracing import LineRecording, Recording
+
+    options = {"max_steps": max_steps, "title": Path(file).name}
+    recording = LineRecording([file], **options) if lines else Recording(expand, **options)
     code = _run(file, arguments, recording)
     if not recording.steps:
         click.echo(f"{file} did not run an operation that can be recorded", err=True)
@@ -52,7 +59,9 @@ def trace(file, arguments, output, table, expand, max_steps):
     if output or not table:
         path = Path(output or _PAGE)
         recording.save_html(path)
-        click.echo(f"{len(recording.steps):,} steps: open {path} in a browser", err=table)
+        count = len(recording.steps)
+        steps = "1 step" if count == 1 else f"{count:,} steps"
+        click.echo(f"{steps}: open {path} in a browser", err=table)
     if recording.message and not table:
         click.echo(f"note: {recording.message}", err=True)
     return code

@@ -1,13 +1,13 @@
 """`mta train RECIPE` and `mta tour`: commands that train a model, and their options."""
 
 import inspect
-import json
-import tomllib
-from pathlib import Path
+import math
 
 import click
 from click.core import ParameterSource
 
+from ..errors import DataError
+from ..schema import INTEGER, NUMBER, TEXT, check, read_json, read_toml, record
 from ..training.recipes import RECIPES, load_recipe
 from .console import table
 from .source_line import Command, Group
@@ -16,11 +16,23 @@ from .training_session import Session
 __all__ = ["tour", "train"]
 
 _POSITIVE = click.IntRange(min=1)
-_ABOVE_ZERO = click.FloatRange(min=0, min_open=True)
+
+
+class _Finite(click.FloatRange):
+    """A range of finite numbers: `click.FloatRange` accepts NaN."""
+
+    def convert(self, value, param, ctx):
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a finite number.", param, ctx)
+        return number
+
+
+_ABOVE_ZERO = _Finite(min=0, min_open=True)
 _FOLDER, _FILE = click.Path(file_okay=False), click.Path(dir_okay=False)
 _TYPES = {
     "count": _POSITIVE, "natural": click.IntRange(min=0), "whole": int, "positive": _ABOVE_ZERO,
-    "from_zero": click.FloatRange(min=0), "share": click.FloatRange(0, 1, max_open=True),
+    "from_zero": _Finite(min=0), "share": _Finite(0, 1, max_open=True),
     "text": str, "file": _FILE,
 }  # fmt: skip
 _TOUR = ("steps", "out", "text", "device", "seed", "resume")
@@ -32,14 +44,12 @@ def _read_config(context, parameter, path):
     if path is None:
         return None
     try:
-        text = Path(path).read_text(encoding="utf-8")
-        values = tomllib.loads(text) if path.endswith(".toml") else json.loads(text)
-    except (OSError, ValueError) as error:
-        raise click.BadParameter(f"{path} could not be read: {error}") from None
-    if isinstance(values, dict) and "minitorch_attn" in values:
-        values = values.get("options")  # the file is the config.json of a run
-    if not isinstance(values, dict):
-        raise click.BadParameter(f"{path} is not a table of options")
+        values = read_toml(path) if path.endswith(".toml") else read_json(path)
+        if "minitorch_attn" in values:  # the file is the config.json of a run
+            check(values, record({"options": record({})}), path)
+            values = values["options"]
+    except DataError as error:
+        raise click.BadParameter(str(error)) from None
     values = {key.replace("-", "_"): value for key, value in values.items()}
     known = {p.name for p in context.command.params} - {"config", "resume", "help"}
     unknown = sorted(set(values) - known)
@@ -48,8 +58,21 @@ def _read_config(context, parameter, path):
             f"{path} has unknown options: {', '.join(unknown)}\n"
             f"known options: {', '.join(sorted(known))}"
         )
-    context.default_map = {key: value for key, value in values.items() if value is not None}
+    values = {key: value for key, value in values.items() if value is not None}
+    kinds = {p.name: _kind(p.type) for p in context.command.params}
+    try:
+        check(values, record({}, kinds), path)
+    except DataError as error:
+        raise click.BadParameter(str(error)) from None
+    context.default_map = values
     return path
+
+
+def _kind(type):
+    """Return the kind of values that a file may give for an option. Click checks the ranges."""
+    if isinstance(type, click.types.IntParamType):
+        return INTEGER
+    return NUMBER if isinstance(type, click.types.FloatParamType) else TEXT
 
 
 def _resume_value(context, parameter, value):
@@ -152,7 +175,7 @@ class _Recipes(Group):
             calls=recipe_class.__module__.replace(".", "/").partition("/")[2] + ".py",
             params=_parameters(recipe_class),
             callback=lambda **values: _run(f"train {name}", recipe_class, values),
-            help=inspect.getdoc(recipe_class).partition("\n\nParameters\n")[0],
+            help=(inspect.getdoc(recipe_class) or "").partition("\n\nParameters\n")[0],
             short_help=recipe_class.summary,
         )
 

@@ -9,8 +9,10 @@ import numpy as np
 from .. import __version__
 from ..backend import as_device
 from ..errors import CheckpointError
+from ..schema import ANY, record
 from ..training import Progress, RunFolder
 from ..training.progress import duration
+from ..training.recipes import check_run
 from ..training.run_folder import free_name, newest_run
 from . import DONE, FAILED, INTERRUPTED
 from .console import command, console
@@ -137,7 +139,8 @@ class Session:
         self.folder = RunFolder.open(path)
         self._check_command(path)
         self.folder.lock()
-        options = self.folder.config["options"]
+        options = check_run(self.folder)
+        self.folder.check_config(record({"data": ANY, "baselines": ANY}))
         changes = self._changes(path, options)
         self.recipe = self.recipe_class({**options, **changes})
         self.recipe.check_data(self.folder.config["data"])
@@ -222,8 +225,27 @@ class Session:
         self.page.heading(f"What it has learned in {duration(self.loop.seconds)}")
         correct = self.recipe.show(self.page, measured)
         self.page.write_result(self.recipe, measured)
+        self._report_target(measured)
         self.page.list_files()
         return correct
+
+    def _report_target(self, measured):
+        """Say whether the run reached its target. If it did not, say how to train for longer."""
+        recipe, target = self.recipe, self.recipe.target
+        value = f"{target.meaning} {target.show(measured[target.metric])}"
+        if target.reached(measured[target.metric]):
+            self.console.print(f"\nTarget reached: {value} (target: {target.bound})")
+            return
+        usual = next(option.default for option in recipe.OPTIONS if option.name == "steps")
+        steps = recipe.options["steps"]
+        line = [*self.kind.split(), "--steps", usual if steps < usual else 2 * steps]
+        goes_on = "steps" in recipe.changeable
+        if goes_on:
+            line += ["--out", self.folder.path, "--resume"]
+        self.console.print(
+            f"\nTarget missed after {steps:,} steps: {value} (target: {target.bound})\n"
+            f"{'Continue' if goes_on else 'Train for longer'} with:\n  {command(*line)}"
+        )
 
     def _farewell(self):
         self.page.heading("What to do next")

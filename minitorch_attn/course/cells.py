@@ -78,9 +78,22 @@ def read_cells(text, name="the lesson"):
         if kind == "markdown":
             body = [_without_sign(line, first + i, name) for i, line in enumerate(body)]
         tags = _TAGS.search(rest)
-        tags = tuple(ast.literal_eval(tags[1])) if tags else ()
+        tags = _tags(tags[1], f"{name}, line {start + 1}") if tags else ()
         cells.append(Cell(kind, "\n".join(body), first + 1, tags))
     return cells
+
+
+def _tags(text, where):
+    """Read a list of strings, as Jupytext writes it into the header of a cell."""
+    try:
+        tags = ast.literal_eval(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # too many levels of nesting
+        tags = None
+    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
+        raise DataError(
+            f"{where}: the tags of the cell are malformed", got=text[:80], expected='tags=["name"]'
+        )
+    return tuple(tags)
 
 
 def _trimmed(lines, start, end):

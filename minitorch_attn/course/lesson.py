@@ -14,7 +14,7 @@ __all__ = ["fails", "is_fast", "pick", "show", "where"]
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _KINDS = {"class": "class", "def": "function"}
-_shown = {}  # lesson name -> number of figures it has shown
+_shown = {}  # lesson name -> captions of the figures it has shown
 
 
 def is_fast():
@@ -43,26 +43,34 @@ def show(figure, caption):
     """Show a figure in a notebook, a script or a Sphinx-Gallery page.
 
     A notebook displays it. Sphinx-Gallery finds it among pyplot's open figures. A script writes it
-    to `runs/lessons/NN/figure-K.png` below the working folder and prints the path.
+    to `runs/lessons/NN/figure-K.png` below the working folder and prints the path. Figures are
+    numbered per lesson: "Figure 9.2" is the second one of lesson 9. In a notebook, a cell that runs
+    again keeps its numbers.
 
     Parameters
     ----------
     figure : matplotlib.figure.Figure
     caption : str
-        One or two sentences that say what the figure shows.
+        One or two sentences that say what to see in the figure.
     """
-    lesson = _name_of(sys._getframe(1).f_globals.get("__file__"))
-    number = _shown[lesson] = _shown.get(lesson, 0) + 1
-    if "sphinx_gallery.gen_rst" in sys.modules:
+    caller, in_gallery = sys._getframe(1), "sphinx_gallery.gen_rst" in sys.modules
+    file = caller.f_globals.get("__file__")  # Sphinx-Gallery does not set it
+    lesson = _name_of(caller.f_code.co_filename if in_gallery and file is None else file)
+    captions = _shown.setdefault(lesson, [])
+    if caption not in captions or not _in_notebook():
+        captions.append(caption)
+    number = captions.index(caption) + 1 if _in_notebook() else len(captions)
+    label = f"Figure {int(lesson)}.{number}" if lesson.isdecimal() else f"Figure {number}"
+    if in_gallery:
         _open_in_pyplot(figure)
-        print(f"Figure {number}: {caption}")
+        print(f"{label}: {caption}")
     elif _in_notebook():
         _display(figure, caption)
-        print(f"Figure {number}: {caption}")
+        print(f"{label}: {caption}")
     else:
         path = Path("runs", "lessons", lesson, f"figure-{number}.png")
         _save(figure, path)
-        print(f"[figure {number}: {caption}] {path}")
+        print(f"[{label}: {caption}] {path}")
 
 
 def where(*objects):
@@ -217,9 +225,10 @@ def _line_of(thing):
     if inspect.ismodule(thing):
         return 1, "module"
     lines, first = inspect.getsourcelines(thing)
+    names = {thing.__name__, getattr(getattr(thing, "__code__", None), "co_name", None)}
     for number, line in enumerate(lines, first):
         found = re.match(r"\s*(?:async\s+)?(def|class)\s+(\w+)", line)
-        if found and found[2] == thing.__name__:
+        if found and found[2] in names:
             kind = _KINDS[found[1]]
             is_method = kind == "function" and "." in thing.__qualname__
             return number, "method" if is_method else kind

@@ -1,13 +1,16 @@
 """List of lessons: find lessons by number or name, and read their titles and questions."""
 
+import json
 import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from ..errors import ArgumentError, DataError
+from ..schema import read_utf8
 from .cells import read_cells
 from .folders import course_folder
+from .turns import find_turns
 
 __all__ = ["Lesson", "find_lesson", "lesson_folder", "lessons"]
 
@@ -35,7 +38,21 @@ class Lesson:
     @cached_property
     def cells(self):
         """Cells of the file, as a list of Cell."""
-        return read_cells(self.path.read_text(encoding="utf-8"), self.path.name)
+        return read_cells(read_utf8(self.path), self.path.name)
+
+    @cached_property
+    def turns(self):
+        """Functions that the learner writes, as a list of Turn."""
+        return find_turns(self)
+
+    @cached_property
+    def minutes(self):
+        """Estimated minutes, from `minutes.json` in the lessons' folder; None if unknown."""
+        try:
+            table = json.loads((self.path.parent / "minutes.json").read_text(encoding="utf-8"))
+            return int(table[self.number]["minutes"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
 
     @property
     def title(self):

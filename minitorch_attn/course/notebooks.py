@@ -1,4 +1,4 @@
-"""Notebooks from lessons: convert with Jupytext, write to a file, and execute with nbclient."""
+"""Notebooks from lessons: convert, write to a file, and execute with nbclient."""
 
 import re
 from dataclasses import dataclass
@@ -37,25 +37,73 @@ class Failure:
     traceback: str
 
 
-def notebook(lesson):
+def notebook(lesson, answers=False):
     """Convert a lesson to a notebook without outputs.
+
+    A function that the learner writes is unanswered. The hint stands folded below its task, and the
+    answer folded below its check. The code of figures is folded, too.
 
     Parameters
     ----------
     lesson : Lesson
+    answers : bool, default False
+        Whether to fill in the answers, so that the whole notebook runs.
 
     Returns
     -------
     nbformat.NotebookNode, byte for byte the same for equal lessons
     """
-    jupytext = _import("jupytext")
-    made = jupytext.reads(lesson.path.read_text(encoding="utf-8"), fmt="py:percent")
+    made = _import("nbformat.v4").new_notebook()
     made.metadata = {"kernelspec": dict(_KERNEL), "language_info": {"name": "python"}}
     made.nbformat, made.nbformat_minor = 4, 5
+    made.cells = list(_cells(lesson, answers))
     for number, cell in enumerate(made.cells):
         cell["id"] = f"cell-{number:03d}"
-        cell["source"] = cell["source"].strip("\n")
     return made
+
+
+def _cells(lesson, answers):
+    """Yield the cells of a notebook."""
+    turns = {turn.at: turn for turn in lesson.turns}
+    kept = {}  # index of a cell -> text that replaces it
+    # Whether `show` can find the number of the lesson, or is not called.
+    numbered = not any("show(" in cell.text for cell in lesson.cells)
+    for at, cell in enumerate(lesson.cells):
+        tags = list(cell.tags)
+        turn = turns.get(at)
+        if turn is not None:
+            task = f"## Your turn: {turn.title}\n\n{turn.task}\n\n"
+            kept[at] = task + _folded("Hint", turn.hint)
+            if not answers:
+                kept[at + 1] = turn.unanswered
+        if "check" in tags and not answers:
+            tags.append("raises-exception")  # the next cells run although the check fails
+        if cell.kind == "code" and not numbered:
+            yield _cell(
+                "code", f'__file__ = "{lesson.path.name}"  # numbers the figures', 1, folded=True
+            )
+            numbered = True
+        yield _cell(cell.kind, kept.get(at, cell.text), cell.line, tags, "plot" in tags)
+        if at - 2 in turns and not answers:
+            answer = f"```python\n{turns[at - 2].answer}\n```"
+            yield _cell("markdown", _folded("Answer", answer), turns[at - 2].line, ["answer"])
+
+
+def _cell(kind, text, line, tags=(), folded=False):
+    """Make a cell. Its metadata contain the line number in the lesson's file."""
+    make = _import("nbformat.v4")
+    metadata = {"line": line}
+    if tags:
+        metadata["tags"] = list(tags)
+    if folded:
+        metadata["jupyter"] = {"source_hidden": True}
+    new = make.new_code_cell if kind == "code" else make.new_markdown_cell
+    return new(text, metadata=metadata)
+
+
+def _folded(summary, markdown):
+    """Return Markdown that a click on the summary unfolds."""
+    return f"<details><summary>{summary}</summary>\n\n{markdown}\n\n</details>"
 
 
 def write_notebook(made, path):
@@ -73,14 +121,13 @@ def write_notebook(made, path):
         file.write((text.rstrip("\n") + "\n").encode())
 
 
-def execute(made, lesson, folder, fast=None, timeout=600):
+def execute(made, folder, fast=None, timeout=600):
     """Run a notebook from its first cell to its last, and store the outputs in it.
 
     Parameters
     ----------
     made : nbformat.NotebookNode
         Notebook to run. It is modified in place.
-    lesson : Lesson
     folder : str or path
         Working directory of the cells.
     fast : bool, optional
@@ -104,11 +151,11 @@ def execute(made, lesson, folder, fast=None, timeout=600):
     try:
         client.execute(env={**environment(fast), **_QUIET})
     except nbclient.exceptions.CellExecutionError as error:
-        return _failure(made, lesson, f"{error.ename}: {error.evalue}")
+        return _failure(made, f"{error.ename}: {error.evalue}")
     except nbclient.exceptions.CellTimeoutError:
-        return _failure(made, lesson, f"a cell took more than {timeout:g} s")
+        return _failure(made, f"a cell took more than {timeout:g} s")
     except nbclient.exceptions.DeadKernelError:
-        return _failure(made, lesson, "the kernel of the notebook died")
+        return _failure(made, "the kernel of the notebook died")
     return None
 
 
@@ -127,14 +174,13 @@ def _kernel_class():
     return OwnKernel
 
 
-def _failure(made, lesson, message):
+def _failure(made, message):
     """Return the failure in the last code cell that was started."""
     begun = [i for i, cell in enumerate(made.cells) if cell.get("execution_count")]
     index = begun[-1] if begun else 0
     outputs = made.cells[index].get("outputs", [])
     traceback = [line for output in outputs for line in output.get("traceback", [])]
-    lines = [cell.line for cell in lesson.cells]
-    line = lines[index] if index < len(lines) else 1
+    line = made.cells[index].metadata.get("line", 1)
     return Failure(line, message, _COLOUR.sub("", "\n".join(traceback)))
 
 

@@ -6,8 +6,9 @@ import sys
 import time
 from pathlib import Path
 
-from ..errors import CheckpointError
+from ..errors import CheckpointError, DataError
 from ..files import atomic_file
+from ..schema import parse_json
 
 __all__ = ["Progress", "state_folder"]
 
@@ -91,6 +92,17 @@ class Progress:
         """Return the number of the lesson used last, or None if no lesson was started."""
         return max(self.fields["lessons"], key=self.when, default=None)
 
+    def solved(self, number):
+        """Return the names of the functions that the learner wrote in a lesson, as a set."""
+        names = self.entry(number).get("turns")
+        return {n for n in names if isinstance(n, str)} if isinstance(names, list) else set()
+
+    def guess(self, number, which):
+        """Return what the learner guessed at a predict cell of a lesson, or ""."""
+        guesses = self.entry(number).get("guesses")
+        text = guesses.get(str(which)) if isinstance(guesses, dict) else None
+        return text if isinstance(text, str) else ""
+
     # Writing
 
     def leave(self, number, cell, cells):
@@ -107,6 +119,24 @@ class Progress:
     def finish(self, number):
         """Record that a lesson was run to its end."""
         self._change(number, {"cell": 0, "done": True})
+
+    def solve_turn(self, number, name):
+        """Record that the learner's function of this name passed its check."""
+        self._change(number, {"turns": sorted(self.solved(number) | {name})})
+
+    def keep_guess(self, number, which, text):
+        """Store what the learner guessed at a predict cell.
+
+        Parameters
+        ----------
+        number : str
+        which : int
+            Which predict cell of the lesson, counted from 1.
+        text : str
+        """
+        guesses = self.entry(number).get("guesses")
+        guesses = guesses if isinstance(guesses, dict) else {}
+        self._change(number, {"guesses": {**guesses, str(which): text}})
 
     def _change(self, key, fields, table="lessons"):
         self.fields = self._read()  # another process may have changed the file since it was read
@@ -135,9 +165,9 @@ class Progress:
         except (OSError, UnicodeDecodeError) as error:
             return self._put_aside(str(error), empty)
         try:
-            fields = json.loads(text)
-        except ValueError as error:
-            return self._put_aside(str(error), empty)
+            fields = parse_json(text, self.path)
+        except DataError as error:
+            return self._put_aside(error.got, empty)
         if not isinstance(fields, dict) or not isinstance(fields.get("lessons"), dict):
             return self._put_aside("the table of lessons is missing", empty)
         return fields

@@ -9,15 +9,18 @@ from pathlib import Path
 __all__ = ["environment", "run_script"]
 
 
-def environment(fast=None):
+def environment(fast=None, windows=False):
     """Return environment variables for a process that runs a lesson.
 
-    The process finds this package even if it is not installed, and figures do not open windows.
+    The process finds this package even if it is not installed.
 
     Parameters
     ----------
     fast : bool, optional
         Whether to use small sizes, for a quick check. Default: the value of MTA_FAST.
+    windows : bool
+        Whether Matplotlib chooses how `plt.show()` shows a figure. A notebook needs this: its
+        kernel then shows the figure in the page. By default, figures do not open windows.
 
     Returns
     -------
@@ -26,7 +29,8 @@ def environment(fast=None):
     package = str(Path(__file__).resolve().parents[2])
     paths = [package, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     found = {**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
-    found.setdefault("MPLBACKEND", "Agg")
+    if not windows:
+        found.setdefault("MPLBACKEND", "Agg")
     found.setdefault("PYTHONIOENCODING", "utf-8:replace")
     if fast is not None:
         found["MTA_FAST"] = "1" if fast else "0"

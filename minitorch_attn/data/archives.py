@@ -128,6 +128,8 @@ def _looks_like_tar(stream):
 
 def _zip_members(archive, target):
     for member in archive.infolist():
+        if not member.filename:
+            target.refuse("", "an empty name")
         kind = stat.S_IFMT(member.external_attr >> 16)
         if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
             target.refuse(member.filename, "a link or a device")

@@ -4,9 +4,12 @@ import math
 
 import numpy as np
 
+from ..named_errors import names_arguments
+
 __all__ = ["baselines"]
 
 
+@names_arguments
 def baselines(training, validation, vocab_size):
     r"""Compute the validation cross-entropies of three models that only count tokens.
 

@@ -1,11 +1,15 @@
 """BatchStream: an infinite stream of batches whose position a checkpoint can restore."""
 
+import operator
+
 from ..errors import CheckpointError
+from ..named_errors import NamedErrors
+from ..nn.checks import check_sizes
 
 __all__ = ["BatchStream"]
 
 
-class BatchStream:
+class BatchStream(NamedErrors):
     """Base class for infinite streams. Subclasses define `__next__`, which increments `position`.
 
     A batch depends only on `seed` and `position`, so a checkpoint stores only the position.
@@ -23,8 +27,9 @@ class BatchStream:
     """
 
     def __init__(self, batch_size, seed=0, device=None):
+        check_sizes(type(self).__name__, batch_size=batch_size)
         self.batch_size = batch_size
-        self.seed = seed % 2**64
+        self.seed = operator.index(seed) % 2**64
         self.device = device
         self.position = 0
 

@@ -3,6 +3,8 @@
 import numpy as np
 
 from ..errors import ArgumentError, DataError
+from ..named_errors import names_arguments
+from ..nn.checks import check_sizes
 from ..tensor import tensor
 from .batch_stream import BatchStream
 
@@ -39,6 +41,7 @@ class TextBatches(BatchStream):
 
     def __init__(self, ids, batch_size, context_length, seed=0, device=None):
         ids = np.asarray(ids)
+        check_sizes("TextBatches", batch_size=batch_size, context_length=context_length)
         if batch_size < 1 or context_length < 1:
             raise ArgumentError(
                 "TextBatches: batch_size and context_length must be at least 1",
@@ -61,6 +64,7 @@ class TextBatches(BatchStream):
         return _pairs(self.ids, starts, self.context_length, self.device)
 
 
+@names_arguments
 def windows(ids, batch_size, context_length, device=None, limit=None):
     """Yield the windows of a text in order, without overlap, in batches.
 

@@ -5,7 +5,7 @@ import os
 import numpy as np
 
 from ..errors import DataError
-from .download import local_path
+from .download import local_path, shown_path
 from .mnist import scaled
 
 __all__ = ["CIFAR10_CLASSES", "cifar10", "read_cifar10"]
@@ -33,7 +33,7 @@ def read_cifar10(path):
     DataError
         If the file does not have this format.
     """
-    name = os.fspath(path)
+    name = shown_path(path)
     try:
         with open(path, "rb") as file:
             start = file.read(2)

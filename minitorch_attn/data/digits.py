@@ -1,12 +1,16 @@
 """Digits: the 1,797 handwritten digits of 8 x 8 pixels that scikit-learn includes."""
 
+import operator
+
 import numpy as np
 
-from ..errors import DataError
+from ..errors import ArgumentError, DataError
+from ..named_errors import names_arguments
 
 __all__ = ["digits_split"]
 
 
+@names_arguments
 def digits_split(test_share=0.2, seed=0):
     """Load images and labels, split into a training set and a test set, stratified by digit.
 
@@ -38,6 +42,10 @@ def digits_split(test_share=0.2, seed=0):
     >>> images.shape, test_images.shape, float(images.max())
     ((1437, 1, 8, 8), (360, 1, 8, 8), 1.0)
     """
+    if not isinstance(test_share, float | int) or not 0 < test_share < 1:
+        raise ArgumentError(
+            "digits_split: test_share must be between 0 and 1", got=f"{test_share!r:.60}"
+        )
     try:
         from sklearn.datasets import load_digits
         from sklearn.model_selection import train_test_split
@@ -46,6 +54,7 @@ def digits_split(test_share=0.2, seed=0):
             "digits_split: scikit-learn, which includes the digits, is not installed",
             hint="python -m pip install scikit-learn",
         ) from None
+    seed = operator.index(seed) % 2**32  # scikit-learn's seeds have 32 bits
     found = load_digits()
     images = (found.images / 16).astype(np.float32)[:, None]  # (image, channel, row, column)
     labels = found.target.astype(np.int64)

@@ -3,16 +3,21 @@
 import contextlib
 import hashlib
 import os
+import re
 import sys
 import urllib.parse
+from urllib.parse import quote
 
 from ..errors import ArgumentError, DataError
 from ..files import atomic_file
 from .archives import is_archive, unpack
 
-__all__ = ["cache_folder", "download", "local_path", "single_file"]
+__all__ = ["cache_folder", "download", "local_path", "shown_path", "single_file"]
 
 _CHUNK = 1 << 20
+_SHOWN = re.compile("[^:@]*(://[^:@]*)?")  # a user name, but not the password that follows it
+_PASSWORD = re.compile("[^/]:[^/]")  # where it may begin
+_SAFE = "/%:=&?+~,;!$'()*[]@"  # characters of a path and a query that are not quoted
 
 
 def cache_folder():
@@ -60,13 +65,7 @@ def download(url, sha256, *, folder=None, max_bytes=4 << 30, timeout=30.0):
     DataError
         If the download fails, or the checksum does not match.
     """
-    parts = urllib.parse.urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.netloc:
-        raise ArgumentError(
-            "download: url must be an http or https address",
-            got=url, expected="https://...",
-            hint="to use a file on this machine, pass its path where the downloaded file is read",
-        )  # fmt: skip
+    parts = _checked_url(url)
     sha256 = _checked_sha256(sha256)
     name = os.path.basename(urllib.parse.unquote(parts.path)) or "download"
     name = "".join(c if c.isalnum() or c in "._-" else "_" for c in name)[-100:]
@@ -78,8 +77,48 @@ def download(url, sha256, *, folder=None, max_bytes=4 << 30, timeout=30.0):
     except OSError as error:
         raise DataError(f"{path} could not be written", got=error.strerror) from None
     with atomic_file(path) as file:
-        _fetch(url, sha256, file, max_bytes, timeout)
+        _fetch(parts.geturl(), sha256, file, max_bytes, timeout)
     return path
+
+
+def _checked_url(url):
+    """Return the parts of a URL, its path in ASCII. Messages do not repeat a password."""
+    shown = _SHOWN.match(url)[0]
+    shown += "..." if shown != url else ""
+    try:
+        parts = urllib.parse.urlsplit(url)
+        valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        if valid:
+            parts.hostname.encode("idna")
+            path, query = (quote(text, _SAFE) for text in (parts.path, parts.query))
+    except ValueError:  # such as an invalid port, a label of 300 letters, or a lone surrogate
+        valid = False
+    if not valid:
+        raise ArgumentError(
+            "download: url must be an http or https address",
+            got=ascii(shown), expected="https://...",
+            hint="to use a file on this machine, pass its path where the downloaded file is read",
+        )  # fmt: skip
+    if parts.username is not None:
+        raise ArgumentError(
+            "download: a user name or password in a URL is not supported",
+            got=ascii(shown), hint="download the file yourself, and pass its path",
+        )  # fmt: skip
+    return parts._replace(path=path, query=query)
+
+
+def shown_path(path):
+    """Return a path for a message. A mistyped URL is taken for a path; its password is left out.
+
+    Examples
+    --------
+    >>> shown_path("https:/user:secret@example.org/a.zip"), shown_path("C:/a@b")
+    ('https:/user:...@example.org/a.zip', 'C:/a@b')
+    """
+    text = os.fsdecode(path)
+    before, _, after = text.rpartition("@")
+    found = _PASSWORD.search(before)
+    return f"{before[: found.start() + 2]}...@{after}" if found else text
 
 
 def local_path(source, sha256=None):
@@ -103,6 +142,7 @@ def local_path(source, sha256=None):
     """
     source = os.fspath(source)
     if "://" in source:
+        _checked_url(source)
         if sha256 is None:
             raise ArgumentError(
                 f"{source}: the checksum of the download is missing",
@@ -120,9 +160,11 @@ def local_path(source, sha256=None):
             if found != _checked_sha256(sha256):
                 raise _other_file(path, found, sha256)
         return _unpacked(path, sha256) if is_archive(path) else path
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise DataError(f"{path} could not be read", got=reason) from None
+    except DataError:
+        raise
+    except (OSError, ValueError) as error:  # ValueError: a path with a null character
+        reason = getattr(error, "strerror", None) or str(error)
+        raise DataError(f"{shown_path(path)} could not be read", got=reason) from None
 
 
 def single_file(source, sha256=None):
@@ -172,7 +214,9 @@ def _fetch(url, sha256, file, max_bytes, timeout):
                     )
                 digest.update(chunk)
                 file.write(chunk)
-    except (OSError, http.client.HTTPException) as error:
+    except DataError:
+        raise
+    except (OSError, ValueError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", None) or str(error) or type(error).__name__
         raise DataError(
             f"{url} could not be downloaded",

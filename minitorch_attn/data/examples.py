@@ -2,8 +2,11 @@
 
 import numpy as np
 
+from ..backend import as_dtype
 from ..errors import ArgumentError
-from ..tensor import tensor
+from ..named_errors import names_arguments
+from ..ops import as_tensor
+from ..utils.data import DataLoader, EpochSampler, TensorDataset
 from .batch_stream import BatchStream
 
 __all__ = ["ShuffledBatches", "in_batches"]
@@ -39,27 +42,29 @@ class ShuffledBatches(BatchStream):
     """
 
     def __init__(self, arrays, batch_size, seed=0, device=None, dtype=None):
-        self.arrays = [_as_dtype(np.asarray(array), dtype) for array in arrays]
-        self.count = len(self.arrays[0])
-        if not 1 <= batch_size <= self.count or any(len(a) != self.count for a in self.arrays):
+        examples = _examples(arrays, dtype)
+        if not 1 <= batch_size <= len(examples):
             raise ArgumentError(
-                "ShuffledBatches: arrays must have the same length, at least batch_size",
-                got=f"batch_size={batch_size}, arrays of {[len(a) for a in self.arrays]} examples",
+                "ShuffledBatches: batch_size must be between 1 and the number of examples",
+                got=f"batch_size={batch_size}, {len(examples)} examples",
             )
         super().__init__(batch_size, seed, device)
-        self._order = (None, None)  # (number of an epoch, order of its examples)
+        self.order = EpochSampler(examples, seed)
+        self.loader = DataLoader(examples, batch_size, sampler=self.order, drop_last=True)
+        self._next, self._batches = None, None  # position of the next batch, the rest of its epoch
 
     def __next__(self):
         """Return one Tensor for each array, of shape (batch, ...)."""
-        number, place = divmod(self.position, self.count // self.batch_size)
-        if self._order[0] != number:
-            generator = np.random.default_rng([self.seed, number])
-            self._order = number, generator.permutation(self.count)
-        chosen = self._order[1][place * self.batch_size : (place + 1) * self.batch_size]
-        self.position += 1
-        return tuple(tensor(array[chosen], device=self.device) for array in self.arrays)
+        number, place = divmod(self.position, len(self.loader))
+        if place == 0 or self._next != self.position:
+            self.order.set_epoch(number, start=place * self.batch_size)
+            self._batches = iter(self.loader)
+        batch = next(self._batches)
+        self.position = self._next = self.position + 1
+        return _on(self.device, batch)
 
 
+@names_arguments
 def in_batches(arrays, batch_size, device=None, dtype=None):
     """Yield each example once, in order.
 
@@ -78,10 +83,20 @@ def in_batches(arrays, batch_size, device=None, dtype=None):
     >>> [x.tolist() for (x,) in in_batches([np.arange(5)], 2)]
     [[0, 1], [2, 3], [4]]
     """
-    arrays = [_as_dtype(np.asarray(array), dtype) for array in arrays]
-    for first in range(0, len(arrays[0]), batch_size):
-        yield tuple(tensor(a[first : first + batch_size], device=device) for a in arrays)
+    for batch in DataLoader(_examples(arrays, dtype), batch_size):
+        yield _on(device, batch)
 
 
-def _as_dtype(array, dtype):
-    return array if dtype is None or array.dtype.kind != "f" else array.astype(dtype)
+def _examples(arrays, dtype):
+    """Return a data set of arrays of the same length, the floating-point ones in `dtype`."""
+    arrays = [np.asarray(array) for array in arrays]
+    return TensorDataset(
+        *[
+            as_tensor(a.astype(as_dtype(dtype or a.dtype)) if a.dtype.kind == "f" else a)
+            for a in arrays
+        ]
+    )
+
+
+def _on(device, batch):
+    return tuple(batch) if device is None else tuple([entry.to(device) for entry in batch])

@@ -6,8 +6,11 @@ import os
 import numpy as np
 
 from ..errors import ArgumentError, DataError, DTypeError
+from ..named_errors import NamedErrors
+from ..schema import check, read_json
 from ..tensor import tensor
-from .tokenizers.gpt2_files import read_json
+from .image_fields import PREPROCESSOR, TIMM_WEIGHTS
+from .image_sizes import exactly, in_proportion, rule_for, shortest_edge, two
 
 __all__ = ["ImageProcessor", "read_image"]
 
@@ -66,7 +69,7 @@ def read_image(path):
             f"{name}: the image is too large",
             got=str(error), hint="reduce its size with an image editor",
         ) from None  # fmt: skip
-    except (OSError, SyntaxError, ValueError, EOFError) as error:
+    except (OSError, SyntaxError, ValueError, EOFError, MemoryError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise DataError(
             f"{name} could not be read as an image",
@@ -74,7 +77,7 @@ def read_image(path):
         ) from None  # fmt: skip
 
 
-class ImageProcessor:
+class ImageProcessor(NamedErrors):
     """Preprocess images of any size into a batch, exactly as Hugging Face or timm do.
 
     Usually created by `from_pretrained`, `from_config` or `from_pretrained_cfg`.
@@ -114,10 +117,10 @@ class ImageProcessor:
     ):  # fmt: skip
         self.mean, self.std = (None if m is None else np.float32(m) for m in (mean, std))
         self.channels = channels if mean is None else len(mean)
-        if self.channels not in (1, 3):
+        if self.channels not in (1, 3) or (mean is not None and len(std) != self.channels):
             raise ArgumentError(
-                "ImageProcessor: the number of channels must be 1 or 3",
-                got=f"{self.channels} channels",
+                "ImageProcessor: the number of channels must be 1 or 3, in mean as in std",
+                got=f"{self.channels} channels, std {std}",
             )
         self.new_size = new_size
         self.resample = _filter(resample)
@@ -140,7 +143,7 @@ class ImageProcessor:
         """
         path = os.path.join(folder, "preprocessor_config.json")
         if os.path.isfile(path):
-            return cls.from_config(read_json(path))
+            return cls.from_config(read_json(path), where=path)
         path = os.path.join(folder, "config.json")
         config = read_json(path) if os.path.isfile(path) else {}
         if "pretrained_cfg" not in config:
@@ -148,22 +151,25 @@ class ImageProcessor:
                 f"{os.fspath(folder)}: the image preprocessing configuration is missing",
                 expected="preprocessor_config.json, or config.json with pretrained_cfg",
             )
-        return cls.from_pretrained_cfg(config["pretrained_cfg"])
+        return cls.from_pretrained_cfg(config["pretrained_cfg"], where=f"{path}: pretrained_cfg")
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config, where="preprocessor_config.json"):
         """Create a processor from the fields of `preprocessor_config.json` (transformers).
 
         Parameters
         ----------
         config : dict
             Fields for ViTImageProcessor (the default), or for the DeiT, CLIP or BiT processor.
+        where : str or path
+            Name of the configuration for error messages.
 
         Returns
         -------
         ImageProcessor
             Processor with the same results as the class in transformers, if that uses Pillow.
         """
+        check(config, PREPROCESSOR, where)
         kind = config.get("image_processor_type") or config.get("feature_extractor_type") or "ViT"
         for ending in ("Fast", "Pil", "ImageProcessor", "FeatureExtractor"):
             kind = kind.removesuffix(ending)
@@ -178,27 +184,30 @@ class ImageProcessor:
         return cls(
             config["image_mean"] if normalize else None,
             config["image_std"] if normalize else None,
-            new_size=_new_size(config["size"], kind) if config["do_resize"] else None,
+            new_size=rule_for(config["size"], kind) if config["do_resize"] else None,
             resample=config["resample"],
-            crop_size=_two(config["crop_size"]) if crop else None,
+            crop_size=two(config["crop_size"]) if crop else None,
             place=_place_of_transformers,
             rescale=_multiply(config["rescale_factor"] if config["do_rescale"] else 1),
             on_white=True,
         )
 
     @classmethod
-    def from_pretrained_cfg(cls, config):
+    def from_pretrained_cfg(cls, config, where="pretrained_cfg"):
         """Create a processor from a timm model's `pretrained_cfg`.
 
         Parameters
         ----------
         config : dict
+        where : str
+            Name of the configuration for error messages.
 
         Returns
         -------
         ImageProcessor
             Processor with the same results as timm's evaluation transform.
         """
+        check(config, TIMM_WEIGHTS, where)
         size = tuple((config.get("input_size") or (3, 224, 224))[1:])
         share, mode = config.get("crop_pct") or 0.875, config.get("crop_mode") or "center"
         larger = tuple(math.floor(length / share) for length in size)
@@ -206,12 +215,12 @@ class ImageProcessor:
             tuple(config.get(n) or d) for n, d in zip(("mean", "std"), _IMAGENET, strict=True)
         )
         if mode == "squash":
-            new_size = _exactly(larger)
+            new_size = exactly(larger)
         elif mode == "border":
-            new_size = _in_proportion(larger, max)
+            new_size = in_proportion(larger, max)
         elif mode == "center":
             square = larger[0] == larger[1]
-            new_size = _shortest_edge(larger[0]) if square else _in_proportion(larger, min)
+            new_size = shortest_edge(larger[0]) if square else in_proportion(larger, min)
         else:
             raise DataError(
                 "pretrained_cfg: crop_mode is not supported",
@@ -223,7 +232,9 @@ class ImageProcessor:
             new_size=new_size,
             resample=config.get("interpolation") or "bicubic",
             crop_size=size,
-            fill=[round(255 * value) for value in mean] if mode == "border" else None,
+            fill=[min(max(round(255 * value), 0), 255) for value in mean]
+            if mode == "border"
+            else None,
         )
 
     def __call__(self, images, device=None):
@@ -348,45 +359,3 @@ def _place_of_torchvision(length, wanted):
 def _place_of_transformers(length, wanted):
     """Return the crop's start. Halves are rounded down. Odd padding is larger at the start."""
     return (length - wanted) // 2
-
-
-def _two(size):
-    if isinstance(size, int):
-        return size, size
-    return (size["height"], size["width"]) if isinstance(size, dict) else tuple(size)
-
-
-def _new_size(size, kind):
-    """Return the function that computes new sizes from `size` in preprocessor_config.json."""
-    if isinstance(size, int) and kind in ("CLIP", "Bit"):
-        size = {"shortest_edge": size}
-    if isinstance(size, dict) and set(size) == {"shortest_edge"}:
-        return _shortest_edge(size["shortest_edge"])
-    if not isinstance(size, dict) or {"height", "width"} <= set(size):
-        return _exactly(_two(size))
-    raise DataError(
-        "preprocessor_config.json: size is not supported",
-        got=str(size), expected="height and width, or shortest_edge",
-    )  # fmt: skip
-
-
-def _exactly(size):
-    return lambda height, width: size
-
-
-def _shortest_edge(edge):
-    def rule(height, width):
-        longest = int(edge * max(height, width) / min(height, width))
-        return (edge, longest) if height <= width else (longest, edge)
-
-    return rule
-
-
-def _in_proportion(size, choose):
-    """Return a rule that keeps proportions: edges at least (min) or at most (max) `size`."""
-
-    def rule(height, width):
-        ratio = choose(height / size[0], width / size[1])
-        return round(height / ratio), round(width / ratio)
-
-    return rule

@@ -8,12 +8,14 @@ import zlib
 import numpy as np
 
 from ..errors import DataError
-from .download import local_path
+from ..files import read_up_to
+from .download import local_path, shown_path
 
 __all__ = ["mnist", "read_idx"]
 
 _TYPES = {8: "u1", 9: "i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
 _LIMIT = 1 << 32  # maximum size in bytes
+_AXES = 32  # maximum number that all versions of NumPy support
 
 
 def read_idx(path):
@@ -37,7 +39,7 @@ def read_idx(path):
     ----------
     .. [1] LeCun, Cortes and Burges, "The MNIST Database of Handwritten Digits", "File formats".
     """
-    name = os.fspath(path)
+    name = shown_path(path)
     try:
         with open(path, "rb") as file:
             packed = file.read(2) == b"\x1f\x8b"
@@ -67,12 +69,12 @@ def _read(file, name):
     dtype = np.dtype(_TYPES[magic[2]])
     shape = tuple(np.frombuffer(header[: len(header) // 4 * 4], dtype=">u4").tolist())
     size = math.prod(shape) * dtype.itemsize
-    if len(header) < 4 * magic[3] or size > _LIMIT:
+    if len(header) < 4 * magic[3] or magic[3] > _AXES or size > _LIMIT or max(shape) > _LIMIT >> 1:
         raise DataError(
             f"{name}: the sizes of the axes are invalid",
             got=f"{shape}", hint="the file may be damaged: download it again",
         )  # fmt: skip
-    values = file.read(size)
+    values = read_up_to(file, size)
     rest = len(file.read(1)) if len(values) == size else 0
     if len(values) < size or rest:
         raise DataError(

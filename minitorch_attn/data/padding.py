@@ -1,14 +1,19 @@
 """Padding: pad sequences of different lengths, and form batches that need little padding."""
 
+import operator
+
 import numpy as np
 
 from ..errors import ArgumentError, CheckpointError, DataError
+from ..named_errors import NamedErrors, names_arguments
 from ..nn import masks
+from ..nn.checks import check_sizes
 from ..tensor import tensor
 
 __all__ = ["BucketedBatches", "pad"]
 
 
+@names_arguments
 def pad(sequences, pad_id=0, *, side="right", multiple_of=1, device=None):
     """Pad the token ids of several texts to the same length, and return the padding mask.
 
@@ -60,7 +65,7 @@ def pad(sequences, pad_id=0, *, side="right", multiple_of=1, device=None):
     return tensor(ids, device=device), masks.from_attend(attend)
 
 
-class BucketedBatches:
+class BucketedBatches(NamedErrors):
     """Infinite stream of batches. The examples in a batch have similar lengths.
 
     Each epoch shuffles the examples, cuts the order into pools of `pool` batches, sorts each pool
@@ -99,7 +104,9 @@ class BucketedBatches:
     """
 
     def __init__(self, lengths, batch_size=None, *, max_tokens=None, seed=0, pool=100):
-        self.lengths = np.asarray(lengths, dtype=np.int64)
+        self.lengths = np.asarray(lengths, dtype=np.int64).reshape(-1)
+        sizes = {"batch_size": batch_size or 0, "max_tokens": max_tokens or 0, "pool": pool}
+        check_sizes("BucketedBatches", **sizes)
         if (
             (batch_size is None) == (max_tokens is None)
             or min(n for n in (batch_size, max_tokens) if n is not None) < 1
@@ -119,7 +126,7 @@ class BucketedBatches:
                 hint="increase max_tokens, or omit the longest texts" if max_tokens else None,
             )
         self.batch_size, self.max_tokens = batch_size, max_tokens
-        self.seed, self.pool = seed % 2**64, pool
+        self.seed, self.pool = operator.index(seed) % 2**64, pool
         self.position = (0, 0)
         self._batches = (None, [])  # (number of an epoch, its batches)
 
@@ -156,7 +163,9 @@ class BucketedBatches:
         if self._batches[0] != number:
             generator = np.random.default_rng([self.seed, number])
             order = generator.permutation(len(self.lengths))
-            in_a_batch = self.batch_size or max(1, int(self.max_tokens / self.lengths.mean()))
+            mean = self.lengths.mean() or 1.0
+            tokens = min(self.max_tokens or 0, int(self.lengths.sum()))  # of a batch
+            in_a_batch = self.batch_size or max(1, int(tokens / mean))
             size = in_a_batch * self.pool
             pools = [order[first : first + size] for first in range(0, len(order), size)]
             if self.pool > 1:

@@ -1,9 +1,8 @@
 """Text: read text from a file, or from the help topics that CPython includes."""
 
-import os
-
 from ..errors import DataError
-from .download import single_file
+from ..named_errors import names_arguments
+from .download import shown_path, single_file
 
 __all__ = ["default_text", "read_text", "split_text"]
 
@@ -54,14 +53,15 @@ def read_text(path, *, sha256=None):
     DataError
         If the file cannot be read, is empty, or is not UTF-8 text.
     """
-    name = os.fspath(path)
+    name = shown_path(path)
     if "://" in name or sha256 is not None:
         path = single_file(path, sha256)
     try:
         with open(path, "rb") as file:
             raw = file.read()
-    except OSError as error:
-        raise DataError(f"{name} could not be read", got=error.strerror or str(error)) from None
+    except (OSError, ValueError) as error:  # ValueError: a path with a null character
+        reason = getattr(error, "strerror", None) or str(error)
+        raise DataError(f"{name} could not be read", got=reason) from None
     if not raw:
         raise DataError(f"{name} is empty", expected="a text to learn from")
     encoding = _BYTE_ORDER_MARKS.get(raw[:2])
@@ -91,6 +91,7 @@ def read_text(path, *, sha256=None):
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
+@names_arguments
 def split_text(text, context_length, *, validation_fraction=0.1, name="the text"):
     """Split a text into a training part and, at its end, a validation part.
 

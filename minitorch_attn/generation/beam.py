@@ -5,8 +5,11 @@ probabilities by length ** penalty. All arrays keep their shapes from step to st
 only one value from the device, the flag that ends the search.
 """
 
+import math
+
 from .. import ops
 from ..computes import computes
+from ..errors import ArgumentError
 
 __all__ = ["BeamSearch"]
 
@@ -129,7 +132,7 @@ class BeamSearch:
         ids, scores, origins = continued
         config, taken = self.config, self.finished[3]
         ended = ends & self.in_beams  # (batch, candidate)
-        scores = scores / (self.length + 1 - self.prompt) ** config.length_penalty
+        scores = scores / _weight(self.length + 1 - self.prompt, config.length_penalty)
         refused = ~self.may_improve
         if config.early_stopping is True:
             refused = refused | taken.all(-1, keepdim=True)
@@ -148,7 +151,7 @@ class BeamSearch:
         config = self.config
         longest = config.early_stopping == "never" and config.length_penalty > 0
         length = (config.max_length if longest else self.length) - self.prompt
-        best = self.running[1][:, :1] / length**config.length_penalty
+        best = self.running[1][:, :1] / _weight(length, config.length_penalty)
         _, scores, _, taken = self.finished
         worst = ops.where(taken, scores.amin(1, keepdim=True), WORST)  # (batch, beam)
         return (best > worst).any(-1, keepdim=True)
@@ -215,3 +218,18 @@ def search(step, ids, *, config, processors, stopping, choose, fill, ends, recor
     sequences, scores, origins = state.best()
     scores = scores if "scores" in record.steps else None
     return record.result(sequences, step.cache, sequences_scores=scores, beam_indices=origins)
+
+
+def _weight(length, penalty):
+    """Return length^penalty in floating point: a power of integers could take forever."""
+    try:
+        weight = float(length) ** float(penalty)
+    except OverflowError:
+        weight = math.inf
+    if length and not 0 < weight < math.inf:
+        raise ArgumentError(
+            "generate: length_penalty is out of range",
+            got=f"length_penalty={penalty!r} at length {length}",
+            expected="a number such as 0.6, 1 or 2",
+        )
+    return weight

@@ -3,6 +3,23 @@
 import warnings
 
 from ..errors import ArgumentError
+from ..named_errors import NamedErrors
+from ..schema import (
+    COUNT,
+    FLAG,
+    INTEGER,
+    NON_NEGATIVE,
+    NUMBER,
+    SIZE,
+    TEXT,
+    Kind,
+    check,
+    choice,
+    either,
+    list_of,
+    optional,
+    record,
+)  # fmt: skip
 
 __all__ = ["GenerationConfig"]
 
@@ -47,11 +64,50 @@ NEVER_NONE = {
     "num_return_sequences", "use_cache",
 }  # fmt: skip
 
+# Kind of each field in a file. null means the same as a missing field.
+_SOME = Kind("a list of token ids", lambda ids: bool(ids) and not list_of(INTEGER).problem(ids, ""))
+_IDS = either(INTEGER, _SOME)
+_BEAMS = Kind("an integer from 1 to 10000", lambda n: SIZE.accepts(n) and n <= 10_000)
+_BIAS = Kind(
+    "a pair of token ids and a number",
+    lambda pair: isinstance(pair, list) and len(pair) == 2
+    and _SOME.accepts(pair[0]) and NUMBER.accepts(pair[1]),
+)  # fmt: skip
+KINDS = {
+    name: optional(kind)
+    for kind, names in (
+        (COUNT, "max_length min_length min_new_tokens top_k no_repeat_ngram_size "
+                "encoder_no_repeat_ngram_size"),
+        (SIZE, "max_new_tokens"),
+        (_BEAMS, "num_beams num_return_sequences"),
+        (FLAG, "do_sample use_cache renormalize_logits remove_invalid_values output_attentions "
+               "output_hidden_states output_scores output_logits return_dict_in_generate"),
+        (NUMBER, "max_time temperature length_penalty"),
+        (NON_NEGATIVE, "top_p min_p top_h typical_p epsilon_cutoff eta_cutoff repetition_penalty "
+                       "encoder_repetition_penalty"),
+        (_IDS, "forced_bos_token_id forced_eos_token_id eos_token_id decoder_start_token_id"),
+        (INTEGER, "pad_token_id bos_token_id"),
+        (list_of(INTEGER), "suppress_tokens begin_suppress_tokens"),
+        (list_of(list_of(INTEGER)), "bad_words_ids"),
+        (list_of(NUMBER, 2), "exponential_decay_length_penalty"),
+        (either(TEXT, list_of(TEXT)), "stop_strings"),
+        (choice(True, False, "never"), "early_stopping"),
+        (list_of(_BIAS), "sequence_bias"),
+    )
+    for name in names.split()
+}  # fmt: skip
+
+
+def check_fields(fields, where, error):
+    """Raise an error if a field of `generation_config.json` has the wrong type."""
+    check(fields, record({}, KINDS), where, error, "restore the file, or leave the field out")
+
+
 KNOWN = DEFAULTS.keys() | INERT.keys() | WITHOUT_EFFECT
 EXTRAS = ("output_attentions", "output_hidden_states", "output_scores", "output_logits")
 
 
-class GenerationConfig:
+class GenerationConfig(NamedErrors):
     """Fields of `generation_config.json` as attributes; fields that are not set are None.
 
     Parameters

@@ -158,9 +158,10 @@ class ExponentialDecayLengthPenalty(LogitsProcessor):
 
     def __init__(self, exponential_decay_length_penalty, eos_token_id, input_ids_seq_length):
         where = type(self).__name__
+        name = "exponential_decay_length_penalty"
         start, factor = exponential_decay_length_penalty
-        self.start = whole(start, "start", where, least=0) + input_ids_seq_length
-        self.factor = positive(factor, "factor", where)
+        self.start = whole(start, f"{name}[0]", where, least=0) + input_ids_seq_length
+        self.factor = positive(factor, f"{name}[1]", where)
         self.ends = TokenSet(as_list(eos_token_id, "eos_token_id", where))
 
     def __call__(self, input_ids, scores):
@@ -197,7 +198,8 @@ class SuppressTokensAtBeginLogitsProcessor(SuppressTokensLogitsProcessor):
     """
 
     def __init__(self, begin_suppress_tokens, begin_index):
-        super().__init__(begin_suppress_tokens)
+        where = type(self).__name__
+        super().__init__(as_list(begin_suppress_tokens, "begin_suppress_tokens", where))
         self.begin_index = begin_index
 
     def __call__(self, input_ids, scores):

@@ -2,6 +2,7 @@
 
 from ..autograd.modes import no_grad
 from ..errors import ArgumentError
+from ..named_errors import names_arguments
 from ..nn import KVCache, StaticKVCache
 from . import beam
 from . import greedy_and_sampling as greedy
@@ -18,6 +19,7 @@ __all__ = ["generate"]
 INITIAL_CAPACITY = 1024  # maximum number of new tokens that the cache has memory for at the start
 
 
+@names_arguments
 def generate(
     model, inputs=None, generation_config=None, logits_processor=None, stopping_criteria=None,
     prefix_allowed_tokens_fn=None, *, streamer=None, tokenizer=None, seed=None, **kwargs,

@@ -12,7 +12,8 @@ import math
 import numpy as np
 
 from .. import ops
-from ..errors import ArgumentError, IndexRangeError
+from ..errors import ArgumentError, IndexRangeError, MissingMethodError
+from ..named_errors import NamedErrors
 from ..tensor import Tensor, tensor
 
 __all__ = [
@@ -23,14 +24,14 @@ __all__ = [
 ]  # fmt: skip
 
 
-class LogitsProcessor:
+class LogitsProcessor(NamedErrors):
     """Base class of logits processors. Any callable can also be used as a processor."""
 
     def __call__(self, input_ids, scores):
-        raise NotImplementedError(f"{type(self).__name__}.__call__(input_ids, scores)")
+        raise MissingMethodError(f"{type(self).__name__} does not define __call__")
 
 
-class LogitsProcessorList(list):
+class LogitsProcessorList(list, NamedErrors):
     """List of processors, applied in order.
 
     Examples
@@ -41,6 +42,9 @@ class LogitsProcessorList(list):
     >>> both(mt.tensor([[0]]), mt.tensor([[1.0, 2.0, 3.0]]))
     tensor([[-inf,   4.,   6.]])
     """
+
+    def __init__(self, processors=()):
+        super().__init__(processors)
 
     def __call__(self, input_ids, scores):
         for processor in self:

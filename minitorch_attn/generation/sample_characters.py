@@ -4,6 +4,7 @@ import inspect
 
 from ..autograd import no_grad
 from ..errors import ArgumentError
+from ..named_errors import names_arguments
 from ..nn import StaticKVCache, evaluating
 from ..tensor import tensor
 from .greedy_and_sampling import likeliest
@@ -14,6 +15,7 @@ from .warpers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 __all__ = ["sample", "sample_stream"]
 
 
+@names_arguments
 def sample(model, ids, num_tokens, *, temperature=1.0, top_k=None, top_p=None, seed=0):
     """Continue a sequence of tokens.
 
@@ -53,6 +55,7 @@ def sample(model, ids, num_tokens, *, temperature=1.0, top_k=None, top_p=None, s
     return [*ids, *sample_stream(model, ids, num_tokens, temperature, top_k, top_p, seed)]
 
 
+@names_arguments
 def sample_stream(model, ids, num_tokens, temperature=1.0, top_k=None, top_p=None, seed=0):
     """Yield the tokens of `sample`'s continuation as they are sampled.
 

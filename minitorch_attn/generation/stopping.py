@@ -7,7 +7,8 @@ scores of the steps, which are None unless they are recorded.
 import time
 
 from .. import ops
-from ..errors import ArgumentError
+from ..errors import ArgumentError, MissingMethodError
+from ..named_errors import NamedErrors
 from ..tensor import Tensor, tensor
 from .processors import as_list
 
@@ -17,14 +18,14 @@ __all__ = [
 ]  # fmt: skip
 
 
-class StoppingCriteria:
+class StoppingCriteria(NamedErrors):
     """Base class for criteria. Any callable can also be used as a criterion.
 
     A criterion returns a bool Tensor of shape (row,), or one bool for all rows.
     """
 
     def __call__(self, input_ids, scores):
-        raise NotImplementedError(f"{type(self).__name__}.__call__(input_ids, scores)")
+        raise MissingMethodError(f"{type(self).__name__} does not define __call__")
 
 
 class MaxLengthCriteria(StoppingCriteria):
@@ -110,8 +111,11 @@ class StopStringCriteria(StoppingCriteria):
         return False
 
 
-class StoppingCriteriaList(list):
+class StoppingCriteriaList(list, NamedErrors):
     """List of criteria. A sequence is finished when at least one criterion is met."""
+
+    def __init__(self, criteria=()):
+        super().__init__(criteria)
 
     def __call__(self, input_ids, scores=None):
         done, rows = False, input_ids.shape[0]

@@ -10,6 +10,7 @@ import sys
 import numpy as np
 
 from ..errors import ArgumentError
+from ..named_errors import NamedErrors
 
 __all__ = ["TextIteratorStreamer", "TextStreamer", "TokenStreamer"]
 
@@ -17,7 +18,7 @@ UNKNOWN = "\ufffd"  # decoders return it for invalid or incomplete UTF-8
 LONGEST = 4  # maximum number of bytes of a character in UTF-8
 
 
-class TokenStreamer:
+class TokenStreamer(NamedErrors):
     """Call a function with every new token.
 
     Parameters
@@ -44,7 +45,7 @@ class TokenStreamer:
         self._at_prompt = True
 
 
-class TextStreamer:
+class TextStreamer(NamedErrors):
     """Write text as it is generated, one or more complete characters at a time.
 
     Several tokens may form one character. An incomplete character is buffered until it is complete.
@@ -140,6 +141,11 @@ class TextIteratorStreamer(TextStreamer):
     """
 
     def __init__(self, tokenizer, skip_prompt=False, timeout=None, **decode_kwargs):
+        if timeout is not None and not (isinstance(timeout, (int, float)) and timeout >= 0):
+            raise ArgumentError(
+                "TextIteratorStreamer: timeout must be None or a number of seconds",
+                got=f"timeout={timeout!r:.60}",
+            )
         self.queue, self.timeout = queue.Queue(), timeout
         super().__init__(tokenizer, skip_prompt, self.queue.put, **decode_kwargs)
 

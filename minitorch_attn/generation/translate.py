@@ -4,12 +4,14 @@ from .. import ops
 from ..autograd.modes import no_grad
 from ..computes import computes
 from ..errors import ArgumentError
+from ..named_errors import names_arguments
 from ..nn import Mask, StaticKVCache, evaluating
 from .generate import generate
 
 __all__ = ["translate"]
 
 
+@names_arguments
 def translate(
     model, source, start_id, end_id, max_new_tokens=64, source_mask=None, num_beams=1,
     length_penalty=1.0,

@@ -96,7 +96,7 @@ class Check:
         title = self.options.title
         if not self.leaves:
             raise ArgumentError(
-                f"{title}: at least one input must require grad",
+                f"{title}: at least one of inputs must require grad",
                 hint="create it with mt.tensor(..., dtype=mt.float64, requires_grad=True)",
             )
         for name, leaf in self.named:

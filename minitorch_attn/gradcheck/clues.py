@@ -28,6 +28,8 @@ class Evidence:
     outputs : list of array
     inputs : dict of str to array
         All floating-point inputs of the function.
+    noun : str, default "gradient"
+        What `derived` is; "result" if the values of a function are compared, not its gradients.
     """
 
     name: str
@@ -39,6 +41,7 @@ class Evidence:
     cotangent: np.ndarray
     outputs: list
     inputs: dict
+    noun: str = "gradient"
 
     @property
     def error(self):

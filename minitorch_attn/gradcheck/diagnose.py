@@ -6,7 +6,7 @@ only if its formula matches to six digits, so hints are rarely wrong, but often 
 
 import math
 from functools import partial
-from itertools import combinations
+from itertools import combinations, islice
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from .layout import layout_hints
 from .report import Hint
 from .terms import term_hints
 
-__all__ = ["explain", "gather_evidence"]
+__all__ = ["explain", "explain_result", "gather_evidence"]
 
 _MOST = 2  # maximum number of hints per input
 
@@ -98,6 +98,46 @@ def explain(clue, others, deep):
     return found[:_MOST]
 
 
+def explain_result(found, correct, inputs):
+    """Return hints about why the result of a function is wrong, most likely first.
+
+    Parameters
+    ----------
+    found, correct : array
+        The result and the correct result, of the same shape.
+    inputs : dict of str to array
+        Floating-point arguments of the function.
+
+    Returns
+    -------
+    list of Hint
+
+    Examples
+    --------
+    >>> correct = np.arange(6.0).reshape(2, 3)
+    >>> print(*explain_result(-correct, correct, {}))
+    the result is -1 times the correct one, at every entry: the sign is wrong.
+    """
+    clue = Evidence(
+        name="the result", value=correct, derived=found, arrived=True, numeric=correct,
+        jacobian=None, cotangent=np.ones(correct.size), outputs=[correct], inputs=inputs,
+        noun="result",
+    )  # fmt: skip
+    if not np.isfinite(found).all() or not (found.any() and correct.any()):
+        return []
+    layout = partial(layout_hints, deep=False)
+    hints = (hint for guesses in (_factor, layout, _offset, _some_items) for hint in guesses(clue))
+    return list(islice(hints, 1))
+
+
+def _offset(clue):
+    """Yield a hint if the result is too large or too small by the same number everywhere."""
+    error = clue.error
+    if error.size > 2 and fits(error, np.full_like(error, error.mean())):
+        size = "large" if error.mean() > 0 else "small"
+        yield Hint("offset", f"too {size} by {abs(error.mean()):.6g} at every entry.")
+
+
 def _where_zero_is_right(clue):
     if clue.numeric.any() or not clue.derived.any():
         return []
@@ -117,12 +157,13 @@ def _factor(clue):
     """Yield a hint if the gradient is a number c times the correct one."""
     numeric = clue.numeric
     c = float((clue.derived * numeric).sum() / (numeric * numeric).sum())
-    if numeric.size == 1 and not _names_of(c, clue):
-        return
     if not fits(clue.derived, c * numeric) or abs(c) < 1e-9:
         return
     names = _names_of(c, clue)
-    text = f"the gradient is {_number(c)} times the correct one, at every entry"
+    simple = len(names) == 1 and (c > 0 or math.isclose(c, -1))
+    if numeric.size == 1 and not simple:  # any two numbers have a ratio
+        return
+    text = f"the {clue.noun} is {_number(c)} times the correct one, at every entry"
     if names:
         text += f": {'; or '.join(names[:3])}"
     yield Hint("factor", text + ".")
@@ -168,7 +209,7 @@ def _names_of(c, clue):
 
 
 def _sizes(clue):
-    """Return (size, axes of this size) for the input, the outputs and the other inputs."""
+    """Return (size, axes of this size): the batch, then axes of input, outputs, other inputs."""
     found = {}
 
     def add(size, axes):
@@ -178,6 +219,9 @@ def _sizes(clue):
     shapes = [(clue.name, clue.derived.shape)]
     shapes += [("the output", output.shape) for output in clue.outputs]
     shapes += [(n, value.shape) for n, value in clue.inputs.items() if n != clue.name]
+    batch = _batch(shapes, [output.shape for output in clue.outputs])
+    if batch is not None:
+        add(*batch)
     for name, shape in shapes:
         for axis, size in enumerate(shape):
             add(size, f"axis {axis} of {name}")
@@ -189,6 +233,18 @@ def _sizes(clue):
                 text = " and ".join(map(str, axes))
                 add(size, f"all of {name}" if whole else f"axes {text} of {name} together")
     return list(found.items())
+
+
+def _batch(shapes, outputs):
+    """Return the size and a name of the batch axis, or None if no input seems to have one.
+
+    It is axis 0 of an input with several axes, as long as axis 0 of all outputs that have axes.
+    """
+    firsts = {shape[0] for shape in outputs if shape}
+    for name, shape in shapes:
+        if name != "the output" and len(shape) > 1 and firsts <= {shape[0]}:
+            return shape[0], f"the batch (axis 0 of {'the output' if firsts else name})"
+    return None
 
 
 def _swapped(others):

@@ -6,6 +6,7 @@ constant, so a backward that returns zeros would pass. A check cannot detect a w
 a matching backward, so test the forward separately.
 """
 
+from ..named_errors import names_arguments
 from ..tensor import Tensor
 
 # The rest of the check is imported on first use, because most programs do not need it.
@@ -16,6 +17,7 @@ __all__ = [
 ]  # fmt: skip
 
 
+@names_arguments
 def gradcheck(fn, inputs, *, raise_exception=True, **options):
     """Compare the gradients of a function with central differences.
 
@@ -54,6 +56,7 @@ def gradcheck(fn, inputs, *, raise_exception=True, **options):
     return report.ok
 
 
+@names_arguments
 def gradcheck_report(fn, inputs, **options):
     """Compare the gradients of a function with central differences, and return a report.
 
@@ -107,6 +110,7 @@ def gradcheck_report(fn, inputs, **options):
     return Check(fn, inputs, Options.of(fn, inputs, options)).run()
 
 
+@names_arguments
 def gradgradcheck(fn, inputs, grad_outputs=None, *, raise_exception=True, **options):
     """Compare second derivatives with central differences of the first.
 
@@ -136,6 +140,7 @@ def gradgradcheck(fn, inputs, grad_outputs=None, *, raise_exception=True, **opti
     return report.ok
 
 
+@names_arguments
 def gradgradcheck_report(fn, inputs, grad_outputs=None, **options):
     """Compare second derivatives with central differences of the first, and return a report.
 
@@ -162,6 +167,7 @@ def gradgradcheck_report(fn, inputs, grad_outputs=None, **options):
     return second_order_check(fn, inputs, options, cotangents).run()
 
 
+@names_arguments
 def gradcheck_module(module, *inputs, raise_exception=True, **options):
     """Check the gradients of all inputs and all parameters of a module.
 
@@ -185,6 +191,7 @@ def gradcheck_module(module, *inputs, raise_exception=True, **options):
     return report.ok
 
 
+@names_arguments
 def gradcheck_module_report(module, *inputs, **options):
     """Check all inputs and all parameters of a module, and return a report.
 

@@ -44,8 +44,8 @@ def _transposed(clue):
         if shape[i] == shape[j] and fits(clue.derived, clue.numeric.swapaxes(i, j)):
             return Hint(
                 "transpose",
-                f"the correct gradient with axes {i} and {j} swapped: a transpose is missing, or "
-                "there is one too many.",
+                f"the correct {clue.noun} with axes {i} and {j} swapped: a transpose is missing, "
+                "or there is one too many.",
             )
     return None
 
@@ -73,7 +73,7 @@ def _flipped(clue):
         for some in combinations(axes, count):
             if fits(clue.derived, np.flip(clue.numeric, some)):
                 where = f"axis {some[0]}" if count == 1 else f"axes {some}"
-                return Hint("flip", f"the correct gradient in reverse order along {where}.")
+                return Hint("flip", f"the correct {clue.noun} in reverse order along {where}.")
     return None
 
 
@@ -87,19 +87,19 @@ def _rolled(clue):
             continue
         for shift in product(*shifts):
             if fits(clue.derived, np.roll(clue.numeric, shift, some)):
-                return Hint("roll", _roll_text(shape, some, shift))
+                return Hint("roll", _roll_text(clue.noun, shape, some, shift))
     return None
 
 
-def _roll_text(shape, axes, shift):
+def _roll_text(noun, shape, axes, shift):
     parts, double = [], []
     for axis, amount in zip(axes, shift, strict=True):
         size = shape[axis]
         amount = amount if amount <= size // 2 else amount - size
         parts.append(f"{amount:+d} along axis {axis} (of size {size})")
         double.append(amount % 2 == 0 or size % 2 == 1)
-    text = f"the correct gradient rolled by {' and '.join(parts)}"
-    if all(double):
+    text = f"the correct {noun} rolled by {' and '.join(parts)}"
+    if noun == "gradient" and all(double):
         text += (
             ". A roll by s in the forward needs a roll by -s in the backward; a roll by +s leaves "
             "a shift of 2s, and no roll leaves a shift of s"

@@ -126,7 +126,7 @@ def _wrong_operation(check, steps, second_order=False):
                 continue
             headline = (
                 f"The first operation, from the output backwards, whose own {what} is wrong: "
-                f"{step.op}, step {step.number + 1} of {len(steps)}."
+                f"{step.op}, step {step.number} of {len(steps)}."
             )
             return Fault(headline, step, report.hints, report, is_whole=len(steps) == 1)
     return None
@@ -166,7 +166,7 @@ def _wrong_sum(check, steps, found, arrived):
         for index, grad in enumerate(step.grads):
             parts = shares.get((step.context, index))
             if parts and not _close(backend.to_host(grad), sum(parts)):
-                what = f"output of {step.op}, step {step.number + 1} of {len(steps)}"
+                what = f"output of {step.op}, step {step.number} of {len(steps)}"
                 return _sum_fault(what, step, parts, backend.to_host(grad))
         for edge, result in zip(step.context.edges, step.results, strict=True):
             if edge is not None and result is not None:
@@ -222,7 +222,7 @@ def _cut(check, steps):
             if edge is None and _changed(step.inputs[i], other.inputs[i]):
                 headline = (
                     "Every operation's own backward is correct, but a value leaves the graph: "
-                    f"{step.op}, step {step.number + 1} of {len(steps)}, takes its input {i} "
+                    f"{step.op}, step {step.number} of {len(steps)}, takes its input {i} "
                     "without a gradient although that input depends on a checked input."
                 )
                 hint = Hint(

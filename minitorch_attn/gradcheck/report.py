@@ -75,7 +75,7 @@ class GradcheckItem:
         return "ok" if self.ok else "WRONG"
 
 
-@dataclass
+@dataclass(repr=False)
 class GradcheckReport:
     """Result of a gradient check. As a condition, it is true if the check passed.
 
@@ -124,7 +124,23 @@ class GradcheckReport:
             raise GradcheckError(self)
 
     def __str__(self):
-        lines = [self._headline(), "", *_table(self.items)]
+        return "\n".join([*self._values(), *self._causes(), *self._remarks()])
+
+    __repr__ = __str__  # a notebook shows the report as it is printed
+
+    def facts(self):
+        """Return the report as text, without the guesses at the cause of wrong gradients."""
+        return "\n".join([*self._values(), *self._remarks()])
+
+    def causes(self):
+        """Return the guesses at the cause of wrong gradients as text; "" if there is none."""
+        return "\n".join(self._causes()).strip("\n")
+
+    def _values(self):
+        return [self._headline(), "", *_table(self.items)]
+
+    def _causes(self):
+        lines = []
         for item in self.items:
             lines += _bullets(item.name, item.hints)
         lines += _bullets("also wrong" if self.items else "wrong", self.problems)
@@ -132,15 +148,17 @@ class GradcheckReport:
             known = {hint.text for item in self.items for hint in item.hints}
             known |= {hint.text for hint in self.problems}
             lines += ["", *self.fault.lines(known)]
-        if self.notes:
-            lines += ["", *wrapped("; ".join(self.notes) + ".", "  ")]
-        return "\n".join(lines)
+        return lines
+
+    def _remarks(self):
+        return ["", *wrapped("; ".join(self.notes) + ".", "  ")] if self.notes else []
 
     def _headline(self):
         wrong = sum(not item.ok for item in self.items)
         count = len(self.items)
         if self.ok:
-            return f"{self.title}: all {count} gradients agree with central differences."
+            agree = "the gradient agrees" if count == 1 else f"all {count} gradients agree"
+            return f"{self.title}: {agree} with central differences."
         if wrong:
             some = "1 gradient disagrees" if wrong == 1 else f"{wrong} gradients disagree"
             return f"{self.title}: {some} with central differences, of {count} checked."

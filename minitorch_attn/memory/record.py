@@ -6,7 +6,9 @@ from ..autograd.listener import Listener
 from ..autograd.op_log import calling_lines
 from ..backend import is_array
 from ..backend.devices import memory_of
+from ..errors import DTypeError
 from ..nn import Parameter
+from ..nn.module import Module
 from ..optim.optimizer import Optimizer
 from ..tensor import Tensor
 from .block import GRADIENT, KINDS, ON_ITS_WAY, OPTIMIZER, PARAMETER, RESULT, YOURS, Block, Keep
@@ -277,6 +279,13 @@ def track(*owners):
     >>> memory.peak == 4 * (2 * 3 + 5 * 3 + 5 + 2 * 5)  # input, weight, bias, output
     True
     """
+    for owner in owners:
+        if not isinstance(owner, (Module, Optimizer)):
+            raise DTypeError(
+                "memory.track: owners must be modules or optimizers",
+                got=type(owner).__name__,
+                hint="track the model; a tensor is counted from its first use",
+            )
     return MemoryTracker(*owners)
 
 

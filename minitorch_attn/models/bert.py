@@ -9,6 +9,7 @@ al. 2019, arXiv:1908.08962v2, Table 1.
 from .. import nn, ops
 from ..computes import computes
 from ..errors import ShapeError
+from ..nn.checks import check_layers
 
 __all__ = [
     "BERT", "BERTClassifier", "BERTMaskedLM", "BERTPreTraining", "BERTQuestionAnswering",
@@ -124,6 +125,8 @@ class BERT(nn.Module):
     ((1, 4, 6), (1, 6))
     """
 
+    named_methods = None  # all public ones
+
     def __init__(
         self, vocab_size, embed_dim, num_heads, num_layers, ff_dim=None, max_positions=512,
         num_segments=2, dropout=0.1, attention_dropout=None, activation="gelu", eps=1e-12,
@@ -137,6 +140,7 @@ class BERT(nn.Module):
         self.token_embedding = nn.Embedding(vocab_size, embed_dim, padding_idx)
         self.embeddings = Embeddings(embed_dim, max_positions, num_segments, dropout, eps)
         layer = (embed_dim, num_heads, ff_dim, dropout, attention_dropout, activation, eps)
+        check_layers("BERT", num_layers=num_layers)
         self.layers = nn.ModuleList([EncoderLayer(*layer) for _ in range(num_layers)])
         self.pooler = nn.Linear(embed_dim, embed_dim)
         self.apply(_initialize)

@@ -8,6 +8,7 @@ learns the labels.
 
 from .. import nn, ops
 from ..computes import computes
+from ..named_errors import names_arguments
 from ..nn import functional as F
 from ..nn import init
 from .vit import VisionTransformer, initialize
@@ -96,6 +97,7 @@ class DistilledVisionTransformer(VisionTransformer):
         return self.head(tokens[:, 0]), self.distillation_head(tokens[:, 1])
 
 
+@names_arguments
 def hard_distillation_loss(logits, distillation_logits, labels, teacher_logits):
     """Return the mean of the cross-entropies with the labels and with the teacher's predictions.
 
@@ -118,6 +120,7 @@ def hard_distillation_loss(logits, distillation_logits, labels, teacher_logits):
     return (F.cross_entropy(logits, labels) + F.cross_entropy(distillation_logits, decision)) / 2
 
 
+@names_arguments
 def soft_distillation_loss(
     logits, distillation_logits, labels, teacher_logits, temperature=3.0, weight=0.1
 ):

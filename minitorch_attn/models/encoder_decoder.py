@@ -9,6 +9,7 @@ from ..autograd.modes import no_grad
 from ..backend import random
 from ..computes import computes
 from ..errors import ShapeError
+from ..nn.checks import check_layers
 from .initialize import draw_normal
 
 __all__ = [
@@ -176,6 +177,7 @@ class Encoder(nn.Module):
 
     def __init__(self, num_layers, embed_dim, num_heads, ff_dim, *, layer_drop=0.0, **options):
         super().__init__()
+        check_layers("Encoder", num_layers=num_layers)
         self.layers = nn.ModuleList(
             [EncoderLayer(embed_dim, num_heads, ff_dim, **options) for _ in range(num_layers)]
         )
@@ -196,6 +198,7 @@ class Decoder(nn.Module):
 
     def __init__(self, num_layers, embed_dim, num_heads, ff_dim, *, layer_drop=0.0, **options):
         super().__init__()
+        check_layers("Decoder", num_layers=num_layers)
         self.layers = nn.ModuleList(
             [DecoderLayer(embed_dim, num_heads, ff_dim, **options) for _ in range(num_layers)]
         )
@@ -289,6 +292,8 @@ class EncoderDecoder(nn.Module):
     pad_id : int, optional
         Id of the token that pads short source sentences.
     """
+
+    named_methods = None  # all public ones
 
     def __init__(
         self, source_embedding, encoder, target_embedding, decoder, one_vocabulary, tie_weights,

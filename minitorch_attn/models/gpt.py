@@ -11,6 +11,7 @@ import math
 from .. import nn
 from ..computes import computes
 from ..errors import ArgumentError, ShapeError
+from ..nn.checks import check_layers
 from ..ops import arange
 from .initialize import draw_normal
 
@@ -92,6 +93,8 @@ class GPT(nn.Module):
     (1, 3, 65)
     """
 
+    named_methods = None  # all public ones
+
     def __init__(
         self, vocab_size, context_length, embed_dim, num_heads, num_layers, mlp_ratio=4.0,
         ff_dim=None, dropout=0.0, bias=True, tie_weights=True, activation="gelu_tanh",
@@ -111,6 +114,7 @@ class GPT(nn.Module):
         self.token_embedding = nn.Embedding(vocab_size, embed_dim)
         self.position_embedding = nn.Embedding(context_length, embed_dim)
         self.dropout = nn.Dropout(dropout)
+        check_layers("GPT", num_layers=num_layers)
         self.blocks = nn.ModuleList([Block(*block) for _ in range(num_layers)])
         self.norm = nn.LayerNorm(embed_dim, norm_eps, bias=bias)
         self.head = nn.Linear(embed_dim, vocab_size, bias=False)

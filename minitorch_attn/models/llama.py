@@ -9,6 +9,7 @@ attention (arXiv:2307.09288v2, section 2.2; Ainslie et al. 2023, arXiv:2305.1324
 from .. import nn
 from ..computes import computes
 from ..errors import ShapeError
+from ..nn.checks import check_layers
 from ..ops import arange
 from .initialize import draw_normal
 from .rotary import Rotary
@@ -87,6 +88,8 @@ class Llama(nn.Module):
     (1, 3, 65)
     """
 
+    named_methods = None  # all public ones
+
     def __init__(
         self, vocab_size, embed_dim, num_heads, num_layers, ff_dim, num_kv_heads=None,
         head_dim=None, context_length=2048, rope_base=10000.0, rope_scaling=None, norm_eps=1e-6,
@@ -98,6 +101,7 @@ class Llama(nn.Module):
         settings = (norm_eps, activation, attention_bias, ff_bias, dropout)
         self.token_embedding = nn.Embedding(vocab_size, embed_dim)
         self.rotary = Rotary(head_dim, context_length, rope_base, rope_scaling)
+        check_layers("Llama", num_layers=num_layers)
         self.blocks = nn.ModuleList([Block(*sizes, *settings) for _ in range(num_layers)])
         self.norm = nn.RMSNorm(embed_dim, norm_eps)
         self.head = nn.Linear(embed_dim, vocab_size, bias=False)

@@ -10,6 +10,7 @@ from ..autograd.modes import no_grad
 from ..computes import computes
 from ..errors import ArgumentError, ShapeError
 from ..nn import init
+from ..nn.checks import check_layers
 from .vit import Block, VisionTransformer, initialize, pair
 from .vit_positions import sincos_positions
 from .vit_sizes import SIZES
@@ -144,6 +145,7 @@ class Decoder(nn.Module):
         self.embedding = nn.Linear(encoder_dim, embed_dim)
         self.mask_token = nn.Parameter(ops.zeros(1, 1, embed_dim))
         self.positions = fixed_positions(grid, embed_dim)
+        check_layers("MaskedAutoencoder", decoder_layers=num_layers)
         self.blocks = nn.ModuleList(
             [Block(embed_dim, num_heads, mlp_dim, eps=eps, **options) for _ in range(num_layers)]
         )
@@ -225,6 +227,8 @@ class MaskedAutoencoder(nn.Module):
     >>> predicted.shape, int(mask.sum()), model.loss(images, predicted, mask).shape
     ((5, 16, 4), 60, ())
     """
+
+    named_methods = None  # all public ones
 
     def __init__(
         self, image_size=224, patch_size=16, embed_dim=768, num_layers=12, num_heads=12,

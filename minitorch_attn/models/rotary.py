@@ -22,6 +22,8 @@ from ..tensor import tensor
 
 __all__ = ["Rotary", "rotary_frequencies"]
 
+_MOST_DIMS = 65_536
+
 
 class Rotary(nn.Module):
     """Rotary embedding: rotates queries and keys by their positions.
@@ -125,6 +127,10 @@ def rotary_frequencies(head_dim, context_length, base=10000.0, scaling=None, len
 
 
 def _falling(head_dim, base):
+    if head_dim > _MOST_DIMS:  # a typo must not hang
+        raise ArgumentError(
+            f"rotary_frequencies: head_dim must be at most {_MOST_DIMS:,}", got=f"{head_dim}"
+        )
     return [base ** (-2 * i / head_dim) for i in range(head_dim // 2)]
 
 

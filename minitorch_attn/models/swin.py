@@ -12,6 +12,7 @@ import math
 from .. import nn, ops
 from ..computes import computes
 from ..errors import ArgumentError
+from ..nn.checks import check_layers
 from ..ops.windows import shifted_window_mask, window_merge, window_partition
 from .window_attention import WindowAttention
 
@@ -226,6 +227,8 @@ class Swin(nn.Module):
     (3, 4, 4, 12)
     """
 
+    named_methods = None  # all public ones
+
     block_class, merging_class = Block, PatchMerging
 
     def __init__(
@@ -236,6 +239,8 @@ class Swin(nn.Module):
         **stage_settings,
     ):  # fmt: skip
         super().__init__()
+        for depth in (len(depths), *depths):
+            check_layers("Swin", depths=depth)
         count = len(depths)
         widths = [embed_dim * 2**i for i in range(count)]
         widths = list(embed_dim) if isinstance(embed_dim, (list, tuple)) else widths
@@ -271,6 +276,12 @@ class Swin(nn.Module):
     def _blocks(self, width, grid, fit_windows, settings):
         """Create the blocks of one stage. Every second block shifts its windows."""
         window = _pair(settings.pop("window_size"))
+        if min(window) < 1 or min(grid) < 1:
+            raise ArgumentError(
+                "Swin: the image is too small for this number of stages",
+                got=f"a map of size {tuple(grid)} with windows of size {window}",
+                hint="use a larger image, smaller patches or fewer stages",
+            )
         shift = tuple(n // 2 for n in window)
         if fit_windows:
             shift = tuple(s if n > w else 0 for n, w, s in zip(grid, window, shift, strict=True))

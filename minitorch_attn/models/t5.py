@@ -13,6 +13,7 @@ import math
 from .. import nn, ops
 from ..computes import computes
 from ..errors import ArgumentError
+from ..nn.checks import check_layers
 
 __all__ = ["T5", "relative_position_bucket", "shift_right"]
 
@@ -163,6 +164,7 @@ class Encoder(nn.Module):
     def __init__(self, settings):
         super().__init__()
         self.position_bias = _position_bias(settings, bidirectional=True)
+        check_layers("T5", num_layers=settings["num_layers"])
         layers = range(settings["num_layers"])
         self.layers = nn.ModuleList([EncoderLayer(settings) for _ in layers])
         self.norm = nn.RMSNorm(settings["embed_dim"], settings["eps"])
@@ -183,6 +185,7 @@ class Decoder(nn.Module):
     def __init__(self, settings):
         super().__init__()
         self.position_bias = _position_bias(settings, bidirectional=False)
+        check_layers("T5", num_decoder_layers=settings["num_decoder_layers"])
         layers = range(settings["num_decoder_layers"])
         self.layers = nn.ModuleList([DecoderLayer(settings) for _ in layers])
         self.norm = nn.RMSNorm(settings["embed_dim"], settings["eps"])
@@ -240,6 +243,8 @@ class T5(nn.Module):
     >>> model(ids, shift_right(labels)).shape
     (1, 3, 31)
     """
+
+    named_methods = None  # all public ones
 
     def __init__(
         self, vocab_size, embed_dim, num_heads, num_layers, head_dim=64, ff_dim=None,

@@ -10,6 +10,7 @@ from ..autograd.modes import no_grad
 from ..computes import computes
 from ..errors import ArgumentError, ShapeError
 from ..nn import init
+from ..nn.checks import check_layers
 from .vit_positions import RelativeAttention, interpolate_positions
 
 __all__ = ["Block", "PatchEmbedding", "VisionTransformer"]
@@ -167,6 +168,8 @@ class VisionTransformer(nn.Module):
     (5, 10)
     """
 
+    named_methods = None  # all public ones
+
     def __init__(
         self, image_size=224, patch_size=16, num_classes=1000, embed_dim=768, num_layers=12,
         num_heads=12, mlp_dim=3072, *, in_channels=3, positions="1d", pooling="class",
@@ -188,6 +191,7 @@ class VisionTransformer(nn.Module):
             "dropout": dropout, "inner_dropout": inner_dropout, "activation": activation,
             "attention_dropout": attention_dropout, "qkv_bias": qkv_bias, "eps": eps,
         }  # fmt: skip
+        check_layers("VisionTransformer", num_layers=num_layers)
         self.blocks = nn.ModuleList()
         for i in range(num_layers):
             options["drop_path"] = drop_path * i / max(num_layers - 1, 1)

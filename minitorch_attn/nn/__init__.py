@@ -1,5 +1,6 @@
 """Neural network layers: modules with parameters, under PyTorch's names."""
 
+from ..absent_names import absent as _absent
 from . import functional, init, masks, utils  # noqa: F401
 from .activation import *  # noqa: F403
 from .attention import *  # noqa: F403
@@ -7,6 +8,7 @@ from .batch_norm import *  # noqa: F403
 from .collect_attention import *  # noqa: F403
 from .containers import *  # noqa: F403
 from .conv import *  # noqa: F403
+from .data_parallel import DataParallel  # noqa: F401
 from .dropout import *  # noqa: F403
 from .embedding import *  # noqa: F403
 from .eval_mode import *  # noqa: F403
@@ -19,6 +21,7 @@ from .loss import *  # noqa: F403
 from .masks import Mask  # noqa: F401
 from .module import *  # noqa: F403
 from .multihead_attention import *  # noqa: F403
+from .padding import *  # noqa: F403
 from .parameter import *  # noqa: F403
 from .pooling import *  # noqa: F403
 from .positional import *  # noqa: F403
@@ -28,3 +31,5 @@ from .rnn_cell import *  # noqa: F403
 from .summary import *  # noqa: F403
 from .transformer import *  # noqa: F403
 from .upsample import *  # noqa: F403
+
+__getattr__ = _absent(__name__)

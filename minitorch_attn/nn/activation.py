@@ -3,14 +3,18 @@
 from types import FunctionType
 
 from .. import ops
-from ..errors import ArgumentError
+from ..errors import ArgumentError, ShapeError
+from ..named_errors import names_arguments
 from ..ops.feed_forward import ACTIVATIONS
 from . import functional
+from .checks import check_sizes
+from .init import constant_
 from .module import Module
+from .parameter import Parameter
 
 __all__ = [
     "CELU", "ELU", "GELU", "GLU", "Hardsigmoid", "Hardswish", "Hardtanh", "LeakyReLU", "LogSigmoid",
-    "LogSoftmax", "Mish", "ReLU", "ReLU6", "SELU", "SiLU", "Sigmoid", "Softmax", "Softmin",
+    "LogSoftmax", "Mish", "PReLU", "ReLU", "ReLU6", "SELU", "SiLU", "Sigmoid", "Softmax", "Softmin",
     "Softplus", "Tanh", "activation_function",
 ]  # fmt: skip
 
@@ -28,6 +32,7 @@ _FUNCTIONS = {
 _FUSED = {_FUNCTIONS[name]: name for name in ACTIVATIONS} | {ops.relu: "relu", ops.silu: "silu"}
 
 
+@names_arguments
 def activation_function(activation):
     """Return the activation with a given name; return functions and modules unchanged.
 
@@ -82,7 +87,7 @@ class ReLU(Module):
 
     def __init__(self, inplace=False):
         super().__init__()
-        self.inplace = inplace
+        self.inplace = bool(inplace)
 
     def forward(self, input):
         return functional.relu(input, inplace=self.inplace)
@@ -120,7 +125,7 @@ class SiLU(Module):
 
     def __init__(self, inplace=False):
         super().__init__()
-        self.inplace = inplace
+        self.inplace = bool(inplace)
 
     def forward(self, input):
         return functional.silu(input, inplace=self.inplace)
@@ -148,7 +153,7 @@ class ELU(Module):
 
     def __init__(self, alpha=1.0, inplace=False):
         super().__init__()
-        self.alpha, self.inplace = alpha, inplace
+        self.alpha, self.inplace = alpha, bool(inplace)
 
     def forward(self, input):
         return functional.elu(input, self.alpha, inplace=self.inplace)
@@ -162,7 +167,7 @@ class LeakyReLU(Module):
 
     def __init__(self, negative_slope=0.01, inplace=False):
         super().__init__()
-        self.negative_slope, self.inplace = negative_slope, inplace
+        self.negative_slope, self.inplace = negative_slope, bool(inplace)
 
     def forward(self, input):
         return functional.leaky_relu(input, self.negative_slope, inplace=self.inplace)
@@ -171,12 +176,69 @@ class LeakyReLU(Module):
         return _inplace(self, f"negative_slope={self.negative_slope}")
 
 
+class PReLU(Module):
+    """PReLU, a leaky ReLU with learned slopes: `y = x` for `x > 0`, else `y = weight x`.
+
+    Parameters
+    ----------
+    num_parameters : int, default 1
+        Number of slopes: one for all elements, or one for each channel (axis 1).
+    init : float, default 0.25
+        Initial slope.
+    device, dtype : optional
+        Device and dtype of the slopes.
+
+    Attributes
+    ----------
+    weight : Parameter of shape (num_parameters,)
+
+    Notes
+    -----
+    He et al. 2015, arXiv:1502.01852v1, section 2.1. Weight decay pulls the slopes towards 0, a
+    ReLU, so that the authors do not apply it to them.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.nn.PReLU()(mt.tensor([-2.0, 3.0])).detach()
+    tensor([-0.5,  3. ])
+    """
+
+    def __init__(self, num_parameters=1, init=0.25, device=None, dtype=None):
+        super().__init__()
+        check_sizes("PReLU", num_parameters=num_parameters)
+        self.num_parameters, self.init = num_parameters, init
+        self.weight = Parameter(ops.full((num_parameters,), init, device=device, dtype=dtype))
+
+    def reset_parameters(self):
+        """Set every slope to `init`."""
+        constant_(self.weight, self.init)
+
+    def forward(self, input):
+        # input: (batch, channel, ...)
+        channels = input.shape[1] if input.ndim > 1 else 1
+        if self.num_parameters not in (1, channels):
+            raise ShapeError(
+                "PReLU: the input does not have num_parameters channels",
+                got=f"input {input.shape} and num_parameters={self.num_parameters}",
+                expected=f"1 slope, or {channels} slopes, the size of axis 1",
+                hint="use num_parameters=1 for one slope",
+            )
+        slopes = self.weight
+        if self.num_parameters > 1:
+            slopes = slopes.reshape(-1, *[1] * (input.ndim - 2))  # (channel, 1, ...)
+        return ops.where(input > 0, input, slopes * input)
+
+    def extra_repr(self):
+        return f"num_parameters={self.num_parameters}"
+
+
 class Mish(Module):
     """Mish, `y = x tanh(log(1 + e^x))`."""
 
     def __init__(self, inplace=False):
         super().__init__()
-        self.inplace = inplace
+        self.inplace = bool(inplace)
 
     def forward(self, input):
         return functional.mish(input, inplace=self.inplace)
@@ -190,7 +252,7 @@ class Hardswish(Module):
 
     def __init__(self, inplace=False):
         super().__init__()
-        self.inplace = inplace
+        self.inplace = bool(inplace)
 
     def forward(self, input):
         return functional.hardswish(input, inplace=self.inplace)
@@ -260,7 +322,7 @@ class ReLU6(Module):
 
     def __init__(self, inplace=False):
         super().__init__()
-        self.inplace = inplace
+        self.inplace = bool(inplace)
 
     def forward(self, input):
         return functional.relu6(input, inplace=self.inplace)
@@ -274,7 +336,7 @@ class SELU(Module):
 
     def __init__(self, inplace=False):
         super().__init__()
-        self.inplace = inplace
+        self.inplace = bool(inplace)
 
     def forward(self, input):
         return functional.selu(input, inplace=self.inplace)
@@ -288,7 +350,7 @@ class CELU(Module):
 
     def __init__(self, alpha=1.0, inplace=False):
         super().__init__()
-        self.alpha, self.inplace = alpha, inplace
+        self.alpha, self.inplace = alpha, bool(inplace)
 
     def forward(self, input):
         return functional.celu(input, self.alpha, inplace=self.inplace)
@@ -302,7 +364,7 @@ class Hardsigmoid(Module):
 
     def __init__(self, inplace=False):
         super().__init__()
-        self.inplace = inplace
+        self.inplace = bool(inplace)
 
     def forward(self, input):
         return functional.hardsigmoid(input, inplace=self.inplace)
@@ -316,7 +378,7 @@ class Hardtanh(Module):
 
     def __init__(self, min_val=-1.0, max_val=1.0, inplace=False):
         super().__init__()
-        self.min_val, self.max_val, self.inplace = min_val, max_val, inplace
+        self.min_val, self.max_val, self.inplace = min_val, max_val, bool(inplace)
 
     def forward(self, input):
         return functional.hardtanh(input, self.min_val, self.max_val, inplace=self.inplace)

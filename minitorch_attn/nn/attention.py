@@ -9,11 +9,13 @@ import math
 from .. import ops
 from ..computes import computes
 from ..errors import ArgumentError
+from ..named_errors import names_arguments
 from ..ops.attention import attention_with_weights
 from ..tensor import Tensor
 from .linear import Linear
 from .masks import CompleteMask, Mask, causal
 from .module import Module
+from .sdpa_kernel import SDPBackend, sdpa_kernel  # noqa: F401  (PyTorch's nn.attention)
 
 __all__ = ["Attention"]
 
@@ -163,6 +165,7 @@ class Attention(Module):
             x = x.transpose(1, 2)
         return x.reshape(batch, tokens, heads * head_dim)
 
+    @names_arguments
     def attend(self, query, key, value, mask=None, bias=None, is_causal=False):
         """Return each query's context, the weighted mean of the values.
 

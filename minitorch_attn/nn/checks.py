@@ -2,9 +2,11 @@
 
 import operator
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, DTypeError
 
-__all__ = ["check_sizes"]
+__all__ = ["check_layers", "check_module", "check_sizes"]
+
+_MOST_LAYERS = 10_000
 
 
 def check_sizes(where, **sizes):
@@ -33,3 +35,33 @@ def check_sizes(where, **sizes):
         if not good:
             message = f"{where}: {name} must be a non-negative integer"
             raise ArgumentError(message, got=repr(size), hint=hint)
+
+
+def check_module(where, module, name="module"):
+    """Check that an argument is a Module.
+
+    Examples
+    --------
+    >>> check_module("evaluating", 3, "model")
+    Traceback (most recent call last):
+    minitorch_attn.errors.DTypeError: evaluating: model is not a Module
+      got       int
+    """
+    if not hasattr(type(module), "named_modules"):
+        raise DTypeError(f"{where}: {name} is not a Module", got=type(module).__name__)
+
+
+def check_layers(where, **counts):
+    """Check that numbers of layers are integers from 0 to 10,000, so that a typo cannot hang.
+
+    Examples
+    --------
+    >>> check_layers("LSTM", num_layers=10**9)
+    Traceback (most recent call last):
+    minitorch_attn.errors.ArgumentError: LSTM: num_layers must be at most 10,000
+      got       1000000000
+    """
+    check_sizes(where, **counts)
+    for name, count in counts.items():
+        if count > _MOST_LAYERS:
+            raise ArgumentError(f"{where}: {name} must be at most {_MOST_LAYERS:,}", got=f"{count}")

@@ -6,7 +6,8 @@ The collected tensors are part of the graph.
 
 from contextlib import contextmanager
 
-from .attention import Attention
+from ..errors import ArgumentError, DTypeError
+from .checks import check_module
 
 __all__ = ["collect_attention", "collect_outputs", "watch_attention"]
 
@@ -15,21 +16,48 @@ __all__ = ["collect_attention", "collect_outputs", "watch_attention"]
 def watch_attention(module, hook):
     """Call `hook` with the weights of every attention layer of `module`, in a `with` block.
 
+    A layer is watched if it has a list `weight_hooks`, and calls each function in it with itself
+    and its weights: `Attention` and its subclasses, `AdditiveAttention` and `LuongAttention`. Your
+    own attention layer can do the same.
+
     Parameters
     ----------
     module : Module
-        Module whose `Attention` layers, including `MultiheadAttention`, are watched.
+        Module whose attention layers are watched.
     hook : callable
-        Function called as `hook(attention, weights)`, with (batch, heads, query, key) weights.
+        Function called as `hook(layer, weights)`, with (batch, heads, query, key) weights.
+
+    Raises
+    ------
+    ArgumentError
+        If no layer of the module can be watched, or one that is called attention cannot.
     """
-    blocks = [m for m in module.modules() if isinstance(m, Attention)]
-    for block in blocks:
-        block.weight_hooks.append(hook)
+    check_module("watch_attention, collect_attention", module)
+    layers = [layer for layer in module.modules() if hasattr(layer, "weight_hooks")]
+    hidden = [name for name, layer in module.named_modules() if _is_hidden(layer)]
+    if hidden or not layers:
+        raise ArgumentError(
+            "watch_attention, collect_attention: the weights of an attention layer cannot be seen"
+            if hidden else "watch_attention, collect_attention: the module has no attention layer",
+            got=", ".join(f"{name or 'the module'} = {type(module.get_submodule(name)).__name__}"
+                          for name in hidden or [""]),
+            expected="layers that call their weight_hooks, as nn.Attention does",
+            hint="in __init__: self.weight_hooks = []\n"
+            "            in forward:  for hook in self.weight_hooks: hook(self, weights)",
+        )  # fmt: skip
+    for layer in layers:
+        layer.weight_hooks.append(hook)
     try:
         yield
     finally:
-        for block in blocks:
-            block.weight_hooks.remove(hook)
+        for layer in layers:
+            layer.weight_hooks.remove(hook)
+
+
+def _is_hidden(layer):
+    """Return whether a layer is called attention, but neither it nor a part of it has hooks."""
+    is_attention = "attention" in type(layer).__name__.lower()
+    return is_attention and not any(hasattr(part, "weight_hooks") for part in layer.modules())
 
 
 @contextmanager
@@ -39,12 +67,17 @@ def collect_attention(module):
     Parameters
     ----------
     module : Module
-        Module whose `Attention` layers, including `MultiheadAttention`, are watched.
+        Module whose attention layers are watched; see `watch_attention`.
 
     Yields
     ------
-    list of (Attention, Tensor)
+    list of (Module, Tensor)
         Layers and their weights, of shape (batch, heads, query, key), in call order.
+
+    Raises
+    ------
+    ArgumentError
+        If no layer of the module can be watched, or one that is called attention cannot.
 
     Examples
     --------
@@ -83,6 +116,16 @@ def collect_outputs(modules):
     [(2, 5), (2, 5)]
     """
     found = []
+    try:
+        modules = list(modules)
+    except TypeError:
+        raise DTypeError(
+            "collect_outputs: modules is not iterable",
+            got=type(modules).__name__,
+            hint="collect_outputs([module])",
+        ) from None
+    for module in modules:
+        check_module("collect_outputs", module, "an entry of modules")
     handles = [
         module.register_forward_hook(lambda module, args, output: found.append((module, output)))
         for module in modules

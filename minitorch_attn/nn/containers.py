@@ -4,6 +4,7 @@ import operator
 from collections.abc import Mapping
 
 from ..errors import ArgumentError, DTypeError, IndexRangeError
+from ..named_errors import named_error, names_arguments
 from .module import Module
 from .parameter import Parameter
 
@@ -12,6 +13,9 @@ __all__ = ["ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequen
 
 class _Listed(Module):
     """Base class of containers indexed by integers: indexing, slicing, length and append."""
+
+    called_often = (*Module.called_often, "__getitem__", "__iter__")
+    named_methods = None  # all others
 
     _entries = "_modules"
 
@@ -24,7 +28,13 @@ class _Listed(Module):
     def _key(self, index):
         """Return the name of the entry at `index`, which may be negative."""
         size = len(self)
-        number = operator.index(index)
+        try:
+            number = operator.index(index)
+        except TypeError:
+            raise DTypeError(
+                f"{type(self).__name__}: the index must be an integer or a slice",
+                got=f"{index!r:.60}",
+            ) from None
         if not -size <= number < size:
             raise IndexRangeError(
                 f"{type(self).__name__}: the index is out of range",
@@ -73,9 +83,8 @@ class _Listed(Module):
 
     def insert(self, index, value):
         """Insert an entry before position `index` and return this container."""
-        values = list(self)
+        *values, value = self.append(value)  # converted, if necessary
         values.insert(index, value)
-        self.append(value)  # checks the type
         self._replace_all(values)
         return self
 
@@ -85,9 +94,11 @@ class _Listed(Module):
         del self[index]
         return value
 
+    @names_arguments
     def __iadd__(self, values):
         return self.extend(values)
 
+    @names_arguments
     def __add__(self, values):
         return self._like([*self, *values])
 
@@ -179,6 +190,9 @@ class ModuleList(_Listed):
 class _Named(Module):
     """Base class of ModuleDict and ParameterDict, which are indexed by name."""
 
+    called_often = (*Module.called_often, "__getitem__", "__iter__")
+    named_methods = None  # all others
+
     _entries = "_modules"
 
     def __init__(self, values=None):
@@ -187,12 +201,16 @@ class _Named(Module):
             self.update(values)
 
     def __getitem__(self, key):
-        return getattr(self, self._entries)[key]
+        try:
+            return getattr(self, self._entries)[key]
+        except (KeyError, TypeError) as error:  # TypeError: the key cannot be hashed
+            raise named_error(error, type(self).__getitem__, (self, key)) from None
 
     def __delitem__(self, key):
         del getattr(self, self._entries)[key]
         self._forget(key)
 
+    @names_arguments
     def __contains__(self, key):
         return key in getattr(self, self._entries)
 

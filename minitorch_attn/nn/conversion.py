@@ -2,11 +2,12 @@
 
 from ..autograd.modes import no_grad
 from ..errors import DTypeError
+from ..named_errors import NamedErrors
 
 __all__ = ["Conversion"]
 
 
-class Conversion:
+class Conversion(NamedErrors):
     """Mixin for Module: convert parameters and buffers to another dtype or device."""
 
     def _apply(self, convert):

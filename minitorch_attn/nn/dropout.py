@@ -1,10 +1,10 @@
-"""Dropout layers: Dropout and DropPath (stochastic depth)."""
+"""Dropout layers: of elements, of channels (Dropout1d to Dropout3d), and DropPath."""
 
 from .. import ops
 from ..errors import ArgumentError
 from .module import Module
 
-__all__ = ["DropPath", "Dropout"]
+__all__ = ["DropPath", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d"]
 
 
 class Dropout(Module):
@@ -33,7 +33,7 @@ class Dropout(Module):
         super().__init__()
         if not 0 <= p <= 1:
             raise ArgumentError(
-                "Dropout: p must be between 0 and 1",
+                f"{type(self).__name__}: p must be between 0 and 1",
                 got=repr(p),
                 hint="use p=0.1, for example, to zero 10 percent of the elements",
             )
@@ -44,6 +44,39 @@ class Dropout(Module):
 
     def extra_repr(self):
         return f"p={self.p}, inplace={self.inplace}"
+
+
+class Dropout1d(Dropout):
+    """Dropout of whole channels, for inputs of shape (batch, channel, length) or (channel, length).
+
+    Each channel is zeroed with probability `p`; the parameters are those of `Dropout`.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> generator = mt.manual_seed(0)
+    >>> mt.nn.Dropout1d()(mt.ones(1, 3, 2))
+    tensor([[[2., 2.],
+             [0., 0.],
+             [2., 2.]]])
+    """
+
+    def forward(self, input):
+        return ops.dropout1d(input, self.p, self.training, self.inplace)
+
+
+class Dropout2d(Dropout):
+    """Dropout of whole channels of images, of shape (batch, channel, height, width)."""
+
+    def forward(self, input):
+        return ops.dropout2d(input, self.p, self.training, self.inplace)
+
+
+class Dropout3d(Dropout):
+    """Dropout of whole channels of volumes, ([batch,] channel, depth, height, width)."""
+
+    def forward(self, input):
+        return ops.dropout3d(input, self.p, self.training, self.inplace)
 
 
 class DropPath(Module):

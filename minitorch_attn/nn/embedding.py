@@ -1,14 +1,15 @@
-"""Embedding: look up a row of a learned table for each token id."""
+"""Embedding: look up a row of a learned table for each token id, or sum them by bag."""
 
 from .. import ops
 from ..autograd.modes import no_grad
 from ..errors import ArgumentError, ShapeError
+from ..ops.plumbing.tensor_arguments import as_operand
 from . import init
 from .checks import check_sizes
 from .module import Module
 from .parameter import Parameter
 
-__all__ = ["Embedding"]
+__all__ = ["Embedding", "EmbeddingBag"]
 
 
 class Embedding(Module):
@@ -95,6 +96,7 @@ class Embedding(Module):
         **options
             Further arguments of `Embedding`.
         """
+        embeddings = as_operand(embeddings, f"{cls.__name__}.from_pretrained", "embeddings")
         return cls(*embeddings.shape, _weight=embeddings, _freeze=freeze, **options)
 
     def reset_parameters(self):
@@ -118,4 +120,57 @@ class Embedding(Module):
         for name, default in defaults.items():
             if getattr(self, name) != default:
                 parts.append(f"{name}={getattr(self, name)}")
+        return ", ".join(parts)
+
+
+class EmbeddingBag(Embedding):
+    """Sum, mean or maximum of the embeddings of each bag of ids; see `embedding_bag`.
+
+    Parameters
+    ----------
+    num_embeddings, embedding_dim : int
+        Size of the vocabulary, and length of each vector.
+    max_norm, norm_type, scale_grad_by_freq, sparse, _weight, padding_idx, device, dtype
+        Options of `Embedding`.
+    mode : {"mean", "sum", "max"}
+    include_last_offset : bool, default False
+        Whether `offsets` has a last element, the number of ids.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.nn.EmbeddingBag(11, 3)(mt.tensor([4, 0, 7]), mt.tensor([0, 2])).shape
+    (2, 3)
+    """
+
+    def __init__(
+        self, num_embeddings, embedding_dim, max_norm=None, norm_type=2.0,
+        scale_grad_by_freq=False, mode="mean", sparse=False, _weight=None,
+        include_last_offset=False, padding_idx=None, device=None, dtype=None, _freeze=False,
+    ):  # fmt: skip
+        super().__init__(
+            num_embeddings, embedding_dim, padding_idx, max_norm, norm_type, scale_grad_by_freq,
+            sparse, _weight, _freeze, device, dtype,
+        )  # fmt: skip
+        if not isinstance(mode, str) or mode not in ("mean", "sum", "max"):
+            raise ArgumentError(
+                "EmbeddingBag: mode is unknown",
+                got=f"{mode!r:.60}",
+                expected="'mean', 'sum' or 'max'",
+            )
+        self.mode, self.include_last_offset = mode, include_last_offset
+
+    def forward(self, input, offsets=None, per_sample_weights=None):
+        # input: (bag, id), or (id,) with offsets (bag,) -> (bag, embedding_dim)
+        return ops.embedding_bag(
+            input, self.weight, offsets, self.max_norm, self.norm_type, self.scale_grad_by_freq,
+            self.mode, self.sparse, per_sample_weights, self.include_last_offset, self.padding_idx,
+        )  # fmt: skip
+
+    def extra_repr(self):
+        parts = [f"{self.num_embeddings}, {self.embedding_dim}"]
+        defaults = {"max_norm": None, "norm_type": 2.0, "scale_grad_by_freq": False}
+        for name, default in {**defaults, "mode": None, "padding_idx": None}.items():
+            if getattr(self, name) != default:
+                parts.append(f"{name}={getattr(self, name)!r}")
         return ", ".join(parts)

@@ -2,6 +2,8 @@
 
 from contextlib import contextmanager
 
+from .checks import check_module
+
 __all__ = ["evaluating"]
 
 
@@ -23,6 +25,7 @@ def evaluating(model):
     >>> model[0].training, model[1].training
     (True, False)
     """
+    check_module("evaluating", model, "model")
     before = [(module, module.training) for module in model.modules()]
     model.eval()
     try:

@@ -6,6 +6,7 @@ These are the functions of `ops/`; those that have `inplace` in PyTorch also acc
 from functools import wraps
 
 from .. import ops
+from ..absent_names import absent as _absent
 from ..autograd import inplace as _inplace
 from ..ops import (  # noqa: F401
     adaptive_avg_pool1d,
@@ -13,10 +14,12 @@ from ..ops import (  # noqa: F401
     adaptive_avg_pool3d,
     adaptive_max_pool1d,
     adaptive_max_pool2d,
+    affine_grid,
     avg_pool1d,
     avg_pool2d,
     avg_pool3d,
     batch_norm,
+    bilinear,
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
     conv1d,
@@ -28,11 +31,17 @@ from ..ops import (  # noqa: F401
     cosine_similarity,
     cross_entropy,
     dropout,
+    dropout1d,
+    dropout2d,
+    dropout3d,
     embedding,
+    embedding_bag,
     fold,
     gelu,
     glu,
+    grid_sample,
     group_norm,
+    gumbel_softmax,
     huber_loss,
     instance_norm,
     interpolate,
@@ -52,6 +61,7 @@ from ..ops import (  # noqa: F401
     pad,
     pixel_shuffle,
     pixel_unshuffle,
+    prelu,
     rms_norm,
     scaled_dot_product_attention,
     sigmoid,
@@ -62,6 +72,7 @@ from ..ops import (  # noqa: F401
     tanh,
     unfold,
 )
+from .multihead_attention import multi_head_attention_forward  # noqa: F401
 
 
 def _with_inplace(function):
@@ -87,3 +98,5 @@ mish = _with_inplace(ops.mish)
 hardswish = _with_inplace(ops.hardswish)
 hardsigmoid = _with_inplace(ops.hardsigmoid)
 hardtanh = _with_inplace(ops.hardtanh)
+
+__getattr__ = _absent(__name__)

@@ -4,11 +4,13 @@ from itertools import count
 
 from ..autograd.function import Function
 from ..autograd.modes import state
+from ..errors import DTypeError
 from ..tensor import Tensor, wrap
 
 __all__ = ["Hooks", "RemovableHandle", "call_watched", "call_with_hooks"]
 
 _next_key = count().__next__
+_GRADIENT = (Tensor, type(None))
 
 
 class RemovableHandle:
@@ -117,12 +119,22 @@ def _before(module, args, kwargs):
         if with_kwargs:
             result = hook(module, args, kwargs)
             if result is not None:
-                args, kwargs = result
+                args, kwargs = _pair(result)
         else:
             result = hook(module, args)
             if result is not None:
                 args = result if isinstance(result, tuple) else (result,)
     return args, kwargs
+
+
+def _pair(result):
+    """Return what a forward pre-hook with keywords returned, if it is a pair (args, kwargs)."""
+    if isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict):
+        return result
+    raise DTypeError(
+        "register_forward_pre_hook: a hook with_kwargs must return None or (args, kwargs)",
+        got=f"{result!r:.60}",
+    )
 
 
 class Seam(Function):
@@ -195,6 +207,12 @@ class BackwardSeams:
         if result is None:
             return grads
         result = result if isinstance(result, tuple) else (result,)
+        if len(result) != slots.count or not all(isinstance(g, _GRADIENT) for g in result):
+            raise DTypeError(
+                "register_full_backward_hook: the hook must return None or gradients",
+                got=f"{result!r:.60}",
+                expected=f"a tuple of {slots.count} Tensors or None",
+            )
         return slots.gather(result, grads)
 
 

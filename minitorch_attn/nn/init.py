@@ -6,14 +6,16 @@ Every function fills its tensor in place, outside the graph, and returns it.
 import math
 from contextlib import contextmanager
 
+from ..absent_names import absent as _absent
 from ..autograd.modes import no_grad
-from ..backend import host_generator
+from ..backend import array_module, host_generator
 from ..errors import ArgumentError, ShapeError
+from ..named_errors import names_arguments
 
 __all__ = [
     "calculate_gain", "constant_", "eye_", "kaiming_normal_", "kaiming_uniform_", "normal_",
-    "ones_", "skip_init", "trunc_normal_", "uniform_", "xavier_normal_", "xavier_uniform_",
-    "zeros_",
+    "ones_", "orthogonal_", "skip_init", "trunc_normal_", "uniform_", "xavier_normal_",
+    "xavier_uniform_", "zeros_",
 ]  # fmt: skip
 
 
@@ -48,6 +50,7 @@ def _write(tensor, values):
         return tensor.copy_(values)
 
 
+@names_arguments
 def constant_(tensor, val):
     """Fill a tensor with one value.
 
@@ -65,16 +68,19 @@ def constant_(tensor, val):
         return tensor.fill_(val)
 
 
+@names_arguments
 def zeros_(tensor):
     """Fill a tensor with 0."""
     return constant_(tensor, 0.0)
 
 
+@names_arguments
 def ones_(tensor):
     """Fill a tensor with 1."""
     return constant_(tensor, 1.0)
 
 
+@names_arguments
 def eye_(tensor):
     """Fill a matrix with the identity."""
     if tensor.ndim != 2:
@@ -87,6 +93,7 @@ def eye_(tensor):
     return _write(tensor, [[float(i == j) for j in range(columns)] for i in range(rows)])
 
 
+@names_arguments
 def uniform_(tensor, a=0.0, b=1.0, generator=None):
     """Fill a tensor from the uniform distribution on [a, b).
 
@@ -110,6 +117,7 @@ def uniform_(tensor, a=0.0, b=1.0, generator=None):
     return _write(tensor, generator.uniform(a, b, tensor.shape))
 
 
+@names_arguments
 def normal_(tensor, mean=0.0, std=1.0, generator=None):
     """Fill a tensor from the normal distribution with this mean and standard deviation."""
     if _skipping:
@@ -118,6 +126,7 @@ def normal_(tensor, mean=0.0, std=1.0, generator=None):
     return _write(tensor, generator.normal(mean, std, tensor.shape))
 
 
+@names_arguments
 def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
     """Fill a tensor from the normal distribution, and redraw every value outside [a, b].
 
@@ -154,6 +163,7 @@ def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
     )
 
 
+@names_arguments
 def calculate_gain(nonlinearity, param=None):
     """Return the gain that preserves the variance of a signal through an activation.
 
@@ -183,6 +193,7 @@ def calculate_gain(nonlinearity, param=None):
     return gains[nonlinearity]
 
 
+@names_arguments
 def fans(tensor):
     """Return (fan_in, fan_out): the number of inputs per output, and of outputs per input.
 
@@ -202,6 +213,47 @@ def fans(tensor):
     return tensor.shape[1] * field, tensor.shape[0] * field
 
 
+_calculate_fan_in_and_fan_out = fans  # PyTorch's name, which its users import
+
+
+@names_arguments
+def orthogonal_(tensor, gain=1.0, generator=None):
+    """Fill a tensor with orthonormal rows, or columns if it has fewer of these, times `gain`.
+
+    Parameters
+    ----------
+    tensor : Tensor of shape (row, ...)
+        Weight; the axes after the first are one axis of columns here.
+    gain : float
+        Norm of each row, or column. The product with the tensor keeps norms if `gain` is 1.
+    generator : numpy.random.Generator, optional
+
+    Notes
+    -----
+    Saxe et al. 2013, arXiv:1312.6120v3, section 3. A random Gaussian matrix is decomposed into QR.
+    Without the signs of R's diagonal, Q would not be uniformly distributed (Mezzadri 2007,
+    arXiv:math-ph/0609050v2, section 5).
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> w = mt.nn.init.orthogonal_(mt.empty(2, 3, dtype=mt.float64))
+    >>> mt.allclose(w @ w.T, mt.eye(2, dtype=mt.float64))
+    True
+    """
+    fans(tensor)  # raises an error if there are fewer than 2 axes
+    if _skipping or tensor.numel() == 0:
+        return tensor
+    generator = generator or host_generator()
+    rows, columns = tensor.shape[0], math.prod(tensor.shape[1:])
+    draw = generator.normal(0.0, 1.0, (max(rows, columns), min(rows, columns)))
+    xp = array_module(draw)
+    q, r = xp.linalg.qr(draw)
+    q = q * xp.where(xp.diagonal(r) < 0, -gain, gain)
+    return _write(tensor, (q.T if rows < columns else q).reshape(tensor.shape))
+
+
+@names_arguments
 def xavier_uniform_(tensor, gain=1.0, generator=None):
     """Xavier (Glorot) initialization: uniform, with variance `2 gain^2 / (fan_in + fan_out)`.
 
@@ -215,6 +267,7 @@ def xavier_uniform_(tensor, gain=1.0, generator=None):
     return uniform_(tensor, -bound, bound, generator)
 
 
+@names_arguments
 def xavier_normal_(tensor, gain=1.0, generator=None):
     """Xavier (Glorot) initialization: normal, with variance `2 gain^2 / (fan_in + fan_out)`."""
     fan_in, fan_out = fans(tensor)
@@ -232,6 +285,7 @@ def _kaiming_std(tensor, a, mode, nonlinearity):
     return calculate_gain(nonlinearity, a) / math.sqrt(fan)
 
 
+@names_arguments
 def kaiming_uniform_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", generator=None):
     """Kaiming (He) initialization: uniform, with variance `gain^2 / fan`.
 
@@ -254,6 +308,10 @@ def kaiming_uniform_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", gene
     return uniform_(tensor, -bound, bound, generator)
 
 
+@names_arguments
 def kaiming_normal_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", generator=None):
     """Kaiming (He) initialization: normal; the arguments are those of `kaiming_uniform_`."""
     return normal_(tensor, 0.0, _kaiming_std(tensor, a, mode, nonlinearity), generator)
+
+
+__getattr__ = _absent(__name__)

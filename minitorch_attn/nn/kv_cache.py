@@ -8,7 +8,9 @@ Step t then processes one token instead of t tokens.
 from .. import ops
 from ..autograd.modes import no_grad
 from ..errors import ArgumentError, GraphError, ShapeError
+from ..named_errors import NamedErrors
 from ..tensor import wrap
+from .checks import check_layers
 
 __all__ = ["KVCache", "StaticKVCache"]
 
@@ -107,7 +109,7 @@ def _roomier(old, like, room):
     return new
 
 
-class KVCache:
+class KVCache(NamedErrors):
     """KV cache of every layer, in tensors that grow by concatenation.
 
     Gradients flow through the cache; `StaticKVCache` is faster for generation.
@@ -151,14 +153,16 @@ class KVCache:
 
     def layer(self, i):
         """Return the self-attention keys and values of layer `i`."""
-        while len(self._layers) <= i:
-            self._layers.append(self._new_layer())
+        if len(self._layers) <= i:
+            check_layers("KVCache.layer", i=i)
+            self._layers += [self._new_layer() for _ in range(len(self._layers), i + 1)]
         return self._layers[i]
 
     def cross(self, i):
         """Return the cross-attention keys and values of layer `i`; one update fills them."""
-        while len(self._crosses) <= i:
-            self._crosses.append(_Cross())
+        if len(self._crosses) <= i:
+            check_layers("KVCache.cross", i=i)
+            self._crosses += [_Cross() for _ in range(len(self._crosses), i + 1)]
         return self._crosses[i]
 
     @property

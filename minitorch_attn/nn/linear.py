@@ -1,4 +1,4 @@
-"""Linear layer, `y = x W^T + b`, and the identity."""
+"""Linear layers: Linear, `y = x W^T + b`, LazyLinear, Bilinear, and the identity."""
 
 import math
 
@@ -8,7 +8,7 @@ from .checks import check_sizes
 from .module import Module
 from .parameter import Parameter
 
-__all__ = ["Identity", "Linear"]
+__all__ = ["Bilinear", "Identity", "LazyLinear", "Linear"]
 
 
 class Identity(Module):
@@ -70,3 +70,101 @@ class Linear(Module):
     def extra_repr(self):
         has_bias = self.bias is not None
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={has_bias}"
+
+
+class LazyLinear(Linear):
+    """Linear layer that takes `in_features` from its first input, and is then a `Linear`.
+
+    Before that, the weight has 0 columns. The parameters stay the same objects, so that an
+    optimizer can be created first. Loading a state dict also sets the size.
+
+    Parameters
+    ----------
+    out_features : int
+        Number of output features.
+    bias : bool, default True
+    device, dtype : optional
+        Device and dtype of the parameters.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> layer = mt.nn.LazyLinear(5)
+    >>> layer(mt.zeros(2, 3)).shape
+    (2, 5)
+    >>> layer
+    Linear(in_features=3, out_features=5, bias=True)
+    """
+
+    def __init__(self, out_features, bias=True, device=None, dtype=None):
+        super().__init__(0, out_features, bias, device, dtype)
+
+    def materialize(self, in_features):
+        """Draw parameters for `in_features` inputs, and become a `Linear`."""
+        like = {"device": self.weight.device, "dtype": self.weight.dtype}
+        self.in_features = in_features
+        self.weight.data = ops.empty(self.out_features, in_features, **like)
+        self.__class__ = Linear
+        self.reset_parameters()
+
+    def forward(self, input):
+        self.materialize(input.shape[-1])
+        return self.forward(input)  # of Linear, which is now the class
+
+
+class Bilinear(Module):
+    """Bilinear layer, `y_k = x1^T W_k x2 + b_k`, over the last axes.
+
+    Parameters
+    ----------
+    in1_features, in2_features, out_features : int
+        Sizes of the last axes of both inputs and of the output.
+    bias : bool, default True
+    device, dtype : optional
+        Device and dtype of the parameters.
+
+    Attributes
+    ----------
+    weight : Parameter of shape (out_features, in1_features, in2_features)
+    bias : Parameter of shape (out_features,), or None if the layer has no bias
+        Both are drawn uniformly from [-a, a], where a = 1/sqrt(in1_features).
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.nn.Bilinear(2, 3, 5)(mt.zeros(7, 2), mt.zeros(7, 3)).shape
+    (7, 5)
+    """
+
+    def __init__(
+        self, in1_features, in2_features, out_features, bias=True, device=None, dtype=None
+    ):
+        super().__init__()
+        check_sizes(
+            "Bilinear", in1_features=in1_features, in2_features=in2_features,
+            out_features=out_features,
+        )  # fmt: skip
+        self.in1_features, self.in2_features = in1_features, in2_features
+        self.out_features = out_features
+        like = {"device": device, "dtype": dtype}
+        self.weight = Parameter(ops.empty(out_features, in1_features, in2_features, **like))
+        bias = Parameter(ops.empty(out_features, **like)) if bias else None
+        self.register_parameter("bias", bias)
+        self.reset_parameters()
+
+    def reset_parameters(self):
+        """Draw new parameters."""
+        bound = 1 / math.sqrt(self.in1_features) if self.in1_features else 0.0
+        init.uniform_(self.weight, -bound, bound)
+        if self.bias is not None:
+            init.uniform_(self.bias, -bound, bound)
+
+    def forward(self, input1, input2):
+        # (..., in1_features) and (..., in2_features) -> (..., out_features)
+        return ops.bilinear(input1, input2, self.weight, self.bias)
+
+    def extra_repr(self):
+        return (
+            f"in1_features={self.in1_features}, in2_features={self.in2_features}, "
+            f"out_features={self.out_features}, bias={self.bias is not None}"
+        )

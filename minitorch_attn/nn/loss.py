@@ -1,6 +1,10 @@
 """Loss functions as modules."""
 
+from functools import wraps
+
 from .. import ops
+from ..errors import DTypeError
+from ..tensor import Tensor
 from .module import Module
 
 __all__ = [
@@ -9,14 +13,42 @@ __all__ = [
 ]  # fmt: skip
 
 
+def _creates(init):
+    """Make the constructor of a loss say what to write if it gets what the loss compares."""
+
+    @wraps(init)
+    def create(self, *args, **settings):
+        tensors = sum(isinstance(value, Tensor) for value in args)
+        if tensors > 1:
+            name = type(self).__name__
+            raise DTypeError(
+                f"{name}: the loss must be created before it is called",
+                got=f"{tensors} tensors",
+                hint=f"nn.{name}()(input, target)",
+            )
+        init(self, *args, **settings)
+
+    return create
+
+
 class _Loss(Module):
     """Base class of the losses, with a `reduction` over the entries: "mean", "sum" or "none".
 
     Settings are keyword-only, because PyTorch's positional order includes two deprecated arguments.
     """
 
+    def __init_subclass__(cls, **settings):
+        super().__init_subclass__(**settings)
+        if cls.__module__ == __name__:
+            cls.__init__ = _creates(cls.__init__)
+
     def __init__(self, *, reduction="mean"):
         super().__init__()
+        if not isinstance(reduction, str):
+            raise DTypeError(
+                f"{type(self).__name__}: reduction must be 'mean', 'sum' or 'none'",
+                got=f"reduction={reduction!r:.60}",
+            )
         self.reduction = reduction
 
     def extra_repr(self):

@@ -9,6 +9,7 @@ import operator
 from ..autograd.broadcasting import broadcast_shapes
 from ..backend import array_module, as_device, as_dtype, is_array, module_for
 from ..errors import ArgumentError, DTypeError, ShapeError
+from ..named_errors import NamedErrors, names_arguments
 from ..ops.attention.mask import additive, causal_mask
 from ..tensor import Tensor, tensor, wrap
 from .checks import check_sizes
@@ -20,8 +21,10 @@ __all__ = [
 
 _MOST_ROWS, _MOST_COLUMNS = 16, 40  # largest grid that repr draws
 
+_LONGEST = 1 << 20  # tokens of a mask; one with all pairs then takes 1 TiB
 
-class Mask:
+
+class Mask(NamedErrors):
     """Mask of the keys that each query may attend to.
 
     `causal`, `padding`, `from_attend`, `from_blocked` and the other functions of this module create
@@ -52,7 +55,7 @@ class Mask:
     __slots__ = ("attend", "is_causal")
 
     def __init__(self, attend, is_causal=False):
-        self.attend = _bool_tensor(attend, "Mask")
+        self.attend = _bool_tensor(attend, "Mask", "attend")
         if self.attend.ndim > 4:
             raise ShapeError(
                 "Mask: attend must have at most four axes",
@@ -117,7 +120,7 @@ class Mask:
         return "\n".join([head, *_grid(self.attend.numpy())])
 
 
-class CompleteMask:
+class CompleteMask(NamedErrors):
     """A mask that replaces the causal mask of a decoder; every other mask is combined with it.
 
     Hugging Face's models treat a mask with four axes in this way, which allows any pattern, such as
@@ -165,14 +168,14 @@ def _check_broadcast(a, b, symbol):
         ) from None
 
 
-def _bool_tensor(value, where):
+def _bool_tensor(value, where, name):
     if is_array(value):
         value = wrap(value)
     elif not isinstance(value, Tensor):
         value = tensor(value)
     if value.dtype.kind != "b":
         raise DTypeError(
-            f"{where}: the mask must be boolean",
+            f"{where}: {name} must be boolean",
             got=f"{value.dtype}",
             expected="bool",
             hint="use tensor != 0 for a mask of ones and zeros, tensor == 0 for an additive mask",
@@ -180,11 +183,13 @@ def _bool_tensor(value, where):
     return value
 
 
+@names_arguments
 def from_attend(attend):
     """Create a Mask from a tensor that is True where the query may attend to the key."""
-    return Mask(_bool_tensor(attend, "masks.from_attend"))
+    return Mask(_bool_tensor(attend, "masks.from_attend", "attend"))
 
 
+@names_arguments
 def from_blocked(blocked):
     """Create a Mask from a tensor that is True where the key is blocked.
 
@@ -193,9 +198,10 @@ def from_blocked(blocked):
     >>> from_blocked([[False, True]]).attend
     tensor([[ True, False]])
     """
-    return Mask(wrap(~_bool_tensor(blocked, "masks.from_blocked").array))
+    return Mask(wrap(~_bool_tensor(blocked, "masks.from_blocked", "blocked").array))
 
 
+@names_arguments
 def from_key_padding(key_padding_mask):
     """Create a Mask from PyTorch's `key_padding_mask`, which is True where a key is padding.
 
@@ -208,7 +214,7 @@ def from_key_padding(key_padding_mask):
     Mask of shape (batch, 1, 1, key) or (1, 1, 1, key)
     """
     where = "masks.from_key_padding"
-    blocked = _bool_tensor(key_padding_mask, where).array
+    blocked = _bool_tensor(key_padding_mask, where, "key_padding_mask").array
     if blocked.ndim not in (1, 2):
         raise ShapeError(
             f"{where}: key_padding_mask must have one or two axes",
@@ -219,6 +225,7 @@ def from_key_padding(key_padding_mask):
     return Mask(wrap(~blocked.reshape(-1, 1, 1, blocked.shape[-1])))
 
 
+@names_arguments
 def causal(n, m=None, offset=0, device=None):
     """Causal mask: each query attends to the keys up to its own position.
 
@@ -251,6 +258,7 @@ def causal(n, m=None, offset=0, device=None):
     return Mask(wrap(attend), is_causal=offset == 0)
 
 
+@names_arguments
 def sliding_window(n, window, device=None):
     """Sliding-window mask: each query attends to keys less than `window` positions away.
 
@@ -286,6 +294,7 @@ def sliding_window(n, window, device=None):
     return Mask(wrap(abs(positions[:, None] - positions) < window))
 
 
+@names_arguments
 def padding(lengths, max_len=None, device=None):
     """Padding mask: every query of batch item b attends to the first lengths[b] keys.
 
@@ -322,6 +331,7 @@ def padding(lengths, max_len=None, device=None):
     return Mask(wrap(xp.arange(max_len) < lengths.reshape(-1, 1, 1, 1)))
 
 
+@names_arguments
 def block_diagonal(lengths, device=None):
     """Block-diagonal mask for packed documents: each token attends to its own document.
 
@@ -344,6 +354,12 @@ def block_diagonal(lengths, device=None):
       . . #
     """
     lengths = _as_lengths(lengths, "masks.block_diagonal")
+    if sum(lengths) > _LONGEST:
+        raise ArgumentError(
+            "masks.block_diagonal: lengths are too large for a mask with every pair of tokens",
+            got=f"{sum(lengths)} tokens",
+            expected=f"at most {_LONGEST}",
+        )
     numbers = [i for i, length in enumerate(lengths) for _ in range(length)]
     document = tensor(numbers, dtype="int64", device=as_device(device)).array
     return Mask(wrap(document[:, None] == document))

@@ -2,12 +2,14 @@
 
 from ..autograd import modes
 from ..autograd.modes import no_grad
-from ..errors import ArgumentError, DTypeError
+from ..errors import ArgumentError, DTypeError, MissingMethodError, MissingNameError
+from ..named_errors import guards, named_error, under_name
 from ..tensor import Tensor
 from . import state_dict as state
 from .conversion import Conversion
 from .error_path import name_module
 from .hooks import Hooks, RemovableHandle, call_watched, call_with_hooks
+from .not_modules import instead_of
 from .parameter import Parameter
 
 __all__ = ["Module"]
@@ -45,6 +47,8 @@ class Module(Conversion):
     tensor([6.], grad_fn=<Mul>)
     """
 
+    called_often = ("forward", "__call__")
+
     def __init__(self):
         put = super().__setattr__
         put("training", True)
@@ -55,7 +59,7 @@ class Module(Conversion):
 
     def forward(self, *args, **kwargs):
         """Compute the output. Subclasses must override this method."""
-        raise NotImplementedError(f"{type(self).__name__} does not define forward()")
+        raise MissingMethodError(f"{type(self).__name__} does not define forward()")
 
     def __call__(self, *args, **kwargs):
         try:
@@ -65,8 +69,11 @@ class Module(Conversion):
                 return self.forward(*args, **kwargs)
             return call_with_hooks(self, args, kwargs)
         except Exception as error:
-            name_module(error, self)
-            raise
+            named = named_error(error, type(self).forward, (self, *args), kwargs, rename=False)
+            name_module(named, self)
+            if named is error:
+                raise
+            raise named from error
 
     # Attributes
 
@@ -166,7 +173,7 @@ class Module(Conversion):
         """Register a submodule, or None as a placeholder for one, under `name`."""
         self._register("_modules", name, module, Module)
 
-    add_module = register_module
+    add_module = under_name("add_module", register_module)
 
     def _register(self, registry, name, value, kind):
         where = f"{type(self).__name__}: cannot register {name!r}"
@@ -184,7 +191,7 @@ class Module(Conversion):
             raise DTypeError(
                 f"{where}: the value is not a {kind.__name__} or None",
                 got=type(value).__name__,
-                hint=_CREATE.get(kind, "pass an instance such as nn.ReLU(), not a class"),
+                hint=_CREATE.get(kind) or instead_of(value, self),
             )
         self._enter(registry, name, value)
 
@@ -204,7 +211,9 @@ class Module(Conversion):
 
     def named_modules(self, memo=None, prefix="", remove_duplicate=True):
         """Yield (dotted name, module) for this module and all its descendants, parents first."""
-        memo = set() if memo is None else memo
+        yield from self._walk(set() if memo is None else memo, prefix, remove_duplicate)
+
+    def _walk(self, memo, prefix, remove_duplicate):
         if self in memo:
             return
         if remove_duplicate:
@@ -213,7 +222,7 @@ class Module(Conversion):
         for name, module in self._modules.items():
             if module is not None:
                 below = f"{prefix}.{name}" if prefix else name
-                yield from module.named_modules(memo, below, remove_duplicate)
+                yield from module._walk(memo, below, remove_duplicate)
 
     def modules(self):
         """Return an iterator over this module and all its descendants."""
@@ -242,7 +251,7 @@ class Module(Conversion):
         remove_duplicate : bool
             Whether to list a shared parameter only once; False lists it under each of its names.
         """
-        return self._named_entries("_parameters", prefix, recurse, remove_duplicate)
+        yield from self._named_entries("_parameters", prefix, recurse, remove_duplicate)
 
     def parameters(self, recurse=True):
         """Return an iterator over the parameters, each once, in `named_parameters` order."""
@@ -250,7 +259,7 @@ class Module(Conversion):
 
     def named_buffers(self, prefix="", recurse=True, remove_duplicate=True):
         """Yield (dotted name, buffer) pairs."""
-        return self._named_entries("_buffers", prefix, recurse, remove_duplicate)
+        yield from self._named_entries("_buffers", prefix, recurse, remove_duplicate)
 
     def buffers(self, recurse=True):
         """Return an iterator over the buffers, each once."""
@@ -262,7 +271,7 @@ class Module(Conversion):
         for name in target.split(".") if target else ():
             found = module._modules.get(name)
             if found is None:
-                raise AttributeError(
+                raise MissingNameError(
                     f"{type(module).__name__} has no submodule {name!r} (looking for {target!r})"
                 )
             module = found
@@ -280,7 +289,7 @@ class Module(Conversion):
         path, _, name = target.rpartition(".")
         value = self.get_submodule(path).__dict__[registry].get(name)
         if value is None:
-            raise AttributeError(f"{type(self).__name__} has no {noun} {target!r}")
+            raise MissingNameError(f"{type(self).__name__} has no {noun} {target!r}")
         return value
 
     def apply(self, fn):
@@ -357,6 +366,10 @@ class Module(Conversion):
     # Hooks
 
     def _add_hook(self, which, entry, prepend=False):
+        if not callable(entry[0]):
+            raise DTypeError(
+                f"{type(self).__name__}: hook must be callable", got=f"hook={entry[0]!r:.60}"
+            )
         if self._hooks is None:
             self._hooks = Hooks()
         return RemovableHandle(getattr(self._hooks, which), entry, prepend)
@@ -405,6 +418,10 @@ class Module(Conversion):
         if not children and len(lines) <= 1:
             return f"{name}({extra})"
         return f"{name}(\n  " + "\n  ".join(lines) + "\n)"
+
+
+Module.named_methods = ("__init__",)  # of subclasses
+guards.add(Module.__call__.__code__)
 
 
 def _indent(text):

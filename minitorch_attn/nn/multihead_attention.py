@@ -1,8 +1,11 @@
 """MultiheadAttention with PyTorch's packed weights and masks, built on `Attention`."""
 
+from functools import partial
+
 from .. import ops
 from ..computes import computes
 from ..errors import ArgumentError, DTypeError, ShapeError
+from ..named_errors import names_arguments
 from ..tensor import Tensor
 from . import init
 from .attention import Attention
@@ -129,6 +132,7 @@ class MultiheadAttention(Attention):
         self._check_inputs(query, key, value)
         batched = query.ndim == 3
         query, key, value = map(self._split_layout, self._project(query, key, value))
+        key, value = self._replaced("static_k", key), self._replaced("static_v", value)
         is_causal = is_causal or getattr(attn_mask, "is_causal", False)
         alone = not (need_weights or self._appended or key_padding_mask is not None)
         alone = alone and query.shape[2] == key.shape[2]
@@ -174,6 +178,22 @@ class MultiheadAttention(Attention):
         elif not self.batch_first:
             x = x.transpose(0, 1)
         return self._split(x, self.num_heads)  # (batch, heads, token, head_dim)
+
+    static_k = static_v = None  # of the function: projected keys and values to use instead
+
+    def _replaced(self, name, projected):
+        """Return the projected keys or values, or those that the caller has projected."""
+        given = getattr(self, name)
+        if given is None:
+            return projected
+        batch, heads, _, head_dim = projected.shape
+        if given.ndim != 3 or given.shape[::2] != (batch * heads, head_dim):
+            raise ShapeError(
+                f"multi_head_attention_forward: the shape of {name} does not match the heads",
+                got=f"{name} {given.shape}",
+                expected=f"(batch * heads, key, head_dim) = ({batch * heads}, key, {head_dim})",
+            )
+        return given.reshape(batch, heads, -1, head_dim)
 
     @property
     def _appended(self):
@@ -254,6 +274,81 @@ class MultiheadAttention(Attention):
             )
 
 
+@names_arguments
+def multi_head_attention_forward(
+    query, key, value, embed_dim_to_check, num_heads, in_proj_weight, in_proj_bias, bias_k, bias_v,
+    add_zero_attn, dropout_p, out_proj_weight, out_proj_bias, training=True, key_padding_mask=None,
+    need_weights=True, attn_mask=None, use_separate_proj_weight=False, q_proj_weight=None,
+    k_proj_weight=None, v_proj_weight=None, static_k=None, static_v=None,
+    average_attn_weights=True, is_causal=False,
+):  # fmt: skip
+    """Multi-head attention as a function: `MultiheadAttention` with the parameters as arguments.
+
+    Parameters
+    ----------
+    query, key, value : Tensor of shape (token, batch, embed) or (token, embed)
+    embed_dim_to_check : int
+        Size of the query, checked against its last axis.
+    num_heads : int
+    in_proj_weight : Tensor of shape (3 * embed, embed), or None with separate weights
+    in_proj_bias : Tensor of shape (3 * embed,), or None
+    bias_k, bias_v : Tensor of shape (1, 1, embed), or None
+        A key and a value to append to each sequence.
+    add_zero_attn : bool
+        Whether to append a key and a value of zeros.
+    dropout_p : float
+        Dropout probability of the attention weights, if `training` is True.
+    out_proj_weight, out_proj_bias : Tensor of shape (embed, embed) and (embed,); None for no bias
+    training : bool
+    use_separate_proj_weight : bool
+        Whether to use the next three arguments instead of `in_proj_weight`.
+    q_proj_weight, k_proj_weight, v_proj_weight : Tensor of shape (embed, size of the input)
+    static_k, static_v : Tensor of shape (batch * heads, key, head_dim), optional
+        Projected keys and values to use in place of those of `key` and `value`.
+    key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal
+        As in `MultiheadAttention.forward`.
+
+    Returns
+    -------
+    output : Tensor of the same shape as `query`
+    weights : Tensor of shape (batch, query, key) or (batch, heads, query, key), or None
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> x, eye = mt.zeros(3, 5, 4), mt.eye(4)
+    >>> output, weights = multi_head_attention_forward(
+    ...     x, x, x, 4, 2, mt.cat([eye] * 3), None, None, None, False, 0.0, eye, None)
+    >>> output.shape, weights.shape
+    ((3, 5, 4), (5, 3, 3))
+    """
+    if bias_k is not None and not (static_k is None and static_v is None):
+        raise ArgumentError(
+            "multi_head_attention_forward: static_k and static_v cannot have a bias appended",
+            got="static keys or values, and bias_k",
+            hint="append the key and the value to static_k and static_v yourself",
+        )
+    _check_heads(embed_dim_to_check, num_heads)
+    layer = MultiheadAttention.__new__(MultiheadAttention)
+    Module.__init__(layer)  # without parameters of its own
+    layer._set_heads(num_heads, num_heads, embed_dim_to_check // num_heads, None, dropout_p)
+    packed = (q_proj_weight, k_proj_weight, v_proj_weight)
+    if not use_separate_proj_weight:
+        packed = (None,) * 3
+    layer.q_proj_weight, layer.k_proj_weight, layer.v_proj_weight = packed
+    layer.in_proj_weight = None if use_separate_proj_weight else in_proj_weight
+    sizes = [embed_dim_to_check if w is None else w.shape[-1] for w in packed]
+    layer.embed_dim, layer.kdim, layer.vdim = sizes
+    layer.in_proj_bias, layer.bias_k, layer.bias_v = in_proj_bias, bias_k, bias_v
+    layer.add_zero_attn, layer.batch_first, layer.training = add_zero_attn, False, training
+    layer.static_k, layer.static_v = static_k, static_v
+    layer.out_proj = partial(ops.linear, weight=out_proj_weight, bias=out_proj_bias)
+    return layer(
+        query, key, value, key_padding_mask, need_weights, attn_mask, average_attn_weights,
+        is_causal,
+    )  # fmt: skip
+
+
 def _read_mask(name, mask, shapes, sizes, query):
     """Convert a mask to a 4-d bool tensor (True = may attend) or floats to add to the scores."""
     if mask is None:
@@ -293,7 +388,8 @@ def _additive(mask, dtype):
 
 def _check_heads(embed_dim, num_heads):
     if embed_dim <= 0 or num_heads <= 0 or embed_dim % num_heads:
-        divisors = [n for n in range(1, max(embed_dim, 0) + 1) if embed_dim % n == 0]
+        most = min(embed_dim, 10_000)  # a typo must not hang
+        divisors = [n for n in range(1, most + 1) if embed_dim % n == 0]
         raise ArgumentError(
             "MultiheadAttention: embed_dim is not divisible by num_heads",
             got=f"embed_dim={embed_dim}, num_heads={num_heads}",

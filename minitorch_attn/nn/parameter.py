@@ -1,5 +1,6 @@
 """Parameter: a tensor that a module owns and an optimizer updates."""
 
+from ..named_errors import names_arguments
 from ..tensor import Tensor, tensor
 
 __all__ = ["Parameter"]
@@ -24,6 +25,7 @@ class Parameter(Tensor):
 
     __slots__ = ()
 
+    @names_arguments
     def __init__(self, data, requires_grad=True):
         source = data if isinstance(data, Tensor) else tensor(data)
         super().__init__()

@@ -5,6 +5,7 @@ import math
 from .. import ops
 from ..backend import as_device, as_dtype, module_for
 from ..errors import ArgumentError, IndexRangeError, ShapeError
+from ..named_errors import names_arguments
 from ..tensor import wrap
 from . import init
 from .dropout import Dropout
@@ -25,6 +26,7 @@ def _angles(num_positions, dim, base, offset, device):
     return xp, positions[:, None] * frequencies
 
 
+@names_arguments
 def sinusoidal_positions(
     num_positions, embed_dim, *, base=10000.0, offset=0, dtype="float32", device=None
 ):
@@ -226,6 +228,7 @@ class LearnedPositionalEmbedding2d(Module):
         return f"{self.height}, {self.width}, {2 * self.row_weight.shape[1]}"
 
 
+@names_arguments
 def rotary_table(num_positions, head_dim, *, base=10000.0, offset=0, dtype="float32", device=None):
     """Table for rotary embeddings: cosines and sines of `position * base^(-2i / head_dim)`.
 

@@ -7,6 +7,7 @@ encoder has read provides one key. The Transformer keeps the attention and omits
 from .. import ops
 from ..computes import computes
 from ..errors import DTypeError, ShapeError
+from ..named_errors import names_arguments
 from ..tensor import Tensor
 from .linear import Linear
 from .masks import Mask, from_blocked
@@ -58,6 +59,7 @@ class AdditiveAttention(Module):
         self.W_q = Linear(query_dim, hidden_dim, bias=False)
         self.W_k = Linear(key_dim, hidden_dim, bias=False)
         self.v = Linear(hidden_dim, 1, bias=False)
+        self.weight_hooks = []  # see `watch_attention`
 
     def forward(self, query, key, value, key_padding_mask=None):
         """Attend from each query to the keys.
@@ -79,6 +81,7 @@ class AdditiveAttention(Module):
         _check("AdditiveAttention", "key", key, self.key_dim, query)
         return self.attend(query, self.W_k(key), value, key_padding_mask)
 
+    @names_arguments
     @computes("attention")
     def attend(self, query, projected_key, value, key_padding_mask=None):
         """Attend to keys that are already projected, `W_k key`; a decoder projects them only once.
@@ -106,6 +109,7 @@ class AdditiveAttention(Module):
         scores = self.v(hidden).squeeze(-1)  # (batch, query, key)
         mask = _attend_mask("AdditiveAttention", key_padding_mask, projected_key)
         weights = ops.masked_softmax(scores, mask)
+        _show(self, weights)
         return weights @ value, weights  # (batch, query, key) @ (batch, key, value_dim)
 
     def extra_repr(self):
@@ -150,6 +154,7 @@ class LuongAttention(Module):
         self.query_dim, self.key_dim = query_dim, key_dim
         self.W = Linear(key_dim, query_dim, bias=False)
         self.W_c = Linear(key_dim + query_dim, query_dim)
+        self.weight_hooks = []  # see `watch_attention`
 
     @computes("attention")
     def forward(self, query, key, key_padding_mask=None):
@@ -172,6 +177,7 @@ class LuongAttention(Module):
         # (batch, query, query_dim) @ (batch, query_dim, key) -> (batch, query, key)
         scores = query @ self.W(key).swapaxes(-1, -2)
         weights = ops.masked_softmax(scores, _attend_mask("LuongAttention", key_padding_mask, key))
+        _show(self, weights)
         context = weights @ key  # (batch, query, key) @ (batch, key, key_dim)
         return ops.tanh(self.W_c(ops.cat([context, query], -1))), weights
 
@@ -214,6 +220,8 @@ class AttentionSeq2Seq(Module):
     >>> output.shape, weights.shape
     ((2, 4, 5), (2, 4, 11))
     """
+
+    named_methods = None  # all public ones
 
     def __init__(self, input_dim, output_dim, hidden_dim):
         super().__init__()
@@ -290,6 +298,12 @@ class AttentionSeq2Seq(Module):
         context = context.squeeze(1)  # (batch, 1, 2 hidden) -> (batch, 2 hidden)
         h = self.cell(ops.cat([y_t, context], -1), h)
         return self.out(ops.cat([h, context], -1)), h, weights.squeeze(1)
+
+
+def _show(layer, weights):
+    """Call the hooks of a layer with its weights; its single head gets an axis of its own."""
+    for hook in layer.weight_hooks:
+        hook(layer, weights.unsqueeze(-3))  # (batch, 1, query, key)
 
 
 def _check(where, name, x, size, query, batched=False):

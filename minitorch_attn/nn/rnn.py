@@ -8,9 +8,10 @@ import math
 import warnings
 
 from .. import ops
-from ..errors import ArgumentError, DTypeError, ShapeError
+from ..errors import ArgumentError, DTypeError, MissingMethodError, ShapeError
 from ..tensor import Tensor
 from . import init
+from .checks import check_layers
 from .module import Module
 from .parameter import Parameter
 from .utils.rnn import PackedSequence
@@ -60,10 +61,11 @@ class RNNBase(Module):
             mode, proj_size, dropout, dict(bias=bias, batch_first=batch_first),
             dict(input_size=input_size, hidden_size=hidden_size, num_layers=num_layers),
         )  # fmt: skip
+        check_layers(type(self).__name__, num_layers=num_layers)
         if dropout > 0 and num_layers == 1:
             warnings.warn(
                 f"dropout={dropout} has no effect if num_layers is 1: it is applied between layers",
-                stacklevel=3,
+                stacklevel=4,
             )
         self.mode = mode
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
@@ -120,7 +122,7 @@ class RNNBase(Module):
 
     def _sequence(self, x, states, **kwargs):
         """Run one layer and direction. Subclasses must override this method."""
-        raise NotImplementedError(f"{type(self).__name__} does not define a recurrence")
+        raise MissingMethodError(f"{type(self).__name__} does not define a recurrence")
 
     def forward(self, input, hx=None):
         """Process whole sequences.

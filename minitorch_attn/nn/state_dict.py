@@ -10,7 +10,22 @@ from ..tensor import Tensor
 
 __all__ = ["IncompatibleKeys", "load"]
 
-IncompatibleKeys = namedtuple("IncompatibleKeys", ["missing_keys", "unexpected_keys"])
+
+class IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
+    """What did not match in a state dict: the names that are missing, and those that are unknown.
+
+    Examples
+    --------
+    >>> IncompatibleKeys([], []), IncompatibleKeys(["bias"], [])
+    (<All keys matched successfully>, IncompatibleKeys(missing_keys=['bias'], unexpected_keys=[]))
+    """
+
+    __slots__ = ()
+
+    def __repr__(self):
+        return super().__repr__() if any(self) else "<All keys matched successfully>"
+
+    __str__ = __repr__
 
 
 def load(module, state, strict=True, assign=False):
@@ -44,6 +59,7 @@ def load(module, state, strict=True, assign=False):
             got=type(state).__name__,
             hint="pass the result of model.state_dict() or mt.load(path)",
         )
+    _materialize(module, state)
     own = module.state_dict(keep_vars=True)
     missing = [key for key in own if key not in state and not _may_be_missing(module, key)]
     unexpected = [key for key in state if key not in own]
@@ -53,6 +69,14 @@ def load(module, state, strict=True, assign=False):
             if key in state:
                 _put(target, state[key], assign)
     return IncompatibleKeys(missing, unexpected)
+
+
+def _materialize(module, state):
+    """Set the size of each lazy layer to that of the weight which it is about to load."""
+    for path, child in module.named_modules():
+        shape = getattr(state.get(f"{path}.weight".lstrip(".")), "shape", ())
+        if hasattr(child, "materialize") and len(shape) == 2:
+            child.materialize(shape[1])
 
 
 def _may_be_missing(module, key):

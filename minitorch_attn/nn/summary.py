@@ -8,6 +8,7 @@ from ..autograd.modes import no_grad
 from ..backend.gemm import dry_run
 from ..errors import ArgumentError
 from ..formatting import short_bytes, short_count
+from ..named_errors import NamedErrors, names_arguments
 from ..ops import zeros
 from ..ops.plumbing.flops import FLOPS
 from ..tensor import Tensor
@@ -47,7 +48,7 @@ class Row:
         self.calls = self.flops = self.output_bytes = 0
 
 
-class Summary:
+class Summary(NamedErrors):
     """Summary of a forward pass: shapes, parameters, FLOPs and memory of every module.
 
     A multiply-add in a matrix product or a convolution counts as two operations. The pass is a dry
@@ -137,6 +138,7 @@ class Summary:
         return self.table()
 
 
+@names_arguments
 def summary(model, *inputs, depth=3, file=None, **kwargs):
     """Print a summary of a model: parameters, FLOPs and memory of a forward pass.
 

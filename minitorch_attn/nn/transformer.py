@@ -3,8 +3,10 @@
 import copy
 
 from ..computes import computes
+from ..named_errors import names_arguments
 from . import init
 from .activation import activation_function
+from .checks import check_layers
 from .containers import ModuleList
 from .dropout import Dropout
 from .feed_forward import two_layers
@@ -274,6 +276,7 @@ class TransformerDecoder(Module):
 
 
 def _copies(layer, num_layers):
+    check_layers("Transformer", num_layers=num_layers)
     return ModuleList([copy.deepcopy(layer) for _ in range(num_layers)])
 
 
@@ -333,6 +336,7 @@ class Transformer(Module):
                 init.xavier_uniform_(parameter)
 
     @staticmethod
+    @names_arguments
     def generate_square_subsequent_mask(sz, device=None, dtype="float32"):
         """Return the causal mask as floats, 0 where a query may attend and -inf elsewhere."""
         return causal(sz, device=device).additive(dtype)

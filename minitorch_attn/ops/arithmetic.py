@@ -2,12 +2,12 @@
 
 from ..autograd.broadcasting import sum_to_shape
 from ..autograd.function import Function
-from ..backend import array_module
+from ..backend import array_module, get_default_dtype
 from ..errors import ArgumentError, DTypeError
 from ..tensor import Tensor
 from .cast import cast
-from .plumbing.operands import explained
-from .plumbing.promotion import default_float, promote
+from .plumbing.operands import MISFITS, explained
+from .plumbing.promotion import promote
 from .plumbing.tensor_arguments import as_operand
 from .rounding import Sign, whole_quotient
 
@@ -171,7 +171,7 @@ def add(input, other, *, alpha=1):
         if alpha != 1:
             other = _times(other, alpha, "add", input)
         return Add.apply(*promote(input, other))
-    except (ValueError, TypeError) as error:
+    except MISFITS as error:
         raise explained(error, "add", input=input, other=other) from None
 
 
@@ -202,7 +202,7 @@ def sub(input, other, *, alpha=1):
         if a is not input or b is not other:
             _refuse_booleans(input, other)
         return Sub.apply(a, b)
-    except (ValueError, TypeError) as error:
+    except MISFITS as error:
         raise explained(error, "sub", input=input, other=other) from None
 
 
@@ -252,7 +252,7 @@ def mul(input, other):
     """
     try:
         return Mul.apply(*promote(input, other))
-    except (ValueError, TypeError) as error:
+    except MISFITS as error:
         raise explained(error, "mul", input=input, other=other) from None
 
 
@@ -284,16 +284,18 @@ def div(input, other, *, rounding_mode=None):
         if (a if isinstance(a, Tensor) else b).array.dtype.kind != "f":
             a, b = promote(_as_float(input), _as_float(other))
         return Div.apply(a, b)
-    except (ValueError, TypeError) as error:
+    except MISFITS as error:
         raise explained(error, "div", input=input, other=other) from None
 
 
 def _as_float(value):
     number = isinstance(value, (int, float))
-    return float(value) if number else cast(as_operand(value, "div"), default_float)
+    return float(value) if number else cast(as_operand(value, "div"), get_default_dtype())
 
 
 def _divide_whole(input, other, rounding_mode):
+    if not isinstance(rounding_mode, str):
+        rounding_mode = type(rounding_mode)  # not comparable, such as an array
     if rounding_mode == "floor":
         return whole_quotient("div", input, other, "below")
     if rounding_mode == "trunc":

@@ -12,6 +12,7 @@ from ..autograd.function import Function
 from ..backend import array_module, check_same_device
 from ..computes import computes
 from ..errors import ArgumentError, DTypeError, ShapeError
+from ..named_errors import names_arguments
 from ..tensor import Tensor
 from .plumbing.operands import at_least_zero
 from .plumbing.tensor_arguments import not_tensors
@@ -110,6 +111,7 @@ def _move(running_mean, running_var, momentum, mean, variance, count):
             running += momentum * channels.mean(axis=0)
 
 
+@names_arguments
 def batch_norm(
     input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1,
     eps=1e-5,
@@ -164,6 +166,7 @@ def batch_norm(
     return Reshape.apply(y, shape=input.shape)
 
 
+@names_arguments
 def instance_norm(
     input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True,
     momentum=0.1, eps=1e-5,
@@ -207,6 +210,7 @@ def instance_norm(
     return Reshape.apply(y, shape=input.shape)
 
 
+@names_arguments
 def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
     """Group normalization: mean 0 and variance 1 per group of channels, then an affine map.
 
@@ -331,5 +335,5 @@ def _check(where, input, **parameters):
             raise DTypeError(
                 f"{where}: {name} and input have different dtypes",
                 got=f"{name} {parameter.dtype} and input {dtype}",
-                hint=f"use {name}.to(input.dtype), or module.to(dtype) for a whole module",
+                hint=f"use input.to({name}.dtype), or module.to(dtype) for the whole module",
             )

@@ -6,6 +6,7 @@ from ..autograd.broadcasting import broadcast_shapes, sum_to_shape
 from ..autograd.function import Function
 from ..backend import array_module
 from ..errors import ShapeError
+from ..named_errors import names_arguments
 from .plumbing.axes import sizes_of
 from .plumbing.tensor_arguments import as_operand, as_operands, not_tensors
 
@@ -34,8 +35,9 @@ class BroadcastTo(Function):
         return sum_to_shape(grad_y, ctx.shapes[0])
 
 
-def broadcast_to(input, size):
-    """Broadcast `input` to the shape `size` without a copy; the same as `expand`.
+@names_arguments
+def broadcast_to(input, shape):
+    """Broadcast `input` to `shape` without a copy; the same as `expand`.
 
     Examples
     --------
@@ -44,7 +46,7 @@ def broadcast_to(input, size):
     tensor([[1, 2],
             [1, 2]])
     """
-    return expand(input, size)
+    return expand(input, shape)
 
 
 def expand(input, size):
@@ -71,7 +73,7 @@ def expand(input, size):
     size = sizes_of(size, "expand")
     try:
         lead = len(size) - input.ndim
-    except AttributeError as error:
+    except (AttributeError, TypeError) as error:
         raise not_tensors(error, "expand", input=input) from None
     shape = tuple([
         input.shape[i - lead] if n == -1 and i >= lead else n for i, n in enumerate(size)
@@ -88,6 +90,7 @@ def expand(input, size):
     return BroadcastTo.apply(input, shape=shape)
 
 
+@names_arguments
 def expand_as(input, other):
     """Broadcast `input` to the shape of `other`, without a copy.
 
@@ -100,6 +103,7 @@ def expand_as(input, other):
     return expand(input, as_operand(other, "expand_as", "other").shape)
 
 
+@names_arguments
 def broadcast_tensors(*tensors):
     """Broadcast all tensors to their common shape, without copies.
 

@@ -3,9 +3,10 @@
 from .. import backend
 from ..autograd.function import Function
 from ..backend import as_device, as_dtype, device_of, to_device
-from ..errors import ArgumentError
+from ..errors import ArgumentError, DTypeError
+from ..named_errors import names_arguments, under
 from ..tensor import Tensor
-from .plumbing.tensor_arguments import as_operand, not_tensors
+from .plumbing.tensor_arguments import as_operand
 
 __all__ = ["alias", "cast", "clone", "to"]
 
@@ -101,12 +102,13 @@ def cast(input, dtype):
     >>> cast(mt.tensor([1, 2]), "float64")
     tensor([1., 2.], dtype=float64)
     """
-    dtype = as_dtype(dtype)
     try:
-        same = input.dtype == dtype
-    except AttributeError as error:
-        raise not_tensors(error, "cast", input=input) from None
-    return input if same else Cast.apply(input, dtype=dtype)
+        dtype = as_dtype(dtype)
+    except DTypeError as error:
+        raise under("cast", error) from None
+    if not isinstance(input, Tensor):
+        input = as_operand(input, "cast")
+    return input if input.array.dtype == dtype else Cast.apply(input, dtype=dtype)
 
 
 def clone(input):
@@ -121,7 +123,8 @@ def alias(input):
     return Alias.apply(input)
 
 
-def to(input, *args, dtype=None, device=None, copy=False, non_blocking=False):
+@names_arguments
+def to(input, *args, dtype=None, device=None, other=None, copy=False, non_blocking=False):
     """Convert `input` to another dtype, another device, or both.
 
     Parameters
@@ -133,6 +136,8 @@ def to(input, *args, dtype=None, device=None, copy=False, non_blocking=False):
         Dtype of the result.
     device : str or Device, optional
         Device of the result.
+    other : Tensor, optional
+        The Tensor whose dtype and device are used, as a named argument.
     copy : bool, default False
         If True, copy even if the dtype and the device stay the same.
     non_blocking : bool
@@ -145,7 +150,7 @@ def to(input, *args, dtype=None, device=None, copy=False, non_blocking=False):
     dtype('float64')
     """
     input = as_operand(input, "to")
-    for argument in args:
+    for argument in (*args, other):
         if isinstance(argument, Tensor):
             dtype, device = argument.dtype, argument.device
         elif isinstance(argument, backend.Device) or _names_device(argument):

@@ -5,9 +5,10 @@ from itertools import accumulate
 from ..autograd.function import Function
 from ..backend import array_module
 from ..errors import ArgumentError, ShapeError
+from ..named_errors import names_arguments, under_name
 from ..tensor import Tensor
 from .cast import cast
-from .plumbing.axes import axis_of, sizes_of
+from .plumbing.axes import axis_of, sizes_of, too_many_axes
 from .plumbing.promotion import result_type
 from .plumbing.tensor_arguments import as_operand, as_operands
 from .reshape import at_least_1d, reshape
@@ -16,6 +17,8 @@ __all__ = [
     "atleast_1d", "atleast_2d", "cat", "chunk", "concat", "concatenate", "hsplit", "hstack",
     "split", "stack", "tensor_split", "unbind", "vsplit", "vstack",
 ]  # fmt: skip
+
+_MOST_SECTIONS = 1_000_000
 
 
 class Cat(Function):
@@ -179,7 +182,7 @@ def cat(tensors, dim=0):
     return Cat.apply(*kept, dim=dim)
 
 
-concat = concatenate = cat
+concat, concatenate = under_name("concat", cat), under_name("concatenate", cat)
 
 
 def stack(tensors, dim=0):
@@ -201,7 +204,10 @@ def stack(tensors, dim=0):
             expected="tensors of the same shape",
             hint="use cat() to join along an existing axis, whose sizes may differ",
         )
-    return Stack.apply(*tensors, dim=dim)
+    try:
+        return Stack.apply(*tensors, dim=dim)
+    except (ValueError, IndexError):
+        raise too_many_axes("stack", "tensors", tensors[0].ndim + 1) from None
 
 
 def _split_axis(input, dim, where):
@@ -256,6 +262,7 @@ def split(tensor, split_size_or_sections, dim=0):
     return Split.apply(tensor, sizes=tuple(sizes), dim=dim)
 
 
+@names_arguments
 def chunk(input, chunks, dim=0):
     """Split `input` into at most `chunks` pieces of equal size along `dim`, each a view.
 
@@ -277,6 +284,7 @@ def chunk(input, chunks, dim=0):
     return split(input, -(-size // chunks), dim)
 
 
+@names_arguments
 def tensor_split(input, indices_or_sections, dim=0):
     """Split `input` along `dim` into a number of nearly equal pieces, or at given indices.
 
@@ -295,6 +303,12 @@ def tensor_split(input, indices_or_sections, dim=0):
         sections = indices_or_sections
         if sections < 1:
             raise ArgumentError("tensor_split: sections must be at least 1", got=f"{sections}")
+        if sections > _MOST_SECTIONS:  # a typo must not hang
+            raise ArgumentError(
+                "tensor_split: indices_or_sections is too large",
+                got=f"{sections}",
+                expected=f"at most {_MOST_SECTIONS:,} sections",
+            )
         each, left = divmod(size, sections)
         sizes = (each + 1,) * left + (each,) * (sections - left)
         return Split.apply(input, sizes=sizes, dim=dim)
@@ -326,6 +340,7 @@ def _series(tensors, where):
     return as_operands(tensors, where), several
 
 
+@names_arguments
 def atleast_1d(*tensors):
     """Give 0-d tensors one axis; return others unchanged.
 
@@ -340,6 +355,7 @@ def atleast_1d(*tensors):
     return made if several else made[0]
 
 
+@names_arguments
 def atleast_2d(*tensors):
     """Turn 0-d and 1-d tensors into matrices with one row; return others unchanged.
 
@@ -354,6 +370,7 @@ def atleast_2d(*tensors):
     return made if several else made[0]
 
 
+@names_arguments
 def hstack(tensors):
     """Concatenate tensors along axis 1, or along axis 0 if they are 1-d.
 
@@ -367,6 +384,7 @@ def hstack(tensors):
     return cat(tensors, 0 if tensors[0].ndim == 1 else 1)
 
 
+@names_arguments
 def vstack(tensors):
     """Concatenate tensors along axis 0; 1-d tensors become rows.
 
@@ -380,6 +398,7 @@ def vstack(tensors):
     return cat(atleast_2d(_listed(tensors, "vstack")), 0)
 
 
+@names_arguments
 def hsplit(input, indices_or_sections):
     """Split `input` with `tensor_split` along axis 1, or along axis 0 if it is 1-d.
 
@@ -393,6 +412,7 @@ def hsplit(input, indices_or_sections):
     return _even_split(input, indices_or_sections, 0 if input.ndim == 1 else 1, 1, "hsplit")
 
 
+@names_arguments
 def vsplit(input, indices_or_sections):
     """Split `input` with `tensor_split` along axis 0.
 

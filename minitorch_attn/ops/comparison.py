@@ -7,8 +7,9 @@ import builtins
 
 from ..backend import array_module, as_array
 from ..errors import ArgumentError, DTypeError
+from ..named_errors import names_arguments
 from ..tensor import Tensor, wrap
-from .plumbing.operands import explained
+from .plumbing.operands import MISFITS, explained
 from .plumbing.promotion import promote
 from .plumbing.tensor_arguments import as_operand
 
@@ -25,7 +26,7 @@ def answer(name, question, input, other):
         a = a.array if isinstance(a, Tensor) else a
         b = b.array if isinstance(b, Tensor) else b
         return wrap(as_array(getattr(array_module(a, b), question)(a, b)))
-    except (ValueError, TypeError) as error:
+    except MISFITS as error:
         raise explained(error, name, input=input, other=other) from None
 
 
@@ -155,6 +156,7 @@ def ge(input, other):
     return answer("ge", "greater_equal", input, other)
 
 
+@names_arguments
 def isnan(input):
     """True where the elements are NaN.
 
@@ -175,6 +177,7 @@ def isnan(input):
     return answer_about("isnan", "isnan", input)
 
 
+@names_arguments
 def isinf(input):
     """True where the elements are infinite, positive or negative.
 
@@ -195,6 +198,7 @@ def isinf(input):
     return answer_about("isinf", "isinf", input)
 
 
+@names_arguments
 def isfinite(input):
     """True where the elements are neither infinite nor NaN.
 
@@ -215,6 +219,7 @@ def isfinite(input):
     return answer_about("isfinite", "isfinite", input)
 
 
+@names_arguments
 def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
     """True where the elements are close: `|input - other| <= atol + rtol * |other|`.
 
@@ -246,7 +251,7 @@ def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
             )
         close = array_module(a, b).isclose(a, b, rtol, atol, equal_nan)
         return wrap(as_array(close))
-    except (ValueError, TypeError) as error:
+    except MISFITS as error:
         raise explained(error, "isclose", input=input, other=other) from None
 
 
@@ -259,6 +264,7 @@ def _needs_one_dtype(a, b):
         )
 
 
+@names_arguments
 def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
     """True if all elements of `input` and `other` are close, as in `isclose`.
 
@@ -283,6 +289,7 @@ def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
     return builtins.bool(isclose(input, other, rtol, atol, equal_nan).array.all())
 
 
+@names_arguments
 def equal(input, other):
     """True if two tensors have the same shape and the same elements.
 

@@ -18,6 +18,7 @@ import math
 from ..autograd.function import Function
 from ..backend import array_module, matmul
 from ..computes import computes
+from ..named_errors import names_arguments
 from .plumbing.conv_arguments import conv_geometry, transposed_geometry
 from .plumbing.spatial import batched, crop, enlarge, shifts, unbatched, windows
 
@@ -205,6 +206,7 @@ def _biased(y, bias):
     return y
 
 
+@names_arguments
 def conv1d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     """Convolution over one spatial axis; see `conv2d`.
 
@@ -217,6 +219,7 @@ def conv1d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     return _conv("conv1d", 1, input, weight, bias, stride, padding, dilation, groups)
 
 
+@names_arguments
 def conv2d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     """Convolution over two spatial axes, with one kernel per output channel.
 
@@ -265,11 +268,13 @@ def conv2d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     return _conv("conv2d", 2, input, weight, bias, stride, padding, dilation, groups)
 
 
+@names_arguments
 def conv3d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     """Convolution over three spatial axes; see `conv2d`."""
     return _conv("conv3d", 3, input, weight, bias, stride, padding, dilation, groups)
 
 
+@names_arguments
 def conv_transpose1d(
     input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1
 ):
@@ -287,6 +292,7 @@ def conv_transpose1d(
     )  # fmt: skip
 
 
+@names_arguments
 def conv_transpose2d(
     input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1
 ):
@@ -326,6 +332,7 @@ def conv_transpose2d(
     )  # fmt: skip
 
 
+@names_arguments
 def conv_transpose3d(
     input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1
 ):

@@ -5,7 +5,8 @@ import math
 
 from ..backend import as_device, is_array, like, module_for
 from ..errors import ArgumentError, DTypeError
-from ..tensor import Tensor, tensor, wrap
+from ..named_errors import names_arguments
+from ..tensor import Tensor, leaf, tensor, wrap
 from .plumbing.creation_arguments import (  # fmt: skip
     count_of,
     dtype_of,
@@ -21,13 +22,6 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _finish(array, requires_grad):
-    result = wrap(array)
-    if requires_grad:
-        result.requires_grad = True
-    return result
-
-
 def _allocate(where, sizes, size, dtype, device, make="empty"):
     """Return the array of `zeros(2, 3)`, `zeros((2, 3))` or `zeros(size=(2, 3))`."""
     if size is not None and sizes:
@@ -36,8 +30,14 @@ def _allocate(where, sizes, size, dtype, device, make="empty"):
         )
     shape = shape_of(sizes if size is None else (size,), where)
     dtype = dtype_of(dtype, where)
+    return _made(where, shape, dtype, device, lambda xp: getattr(xp, make)(shape, dtype=dtype))
+
+
+def _made(where, shape, dtype, device, make):
+    """Return the array `make(xp)`, or say which size could not be allocated."""
+    xp = module_for(as_device(device))
     try:
-        return getattr(module_for(as_device(device)), make)(shape, dtype=dtype)
+        return make(xp)
     except (MemoryError, ValueError, OverflowError):  # NumPy: no memory, too many axes or bytes
         raise ArgumentError(
             f"{where}: a tensor of this size could not be allocated",
@@ -48,6 +48,7 @@ def _allocate(where, sizes, size, dtype, device, make="empty"):
         ) from None
 
 
+@names_arguments
 def zeros(*sizes, size=None, dtype=None, device=None, requires_grad=False):
     """A tensor of zeros.
 
@@ -73,19 +74,22 @@ def zeros(*sizes, size=None, dtype=None, device=None, requires_grad=False):
     tensor([[0., 0., 0.],
             [0., 0., 0.]])
     """
-    return _finish(_allocate("zeros", sizes, size, dtype, device, "zeros"), requires_grad)
+    return leaf(_allocate("zeros", sizes, size, dtype, device, "zeros"), requires_grad)
 
 
+@names_arguments
 def ones(*sizes, size=None, dtype=None, device=None, requires_grad=False):
     """A tensor of ones. The arguments are those of `zeros`."""
-    return _finish(_allocate("ones", sizes, size, dtype, device, "ones"), requires_grad)
+    return leaf(_allocate("ones", sizes, size, dtype, device, "ones"), requires_grad)
 
 
+@names_arguments
 def empty(*sizes, size=None, dtype=None, device=None, requires_grad=False):
     """A tensor with uninitialized elements. The arguments are those of `zeros`."""
-    return _finish(_allocate("empty", sizes, size, dtype, device), requires_grad)
+    return leaf(_allocate("empty", sizes, size, dtype, device), requires_grad)
 
 
+@names_arguments
 def full(size, fill_value, *, dtype=None, device=None, requires_grad=False):
     """A tensor filled with `fill_value`; by default, its type determines the dtype.
 
@@ -106,32 +110,36 @@ def full(size, fill_value, *, dtype=None, device=None, requires_grad=False):
 def _filled(where, size, fill_value, dtype, device, requires_grad):
     array = _allocate(where, (size,), None, dtype, device)
     array.fill(fill_value_of(fill_value, array.dtype, where))
-    return _finish(array, requires_grad)
+    return leaf(array, requires_grad)
 
 
+@names_arguments
 def zeros_like(input, *, dtype=None, device=None, requires_grad=False):
     """Zeros with the shape, dtype and device of `input`."""
     input = as_operand(input, "zeros_like")
     dtype, device = dtype or input.dtype, device or input.device
     array = _allocate("zeros_like", (input.shape,), None, dtype, device, "zeros")
-    return _finish(array, requires_grad)
+    return leaf(array, requires_grad)
 
 
+@names_arguments
 def ones_like(input, *, dtype=None, device=None, requires_grad=False):
     """Ones with the shape, dtype and device of `input`."""
     input = as_operand(input, "ones_like")
     dtype, device = dtype or input.dtype, device or input.device
     array = _allocate("ones_like", (input.shape,), None, dtype, device, "ones")
-    return _finish(array, requires_grad)
+    return leaf(array, requires_grad)
 
 
+@names_arguments
 def empty_like(input, *, dtype=None, device=None, requires_grad=False):
     """Uninitialized elements with the shape, dtype and device of `input`."""
     input = as_operand(input, "empty_like")
     dtype, device = dtype or input.dtype, device or input.device
-    return _finish(_allocate("empty_like", (input.shape,), None, dtype, device), requires_grad)
+    return leaf(_allocate("empty_like", (input.shape,), None, dtype, device), requires_grad)
 
 
+@names_arguments
 def full_like(input, fill_value, *, dtype=None, device=None, requires_grad=False):
     """A tensor filled with `fill_value`, with the shape, dtype and device of `input`."""
     input = as_operand(input, "full_like")
@@ -139,6 +147,7 @@ def full_like(input, fill_value, *, dtype=None, device=None, requires_grad=False
     return _filled("full_like", input.shape, fill_value, dtype, device, requires_grad)
 
 
+@names_arguments
 def arange(start=None, end=None, step=1, *, dtype=None, device=None, requires_grad=False):
     """The numbers start, start + step, ... up to, but not including, `end`.
 
@@ -173,34 +182,42 @@ def arange(start=None, end=None, step=1, *, dtype=None, device=None, requires_gr
     if dtype is None and not any(isinstance(value, builtins.float) for value in values):
         dtype = "int64"
     dtype = dtype_of(dtype, "arange")
-    _allocate("arange", (count,), None, dtype, device)  # names a length that is too large
-    xp = module_for(as_device(device))
-    return _finish(xp.arange(start, end, step).astype(dtype), requires_grad)
+
+    def make(xp):
+        return xp.arange(start, end, step).astype(dtype)
+
+    return leaf(_made("arange", (count,), dtype, device, make), requires_grad)
 
 
+@names_arguments
 def linspace(start, end, steps, *, dtype=None, device=None, requires_grad=False):
     """`steps` evenly spaced numbers from `start` to `end`, both included."""
     start, end = number(start, "linspace", "start"), number(end, "linspace", "end")
     steps = count_of(steps, "linspace", "steps")
-    _allocate("linspace", (steps,), None, "float64", device)
-    xp = module_for(as_device(device))
     dtype = dtype_of(dtype, "linspace")
-    return _finish(xp.linspace(start, end, steps).astype(dtype), requires_grad)
+
+    def make(xp):
+        return xp.linspace(start, end, steps).astype(dtype)
+
+    return leaf(_made("linspace", (steps,), dtype, device, make), requires_grad)
 
 
+@names_arguments
 def eye(n, m=None, *, dtype=None, device=None, requires_grad=False):
     """A matrix with n rows and m columns (default n), with ones on the diagonal."""
     n = count_of(n, "eye", "n")
     m = n if m is None else count_of(m, "eye", "m")
-    dtype = _allocate("eye", (n, m), None, dtype, device).dtype
-    return _finish(module_for(as_device(device)).eye(n, m, dtype=dtype), requires_grad)
+    dtype = dtype_of(dtype, "eye")
+    array = _made("eye", (n, m), dtype, device, lambda xp: xp.eye(n, m, dtype=dtype))
+    return leaf(array, requires_grad)
 
 
+@names_arguments
 def from_numpy(ndarray):
     """A tensor that shares memory with a NumPy array."""
     if not is_array(ndarray):
         raise DTypeError(
-            "from_numpy: the argument is not a NumPy array",
+            "from_numpy: ndarray is not a NumPy array",
             got=type(ndarray).__name__,
             hint="use mt.tensor(...) for a list or a number",
         )
@@ -208,6 +225,7 @@ def from_numpy(ndarray):
     return wrap(ndarray)
 
 
+@names_arguments
 def as_tensor(data, dtype=None, device=None):
     """Convert `data` to a tensor; copy an array or tensor only to change its dtype or device."""
     if not isinstance(data, Tensor):
@@ -215,11 +233,13 @@ def as_tensor(data, dtype=None, device=None):
     return data.to(dtype=dtype, device=device)
 
 
+@names_arguments
 def tensor_like(data, other):
     """Convert `data` to a tensor with the dtype and device of `other`."""
     return wrap(like(data.array if isinstance(data, Tensor) else data, other.array))
 
 
+@names_arguments
 def copy_of(target, source):
     """Convert `source` to the shape, dtype and device of `target`, for `copy_`."""
     target = as_operand(target, "copy_of", "target")

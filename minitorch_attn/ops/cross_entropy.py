@@ -8,6 +8,7 @@ from ..backend import array_module, as_array, matmul
 from ..backend.row_reductions import row_max, row_sum
 from ..computes import computes
 from ..errors import ArgumentError, DTypeError, ShapeError
+from ..named_errors import names_arguments
 from ..tensor import Tensor, wrap
 from .cast import cast
 from .plumbing.range_check import check_range
@@ -115,6 +116,7 @@ def _total_weight(logits, weight):
     return float(logits.shape[1]) if weight is None else weight.sum()
 
 
+@names_arguments
 def cross_entropy(
     input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean",
     label_smoothing=0.0,
@@ -218,6 +220,7 @@ def _soft_cross_entropy(input, target, weight, ignore_index, reduction, label_sm
 
 
 @computes("cross-entropy")
+@names_arguments
 def nll_loss(
     input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean"
 ):
@@ -274,7 +277,7 @@ def reduction_of(reduction, size_average, reduce, where):
     """Return `reduction`, or its equivalent if PyTorch's deprecated arguments are given."""
     if size_average is not None or reduce is not None:
         warnings.warn(
-            f"{where}: size_average and reduce are deprecated; use reduction=", stacklevel=3
+            f"{where}: size_average and reduce are deprecated; use reduction=", stacklevel=4
         )
         if reduce is not None and not reduce:
             return "none"

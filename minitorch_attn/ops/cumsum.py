@@ -2,6 +2,7 @@
 
 from ..autograd.function import Function
 from ..backend import array_module
+from ..named_errors import names_arguments
 from .cast import cast
 from .plumbing.axes import axis_of
 from .plumbing.tensor_arguments import as_operand
@@ -127,6 +128,7 @@ def _turned(ndim, axis):
     return _along(ndim, axis, slice(None, None, -1))
 
 
+@names_arguments
 def cumsum(input, dim, *, dtype=None):
     """Cumulative sums along the axis `dim`.
 
@@ -151,6 +153,7 @@ def cumsum(input, dim, *, dtype=None):
     return _running(Cumsum, "cumsum", input, dim, dtype)
 
 
+@names_arguments
 def cumprod(input, dim, *, dtype=None):
     """Cumulative products along the axis `dim`.
 

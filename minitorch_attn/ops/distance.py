@@ -3,6 +3,7 @@
 import math
 
 from ..errors import ArgumentError, ShapeError
+from ..named_errors import names_arguments
 from .arithmetic import abs as magnitude
 from .arithmetic import mul, sub
 from .comparison import eq
@@ -17,6 +18,7 @@ from .where import where
 __all__ = ["cdist"]
 
 
+@names_arguments
 def cdist(x1, x2, p=2.0, compute_mode="use_mm_for_euclid_dist_if_necessary"):
     """Distance of each row of x1 from each row of x2: `d_ij = (sum_k |x1_ik - x2_jk|^p)^(1/p)`.
 

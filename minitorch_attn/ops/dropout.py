@@ -1,12 +1,13 @@
-"""Dropout of elements, and drop_path (stochastic depth) of whole samples."""
+"""Dropout of elements, of channels (dropout1d to dropout3d) and of samples (drop_path)."""
 
 from ..autograd import inplace as in_place
 from ..autograd.function import Function
 from ..backend import array_module, keep_mask
-from ..errors import ArgumentError, DTypeError
+from ..errors import ArgumentError, DTypeError, ShapeError
+from ..named_errors import names_arguments
 from .plumbing.tensor_arguments import not_tensors
 
-__all__ = ["drop_path", "dropout"]
+__all__ = ["drop_path", "dropout", "dropout1d", "dropout2d", "dropout3d"]
 
 
 class Dropout(Function):
@@ -35,6 +36,7 @@ class Dropout(Function):
         return Dropout.call(grad_y, mask, scale=ctx.settings["scale"]), None
 
 
+@names_arguments
 def dropout(input, p=0.5, training=True, inplace=False):
     """Dropout: zero each element with probability `p`, and scale the others to keep the mean.
 
@@ -65,7 +67,7 @@ def dropout(input, p=0.5, training=True, inplace=False):
     Examples
     --------
     >>> import minitorch_attn as mt
-    >>> mt.manual_seed(0)
+    >>> generator = mt.manual_seed(0)
     >>> y = dropout(mt.ones(1000), p=0.5)
     >>> sorted(set(y.tolist()))
     [0.0, 2.0]
@@ -78,6 +80,60 @@ def dropout(input, p=0.5, training=True, inplace=False):
     return _masked(input, input.shape, p, p < 1)
 
 
+@names_arguments
+def dropout1d(input, p=0.5, training=True, inplace=False):
+    """Dropout of whole channels: zero each with probability `p`, and scale the others.
+
+    Parameters
+    ----------
+    input : Tensor of shape (batch, channel, length) or (channel, length)
+    p : float in [0, 1], default 0.5
+        Probability that all elements of a channel become 0.
+    training : bool, default True
+        Whether to drop channels; if False, the input is returned unchanged.
+    inplace : bool, default False
+        Whether to write the result into the memory of `input`.
+
+    Returns
+    -------
+    Tensor of the same shape
+
+    References
+    ----------
+    .. [1] "Efficient Object Localization Using Convolutional Networks", arXiv:1411.4280v3, sec.
+       3.2: neighboring pixels are correlated, so that dropping single pixels hides little.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> generator = mt.manual_seed(0)
+    >>> dropout1d(mt.ones(1, 3, 2))
+    tensor([[[2., 2.],
+             [0., 0.],
+             [2., 2.]]])
+    """
+    return _drop_channels(dropout1d, input, p, training, inplace, {2: 1, 3: 2})
+
+
+@names_arguments
+def dropout2d(input, p=0.5, training=True, inplace=False):
+    """Dropout of whole channels of images, (batch, channel, height, width); see `dropout1d`.
+
+    An input with 3 axes is (batch, channel, length), as in PyTorch.
+    """
+    return _drop_channels(dropout2d, input, p, training, inplace, {3: 2, 4: 2})
+
+
+@names_arguments
+def dropout3d(input, p=0.5, training=True, inplace=False):
+    """Dropout of whole channels of volumes, ([batch,] channel, depth, height, width).
+
+    The arguments are those of `dropout1d`.
+    """
+    return _drop_channels(dropout3d, input, p, training, inplace, {4: 1, 5: 2})
+
+
+@names_arguments
 def drop_path(x, drop_prob=0.0, training=False, scale_by_keep=True):
     """Stochastic depth: zero whole samples (entries of axis 0) of a residual branch.
 
@@ -116,6 +172,26 @@ def drop_path(x, drop_prob=0.0, training=False, scale_by_keep=True):
         return x
     shape = (*x.shape[:1], *[1] * (x.ndim - 1))
     return _masked(x, shape, drop_prob, scale_by_keep and drop_prob < 1)
+
+
+def _drop_channels(function, input, p, training, inplace, leading):
+    """Drop channels; `leading` maps the number of axes to that of the axes (batch, channel)."""
+    where = function.__name__
+    _check(input, p, where, "p")
+    if input.ndim not in leading:
+        fewer, more = leading
+        raise ShapeError(
+            f"{where}: input must have {fewer} or {more} axes",
+            got=f"{input.shape}",
+            expected="the axes for length, height, width or depth after the channels",
+            hint="use dropout() to zero single elements",
+        )
+    if not training or p == 0:
+        return input
+    if inplace:
+        return in_place.change(input, function, p)
+    lead = leading[input.ndim]
+    return _masked(input, (*input.shape[:lead], *[1] * (input.ndim - lead)), p, p < 1)
 
 
 def _masked(x, shape, p, scaled):

@@ -1,6 +1,7 @@
 """Einsum (Einstein summation): products of tensors, written with one letter per axis."""
 
 from ..errors import ArgumentError, ShapeError
+from ..named_errors import names_arguments
 from ..tensor import Tensor
 from .arithmetic import mul
 from .matmul import matmul
@@ -14,6 +15,7 @@ __all__ = ["einsum"]
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
+@names_arguments
 def einsum(equation, *operands):
     """Einstein summation: multiply tensors, and sum over the axes that the result does not name.
 

@@ -5,6 +5,7 @@ import math
 from ..autograd.function import Function
 from ..backend import array_module, scatter_add
 from ..errors import ArgumentError, DTypeError, ShapeError
+from ..named_errors import names_arguments
 from ..tensor import wrap
 from .plumbing.range_check import check_range
 from .plumbing.tensor_arguments import as_operand, not_tensors
@@ -109,6 +110,7 @@ def _frequencies(ids, rows, dtype):
     return xp.maximum(counts, 1).astype(dtype).reshape(rows, 1)
 
 
+@names_arguments
 def embedding(
     input, weight, padding_idx=None, max_norm=None, norm_type=2.0,
     scale_grad_by_freq=False, sparse=False,
@@ -194,6 +196,7 @@ def _limit_norms(weight, input, max_norm, norm_type):
     weight.changed_in_place()
 
 
+@names_arguments
 def one_hot(tensor, num_classes=-1):
     """One-hot vectors: 1 at the position that `tensor` gives, 0 elsewhere, as integers.
 

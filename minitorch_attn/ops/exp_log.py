@@ -4,6 +4,7 @@ import math
 
 from ..autograd.function import Function
 from ..backend import array_module
+from ..named_errors import names_arguments
 from .plumbing.operands import floating
 
 __all__ = ["exp", "expm1", "log", "log10", "log1p", "log2"]
@@ -133,6 +134,7 @@ def exp(input):
     return Exp.apply(floating(input, "exp"))
 
 
+@names_arguments
 def expm1(input):
     """Exponential minus 1 of each element, accurate for small elements.
 
@@ -173,6 +175,7 @@ def log(input):
     return Log.apply(floating(input, "log"))
 
 
+@names_arguments
 def log1p(input):
     """Natural logarithm of 1 + input, accurate for small elements.
 
@@ -193,6 +196,7 @@ def log1p(input):
     return Log1p.apply(floating(input, "log1p"))
 
 
+@names_arguments
 def log2(input):
     """Logarithm of each element to base 2.
 
@@ -213,6 +217,7 @@ def log2(input):
     return LogToBase.apply(floating(input, "log2"), base=2)
 
 
+@names_arguments
 def log10(input):
     """Logarithm of each element to base 10.
 

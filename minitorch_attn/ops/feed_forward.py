@@ -7,6 +7,7 @@ from ..backend import array_module, matmul
 from ..backend.row_reductions import column_sum, row_blocks
 from ..computes import computes
 from ..errors import ArgumentError
+from ..named_errors import names_arguments
 from .gelu import Gelu, GeluTanh, Silu
 from .linear import Linear, linear
 from .matmul import rows_of
@@ -165,6 +166,7 @@ def _added(total, part):
     return total
 
 
+@names_arguments
 def feed_forward(input, weight1, bias1, weight2, bias2, activation="gelu"):
     """Feed-forward network: `f(input @ weight1^T + bias1) @ weight2^T + bias2`, with activation f.
 
@@ -219,6 +221,7 @@ def feed_forward(input, weight1, bias1, weight2, bias2, activation="gelu"):
     return function.apply(*inputs, activation=activation)
 
 
+@names_arguments
 def feed_forward_composed(input, weight1, bias1, weight2, bias2, activation="gelu"):
     """Composed version of `feed_forward`, built from `linear` and the activation; slower.
 

@@ -3,6 +3,7 @@
 from ..autograd.function import Function
 from ..backend import array_module, to_host
 from ..errors import ArgumentError, ShapeError
+from ..named_errors import names_arguments
 from ..tensor import Tensor, wrap
 from .broadcast import BroadcastTo
 from .indexing import LookUp, Slice
@@ -77,6 +78,7 @@ class Tile(Function):
         return copies.sum(axis=tuple(range(0, copies.ndim, 2)))
 
 
+@names_arguments
 def flip(input, dims):
     """Reverse `input` along the axes `dims`, as a copy.
 
@@ -92,6 +94,7 @@ def flip(input, dims):
     return Flip.apply(input, dims=dims if input.ndim else ())
 
 
+@names_arguments
 def fliplr(input):
     """Reverse `input` along axis 1, left to right.
 
@@ -106,6 +109,7 @@ def fliplr(input):
     return flip(input, (1,))
 
 
+@names_arguments
 def flipud(input):
     """Reverse `input` along axis 0, top to bottom.
 
@@ -130,6 +134,7 @@ def _needs_axes(input, count, where):
         )
 
 
+@names_arguments
 def rot90(input, k=1, dims=(0, 1)):
     """Rotate `input` k times by 90 degrees, from axis `dims[0]` toward axis `dims[1]`.
 
@@ -150,6 +155,7 @@ def rot90(input, k=1, dims=(0, 1)):
     return flip(input.swapaxes(first, second), (second,)) if k else input.clone()
 
 
+@names_arguments
 def roll(input, shifts, dims=None):
     """Shift `input` cyclically; elements that leave at one end of an axis come back at the other.
 
@@ -187,6 +193,7 @@ def roll(input, shifts, dims=None):
     return Roll.apply(input, shifts=shifts, dims=dims)
 
 
+@names_arguments
 def repeat(input, sizes):
     """Repeat `input` along each axis: the result has `sizes[i]` copies along axis i.
 
@@ -219,6 +226,7 @@ def repeat(input, sizes):
     return Tile.apply(input, repeats=sizes)
 
 
+@names_arguments
 def tile(input, dims):
     """Repeat `input` like `repeat`; if `dims` is too short, ones are added in front.
 
@@ -234,6 +242,7 @@ def tile(input, dims):
     return repeat(input, (1,) * (input.ndim - len(dims)) + dims)
 
 
+@names_arguments
 def repeat_interleave(input, repeats=None, dim=None, *, output_size=None):
     """Repeat each slice of `input` along `dim` several times in a row.
 
@@ -289,6 +298,7 @@ def _counted(repeats, array):
     return xp.repeat(xp.arange(len(counts)), counts) if counts else xp.arange(0)
 
 
+@names_arguments
 def narrow(input, dim, start, length):
     """Return positions start to start + length - 1 of `input` along `dim`, as a view.
 
@@ -314,6 +324,7 @@ def narrow(input, dim, start, length):
     return Slice.apply(input, index=(slice(None),) * dim + (slice(first, first + length), ...))
 
 
+@names_arguments
 def select(input, dim, index):
     """Select position `index` along `dim`; return a view without that axis.
 
@@ -330,6 +341,7 @@ def select(input, dim, index):
     return input[(slice(None),) * dim + (int(index),)]
 
 
+@names_arguments
 def meshgrid(*tensors, indexing="ij"):
     """Coordinates of every point of a grid, one tensor per axis, as views.
 

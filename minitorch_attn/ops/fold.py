@@ -6,6 +6,7 @@ from ..autograd.function import Function
 from ..backend import array_module
 from ..computes import computes
 from ..errors import ShapeError
+from ..named_errors import names_arguments
 from .plumbing.spatial import batched, crop, each_axis, enlarge, shifts, unbatched, windows
 from .plumbing.tensor_arguments import as_operand
 from .reshape import Reshape
@@ -91,6 +92,7 @@ def _places(size, how, where):
     return places
 
 
+@names_arguments
 def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
     """Unfold an image into its patches, one per column.
 
@@ -125,6 +127,7 @@ def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
     return unbatched(Reshape.apply(y, shape=(x.shape[0], rows, math.prod(places))), input, 2)
 
 
+@names_arguments
 def fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):
     """Fold columns of patches into an image and add overlapping patches; the adjoint of unfold.
 

@@ -5,6 +5,7 @@ from ..autograd.function import Function
 from ..backend import array_module
 from ..backend import scatter_add as add_into
 from ..errors import ArgumentError, DTypeError, ShapeError
+from ..named_errors import names_arguments
 from ..tensor import Tensor
 from .broadcast import BroadcastTo
 from .cast import clone
@@ -30,7 +31,7 @@ class Gather(Function):
     def forward(ctx, x, index, *, dim):
         ctx.dim = dim
         ctx.save(index)
-        return x[_grid(index, dim)]
+        return x[index_grid(index, dim)]
 
     @staticmethod
     def backward(ctx, grad_y):
@@ -52,7 +53,7 @@ class GatherBack(Function):
         ctx.dim = dim
         ctx.save(index)
         y = array_module(x).zeros(shape, dtype=x.dtype)
-        return add_into(y, _grid(index, dim), x)
+        return add_into(y, index_grid(index, dim), x)
 
     @staticmethod
     def backward(ctx, grad_y):
@@ -75,7 +76,7 @@ class Scatter(Function):
         ctx.dim = dim
         ctx.save(index)
         y = x.copy()
-        y[_grid(index, dim)] = src
+        y[index_grid(index, dim)] = src
         return y
 
     @staticmethod
@@ -101,7 +102,7 @@ class ScatterAdd(Function):
     def forward(ctx, x, src, index, *, dim):
         ctx.dim = dim
         ctx.save(index)
-        return add_into(x.copy(), _grid(index, dim), src)
+        return add_into(x.copy(), index_grid(index, dim), src)
 
     @staticmethod
     def backward(ctx, grad_y):
@@ -110,7 +111,7 @@ class ScatterAdd(Function):
         return grad_y, grad_src, None
 
 
-def _grid(index, dim):
+def index_grid(index, dim):
     """Return one index array per axis: `index` for axis `dim`, and 0, 1, 2, ... for the others."""
     xp = array_module(index)
     key = []
@@ -144,6 +145,7 @@ def _checked_axis(input, dim, index, where):
     return dim
 
 
+@names_arguments
 def gather(input, dim, index):
     """Gather elements of `input` along `dim`, one for every element of `index`.
 
@@ -206,6 +208,13 @@ def _source(input, index, src, where):
     return src if src.shape == shape else Slice.apply(src, index=tuple(slice(n) for n in shape))
 
 
+@names_arguments
+def checked_scatter(input, dim, index, src, where):
+    """Check the arguments of a scatter; return a non-negative axis, and `src` cut to the index."""
+    return _checked_axis(input, dim, index, where), _source(input, index, src, where)
+
+
+@names_arguments
 def scatter(input, dim, index, src=None, *, value=None, reduce=None):
     """Scatter: a copy of `input` with `src` written at the positions `index` along `dim`.
 
@@ -245,13 +254,13 @@ def scatter(input, dim, index, src=None, *, value=None, reduce=None):
         raise not_tensors(error, "scatter", input=input, index=index) from None
     if nothing:
         return clone(input)
-    dim = _checked_axis(input, dim, index, "scatter")
-    src = _source(input, index, src, "scatter")
+    dim, src = checked_scatter(input, dim, index, src, "scatter")
     function = Scatter if reduce is None else ScatterAdd
     result = function.apply(at_least_1d(input), src, at_least_1d(index), dim=dim)
     return result if input.ndim else Reshape.apply(result, shape=())
 
 
+@names_arguments
 def scatter_add(input, dim, index, src):
     """Scatter with addition: a copy of `input` with `src` added at `index` along `dim`.
 
@@ -264,6 +273,7 @@ def scatter_add(input, dim, index, src):
     return scatter(input, dim, index, src, reduce="add")
 
 
+@names_arguments
 def take_along_dim(input, indices, dim=None):
     """Gather along `dim`; on the other axes `input` and `indices` broadcast against each other.
 

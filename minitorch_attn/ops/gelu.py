@@ -7,6 +7,7 @@ from ..autograd.function import Function
 from ..backend import array_module
 from ..computes import computes
 from ..errors import ArgumentError, ShapeError
+from ..named_errors import names_arguments
 from .plumbing.axes import axis_of
 from .plumbing.operands import floating
 from .plumbing.tensor_arguments import as_operand
@@ -234,6 +235,7 @@ class HardSwish(Function):
         return drop_where(x <= -3, inside)
 
 
+@names_arguments
 def gelu(input, approximate="none"):
     """GELU: `input` times the Gaussian CDF of `input`.
 
@@ -287,6 +289,7 @@ def silu(input):
     return Silu.apply(floating(input, "silu"))
 
 
+@names_arguments
 def mish(input):
     """Mish: `input * tanh(softplus(input))`.
 
@@ -307,6 +310,7 @@ def mish(input):
     return Mish.apply(floating(input, "mish"))
 
 
+@names_arguments
 def hardswish(input):
     """Hard swish: `input` times a piecewise linear gate, which is 0 below -3 and 1 above 3.
 
@@ -327,6 +331,7 @@ def hardswish(input):
     return HardSwish.apply(floating(input, "hardswish"))
 
 
+@names_arguments
 def glu(input, dim=-1):
     """Gated linear unit: the first half along `dim` times the sigmoid of the second half.
 

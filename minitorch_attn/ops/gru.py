@@ -4,6 +4,7 @@ from ..autograd.function import Function
 from ..backend import array_module, matmul
 from ..backend.errstate import overflow_is_fine
 from ..computes import computes
+from ..named_errors import names_arguments
 from .cat_split import chunk
 from .linear import linear
 from .lstm import sigmoid_in_place
@@ -111,6 +112,7 @@ def thirds(a):
     return a[:, :n], a[:, n : 2 * n], a[:, 2 * n :]
 
 
+@names_arguments
 def gru_sequence(
     input, h0, weight_ih, weight_hh, bias_ih=None, bias_hh=None, *, batch_sizes, reverse=False
 ):
@@ -164,6 +166,7 @@ def gru_sequence(
     return GruSequence.apply(*inputs, batch_sizes=tuple(batch_sizes), reverse=bool(reverse))
 
 
+@names_arguments
 def gru_cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
     """Compute one time step of a gated recurrent unit (GRU).
 

@@ -2,6 +2,7 @@
 
 from ..backend import array_module
 from ..errors import ShapeError
+from ..named_errors import names_arguments
 from ..tensor import wrap
 from .arithmetic import mul
 from .cast import cast
@@ -29,6 +30,7 @@ def _slices(input, dim, index, where):
     return dim, at_least_1d(index)
 
 
+@names_arguments
 def index_select(input, dim, index):
     """Select the slices `index` of `input` along `dim`, as a copy.
 
@@ -48,6 +50,7 @@ def index_select(input, dim, index):
     return result if input.ndim else Reshape.apply(result, shape=())
 
 
+@names_arguments
 def index_add(input, dim, index, source, *, alpha=1):
     """A copy of `input` in which `alpha * source` is added to the slices `index` along `dim`.
 
@@ -65,6 +68,7 @@ def index_add(input, dim, index, source, *, alpha=1):
     return result if input.ndim else Reshape.apply(result, shape=())
 
 
+@names_arguments
 def index_copy(input, dim, index, source):
     """A copy of `input` in which `source` replaces the slices `index` along `dim`.
 
@@ -80,6 +84,7 @@ def index_copy(input, dim, index, source):
     return result if input.ndim else Reshape.apply(result, shape=())
 
 
+@names_arguments
 def index_fill(input, dim, index, value):
     """A copy of `input` in which the slices `index` along `dim` are filled with `value`.
 

@@ -11,10 +11,11 @@ from ..autograd.broadcasting import sum_to_shape
 from ..autograd.function import Function
 from ..autograd.inplace import change, check_writable, is_tracked
 from ..backend import array_module, new_array, scatter_add
-from ..errors import ShapeError
+from ..errors import MiniTorchError, ShapeError
+from ..named_errors import names_arguments, under
 from ..tensor import Tensor, wrap
 from .cast import cast
-from .plumbing.index_parsing import select_parts
+from .plumbing.index_parsing import index_error, select_parts
 from .plumbing.tensor_arguments import as_operand, not_tensors
 
 __all__ = ["getitem", "index_assign", "index_put", "setitem"]
@@ -227,10 +228,13 @@ def getitem(input, index):
     except AttributeError as error:
         raise not_tensors(error, "getitem", input=input) from None
     basic, axes, indices, distinct = selection
-    if not indices:
-        return Slice.apply(input, index=basic)
-    viewed = input if basic == (...,) else Slice.apply(input, index=basic)
-    return LookUp.apply(viewed, *indices, axes=axes, distinct=distinct)
+    try:
+        if not indices:
+            return Slice.apply(input, index=basic)
+        viewed = input if basic == (...,) else Slice.apply(input, index=basic)
+        return LookUp.apply(viewed, *indices, axes=axes, distinct=distinct)
+    except (TypeError, ValueError, IndexError) as error:
+        raise index_error(error, index) from None
 
 
 def setitem(target, index, value):
@@ -253,19 +257,23 @@ def setitem(target, index, value):
             [0., 2., 0.]])
     """
     target = as_operand(target, "setitem", "target")
-    selection = select_parts(target, index)
-    value = _as_value(target, value)
-    if is_tracked(target, (value,)):
-        change(target, _assign, selection, value)
-        return
-    value = _fitted(target, selection, value)
-    raw = value.array if isinstance(value, Tensor) else value
-    key = _key([i.array for i in selection.indices], selection.axes)
-    check_writable(target)
-    _write_at(target.array, selection.basic, key, raw)
+    try:
+        selection = select_parts(target, index)
+        value = _as_value(target, value)
+        if is_tracked(target, (value,)):
+            change(target, _assign, selection, value)
+            return
+        value = _fitted(target, selection, value)
+        raw = value.array if isinstance(value, Tensor) else value
+        key = _key([i.array for i in selection.indices], selection.axes)
+        check_writable(target, "x[index] = value")
+        _write_at(target.array, selection.basic, key, raw)
+    except (TypeError, ValueError, IndexError, OverflowError) as error:
+        raise index_error(error, index, value) from None
     target.changed_in_place()
 
 
+@names_arguments
 def index_assign(input, index, value):
     """Return a copy of `input` with `value` at `[index]`: `input[index] = value`, out of place.
 
@@ -285,12 +293,18 @@ def _assign(input, selection, value):
     return Assign.apply(input, value, *selection.indices, basic=basic, axes=axes)
 
 
+_assign.__name__ = "x[index] = value"  # in errors of `change`
+
+
 def _as_value(target, value):
     """Return `value` as a number, or as a tensor with the dtype and device of `target`."""
     if isinstance(value, (builtins.bool, builtins.int, builtins.float)):
         return value
     if not isinstance(value, Tensor):
-        value = wrap(new_array(value))
+        try:
+            value = wrap(new_array(value))
+        except MiniTorchError as error:
+            raise under("x[index] = value", error) from None
     if value.device != target.device and value.ndim == 0:
         value = value.to(target.device)
     return cast(value, target.dtype)
@@ -325,6 +339,7 @@ def _shape_of(array, selection):
     return hollow[_key([i.array for i in selection.indices], selection.axes)].shape
 
 
+@names_arguments
 def index_put(input, indices, values, accumulate=False):
     """Copy `input`, and set the elements at `indices` to `values` or add `values` to them.
 

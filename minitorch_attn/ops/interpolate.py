@@ -10,6 +10,7 @@ from functools import lru_cache
 
 from ..backend import array_module
 from ..errors import ArgumentError, DTypeError, ShapeError
+from ..named_errors import names_arguments
 from .plumbing.axes import sizes_of
 from .plumbing.tensor_arguments import as_operand
 from .plumbing.weighted_sum import Taps, tap_sum
@@ -133,6 +134,7 @@ def _table(mode, size, places, step, align_corners, antialias):
     return _linear_table(size, places, step, align_corners)
 
 
+@names_arguments
 def interpolate(
     input, size=None, scale_factor=None, mode="nearest", align_corners=None,
     recompute_scale_factor=None, antialias=False,

@@ -7,6 +7,7 @@ from ..backend import array_module, matmul
 from ..backend.row_reductions import column_sum, row_dot, row_sum
 from ..computes import computes
 from ..errors import DTypeError, ShapeError
+from ..named_errors import names_arguments
 from .cast import cast
 from .plumbing.axes import sizes_of
 from .plumbing.tensor_arguments import not_tensors
@@ -149,6 +150,7 @@ def reciprocal_root_mean_square(rows, n, eps):
     return 1.0 / result
 
 
+@names_arguments
 def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
     """Layer normalization: zero mean and unit variance over the last axes, then scale and shift.
 
@@ -193,7 +195,7 @@ def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
             raise DTypeError(
                 f"layer_norm: {name} and input have different dtypes",
                 got=f"{name} {parameter.dtype} and input {input.dtype}",
-                hint=f"use {name}.to(input.dtype), or module.to(dtype) for a whole module",
+                hint=f"use input.to({name}.dtype), or module.to(dtype) for the whole module",
             )
     if dtype.itemsize == 2:  # sums of squares would overflow float16
         wide = [None if x is None else cast(x, "float32") for x in (input, weight, bias)]
@@ -201,6 +203,7 @@ def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
     return LayerNorm.apply(input, weight, bias, eps=eps, row_axes=row_axes)
 
 
+@names_arguments
 def rms_norm(input, normalized_shape, weight=None, eps=None):
     """RMS normalization: unit root mean square over the last axes, then a scale per feature.
 

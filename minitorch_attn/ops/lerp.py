@@ -4,10 +4,11 @@ from ..autograd.broadcasting import sum_to_shape
 from ..autograd.function import Function
 from ..backend import array_module
 from ..errors import DTypeError
+from ..named_errors import names_arguments
 from ..tensor import Tensor
 from .arithmetic import add, div, mul
 from .cast import cast
-from .plumbing.operands import explained, number
+from .plumbing.operands import MISFITS, explained, number
 from .plumbing.promotion import result_type
 from .plumbing.tensor_arguments import as_operand
 
@@ -48,6 +49,7 @@ class Lerp(Function):
         )
 
 
+@names_arguments
 def lerp(input, end, weight):
     """Linear interpolation from `input` to `end`: `input + weight * (end - input)`.
 
@@ -80,10 +82,11 @@ def lerp(input, end, weight):
         )
     try:
         return Lerp.apply(input, end, weight)
-    except (ValueError, TypeError) as error:
+    except MISFITS as error:
         raise explained(error, "lerp", input=input, end=end, weight=weight) from None
 
 
+@names_arguments
 def addcmul(input, tensor1, tensor2, *, value=1):
     """Add a scaled product: `input + value * tensor1 * tensor2`.
 
@@ -106,6 +109,7 @@ def addcmul(input, tensor1, tensor2, *, value=1):
     return add(input, mul(tensor1, tensor2), alpha=value)
 
 
+@names_arguments
 def addcdiv(input, tensor1, tensor2, *, value=1):
     """Add a scaled quotient: `input + value * tensor1 / tensor2`.
 

@@ -6,6 +6,7 @@ from ..autograd.function import Function
 from ..backend.row_reductions import column_sum
 from ..computes import computes
 from ..errors import ShapeError
+from ..named_errors import names_arguments
 from .arithmetic import add, mul
 from .broadcast import BroadcastTo, expand
 from .matmul import MatMul, bmm, matmul, mm, mv, rows_of, same_dtype
@@ -92,9 +93,10 @@ def linear(input, weight, bias=None):
     """
     try:
         x_shape, w_shape = input.shape, weight.shape
-    except AttributeError as error:
+        fits = x_shape and 1 <= len(w_shape) <= 2 and x_shape[-1] == w_shape[-1]
+    except (AttributeError, TypeError) as error:
         raise not_tensors(error, "linear", input=input, weight=weight) from None
-    if not x_shape or not 1 <= len(w_shape) <= 2 or x_shape[-1] != w_shape[-1]:
+    if not fits:
         raise ShapeError(
             "linear(input, weight, bias): the last axes of input and weight do not match",
             got=f"input {x_shape} and weight {w_shape}",
@@ -128,6 +130,7 @@ def _fix(x_shape, w_shape):
     return f"{hint}; use weight.T if weight has one column per output" if transposed else hint
 
 
+@names_arguments
 def addmm(input, mat1, mat2, *, beta=1, alpha=1):
     """Add a matrix product: `beta * input + alpha * (mat1 @ mat2)`; if beta is 0, ignore `input`.
 
@@ -141,6 +144,7 @@ def addmm(input, mat1, mat2, *, beta=1, alpha=1):
     return _added("addmm", input, mm(mat1, mat2), beta, alpha)
 
 
+@names_arguments
 def addmv(input, mat, vec, *, beta=1, alpha=1):
     """Add a matrix-vector product: `beta * input + alpha * (mat @ vec)`.
 
@@ -153,6 +157,7 @@ def addmv(input, mat, vec, *, beta=1, alpha=1):
     return _added("addmv", input, mv(mat, vec), beta, alpha)
 
 
+@names_arguments
 def baddbmm(input, batch1, batch2, *, beta=1, alpha=1):
     """Add a batched matrix product: `beta * input + alpha * (batch1 @ batch2)`.
 

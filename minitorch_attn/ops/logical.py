@@ -3,6 +3,7 @@
 The results are booleans or integers, which do not have gradients, so the graph records nothing.
 """
 
+from ..named_errors import names_arguments
 from .comparison import answer, answer_about
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
 ]  # fmt: skip
 
 
+@names_arguments
 def logical_and(input, other):
     """Logical AND of each pair of elements: True where both operands are true (nonzero).
 
@@ -31,6 +33,7 @@ def logical_and(input, other):
     return answer("logical_and", "logical_and", input, other)
 
 
+@names_arguments
 def logical_or(input, other):
     """Logical OR of each pair of elements: True where at least one operand is true (nonzero).
 
@@ -51,6 +54,7 @@ def logical_or(input, other):
     return answer("logical_or", "logical_or", input, other)
 
 
+@names_arguments
 def logical_xor(input, other):
     """Logical XOR of each pair of elements: True where exactly one operand is true (nonzero).
 
@@ -71,6 +75,7 @@ def logical_xor(input, other):
     return answer("logical_xor", "logical_xor", input, other)
 
 
+@names_arguments
 def bitwise_and(input, other):
     """Bitwise AND of integers; logical AND of booleans.
 
@@ -91,6 +96,7 @@ def bitwise_and(input, other):
     return answer("bitwise_and", "bitwise_and", input, other)
 
 
+@names_arguments
 def bitwise_or(input, other):
     """Bitwise OR of integers; logical OR of booleans.
 
@@ -111,6 +117,7 @@ def bitwise_or(input, other):
     return answer("bitwise_or", "bitwise_or", input, other)
 
 
+@names_arguments
 def bitwise_xor(input, other):
     """Bitwise XOR of integers; logical XOR of booleans.
 
@@ -131,6 +138,7 @@ def bitwise_xor(input, other):
     return answer("bitwise_xor", "bitwise_xor", input, other)
 
 
+@names_arguments
 def logical_not(input):
     """Logical NOT of each element: True where `input` is false (zero).
 
@@ -151,6 +159,7 @@ def logical_not(input):
     return answer_about("logical_not", "logical_not", input)
 
 
+@names_arguments
 def bitwise_not(input):
     """Bitwise NOT of integers; logical NOT of booleans.
 

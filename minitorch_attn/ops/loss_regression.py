@@ -5,9 +5,11 @@ Each loss is an elementwise expression followed by a reduction; autograd differe
 
 import warnings
 
+from ..autograd.broadcasting import broadcast_shapes
 from ..autograd.function import Function
 from ..backend import array_module
 from ..errors import ArgumentError, DTypeError, ShapeError
+from ..named_errors import names_arguments
 from ..tensor import Tensor
 from .broadcast import broadcast_tensors
 from .cross_entropy import reduction_of
@@ -55,6 +57,7 @@ def log_from_minus_100(x):
     return xp.maximum(xp.log(xp.maximum(x, 1e-45)), -100.0)
 
 
+@names_arguments
 def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
     """Mean squared error, the mean of `(input - target)^2`.
 
@@ -83,6 +86,7 @@ def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", we
     return _weighted(difference * difference, weight, reduction, "mse_loss")
 
 
+@names_arguments
 def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
     """Mean absolute error, the mean of `|input - target|`; arguments as for `mse_loss`.
 
@@ -97,6 +101,7 @@ def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", wei
     return _weighted(difference.abs(), weight, reduction, "l1_loss")
 
 
+@names_arguments
 def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     """Huber loss: squared error up to `delta`, linear beyond it.
 
@@ -139,6 +144,7 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     return _reduced(loss, reduction)
 
 
+@names_arguments
 def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0):
     """Smooth absolute error: `huber_loss` with `delta=beta`, divided by `beta`.
 
@@ -166,6 +172,7 @@ _NOT_A_PROBABILITY = InvalidValue(
 )
 
 
+@names_arguments
 def binary_cross_entropy(
     input, target, weight=None, size_average=None, reduce=None, reduction="mean"
 ):
@@ -212,6 +219,7 @@ def binary_cross_entropy(
     return _reduced(loss if weight is None else loss * weight, reduction)
 
 
+@names_arguments
 def binary_cross_entropy_with_logits(
     input, target, weight=None, size_average=None, reduce=None, reduction="mean", pos_weight=None
 ):
@@ -261,6 +269,7 @@ def binary_cross_entropy_with_logits(
     return _reduced(loss if weight is None else loss * weight, reduction)
 
 
+@names_arguments
 def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_target=False):
     """Kullback-Leibler divergence of `target` from a model: `t * (log(t) - input)`.
 
@@ -300,6 +309,7 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
     return result / input.shape[0] if per_batch and input.ndim else result
 
 
+@names_arguments
 def cosine_similarity(x1, x2, dim=1, eps=1e-8):
     """Cosine similarity of vectors, `dot(x1, x2) / (|x1| |x2|)`.
 
@@ -325,6 +335,7 @@ def cosine_similarity(x1, x2, dim=1, eps=1e-8):
     x1 = as_operand(x1, "cosine_similarity", "x1")
     x2 = as_operand(x2, "cosine_similarity", "x2")
     if x1.shape != x2.shape:  # The norms must count repeated elements, too.
+        broadcast_shapes(x1.shape, x2.shape, names=["x1", "x2"], where="cosine_similarity")
         x1, x2 = broadcast_tensors(x1, x2)
     # Clamped before the square root, whose derivative is infinite at 0.
     x1 = x1 / (x1 * x1).sum(dim, keepdim=True).clamp(min=eps * eps).sqrt()
@@ -344,7 +355,7 @@ def _difference(input, target, where):
         warnings.warn(
             f"{where}: input {input.shape} and target {target.shape} have different shapes and "
             "broadcast, which is probably a mistake; reshape one of them",
-            stacklevel=3,
+            stacklevel=4,
         )
     return input - target
 

@@ -5,6 +5,7 @@ from ..backend import array_module, matmul
 from ..backend.errstate import overflow_is_fine
 from ..computes import computes
 from ..errors import ArgumentError, DTypeError, ShapeError
+from ..named_errors import names_arguments
 from ..tensor import Tensor
 from .cat_split import chunk
 from .linear import linear
@@ -131,6 +132,7 @@ def sigmoid_in_place(x):
     xp.reciprocal(x, out=x)
 
 
+@names_arguments
 def lstm_sequence(
     input, h0, c0, weight_ih, weight_hh, bias_ih=None, bias_hh=None, weight_hr=None, *,
     batch_sizes, reverse=False,
@@ -191,6 +193,7 @@ def lstm_sequence(
     )  # fmt: skip
 
 
+@names_arguments
 def lstm_cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
     """Compute one time step of a long short-term memory (LSTM).
 

@@ -4,6 +4,7 @@ from .. import backend
 from ..autograd.broadcasting import broadcast_shapes, sum_to_shape
 from ..autograd.function import Function
 from ..errors import DTypeError, ShapeError
+from ..named_errors import names_arguments
 from ..tensor import Tensor, wrap
 from .arithmetic import mul
 from .plumbing.axes import axes_of
@@ -62,7 +63,7 @@ def same_dtype(a, b, where, names):
     try:
         same = a.array.dtype == b.array.dtype
     except AttributeError:
-        if all(isinstance(x, Tensor) or backend.is_array(x) for x in (a, b)):
+        if all(isinstance(x, Tensor) or _is_number_array(x) for x in (a, b)):
             pair = [x if isinstance(x, Tensor) else wrap(x) for x in (a, b)]
             return same_dtype(*pair, where, names)
         name, x = (names[1], b) if hasattr(a, "array") else (names[0], a)
@@ -81,10 +82,17 @@ def same_dtype(a, b, where, names):
     return a, b
 
 
+def _is_number_array(x):
+    return backend.is_array(x) and backend.is_number_dtype(x.dtype)
+
+
 def _conversion(a, b, names):
-    """Return the line that converts the operand that is an integer, or else the second."""
-    if b.dtype.kind == "f" != a.dtype.kind:
-        return f"{names[0]}.float()" if b.dtype == "float32" else f"{names[0]}.to({names[1]}.dtype)"
+    """Return the line that converts the integer, or the operand that is not a layer's parameter."""
+    trained = names[1] == "weight" or (b.requires_grad and not a.requires_grad)
+    if (b.dtype.kind == "f" != a.dtype.kind) or trained:
+        line = f"{names[0]}.float()" if b.dtype == "float32" else f"{names[0]}.to({names[1]}.dtype)"
+        whole = trained and b.requires_grad and a.dtype.kind == "f"
+        return f"{line}, or module.to({names[0]}.dtype) for the whole module" if whole else line
     return f"{names[1]}.to({names[0]}.dtype)"
 
 
@@ -211,6 +219,7 @@ def bmm(input, mat2):
     return MatMul.apply(*_of_ranks("bmm", input, mat2, ("input", "mat2"), 3, 3))
 
 
+@names_arguments
 def mv(input, vec):
     """Matrix-vector product, of shapes `(n, k)` and `(k,)`.
 
@@ -223,6 +232,7 @@ def mv(input, vec):
     return _with_vectors(*_of_ranks("mv", input, vec, ("input", "vec"), 2, 1))
 
 
+@names_arguments
 def dot(input, tensor):
     """Dot product of two vectors of the same length.
 
@@ -235,6 +245,7 @@ def dot(input, tensor):
     return _with_vectors(*_of_ranks("dot", input, tensor, ("input", "tensor"), 1, 1))
 
 
+@names_arguments
 def vdot(input, other):
     """The same as `dot`, because complex numbers are not supported.
 
@@ -247,6 +258,7 @@ def vdot(input, other):
     return dot(input, other)
 
 
+@names_arguments
 def inner(input, other):
     """Inner product over the last axes of both tensors; a 0-d tensor multiplies every element.
 
@@ -265,6 +277,7 @@ def inner(input, other):
     return Reshape.apply(c, shape=a.shape[:-1] + b.shape[:-1])
 
 
+@names_arguments
 def outer(input, vec2):
     """Outer product of two vectors, of shape `(n, m)` for vectors of lengths n and m.
 
@@ -285,6 +298,7 @@ def outer(input, vec2):
     return mul(reshape(input, (input.shape[0], 1)), vec2)
 
 
+@names_arguments
 def tensordot(a, b, dims=2):
     """Tensor contraction: products summed over several axes at once.
 

@@ -6,6 +6,7 @@ from collections import namedtuple
 from ..autograd.function import Function
 from ..backend import array_module, as_array
 from ..errors import ShapeError
+from ..named_errors import names_arguments
 from ..tensor import Tensor, wrap
 from .plumbing.axes import axis_of
 from .plumbing.tensor_arguments import as_operand
@@ -40,7 +41,7 @@ class Extreme(Function):
 
 
 def tie_share(x, y, axis):
-    """Return 1 / k at each of the k elements of x that equal its largest element y, else 0."""
+    """Return 1 / k at each of the k elements of x that equal y, its selected value, else 0."""
     same = x == y
     if axis is None:
         same = same | (x != x)  # NaN does not equal itself
@@ -48,7 +49,7 @@ def tie_share(x, y, axis):
 
 
 class TieShare(Function):
-    """Give the fraction 1 / k of the gradient to each of the k elements that are the largest.
+    """Give the fraction 1 / k of the gradient to each of the k elements that are tied.
 
     Forward:  w = 1 / k at each of the k places where `same` is true, else 0
     Backward: none, because `same` is boolean
@@ -135,6 +136,7 @@ def pick(input, index, axis, keepdim=True):
     return values.squeeze(axis), indices.squeeze(axis)
 
 
+@names_arguments
 def amax(input, dim=(), keepdim=False):
     """Maximum over the axes `dim`; equal elements share the gradient.
 
@@ -159,6 +161,7 @@ def amax(input, dim=(), keepdim=False):
     return _extreme("amax", input, dim, keepdim, True)
 
 
+@names_arguments
 def amin(input, dim=(), keepdim=False):
     """Minimum over the axes `dim`; equal elements share the gradient.
 
@@ -205,6 +208,7 @@ _Max = namedtuple("max", "values indices")
 _Min = namedtuple("min", "values indices")
 
 
+@names_arguments
 def max(input, dim=None, keepdim=False):
     """Maximum of all elements, along an axis, or of two tensors.
 
@@ -238,6 +242,7 @@ def max(input, dim=None, keepdim=False):
     return _Max(*_extreme_along("max", input, dim, keepdim))
 
 
+@names_arguments
 def min(input, dim=None, keepdim=False):
     """Minimum of all elements, along an axis, or of two tensors.
 
@@ -281,6 +286,7 @@ def _extreme_along(name, input, dim, keepdim):
     return pick(input, index, axis, keepdim)
 
 
+@names_arguments
 def argmax(input, dim=None, keepdim=False):
     """Index of the maximum; if several elements share it, the index of the first one.
 
@@ -305,6 +311,7 @@ def argmax(input, dim=None, keepdim=False):
     return _where_extreme("argmax", input, dim, keepdim)
 
 
+@names_arguments
 def argmin(input, dim=None, keepdim=False):
     """Index of the minimum; if several elements share it, the index of the first one.
 

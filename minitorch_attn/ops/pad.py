@@ -3,6 +3,7 @@
 from ..autograd.function import Function
 from ..backend import array_module
 from ..errors import ArgumentError, ShapeError
+from ..named_errors import names_arguments
 from ..tensor import wrap
 from .indexing import LookUp
 from .plumbing.axes import sizes_of
@@ -39,6 +40,7 @@ class Pad(Function):
         return Pad.call(grad_y, amounts=opposite, value=0)
 
 
+@names_arguments
 def pad(input, pad, mode="constant", value=None):
     """Pad `input` at both ends of its axes, or crop it where an amount is negative.
 

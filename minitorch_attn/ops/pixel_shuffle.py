@@ -2,6 +2,7 @@
 
 from ..computes import computes
 from ..errors import ArgumentError, ShapeError
+from ..named_errors import names_arguments
 from .plumbing.tensor_arguments import as_operand
 from .reshape import permute, reshape
 
@@ -9,6 +10,7 @@ __all__ = ["pixel_shuffle", "pixel_unshuffle"]
 
 
 @computes("pixel shuffle", reveals=("merged neighbors",))
+@names_arguments
 def pixel_shuffle(input, upscale_factor):
     """Rearrange groups of r * r channels into squares of r by r pixels.
 
@@ -50,6 +52,7 @@ def pixel_shuffle(input, upscale_factor):
 
 
 @computes("pixel shuffle", reveals=("merged neighbors",))
+@names_arguments
 def pixel_unshuffle(input, downscale_factor):
     """Rearrange squares of r by r pixels into r * r channels; the inverse of `pixel_shuffle`.
 

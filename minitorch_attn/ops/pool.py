@@ -10,6 +10,7 @@ import math
 from ..autograd.function import Function
 from ..backend import array_module
 from ..errors import ArgumentError
+from ..named_errors import names_arguments
 from .arithmetic import mul
 from .gather_scatter import GatherBack
 from .plumbing.pool_windows import (  # fmt: skip
@@ -88,6 +89,7 @@ def _largest_along(x, place, step, taps, axis):
     return best, found
 
 
+@names_arguments
 def max_pool1d(
     input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False
 ):
@@ -104,6 +106,7 @@ def max_pool1d(
     )
 
 
+@names_arguments
 def max_pool2d(
     input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False
 ):
@@ -146,6 +149,7 @@ def max_pool2d(
     )
 
 
+@names_arguments
 def max_pool3d(
     input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False
 ):
@@ -155,6 +159,7 @@ def max_pool3d(
     )
 
 
+@names_arguments
 def avg_pool1d(input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True):
     """Average pooling over one axis; see `avg_pool2d`.
 
@@ -169,6 +174,7 @@ def avg_pool1d(input, kernel_size, stride=None, padding=0, ceil_mode=False, coun
     )
 
 
+@names_arguments
 def avg_pool2d(
     input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True,
     divisor_override=None,
@@ -206,6 +212,7 @@ def avg_pool2d(
     )  # fmt: skip
 
 
+@names_arguments
 def avg_pool3d(
     input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True,
     divisor_override=None,
@@ -217,11 +224,13 @@ def avg_pool3d(
     )  # fmt: skip
 
 
+@names_arguments
 def adaptive_avg_pool1d(input, output_size):
     """Average pooling over one axis to a given output size; see `adaptive_avg_pool2d`."""
     return _adaptive_avg("adaptive_avg_pool1d", 1, input, output_size)
 
 
+@names_arguments
 def adaptive_avg_pool2d(input, output_size):
     """Average pooling to a given output size.
 
@@ -243,16 +252,19 @@ def adaptive_avg_pool2d(input, output_size):
     return _adaptive_avg("adaptive_avg_pool2d", 2, input, output_size)
 
 
+@names_arguments
 def adaptive_avg_pool3d(input, output_size):
     """Average pooling over three axes to a given output size; see `adaptive_avg_pool2d`."""
     return _adaptive_avg("adaptive_avg_pool3d", 3, input, output_size)
 
 
+@names_arguments
 def adaptive_max_pool1d(input, output_size, return_indices=False):
     """Max pooling over one axis to a given output size; see `adaptive_max_pool2d`."""
     return _adaptive_max("adaptive_max_pool1d", 1, input, output_size, return_indices)
 
 
+@names_arguments
 def adaptive_max_pool2d(input, output_size, return_indices=False):
     """Max pooling to a given output size, over the windows of `adaptive_avg_pool2d`.
 

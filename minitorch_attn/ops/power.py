@@ -6,10 +6,11 @@ from ..autograd.broadcasting import sum_to_shape
 from ..autograd.function import Function
 from ..backend import array_module
 from ..errors import ArgumentError
+from ..named_errors import names_arguments
 from ..tensor import Tensor, wrap
 from .cast import cast
 from .exp_log import Log
-from .plumbing.operands import explained, floating, number
+from .plumbing.operands import MISFITS, explained, floating, number
 from .plumbing.promotion import promote, result_type
 from .plumbing.range_check import InvalidValue, check_values
 from .plumbing.tensor_arguments import as_operand
@@ -250,6 +251,7 @@ def rsqrt(input):
     return Rsqrt.apply(floating(input, "rsqrt"))
 
 
+@names_arguments
 def reciprocal(input):
     """Reciprocal of each element, `1 / input`.
 
@@ -306,13 +308,15 @@ def pow(input, exponent):
     try:
         if isinstance(input, Tensor) and isinstance(exponent, Number):
             return _pow_number(input, number(exponent, "pow", "exponent"))
+        if not isinstance(input, (Tensor, Number)):
+            return pow(as_operand(input, "pow"), exponent)
         base, power = promote(input, exponent)
         if power.array.dtype.kind != "f":
             check_values(power.array, power.array < 0, _FRACTION)
             if power.device.type != "cpu":  # its error comes later: go on with a valid power
                 power = wrap(array_module(power.array).maximum(power.array, 0))
         return Power.apply(base, power)
-    except (ValueError, TypeError) as error:
+    except MISFITS as error:
         raise explained(error, "pow", input=input, exponent=exponent) from None
 
 

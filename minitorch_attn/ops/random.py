@@ -6,7 +6,8 @@ the device, so that a seed gives the same numbers on every device.
 
 from ..backend import as_device, from_host, host_generator
 from ..errors import ArgumentError, DTypeError, ShapeError
-from ..tensor import Tensor, wrap
+from ..named_errors import names_arguments
+from ..tensor import Tensor, leaf
 from .plumbing.creation_arguments import count_of, dtype_of, shape_of
 from .plumbing.operands import number
 from .plumbing.range_check import InvalidValue, check_values
@@ -19,17 +20,10 @@ __all__ = [
 
 
 def _place(host, device, requires_grad=False):
-    result = wrap(from_host(host, as_device(device)))
-    if requires_grad:
-        result.requires_grad = True
-    return result
+    return leaf(from_host(host, as_device(device)), requires_grad)
 
 
-def _generator(generator):
-    """Return the generator to draw from: the given one, or the one that `manual_seed` seeds."""
-    return host_generator() if generator is None else generator
-
-
+@names_arguments
 def rand(*sizes, size=None, dtype=None, device=None, requires_grad=False, generator=None):
     """Uniform random numbers in [0, 1); arguments as for `zeros`.
 
@@ -40,14 +34,15 @@ def rand(*sizes, size=None, dtype=None, device=None, requires_grad=False, genera
     ((2, 3), dtype('float64'))
     """
     shape = shape_of(sizes if size is None else (size,), "rand")
-    host = _generator(generator).random(shape).astype(_float(dtype, "rand"))
+    host = (generator or host_generator()).random(shape).astype(_float(dtype, "rand"))
     return _place(host, device, requires_grad)
 
 
+@names_arguments
 def randn(*sizes, size=None, dtype=None, device=None, requires_grad=False, generator=None):
     """Standard normal random numbers; arguments as for `zeros`."""
     shape = shape_of(sizes if size is None else (size,), "randn")
-    host = _generator(generator).standard_normal(shape).astype(_float(dtype, "randn"))
+    host = (generator or host_generator()).standard_normal(shape).astype(_float(dtype, "randn"))
     return _place(host, device, requires_grad)
 
 
@@ -62,21 +57,26 @@ def _float(dtype, where):
     return dtype
 
 
-def rand_like(input, *, dtype=None, device=None, requires_grad=False):
+@names_arguments
+def rand_like(input, *, dtype=None, device=None, requires_grad=False, generator=None):
     """Uniform random numbers with the shape, dtype and device of `input`."""
     input = as_operand(input, "rand_like")
     settings = {"dtype": dtype or input.dtype, "device": device or input.device}
-    return rand(input.shape, requires_grad=requires_grad, **settings)
+    return rand(input.shape, requires_grad=requires_grad, generator=generator, **settings)
 
 
-def randn_like(input, *, dtype=None, device=None, requires_grad=False):
+@names_arguments
+def randn_like(input, *, dtype=None, device=None, requires_grad=False, generator=None):
     """Standard normal random numbers with the shape, dtype and device of `input`."""
     input = as_operand(input, "randn_like")
     settings = {"dtype": dtype or input.dtype, "device": device or input.device}
-    return randn(input.shape, requires_grad=requires_grad, **settings)
+    return randn(input.shape, requires_grad=requires_grad, generator=generator, **settings)
 
 
-def randint(low, high=None, size=None, *, dtype=None, device=None, generator=None):
+@names_arguments
+def randint(
+    low=0, high=None, size=None, *, dtype=None, device=None, requires_grad=False, generator=None
+):  # fmt: skip
     """Random integers from `low` up to, but not including, `high`.
 
     Parameters
@@ -93,6 +93,8 @@ def randint(low, high=None, size=None, *, dtype=None, device=None, generator=Non
     """
     if size is None:  # randint(high, size)
         low, high, size = 0, low, high
+    elif high is None:  # randint(high, size=size)
+        low, high = 0, low
     low, high = number(low, "randint", "low"), number(high, "randint", "high")
     if low >= high:
         raise ArgumentError(
@@ -102,23 +104,30 @@ def randint(low, high=None, size=None, *, dtype=None, device=None, generator=Non
         )
     shape = shape_of((size,), "randint")
     dtype = dtype_of(dtype or "int64", "randint")
-    return _place(_generator(generator).integers(low, high, size=shape).astype(dtype), device)
+    drawn = (generator or host_generator()).integers(low, high, size=shape).astype(dtype)
+    return _place(drawn, device, requires_grad)
 
 
-def randint_like(input, low, high=None, *, dtype=None, device=None):
+@names_arguments
+def randint_like(
+    input, low, high=None, *, dtype=None, device=None, requires_grad=False, generator=None
+):  # fmt: skip
     """Random integers with the shape, dtype and device of `input`; limits as for `randint`."""
     input = as_operand(input, "randint_like")
     low, high = (0, low) if high is None else (low, high)
     settings = {"dtype": dtype or input.dtype, "device": device or input.device}
+    settings |= {"requires_grad": requires_grad, "generator": generator}
     return randint(low, high, input.shape, **settings)
 
 
-def randperm(n, *, dtype=None, device=None, generator=None):
+@names_arguments
+def randperm(n, *, dtype=None, device=None, requires_grad=False, generator=None):
     """The integers from 0 to `n` - 1 in random order."""
-    order = _generator(generator).permutation(count_of(n, "randperm", "n"))
-    return _place(order.astype(dtype_of(dtype or "int64", "randperm")), device)
+    order = (generator or host_generator()).permutation(count_of(n, "randperm", "n"))
+    return _place(order.astype(dtype_of(dtype or "int64", "randperm")), device, requires_grad)
 
 
+@names_arguments
 def normal(mean=0.0, std=1.0, size=None, *, dtype=None, device=None, generator=None):
     """Normal random numbers with a mean and standard deviation, each a number or a tensor.
 
@@ -156,6 +165,7 @@ def normal(mean=0.0, std=1.0, size=None, *, dtype=None, device=None, generator=N
     return z * std + mean
 
 
+@names_arguments
 def uniform_like(input, low=0.0, high=1.0, *, generator=None):
     """Random numbers, uniform in [low, high), with the shape, dtype and device of `input`."""
     input = as_operand(input, "uniform_like")
@@ -164,10 +174,11 @@ def uniform_like(input, low=0.0, high=1.0, *, generator=None):
         raise ArgumentError(
             "uniform_like: low must not be greater than high", got=f"low={low}, high={high}"
         )
-    drawn = _generator(generator).uniform(low, high, input.shape)
+    drawn = (generator or host_generator()).uniform(low, high, input.shape)
     return _place(drawn.astype(_float(input.dtype, "uniform_like")), input.device)
 
 
+@names_arguments
 def normal_like(input, mean=0.0, std=1.0, *, generator=None):
     """Normal random numbers with the shape, dtype and device of `input`."""
     input = as_operand(input, "normal_like")
@@ -180,6 +191,7 @@ _NEGATIVE_STD = InvalidValue(
 )
 
 
+@names_arguments
 def bernoulli(input, p=None, *, generator=None):
     """Zeros and ones, each 1 with the probability that `input` has there.
 
@@ -205,10 +217,11 @@ def bernoulli(input, p=None, *, generator=None):
             got=f"{p}" if p is not None else f"values from {chance.min()} to {chance.max()}",
             hint="mt.sigmoid(input) for logits",
         )
-    drawn = _generator(generator).random(input.shape) < chance
+    drawn = (generator or host_generator()).random(input.shape) < chance
     return _place(drawn.astype(input.dtype), input.device)
 
 
+@names_arguments
 def multinomial(input, num_samples, replacement=False, *, generator=None):
     """Indices drawn with the probabilities or weights in each row of `input`.
 
@@ -243,7 +256,7 @@ def multinomial(input, num_samples, replacement=False, *, generator=None):
     _check_weights(input, weights, count, replacement)
     rows = weights.reshape(-1, weights.shape[-1])
     draw = _with_replacement if replacement else _without_replacement
-    found = draw(rows, count, _generator(generator))
+    found = draw(rows, count, generator or host_generator())
     return _place(found.reshape(*weights.shape[:-1], count), input.device)
 
 

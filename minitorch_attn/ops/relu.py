@@ -1,18 +1,21 @@
-"""ReLU and similar activations: leaky_relu, elu, celu, selu, hardtanh, relu6, hardsigmoid."""
+"""ReLU and similar: leaky_relu, prelu, elu, celu, selu, hardtanh, relu6, hardsigmoid."""
 
 from math import inf
 
+from ..autograd.broadcasting import sum_to_shape
 from ..autograd.function import Function
 from ..backend import array_module
 from ..backend.select import where as choose
-from ..errors import ArgumentError
+from ..errors import ArgumentError, DTypeError, ShapeError
+from ..named_errors import names_arguments
 from .exp_log import Exp
 from .plumbing.operands import floating, number
 from .plumbing.tensor_arguments import as_operand
+from .reshape import reshape
 from .where import Where, drop_where
 
 __all__ = [
-    "celu", "elu", "hardsigmoid", "hardtanh", "leaky_relu", "relu", "relu6", "selu",
+    "celu", "elu", "hardsigmoid", "hardtanh", "leaky_relu", "prelu", "relu", "relu6", "selu",
 ]  # fmt: skip
 
 
@@ -69,6 +72,32 @@ class LeakyRelu(Function):
     def backward(ctx, grad_y):
         (x,) = ctx.saved
         return Where.call(x > 0, grad_y, grad_y * ctx.slope)
+
+
+class Prelu(Function):
+    """Leaky ReLU with learned slopes w, which broadcast with x.
+
+    Forward:  y = where(x > 0, x, w * x)
+    Backward: grad_x = grad_y * where(x > 0, 1, w),
+        grad_w = sum_to(grad_y * where(x > 0, 0, x), w)
+    Derivation: dy/dw = x below the kink, else 0; summed over the elements that share a slope.
+    Saved: both inputs.
+    """
+
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save(x, w)
+        return choose(x > 0, x, x * w)
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        x, w = ctx.saved
+        need_x, need_w = ctx.needs_grad
+        above = x > 0
+        return (
+            Where.call(above, grad_y, grad_y * w) if need_x else None,
+            sum_to_shape(drop_where(above, grad_y * x), ctx.shapes[1]) if need_w else None,
+        )
 
 
 class Elu(Function):
@@ -138,6 +167,7 @@ def relu(input):
     return Relu.apply(as_operand(input, "relu"))
 
 
+@names_arguments
 def leaky_relu(input, negative_slope=0.01):
     """Leaky ReLU: `input` for positive elements, else `input * negative_slope`.
 
@@ -160,6 +190,50 @@ def leaky_relu(input, negative_slope=0.01):
     return LeakyRelu.apply(floating(input, "leaky_relu"), slope=slope)
 
 
+@names_arguments
+def prelu(input, weight):
+    """PReLU: `input` for positive elements, else `input` times a learned slope.
+
+    Parameters
+    ----------
+    input : Tensor of shape (batch, channel, ...)
+    weight : Tensor of shape (1,) or (channel,)
+        One slope for all elements or for each channel.
+
+    Returns
+    -------
+    Tensor of the same shape as `input`
+
+    References
+    ----------
+    .. [1] "Delving Deep into Rectifiers", arXiv:1502.01852v1, section 2.1.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.prelu(mt.tensor([[-1.0, -1.0, 2.0]]), mt.tensor([0.1, 0.2, 0.3]))
+    tensor([[-0.1, -0.2,  2. ]])
+    """
+    input, weight = as_operand(input, "prelu"), as_operand(weight, "prelu", "weight")
+    channels = input.shape[1] if input.ndim > 1 else 1
+    if weight.ndim > 1 or weight.array.size not in (1, channels):
+        raise ShapeError(
+            "prelu: weight must have one number, or one for each channel",
+            got=f"weight {weight.shape} for input {input.shape}",
+            expected=f"shape (1,) or ({channels},), the size of axis 1 of input",
+            hint="mt.full((1,), 0.25), the initial value in nn.PReLU",
+        )
+    if not input.dtype == weight.dtype:
+        raise DTypeError(
+            "prelu: input and weight must have the same dtype",
+            got=f"input {input.dtype}, weight {weight.dtype}",
+            hint=f"weight.to({input.dtype})",
+        )
+    shape = (-1, *(1,) * (input.ndim - 2)) if input.ndim > 1 else (1,) * input.ndim
+    return Prelu.apply(input, reshape(weight, shape))
+
+
+@names_arguments
 def elu(input, alpha=1.0):
     """Exponential linear unit (ELU): `input` if positive, else `alpha * (exp(input) - 1)`.
 
@@ -181,6 +255,7 @@ def elu(input, alpha=1.0):
     return Elu.apply(floating(input, "elu"), alpha=number(alpha, "elu", "alpha"))
 
 
+@names_arguments
 def celu(input, alpha=1.0):
     """CELU: `input` if positive, else `alpha * (exp(input / alpha) - 1)`, which is smooth at 0.
 
@@ -213,6 +288,7 @@ _SELU_ALPHA = 1.6732632423543772848170429916717
 _SELU_SCALE = 1.0507009873554804934193349852946
 
 
+@names_arguments
 def selu(input):
     """SELU: `elu` with a scale, and constants that preserve mean 0 and variance 1 across layers.
 
@@ -237,6 +313,7 @@ def selu(input):
     return Elu.apply(floating(input, "selu"), alpha=_SELU_ALPHA, scale=_SELU_SCALE)
 
 
+@names_arguments
 def hardtanh(input, min_val=-1.0, max_val=1.0):
     """Hard tanh: `input` limited to `[min_val, max_val]`; the gradient is 0 at the limits.
 
@@ -263,6 +340,7 @@ def hardtanh(input, min_val=-1.0, max_val=1.0):
     return HardTanh.apply(input, low=low, high=high)
 
 
+@names_arguments
 def relu6(input):
     """ReLU6: `input` limited to [0, 6].
 
@@ -283,6 +361,7 @@ def relu6(input):
     return HardTanh.apply(as_operand(input, "relu6"), low=0, high=6)
 
 
+@names_arguments
 def hardsigmoid(input):
     """Hard sigmoid: `input / 6 + 1/2` limited to [0, 1], a piecewise linear sigmoid.
 

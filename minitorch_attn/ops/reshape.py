@@ -5,8 +5,10 @@ import math
 from ..autograd.function import Function
 from ..backend import shares_memory
 from ..errors import ArgumentError, ShapeError
+from ..named_errors import names_arguments, under_name
 from ..tensor import wrap
-from .plumbing.axes import axes_of, axis_of, sizes_of
+from .plumbing.axes import axes_of, axis_of, sizes_of, too_many_axes
+from .plumbing.creation_arguments import dtype_of
 from .plumbing.tensor_arguments import as_operand, not_tensors
 
 __all__ = [
@@ -135,7 +137,7 @@ def _full_shape(input, shape, where):
     )
 
 
-def view(input, *shape):
+def view(input, *shape, size=None, dtype=None):
     """A view of `input` in another shape; never a copy.
 
     Parameters
@@ -143,6 +145,10 @@ def view(input, *shape):
     input : Tensor
     *shape : int, or one tuple, or one dtype
         Sizes of the result, or a dtype in which to reinterpret the memory (without gradient).
+    size : tuple of int, optional
+        The sizes as one argument.
+    dtype : dtype, optional
+        The dtype as a named argument.
 
     Raises
     ------
@@ -157,6 +163,14 @@ def view(input, *shape):
     >>> x
     tensor([7, 1, 2, 3, 4, 5])
     """
+    named = [value for value in (size, dtype) if value is not None]
+    if len(named) + bool(shape) > 1:
+        raise ArgumentError(
+            "view: only one of a shape and a dtype can be given",
+            got=f"shape {shape}, size={size}, dtype={dtype}",
+            hint="call view() twice",
+        )
+    shape = named or shape
     if len(shape) == 1 and not isinstance(shape[0], int):
         if not isinstance(shape[0], (tuple, list)):
             return _reinterpreted(input, shape[0])
@@ -179,11 +193,20 @@ def _strides(tensor):
 
 def _reinterpreted(input, dtype):
     input = as_operand(input, "view")
-    other = wrap(input.array.view(dtype))
+    dtype = dtype_of(dtype, "view")
+    try:
+        other = wrap(input.array.view(dtype))
+    except ValueError as error:
+        raise ShapeError(
+            "view: the last axis cannot be divided into elements of the other dtype",
+            got=f"dtype={dtype} for {input.dtype} of shape {input.shape}",
+            hint=str(error),
+        ) from None
     other._version = input._version
     return other
 
 
+@names_arguments
 def view_as(input, other):
     """A view of `input` in the shape of `other`.
 
@@ -215,9 +238,9 @@ def permute(input, dims):
     """
     try:
         ndim = input.ndim
-    except AttributeError as error:
+        dims = axes_of(dims, ndim, "permute", "dims")
+    except (AttributeError, TypeError) as error:
         raise not_tensors(error, "permute", input=input) from None
-    dims = axes_of(tuple(dims), ndim, "permute", "dims")
     if len(dims) != ndim:
         raise ArgumentError(
             "permute(input, dims): dims must contain every axis exactly once",
@@ -238,18 +261,32 @@ def transpose(input, dim0, dim1):
     """
     try:
         ndim = input.ndim
-    except AttributeError as error:
+        dim0 = axis_of(dim0, ndim, "transpose", "dim0")
+        dim1 = axis_of(dim1, ndim, "transpose", "dim1")
+    except (AttributeError, TypeError) as error:
         raise not_tensors(error, "transpose", input=input) from None
-    dim0 = axis_of(dim0, ndim, "transpose", "dim0")
-    dim1 = axis_of(dim1, ndim, "transpose", "dim1")
     if dim0 == dim1:
         return Reshape.apply(input, shape=input.shape)
     return Transpose.apply(input, dim0=dim0, dim1=dim1)
 
 
-swapaxes = swapdims = transpose
+swapdims = under_name("swapdims", transpose)
 
 
+@names_arguments
+def swapaxes(input, axis0, axis1):
+    """Exchange the axes `axis0` and `axis1` of `input`, as a view; the same as `transpose`.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> swapaxes(mt.zeros(2, 3, 5), 0, -1).shape
+    (5, 3, 2)
+    """
+    return transpose(input, axis0, axis1)
+
+
+@names_arguments
 def t(input):
     """Transpose of a matrix; vectors and 0-d tensors are returned unchanged.
 
@@ -271,6 +308,7 @@ def t(input):
     return transpose(input, 0, -1)
 
 
+@names_arguments
 def movedim(input, source, destination):
     """Move the axes `source` of `input` to the positions `destination`, as a view.
 
@@ -303,7 +341,7 @@ def movedim(input, source, destination):
     return Permute.apply(input, dims=tuple(dims))
 
 
-moveaxis = movedim
+moveaxis = under_name("moveaxis", movedim)
 
 
 def squeeze(input, dim=None):
@@ -343,7 +381,10 @@ def unsqueeze(input, dim):
     """
     input = as_operand(input, "unsqueeze")
     dim = axis_of(dim, input.ndim + 1, "unsqueeze")
-    return Reshape.apply(input, shape=(*input.shape[:dim], 1, *input.shape[dim:]))
+    try:
+        return Reshape.apply(input, shape=(*input.shape[:dim], 1, *input.shape[dim:]))
+    except ValueError:
+        raise too_many_axes("unsqueeze", "input", input.ndim + 1) from None
 
 
 def flatten(input, start_dim=0, end_dim=-1):
@@ -372,6 +413,7 @@ def flatten(input, start_dim=0, end_dim=-1):
     return Reshape.apply(input, shape=(*input.shape[:start], merged, *input.shape[end + 1 :]))
 
 
+@names_arguments
 def ravel(input):
     """Flatten all elements into one axis.
 
@@ -385,6 +427,7 @@ def ravel(input):
     return reshape(input, (-1,)) if input.array.size else reshape(input, (0,))
 
 
+@names_arguments
 def unflatten(input, dim, sizes):
     """Unflatten: split the axis `dim` into axes of `sizes`, as a view; one size may be -1.
 

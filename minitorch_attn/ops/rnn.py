@@ -14,6 +14,7 @@ from ..autograd.function import Function
 from ..backend import array_module, matmul
 from ..computes import computes
 from ..errors import ArgumentError, DTypeError, ShapeError
+from ..named_errors import names_arguments
 from ..tensor import Tensor
 from .cat_split import cat, split
 from .linear import linear
@@ -167,6 +168,7 @@ def walk(step, x, states, batch_sizes, reverse):
     return (cat([outputs[t] for t in order]), *states)
 
 
+@names_arguments
 def rnn_sequence(
     input, h0, weight_ih, weight_hh, bias_ih=None, bias_hh=None, *, batch_sizes, reverse=False,
     nonlinearity="tanh",
@@ -221,6 +223,7 @@ def rnn_sequence(
     return RnnSequence.apply(*inputs, **settings, nonlinearity=nonlinearity)
 
 
+@names_arguments
 def rnn_tanh_cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
     """One step of an Elman network, `tanh(input @ w_ih.T + b_ih + hx @ w_hh.T + b_hh)`.
 
@@ -244,6 +247,7 @@ def rnn_tanh_cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
     return _cell("rnn_tanh_cell", (input, hx, w_ih, w_hh, b_ih, b_hh), "tanh")
 
 
+@names_arguments
 def rnn_relu_cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
     """One step of an Elman network with relu in place of tanh; see `rnn_tanh_cell`."""
     return _cell("rnn_relu_cell", (input, hx, w_ih, w_hh, b_ih, b_hh), "relu")

@@ -3,6 +3,7 @@
 from ..autograd.function import Function
 from ..backend import array_module
 from ..errors import ShapeError
+from ..named_errors import names_arguments
 from .plumbing.tensor_arguments import not_tensors
 
 __all__ = ["apply_rotary"]
@@ -51,6 +52,7 @@ def _stretches_to(shape, target):
     return len(shape) <= len(target) and all(n in (1, size) for n, size in pairs)
 
 
+@names_arguments
 def apply_rotary(input, cos, sin, *, interleaved=False):
     """Apply a rotary position embedding: rotate pairs of features by given angles.
 

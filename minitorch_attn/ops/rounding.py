@@ -1,6 +1,6 @@
-"""Rounding: sign, floor, ceil, trunc, round, floor_divide, and the remainder.
+"""Rounding: sign, floor, ceil, trunc, round, floor_divide, and the remainders.
 
-These functions, except the remainder, are constant between jumps, so the derivative is 0; at a
+These functions, except the remainders, are constant between jumps, so the derivative is 0; at a
 jump, it is 0 by convention. After a backward pass, `x.grad` is a tensor of zeros, not None.
 """
 
@@ -8,13 +8,13 @@ from ..autograd.broadcasting import sum_to_shape
 from ..autograd.function import Function
 from ..backend import array_module
 from ..errors import ArgumentError
+from ..named_errors import names_arguments
 from ..tensor import Tensor
-from .plumbing.operands import binary, explained
-from .plumbing.promotion import promote
+from .plumbing.operands import binary
 from .plumbing.range_check import InvalidValue, check_values
 from .plumbing.tensor_arguments import as_operand
 
-__all__ = ["ceil", "floor", "floor_divide", "remainder", "round", "sign", "trunc"]
+__all__ = ["ceil", "floor", "floor_divide", "fmod", "remainder", "round", "sign", "trunc"]
 
 
 class Zero(Function):
@@ -130,6 +130,33 @@ class Remainder(Function):
         )
 
 
+class Fmod(Function):
+    """Remainder of a divided by b, with the sign of a.
+
+    Forward:  c = a - trunc(a / b) * b
+    Backward: grad_a = sum_to(grad_c, a), grad_b = sum_to(-grad_c * trunc(a / b), b)
+    Derivation: trunc(a / b) is constant between its jumps, so dc/da = 1 and
+    dc/db = -trunc(a / b). Both are summed over the axes that broadcasting repeated.
+    Saved: both inputs.
+    """
+
+    @staticmethod
+    def forward(ctx, a, b):
+        ctx.save(a, b)
+        return array_module(a, b).fmod(a, b)
+
+    @staticmethod
+    def backward(ctx, grad_c):
+        a, b = ctx.saved
+        need_a, need_b = ctx.needs_grad
+        grad_b = -grad_c * WholeQuotient.call(a, b, towards="zero") if need_b else None
+        return (
+            sum_to_shape(grad_c, ctx.shapes[0]) if need_a else None,
+            sum_to_shape(grad_b, ctx.shapes[1]) if need_b else None,
+        )
+
+
+@names_arguments
 def sign(input):
     """Sign of each element: -1, 0 or 1; 0 for NaN.
 
@@ -150,6 +177,7 @@ def sign(input):
     return Sign.apply(as_operand(input, "sign"))
 
 
+@names_arguments
 def floor(input):
     """Floor: the largest integer less than or equal to each element.
 
@@ -170,6 +198,7 @@ def floor(input):
     return Round.apply(as_operand(input, "floor"), towards="below")
 
 
+@names_arguments
 def ceil(input):
     """Ceiling: the smallest integer greater than or equal to each element.
 
@@ -190,6 +219,7 @@ def ceil(input):
     return Round.apply(as_operand(input, "ceil"), towards="above")
 
 
+@names_arguments
 def trunc(input):
     """Round each element toward zero: remove its fractional part (truncate).
 
@@ -210,6 +240,7 @@ def trunc(input):
     return Round.apply(as_operand(input, "trunc"), towards="zero")
 
 
+@names_arguments
 def round(input, *, decimals=0):
     """Round to the nearest integer; halves are rounded to the nearest even integer.
 
@@ -232,6 +263,7 @@ def round(input, *, decimals=0):
     return Round.apply(as_operand(input, "round"), towards="nearest", decimals=decimals)
 
 
+@names_arguments
 def floor_divide(input, other):
     """Floor division, `floor(input / other)`; integers stay integers.
 
@@ -260,12 +292,10 @@ def floor_divide(input, other):
 def whole_quotient(where, input, other, towards):
     """Division rounded down ("below") or towards "zero", on behalf of the function `where`."""
     _refuse_zero(where, input, other)
-    try:
-        return WholeQuotient.apply(*promote(input, other), towards=towards)
-    except (ValueError, TypeError) as error:
-        raise explained(error, where, input=input, other=other) from None
+    return binary(WholeQuotient, where, input, other, towards=towards)
 
 
+@names_arguments
 def remainder(input, other):
     """Remainder of the division, `input - floor(input / other) * other`.
 
@@ -292,6 +322,35 @@ def remainder(input, other):
     """
     _refuse_zero("remainder", input, other)
     return binary(Remainder, "remainder", input, other)
+
+
+@names_arguments
+def fmod(input, other):
+    """Remainder of the division, `input - trunc(input / other) * other`.
+
+    The result has the sign of `input`, like `math.fmod`; `remainder` has the sign of `other`.
+
+    Parameters
+    ----------
+    input, other : Tensor or number
+
+    Returns
+    -------
+    Tensor of the broadcast shape
+
+    Raises
+    ------
+    ArgumentError
+        If integers are divided by 0, which has no integer result.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.fmod(mt.tensor([5.0, -5.0]), 3)
+    tensor([ 2., -2.])
+    """
+    _refuse_zero("fmod", input, other)
+    return binary(Fmod, "fmod", input, other)
 
 
 def _refuse_zero(name, input, other):

@@ -3,7 +3,8 @@
 from numbers import Number
 
 from ..backend import array_module, as_array
-from ..errors import DTypeError, ShapeError
+from ..errors import ArgumentError, DTypeError, ShapeError
+from ..named_errors import names_arguments
 from ..tensor import wrap
 from .broadcast import broadcast_tensors
 from .cast import cast
@@ -16,6 +17,7 @@ from .reshape import at_least_1d
 __all__ = ["argwhere", "bucketize", "masked_select", "nonzero", "searchsorted"]
 
 
+@names_arguments
 def masked_select(input, mask):
     """Select the elements where `mask` is True, as a vector; `input` and `mask` broadcast.
 
@@ -37,6 +39,7 @@ def masked_select(input, mask):
     return at_least_1d(input)[at_least_1d(mask)]
 
 
+@names_arguments
 def nonzero(input, *, as_tuple=False):
     """Indices of the nonzero elements; on a GPU, this waits for the device.
 
@@ -60,6 +63,7 @@ def nonzero(input, *, as_tuple=False):
     return tuple([wrap(f) for f in found]) if as_tuple else wrap(xp.stack(found, axis=1))
 
 
+@names_arguments
 def argwhere(input):
     """Indices of the nonzero elements, one per row.
 
@@ -73,10 +77,26 @@ def argwhere(input):
     return nonzero(input)
 
 
-def searchsorted(sorted_sequence, input, *, out_int32=False, right=False):
+@names_arguments
+def searchsorted(
+    sorted_sequence, input, *, out_int32=False, right=False, side=None, sorter=None
+):  # fmt: skip
     """Find where to insert each element of `input` into a sorted vector.
 
     The position is after equal elements if `right` is True, otherwise before them.
+
+    Parameters
+    ----------
+    sorted_sequence : Tensor of shape (n,)
+    input : Tensor or number
+        Elements to insert.
+    out_int32 : bool
+        Whether the result is int32 instead of int64.
+    right : bool
+    side : {"left", "right"}, optional
+        The same choice as `right`, in NumPy's words.
+    sorter : Tensor of int64, shape (n,), optional
+        Indices that sort `sorted_sequence`, if it is not sorted itself.
 
     Examples
     --------
@@ -91,6 +111,13 @@ def searchsorted(sorted_sequence, input, *, out_int32=False, right=False):
             got=f"{sorted_sequence.shape}",
             hint="call it once for each row; in bucketize(), boundaries is the second argument",
         )
+    if side not in (None, "left", "right") or (right and side == "left"):
+        raise ArgumentError(
+            "searchsorted: side must be 'left' or 'right', and must not contradict right",
+            got=f"side={side!r}, right={right}",
+        )
+    if sorter is not None:
+        sorted_sequence = sorted_sequence[as_operand(sorter, "searchsorted", "sorter")]
     xp = array_module(sorted_sequence.array)
     if isinstance(input, Number):
         input = number(input, "searchsorted", "input")
@@ -98,11 +125,12 @@ def searchsorted(sorted_sequence, input, *, out_int32=False, right=False):
         values = tensor_like(input, sorted_sequence)
     else:
         values = as_operand(input, "searchsorted")
-    side = "right" if right else "left"
+    side = "right" if right else side or "left"
     found = xp.searchsorted(sorted_sequence.array, values.array, side=side)
     return wrap(as_array(found)).to("int32" if out_int32 else "int64")
 
 
+@names_arguments
 def bucketize(input, boundaries, *, out_int32=False, right=False):
     """Find the bucket of each element x: the index i with `boundaries[i-1] < x <= boundaries[i]`.
 

@@ -7,7 +7,8 @@ from ..backend.errstate import overflow_is_fine
 from ..backend.select import where as choose
 from ..computes import computes
 from ..errors import DTypeError
-from .plumbing.operands import explained, floating, number
+from ..named_errors import names_arguments
+from .plumbing.operands import MISFITS, explained, floating, number
 from .plumbing.promotion import promote
 from .plumbing.tensor_arguments import as_operand
 from .where import Where
@@ -176,6 +177,7 @@ def sigmoid(input):
     return Sigmoid.apply(floating(input, "sigmoid"))
 
 
+@names_arguments
 def logsigmoid(input):
     """Log-sigmoid, `log(sigmoid(input))`, accurate even where the sigmoid underflows.
 
@@ -196,6 +198,7 @@ def logsigmoid(input):
     return LogSigmoid.apply(floating(input, "logsigmoid"))
 
 
+@names_arguments
 def softplus(input, beta=1.0, threshold=20.0):
     """Softplus, `log(1 + exp(beta * input)) / beta`, a smooth `relu`.
 
@@ -222,6 +225,7 @@ def softplus(input, beta=1.0, threshold=20.0):
     return Softplus.apply(floating(input, "softplus"), beta=beta, threshold=threshold)
 
 
+@names_arguments
 def logaddexp(input, other):
     """Logarithm of a sum of exponentials, `log(exp(input) + exp(other))`, without overflow.
 
@@ -249,5 +253,5 @@ def logaddexp(input, other):
                 hint="input.float()",
             )
         return LogAddExp.apply(a, b)
-    except (ValueError, TypeError) as error:
+    except MISFITS as error:
         raise explained(error, "logaddexp", input=input, other=other) from None

@@ -3,6 +3,7 @@
 from ..autograd.function import Function
 from ..backend import array_module
 from ..errors import ArgumentError
+from ..named_errors import names_arguments
 from .indexing import Slice
 from .plumbing.axes import axis_of
 from .plumbing.tensor_arguments import as_operand
@@ -62,6 +63,7 @@ class WindowSum(Function):
         return Windows.call(grad_y, **ctx.how)
 
 
+@names_arguments
 def sliding_windows(input, dimension, size, step):
     """Sliding windows of `size` elements along an axis, one every `step` elements, as a view.
 

@@ -9,6 +9,7 @@ from ..backend import array_module
 from ..backend.row_reductions import row_max, row_sum
 from ..computes import computes
 from ..errors import DTypeError, ShapeError
+from ..named_errors import names_arguments
 from ..tensor import Tensor
 from .cast import cast
 from .exp_log import Exp
@@ -202,6 +203,7 @@ def softmax(input, dim=None, dtype=None):
     return _along_one_axis(Softmax, "softmax", input, dim, dtype)
 
 
+@names_arguments
 def softmin(input, dim=None, dtype=None):
     """`softmax(-input)`, which gives the smallest score the largest weight."""
     return softmax(-as_operand(input, "softmin"), dim, dtype)
@@ -231,6 +233,7 @@ def log_softmax(input, dim=None, dtype=None):
     return _along_one_axis(LogSoftmax, "log_softmax", input, dim, dtype)
 
 
+@names_arguments
 def masked_softmax(input, mask=None, dim=-1):
     """Softmax over the entries that a mask allows; the others get weight 0.
 
@@ -310,6 +313,7 @@ def _real(input, name):
     return input
 
 
+@names_arguments
 def logsumexp(input, dim, keepdim=False):
     """Log-sum-exp, `log(sum(exp(input)))`, over the axes `dim`, without overflow.
 

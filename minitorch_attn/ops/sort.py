@@ -6,6 +6,7 @@ from collections import namedtuple
 from ..autograd.function import Function
 from ..backend import array_module
 from ..errors import DTypeError, IndexRangeError
+from ..named_errors import names_arguments
 from ..tensor import wrap
 from .max_min import pick, refuse_empty, tie_share
 from .plumbing.axes import axis_of
@@ -53,6 +54,7 @@ def _order(x, axis, descending):
     return last - xp.flip(xp.flip(x, axis).argsort(axis=axis, kind="stable"), axis)
 
 
+@names_arguments
 def sort(input, dim=-1, descending=False, stable=False):
     """Sort the elements along an axis.
 
@@ -83,6 +85,7 @@ def sort(input, dim=-1, descending=False, stable=False):
     return _Sorted(*pick(input, _order(input.array, axis, descending), axis))
 
 
+@names_arguments
 def argsort(input, dim=-1, descending=False, stable=False):
     """Indices that sort the elements along an axis.
 
@@ -110,6 +113,7 @@ def argsort(input, dim=-1, descending=False, stable=False):
     return wrap(_order(input.array, axis, descending)) if input.ndim else _zero_index(input)
 
 
+@names_arguments
 def topk(input, k, dim=-1, largest=True, sorted=True):
     """The k largest elements along an axis or, with `largest=False`, the k smallest.
 
@@ -179,6 +183,7 @@ def _zero_index(input):
     return wrap(array_module(input.array).zeros((), dtype="int64"))
 
 
+@names_arguments
 def median(input, dim=None, keepdim=False):
     """Median of all elements or along an axis: the lower one if two are in the middle.
 

@@ -1,15 +1,14 @@
 """Reductions over axes: sum, mean, prod, any, all."""
 
-import builtins
-
 from ..autograd.function import Function
 from ..backend import array_module, as_array
 from ..errors import DTypeError
+from ..named_errors import names_arguments
 from ..tensor import wrap
 from .broadcast import BroadcastTo
 from .cast import cast
 from .cumsum import Cumprod, Shift
-from .plumbing.axes import axes_of, axis_of
+from .plumbing.axes import axes_of, axis_of, flag_of
 from .plumbing.tensor_arguments import as_operand
 
 __all__ = ["all", "any", "mean", "prod", "sum"]
@@ -162,7 +161,7 @@ def sum(input, dim=None, keepdim=False, *, dtype=None):
         input = cast(input, "int64")
     if dim is not None:
         dim = reduced_axes(dim, input.ndim, "sum")
-    return in_dtype(Sum.apply(input, axis=dim, keepdims=builtins.bool(keepdim)), dtype)
+    return in_dtype(Sum.apply(input, axis=dim, keepdims=flag_of(keepdim, "sum", "keepdim")), dtype)
 
 
 def in_dtype(result, dtype):
@@ -207,7 +206,7 @@ def mean(input, dim=None, keepdim=False, *, dtype=None):
     require_floating(input, "mean")
     if dim is not None:
         dim = reduced_axes(dim, input.ndim, "mean")
-    return Mean.apply(input, axis=dim, keepdims=builtins.bool(keepdim))
+    return Mean.apply(input, axis=dim, keepdims=flag_of(keepdim, "mean", "keepdim"))
 
 
 def require_floating(input, name):
@@ -220,6 +219,7 @@ def require_floating(input, name):
         )
 
 
+@names_arguments
 def prod(input, dim=None, keepdim=False, *, dtype=None):
     """Product along the axis `dim`, or of all elements by default.
 
@@ -253,9 +253,12 @@ def prod(input, dim=None, keepdim=False, *, dtype=None):
         whole = in_dtype(Prod.apply(input.reshape(-1), axis=0, keepdims=False), dtype)
         return whole.reshape((1,) * input.ndim) if keepdim else whole
     axis = axis_of(dim, input.ndim, "prod")
-    return in_dtype(Prod.apply(input, axis=axis, keepdims=builtins.bool(keepdim)), dtype)
+    return in_dtype(
+        Prod.apply(input, axis=axis, keepdims=flag_of(keepdim, "prod", "keepdim")), dtype
+    )
 
 
+@names_arguments
 def any(input, dim=None, keepdim=False):
     """True if any element along the axes `dim` is true (nonzero).
 
@@ -280,6 +283,7 @@ def any(input, dim=None, keepdim=False):
     return _truth("any", input, dim, keepdim)
 
 
+@names_arguments
 def all(input, dim=None, keepdim=False):
     """True if all elements along the axes `dim` are true (nonzero).
 
@@ -307,5 +311,7 @@ def all(input, dim=None, keepdim=False):
 def _truth(name, input, dim, keepdim):
     x = as_operand(input, name).array
     axis = () if dim == () else reduced_axes(dim, x.ndim, name)
-    answer = as_array(getattr(array_module(x), name)(x, axis=axis, keepdims=builtins.bool(keepdim)))
+    answer = as_array(
+        getattr(array_module(x), name)(x, axis=axis, keepdims=flag_of(keepdim, name, "keepdim"))
+    )
     return wrap(answer.astype("uint8") if x.dtype == "uint8" else answer)  # as in PyTorch

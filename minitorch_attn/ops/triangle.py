@@ -3,6 +3,7 @@
 from ..autograd.function import Function
 from ..backend import array_module, as_device, module_for
 from ..errors import ArgumentError, ShapeError
+from ..named_errors import names_arguments
 from ..tensor import wrap
 from .plumbing.axes import axis_of
 from .plumbing.tensor_arguments import as_operand
@@ -100,6 +101,7 @@ def _check_matrix(input, where):
         )
 
 
+@names_arguments
 def tril(input, diagonal=0):
     """The lower triangle of the last two axes, up to a diagonal, with zeros above it.
 
@@ -120,6 +122,7 @@ def tril(input, diagonal=0):
     return Triangle.apply(input, diagonal=int(diagonal), lower=True)
 
 
+@names_arguments
 def triu(input, diagonal=0):
     """The upper triangle of the last two axes: zeros below the given diagonal. See `tril`.
 
@@ -134,6 +137,7 @@ def triu(input, diagonal=0):
     return Triangle.apply(input, diagonal=int(diagonal), lower=False)
 
 
+@names_arguments
 def diagonal(input, offset=0, dim1=0, dim2=1):
     """A diagonal over two axes, as a view; the axis along the diagonal comes last.
 
@@ -167,6 +171,7 @@ def _two_axes(dim1, dim2, ndim, where):
     return dim1, dim2
 
 
+@names_arguments
 def diag_embed(input, offset=0, dim1=-2, dim2=-1):
     """Matrices with the last axis of `input` on a diagonal and zeros elsewhere.
 
@@ -192,6 +197,7 @@ def diag_embed(input, offset=0, dim1=-2, dim2=-1):
     return DiagonalPlace.apply(input, shape=tuple(shape), offset=int(offset), dim1=dim1, dim2=dim2)
 
 
+@names_arguments
 def diag(input, diagonal=0):
     """The diagonal of a matrix, or the matrix that has a vector on its diagonal.
 
@@ -214,6 +220,7 @@ def diag(input, diagonal=0):
     return Diagonal.apply(input, offset=int(diagonal), dim1=0, dim2=1)
 
 
+@names_arguments
 def trace(input):
     """The sum of the main diagonal of a matrix.
 
@@ -239,6 +246,7 @@ def _indices(row, col, offset, lower, dtype, device):
     return wrap(xp.stack(kept.nonzero()).astype(dtype or "int64"))
 
 
+@names_arguments
 def tril_indices(row, col, offset=0, *, dtype=None, device=None):
     """Indices (rows, columns) of the lower triangle of a row x col matrix.
 
@@ -251,6 +259,7 @@ def tril_indices(row, col, offset=0, *, dtype=None, device=None):
     return _indices(row, col, offset, True, dtype, device)
 
 
+@names_arguments
 def triu_indices(row, col, offset=0, *, dtype=None, device=None):
     """Indices (rows, columns) of the upper triangle of a row x col matrix.
 

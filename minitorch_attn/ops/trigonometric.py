@@ -1,14 +1,15 @@
-"""Trigonometric functions (sin, cos, tan) and the error function (erf)."""
+"""Trigonometric functions (sin, cos, tan), the error function (erf) and its inverse (erfinv)."""
 
 import math
 
 from .. import backend
 from ..autograd.function import Function
 from ..backend import array_module
+from ..named_errors import names_arguments
 from .exp_log import Exp
 from .plumbing.operands import floating
 
-__all__ = ["cos", "erf", "sin", "tan"]
+__all__ = ["cos", "erf", "erfinv", "sin", "tan"]
 
 
 class Sin(Function):
@@ -92,6 +93,28 @@ class Erf(Function):
         return grad_y * Exp.call(-(x * x)) * (2 / math.sqrt(math.pi))
 
 
+class Erfinv(Function):
+    r"""Inverse of the error function; infinite at -1 and 1, NaN beyond them.
+
+    Forward:  y = erfinv(x), the number with erf(y) = x
+    Backward: grad_x = grad_y * sqrt(pi) / 2 * exp(y^2)
+    Derivation: erf(y) = x gives dy/dx = 1 / erf'(y), with erf'(y) = 2 / sqrt(pi) * exp(-y^2).
+    Saved: the output y.
+    """
+
+    @staticmethod
+    def forward(ctx, x):
+        y = backend.erfinv(x.astype("float64")).astype(x.dtype)
+        ctx.save(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        (y,) = ctx.saved
+        return grad_y * Exp.call(y * y) * (math.sqrt(math.pi) / 2)
+
+
+@names_arguments
 def sin(input):
     """Sine of each element; the elements are angles in radians.
 
@@ -112,6 +135,7 @@ def sin(input):
     return Sin.apply(floating(input, "sin"))
 
 
+@names_arguments
 def cos(input):
     """Cosine of each element; the elements are angles in radians.
 
@@ -132,6 +156,7 @@ def cos(input):
     return Cos.apply(floating(input, "cos"))
 
 
+@names_arguments
 def tan(input):
     """Tangent of each element; the elements are angles in radians.
 
@@ -152,6 +177,7 @@ def tan(input):
     return Tan.apply(floating(input, "tan"))
 
 
+@names_arguments
 def erf(input):
     """Error function; for x >= 0, the probability that |t| < x sqrt(2) for a standard normal t.
 
@@ -170,3 +196,25 @@ def erf(input):
     tensor([0.    , 0.8427])
     """
     return Erf.apply(floating(input, "erf"))
+
+
+@names_arguments
+def erfinv(input):
+    """Inverse of the error function: the number y with `erf(y) = input`, for input in [-1, 1].
+
+    Parameters
+    ----------
+    input : Tensor
+
+    Returns
+    -------
+    Tensor of the same shape as `input`
+        Infinite where `input` is -1 or 1, NaN where it is beyond.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.erfinv(mt.tensor([0.0, 0.5, 1.0]))
+    tensor([0.    , 0.4769,    inf])
+    """
+    return Erfinv.apply(floating(input, "erfinv"))

@@ -5,6 +5,7 @@ import builtins
 from ..autograd.function import Function
 from ..backend import array_module
 from ..errors import ArgumentError
+from ..named_errors import names_arguments
 from .plumbing.operands import number
 from .plumbing.tensor_arguments import as_operand
 from .sum_mean import count_over, mean, reduced_axes, require_floating, spread
@@ -82,6 +83,7 @@ def _toward_mean(grad, x, axis, freedom):
     return grad * _centred(x, axis) / (freedom / 2)
 
 
+@names_arguments
 def var(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
     """Variance over the axes `dim`: sum of squared deviations, divided by `n - correction`.
 
@@ -120,6 +122,7 @@ def var(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
     return _apply(Var, "var", input, dim, unbiased, keepdim, correction)
 
 
+@names_arguments
 def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
     """Standard deviation over the axes `dim`: the square root of the variance.
 
@@ -149,6 +152,7 @@ def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
     return _apply(Std, "std", input, dim, unbiased, keepdim, correction)
 
 
+@names_arguments
 def var_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
     """Variance and mean over the axes `dim`.
 
@@ -175,6 +179,7 @@ def var_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
     return variance, mean(input, _dims(dim), keepdim)
 
 
+@names_arguments
 def std_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
     """Standard deviation and mean over the axes `dim`.
 

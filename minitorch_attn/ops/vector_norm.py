@@ -6,6 +6,7 @@ import math
 from ..autograd.function import Function
 from ..backend import array_module
 from ..errors import ArgumentError
+from ..named_errors import names_arguments
 from .arithmetic import abs
 from .cast import cast
 from .comparison import ne
@@ -73,6 +74,15 @@ class PNorm(Function):
         return ratio * sign * PowerOfNumber.call(size, exponent=p - 1)
 
 
+def floating_operand(input, name, dtype):
+    """Return an operand in `dtype`, if it is given; raise DTypeError for integers."""
+    input = as_operand(input, name)
+    input = input if dtype is None else cast(input, dtype)
+    require_floating(input, name)
+    return input
+
+
+@names_arguments
 def vector_norm(input, ord=2, dim=None, keepdim=False, *, dtype=None):
     """Vector norm over the axes `dim`: `sum(abs(input)^ord)^(1 / ord)`.
 
@@ -103,10 +113,7 @@ def vector_norm(input, ord=2, dim=None, keepdim=False, *, dtype=None):
     tensor(7.)
     """
     name = "linalg.vector_norm"
-    input = as_operand(input, name)
-    if dtype is not None:
-        input = cast(input, dtype)
-    require_floating(input, name)
+    input = floating_operand(input, name, dtype)
     ord = number(ord, name, "ord")
     axis = reduced_axes(dim, input.ndim, name)
     keepdims = builtins.bool(keepdim)
@@ -123,6 +130,7 @@ def vector_norm(input, ord=2, dim=None, keepdim=False, *, dtype=None):
     return PNorm.apply(input, p=ord, axis=axis, keepdims=keepdims)
 
 
+@names_arguments
 def norm(input, p="fro", dim=None, keepdim=False, dtype=None):
     """Norm over the axes `dim`; see `linalg.vector_norm`.
 
@@ -152,11 +160,12 @@ def norm(input, p="fro", dim=None, keepdim=False, dtype=None):
         raise ArgumentError(
             "norm(input, p): the nuclear norm is not supported",
             got="p='nuc'",
-            hint="use p='fro' or a number",
+            hint="use linalg.norm(input, 'nuc')",
         )
     return vector_norm(input, 2 if p in ("fro", None) else p, dim, keepdim, dtype=dtype)
 
 
+@names_arguments
 def normalize(input, p=2.0, dim=1, eps=1e-12):
     """Normalize vectors to length 1: `input` divided by its norm over `dim`.
 

@@ -1,19 +1,21 @@
-"""Elementwise choice: where, masked_fill, maximum, minimum, clamp."""
+"""Elementwise choice: where, masked_fill, nan_to_num, maximum, minimum, clamp."""
 
 import math
 
 from ..autograd.broadcasting import sum_to_shape
 from ..autograd.function import Function
-from ..backend import array_module
+from ..backend import array_module, finfo
 from ..backend.select import where as choose
 from ..errors import ArgumentError, DTypeError, ShapeError
+from ..named_errors import names_arguments
 from ..tensor import Tensor, wrap
 from .cast import cast
-from .plumbing.operands import binary, explained, number
+from .plumbing.operands import MISFITS, binary, explained, number
 from .plumbing.promotion import promote, result_type, wrapped
 from .plumbing.tensor_arguments import as_operand
+from .searchsorted import nonzero
 
-__all__ = ["clamp", "masked_fill", "maximum", "minimum", "where"]
+__all__ = ["clamp", "masked_fill", "maximum", "minimum", "nan_to_num", "where"]
 
 
 class Where(Function):
@@ -178,17 +180,18 @@ def _inside(x, low, high):
     return x <= high if low is None else (x >= low) & (x <= high)
 
 
-def where(condition, input, other):
+def where(condition, input=None, other=None):
     """Choose `input` where `condition` is True, else `other`; all three broadcast.
 
     Parameters
     ----------
     condition : Tensor of bool
     input, other : Tensor or number
+        Values to choose from; with neither, the indices where `condition` is True are returned.
 
     Returns
     -------
-    Tensor
+    Tensor; without `input` and `other`, the tuple `nonzero(condition, as_tuple=True)`
 
     Examples
     --------
@@ -196,14 +199,18 @@ def where(condition, input, other):
     >>> x = mt.tensor([-1.0, 2.0])
     >>> mt.where(x > 0, x, 0.0)
     tensor([0., 2.])
+    >>> mt.where(x > 0)
+    (tensor([1]),)
     """
+    if input is None and other is None:
+        return nonzero(as_operand(condition, "where", "condition"), as_tuple=True)
     condition = _as_condition(condition, "where", "condition")
     try:
         if not isinstance(input, Tensor) and not isinstance(other, Tensor):
             dtype = result_type(input, other)
             input, other = _zero_d(input, dtype, condition), _zero_d(other, dtype, condition)
         return Where.apply(condition, *promote(input, other))
-    except (ValueError, TypeError) as error:
+    except MISFITS as error:
         raise explained(error, "where", condition=condition, input=input, other=other) from None
 
 
@@ -263,8 +270,37 @@ def masked_fill(input, mask, value):
             value = _zero_d(_whole(value, input.dtype), input.dtype, input)
     try:
         return Where.apply(mask, value, input)
-    except ValueError as error:
-        raise explained(error, "masked_fill", input=input, mask=mask) from None
+    except (ValueError, OverflowError) as error:
+        raise explained(error, "masked_fill", input=input, mask=mask, value=value) from None
+
+
+@names_arguments
+def nan_to_num(input, nan=0.0, posinf=None, neginf=None):
+    """Replace NaN and infinities by numbers; only the other elements receive a gradient.
+
+    Parameters
+    ----------
+    input : Tensor
+    nan : float
+        Replacement for NaN.
+    posinf, neginf : float, optional
+        Replacements for infinity and -infinity; by default the limits of the dtype.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.nan_to_num(mt.tensor([1.5, float("nan"), float("inf")]), posinf=9)
+    tensor([1.5, 0. , 9. ])
+    """
+    input = as_operand(input, "nan_to_num")
+    if input.dtype.kind != "f":
+        return input.clone()
+    limits = finfo(input.dtype)
+    result = masked_fill(input, input != input, 0.0 if nan is None else nan)
+    high = float(limits.max) if posinf is None else posinf
+    low = float(limits.min) if neginf is None else neginf
+    result = masked_fill(result, input == math.inf, high)
+    return masked_fill(result, input == -math.inf, low)
 
 
 def _whole(value, dtype):
@@ -320,6 +356,7 @@ def minimum(input, other):
     return binary(Minimum, "minimum", input, other)
 
 
+@names_arguments
 def clamp(input, min=None, max=None):
     """Clamp every element to [min, max].
 

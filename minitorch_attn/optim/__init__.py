@@ -1,13 +1,18 @@
 """Optimizers and learning-rate schedules, with PyTorch's interface."""
 
+from ..absent_names import absent as _absent
 from . import lr_scheduler
 from .adafactor import Adafactor, HFAdafactor
 from .adam import Adam, AdamW
+from .lbfgs import LBFGS
+from .nadam_radam import NAdam, RAdam
 from .optimizer import Optimizer
 from .rmsprop import Adagrad, RMSprop
 from .sgd import SGD
 
 __all__ = [
-    "SGD", "Adafactor", "Adagrad", "Adam", "AdamW", "HFAdafactor", "Optimizer", "RMSprop",
-    "lr_scheduler",
+    "LBFGS", "SGD", "Adafactor", "Adagrad", "Adam", "AdamW", "HFAdafactor", "NAdam", "Optimizer",
+    "RAdam", "RMSprop", "lr_scheduler",
 ]  # fmt: skip
+
+__getattr__ = _absent(__name__)

@@ -7,7 +7,7 @@ each parameter's shape, so they update one parameter at a time and not all in a 
 from ..backend import array_module
 from ..errors import ArgumentError
 from ..tensor import tensor, wrap
-from .optimizer import Optimizer, check_options
+from .optimizer import Optimizer, check_number, check_options
 
 __all__ = ["Adafactor", "HFAdafactor"]
 
@@ -17,6 +17,11 @@ class _PerParameter(Optimizer):
 
     def names_of_state(self, group):
         return ()
+
+    def state_shapes(self, shape):
+        lead, rows, columns = shape[:-2], shape[-2:-1], shape[-1:]
+        kept = (*lead, *rows, 1), (*lead, 1, *columns)  # means over one axis, which PyTorch keeps
+        return shape, (*lead, *rows), (*lead, *columns), *kept, ()
 
     def step(self, closure=None):
         """Update every parameter that has a gradient."""
@@ -79,7 +84,10 @@ class Adafactor(_PerParameter):
         self, params, lr=1e-2, beta2_decay=-0.8, eps=(None, 1e-3), d=1.0, weight_decay=0.0, *,
         foreach=None, maximize=False,
     ):  # fmt: skip
-        check_options(lr=lr, weight_decay=weight_decay)
+        check_options(self, lr=lr, weight_decay=weight_decay)
+        check_number(self, beta2_decay=beta2_decay, d=d)
+        eps1, eps2 = eps
+        check_options(self, eps1=eps1, eps2=eps2)
         if beta2_decay > 0 or d < 1:
             raise ArgumentError(
                 "Adafactor: beta2_decay must be at most 0 and d at least 1",
@@ -87,7 +95,7 @@ class Adafactor(_PerParameter):
                 hint="pass the defaults, beta2_decay=-0.8 and d=1.0",
             )
         defaults = dict(
-            lr=lr, beta2_decay=beta2_decay, eps=tuple(eps), d=d, weight_decay=weight_decay,
+            lr=lr, beta2_decay=beta2_decay, eps=(eps1, eps2), d=d, weight_decay=weight_decay,
             foreach=foreach, maximize=maximize,
         )  # fmt: skip
         super().__init__(params, defaults)
@@ -177,8 +185,16 @@ class HFAdafactor(_PerParameter):
                 "HFAdafactor: warmup_init requires relative_step=True",
                 hint="pass relative_step=True and lr=None, or warmup_init=False",
             )
+        if lr is None and not relative_step:
+            raise ArgumentError(
+                "HFAdafactor: lr must be a number with relative_step=False", got="lr=None"
+            )
+        eps1, eps2 = eps
+        check_options(self, lr=lr, eps1=eps1, eps2=eps2, beta1=beta1)
+        check_options(self, clip_threshold=clip_threshold, weight_decay=weight_decay)
+        check_number(self, decay_rate=decay_rate)
         defaults = dict(
-            lr=lr, eps=tuple(eps), clip_threshold=clip_threshold, decay_rate=decay_rate,
+            lr=lr, eps=(eps1, eps2), clip_threshold=clip_threshold, decay_rate=decay_rate,
             beta1=beta1, weight_decay=weight_decay, scale_parameter=scale_parameter,
             relative_step=relative_step, warmup_init=warmup_init,
         )  # fmt: skip

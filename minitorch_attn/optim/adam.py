@@ -9,6 +9,35 @@ from .optimizer import Optimizer, check_options
 __all__ = ["Adam", "AdamW"]
 
 
+def check_betas(where, betas):
+    """Raise ArgumentError unless there are two decay rates, both in [0, 1)."""
+    if len(betas) != 2 or not all(0 <= beta < 1 for beta in betas):
+        raise ArgumentError(
+            f"{where}: betas must be two numbers in [0, 1)",
+            got=f"betas={tuple(betas)}", hint="pass betas=(0.9, 0.999), the default",
+        )  # fmt: skip
+
+
+def update_averages(group, value, grad, m, v, work, decoupled):
+    """Apply the weight decay to `grad`, or to `value` if `decoupled`, and update m and v."""
+    xp, decay = array_module(value), group["weight_decay"]
+    beta1, beta2 = group["betas"]
+    if group["maximize"]:
+        grad *= -1.0
+    if decay and decoupled:
+        value *= 1.0 - float(group["lr"]) * decay
+    elif decay:
+        xp.multiply(value, decay, out=work)
+        grad += work
+    xp.subtract(grad, m, out=work)  # m + (1 - beta1)(g - m) = beta1 m + (1 - beta1) g
+    work *= 1.0 - beta1
+    m += work
+    xp.multiply(grad, grad, out=work)
+    work *= 1.0 - beta2
+    v *= beta2
+    v += work
+
+
 class Adam(Optimizer):
     r"""Adam (adaptive moment estimation), for a parameter p with gradient g at step t.
 
@@ -50,12 +79,8 @@ class Adam(Optimizer):
         self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0, amsgrad=False, *,
         foreach=None, maximize=False, capturable=False, differentiable=False, fused=None,
     ):  # fmt: skip
-        check_options(lr=lr, eps=eps, weight_decay=weight_decay)
-        if not all(0 <= beta < 1 for beta in betas):
-            raise ArgumentError(
-                "Adam: betas must lie in [0, 1)",
-                got=f"betas={tuple(betas)}", hint="pass betas=(0.9, 0.999), the default",
-            )  # fmt: skip
+        check_options(self, lr=lr, eps=eps, weight_decay=weight_decay)
+        check_betas("Adam", betas)
         defaults = dict(
             lr=lr, betas=tuple(betas), eps=eps, weight_decay=weight_decay, amsgrad=amsgrad,
             foreach=foreach, maximize=maximize, capturable=capturable,
@@ -70,22 +95,9 @@ class Adam(Optimizer):
     def update(self, group, step, value, grad, *state_and_scratch):
         m, v, *largest, work, _ = state_and_scratch
         xp = array_module(value)
-        lr, eps, decay = float(group["lr"]), group["eps"], group["weight_decay"]
+        lr, eps = float(group["lr"]), group["eps"]
         beta1, beta2 = group["betas"]
-        if group["maximize"]:
-            grad *= -1.0
-        if decay and self.decoupled:
-            value *= 1.0 - lr * decay
-        elif decay:
-            xp.multiply(value, decay, out=work)
-            grad += work
-        xp.subtract(grad, m, out=work)  # m + (1 - beta1)(g - m) = beta1 m + (1 - beta1) g
-        work *= 1.0 - beta1
-        m += work
-        xp.multiply(grad, grad, out=work)
-        work *= 1.0 - beta2
-        v *= beta2
-        v += work
+        update_averages(group, value, grad, m, v, work, self.decoupled)
         if largest:
             xp.maximum(largest[0], v, out=largest[0])
             v = largest[0]

@@ -9,8 +9,9 @@ buffer, in blocks that fit the cache.
 from bisect import bisect_right
 
 from ..backend import array_module, device_of
+from ..backend.kernel_table import kernel_for
 
-__all__ = ["FlatBuffer"]
+__all__ = ["FlatBuffer", "join"]
 
 # Number of elements in a block; large enough that threads rarely wait for Python's global lock.
 BLOCK = 1 << 17
@@ -85,12 +86,17 @@ class FlatBuffer:
         return joined
 
     def blocks(self, stretches):
-        """Split buffer ranges (key, start, stop) into ranges of at most `BLOCK` elements."""
+        """Split buffer ranges (key, start, stop) into ranges that fit a CPU's cache."""
+        size = self._block_size()
         return [
-            (key, low, min(low + BLOCK, stop))
+            (key, low, min(low + size, stop))
             for key, start, stop in stretches
-            for low in range(start, stop, BLOCK)
+            for low in range(start, stop, size)
         ]
+
+    def _block_size(self):
+        """Return the number of elements of a block: on a GPU, of the whole buffer."""
+        return BLOCK if device_of(self.values).type == "cpu" else max(self.size, 1)
 
     def parts(self, blocks, names):
         """Yield the key, parameter values, gradient, states and two scratch arrays of each block.
@@ -99,7 +105,7 @@ class FlatBuffer:
         avoids a second buffer as large as all gradients together.
         """
         buffers = [self.values, *[self.state(name) for name in names]]
-        scratch = self.xp.empty((3, min(BLOCK, self.size)), dtype=self.values.dtype)
+        scratch = self.xp.empty((3, min(self._block_size(), self.size)), dtype=self.values.dtype)
         for key, low, high in blocks:
             value, *states = [buffer[low:high] for buffer in buffers]
             grad, first, second = (scratch[i, : high - low] for i in range(3))
@@ -108,19 +114,36 @@ class FlatBuffer:
 
     def gather(self, low, high, out):
         """Copy the gradients of the elements `low` to `high` into `out`."""
+        join(self.gradients(low, high), out)
+
+    def gradients(self, low, high):
+        """Return the gradients of the elements `low` to `high`, as a list of 1-D arrays."""
+        found = []
         i = bisect_right(self.starts, low) - 1
         while i < len(self.starts) and self.starts[i] < high:
             start, p = self.starts[i], self.parameters[i]
             first, last = max(low, start), min(high, start + p.array.size)
             if first < last:  # false for an empty parameter, whose gradient may be None
-                grad = p.grad.array.reshape(-1)
-                out[first - low : last - low] = grad[first - start : last - start]
+                found.append(p.grad.array.reshape(-1)[first - start : last - start])
             i += 1
+        return found
 
     def touched(self, indices):
         """Record that parameters changed in place, for the autograd engine's version check."""
         for i in indices:
             self.parameters[i].changed_in_place()
+
+
+def join(pieces, out):
+    """Copy 1-D arrays into `out`, one after another."""
+    kernel = kernel_for(join, pieces, {"out": out})
+    if kernel is not join:
+        kernel.run(pieces, out)
+        return
+    start = 0
+    for piece in pieces:
+        out[start : start + len(piece)] = piece
+        start += len(piece)
 
 
 def partition(parameters):

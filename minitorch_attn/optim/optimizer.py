@@ -1,19 +1,30 @@
 """Optimizer base class, with parameter groups, state, and updates on flat buffers."""
 
+import math
 from functools import partial
 
 from ..autograd import enable_grad
-from ..backend import like
-from ..backend.threads import shares, together
-from ..errors import ArgumentError, DTypeError, GraphError
+from ..backend import device_of, is_array, like
+from ..backend.kernel_table import kernel_for
+from ..backend.threads import shares, threads_for, together
+from ..errors import (
+    ArgumentError,
+    CheckpointError,
+    DTypeError,
+    GraphError,
+    MissingMethodError,
+)
+from ..named_errors import NamedErrors
 from ..ops import tensor_like
+from ..schema import number_from, record
 from ..tensor import Tensor, tensor, wrap
 from .flat_buffer import FlatBuffer, partition
+from .saved_state import OPTIMIZER, OPTIONS, check_like, check_saved
 
 __all__ = ["Optimizer"]
 
 
-class Optimizer:
+class Optimizer(NamedErrors):
     """Base class of the optimizers, with PyTorch's interface.
 
     A subclass defines `names_of_state(group)`, the names of the buffers that it keeps for each
@@ -29,16 +40,23 @@ class Optimizer:
 
     Attributes
     ----------
-    threads : int, default 1
-        Number of threads that process the blocks of an update. The result is bit-identical
-        for any number of threads.
+    threads : int, optional
+        Number of threads that process the blocks of an update. Default: as many as NumPy uses for a
+        matrix product. The result is bit-identical for any number of threads.
     """
 
+    scalars = ("step",)  # state entries that are one number, not one for each element
     step_in_state = True
     step_is_tensor = True
-    threads = 1
+    threads = None
 
     def __init__(self, params, defaults):
+        for name, value in defaults.items():
+            if getattr(value, "shape", ()) != () and math.prod(value.shape) != 1:
+                raise ArgumentError(
+                    f"{type(self).__name__}: {name} must be a number or a bool",
+                    got=f"a {type(value).__name__} of shape {value.shape}",
+                )
         self.defaults = defaults
         self.state = {}  # parameter -> {"step": ..., name: Tensor}
         self.param_groups = []
@@ -114,6 +132,11 @@ class Optimizer:
         """Call the closure with gradients enabled and return its result."""
         if closure is None:
             return None
+        if not callable(closure):
+            raise DTypeError(
+                "Optimizer.step: closure must be callable", got=f"{closure!r:.60}",
+                hint="pass a function that computes the loss and calls backward()",
+            )  # fmt: skip
         with enable_grad():
             return closure()
 
@@ -122,11 +145,15 @@ class Optimizer:
 
     def names_of_state(self, group):
         """Return the names of the state buffers of this group."""
-        raise NotImplementedError
+        raise MissingMethodError(f"{type(self).__name__} does not define names_of_state")
+
+    def state_shapes(self, shape):
+        """Return the shapes that a state entry of a parameter of this shape may have."""
+        return (shape,)
 
     def update(self, group, step, value, grad, *state_and_scratch):
         """Change `value` and the state in place; `step` counts from 1."""
-        raise NotImplementedError
+        raise MissingMethodError(f"{type(self).__name__} does not define update")
 
     def _current_buffers(self, number):
         """Return a group's flat buffers; create new ones if a parameter no longer uses them."""
@@ -147,7 +174,7 @@ class Optimizer:
         """Copy existing per-parameter state into `buffer`; `self.state` then refers to the copy."""
         for i, p in enumerate(buffer.parameters):
             for name, old in self.state.get(p, {}).items():
-                if name != "step" and isinstance(old, Tensor):
+                if name not in self.scalars and isinstance(old, Tensor):
                     place = buffer.view(buffer.state(name), i)
                     place[...] = like(old.array, place)
                     self.state[p][name] = wrap(place)
@@ -168,21 +195,38 @@ class Optimizer:
                     entry[name] = wrap(view)
             if self.step_in_state:
                 entry["step"].array += 1
-            count = self._count(entry)
+            count = self._count(group, entry)
             indices.append(i)
             keyed.append((i, count))
         blocks = buffer.blocks(buffer.stretches(keyed))
         for name in names:
             buffer.state(name)  # create it here, before several threads access it
-        parts = shares([stop - start for _, start, stop in blocks], self.threads)
+        threads = self.threads or threads_for(buffer.values)
+        parts = shares([stop - start for _, start, stop in blocks], threads)
         together([partial(self._update, group, buffer, names, blocks[part]) for part in parts])
         buffer.touched(indices)
 
     def _update(self, group, buffer, names, blocks):
+        if device_of(buffer.values).type != "cpu":
+            blocks = self._update_by_kernel(group, buffer, names, blocks)
         for step, *parts in buffer.parts(blocks, names):
             self.update(group, step, *parts)
 
-    def _count(self, entry):
+    def _update_by_kernel(self, group, buffer, names, blocks):
+        """Update the blocks with the optimizer's kernel, if it has one; return the others."""
+        left = []
+        for step, low, high in blocks:
+            grads = buffer.gradients(low, high)
+            kernel = kernel_for(type(self), [buffer.values, *grads], {})
+            if kernel is type(self):
+                left.append((step, low, high))
+            else:
+                arrays = [buffer.values, *[buffer.state(name) for name in names]]
+                value, *states = [array[low:high] for array in arrays]
+                kernel.run(group, step, value, grads, *states)
+        return left
+
+    def _count(self, group, entry):
         """Return how often a parameter has been updated, including the current update."""
         return int(entry["step"].item())
 
@@ -199,6 +243,7 @@ class Optimizer:
 
     def load_state_dict(self, state_dict):
         """Load the `state_dict()` of an optimizer whose groups have the same sizes."""
+        check_saved(state_dict, OPTIMIZER, "optimizer")
         saved = state_dict["param_groups"]
         sizes = [len(group["params"]) for group in self.param_groups]
         if [len(group["params"]) for group in saved] != sizes:
@@ -210,22 +255,37 @@ class Optimizer:
             )
         by_number = {}
         for group, old in zip(self.param_groups, saved, strict=True):
+            current = {k: v for k, v in group.items() if k != "params"}
+            check_like(old, current, "optimizer", OPTIONS)
             by_number.update(zip(old["params"], group["params"], strict=True))
             group.update({k: v for k, v in old.items() if k != "params"})
         self.state = {}
         for number, entry in state_dict["state"].items():
-            p = by_number[int(number)]
+            p = {str(known): p for known, p in by_number.items()}.get(str(number))
+            if p is None or (entry and self.step_in_state and "step" not in entry):
+                raise CheckpointError(
+                    "optimizer.load_state_dict: the state of a parameter is invalid",
+                    got=f"parameter {number!r}, with {', '.join(map(str, entry))}"[:200],
+                    expected=f"a parameter from 0 to {len(by_number) - 1}, with its step",
+                )
             self.state[p] = {n: self._loaded(n, value, p) for n, value in entry.items()}
         self._buffers = [None] * len(self.param_groups)
 
     def _loaded(self, name, value, parameter):
-        """Convert a state entry, except the step, to the dtype and device of `parameter`."""
-        if name == "step":
-            number = value.item() if isinstance(value, Tensor) else value
+        """Convert a state entry, except scalars, to the dtype and device of `parameter`."""
+        if name in self.scalars:
+            number = value.item() if isinstance(value, Tensor) and value.numel() == 1 else value
+            check_saved({name: number}, record({name: number_from(0, 2**53)}), "optimizer")
             return tensor(float(number)) if self.step_is_tensor else int(number)
         if value is None or isinstance(value, (bool, int, float)):
             return value
         array = value.array if isinstance(value, Tensor) else value
+        if not is_array(array) or array.shape not in self.state_shapes(parameter.shape):
+            raise CheckpointError(
+                f"optimizer.load_state_dict: the state {name!r} of a parameter does not match it",
+                got=f"shape {array.shape}" if is_array(array) else type(array).__name__,
+                expected=f"an array of shape {parameter.shape}",
+            )
         return tensor_like(array, parameter).clone()
 
     def __repr__(self):
@@ -235,13 +295,39 @@ class Optimizer:
         return f"{type(self).__name__} ({len(self.param_groups)} groups; {options})"
 
 
-def check_options(**options):
-    """Raise ArgumentError if an option is negative; None is allowed."""
+def check_options(optimizer, **options):
+    """Raise an error if an option is not a number, or is negative; None is allowed."""
     for name, value in options.items():
-        if value is not None and not value >= 0:
+        if value is not None and not check_number(optimizer, **{name: value}) >= 0:
             raise ArgumentError(
-                f"optimizer: {name} must not be negative", got=f"{name}={value}", expected=">= 0"
+                f"{type(optimizer).__name__}: {name} must not be negative",
+                got=f"{name}={value}",
+                expected=">= 0",
             )
+
+
+def check_number(owner, **values):
+    """Return the last of the values as a float; raise an error if one is not a number.
+
+    Parameters
+    ----------
+    owner : Optimizer or LRScheduler
+        Object that has the values as options, for the error message.
+    **values : number, or Tensor with one element
+        Options by name.
+    """
+    found = None
+    for name, value in values.items():
+        try:
+            found = None if isinstance(value, str) else float(value)
+        except (TypeError, ValueError, OverflowError):
+            found = None
+        if found is None or math.isnan(found):
+            raise ArgumentError(
+                f"{type(owner).__name__}: {name} must be a number",
+                got=f"{name}={value!r:.60} of type {type(value).__name__}",
+            )
+    return found
 
 
 def _listed(params):

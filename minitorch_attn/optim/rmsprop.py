@@ -42,7 +42,9 @@ class RMSprop(Optimizer):
         self, params, lr=1e-2, alpha=0.99, eps=1e-8, weight_decay=0.0, momentum=0.0,
         centered=False, *, capturable=False, foreach=None, maximize=False, differentiable=False,
     ):  # fmt: skip
-        check_options(lr=lr, alpha=alpha, eps=eps, weight_decay=weight_decay, momentum=momentum)
+        check_options(
+            self, lr=lr, alpha=alpha, eps=eps, weight_decay=weight_decay, momentum=momentum
+        )
         defaults = dict(
             lr=lr, momentum=momentum, alpha=alpha, eps=eps, centered=centered,
             weight_decay=weight_decay, capturable=capturable, foreach=foreach, maximize=maximize,
@@ -128,7 +130,7 @@ class Adagrad(Optimizer):
         eps=1e-10, foreach=None, *, maximize=False, differentiable=False, fused=None,
     ):  # fmt: skip
         check_options(
-            lr=lr, lr_decay=lr_decay, weight_decay=weight_decay, eps=eps,
+            self, lr=lr, lr_decay=lr_decay, weight_decay=weight_decay, eps=eps,
             initial_accumulator_value=initial_accumulator_value,
         )  # fmt: skip
         defaults = dict(

@@ -1,7 +1,7 @@
 """SGD: stochastic gradient descent with momentum."""
 
 from ..errors import ArgumentError
-from .optimizer import Optimizer, check_options
+from .optimizer import Optimizer, check_number, check_options
 
 __all__ = ["SGD"]
 
@@ -42,7 +42,8 @@ class SGD(Optimizer):
         self, params, lr=1e-3, momentum=0.0, dampening=0.0, weight_decay=0.0, nesterov=False, *,
         maximize=False, foreach=None, differentiable=False, fused=None,
     ):  # fmt: skip
-        check_options(lr=lr, momentum=momentum, weight_decay=weight_decay)
+        check_options(self, lr=lr, momentum=momentum, weight_decay=weight_decay)
+        check_number(self, dampening=dampening)
         if nesterov and (momentum <= 0 or dampening != 0):
             raise ArgumentError(
                 "SGD: nesterov=True requires momentum > 0 and dampening=0",
@@ -60,7 +61,7 @@ class SGD(Optimizer):
     def names_of_state(self, group):
         return ("momentum_buffer",) if group["momentum"] else ()
 
-    def _count(self, entry):
+    def _count(self, group, entry):
         """Return 1 for the first update of a momentum buffer, and 2 otherwise."""
         buffer = entry.get("momentum_buffer")
         if buffer is None or id(buffer) in self._started:

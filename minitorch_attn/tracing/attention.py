@@ -131,7 +131,7 @@ def _windows(found, steps):
 def _map_shape(block, last, steps):
     """Return the height and width of a block's input, the first feature map in the block."""
     first = None
-    for step in reversed(steps[: last.number]):
+    for step in reversed(steps[: last.number - 1]):
         if step.kind != "forward":
             continue
         if not _within(step.module, block):

@@ -1,15 +1,16 @@
 """Diff two recordings: find the first step at which they differ.
 
-`Difference.document()` returns the data of the HTML page: version, title, report (text), same,
-kind, what, mine_step and reference_step (ids or null), index, mine_value, reference_value,
-largest, count and size. `pairs` lists [mine id, reference id, "same" or what differs]. `structure`
-lists {"mine": [ids], "reference": [ids], "harmless"} for each place where the sequences differ.
-`mine` and `reference` are the documents of the recordings.
+`Difference.document()` returns the data of the HTML page: version (2, as of the recordings), title,
+report (text), same, kind, what, mine_step and reference_step (ids or null), index, mine_value,
+reference_value, largest, count and size. `pairs` lists [mine id, reference id, "same" or what
+differs]. `structure` lists {"mine": [ids], "reference": [ids], "harmless"} for each place where the
+sequences differ. `mine` and `reference` are the documents of the recordings.
 """
 
 from difflib import SequenceMatcher
 
 from ..files import atomic_file
+from ..named_errors import names_arguments
 from .compare import Unlike, compare_steps
 from .equivalent_forms import detours
 
@@ -70,11 +71,9 @@ class Difference:
     def _find(self):
         """Find the first difference that does not cancel out."""
         fine = self._detours()
-        self.healed = [
-            u is not None and {a.number, -b.number - 1} <= fine for a, b, u in self.pairs
-        ]
+        self.healed = [u is not None and {a.number, -b.number} <= fine for a, b, u in self.pairs]
         for gap in self.gaps:
-            numbers = [s.number for s in gap.mine] + [-s.number - 1 for s in gap.reference]
+            numbers = [s.number for s in gap.mine] + [-s.number for s in gap.reference]
             gap.harmless = fine.issuperset(numbers)
         bad = [
             u is not None and not healed
@@ -93,7 +92,7 @@ class Difference:
         self.agreed = sum(unlike is None for *_, unlike in self.pairs[:at])
 
     def _detours(self):
-        """Return the steps whose differences cancel out; step n of the reference is -n - 1."""
+        """Return the steps whose differences cancel out; step n of the reference is -n."""
         within = [gap for gap in self.gaps if gap.position < len(self.pairs)]
         agree = [pair for pair in self.pairs if pair[2] is None]
         given = [pair for pair in self.pairs if pair[2] is None or not pair[2].of_input]
@@ -109,7 +108,7 @@ class Difference:
             {b.number for _, b, _ in given},
             {step.number for gap in within for step in gap.reference},
         )
-        return mine | {-number - 1 for number in reference}
+        return mine | {-number for number in reference}
 
     @property
     def same(self):
@@ -126,6 +125,12 @@ class Difference:
         from .report import diff_report
 
         return diff_report(self)
+
+    def _repr_html_(self):
+        """Return the page of both recordings, which a notebook shows in place."""
+        from .page import diff_page, frame
+
+        return frame(diff_page(self.document(values=1024)))
 
     def __str__(self):
         return self.report()
@@ -148,7 +153,7 @@ class Difference:
         mine, reference = self.recordings
         unlike = self.unlike
         return {
-            "version": 1,
+            "version": 2,
             "title": f"{mine.title or 'mine'} and {reference.title or 'the reference'}",
             "report": self.report(),
             "same": self.same,
@@ -192,6 +197,7 @@ def _state(unlike, healed):
     return f"{unlike.text}; later steps agree again" if healed else unlike.text
 
 
+@names_arguments
 def trace_diff(mine, reference, rtol=None, atol=None):
     """Find the first step, forward or backward, at which two recordings differ.
 
@@ -222,7 +228,7 @@ def trace_diff(mine, reference, rtol=None, atol=None):
     ...         ((x @ x.T) / scale).softmax(1).square().sum().backward()
     ...     return t
     >>> print(mt.trace_diff(run(2.0), run(2**0.5)).report())  # doctest: +ELLIPSIS
-    The recordings differ from forward step 2 on: Div. The 2 steps before it agree.
+    The recordings differ from forward step 3 on: Div. The 2 steps before it agree.
     ...
       what       input b
       mine       2

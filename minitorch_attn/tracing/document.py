@@ -1,6 +1,9 @@
 """JSON document of a recording, for the HTML pages and other tools.
 
-Version 1. Tensors, modules and steps are lists. Other entries refer to them by number.
+Version 2. Tensors, modules and steps are lists. Other entries refer to them by their id. The ids
+of steps count from 1, so that the last step of N is step N; they are the numbers that the page, the
+table and the names of tensors show. (In version 1 they counted from 0, a place had no span, and its
+text always had three lines. The pages read both versions.)
 
 =============  ===================================================================================
 title          What was recorded.
@@ -28,7 +31,8 @@ attention      step (weights times values), softmax (step), module, weights, sco
 A step has id, kind, op, function (key in `functions`), formula, module, source, called_at,
 definition, settings, inputs and outputs, input_names and output_names (letters in the formula),
 notes (anything unusual), part_of (id of a fused operation) and inside (the backward step that was
-running). An input is a tensor, {"number": 2.0} or null. Further fields by kind:
+running). A step that is a line of plain code has kind "forward", function null, and its side,
+"forward" or "backward". An input is a tensor, {"number": 2.0} or null. Further fields by kind:
 
 * "forward": variables (what the code calls the inputs), aliases ([output, input] positions that
   share memory).
@@ -38,8 +42,10 @@ running). An input is a tensor, {"number": 2.0} or null. Further fields by kind:
   contribution), contribution, after, from_step (the step that created the tensor).
 * "accumulate": addition to one leaf's `.grad` when a backward pass ends; added has one entry.
 
-A line of code is {"file", "line", "function", "text", "first"}, where text contains three lines,
-starting at line number `first`.
+A place in the code is {"file", "line", "function", "text", "first", "span"}. The lines in `text`
+start at line number `first`: those of the expression that was running, the line before and the line
+after. The expression is at `span`: first line, first column, last line, end column, with columns in
+characters from 0; null if it is unknown.
 """
 
 import inspect
@@ -48,8 +54,9 @@ import sys
 import numpy as np
 
 from .attention import find_attention
-from .formulas import formula, name_of
-from .steps import Entry, definitions
+from .formulas import formula, index_text, is_index, name_of
+from .source_places import definitions
+from .steps import Entry
 from .values import Values, plain
 
 __all__ = ["document"]
@@ -99,7 +106,7 @@ class _Writer:
         recording, package = self.recording, __name__.split(".")[0]
         attention = [self._attention(found) for found in self.found]
         return {
-            "version": 1,
+            "version": 2,
             "title": recording.title or "A recording",
             "made_by": f"{package} {sys.modules[package].__version__}",
             "message": recording.message,
@@ -162,6 +169,7 @@ class _Writer:
             "source": _place(step.source),
             "called_at": _place(step.called_at),
             "notes": step.notes,
+            **({} if step.side is None else {"side": step.side}),
         }
         if step.kind == "accumulate":
             return {**common, "added": [_addition(a) for a in step.added]}
@@ -298,6 +306,8 @@ def _setting(value):
     """Convert an operation's setting to a JSON value or short text."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
+    if is_index(value):
+        return index_text(value)
     if isinstance(value, float):
         return plain(np.array([value]), 6)[0]
     if isinstance(value, (list, tuple)) and len(value) <= 16:
@@ -309,9 +319,8 @@ def _setting(value):
 def _place(place):
     if place is None:
         return None
-    text = place.text
-    return {**_short_place(place), "function": place.function, "text": text,
-            "first": place.line - 1}  # fmt: skip
+    return {**_short_place(place), "function": place.function, "text": place.text,
+            "first": place.first, "span": place.span and list(place.span)}  # fmt: skip
 
 
 def _short_place(place):

@@ -6,8 +6,9 @@ without an axis reduce the axes that the operation reduces.
 """
 
 import inspect
+from functools import lru_cache
 
-__all__ = ["formula", "labels", "name_of"]
+__all__ = ["formula", "index_text", "is_index", "labels", "name_of", "with_index"]
 
 
 def name_of(function):
@@ -15,6 +16,7 @@ def name_of(function):
     return f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
 
 
+@lru_cache(maxsize=1024)
 def formula(function):
     """Read the forward and backward formulas from a Function's docstring.
 
@@ -59,6 +61,72 @@ def _field(doc, name):
     return ""
 
 
+def with_index(text, settings):
+    """Write the index of an indexing operation into its formula.
+
+    Parameters
+    ----------
+    text : str
+        Formula that contains "[index]" or "[indices]".
+    settings : dict
+        Settings of the operation, as in `ops/indexing.py`.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> with_index("y = x[index]", {"index": (slice(None), slice(1, None), ...)})
+    'y = x[:, 1:]'
+    >>> with_index("y = x[indices]", {"axes": (1,)})
+    'y = x[:, index_0]'
+    """
+    axes = settings.get("axes")
+    if "[index]" in text and ("index" in settings or "basic" in settings):
+        basic = settings.get("index", settings.get("basic"))
+        whole = bool(axes) and basic == (...,)  # x[:, ids] = value has no basic part
+        written = ("" if whole else index_text(basic)) + (_of_arrays(axes) if axes else "")
+        return text.replace("[index]", written)
+    return text.replace("[indices]", _of_arrays(axes)) if axes else text
+
+
+def _of_arrays(axes):
+    """Write an index of integer arrays, which are the inputs index_0, index_1 and so on."""
+    parts = [":"] * (max(axes) + 1)
+    for number, axis in enumerate(axes):
+        parts[axis] = f"index_{number}"
+    return f"[{', '.join(parts)}]"
+
+
+def is_index(value):
+    """Return True for a slice or `...`, or a tuple that contains one."""
+    parts = value if isinstance(value, tuple) else (value,)
+    return any(part is ... or isinstance(part, slice) for part in parts)
+
+
+def index_text(index):
+    """Write an index as it stands in code. Indexing adds a last `...`, which is left out.
+
+    Examples
+    --------
+    >>> index_text((..., None, slice(None, 4))), index_text((0, slice(1, 5, 2), ...))
+    ('[..., None, :4]', '[0, 1:5:2]')
+    """
+    parts = index if isinstance(index, tuple) else (index,)
+    parts = parts[:-1] if len(parts) > 1 and parts[-1] is ... else parts
+    return f"[{', '.join(map(_part, parts))}]"
+
+
+def _part(part):
+    if part is ...:
+        return "..."
+    if not isinstance(part, slice):
+        return str(part)
+    ends = [part.start, part.stop] + ([] if part.step is None else [part.step])
+    return ":".join("" if end is None else str(end) for end in ends)
+
+
 def labels(function, inputs, outputs):
     """Return the names that a Function's code gives to its inputs and outputs.
 
@@ -90,7 +158,7 @@ def _names(method, count):
     names = list(code.co_varnames[1 : code.co_argcount])
     if code.co_flags & 0x04:  # *xs
         several = code.co_varnames[code.co_argcount + code.co_kwonlyargcount]
-        stem = several.removesuffix("s")
+        stem = "index" if several == "indices" else several.removesuffix("s")
         names += [f"{stem}_{i}" for i in range(count - len(names))]
     names += [f"input_{i}" for i in range(len(names), count)]
     return names[:count]

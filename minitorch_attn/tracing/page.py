@@ -6,7 +6,7 @@ import html
 import json
 from importlib import resources
 
-__all__ = ["diff_page", "page"]
+__all__ = ["diff_page", "frame", "page"]
 
 # Files, in the order in which they are concatenated into one script.
 _SHARED = ("model.js", "colours.js", "heatmap.js", "cards.js", "parts.js")
@@ -20,7 +20,7 @@ def page(document):
     Parameters
     ----------
     document : dict
-        JSON document of a recording, version 1.
+        JSON document of a recording, version 1 or 2.
 
     Returns
     -------
@@ -41,7 +41,7 @@ def diff_page(difference):
     Parameters
     ----------
     difference : dict
-        JSON document of a `Difference`, version 1.
+        JSON document of a `Difference`, version 1 or 2.
 
     Returns
     -------
@@ -60,6 +60,26 @@ def diff_page(difference):
         },
         title=difference["title"],
         made_by=mine["made_by"],
+    )
+
+
+def frame(text, height=680):
+    """Embed a page in a notebook: an HTML frame that contains the whole page.
+
+    Parameters
+    ----------
+    text : str
+        Page, from `page` or `diff_page`.
+    height : int
+        Height in pixels.
+
+    Returns
+    -------
+    str
+    """
+    return (
+        f'<iframe sandbox="allow-scripts" srcdoc="{html.escape(text)}" '
+        f'style="width: 100%; height: {height}px; border: 1px solid #8888"></iframe>'
     )
 
 

@@ -7,14 +7,16 @@ from ..autograd.listener import Listener
 from ..autograd.modes import state
 from ..errors import ArgumentError
 from ..files import atomic_file
+from ..named_errors import names_arguments
 from ..tensor import Tensor
 from .attention import is_attention
 from .entries import Entries
-from .formulas import formula, labels
+from .formulas import formula, labels, with_index
 from .gradients import Arrivals
-from .steps import PACKAGE, Entry, Fused, Module, Place, Step, here
+from .source_places import PACKAGE, Place, here
+from .steps import Entry, Fused, Module, Step
 
-__all__ = ["Recording"]
+__all__ = ["Recording", "describe_error"]
 
 _KEEP = 65_536  # maximum number of values to keep per tensor
 
@@ -64,6 +66,7 @@ class Recording(Listener):
     [(None, 3.0), (3.0, 6.0)]
     """
 
+    @names_arguments
     def __init__(self, expand=False, *, max_steps=5000, max_bytes=2**28, labels=None, title=None):
         self.expand = expand if isinstance(expand, bool) else _checked(expand)
         self.max_steps, self.labels, self.title = max_steps, labels, title
@@ -87,7 +90,7 @@ class Recording(Listener):
     def __exit__(self, kind, *exc_info):
         state.take_apart = self._outer
         if kind is not None:
-            self.ended_with = _describe(kind, *exc_info)
+            self.ended_with = describe_error(kind, *exc_info)
         self._before = None
         for stack in (self._calls, self._apart, self._running):
             stack.clear()
@@ -124,7 +127,7 @@ class Recording(Listener):
         _, entries, source, called_at, variables = self._before
         self._before = None
         outputs = outputs if type(outputs) is tuple else (outputs,)
-        step = self._new_step("forward", ctx.function, formula(ctx.function)[0])
+        step = self._new_step("forward", ctx)
         step.source, step.called_at, step.settings = source, called_at, ctx.settings
         step.module = self._calls[-1] if self._calls else None
         step.part_of = self._apart[-1] if self._apart else None
@@ -135,8 +138,10 @@ class Recording(Listener):
         step.input_names, step.output_names = labels(ctx.function, len(inputs), len(outputs))
         self._place_in_graph(ctx, step, inputs)
 
-    def _new_step(self, kind, function, text):
-        step = Step(len(self.steps), kind, function.__name__, function, formula=text)
+    def _new_step(self, kind, ctx):
+        step = Step(len(self.steps) + 1, kind, ctx.function.__name__, ctx.function)
+        text = formula(ctx.function)[kind == "backward"]
+        step.formula = with_index(text, ctx.settings)
         self.steps.append(step)
         return step
 
@@ -198,9 +203,9 @@ class Recording(Listener):
             self._running.append(None)
             return
         forward = self._arrivals.made_by.get(ctx.number)
-        step = self._new_step("backward", ctx.function, formula(ctx.function)[1])
+        step = self._new_step("backward", ctx)
         if forward is not None:
-            of = self.steps[forward]
+            of = self.steps[forward - 1]
             step.of, step.module, step.part_of = forward, of.module, of.part_of
             step.source, step.called_at, step.settings = of.source, of.called_at, of.settings
         given, made = labels(ctx.function, len(ctx.edges), len(grads))
@@ -229,7 +234,7 @@ class Recording(Listener):
         if self._full():
             return
         addition, odd = self._arrivals.settle(tensor)
-        step = Step(len(self.steps), "accumulate", "AddToGrad")
+        step = Step(len(self.steps) + 1, "accumulate", "AddToGrad")
         step.formula = "grad = grad + the new gradient" if addition.before else "grad = gradient"
         step.added = [addition]
         step.notes += [] if odd is None else [odd]
@@ -333,6 +338,12 @@ class Recording(Listener):
         with atomic_file(path) as file:
             file.write(page(self.document(values)).encode())
 
+    def _repr_html_(self):
+        """Return the stepper, which a notebook shows in place."""
+        from .page import frame, page
+
+        return frame(page(self.document(values=1024)))
+
     def __str__(self):
         return self.table()
 
@@ -359,7 +370,7 @@ def _below(function):
         yield from _below(cls)
 
 
-def _describe(kind, error, trail):
+def describe_error(kind, error, trail):
     """Describe an error in one line, including the innermost code line outside this package."""
     place = None
     while trail is not None:

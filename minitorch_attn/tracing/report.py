@@ -1,6 +1,7 @@
 """Report on the difference between two recordings."""
 
-from .steps import definitions
+from .formulas import index_text, is_index
+from .source_places import definitions
 
 __all__ = ["diff_report"]
 
@@ -21,18 +22,32 @@ def diff_report(difference):
 
 
 def _same(difference):
-    count = difference.agreed
-    lines = [f"The recordings agree: {count} of {len(difference.pairs)} matched steps are equal."]
+    count, totals = difference.agreed, [len(recording.steps) for recording in difference.recordings]
+    lines = [f"The recordings agree: all {count} steps are equal."]
+    if totals != [count, count]:
+        lines = [
+            f"The recordings agree: {count} steps are equal, of {totals[0]} steps in mine and "
+            f"{totals[1]} in the reference."
+        ]
     for gap in difference.gaps:
         lines.append("  a different way to compute the same values:")
         lines += _rows("mine", gap.mine) + _rows("reference", gap.reference)
     return lines
 
 
+def _agreed(count, before):
+    if not before:
+        return "It is the first step."
+    if count < before:
+        return f"{count} of the {before} steps before it agree."
+    return "The step before it agrees." if before == 1 else f"The {before} steps before it agree."
+
+
 def _structure(difference):
     gap = difference.gap
     lines = [
-        f"The recordings run different operations after {difference.agreed} steps that agree.",
+        f"The recordings run different operations after {difference.agreed} "
+        f"{'step that agrees' if difference.agreed == 1 else 'steps that agree'}.",
         "",
         *_rows("mine", gap.mine),
         *_rows("reference", gap.reference),
@@ -70,7 +85,7 @@ def _values(difference):
     mine, reference, unlike = difference.mine, difference.reference, difference.unlike
     lines = [
         f"The recordings differ from {_WHEN[mine.kind]} {mine.number} on: {mine.op}. "
-        f"The {difference.agreed} steps before it agree.",
+        f"{_agreed(difference.agreed, mine.number - 1)}",
         "",
     ]
     if mine.formula:
@@ -105,7 +120,8 @@ def _settings(mine, reference):
     for name in dict.fromkeys([*mine.settings, *reference.settings]):
         values = [step.settings.get(name) for step in (mine, reference)]
         if repr(values[0]) != repr(values[1]):
-            lines.append(f"  setting    {name}: mine {values[0]!r}, reference {values[1]!r}")
+            ours, theirs = (index_text(v) if is_index(v) else repr(v) for v in values)
+            lines.append(f"  setting    {name}: mine {ours}, reference {theirs}")
     return lines
 
 

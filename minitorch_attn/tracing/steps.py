@@ -1,114 +1,6 @@
-"""Steps of a recording, and the lines of code that they come from."""
+"""Steps of a recording, and what they refer to: modules, tensors and fused operations."""
 
-import linecache
-import os
-import sys
-
-from ..autograd.op_log import definition
-
-__all__ = [
-    "PACKAGE", "Addition", "Entry", "Fused", "Module", "Place", "Step", "definitions", "here",
-]  # fmt: skip
-
-PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_OPS = os.path.join(PACKAGE, "ops") + os.sep
-# Files that implement operations. Frames outside these files use the operations.
-_MACHINERY = tuple(
-    os.path.join(PACKAGE, name)
-    for name in ("autograd", "backend", "ops", "tensor.py", "methods", "tracing")
-)
-
-
-class Place:
-    """A line of source code with its neighbors.
-
-    Attributes
-    ----------
-    file : str
-        Path relative to the current folder or this package's folder, with slashes.
-    line : int
-    function : str
-    """
-
-    def __init__(self, file, line, function):
-        self.path, self.line, self.function = file, line, function
-        self.file = _short(file).replace(os.sep, "/")
-
-    @property
-    def text(self):
-        """Source text of the line, with the lines before and after it."""
-        return [
-            linecache.getline(self.path, number).rstrip() if number > 0 else ""
-            for number in range(self.line - 1, self.line + 2)
-        ]
-
-    @property
-    def source(self):
-        """Source text of this line."""
-        return linecache.getline(self.path, self.line).strip()
-
-    def __str__(self):
-        return f"{self.file}:{self.line}"
-
-
-def _short(file):
-    for start in (os.getcwd(), os.path.dirname(PACKAGE)):
-        if file.startswith(start + os.sep):
-            return os.path.relpath(file, start)
-    return file
-
-
-def here():
-    """Find the lines of code that called the running operation.
-
-    Returns
-    -------
-    source : Place
-        Innermost line that uses the operation: in your code, in a layer, or, for a fused
-        operation that runs step by step, in its composed version or its backward.
-    called_at : Place
-        Innermost line outside this package.
-    names : dict of int to str
-        Variables in the function that contains `source`, as {id of the value: name}.
-    """
-    frame, used = sys._getframe(1), None
-    while frame is not None:
-        code = frame.f_code
-        file = code.co_filename
-        if used is None and (not file.startswith(_MACHINERY) or _is_mathematics(code)):
-            used = frame
-        if not file.startswith(PACKAGE + os.sep):
-            break
-        frame = frame.f_back
-    names = {}
-    if used is not None:
-        for name, value in used.f_locals.items():
-            if hasattr(value, "dtype") or isinstance(value, float):
-                names.setdefault(id(value), name)
-    return _place(used), _place(frame or used), names
-
-
-def _is_mathematics(code):
-    """Return True for a method of an operation: code in `ops/` whose first argument is `ctx`."""
-    first = code.co_varnames[0] if code.co_argcount else ""
-    return first == "ctx" and code.co_filename.startswith(_OPS)
-
-
-def _place(frame):
-    if frame is None:
-        return None
-    return Place(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
-
-
-def definitions(function):
-    """Return the lines at which a Function's forward and backward are defined.
-
-    Returns
-    -------
-    (Place or None, Place or None)
-    """
-    found = (definition(function.forward), definition(function.backward))
-    return tuple(None if at is None else Place(at.file, at.number, at.function) for at in found)
+__all__ = ["Addition", "Entry", "Fused", "Module", "Step"]
 
 
 class Module:
@@ -190,11 +82,14 @@ class Step:
     Attributes
     ----------
     number : int
+        Counted from 1: `recording.steps[step.number - 1]` is `step`.
     kind : str
         "forward", "backward" or "accumulate".
     op : str
-        Name of the Function; "AddToGrad" for "accumulate".
+        Name of the Function; "AddToGrad" for "accumulate"; name of the function for a line.
     function : type or None
+    side : str or None
+        "forward" or "backward" for a line of a `LineRecording`; None for an operation.
     formula : str
     module : Module or None
     source, called_at : Place or None
@@ -225,7 +120,7 @@ class Step:
         self.settings, self.inputs, self.outputs = {}, [], []
         self.input_names, self.output_names, self.variables = [], [], []
         self.aliases, self.added, self.notes = [], [], []
-        self.of = self.part_of = self.inside = None
+        self.of = self.part_of = self.inside = self.side = None
         self.__dict__.update(more)
 
     def __repr__(self):

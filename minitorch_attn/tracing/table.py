@@ -42,8 +42,9 @@ def trace_table(recording, rows=80, depth=None, width=None, colour=None):
         colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     width = shutil.get_terminal_size((100, 24)).columns if width is None else width
     console = Console(
-        file=io.StringIO(), width=width, force_terminal=colour, highlight=False, markup=False,
-        emoji=False, color_system="standard" if colour else None, legacy_windows=False,
+        file=io.StringIO(), width=width, force_terminal=colour, force_jupyter=False,
+        highlight=False, markup=False, emoji=False, legacy_windows=False,
+        color_system="standard" if colour else None,
     )  # fmt: skip
     for part in _parts(recording, rows, depth, width):
         console.print(part, overflow="ellipsis", no_wrap=True, crop=True)
@@ -65,9 +66,14 @@ def _parts(recording, rows, depth, width):
         for kind in ("forward", "backward", "accumulate")
     }
     yield _head(recording, steps)
+    lines = [step for step in steps["forward"] if step.side == "backward"]
+    steps["forward"] = [step for step in steps["forward"] if step.side != "backward"]
     if steps["forward"]:
         yield _title("\nforward")
         yield from _forward(steps["forward"], rows, depth, width)
+    if lines:
+        yield _title("\nbackward")
+        yield from _forward(lines, rows, depth, width)
     if steps["backward"]:
         yield _title("\nbackward: the gradient of a tensor, before + contribution = after")
         yield _backward(steps["backward"], rows, depth, width)
@@ -79,9 +85,11 @@ def _parts(recording, rows, depth, width):
 def _head(recording, steps):
     from rich.text import Text
 
-    title = recording.title or "A recording"
+    title, count = recording.title or "A recording", len(recording.steps)
+    forward = sum(step.side != "backward" for step in steps["forward"])
     text = Text(
-        f"{title}: {len(steps['forward'])} operations forward, {len(steps['backward'])} backward",
+        f"{title}: {count} {'step' if count == 1 else 'steps'}, {forward} forward and "
+        f"{count - forward} backward",
         no_wrap=False,
         overflow="fold",
     )
@@ -141,7 +149,7 @@ def _forward_row(module, group):
         notes = "".join(f"\n! {note}" for note in step.notes)
         return str(step.number), step.op, step.formula + notes, _shapes(step)
     shapes = f"... -> {_shape(group[-1].outputs[0])}" if group[-1].outputs else ""
-    return _numbers(group), module.name, f"{len(group)} operations, folded", shapes
+    return _numbers(group), module.name, f"{len(group)} steps, folded", shapes
 
 
 def _runs(groups):
@@ -197,7 +205,7 @@ def _backward(steps, rows, depth, width):
     for module, group in _folded(steps, rows, depth):
         if module is not None:
             sums = sum(a.before is not None for step in group for a in step.added)
-            text = f"{len(group)} operations, folded; {sums} sums"
+            text = f"{len(group)} steps, folded; {sums} sums"
             table.add_row(_numbers(group), module.name, "", f"{module}: {text}")
             continue
         step = group[0]
@@ -274,8 +282,10 @@ def _fold(steps, depth):
     for step in steps:
         chain = _chain(step)
         module = chain[depth] if len(chain) > depth else None
-        if module is not None and groups and groups[-1][0] is module:
-            groups[-1][1].append(step)
+        last = groups[-1] if groups else (None, [])
+        # "3-9" stands for seven steps, so a group does not continue after a step of another pass.
+        if module is not None and last[0] is module and last[1][-1].number + 1 == step.number:
+            last[1].append(step)
         else:
             groups.append((module, [step]))
     return [(None, group) if len(group) == 1 else (module, group) for module, group in groups]

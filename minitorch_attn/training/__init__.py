@@ -1,13 +1,11 @@
 """Training: the training loop, checkpoints, run folders and progress display."""
 
 from .checkpoint import Checkpoints
-from .inference import forward_in_threads
 from .loop import Loop, mean_loss
 from .parallel import ThreadSplit
 from .progress import Progress
 from .run_folder import RunFolder
 
 __all__ = [
-    "Checkpoints", "Loop", "Progress", "RunFolder", "ThreadSplit", "forward_in_threads",
-    "mean_loss",
+    "Checkpoints", "Loop", "Progress", "RunFolder", "ThreadSplit", "mean_loss",
 ]  # fmt: skip

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from ..errors import ArgumentError, CheckpointError
 from ..files import remove_abandoned, write_error
+from ..schema import ANY, check, map_of, record
 from ..serialization import load, save
 
-__all__ = ["Checkpoints"]
+__all__ = ["Checkpoints", "model_state"]
 
 _NAME = re.compile(r"step-(\d+)\.safetensors")
 
@@ -162,6 +163,12 @@ class Checkpoints:
     def clean(self):
         """Remove temporary files left by a killed process."""
         remove_abandoned(self.folder)
+
+
+def model_state(state, where):
+    """Return the model's state in a checkpoint. Raise a CheckpointError if it is missing."""
+    check(state, record({"model": map_of(ANY)}), f"{where}: the checkpoint", CheckpointError)
+    return state["model"]
 
 
 def _list(steps):

@@ -7,11 +7,19 @@ import numpy as np
 
 from ..autograd import no_grad
 from ..backend import get_rng_state, set_rng_state
-from ..errors import CheckpointError, NumericError
+from ..errors import CheckpointError, MiniTorchError, NumericError
+from ..named_errors import names_arguments
 from ..nn.utils import clip_grad_norm_
+from ..schema import ANY, COUNT, NON_NEGATIVE, NUMBER, check, list_of, map_of, record
 from .parallel import ThreadSplit
 
 __all__ = ["Loop", "mean_loss"]
+
+_HINT = "pass the state that Checkpoints.load returns"
+_STATE = record({
+    **dict.fromkeys(("model", "optimizer", "batches"), map_of(ANY)),
+    "step": COUNT, "seconds": NON_NEGATIVE, "unlogged": list_of(list_of(NUMBER, 2)),
+})  # fmt: skip
 
 
 class Loop:
@@ -43,7 +51,7 @@ class Loop:
     extra : dict, optional
         Additional plain values for every checkpoint, such as the configuration and the vocabulary.
     threads : int, default 1
-        Number of threads among which each batch and each update is split; see `ThreadSplit`.
+        Number of threads among which each batch is split; see `ThreadSplit`.
     count : callable, optional
         Function `count(batch)` that returns the number of examples that the loss averages over.
         Default: the size of the first axis.
@@ -65,7 +73,6 @@ class Loop:
     ):  # fmt: skip
         self.model = model
         self.optimizer = optimizer
-        self.optimizer.threads = threads
         self.batches = batches
         self.backward = ThreadSplit(model, loss_function, threads, count)
         self.scheduler = scheduler
@@ -219,6 +226,7 @@ class Loop:
 
     def load_state_dict(self, state):
         """Continue from a saved state. Later losses are bit-identical to an uninterrupted run."""
+        check(state, _STATE, "load_state_dict: state", CheckpointError, _HINT)
         try:
             self.model.load_state_dict(state["model"])
             self.optimizer.load_state_dict(state["optimizer"])
@@ -230,11 +238,13 @@ class Loop:
             self._read = [tuple(pair) for pair in state["unlogged"]]
             self._pending = []
             set_rng_state(state["random"])
-        except (KeyError, TypeError) as error:
+        except MiniTorchError:
+            raise
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise CheckpointError(
                 "load_state_dict: state is not a checkpoint of a training run",
                 got=f"missing or invalid entry: {error}",
-                hint="pass the state that Checkpoints.load returns",
+                hint=_HINT,
             ) from error
 
     def save(self):
@@ -272,6 +282,7 @@ def _is_time(step, interval):
     return bool(interval) and step % interval == 0
 
 
+@names_arguments
 def mean_loss(model, batches, loss_function):
     """Return the mean loss over batches, each weighted by its number of targets.
 

@@ -1,24 +1,20 @@
 """Data-parallel training: each thread processes a part of the batch, and gradients are added.
 
-BLAS threads speed up only large matrix products; operations on activations between them run on
-one core. With the batch split among threads, every operation uses all cores. NumPy releases the
-global interpreter lock (GIL) while it computes and holds it only between operations.
+`nn.DataParallel` splits only the calls of the model. Here the threads also compute the loss, which
+is faster when the loss takes much of the time, as with a large vocabulary.
 """
 
-import copy
 from functools import partial
 
-from ..backend.random import own_offsets, reserve_offsets
-from ..backend.threads import shares, together
-from ..errors import ArgumentError, ShapeError
-from ..nn import Mask
-from ..nn.batch_norm import _BatchNorm
-from ..tensor import Tensor, tensor, wrap
+from ..autograd.parallel import in_parallel
+from ..named_errors import NamedErrors
+from ..nn.batch_parts import batch_sizes, split_batch
+from ..nn.data_parallel import check_threads, refuse_batch_statistics
 
-__all__ = ["ThreadSplit", "split_batch"]
+__all__ = ["ThreadSplit"]
 
 
-class ThreadSplit:
+class ThreadSplit(NamedErrors):
     r"""Run loss.backward() for a batch, split among several threads.
 
     With n_k of the n examples in part k, loss = sum_k (n_k / n) loss_k, so each part's gradient is
@@ -28,8 +24,7 @@ class ThreadSplit:
     Parameters
     ----------
     model : Module
-        Model whose parameters receive the gradients. The other threads use copies that share its
-        arrays.
+        Model whose parameters receive the gradients.
     loss_function : callable
         Function `loss_function(model, batch)` that returns the mean over examples, a 0-d Tensor.
     threads : int
@@ -58,18 +53,11 @@ class ThreadSplit:
     """
 
     def __init__(self, model, loss_function, threads=2, count=None):
-        if threads < 1:
-            raise ArgumentError("ThreadSplit: threads must be at least 1", got=f"{threads}")
-        for name, module in model.named_modules():
-            if isinstance(module, _BatchNorm) and threads > 1:
-                raise ArgumentError(
-                    "ThreadSplit: batch normalization is not supported: it needs the whole batch",
-                    got=f"{name}: {type(module).__name__}",
-                    hint="train with threads=1, or use LayerNorm or GroupNorm",
-                )
+        check_threads("ThreadSplit", threads)
+        if threads > 1:
+            refuse_batch_statistics("ThreadSplit", model)
         self.model, self.loss_function = model, loss_function
-        self.threads, self.count = threads, count or first_size
-        self._copies = []
+        self.threads, self.count = threads, count or _first_size
 
     def __call__(self, batch):
         """Add the gradient of the loss on `batch` to the `.grad` of the model's parameters.
@@ -86,121 +74,18 @@ class ThreadSplit:
         parts = split_batch(batch, self.threads) if self.threads > 1 else [batch]
         if len(parts) == 1:
             loss = self.loss_function(self.model, batch)
-            loss.backward()
-            return loss.detach()
-        counts = [self.count(part) for part in parts]
-        weights = [count / max(sum(counts), 1) for count in counts]
-        models = [self.model, *self._copies_for(len(parts) - 1)]
-        work = list(zip(models, parts, weights, reserve_offsets(len(parts)), strict=True))
-        losses = together([partial(self._part, *item) for item in work])
-        for other in models[1:]:
-            self._add_gradients(other)
-        return _total(losses, weights)
-
-    def _part(self, model, part, weight, first_offset):
-        with own_offsets(first_offset):
-            loss = self.loss_function(model, part)
-            loss.backward(tensor(weight, dtype=loss.dtype, device=loss.device))
+        else:
+            losses = in_parallel([partial(self.loss_function, self.model, part) for part in parts])
+            loss = _mean(losses, [self.count(part) for part in parts])
+        loss.backward()
         return loss.detach()
 
-    def _copies_for(self, count):
-        """Return copies of the model that share its arrays, one for each additional thread."""
-        while len(self._copies) < count:
-            self._copies.append(copy.deepcopy(self.model))
-        tensors = [*self.model.parameters(), *self.model.buffers()]
-        for other in self._copies[:count]:
-            for mine, copied in zip(self.model.modules(), other.modules(), strict=True):
-                if copied.training != mine.training:
-                    copied.training = mine.training
-            for mine, copied in zip(tensors, [*other.parameters(), *other.buffers()], strict=True):
-                if copied.array is not mine.array:
-                    copied.data = mine.detach()
-                    copied._version = mine._version
-                copied.grad = None
-        return self._copies[:count]
 
-    def _add_gradients(self, other):
-        """Add a copy's gradients to the model's, with the parameters split among threads."""
-        pairs = list(zip(self.model.parameters(), other.parameters(), strict=True))
-        parts = shares([mine.array.size for mine, _ in pairs], self.threads)
-        together([partial(_add_pairs, pairs[part]) for part in parts])
+def _mean(losses, counts):
+    """Return sum_k (n_k / n) loss_k."""
+    total = max(sum(counts), 1)
+    return sum(loss * (count / total) for loss, count in zip(losses, counts, strict=True))
 
 
-def _add_pairs(pairs):
-    for mine, copied in pairs:
-        if copied.grad is None:
-            continue
-        if mine.grad is None:
-            mine.grad = copied.grad
-        else:
-            mine.grad.array += copied.grad.array
-            mine.grad.changed_in_place()
-        copied.grad = None
-
-
-def _total(losses, weights):
-    """Return sum_k weight_k loss_k."""
-    return sum(loss * weight for loss, weight in zip(losses, weights, strict=True))
-
-
-def first_size(batch):
-    """Return the size of the first axis of the first tensor in a batch."""
-    return _sizes(batch)[0]
-
-
-def _sizes(batch):
-    """Return the first-axis size of every tensor in a batch."""
-    if isinstance(batch, Tensor):
-        return [batch.shape[0] if batch.ndim else 0]
-    if isinstance(batch, (tuple, list, dict)):
-        values = batch.values() if isinstance(batch, dict) else batch
-        return [size for value in values for size in _sizes(value)]
-    return []
-
-
-def split_batch(batch, parts):
-    """Split a batch into at most `parts` parts of almost equal size, none of which is empty.
-
-    Parameters
-    ----------
-    batch : Tensor, or tuple, list or dict of tensors and masks
-        Tensors whose first axes have the same size. Other values, and a mask shared by all
-        examples, are passed to each part.
-    parts : int
-
-    Returns
-    -------
-    list
-
-    Examples
-    --------
-    >>> import minitorch_attn as mt
-    >>> [part["x"].shape for part in split_batch({"x": mt.zeros(5, 3)}, 2)]
-    [(3, 3), (2, 3)]
-    """
-    sizes = set(_sizes(batch))
-    if len(sizes) != 1:
-        raise ShapeError(
-            "split_batch: the first axes of the tensors must have the same size",
-            got=f"sizes {sorted(sizes)}" if sizes else "no tensor",
-            expected="the batch as the first axis of every tensor",
-        )
-    (size,) = sizes
-    parts = max(1, min(parts, size))
-    edges = [round(size * k / parts) for k in range(parts + 1)]
-    edges = [size - edge for edge in reversed(edges)]  # the first parts are larger
-    return [_slice(batch, slice(*edge), size) for edge in zip(edges, edges[1:], strict=False)]
-
-
-def _slice(value, rows, size):
-    if isinstance(value, Tensor):
-        return value[rows] if value.requires_grad else wrap(value.array[rows])
-    if isinstance(value, Mask):  # a mask shared by all examples is passed to each part
-        each = len(value.shape) == 4 and value.shape[0] == size
-        return Mask(value.attend[rows], value.is_causal) if each else value
-    if isinstance(value, dict):
-        return {name: _slice(item, rows, size) for name, item in value.items()}
-    if isinstance(value, (tuple, list)):
-        items = [_slice(item, rows, size) for item in value]
-        return type(value)(items) if type(value) in (tuple, list) else type(value)(*items)
-    return value
+def _first_size(batch):
+    return batch_sizes(batch)[0]

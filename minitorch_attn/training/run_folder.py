@@ -5,14 +5,17 @@ import json
 import os
 from pathlib import Path
 
-from ..errors import CheckpointError
+from ..errors import CheckpointError, DataError
 from ..files import TEMPORARY_SUFFIX, atomic_file, read_error, write_error
 from ..folder_lock import LOCK_FILES, FolderLock, holder_of
+from ..schema import COUNT, NUMBER, check, map_of, parse_json, read_json, record
 from .checkpoint import Checkpoints
 
 __all__ = ["RunFolder", "free_name", "newest_run"]
 
 CONFIG, METRICS, CHECKPOINTS = "config.json", "metrics.jsonl", "checkpoints"
+_STEP, _METRICS = record({"step": COUNT}), map_of(NUMBER)
+_RESTORE = "restore it from a checkpoint: mt.load(file)['config']"
 
 
 class RunFolder:
@@ -68,7 +71,7 @@ class RunFolder:
         try:
             run.path.mkdir(parents=True, exist_ok=True)
             found = run._files()
-            if not found:
+            if not found or holder_of(run.path) is not None:  # a holder is named by lock()
                 run.lock()
                 found = run._files()  # another process may have been faster
         except OSError as error:
@@ -94,22 +97,16 @@ class RunFolder:
             If config.json is missing or damaged.
         """
         path = Path(path)
-        try:
-            config = json.loads((path / CONFIG).read_text(encoding="utf-8"))
-        except FileNotFoundError:
+        if not (path / CONFIG).exists():
             raise CheckpointError(
                 f"{path} is not a run folder: {CONFIG} is missing",
                 hint="pass a folder that `mta train` or `mta tour` wrote",
-            ) from None
-        except OSError as error:
-            raise read_error(path / CONFIG, error) from error
-        except ValueError as error:
-            raise CheckpointError(
-                f"{path / CONFIG} is damaged",
-                got=str(error),
-                hint="restore it from a checkpoint: mt.load(file)['config']",
-            ) from None
-        return cls(path, config, keep)
+            )
+        return cls(path, read_json(path / CONFIG, _damaged), keep)
+
+    def check_config(self, kind):
+        """Check the fields of config.json against a kind of `schema.py`."""
+        check(self.config, kind, self.path / CONFIG, CheckpointError, _RESTORE)
 
     def _files(self):
         """Return the names of all files, except for temporary ones and the lock."""
@@ -187,18 +184,19 @@ class RunFolder:
         entries = []
         for number, line in enumerate(lines, 1):
             try:
-                entry = json.loads(line)
-                entries.append((entry["step"], entry))
-            except (ValueError, KeyError, TypeError):
+                entries.append(parse_json(line, path))
+                check(entries[-1], _STEP, path)
+                check(entries[-1], _METRICS, path)
+            except DataError:
                 if number == len(lines) and not line.endswith(b"\n"):
-                    break  # left by a killed process
+                    return entries[: number - 1]  # left by a killed process
                 raise CheckpointError(
                     f"{path} is damaged",
                     got=f"line {number}: {line[:60]!r}",
                     expected="one JSON object with a step in each line",
                     hint="delete that line",
                 ) from None
-        return [entry for _, entry in entries]
+        return entries
 
     def cut_metrics(self, after):
         """Remove the lines of the steps after `after`, which the resumed run will repeat."""
@@ -207,6 +205,11 @@ class RunFolder:
             kept = [entry for entry in self.metrics() if entry["step"] <= after]
             with atomic_file(path) as file:
                 file.writelines((json.dumps(entry) + "\n").encode() for entry in kept)
+
+
+def _damaged(message, **more):
+    """Return the CheckpointError for a config.json that is not valid JSON."""
+    return CheckpointError(message, **{**more, "hint": _RESTORE})
 
 
 def free_name(parent, prefix):

@@ -1,10 +1,12 @@
 """Accuracy figure: the accuracy of each model over its training steps."""
 
+from ..named_errors import names_arguments
 from .style import COLOURS, new_figure
 
 __all__ = ["accuracy_figure"]
 
 
+@names_arguments
 def accuracy_figure(curves, baselines=None, title="Accuracy", x_label="step"):
     """Plot a line for each model, with the last value beside it.
 
@@ -24,13 +26,14 @@ def accuracy_figure(curves, baselines=None, title="Accuracy", x_label="step"):
     for (name, points), color in zip(curves.items(), COLOURS, strict=False):
         if not points:
             continue
-        steps, values = zip(*points, strict=True)
+        steps, values = zip(*[(float(s), float(value)) for s, value in points], strict=True)
         axes.plot(steps, values, color=color, marker="o", markersize=4)
         axes.annotate(
             f"{name} {100 * values[-1]:.1f} %", (steps[-1], values[-1]), xytext=(6, 0),
             textcoords="offset points", va="center", color=color, annotation_clip=False,
         )  # fmt: skip
     for name, value in (baselines or {}).items():
+        value = float(value)
         axes.axhline(value, color="0.45", linewidth=1, linestyle=(0, (4, 3)), zorder=1)
         axes.annotate(
             f"{name} {100 * value:.1f} %", (0.005, value), xycoords=("axes fraction", "data"),

@@ -5,12 +5,14 @@ import numpy as np
 from ..autograd import no_grad
 from ..backend import to_host
 from ..errors import ShapeError
+from ..named_errors import names_arguments
 from ..nn import evaluating, watch_attention
-from .style import new_figure
+from .style import host, new_figure
 
 __all__ = ["attention_figure", "attention_maps"]
 
 
+@names_arguments
 def attention_maps(model, *inputs):
     """Return the weights of every attention layer in a model, for one forward pass.
 
@@ -38,21 +40,33 @@ def attention_maps(model, *inputs):
     return maps
 
 
-def attention_figure(maps, labels, title="Attention weights"):
+@names_arguments
+def attention_figure(maps, labels, title="Attention weights", first=0):
     """Plot a grid of attention maps, with a row for each layer and a column for each head.
 
     Parameters
     ----------
-    maps : list of array of shape (heads, query, key)
-        Attention maps, one for each layer.
-    labels : list of str
+    maps : list of Tensor or array of shape (heads, query, key)
+        Attention maps, one for each layer. With a batch axis, the first item is shown. A Tensor or
+        array instead of a list is the map of the only layer.
+    labels : str or list of str
         Tokens, one for each key in the maps. Spaces and line ends are made visible.
     title : str
+    first : int, default 0
+        Number of the first layer. Layers and heads are counted from 0, as in the names of modules.
 
     Returns
     -------
     matplotlib.figure.Figure
     """
+    maps = [host(weights) for weights in ([maps] if hasattr(maps, "ndim") else maps)]
+    maps = [weights[0] if weights.ndim == 4 else weights for weights in maps]
+    if not maps or maps[0].ndim != 3:
+        raise ShapeError(
+            "attention_figure: the maps must have a head, a query and a key axis",
+            got=f"{[weights.shape for weights in maps]}",
+            expected="(heads, query, key), or (batch, heads, query, key), for each layer",
+        )
     heads, queries, keys = maps[0].shape
     if any(m.shape != maps[0].shape for m in maps) or not len(labels) == keys == queries:
         raise ShapeError(
@@ -71,9 +85,9 @@ def attention_figure(maps, labels, title="Attention weights"):
             axes.tick_params(length=0, labelsize=6.5, pad=1.5)
             axes.spines[:].set_color("0.7")
             if layer == 0:
-                axes.set_title(f"head {head + 1}", fontsize=13)
+                axes.set_title(f"head {head}", fontsize=13)
             if head == 0:
-                axes.set_ylabel(f"layer {layer + 1}", fontsize=13)
+                axes.set_ylabel(f"layer {first + layer}", fontsize=13)
     shown = [visible(label) for label in labels]
     grid[0, 0].set_xticks(range(keys), shown)  # the axes are shared, so one set of ticks suffices
     grid[0, 0].set_yticks(range(keys), shown)

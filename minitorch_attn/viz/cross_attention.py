@@ -1,17 +1,19 @@
 """Cross-attention maps from the tokens of one text to the tokens of another text."""
 
+from ..named_errors import names_arguments
 from .attention import visible
-from .style import new_figure
+from .style import check_axes, host, new_figure
 
 __all__ = ["cross_attention_figure"]
 
 
+@names_arguments
 def cross_attention_figure(maps, title="Cross-attention"):
     """Plot a cross-attention map for each pair of texts: targets are rows, sources are columns.
 
     Parameters
     ----------
-    maps : list of (array of shape (target, source), source labels, target labels)
+    maps : list of (Tensor or array of shape (target, source), source labels, target labels)
         Weights, whose rows sum to at most 1, with labels. All maps use the color scale 0 to 1.
     title : str
 
@@ -19,12 +21,14 @@ def cross_attention_figure(maps, title="Cross-attention"):
     -------
     matplotlib.figure.Figure
     """
+    for weights, _, _ in maps:
+        check_axes(weights, 2, "cross_attention_figure", "maps", "(target, source)")
     longest = max(len(source) for _, source, _ in maps)
     heights = [len(target) for _, _, target in maps]
     figure = new_figure(0.27 * longest + 2.2, 0.24 * sum(heights) + 0.75 * len(maps) + 0.8)
     grid = figure.subplots(len(maps), 1, squeeze=False, height_ratios=heights)[:, 0]
     for axes, (weights, source, target) in zip(grid, maps, strict=True):
-        image = axes.imshow(weights, cmap="Blues", vmin=0, vmax=1, aspect="equal")
+        image = axes.imshow(host(weights), cmap="Blues", vmin=0, vmax=1, aspect="equal")
         axes.set_xlim(-0.5, longest - 0.5)  # same cell size and left edge for all maps
         axes.xaxis.tick_top()
         axes.set_xticks(range(len(source)), [visible(label) for label in source])

@@ -2,17 +2,20 @@
 
 import numpy as np
 
-from .style import new_figure
+from ..errors import ArgumentError
+from ..named_errors import names_arguments
+from .style import check_axes, host, new_figure
 
 __all__ = ["image_rows_figure"]
 
 
+@names_arguments
 def image_rows_figure(rows, labels, title="Images", captions=None):
     """Plot a grid of images, with a label to the left of each row.
 
     Parameters
     ----------
-    rows : sequence of sequences of array of shape (height, width)
+    rows : sequence of sequences of Tensor or array of shape (height, width)
         Values from 0 (white) to 1 (black). NaN stands for a missing pixel and is drawn in
         gray-blue. Rows may have different lengths.
     labels : sequence of str
@@ -25,7 +28,11 @@ def image_rows_figure(rows, labels, title="Images", captions=None):
     -------
     matplotlib.figure.Figure
     """
-    columns = max(map(len, rows))
+    columns = max(map(len, rows), default=0)
+    if not columns:
+        raise ArgumentError("image_rows_figure: rows must hold at least one image")
+    for image in (image for row in rows for image in row):
+        check_axes(image, 2, "image_rows_figure", "rows", "(height, width)")
     height = 1.0 if captions is None else 1.3
     figure = new_figure(0.95 * columns + 1.6, height * len(rows) + 0.7)
     grid = figure.subplots(len(rows), columns, squeeze=False)
@@ -38,7 +45,7 @@ def image_rows_figure(rows, labels, title="Images", captions=None):
                 axes.set_axis_off()
                 continue
             axes.set_facecolor("#c9d6e2")  # visible where a pixel is NaN
-            axes.imshow(np.ma.masked_invalid(row[c]), cmap="gray_r", vmin=0, vmax=1)
+            axes.imshow(np.ma.masked_invalid(host(row[c])), cmap="gray_r", vmin=0, vmax=1)
             if captions is not None:
                 axes.set_xlabel(captions[r][c], fontsize=9, labelpad=2)
         if labels[r]:

@@ -1,10 +1,12 @@
 """Loss curve of a run, with baselines."""
 
+from ..named_errors import names_arguments
 from .style import COLOURS, new_figure
 
 __all__ = ["loss_figure"]
 
 
+@names_arguments
 def loss_figure(
     metrics, baselines=None, title="Loss", smoothing=0.6, unit="nats per token",
     what="cross-entropy", highest=None,
@@ -32,8 +34,7 @@ def loss_figure(
     """
     figure = new_figure(8, 4.8)
     axes = figure.add_subplot()
-    training = [(m["step"], m["loss"]) for m in metrics if "loss" in m]
-    validation = [(m["step"], m["validation_loss"]) for m in metrics if "validation_loss" in m]
+    training, validation = _curve(metrics, "loss"), _curve(metrics, "validation_loss")
     if training:
         steps, losses = zip(*training, strict=True)
         axes.plot(steps, losses, color=COLOURS[0], alpha=0.25, linewidth=1)
@@ -56,15 +57,21 @@ def loss_figure(
     axes.set(xlabel="step", ylabel=f"{what} ({unit})" if unit else what, title=title)
     axes.margins(x=0.02, y=0.08)
     if highest is not None:
-        axes.set_ylim(0, highest)
+        axes.set_ylim(0, float(highest))
     axes.spines[["top", "right"]].set_visible(False)
     if training or validation:
         axes.legend(frameon=False, loc="upper right", bbox_to_anchor=(1, 0.97))
     return figure
 
 
+def _curve(metrics, name):
+    """Return the (step, value) pairs of the entries that have a value under `name`."""
+    return [(float(entry["step"]), float(entry[name])) for entry in metrics if name in entry]
+
+
 def _draw_baselines(axes, baselines):
     for name, loss in baselines.items():
+        loss = float(loss)
         axes.axhline(loss, color="0.45", linewidth=1, linestyle=(0, (4, 3)), zorder=1)
         axes.annotate(
             f"{name} {loss:.2f}" if loss >= 1 else f"{name} {loss:.3g}",

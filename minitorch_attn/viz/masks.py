@@ -3,22 +3,25 @@
 import numpy as np
 
 from ..errors import ArgumentError
+from ..named_errors import names_arguments
 from ..nn.masks import Mask
 from .attention import visible
-from .style import new_figure
+from .style import host, new_figure
 
 __all__ = ["masks_figure"]
 
 _MAY, _MAY_NOT = "#0072B2", "#f2f2f2"
 
 
+@names_arguments
 def masks_figure(masks, labels=None, title="Masks"):
     """Plot one panel per mask. Rows are queries, columns are keys, and blue means "may attend".
 
     Parameters
     ----------
-    masks : dict of str to Mask
-        Masks by caption. If a mask has several batch entries or heads, the first one is shown.
+    masks : dict of str to Mask, or bool Tensor or array of shape (..., query, key)
+        Masks by caption; true where a query may attend. If a mask has several batch entries or
+        heads, the first one is shown.
     labels : list of str, optional
         Tokens that label the axes.
     title : str
@@ -29,12 +32,14 @@ def masks_figure(masks, labels=None, title="Masks"):
     """
     from matplotlib.colors import ListedColormap
 
-    if not masks:
-        raise ArgumentError("masks_figure: masks must not be empty")
+    if not isinstance(masks, dict) or not masks:
+        raise ArgumentError(
+            "masks_figure: masks must be a dict and must not be empty", got=f"{masks!r:.60}"
+        )
     figure = new_figure(2.5 * len(masks) + 0.4, 3.2)
     panels = figure.subplots(1, len(masks), squeeze=False)[0]
     for panel, (caption, mask) in zip(panels, masks.items(), strict=True):
-        attend = (mask.attend if isinstance(mask, Mask) else mask).numpy()
+        attend = host(mask.attend if isinstance(mask, Mask) else mask)
         attend = attend.reshape(-1, *attend.shape[-2:])[0]
         queries, keys = attend.shape
         colors = ListedColormap([_MAY_NOT, _MAY])

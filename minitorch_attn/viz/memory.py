@@ -1,10 +1,14 @@
 """Plot a computation's memory use over time, by kind (parameters, gradients, ...)."""
 
+import operator
+
+from ..named_errors import names_arguments
 from .style import COLOURS, new_figure
 
 __all__ = ["memory_figure"]
 
 
+@names_arguments
 def memory_figure(by_kind, peak_moment, peak_op="", title="Memory held by tensors and the graph"):
     """Plot memory over time as stacked areas, one color for each kind, with the peak marked.
 
@@ -22,6 +26,7 @@ def memory_figure(by_kind, peak_moment, peak_op="", title="Memory held by tensor
     -------
     matplotlib.figure.Figure
     """
+    peak_moment = operator.index(peak_moment)
     figure = new_figure(9, 4.8)
     axes = figure.add_subplot()
     kinds = {kind: sizes for kind, sizes in by_kind.items() if any(sizes)}

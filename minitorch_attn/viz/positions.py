@@ -3,12 +3,14 @@
 import numpy as np
 
 from ..errors import ShapeError
+from ..named_errors import names_arguments
 from ..nn import sinusoidal_positions
-from .style import COLOURS, new_figure
+from .style import COLOURS, host, new_figure
 
 __all__ = ["position_similarity_figure", "sinusoidal_figure"]
 
 
+@names_arguments
 def sinusoidal_figure(num_positions=100, dim=64, title="Sinusoidal positions"):
     """Plot the table of sinusoids, four of its columns, and the similarity of positions.
 
@@ -47,12 +49,13 @@ def sinusoidal_figure(num_positions=100, dim=64, title="Sinusoidal positions"):
     return figure
 
 
+@names_arguments
 def position_similarity_figure(embeddings, grid, title="Similarity of learned positions"):
     """Plot the similarity of each patch's position embedding to the embeddings of all patches.
 
     Parameters
     ----------
-    embeddings : array or Tensor of shape (patch, embed)
+    embeddings : Tensor or array of shape (patch, embed)
         Position embeddings of the patches, without the class token.
     grid : (int, int)
         Number of patch rows and patch columns.
@@ -66,7 +69,7 @@ def position_similarity_figure(embeddings, grid, title="Similarity of learned po
     -----
     Cosine similarity, as in Dosovitskiy et al. 2020, arXiv:2010.11929v2, Figure 7, center.
     """
-    table = embeddings.detach().numpy() if hasattr(embeddings, "detach") else np.asarray(embeddings)
+    table = host(embeddings)
     rows, columns = grid
     if table.ndim != 2 or len(table) != rows * columns:
         raise ShapeError(
@@ -85,9 +88,9 @@ def position_similarity_figure(embeddings, grid, title="Similarity of learned po
         panel.set(xticks=[], yticks=[])
         panel.spines[:].set_visible(False)
     for row in range(rows):
-        panels[row, 0].set_ylabel(str(row + 1), fontsize=8, rotation=0, ha="right", va="center")
+        panels[row, 0].set_ylabel(str(row), fontsize=8, rotation=0, ha="right", va="center")
     for column in range(columns):
-        panels[-1, column].set_xlabel(str(column + 1), fontsize=8)
+        panels[-1, column].set_xlabel(str(column), fontsize=8)
     bar = figure.colorbar(shown, ax=panels, aspect=30, pad=0.02)
     bar.outline.set_visible(False)
     bar.set_label("cosine similarity", fontsize=9)

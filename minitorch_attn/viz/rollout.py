@@ -3,11 +3,13 @@
 import numpy as np
 
 from ..errors import ShapeError
-from .style import new_figure
+from ..named_errors import names_arguments
+from .style import host, new_figure
 
 __all__ = ["attention_rollout", "class_attention_figure"]
 
 
+@names_arguments
 def attention_rollout(maps, residual=0.5):
     r"""Compute how much each input token contributes to each output token through attention.
 
@@ -16,7 +18,7 @@ def attention_rollout(maps, residual=0.5):
 
     Parameters
     ----------
-    maps : sequence of array of shape (heads, token, token)
+    maps : sequence of Tensor or array of shape (heads, token, token)
         Attention maps, one for each layer, from the first to the last.
     residual : float, default 0.5
         Weight of the residual path, which bypasses attention.
@@ -39,10 +41,10 @@ def attention_rollout(maps, residual=0.5):
     """
     rollout = None
     for weights in maps:
-        weights = np.asarray(weights)
+        weights = host(weights)
         if weights.ndim != 3 or weights.shape[1] != weights.shape[2]:
             raise ShapeError(
-                "attention_rollout: every map must have three axes and be square in the last two",
+                "attention_rollout: maps must have three axes and be square in the last two",
                 got=f"{weights.shape}", expected="(heads, token, token) for each layer",
             )  # fmt: skip
         layer = residual * np.eye(weights.shape[1]) + (1 - residual) * weights.mean(0)
@@ -51,14 +53,15 @@ def attention_rollout(maps, residual=0.5):
     return rollout
 
 
+@names_arguments
 def class_attention_figure(image, maps, grid, title="What the class token looks at", prefix=1):
     """Plot the class token's attention to the image: each head of the last layer, and rollout.
 
     Parameters
     ----------
-    image : array of shape (height, width) or (channels, height, width)
+    image : Tensor or array of shape (height, width) or (channels, height, width)
         Image with values in any range.
-    maps : list of array of shape (heads, token, token)
+    maps : list of Tensor or array of shape (heads, token, token)
         Attention maps of all layers; the class token is token 0.
     grid : (int, int)
         Number of patch rows and patch columns.
@@ -75,7 +78,8 @@ def class_attention_figure(image, maps, grid, title="What the class token looks 
     The heads are shown as in Caron et al. 2021, arXiv:2104.14294v2, Figure 1, all on one scale.
     A row of weights sums to 1 if the class token's weight for itself, not shown, is included.
     """
-    last = np.asarray(maps[-1])
+    maps = [host(weights) for weights in maps]
+    last = maps[-1]
     tokens = prefix + grid[0] * grid[1]
     if any(np.shape(m)[-2:] != (tokens, tokens) for m in maps):
         raise ShapeError(
@@ -100,7 +104,7 @@ def class_attention_figure(image, maps, grid, title="What the class token looks 
             weights, cmap="magma", alpha=0.75, vmin=0, vmax=top if is_head else rolled.max(),
             extent=(-0.5, picture.shape[1] - 0.5, picture.shape[0] - 0.5, -0.5),
         )  # fmt: skip
-        panel.set_title(f"head {i + 1}" if is_head else "rollout", fontsize=10)
+        panel.set_title(f"head {i}" if is_head else "rollout", fontsize=10)
         if i == len(heads) - 1:
             of_heads = shown
     for panel in axes:
@@ -116,7 +120,7 @@ def class_attention_figure(image, maps, grid, title="What the class token looks 
 
 def _as_picture(image):
     """Convert an image to shape (height, width) or (height, width, 3), with values from 0 to 1."""
-    image = np.asarray(image, dtype="float64")
+    image = host(image).astype("float64")
     if image.ndim == 3:
         image = image[0] if image.shape[0] == 1 else image.transpose(1, 2, 0)
     low, high = image.min(), image.max()

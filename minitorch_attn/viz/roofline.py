@@ -2,11 +2,13 @@
 
 from math import log10
 
+from ..named_errors import names_arguments
 from .style import COLOURS, new_figure
 
 __all__ = ["roofline_figure"]
 
 
+@names_arguments
 def roofline_figure(groups, flops, bandwidth, rows=12, title="Where the time goes"):
     """Plot times and a roofline (speed against operations per byte, on logarithmic axes).
 
@@ -30,6 +32,7 @@ def roofline_figure(groups, flops, bandwidth, rows=12, title="Where the time goe
     Multicore Architectures", CACM 52(4). An operation without matrix products counts as one FLOP
     for each number that it writes, so that its height in the figure shows the bytes per second.
     """
+    flops, bandwidth = float(flops), float(bandwidth)
     figure = new_figure(12.5, 5.2)
     left, right = figure.subplots(1, 2, width_ratios=(1, 1.25))
     shown = [group for group in groups if group.seconds > 0][:rows]

@@ -2,10 +2,16 @@
 
 import io
 import warnings
+from functools import lru_cache
 
+import numpy as np
+
+from ..backend import is_array, to_host
+from ..errors import ShapeError
 from ..files import atomic_file
+from ..tensor import Tensor
 
-__all__ = ["COLOURS", "new_figure", "save_figure"]
+__all__ = ["COLOURS", "check_axes", "host", "new_figure", "save_figure"]
 
 # Okabe and Ito 2008. Color-blind readers can distinguish the colors; in gray, lightness differs.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
@@ -14,16 +20,63 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 def new_figure(width, height):
     """Create a matplotlib Figure (size in inches) without pyplot's windows and global state.
 
+    A notebook shows it as a picture if it is the value of a cell.
+
     Returns
     -------
     matplotlib.figure.Figure
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height), layout="constrained", facecolor="white")
+    figure = _picture()(figsize=(width, height), layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
     return figure
+
+
+@lru_cache(maxsize=1)
+def _picture():
+    """Define the class of the figures; matplotlib is imported on first use."""
+    from matplotlib.figure import Figure
+
+    class Picture(Figure):
+        """Figure that a notebook shows without `%matplotlib inline` and without pyplot."""
+
+        def _repr_png_(self):
+            return _png(self, dpi=110)
+
+    return Picture
+
+
+def host(values):
+    """Return a Tensor, an array or a list as a NumPy array, without its graph.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> host(mt.ones(2, requires_grad=True))
+    array([1., 1.], dtype=float32)
+    """
+    if isinstance(values, Tensor):
+        values = values.detach().array
+    return to_host(values) if is_array(values) else np.asarray(values)
+
+
+def check_axes(values, count, where, name, shape):
+    """Raise ShapeError if `values` is not an array of numbers with `count` axes.
+
+    Parameters
+    ----------
+    values : Tensor, array or list
+    count : int
+    where, name, shape : str
+        Names of the function and of its argument, and the expected shape, for the error message.
+    """
+    found = host(values)
+    if found.ndim != count or found.dtype.kind not in "biuf":
+        raise ShapeError(
+            f"{where}: {name} must hold arrays of numbers of shape {shape}",
+            got=f"{found.dtype} of shape {found.shape}",
+        )
 
 
 def save_figure(figure, path, dpi=150):
@@ -35,10 +88,14 @@ def save_figure(figure, path, dpi=150):
     path : str or path
     dpi : int, default 150
     """
+    with atomic_file(path) as file:
+        file.write(_png(figure, dpi))
+
+
+def _png(figure, dpi):
     buffer = io.BytesIO()
     with warnings.catch_warnings():
         # Labels may contain any text. A box for a character missing from the font is acceptable.
         warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
         figure.savefig(buffer, format="png", dpi=dpi)
-    with atomic_file(path) as file:
-        file.write(buffer.getvalue())
+    return buffer.getvalue()

@@ -2,12 +2,17 @@
 
 import numpy as np
 
+from ..errors import ArgumentError
+from ..named_errors import names_arguments
 from ..ops.windows import relative_position_index, shifted_window_mask, window_regions
 from .style import COLOURS, new_figure
 
 __all__ = ["relative_index_figure", "windows_figure"]
 
+_MOST_TOKENS = 10_000
 
+
+@names_arguments
 def windows_figure(height=8, width=8, window=4, shift=2, title="Windows before and after a shift"):
     """Plot how a feature map is shifted and partitioned into windows, with regions and masks.
 
@@ -26,6 +31,12 @@ def windows_figure(height=8, width=8, window=4, shift=2, title="Windows before a
     -----
     Liu et al. 2021, arXiv:2103.14030v2, Figures 2 and 4.
     """
+    if not 0 < height * width <= _MOST_TOKENS or not 0 < window <= max(height, width):
+        raise ArgumentError(
+            "windows_figure: height, width or window is too small or too large to draw",
+            got=f"height={height}, width={width} and window={window}",
+            expected=f"from 1 to {_MOST_TOKENS:,} tokens, and a window not larger than the map",
+        )
     sizes, shifts = (window, window), (shift, shift)
     rows, columns = np.indices((height, width))
     before = rows // window * (width // window) + columns // window
@@ -70,10 +81,11 @@ def _draw_masks(figure, mask, windows):
     for number, (panel, attend) in enumerate(zip(panels.flat, mask, strict=True)):
         panel.imshow(attend, cmap="Blues", vmin=0, vmax=1.3)
         panel.set(xticks=[], yticks=[])
-        panel.set_title(f"window {number + 1}", fontsize=8)
+        panel.set_title(f"window {number}", fontsize=8)
     figure.suptitle("4. pairs that may attend (blue)", fontsize=9.5)
 
 
+@names_arguments
 def relative_index_figure(window=3, title="Relative positions share biases"):
     """Plot the position-bias index for each pair of tokens in a window.
 

@@ -272,15 +272,15 @@ def test_the_graph_can_be_kept_for_a_second_pass_or_is_gone(make):
         y.backward()
 
 
-def test_a_pass_through_one_part_leaves_the_other(make):
+def test_a_pass_through_one_part_leaves_the_other(make, device):
     x = make(3)
     y, z = checkpoint(lambda x: (x.exp().tanh(), x.tanh().exp()), x)
     (alone,) = mt.autograd.grad(y.sum(), x)
     (other,) = mt.autograd.grad(z.sum(), x)
-    v = mt.tensor(x.numpy(), requires_grad=True)
+    v = mt.tensor(x.numpy(), requires_grad=True, device=device)
     v.exp().tanh().sum().backward()
     np.testing.assert_array_equal(alone.numpy(), v.grad.numpy())
-    w = mt.tensor(x.numpy(), requires_grad=True)
+    w = mt.tensor(x.numpy(), requires_grad=True, device=device)
     w.tanh().exp().sum().backward()
     np.testing.assert_array_equal(other.numpy(), w.grad.numpy())
 

@@ -84,7 +84,7 @@ def test_a_transposed_view(x):
 
 
 def test_a_base_in_column_order(x):
-    y = x.T * 1  # NumPy keeps the memory order: the transpose of y is contiguous
+    y = x.T.float()  # a conversion keeps the memory order: the transpose of y is contiguous
     y.T.reshape(6)[:2].mul_(4)
     assert slope(y, x) == [[4, 4, 1], [1, 1, 1]]
 
@@ -298,3 +298,72 @@ def test_any_program_of_views_and_changes(steps, device):
     x = mt.tensor(rng.uniform(-1, 1, (3, 3)), device=device, requires_grad=True)
     other = mt.tensor(0.7, dtype=mt.float64, device=device, requires_grad=True)
     assert gradcheck(lambda x, other: run(steps, x, other), (x, other))
+
+
+SHAPES = [
+    ("squeeze", (2, 1, 3), (1,)),
+    ("squeeze", (2, 1, 3), ()),
+    ("unsqueeze", (2, 3), (-1,)),
+    ("transpose", (2, 3, 5), (0, 2)),
+    ("t", (2, 3), ()),
+    ("swapaxes", (2, 3, 5), (1, -1)),
+    ("swapdims", (2, 3, 5), (1, -1)),
+]
+
+
+@pytest.mark.parametrize(("name", "shape", "arguments"), SHAPES)
+def test_a_change_of_shape_in_place(name, shape, arguments, make):
+    """It gives the values and the gradient of the operation, and shares memory with old views."""
+    x = make(*shape)
+    cotangent = make(*getattr(x, name)(*arguments).shape, requires_grad=False)
+    y = x * 2
+    row = y[0]
+    same = getattr(y, f"{name}_")(*arguments)
+    assert same is y and y.shape == getattr(x, name)(*arguments).shape
+    y.mul_(3.0)
+    (y * cotangent).sum().backward()
+    expected = mt.autograd.grad((getattr(x, name)(*arguments) * 6 * cotangent).sum(), x)[0]
+    np.testing.assert_allclose(x.grad.numpy(), expected.numpy(), rtol=1e-12)
+    np.testing.assert_allclose(row.detach().numpy(), x.detach().numpy()[0] * 6)
+
+
+def test_a_change_of_shape_in_place_refuses_a_leaf(make):
+    with pytest.raises(GraphError, match="leaf"):
+        make(2, 1).squeeze_()
+    plain = make(2, 1, requires_grad=False)
+    assert plain.squeeze_().shape == (2,) and plain.unsqueeze_(0).shape == (1, 2)
+    leaf = make(2, 1)
+    with mt.no_grad():
+        leaf.squeeze_()
+    (leaf * 3).sum().backward()
+    assert leaf.requires_grad and leaf.grad.tolist() == [3, 3]
+
+
+@pytest.mark.parametrize("index", [(0, 1), slice(1, 2), (slice(0, 1), slice(1, 2)), 1])
+def test_an_old_view_of_a_tensor_that_changed_its_shape_has_no_wrong_gradient(index, make):
+    """The view operation would now select other elements: this is refused, not ignored."""
+    for requires_grad in (True, False):
+        y = make(3, 3, requires_grad=False) if not requires_grad else make(3, 3) * 1
+        view, factor = y[index], make(1)
+        y.t_()
+        y.mul_(factor)
+        with pytest.raises(GraphError, match="changed its shape in place"):
+            view.sum().backward()
+
+
+def test_an_old_view_that_still_selects_the_same_elements_keeps_its_gradient(make):
+    x = make(3, 3)
+    y = x * 1
+    diagonal = y.diagonal()
+    y.t_()
+    y.mul_(3.0)
+    diagonal.sum().backward()
+    np.testing.assert_array_equal(x.grad.numpy(), 3 * np.eye(3))
+
+
+def test_a_write_through_an_old_view_is_refused(make):
+    y, factor = make(3, 3, requires_grad=False), make(1)
+    row = y[0]
+    y.t_()
+    with pytest.raises(GraphError, match="changed its shape in place"):
+        row.mul_(factor)

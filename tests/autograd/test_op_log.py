@@ -35,7 +35,7 @@ def test_forward_and_backward_are_recorded_in_order(make):
         loss.backward()
     assert [step.op for step in steps] == ["Product", "Sum"]
     product, total = steps
-    assert product.number == 0 and product.function is Product
+    assert product.number == 1 and product.function is Product
     assert product.input_shapes == ((2, 3), (3,)) and product.output_shapes == ((2, 3),)
     assert product.outputs[0] is y.array and product.inputs[1] is w.array
     assert "this line" in product.line.source and product.line == product.called_at
@@ -116,7 +116,7 @@ def test_the_text_of_a_trace_has_a_line_per_step(make):
     lines = str(steps).splitlines()
     assert len(lines) == 2
     assert "MatMul" in lines[0] and "(2, 3), (3, 5) -> (2, 5)" in lines[0]
-    assert "test_op_log.py" in lines[0] and repr(steps[1]) == "<Step 1: Sum>"
+    assert "test_op_log.py" in lines[0] and repr(steps[1]) == "<Step 2: Sum>"
 
 
 def test_where_a_function_is_defined():

@@ -6,6 +6,7 @@ import threading
 import numpy as np
 import pytest
 
+import minitorch_attn as mt
 from minitorch_attn import backend
 from minitorch_attn.backend.philox import _words_by_arrays, philox_words
 from minitorch_attn.backend.random import Position, keep_mask, own_offsets, reserve_offsets
@@ -195,3 +196,13 @@ def test_a_position_is_drawn_from_again_unseen_by_others():
         assert backend.next_offset(1) == own
         with pytest.raises(GraphError, match="depend on the order of the threads"):
             backend.host_generator()
+
+
+def test_manual_seed_returns_the_generator_that_it_seeds():
+    generator = mt.manual_seed(5)
+    assert isinstance(generator, mt.Generator) and generator.initial_seed() == 5
+    first = mt.randn(3)
+    mt.manual_seed(5)
+    assert mt.randn(3).tolist() == first.tolist()
+    expected = generator.manual_seed(5).random()
+    assert mt.manual_seed(5).random() == expected

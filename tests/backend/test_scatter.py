@@ -99,6 +99,17 @@ def test_dtype_of_the_target_stays(dtype):
     assert result.tolist() == [[2, 2], [0, 0], [1, 1]]
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "bool", "int64", "float16"])
+def test_small_numbers_wrap_as_on_the_host(device, dtype):
+    """CUDA cannot add atomically to one or two bytes."""
+    target, index = np.array([1, 0, 100]).astype(dtype), np.array([2, 0, 2, 2])
+    source = np.array([1, 1, 100, 100]).astype(dtype)
+    expected = run("cpu", target, index, source)
+    np.testing.assert_array_equal(run(device, target, index, source), expected)
+    if dtype == "int8":
+        assert expected.tolist() == [2, 0, 45]  # 301 - 256
+
+
 def test_target_that_is_not_contiguous():
     target = np.zeros((4, 3)).T
     scatter.scatter_add_host(target, np.array([2, 2]), np.ones((2, 4)))

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import minitorch_attn as mt
 from minitorch_attn import backend
 from minitorch_attn.backend import strict_names
 from minitorch_attn.backend.sync import StrictError
@@ -66,6 +67,7 @@ FUNCTIONS = {
     "add.reduce": lambda m, a: m.add.reduce(a, axis=1),
     "multiply.outer": lambda m, a: m.multiply.outer(a[0], a[1]),
     "linalg.norm": lambda m, a: m.linalg.norm(a, axis=1),
+    "fft.fft": lambda m, a: m.fft.fft(a, axis=0).real,
     "linalg.qr": lambda m, a: m.linalg.qr(a),
     "windows": lambda m, a: m.lib.stride_tricks.sliding_window_view(a, 2, axis=1),
     "ix_": lambda m, a: a[m.ix_(m.asarray([0, 2]), m.asarray([1]))],
@@ -195,6 +197,8 @@ def test_every_offered_name_exists_in_numpy(xp):
     assert not offered & strict_names.OF_CUPY_BUT_NOT_HERE
     for name in strict_names.LINALG:
         assert hasattr(xp.linalg, name)
+    for name in strict_names.FFT:
+        assert hasattr(xp.fft, name)
 
 
 def test_offered_names_exist_in_cupy(xp):
@@ -202,3 +206,54 @@ def test_offered_names_exist_in_cupy(xp):
     offered = strict_names.UFUNCS | strict_names.FUNCTIONS | strict_names.SAME_AS_NUMPY
     assert [name for name in sorted(offered) if not hasattr(cupy, name)] == []
     assert [name for name in strict_names.LINALG if not hasattr(cupy.linalg, name)] == []
+    assert [name for name in strict_names.FFT if not hasattr(cupy.fft, name)] == []
+
+
+IN_C_ORDER = {
+    "operator": lambda m, a: a.T * 2,
+    "reflected": lambda m, a: 2 - a.T,
+    "comparison": lambda m, a: a.T > 4,
+    "unary": lambda m, a: -a.T,
+    "ufunc": lambda m, a: m.exp(a.T / 9),
+    "two arguments": lambda m, a: m.maximum(a.T, a.T),
+    "where": lambda m, a: m.where(a.T > 4, a.T, 0.0),
+    "concatenate": lambda m, a: m.concatenate([a.T, a.T]),
+    "stack": lambda m, a: m.stack([a.T, a.T]),
+    "cumsum": lambda m, a: m.cumsum(a.T, axis=0),
+    "clip": lambda m, a: a.T.clip(2, 7),
+    "sum": lambda m, a: m.stack([a.T, a.T], axis=2).transpose(1, 2, 0).sum(1),
+}
+AS_IN_NUMPY = {
+    "astype": lambda m, a: a.T.astype("float32"),
+    "empty_like": lambda m, a: m.empty_like(a.T),
+    "view": lambda m, a: m.broadcast_to(a.T, (4, 3)),
+    "transpose": lambda m, a: m.transpose(a),
+}
+
+
+@pytest.mark.parametrize("case", IN_C_ORDER)
+def test_results_are_in_c_order_whatever_the_order_of_the_operands(x, xp, case):
+    result = IN_C_ORDER[case](xp, x)
+    assert result.flags.c_contiguous
+    same(result, IN_C_ORDER[case](np, HOST))
+
+
+@pytest.mark.parametrize("case", AS_IN_NUMPY)
+def test_copies_and_views_keep_their_order(x, xp, case):
+    assert AS_IN_NUMPY[case](xp, x).strides == AS_IN_NUMPY[case](np, HOST).strides
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("case", [*IN_C_ORDER, *AS_IN_NUMPY])
+def test_the_order_is_that_of_cupy(x, xp, case):
+    call = {**IN_C_ORDER, **AS_IN_NUMPY}[case]
+    import cupy
+
+    assert call(xp, x).strides == call(cupy, cupy.asarray(HOST)).strides
+
+
+def test_a_changed_view_of_a_computed_result():
+    """NumPy's `x.T * 1` is in column order, so reshaping its transpose would not copy."""
+    y = mt.arange(6.0, device="strict").reshape(2, 3).T * 1
+    y.T.reshape(6)[:2].mul_(4)
+    assert y.tolist() == [[0.0, 3.0], [1.0, 4.0], [2.0, 5.0]]

@@ -84,3 +84,17 @@ def test_quick_takes_one_turn_of_two_engines():
     args = command.arguments(["--quick"])
     assert args.workloads == command.WORKLOADS and args.rounds == 1
     assert "torch_compile" in args.leave_out and "torch" not in args.leave_out
+
+
+def test_the_geometric_mean_of_the_plain_loop():
+    def rows(**ratios):
+        return [{"engine": engine, "ratio": ratio} for engine, ratio in ratios.items()]
+
+    names = ("w1", "w2", "w2l", "w3", "w4f", "w4b", "w5", "w6", "w7")
+    workloads = [{"workload": name, "engines": rows(minitorch_attn=0.5)} for name in names]
+    assert table.geometric_mean(workloads) is None  # no plain loop was measured
+    workloads[0]["engines"] = rows(minitorch_attn=9.0, minitorch_attn_plain=2.0)
+    assert table.geometric_mean(workloads) == pytest.approx(2 ** (-6 / 8))
+    assert table.geometric_mean(workloads[1:]) is None
+    workloads[2]["engines"] = rows(minitorch_attn_plain=100.0)  # W2L does not count
+    assert table.geometric_mean(workloads) == pytest.approx(2 ** (-6 / 8))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from minitorch_attn.cli import main
+from minitorch_attn.cli import INTERRUPTED, main
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = "--layers 1 --heads 2 --dim 8 --context 8 --batch 4 --warmup 3 --dropout 0.1".split()
@@ -15,11 +15,10 @@ TINY = "--layers 1 --heads 2 --dim 8 --context 8 --batch 4 --warmup 3 --dropout 
 
 @pytest.fixture(autouse=True)
 def quiet_place(request, tmp_path, monkeypatch):
-    """An empty working folder; no process-wide memory setting for the other tests."""
+    """An empty working folder."""
     if request.config.getoption("--device") != "numpy":
         pytest.skip("commands have a --device of their own and are tested once")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("MINITORCH_KEEP_MEMORY", "0")
     monkeypatch.setenv("MTA_STATE", str(tmp_path / "state"))
     for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "COLUMNS", "MTA_FAST"):
         monkeypatch.delenv(name, raising=False)
@@ -37,10 +36,15 @@ def text(tmp_path):
 
 @pytest.fixture
 def mta(capsys):
-    """mta("tour", ...) -> exit code, standard output, standard error."""
+    """mta("tour", ...) -> exit code, standard output, standard error.
 
-    def call(*arguments):
+    Ctrl-C during a command ends the test run, unless a test sets `interrupted` and causes it.
+    """
+
+    def call(*arguments, interrupted=False):
         code = main([str(a) for a in arguments])
+        if code == INTERRUPTED and not interrupted:
+            raise KeyboardInterrupt
         captured = capsys.readouterr()
         return code, captured.out, captured.err
 
@@ -58,7 +62,7 @@ def start():
     """start(arguments...) -> a child process that runs `mta` with them."""
 
     def launch(*arguments, **options):
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "MINITORCH_KEEP_MEMORY": "0"}
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         return subprocess.Popen(
             [sys.executable, "-u", "-m", "minitorch_attn", *map(str, arguments)],
             env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options,

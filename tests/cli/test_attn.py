@@ -9,7 +9,8 @@ import pytest
 from PIL import Image
 
 import minitorch_attn as mt
-from minitorch_attn.cli.attn import head_figures
+from minitorch_attn.cli.attn import _grid, head_figures
+from minitorch_attn.cli.attn_page import attention_page, opening
 from minitorch_attn.cli.attn_weights import Look, Part, look_at_image, look_at_text
 from minitorch_attn.data.tokenizers import ByteBPE
 from minitorch_attn.models import pretrained
@@ -85,13 +86,18 @@ def test_a_run_of_the_gpt(mta, tiny, tmp_path):
     code, out, err = mta("attn", "runs/gpt-1", "--text", "the fox")
     assert (code, err) == (0, "") and "blocks.0.attention" in out
     rows = [line.split() for line in out.splitlines() if re.match(r"\s+\d", line)]
-    assert [row[-1] if len(row) > 6 else row[0] for row in rows] == ["blocks.0.attention", "2"]
+    assert [row[-1] if len(row) > 6 else row[0] for row in rows] == ["blocks.0.attention", "1"]
+    assert rows[0][:2] == ["0", "0"]  # layer and head, as in the name
     place = tmp_path / "runs" / "attn" / "gpt-1"
     assert (place / "attention.png").read_bytes().startswith(b"\x89PNG")
     data = in_page(place / "attention.html")
     (part,) = data["parts"]
-    assert part["keys"] == list("the fox") and len(part["heads"]) == 2
+    assert part["keys"] == list("the fox") and len(part["heads"]) == 2 and part["number"] == 0
     check(look_at_text("runs/gpt-1", "the fox"))
+    assert "The text has" not in out
+    limit = mt.training.RunFolder.open("runs/gpt-1").config["options"]["context"]
+    code, out, _ = mta("attn", "runs/gpt-1", "--text", "the fox" + "x" * limit)
+    assert f"The text has {limit + 7} characters; the model reads the last {limit} of them." in out
 
 
 def test_the_page_holds_the_weights(mta, tiny, tmp_path):
@@ -111,7 +117,6 @@ def test_the_page_needs_nothing_else_and_runs_nothing_of_the_text(mta, tiny, tmp
     mta("attn", "runs/gpt-1", "--text", "the fox", "--out", "here")
     text = (tmp_path / "here" / "attention.html").read_text()
     assert "default-src 'none'" in text and not re.search(r"(src|href)=\"?https?:", text)
-    from minitorch_attn.cli.attn_page import attention_page
 
     evil = "</script><script>alert(1)</script>"
     page, _ = attention_page(Look(evil, [Part("a", np.eye(1)[None], [evil], [evil])]))
@@ -144,7 +149,7 @@ def test_runs_on_pictures(mta, name, picture):
     look = look_at_image("run", picture)
     check(look)
     if name == "vit":
-        assert (look.grid, look.prefix) == ((4, 4), 0) and look.parts[0].keys[5] == "2,2"
+        assert (look.grid, look.prefix) == ((4, 4), 0) and look.parts[0].keys[5] == "1,1"
     if name == "swin":
         assert look.parts[0].kind == "window" and "4 windows" in look.parts[0].note
     code, _, err = mta("attn", "run", "--image", picture)
@@ -157,20 +162,23 @@ def test_published_weights_that_read(mta, folder, tmp_path):
     look = look_at_text(folder("GPT2LMHeadModel"), "héy you")
     check(look)
     assert len(look.parts) == 2 and look.parts[0].keys[0] == "h"
-    code, out, err = mta("attn", folder("GPT2LMHeadModel"), "--text", "abc", "--layer", 2)
-    assert (code, err) == (0, "") and re.findall(r"^ +(\d) +1 ", out, re.M) == ["2"]
+    code, out, err = mta("attn", folder("GPT2LMHeadModel"), "--text", "abc", "--layer", 1)
+    assert (code, err) == (0, "") and re.findall(r"^ +(\d) +0 ", out, re.M) == ["1"]
     (part,) = in_page(tmp_path / "runs" / "attn" / "GPT2LMHeadModel" / "attention.html")["parts"]
-    assert part["number"] == 2
-    assert mta("attn", folder("GPT2LMHeadModel"), "--text", "abc", "--layer", 3)[0] == 2
+    assert part["number"] == 1
+    assert mta("attn", folder("GPT2LMHeadModel"), "--text", "abc", "--layer", 2)[0] == 2
+    assert look.note == "" and look_at_text(folder("GPT2LMHeadModel"), "a" * 30).note == (
+        "The text has 30 tokens; the model reads the first 24 of them."
+    )
 
 
 def test_a_page_that_would_be_too_large_keeps_the_last_attentions(monkeypatch):
     from minitorch_attn.cli import attn_page
 
     monkeypatch.setattr(attn_page, "_MOST", 9)
-    parts = [Part(f"layer {n}", np.eye(2)[None], ["a", "b"], ["a", "b"]) for n in range(1, 6)]
+    parts = [Part(f"layer {n}", np.eye(2)[None], ["a", "b"], ["a", "b"]) for n in range(5)]
     page, left_out = attn_page.attention_page(Look("five", parts))
-    assert left_out == "attention layers 1 to 3" and "layer 4" in page and "layer 3" not in page
+    assert left_out == "attention layers 0 to 2" and "layer 3" in page and "layer 2" not in page
     assert attn_page.attention_page(Look("two", parts[:2]))[1] == ""
 
 
@@ -204,3 +212,28 @@ def test_one_of_text_and_image(mta, tmp_path, arguments):
 def test_an_empty_folder_is_a_message(mta, tmp_path):
     code, _, err = mta("attn", tmp_path, "--text", "a")
     assert code == 1 and err.startswith("error: ")
+
+
+def test_the_page_opens_at_a_row_with_something_to_see():
+    """Neither a uniform row nor one key: the farthest from both, over all layers and heads."""
+    one, even = np.eye(5), np.full((5, 5), 0.2)
+    causal = np.tril(np.ones((5, 5))) / np.arange(1, 6)[:, None]  # uniform over what it may see
+    dull = np.stack([one, even, causal])
+    assert opening([Part("a", dull, "abcde", "abcde")])["row"] == 0  # nothing better
+    seen = dull.copy()
+    seen[2, 3] = [0.1, 0.5, 0.4, 0.0, 0.0]
+    seen[1, 1] = [0.9, 0.1, 0.0, 0.0, 0.0]  # nearly one key
+    seen[1, 2] = [0.3, 0.2, 0.2, 0.2, 0.1]  # nearly uniform
+    parts = [Part(name, w, "abcde", "abcde") for name, w in zip("abc", (dull, seen, dull))]  # noqa: B905
+    assert opening(parts) == {"part": 1, "head": 2, "row": 3, "column": 1}
+    page, _ = attention_page(Look("three", parts, first=4))
+    assert '"start":{"part":1,"head":2,"row":3,"column":1}' in page and '"number":6' in page
+
+
+def test_layers_and_heads_in_the_picture_are_counted_as_in_the_table():
+    look = Look(
+        "x", [Part(str(n), np.eye(2)[None], list("ab"), list("ab")) for n in (3, 4)], first=3
+    )
+    axes = _grid(look).axes
+    assert [one.get_ylabel() for one in axes[:2]] == ["layer 3", "layer 4"]
+    assert axes[0].get_title() == "head 0"

@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from minitorch_attn.course.progress import Progress
+
 LESSON = """# %% [markdown]
 # # {title}
 #
@@ -51,6 +53,17 @@ def test_the_list_shows_titles_and_what_is_done(mta):
     assert "1 of 3 done" in out and "next: python -m minitorch_attn lesson step 02" in out
 
 
+def test_a_finished_lesson_that_is_opened_again_stays_done(mta):
+    progress = Progress()
+    progress.finish("01")
+    progress.leave("01", 2, 5)
+    lines = mta("lesson", "list")[1].splitlines()
+    assert lines[0].endswith("done, cell 3 of 5")
+    assert "next: python -m minitorch_attn lesson step 02" in mta("lesson", "list")[1]
+    progress.leave("02", 1, 5)
+    assert "lesson step 02" in mta("lesson", "list")[1]
+
+
 def test_the_list_as_json(mta):
     mta("lesson", "step", "2", "--fast")
     fields = json.loads(mta("lesson", "list", "--json")[1])
@@ -90,12 +103,21 @@ def test_a_lesson_that_fails_fails_the_command_and_is_not_done(mta):
 def test_step_without_a_terminal_shows_everything(mta):
     code, out, err = mta("lesson", "step", "1", "--fast")
     assert (code, err) == (0, "")
-    parts = ["Title 01_one", "x = pick(", "first fast", "[figure 1: white]", "last fast", "Answers"]
+    parts = [
+        "Title 01_one",
+        "x = pick(",
+        "first fast",
+        "[Figure 1.1: white]",
+        "last fast",
+        "Answers",
+    ]
     places = [out.index(part) for part in parts]
     assert places == sorted(places)
     assert "xᵢ²" in out and "\x1b" not in out
     assert all(f"{number}/5" in out for number in range(1, 6))
     assert "next: python -m minitorch_attn lesson step 02" in out
+    place = "on the path to a GPT of your own: python -m minitorch_attn build   step 2, A tensor"
+    assert place in out
 
 
 def test_step_begins_at_a_cell(mta):
@@ -131,7 +153,7 @@ def test_a_damaged_progress_file_is_reported_once(mta, tmp_path):
 
 
 def test_open_makes_a_notebook_once_and_keeps_what_is_changed(mta, tmp_path):
-    pytest.importorskip("jupytext")
+    pytest.importorskip("nbformat")
     path = tmp_path / "runs" / "lessons" / "01" / "01_one.ipynb"
     assert mta("lesson", "open", "1", "--no-viewer")[0] == 0
     assert json.loads(path.read_text())["metadata"]["kernelspec"]["name"] == "python3"
@@ -144,27 +166,30 @@ def test_open_makes_a_notebook_once_and_keeps_what_is_changed(mta, tmp_path):
 
 
 def test_open_without_a_viewer_says_what_to_install(mta, monkeypatch):
-    pytest.importorskip("jupytext")
+    pytest.importorskip("nbformat")
     monkeypatch.setattr("shutil.which", lambda *arguments, **options: None)
     code, out, _ = mta("lesson", "open", "1")
-    assert code == 0 and "pip install jupyterlab" in out
+    assert code == 0 and "pip install 'minitorch-attn[notebooks]'" in out
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the viewer is a shell script here")
 def test_open_starts_the_viewer_that_is_installed(mta, monkeypatch, tmp_path):
-    pytest.importorskip("jupytext")
+    pytest.importorskip("nbformat")
     viewer = tmp_path / "jupyter-lab"
-    viewer.write_text('#!/bin/sh\necho "$1" > opened\nexit 7\n')
+    viewer.write_text('#!/bin/sh\necho "$1" "${MPLBACKEND-unset}" > opened\nexit 7\n')
     viewer.chmod(0o755)
+    monkeypatch.delenv("MPLBACKEND", raising=False)
     found = {"jupyter-lab": str(viewer)}
     monkeypatch.setattr("shutil.which", lambda name, **options: found.get(name))
     code, out, _ = mta("lesson", "open", "1")
     assert code == 7 and "jupyter-lab" in out
-    assert (tmp_path / "opened").read_text().strip().endswith("01_one.ipynb")
+    opened, backend = (tmp_path / "opened").read_text().split()
+    assert opened.endswith("01_one.ipynb")
+    assert backend == "unset"  # with Agg, plt.show() shows nothing in a notebook
 
 
 def test_notebooks_of_all_lessons(mta, tmp_path):
-    pytest.importorskip("jupytext")
+    pytest.importorskip("nbformat")
     code, out, _ = mta("lesson", "notebooks", "--out", tmp_path / "books")
     assert code == 0 and "3 notebooks" in out
     assert sorted(path.name for path in (tmp_path / "books").iterdir()) == [
@@ -172,19 +197,28 @@ def test_notebooks_of_all_lessons(mta, tmp_path):
     ]  # fmt: skip
 
 
+def test_notebooks_of_some_lessons(mta, tmp_path):
+    pytest.importorskip("nbformat")
+    books = tmp_path / "books"
+    code, out, _ = mta("lesson", "notebooks", "1", "--only", "10", "--out", books)
+    assert code == 0 and "2 notebooks in" in out
+    assert sorted(path.name for path in books.iterdir()) == ["01_one.ipynb", "10_ten.ipynb"]
+    assert "\n1 notebook in" in mta("lesson", "notebooks", "two", "--out", books)[1]
+
+
 @pytest.mark.slow
 def test_notebooks_are_executed_and_a_failure_is_named(mta, tmp_path):
-    pytest.importorskip("jupytext")
+    pytest.importorskip("nbformat")
     pytest.importorskip("ipykernel")
     books = tmp_path / "books"
     code, out, _ = mta("lesson", "notebooks", "--out", books, "--execute", "--fast", "--jobs", 2)
     assert code == 1 and "stopped by an error: 10" in out
     assert "10_ten.py:" in out and "AssertionError: no" in out
     cells = json.loads((books / "01_one.ipynb").read_text())["cells"]
-    assert cells[1]["outputs"][0]["text"] == ["first fast\n"]
+    assert cells[2]["outputs"][0]["text"] == ["first fast\n"]
 
 
 def test_without_the_extra_the_remedy_is_named(mta, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "jupytext", None)
+    monkeypatch.setitem(__import__("sys").modules, "nbformat.v4", None)
     code, _, err = mta("lesson", "notebooks")
     assert code == 1 and "pip install 'minitorch-attn[lessons]'" in err

@@ -3,62 +3,23 @@
 import json
 import os
 import re
-import select
-import sys
-import time
 from pathlib import Path
 
 import pytest
+from terminal import Terminal
 
-pty = pytest.importorskip("pty")
+from minitorch_attn.cli.console import console
+from minitorch_attn.cli.lesson_step import LEFT, Stepper
+from minitorch_attn.course.exercises.progress import ExerciseProgress
+from minitorch_attn.course.lesson_list import find_lesson
+
+pytest.importorskip("pty")
 ROOT = Path(__file__).resolve().parents[2]
 PROMPT = "q: quit] "
-LIMIT = 60
 LESSON = "# %% [markdown]\n# # Title\n\n" + "".join(
     f'# %%\ncount = globals().get("count", 0) + 1\nprint("cell {number} ran,", count, "so far")\n\n'
     for number in range(2, 6)
 )
-
-
-class Terminal:
-    """A child process on a pseudo-terminal."""
-
-    def __init__(self, arguments, environment):
-        self.pid, self.descriptor = pty.fork()
-        if self.pid == 0:
-            os.execve(sys.executable, [sys.executable, *arguments], environment)
-        self.text = ""
-
-    def read(self, until, again=""):
-        """What is written up to and with `until`, or to the end; a key is pressed `again`."""
-        end, new = time.monotonic() + LIMIT, ""
-        next_key = time.monotonic() + 5
-        while until is None or until not in new:
-            assert time.monotonic() < end, new
-            if select.select([self.descriptor], [], [], 0.2)[0]:
-                try:
-                    piece = os.read(self.descriptor, 65536).decode()
-                except OSError:
-                    break
-                if not piece:
-                    break
-                new += piece
-            elif again and time.monotonic() > next_key:
-                os.write(self.descriptor, again.encode())
-                next_key += 5
-        self.text += new
-        return re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", new).replace("\r", "")
-
-    def press(self, key, until=PROMPT):
-        """What follows a key."""
-        os.write(self.descriptor, key.encode())
-        return self.read(until)
-
-    def close(self):
-        """The exit status."""
-        self.read(None)
-        os.close(self.descriptor)
-        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
 @pytest.fixture
@@ -108,9 +69,21 @@ def test_a_number_jumps_and_what_lies_between_runs_once(step):
     assert "Enter: to cell 4" in screen.press("4")
     shown = screen.press("\r")
     assert "cells 2 to 3 have run" in shown and "cell 2 ran" not in shown
+    assert shown.index("running cells 2 to 3 ...") < shown.index("cells 2 to 3 have run")
     assert "cell 4 ran, 3 so far" in shown
     screen.press("9")
     assert "choose a cell from 1 to 5" in screen.press("\r", until="next   b")
+    screen.press("q", until=None)
+    assert screen.close() == 0
+
+
+def test_a_slow_cell_is_said_to_be_running(step, tmp_path):
+    text = LESSON.replace('print("cell 3', 'import time\ntime.sleep(2.6)\nprint("cell 3')
+    (tmp_path / "course" / "01_one.py").write_text(text)
+    screen = step()
+    assert "running ..." not in screen.press("\r")
+    shown = screen.press("\r")
+    assert shown.index("running ...") < shown.index("cell 3 ran, 2 so far")
     screen.press("q", until=None)
     assert screen.close() == 0
 
@@ -133,6 +106,23 @@ def test_quitting_remembers_the_place(step, tmp_path):
     os.write(anew.descriptor, b"\x03")
     anew.read(None, again="\x03")  # Python drops an interrupt that comes during an import
     assert anew.close() == 0
+
+
+@pytest.mark.parametrize("method", ["_prompt", "_present", "_key", "_erase"])
+def test_an_interrupt_at_any_moment_quits_and_keeps_the_place(tmp_path, monkeypatch, method):
+    monkeypatch.setenv("MTA_STATE", str(tmp_path))
+    progress = ExerciseProgress()
+    progress.leave("03", 1, 9)
+    stepper = Stepper(find_lesson("3"), progress, console())
+    stepper.waits = True
+
+    def interrupt(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(stepper, "_key", lambda at: "5")
+    monkeypatch.setattr(stepper, method, interrupt)
+    assert stepper.run(1) == LEFT
+    assert progress.cell("03") == 1
 
 
 def test_colours_only_where_they_are_wanted(step):

@@ -1,11 +1,17 @@
 """Options, configuration files, and usage errors."""
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from minitorch_attn.cli.console import table
 from minitorch_attn.training.recipes.character_gpt import a_sentence
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def options_of(tmp_path, name="runs/gpt-1"):
@@ -20,6 +26,9 @@ def options_of(tmp_path, name="runs/gpt-1"):
         (["tour", "--layers", "3"], "--layers"),
         (["train"], "gpt"),
         (["train", "gpt", "--steps", "5", "--minutes", "1"], "give one of them"),
+        (["train", "gpt", "--minutes", "nan"], "finite"),
+        (["train", "gpt", "--lr", "inf"], "finite"),
+        (["train", "gpt", "--dropout", "nan"], "finite"),
         (["train", "gpt", "--dtype", "float16"], "float32"),
         (["train", "gpt", "--dropout", "1"], "--dropout"),
         (["train", "gpt", "--config", "nowhere.toml"], "nowhere.toml"),
@@ -67,9 +76,9 @@ def test_the_configuration_of_a_run_starts_another_like_it(mta, tiny, tmp_path):
     ("name", "content", "what"),
     [
         ("a.toml", "speed = 3", "unknown options: speed"),
-        ("a.toml", "lr = ", "could not be read"),
-        ("a.json", "[1]", "not a table"),
-        ("a.json", '{"layers": "three"}', "'three' is not a valid integer"),
+        ("a.toml", "lr = ", "is not valid TOML"),
+        ("a.json", "[1]", "must contain a JSON object"),
+        ("a.json", '{"layers": "three"}', "the value of layers is invalid"),
         ("a.json", '{"layers": 0}', "--layers"),
         ("a.json", '{"resume": "latest"}', "unknown options: resume"),
     ],
@@ -86,6 +95,32 @@ def test_minutes_become_steps(mta, tiny, tmp_path):
     code, out, err = mta(*tiny, "--minutes", 0.005)
     assert (code, err) == (0, "")
     assert 1 <= options_of(tmp_path)["steps"] < 10_000
+
+
+def test_a_clock_that_stands_still(mta, tiny, monkeypatch):
+    monkeypatch.setattr("time.perf_counter", lambda: 5.0)
+    code, out, err = mta(*tiny, "--steps", 4)
+    assert (code, err) == (0, "")
+    code, out, err = mta(*tiny, "--minutes", 1)
+    assert code == 1 and "the clock stands still" in err
+
+
+def test_control_characters_of_the_text_do_not_reach_the_terminal(mta, tiny, text):
+    text.write_text("a\x1b[2Jb \x07 \x9b " * 300)
+    code, out, err = mta(*tiny, "--steps", 4)
+    assert (code, err) == (0, "")
+    assert not set(out) & {"\x1b", "\x07", "\x9b"} and "\ufffd" in out
+
+
+def test_without_docstrings(tmp_path):
+    """`python -OO` removes docstrings."""
+    program = "import sys; from minitorch_attn.cli import main; sys.exit(main(sys.argv[1:]))"
+    for arguments in (["train", "gpt", "--help"], ["tour", "--help"], ["lesson", "--help"]):
+        run = subprocess.run(
+            [sys.executable, "-OO", "-c", program, *arguments], capture_output=True, text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )  # fmt: skip
+        assert run.returncode == 0 and "Traceback" not in run.stderr, run.stderr
 
 
 def test_heads_that_do_not_divide_the_width(mta, tiny):

@@ -1,6 +1,7 @@
 """`mta train RECIPE`: the list, the help, runs and resuming, for all recipes except `gpt`."""
 
 import json
+import re
 
 import pytest
 
@@ -47,6 +48,9 @@ def test_a_run_of_dates(mta, tmp_path):
     assert "dates/s" in out and "What to do next" in out
     result = json.loads((tmp_path / "a/result.json").read_text())
     assert result["recipe"] == "dates" and result["reached"] is False
+    assert "Target missed after 4 steps: exact answers to held-out dates 0.0 %" in out
+    line = next(line for line in out.splitlines() if line.startswith("  python"))
+    assert re.fullmatch(r".* train dates --steps \d+ --out a --resume", line)
     assert (tmp_path / "a/cross_attention.png").stat().st_size > 10_000
     code, out, err = mta("train", "dates", "--out", "a", "--resume", "--steps", 8)
     assert (code, err) == (0, "") and "resuming from step 4 of 8" in out
@@ -64,6 +68,7 @@ def test_what_a_run_of_bert_cannot_change(mta):
     arguments = ["train", "bert", *SMALL, "--finetune", 2, "--labels", 2, "--steps", 4]
     code, out, err = mta(*arguments, "--out", "a")
     assert (code, err) == (0, "") and "from scratch, on the same labels" in out
+    assert ("Train for longer with" in out) == ("Target missed" in out)
     for change in (["--steps", 9], ["--minutes", 1]):
         code, out, err = mta("train", "bert", "--out", "a", "--resume", *change)
         assert code == 2 and "can only change --device" in err

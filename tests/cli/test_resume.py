@@ -88,7 +88,7 @@ def test_ctrl_c_after_the_training(mta, tiny, monkeypatch):
 
     real = viz.attention_figure
     monkeypatch.setattr(viz, "attention_figure", interrupt)
-    code, out, err = mta(*tiny, "--steps", 10)
+    code, out, err = mta(*tiny, "--steps", 10, interrupted=True)
     assert code == 130 and "stopped immediately; saved at step 10 of 10" in out
     assert not Path("runs/gpt-1/attention.png").exists()
     monkeypatch.setattr(viz, "attention_figure", real)

@@ -43,6 +43,8 @@ def test_it_writes_a_page_with_every_step(folder, mta):
     assert "name __main__ arguments ['a', '--table', '-o', 'b']" in out
     data = document(folder / "trace.html")
     assert data["title"] == "model.py"
+    assert out.endswith("\n10 steps: open trace.html in a browser\n")
+    assert [step["id"] for step in data["steps"]] == list(range(1, 11))
     forward = [step["op"] for step in data["steps"] if step["kind"] == "forward"]
     assert forward == ["Mul", "MatMul", "LayerNorm", "Sum"]
     assert data["steps"][0]["source"]["file"] == "helper.py"
@@ -62,7 +64,7 @@ def test_options_stand_before_the_file(folder, mta):
 def test_the_table_needs_no_page(folder, mta):
     code, out, err = mta("trace", "--table", "model.py")
     assert (code, err) == (0, "")
-    assert "model.py: 4 operations forward, 3 backward" in out
+    assert "model.py: 10 steps, 4 forward and 6 backward" in out
     assert not list(folder.glob("*.html"))
 
 
@@ -95,3 +97,11 @@ def test_argv_and_path_are_put_back(folder, mta):
 
 def test_a_missing_file_is_wrong_usage(folder, mta):
     assert mta("trace", "nothing.py")[0] == 2
+
+
+def test_lines_records_plain_numpy(mta, tmp_path):
+    script = tmp_path / "plain.py"
+    script.write_text("import numpy as np\nx = np.ones((2, 3))\ny = x.sum(axis=0) * 2.0\n")
+    code, out, _ = mta("trace", "--lines", "--table", script)
+    assert code == 0 and "plain.py: 2 steps, 2 forward and 0 backward" in out
+    assert "y = x.sum(axis=0) * 2.0" in out

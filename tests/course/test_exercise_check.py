@@ -167,7 +167,7 @@ def test_the_rules_leave_room(attempt):
         "03", BUG, "        return derive(y, grad_y)\n",
         "class Softmax", "import math\n\n\ndef derive(y, g):\n    print(math.pi)\n"
         "    return y * (g - (g * y).sum(axis=-1, keepdims=True))\n\n\nclass Softmax",
-        "    print(gradcheck_report(softmax, (x,)))", "    print(mt.softmax(x, -1), open)",
+        "    print(gradcheck_report(softmax, (x,)).facts())", "    print(mt.softmax(x, -1), open)",
     )  # fmt: skip
     assert outcome.passed and outcome.output.startswith("3.14159")
 
@@ -199,8 +199,10 @@ def test_a_file_that_ends_its_process_or_hangs_fails(how, attempt, no_rules):
 FORGED = """
 class Report:
     ok = True
-    def __str__(self):
-        return "gradcheck: all 1 gradients agree with central differences."
+    def facts(self):
+        return "gradcheck: the gradient agrees with central differences."
+    def causes(self):
+        return ""
 
 
 mt.autograd.gradcheck_report = lambda *a, **k: Report()

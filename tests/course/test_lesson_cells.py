@@ -64,3 +64,10 @@ def test_what_is_no_cell_is_refused(text, message):
 
 def test_an_empty_file_has_no_cells():
     assert read_cells("") == []
+
+
+@pytest.mark.parametrize("tags", ["[" * 300 + "]", "[1, 2]", '["a", {}]', "[x]", "[f()]"])
+def test_malformed_tags(tags):
+    text = f"# %% tags={tags}]\nx = 1\n"
+    with pytest.raises(DataError, match="line 1: the tags of the cell are malformed"):
+        read_cells(text)

@@ -127,7 +127,7 @@ def test_a_script_leaves_numbered_files(capsys, tmp_path):
     parts = [("09", 1), ("09", 2), ("11", 1)]
     assert found == [str(Path("runs", "lessons", a, f"figure-{b}.png")) for a, b in parts]
     lines = capsys.readouterr().out.splitlines()
-    assert lines[1] == f"[figure 2: two] {Path('runs', 'lessons', '09', 'figure-2.png')}"
+    assert lines[1] == f"[Figure 9.2: two] {Path('runs', 'lessons', '09', 'figure-2.png')}"
 
 
 def test_a_script_leaves_no_figure_open():
@@ -147,7 +147,7 @@ def test_sphinx_gallery_finds_it_among_the_open_figures(capsys, monkeypatch, tmp
     for figure in (outside, inside):
         as_lesson()(figure, "to be seen")
     assert [pyplot.figure(number) for number in pyplot.get_fignums()] == [inside, outside]
-    assert capsys.readouterr().out == "Figure 1: to be seen\nFigure 2: to be seen\n"
+    assert capsys.readouterr().out == "Figure 9.1: to be seen\nFigure 9.2: to be seen\n"
     assert not list(tmp_path.rglob("*.png"))
     pyplot.close("all")
     assert pyplot.get_fignums() == []
@@ -168,7 +168,17 @@ def test_a_notebook_displays_it(capsys, monkeypatch, tmp_path):
     assert not pyplot.fignum_exists(figure.number)  # it would be shown again at the cell's end
     ((data, alt),) = shown
     assert data.startswith(b"\x89PNG") and alt == "to be seen"
-    assert capsys.readouterr().out == "Figure 1: to be seen\n" and not list(tmp_path.rglob("*.png"))
+    assert capsys.readouterr().out == "Figure 9.1: to be seen\n"
+    assert not list(tmp_path.rglob("*.png"))
+    as_lesson()(figure, "something else")
+    as_lesson()(figure, "to be seen")  # the cell runs again
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == ["Figure 9.2: something else", "Figure 9.1: to be seen"]
+
+
+def test_a_figure_of_another_file_is_numbered_without_a_lesson(capsys):
+    as_lesson("scale.py")(new_figure(2, 2), "one")
+    assert capsys.readouterr().out.startswith("[Figure 1: one]")
 
 
 def test_the_package_does_not_import_the_course():

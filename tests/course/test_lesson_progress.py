@@ -87,3 +87,9 @@ def test_the_place_follows_the_system(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "platform", "win32")
     monkeypatch.setenv("LOCALAPPDATA", os.fspath(tmp_path / "local"))
     assert state_folder() == tmp_path / "local" / "minitorch_attn"
+
+
+def test_deep_nesting_is_damage(path):
+    path.parent.mkdir()
+    path.write_text('{"lessons":' + "[" * 100_000)
+    assert "nested too deeply" in Progress(path).note

@@ -199,3 +199,12 @@ def test_what_is_no_archive(tmp_path):
     assert not is_archive(path)
     with pytest.raises(DataError, match="could not be unpacked"):
         unpack(tmp_path / "nowhere", tmp_path / "out")
+
+
+def test_an_empty_name(tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        info = zipfile.ZipInfo("x")
+        info.filename = ""
+        archive.writestr(info, "text")
+    with pytest.raises(DataError, match="an empty name"):
+        unpack(tmp_path / "a.zip", tmp_path / "out")

@@ -10,8 +10,9 @@ import threading
 
 import pytest
 
+import minitorch_attn as mt
 from minitorch_attn.data import read_text, read_tsv
-from minitorch_attn.data.download import cache_folder, download, local_path
+from minitorch_attn.data.download import cache_folder, download, local_path, shown_path, single_file
 from minitorch_attn.errors import ArgumentError, DataError
 
 CONTENT = bytes(range(256)) * 1000
@@ -145,3 +146,37 @@ def test_texts_from_the_network(server):
         assert read_tsv(f"{server.url}/a.tsv", sha256=sha256) == [("näher", "nearer")]
     with pytest.raises(ArgumentError, match="checksum of the download is missing"):
         read_text(f"{server.url}/a.tsv")
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["https://[::1", "http://" + "a" * 300, "https://a.invalid:99999999/x", "http://\ud800/x",
+     "https://ann:secret@[::1/x", "https://ann:sec/secret@b.invalid/x",
+     "https://ann:secret@b.invalid/x.zip"],
+)  # fmt: skip
+@pytest.mark.parametrize("read", [download, local_path, single_file])
+def test_addresses_that_are_none_and_passwords(url, read):
+    with pytest.raises(ArgumentError, match="url|URL") as caught:
+        read(url, SHA256)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("read", ["read_text", "read_tsv", "mnist", "cifar10", "local_path"])
+@pytest.mark.parametrize(
+    "url", ["https:/ann:secret@b.invalid/x", "https:[//ann:a:secret@b.invalid"]
+)
+def test_a_mistyped_url_is_shown_without_its_password(read, url):
+    with pytest.raises(DataError, match=r":\.\.\.@b.invalid") as caught:
+        getattr(mt.data, read)(url)
+    assert "secret" not in str(caught.value)
+    assert shown_path("@" + "a:" * 100_000)  # a search that backtracks would take minutes
+
+
+def test_other_letters_in_a_path(server, cache):
+    with open(download(f"{server.url}/é/ü 1.bin", SHA256), "rb") as file:
+        assert file.read() == CONTENT
+
+
+def test_a_null_character_in_a_path():
+    with pytest.raises(DataError, match="could not be read"):
+        local_path("a\0b")

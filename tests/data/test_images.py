@@ -188,3 +188,31 @@ def test_folders(tmp_path, rng):
 
 def test_the_device(rng, device):
     assert ImageProcessor()(picture(rng, 2, 3), device=device).device.type == device
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("size", "x"), ("size", {"x": 1}), ("size", {"height": 8}), ("size", {"height": True}),
+        ("size", {"shortest_edge": None}), ("size", 2**31), ("size", [8, 8, 8]),
+        ("image_mean", [0.5, float("nan"), 0.5]), ("image_mean", 10**400), ("image_std", [0, 0, 0]),
+        ("image_std", [0.5]), ("rescale_factor", "x"), ("resample", True), ("resample", [2]),
+        ("do_resize", "false"), ("image_processor_type", 5),
+    ],
+)  # fmt: skip
+def test_wrong_fields_are_refused(name, value, tmp_path, rng):
+    config = {"size": 8, name: value}
+    with pytest.raises((DataError, ArgumentError)):
+        ImageProcessor.from_config(config)(picture(rng, 5, 7))
+
+
+@pytest.mark.parametrize(
+    "config",
+    [5, [], {"input_size": [3, 8]}, {"input_size": {"x": 1}}, {"crop_pct": 1e-300},
+     {"mean": "x"}, {"std": [0.5, 0.5]}, {"interpolation": [1]}, {"crop_mode": 5}],
+    ids=str,
+)  # fmt: skip
+def test_wrong_fields_of_timm_are_refused(config, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({"pretrained_cfg": config}))
+    with pytest.raises((DataError, ArgumentError)):
+        ImageProcessor.from_pretrained(tmp_path)

@@ -2,6 +2,7 @@
 
 import gzip
 import struct
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -105,3 +106,23 @@ def test_files_that_are_missing_or_do_not_go_together(folder, tmp_path):
     path.unlink()
     with pytest.raises(DataError, match="train-labels-idx1-ubyte is missing"):
         mnist(folder)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_sizes_that_a_header_only_claims_are_not_allocated(packed, tmp_path):
+    content = b"\0\0\x08\x02" + (2**16 - 1).to_bytes(4, "big") * 2 + bytes(9)
+    path = tmp_path / "a"
+    path.write_bytes(gzip.compress(content) if packed else content)
+    tracemalloc.start()
+    with pytest.raises(DataError, match="shorter than its header says"):
+        read_idx(path)
+    assert tracemalloc.get_traced_memory()[1] < 2**28
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize("sizes", [[1] * 65, [1] * 255, [0, 2**32 - 1, 2**32 - 1]], ids=len)
+def test_axes_that_numpy_does_not_have(sizes, tmp_path):
+    header = b"\0\0\x08" + bytes([len(sizes)])
+    (tmp_path / "a").write_bytes(header + b"".join(n.to_bytes(4, "big") for n in sizes) + b"1")
+    with pytest.raises(DataError, match="sizes of the axes are invalid"):
+        read_idx(tmp_path / "a")

@@ -2,7 +2,8 @@
 
 import re
 
-from sitebuilder import api_pages
+import pytest
+from sitebuilder import api_pages, op_sections
 
 PAGES = api_pages.pages()
 DOCUMENTED = re.findall(r"^\.\. auto\w+:: minitorch_attn\.(\S+)$", "\n".join(PAGES.values()), re.M)
@@ -35,3 +36,18 @@ def test_a_page_follows_its_file():
     page = PAGES["files/ops.softmax.rst"]
     order = re.findall(r"minitorch_attn\.(\w+)$", page, re.M)
     assert order == ["softmax", "softmin", "log_softmax", "masked_softmax", "logsumexp"]
+
+
+@pytest.mark.parametrize("file", op_sections.files())
+def test_every_operation_has_a_section_with_its_formulas(file):
+    page = PAGES[f"files/{file}.rst"]
+    for operation in op_sections.operations(file):
+        section = page.split(f"\nBackward of {operation.__name__}\n")[1].split("\nBackward of ")[0]
+        assert "   Forward: " in section and "   Backward: " in section, operation
+        assert f"{file}.{operation.__name__}.backward>`" in section
+
+
+def test_the_operations_of_a_file_come_in_its_order():
+    names = [operation.__name__ for operation in op_sections.operations("ops.softmax")]
+    assert names == ["Softmax", "MaskedSoftmax", "LogSoftmax", "LogSumExp"]
+    assert "ops.attention.fused" in op_sections.files()

@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 from sitebuilder.names import ROOT
 
+from minitorch_attn.course.exercises.load import exercises
+from minitorch_attn.course.lesson_list import lessons
+
 GUIDES = sorted((ROOT / "docs").glob("add_a*_*.md"))
 FOLLOWED = [guide for guide in GUIDES if "Save as `" in guide.read_text(encoding="utf-8")]
 STEP = re.compile(
@@ -18,8 +21,8 @@ STEP = re.compile(
     r"|^```sh\n(?P<commands>.*?)^```$",
     re.M | re.S,
 )
-COPIED = ("minitorch_attn", "lessons", "exercises", "assignments", "tests", "tools", "docs",
-          "benchmarks", "pyproject.toml", "README.md")  # fmt: skip
+COPIED = ("minitorch_attn", "lessons", "exercises", "assignments", "my_gpt", "tests", "tools",
+          "docs", "benchmarks", "pyproject.toml", "README.md")  # fmt: skip
 
 
 def steps(text):
@@ -32,8 +35,8 @@ def numbered(text):
     for folder in ("lessons", "exercises"):
         new = re.search(rf"^Save as `{folder}/(\d\d)_", text, re.M)
         if new:
-            free = len(list((ROOT / folder).glob("[0-9][0-9]_*.py"))) + 1
-            text = re.sub(rf"(?<![\w.]){new[1]}(?![\d.])", f"{free:02d}", text)
+            free = len(exercises() if folder == "exercises" else lessons()) + 1
+            text = re.sub(rf"(?<![\w.]){new[1]}(?!\d|\.(?!toml))", f"{free:02d}", text)
     return text
 
 

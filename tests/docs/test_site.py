@@ -2,7 +2,7 @@
 
 import re
 from html.parser import HTMLParser
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import pytest
 from browsing import new_tab
@@ -43,8 +43,8 @@ def test_the_pages_are_there(site, parsed):
     assert {
         "index.html", "where_is_it.html", "walk.html", "architecture.html", "add_an_op.html",
         "stepper.html", "stepper_gpt.html", "results.html", "benchmarks.html", "search.html",
-        "lessons/index.html", "lessons/01_tensors.html", "api/mt.html",
-        "api/files/ops.softmax.html", "source/minitorch_attn/ops/softmax.html",
+        "exercises.html", "contributing.html", "lessons/index.html", "lessons/01_tensors.html",
+        "api/mt.html", "api/files/ops.softmax.html", "source/minitorch_attn/ops/softmax.html",
     } <= names  # fmt: skip
 
 
@@ -149,13 +149,118 @@ def test_formulas_are_set_in_the_font_beside_the_pages(site, browser):
     tab.close()
 
 
-def test_the_search_finds(site, browser):
+# What people type into the search -> the page, or the place, that must come first.
+SEARCHES = {
+    "softmax backward": "api/files/ops.softmax.html#backward-of-softmax",
+    "gradient of softmax": "api/files/ops.softmax.html#backward-of-softmax",
+    "softmax forward": "api/files/ops.softmax.html#",
+    "softmax": "api/files/ops.softmax.html#minitorch_attn.softmax",
+    "attention backward": "api/files/ops.attention.fused.html#backward-of-attention",
+    "layer norm backward": "api/files/ops.layer_norm.html#backward-of-layernorm",
+    "LayerNorm derivative": "api/files/ops.layer_norm.html#backward-of-layernorm",
+    "cross entropy gradient": "api/files/ops.cross_entropy.html#backward-of-crossentropy",
+    "causal mask": "api/files/nn.masks.html#minitorch_attn.nn.masks.causal",
+    "where is the causal mask?": "api/files/nn.masks.html#minitorch_attn.nn.masks.causal",
+    "W_q": "where_is_it.html#term-",
+    "where is x @ y": "where_is_it.html#term-",
+    "gradcheck": "api/files/gradcheck.gradcheck.html#minitorch_attn.gradcheck.gradcheck",
+    "KV cache": "api/files/nn.kv_cache.html#minitorch_attn.nn.KVCache",
+    "multi head attention": "api/files/nn.multihead_attention.html#minitorch_attn.nn.Multihead",
+    "multi-head attention": "api/files/nn.multihead_attention.html#minitorch_attn.nn.Multihead",
+    "no_grad": "api/files/autograd.modes.html#minitorch_attn.no_grad",
+    "padding mask": "api/files/nn.masks.html#minitorch_attn.nn.masks.padding",
+    "beam search": "where_is_it.html#term-",
+    "DataLoader": "api/files/utils.data.dataloader.html#minitorch_attn.utils.data.DataLoader",
+    "write the backward of softmax": "exercises.html#",
+    "coming from pytorch": "coming_from_pytorch.html",
+    "hyperbolic": "api/",  # a word of the text, not of a name: Sphinx's own search
+}
+
+
+@pytest.fixture(scope="module")
+def searched(site, browser):
+    """A function from a query to the addresses of its results, the best first."""
     tab = new_tab(browser)
-    tab.goto((site / "search.html").as_uri() + "?q=softmax")
-    tab.wait_for_function("document.querySelectorAll('#search-results li').length > 3")
-    found = " ".join(tab.locator("#search-results li a").all_inner_texts()).lower()
-    assert "softmax" in found
+    tab.goto((site / "search.html").as_uri() + "?q=" + quote("x @ y"))
+    tab.wait_for_function("Search.hasIndex()")
+
+    def found(query):
+        tab.locator("#search-results").evaluate("element => element.replaceChildren()")
+        tab.evaluate("query => Search.performSearch(query)", query)
+        tab.wait_for_function("/finished|not match/.test(Search.status?.innerText)")
+        return [link.get_attribute("href") for link in tab.locator("#search-results li a").all()]
+
+    yield found
     tab.close()
+
+
+@pytest.mark.parametrize(("query", "place"), SEARCHES.items(), ids=SEARCHES)
+def test_the_search_finds_first(searched, query, place):
+    assert searched(query)[0].startswith(place)
+
+
+def test_the_search_of_every_page_leads_there(site, browser):
+    tab = new_tab(browser, viewport={"width": 1280, "height": 800})
+    tab.goto((site / "index.html").as_uri())
+    tab.keyboard.press("Control+k")
+    tab.keyboard.type("softmax backward")
+    tab.keyboard.press("Enter")
+    first = tab.locator("#search-results li a").first
+    assert first.get_attribute("href") == SEARCHES["softmax backward"]
+    first.click()
+    assert tab.locator("section:target h2").inner_text().startswith("Backward of Softmax")
+    assert tab.locator("section:target a", has_text="backward").first.is_visible()
+    tab.close()
+
+
+def test_no_result_is_shown_twice(searched):
+    for query in ("softmax", "mask", "gradient"):
+        found = searched(query)
+        assert len(found) == len(set(found)) > 5, query
+
+
+def test_nonsense_is_not_found(searched):
+    assert searched("qwertzuiop") == searched("()") == []
+
+
+def test_a_term_leads_to_its_row(site, browser, searched):
+    place = searched("where is x @ y")[0]
+    tab = new_tab(browser)
+    tab.goto((site / place.split("#")[0]).as_uri() + "#" + place.split("#")[1])
+    row = tab.locator("tr:has(:target)")
+    assert "x @ y" in row.inner_text() and "ops/matmul.py:" in row.inner_text()
+    tab.close()
+
+
+@pytest.mark.parametrize("width", [400, 1280])
+def test_the_home_page_shows_the_picture_and_six_doors(site, browser, width):
+    inks = set()
+    for scheme in ("light", "dark"):
+        tab = new_tab(browser, viewport={"width": width, "height": 900}, color_scheme=scheme)
+        tab.goto((site / "index.html").as_uri())
+        box = tab.locator("svg.attention").bounding_box()
+        assert box["x"] >= 0 and box["x"] + box["width"] <= width
+        assert box["y"] + box["height"] < 900  # seen without scrolling
+        inks.add(tab.evaluate("getComputedStyle(document.querySelector('.attention text')).fill"))
+        doors = tab.locator("ul.doors > li")
+        assert doors.count() == 6
+        for door in doors.all():
+            box = door.bounding_box()
+            assert box["x"] >= 0 and box["x"] + box["width"] <= width
+            assert door.locator("a").count() == 1
+        doors.first.click(position={"x": 5, "y": 5})  # not on the words
+        assert tab.url.endswith("lessons/index.html")
+        tab.close()
+    assert len(inks) == 2
+
+
+def test_lessons_and_exercises_lead_to_each_other(site, parsed):
+    exercises = parsed[site / "exercises.html"]
+    lessons = {url for url in exercises.links if re.match(r"lessons/\d\d_", url)}
+    assert len(lessons) > 8
+    for lesson in lessons:
+        assert any("exercises.html#" in url for url in parsed[site / lesson].links), lesson
+    assert any("exercises.html" in url for url in parsed[site / "lessons" / "index.html"].links)
 
 
 def test_answers_open_on_a_click(site, browser):

@@ -160,3 +160,10 @@ def test_when_a_running_beam_can_still_win(early, penalty, improves, device):
     taken = mt.tensor([[True, True]], device=device)
     search.finished = (None, mt.tensor([[-1.0, -1.0]], device=device), None, taken)
     assert search._may_improve().tolist() == [[improves]]
+
+
+@pytest.mark.parametrize("penalty", [2**31, -(2**31), 1e308])
+def test_an_endless_power_is_refused(penalty):
+    model = gpt2()
+    with pytest.raises(ArgumentError, match="length_penalty is out of range"):
+        model.generate(mt.tensor([[1, 2]]), num_beams=2, max_new_tokens=3, length_penalty=penalty)

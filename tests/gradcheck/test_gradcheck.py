@@ -260,7 +260,7 @@ def test_inputs_that_share_memory_are_refused(make, device):
 
 
 def test_there_must_be_something_to_check(make):
-    with pytest.raises(ArgumentError, match="at least one input must require grad"):
+    with pytest.raises(ArgumentError, match="at least one of inputs must require grad"):
         gradcheck(lambda x: x, make(3, requires_grad=False))
     with pytest.raises(DTypeError, match="must return a floating-point tensor"):
         gradcheck(lambda x: 3, make(3))
@@ -301,6 +301,28 @@ def keep_item(axis, item):
     return change
 
 
+@pytest.mark.parametrize("batch", [2, 3, 5])
+def test_a_mean_over_the_batch_is_the_first_cause_of_a_factor(batch, make):
+    x, w = make(batch, 4), make(2, 4)  # other axes can have the size of the batch
+
+    class Rows(Function):
+        @staticmethod
+        def forward(ctx, x, w):
+            ctx.save(x, w)
+            return x @ w.T
+
+        @staticmethod
+        def backward(ctx, g):
+            x, w = ctx.saved
+            return g @ w, g.T @ x / len(x)
+
+    report = gradcheck_report(Rows.apply, (x, w))
+    (hint,) = report["w"].hints
+    assert f": {batch} is the size of the batch (axis 0 of the output): a mean" in hint.text
+    assert report["x"].ok and hint.text in " ".join(report.causes().split())
+    assert "batch" not in report.facts() and str(report).startswith(report.facts()[:200])
+
+
 def one_wrong_entry(g):
     g = g.copy()
     g[1, 2] *= 1.0001
@@ -315,7 +337,12 @@ def one_wrong_entry(g):
         ((3, 5), lambda g: g / 2, "factor", "1/2 times"),
         ((3, 7), lambda g: g * 7**0.5, "factor", r"sqrt\(7\), where 7 is the size of axis 1 of x"),
         ((3, 7), lambda g: g / 7**0.5, "factor", r"1/sqrt\(7\) is applied twice"),
-        ((3, 7), lambda g: g / 3, "factor", "1/3 times .* axis 0 of x: a mean instead of a sum"),
+        (
+            (3, 7),
+            lambda g: g / 3,
+            "factor",
+            r"1/3 times .*batch \(axis 0 of the output\): a mean",
+        ),
         ((3, 7), lambda g: g * 7, "factor", "axis 1 of x: a sum instead of a mean"),
         ((3, 7), lambda g: g / 21, "factor", "1/21 times .*: 21 is the size of all of x"),
         ((3, 7), lambda g: g * -7, "factor", "the sign is wrong, and 7 is the size"),
@@ -365,6 +392,14 @@ def test_none_for_a_gradient_that_is_required_is_refused(function, change, count
     wrong = spoiled(function, change)
     with pytest.raises(GraphError, match=f"returned None for its input {count - 1}"):
         gradcheck_report(wrong.apply, tuple(make(3, 5) for _ in range(count)))
+
+
+@pytest.mark.parametrize(("factor", "named"), [(2.0, True), (-0.5, False), (0.37, False)])
+def test_the_ratio_of_two_numbers_is_a_hint_only_with_one_cause(make, factor, named):
+    """Any two numbers have a ratio, and most ratios have some explanation."""
+    report = gradcheck_report(spoiled(Cube, lambda g: g * factor).apply, make(1))
+    assert not report.ok
+    assert bool(report.hints) == named
 
 
 def test_a_guess_that_fits_only_nearly_is_not_made(make):
@@ -982,7 +1017,7 @@ def test_the_operation_at_fault_is_named_with_its_lines(make):
     text = str(report)
     assert "test_gradcheck.py" in text and "# the line to name" in text
     words = " ".join(text.split())
-    assert f"step {fault.step.number + 1} of" in words and "backward   tests" in text
+    assert f"step {fault.step.number} of" in words and "backward   tests" in text
     assert any("2 times the correct one" in hint.text for hint in fault.hints)
 
 

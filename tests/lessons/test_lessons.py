@@ -71,12 +71,57 @@ GOOD = """# %% [markdown]
 # %%
 import minitorch_attn as mt
 from minitorch_attn.course.lesson import show, where
+from minitorch_attn.course.your_turn import check
 
-print(mt.ones(3))
 assert mt.ones(3).sum() == 3
 
-# %%
+# %% tags=["plot"]
 show(figure, "three")
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: twice
+#
+# Write `double(x)`.
+#
+# *Hint:* Add.
+
+# %% tags=["answer"]
+def double(x):
+    \"\"\"Return 2 x.\"\"\"
+    y = x + x
+    return y
+
+
+# %% tags=["check"]
+check(double, cases=[mt.ones(3)], expected=lambda x: 2 * x, properties={})
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: three times
+#
+# Write `triple(x)`.
+#
+# *Hint:* Add twice.
+
+# %% tags=["answer"]
+def triple(x):
+    \"\"\"Return 3 x.\"\"\"
+    y = x + x
+    return y + x
+
+
+# %% tags=["check"]
+check(triple, cases=[mt.ones(3)], expected=lambda x: 3 * x, properties={})
+
+# %% [markdown] tags=["predict"]
+# ## Predict, then run
+#
+# What does it print?
+
+# %%
+print(mt.ones(3))
+
+# %% [markdown]
+# Three ones.
 
 # %% [markdown]
 # ## What goes wrong with two numbers
@@ -126,6 +171,7 @@ def test_a_lesson_of_this_form_is_without_complaint(tmp_path):
     [
         ("opening", "What follows from it?", "Something follows."),
         ("opening", "# *Prerequisites:* nothing.", "#"),
+        ("opening", "# *Prerequisites:* nothing.", "# *Prerequisites:* lessons 0 and 1."),
         ("order", "## In the library", "## Somewhere else"),
         ("order", "## Exercise", "## Three questions"),
         ("order", ' tags=["answers"]', ""),
@@ -148,6 +194,27 @@ def test_a_lesson_of_this_form_is_without_complaint(tmp_path):
         ("plainness", "# # A title", "# # Decoding: greedy"),
         ("plainness", "# # A title", "# # A title, coding=utf-8"),
         ("steadiness", "print(mt.ones(3))", "print(np.random.default_rng().random())"),
+        ("turns", ' tags=["answer"]', ""),
+        ("turns", ' tags=["check"]', ""),
+        ("turns", '[markdown] tags=["your-turn"]', "[markdown]"),
+        ("turns", "## Your turn: twice", "## Twice"),
+        ("turns", "# *Hint:* Add.", "# Add."),
+        ("turns", "# *Hint:* Add.", "# *Hint:* Add.\n#\n# And more."),
+        ("turns", '    """Return 2 x."""\n', ""),
+        ("turns", "    y = x + x\n    return y\n", "    return x + x\n"),
+        ("turns", "    y = x + x\n    return y\n", "    y = x + x\n" * 10 + "    return y\n"),
+        ("turns", "def double(x):", "z = 3\n\n\ndef double(x):"),
+        ("turns", "check(double,", "print(double,"),
+        ("turns", "check(double,", "check(triple,"),
+        ("turns", "check(double,", "x = 3\ncheck(double,"),
+        ("turns", "assert mt.ones(2).sum() != 3", "assert double(mt.ones(1)) != 3"),
+        ("turns", "print(mt.ones(3))", "def double(x):\n    print(x + x)"),
+        ("predict", ' tags=["predict"]', ""),
+        ("predict", "## Predict, then run", "## Predict"),
+        ("predict", "print(mt.ones(3))", "mt.ones(3)"),
+        ("predict", "# %% [markdown]\n# Three ones.", "# %%\n# Three.\nx = 1"),
+        ("plots", ' tags=["plot"]', ""),
+        ("plots", "\n# %%\nprint(mt.ones(3)", '\n# %% tags=["plot"]\nprint(mt.ones(3)'),
     ],
 )
 def test_each_rule_bites(rule, old, new, tmp_path):

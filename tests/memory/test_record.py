@@ -108,7 +108,9 @@ def test_what_is_kept_from_inside_and_when_it_is_let_go(make):
         assert memory.held == 3000
     # x, y, inside; the gradient of y, and of x
     assert memory.peak == 5000 and memory.peak_op == "Inner.backward"
-    assert kinds_at_peak(memory) == {YOURS: 1000, RESULT: 1000, SAVED: 1000, ON_ITS_WAY: 2000}
+    # The gradient of x becomes x.grad without a copy, so it counts as that from the start.
+    found = {YOURS: 1000, RESULT: 1000, SAVED: 1000, ON_ITS_WAY: 1000, GRADIENT: 1000}
+    assert kinds_at_peak(memory) == found
     inside = memory.blocks[2]
     assert inside.kept_at(inside.born) == ["Inner"] and inside.died is not None
     assert memory.blocks[-1].made_as == GRADIENT and memory.blocks[-1].died is None
@@ -156,7 +158,8 @@ def test_a_step_of_a_layer_by_hand(device):
         assert memory.held == 2 * weights + rows + 2 * results
     found = kinds_at_peak(memory)
     assert found[PARAMETER] == weights
-    assert {block.op for block in memory.blocks if block.made_as == GRADIENT} == {"gradient"}
+    gradients = {block.op for block in memory.blocks if block.made_as == GRADIENT}
+    assert gradients <= {"gradient", "Linear.backward"}  # copied, or kept as they were computed
     assert layer.weight.grad is not None
 
 

@@ -111,3 +111,28 @@ def test_parameter_list_and_dict(device):
     named = nn.ParameterDict({"a": mt.ones(2), "b": mt.ones(3)})
     assert [name for name, _ in named.named_parameters()] == ["a", "b"]
     assert repr(named).splitlines()[1] == "  (a): Parameter of shape (2,), float32"
+
+
+@pytest.mark.parametrize(
+    ("create", "hint"),
+    [(lambda: nn.Sequential([nn.ReLU()]), "use nn.Sequential(*layers)"),
+     (lambda: nn.Sequential(nn.ReLU() for _ in range(2)), "use nn.Sequential(*layers)"),
+     (lambda: nn.ModuleList([[nn.ReLU()]]), "nn.ModuleList(layers) for an inner list"),
+     (lambda: nn.Sequential(nn.Linear(2, 2), nn.functional.relu), "use nn.ReLU()"),
+     (lambda: nn.Sequential(mt.leaky_relu), "use nn.LeakyReLU()"),
+     (lambda: nn.ModuleDict({"a": mt.flatten}), "use nn.Flatten()"),
+     (lambda: nn.Sequential().append(nn.functional.softmax), "use nn.Softmax()"),
+     (lambda: nn.Sequential(nn.ReLU), "such as nn.ReLU(), not a class"),
+     (lambda: nn.Sequential(lambda x: x), "a subclass of nn.Module")],
+)  # fmt: skip
+def test_what_to_write_instead_of_a_value_that_is_not_a_module(create, hint):
+    with pytest.raises(DTypeError, match="the value is not a Module") as caught:
+        create()
+    assert hint in caught.value.hint
+
+
+def test_a_layer_of_einops_for_pytorch_is_named():
+    foreign = type("Rearrange", (), {"__module__": "einops.layers.torch"})
+    with pytest.raises(DTypeError) as caught:
+        nn.Sequential(foreign())
+    assert "`from minitorch_attn.einops.layers import Rearrange`" in caught.value.hint

@@ -124,3 +124,27 @@ def test_default_initialisation_of_the_layers():
     assert attention.bias_k.numpy().any() and attention.bias_v.numpy().any()
     norm = nn.LayerNorm(3)
     assert norm.weight.numpy().tolist() == [1, 1, 1] and not norm.bias.numpy().any()
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (3, 5), (4, 4), (7, 3, 2, 2), (2, 3, 5), (1, 1), (0, 3)])
+def test_orthogonal_rows_or_columns(shape):
+    values = drawn(init.orthogonal_, 3.0, shape=shape)
+    values = values.reshape(shape[0], math.prod(shape[1:]))
+    product = values @ values.T if values.shape[0] < values.shape[1] else values.T @ values
+    if values.size:
+        np.testing.assert_allclose(product, 9 * np.eye(len(product)), atol=1e-5)
+
+
+def test_orthogonal_matrices_are_uniformly_distributed():
+    """Without the signs of R, LAPACK's Q has a first column with a negative first entry."""
+    first = np.array([init.orthogonal_(mt.empty(3, 3)).numpy()[0, 0] for _ in range(400)])
+    assert 0.4 < (first > 0).mean() < 0.6
+
+
+def test_orthogonal_needs_a_matrix():
+    with pytest.raises(ShapeError, match="at least 2 axes"):
+        init.orthogonal_(mt.empty(3))
+
+
+def test_pytorchs_name_of_the_fans():
+    assert init._calculate_fan_in_and_fan_out(mt.empty(2, 3, 5, 7)) == (105, 70)

@@ -1,5 +1,6 @@
 """Linear, Embedding, norms, dropout, activations and feed-forward: values and gradients."""
 
+import inspect
 import math
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 import minitorch_attn as mt
 from minitorch_attn import nn
 from minitorch_attn.autograd import gradcheck_module, gradgradcheck
-from minitorch_attn.errors import ArgumentError, IndexRangeError, ShapeError
+from minitorch_attn.errors import ArgumentError, DTypeError, IndexRangeError, ShapeError
 
 
 def ready(module, device):
@@ -257,3 +258,73 @@ def test_device_and_dtype_of_a_new_layer(device):
     ):
         for p in layer.parameters():
             assert p.dtype == mt.float64 and p.device == mt.ones(1, device=device).device
+
+
+@pytest.mark.parametrize(("count", "shape"), [(1, (5,)), (1, (2, 3)), (3, (2, 3)), (3, (2, 3, 5))])
+def test_prelu(count, shape, make, device):
+    layer, x = ready(nn.PReLU(count, init=0.4), device), make(*shape)
+    slopes = host(layer.weight).reshape(-1, *[1] * (len(shape) - 2))
+    expected = np.where(host(x) > 0, host(x), slopes * host(x))
+    np.testing.assert_allclose(host(layer(x)), expected, atol=1e-12)
+    assert gradcheck_module(layer, x)
+    assert gradgradcheck(layer, x)
+    layer.reset_parameters()
+    assert (host(layer.weight) == 0.4).all()
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 5), (5,)])
+def test_prelu_refuses_another_number_of_channels(shape):
+    with pytest.raises(ShapeError, match="num_parameters channels"):
+        nn.PReLU(3)(mt.zeros(shape))
+
+
+def test_dropout_of_channels_in_training_only(device):
+    for axes in (1, 2, 3):
+        layer = getattr(nn, f"Dropout{axes}d")(0.5)
+        x = mt.ones(7, 5, *[2] * axes, device=device)
+        kept = host(layer(x)).reshape(35, -1)
+        assert set(kept.mean(1)) == {0.0, 2.0}
+        assert layer.eval()(x) is x
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_bilinear(bias, make, device):
+    layer, x, y = ready(nn.Bilinear(3, 7, 5, bias=bias), device), make(2, 3), make(2, 7)
+    expected = np.einsum("bi,kij,bj->bk", host(x), host(layer.weight), host(y))
+    np.testing.assert_allclose(host(layer(x, y)), expected + (host(layer.bias) if bias else 0))
+    assert gradcheck_module(layer, x, y)
+    assert repr(layer) == f"Bilinear(in1_features=3, in2_features=7, out_features=5, bias={bias})"
+    assert abs(host(nn.Bilinear(100, 3, 5).weight)).max() <= 0.1
+
+
+def test_a_lazy_layer_takes_its_size_from_the_first_input(make, device):
+    layer, x = nn.LazyLinear(5).double().to(device), make(2, 3)
+    optimizer = mt.optim.SGD(layer.parameters(), lr=1.0)  # before the sizes are known
+    weight = layer.weight
+    layer(x).sum().backward()
+    assert type(layer) is nn.Linear and layer.in_features == 3 and layer.weight is weight
+    assert 0 < abs(host(weight)).max() <= 3**-0.5 and weight.device == x.device
+    before = host(weight).copy()
+    optimizer.step()
+    np.testing.assert_allclose(host(weight), before - host(weight.grad))
+    assert gradcheck_module(layer, x)
+
+
+def test_a_lazy_layer_takes_its_size_from_a_state_dict():
+    saved = nn.Sequential(nn.Linear(7, 3), nn.Linear(3, 5))
+    lazy = nn.Sequential(nn.LazyLinear(3), nn.LazyLinear(5))
+    lazy.load_state_dict(saved.state_dict())
+    x = mt.rand(2, 7)
+    np.testing.assert_array_equal(host(lazy(x)), host(saved(x)))
+    alone = nn.LazyLinear(3)
+    alone.load_state_dict(saved[0].state_dict())
+    assert alone.in_features == 7
+
+
+@pytest.mark.parametrize("name", [n for n in nn.loss.__all__ if n.endswith("Loss")])
+def test_a_loss_called_as_a_function_says_to_create_it(name):
+    x = mt.zeros(2, 3)
+    with pytest.raises(DTypeError, match=f"{name}: the loss must be created") as caught:
+        getattr(nn, name)(x, x)
+    assert caught.value.hint == f"nn.{name}()(input, target)"
+    assert "reduction" in inspect.signature(getattr(nn, name)).parameters

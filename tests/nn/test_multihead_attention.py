@@ -438,3 +438,18 @@ def test_collecting_changes_nothing_for_a_query_that_may_attend_to_nothing(
         output = module(*inputs, attn_mask=mask, need_weights=need_weights)[0]
     np.testing.assert_allclose(host(output), host(expected), atol=1e-12)
     assert np.isnan(host(output)[:, 3]).all() == need_weights
+
+
+def test_static_keys_are_refused_with_a_bias_or_another_shape(make):
+    x, eye = make(3, 5, 4), make(4, 4)
+    given = dict(
+        query=x, key=x, value=x, embed_dim_to_check=4, num_heads=2, add_zero_attn=False,
+        in_proj_weight=make(12, 4), in_proj_bias=None, dropout_p=0.0, out_proj_weight=eye,
+        out_proj_bias=None, bias_v=None,
+    )  # fmt: skip
+    function = mt.nn.functional.multi_head_attention_forward
+    with pytest.raises(ArgumentError, match="cannot have a bias appended"):
+        function(**given, bias_k=make(1, 1, 4), static_v=make(10, 3, 2))
+    for shape in ((5, 3, 4), (10, 3, 4), (10, 2)):
+        with pytest.raises(ShapeError, match="the shape of static_k does not match"):
+            function(**given, bias_k=None, static_k=make(*shape))

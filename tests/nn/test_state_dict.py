@@ -107,3 +107,11 @@ def test_buffers_are_loaded_in_their_own_dtype(device):
     model.register_buffer("steps", mt.tensor(3))
     model.to(device).load_state_dict({"steps": np.array(5)})
     assert model.steps.item() == 5 and model.steps.dtype == mt.int64
+
+
+def test_the_result_of_loading_says_that_all_keys_matched():
+    layer = mt.nn.Linear(2, 3)
+    result = layer.load_state_dict(layer.state_dict())
+    assert repr(result) == str(result) == "<All keys matched successfully>"
+    result = layer.load_state_dict({}, strict=False)
+    assert repr(result) == ("IncompatibleKeys(missing_keys=['weight', 'bias'], unexpected_keys=[])")

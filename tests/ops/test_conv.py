@@ -227,3 +227,19 @@ def test_errors_say_what_was_seen(number, make):
     with pytest.raises(error, match=message) as caught:
         call(make(1, 3, 5, 5), make(2, 3, 3, 3))
     assert detail in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("layer", "shape", "order"),
+    [(mt.nn.Conv1d, (1, 7, 3), "0, 2, 1"), (mt.nn.Conv2d, (1, 7, 7, 3), "0, 3, 1, 2"),
+     (mt.nn.ConvTranspose2d, (1, 7, 7, 3), "0, 3, 1, 2")],
+)  # fmt: skip
+def test_channels_on_the_last_axis_are_recognized(layer, shape, order):
+    x, conv = mt.ones(*shape), layer(3, 5, 2)
+    with pytest.raises(ShapeError) as caught:
+        conv(x)
+    assert f"x.permute({order})" in caught.value.hint
+    assert conv(x.permute(*map(int, order.split(", ")))).shape[1] == 5
+    with pytest.raises(ShapeError) as caught:
+        conv(mt.ones(*shape[:-1], 2))
+    assert "use a weight of shape" in caught.value.hint

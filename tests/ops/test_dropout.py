@@ -8,7 +8,7 @@ import pytest
 import minitorch_attn as mt
 from minitorch_attn.autograd import gradgradcheck
 from minitorch_attn.backend.sync import forbid_sync
-from minitorch_attn.errors import ArgumentError, DTypeError
+from minitorch_attn.errors import ArgumentError, DTypeError, ShapeError
 from minitorch_attn.gradcheck import gradcheck
 
 
@@ -125,3 +125,55 @@ def test_a_step_needs_no_synchronisation(make):
     x = make(3, 5)
     with forbid_sync():
         (mt.dropout(x, 0.5) + mt.drop_path(x, 0.5, training=True)).sum().backward()
+
+
+CHANNELS = [
+    (mt.dropout1d, (5, 7, 3), 2), (mt.dropout1d, (11, 3), 1), (mt.dropout2d, (5, 7, 3, 2), 2),
+    (mt.dropout2d, (5, 7, 3), 2), (mt.dropout3d, (5, 7, 3, 2, 3), 2),
+    (mt.dropout3d, (11, 3, 2, 3), 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("function", "shape", "lead"), CHANNELS)
+def test_channels_are_dropped_as_a_whole(function, shape, lead, device):
+    x = mt.rand(shape, device=device) + 1.0
+    mt.manual_seed(2)
+    y = function(x, 0.4).numpy()
+    space = tuple(range(lead, len(shape)))
+    kept = (y != 0).all(axis=space)
+    assert (kept | (y == 0).all(axis=space)).all() and kept.any() and not kept.all()
+    scale = np.where(kept, 1 / 0.6, 0).reshape(*shape[:lead], *[1] * len(space))
+    np.testing.assert_allclose(y, x.numpy() * scale, rtol=1e-6)
+    mt.manual_seed(2)
+    assert function(x, 0.4, inplace=True) is x
+    np.testing.assert_array_equal(x.numpy(), y)
+    assert function(x, 0.4, training=False) is x and function(x, 0.0) is x
+    assert not function(x, 1.0).numpy().any()
+
+
+@pytest.mark.parametrize(("function", "shape", "lead"), CHANNELS)
+def test_gradient_of_dropped_channels(function, shape, lead, make):
+    def seeded(x):
+        mt.manual_seed(3)
+        return function(x, 0.4)
+
+    small = (*shape[:lead], *[2] * (len(shape) - lead))
+    assert gradcheck(seeded, make(*small))
+
+
+@pytest.mark.parametrize("size", [0, 1, 2])
+def test_channels_of_small_sizes(size, device):
+    for function, axes in ((mt.dropout1d, 3), (mt.dropout2d, 4), (mt.dropout3d, 5)):
+        assert function(mt.ones([size] * axes, device=device)).shape == (size,) * axes
+
+
+def test_channels_are_needed():
+    for function, shape in (
+        (mt.dropout1d, (3,)),
+        (mt.dropout2d, (3, 5)),
+        (mt.dropout3d, (1, 2, 3)),
+    ):
+        with pytest.raises(ShapeError, match=f"{function.__name__}: input must have"):
+            function(mt.ones(shape))
+    with pytest.raises(ArgumentError, match="p must be between"):
+        mt.dropout2d(mt.ones(1, 2, 3, 3), 1.5)

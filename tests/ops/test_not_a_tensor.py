@@ -61,6 +61,7 @@ FURTHER = {
     "cast": ("float64",),
     "chunk": (2,),
     "clamp": (0.0,),
+    "clip": (0.0,),
     "conv1d": (x(3, 2, 3),),
     "conv2d": (x(3, 2, 3, 3),),
     "conv3d": (x(3, 2, 3, 3, 3),),

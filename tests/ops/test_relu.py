@@ -5,7 +5,7 @@ import pytest
 from op_table import Case, Within, checks
 
 import minitorch_attn as mt
-from minitorch_attn.errors import ArgumentError
+from minitorch_attn.errors import ArgumentError, DTypeError, ShapeError
 
 SELU = 1.0507009873554805, 1.6732632423543772
 WIDE = Within((2, 3, 5), -4, 8)
@@ -23,6 +23,11 @@ CASES = [
     Case("leaky_relu", mt.leaky_relu, lambda x: np.where(x > 0, x, 0.01 * x), (2, 3)),
     Case("leaky_relu, upwards", lambda x: mt.leaky_relu(x, -0.3),
          lambda x: np.where(x > 0, x, -0.3 * x), (2, 3)),
+    Case("prelu", mt.prelu, lambda x, w: np.where(x > 0, x, w * x), (2, 3), (1,)),
+    Case("prelu of channels", mt.prelu,
+         lambda x, w: np.where(x > 0, x, w[:, None, None] * x), (2, 3, 5, 7), (3,)),
+    Case("prelu of 0-d", mt.prelu, lambda x, w: np.where(x > 0, x, w[0] * x), (), (1,)),
+    Case("prelu of nothing", mt.prelu, lambda x, w: x, (0, 3), (3,)),
     Case("elu", mt.elu, elu, WIDE),
     Case("elu 0.7", lambda x: mt.elu(x, 0.7), lambda x: elu(x, alpha=0.7), WIDE),
     Case("celu", lambda x: mt.celu(x, 0.7), lambda x: elu(x, alpha=0.7, rate=1 / 0.7), WIDE),
@@ -102,3 +107,14 @@ def test_the_second_derivative_at_the_kink_is_0(name, device):
     (first,) = mt.autograd.grad(getattr(mt, name)(x).sum(), x, create_graph=True)
     (second,) = mt.autograd.grad(first.sum(), x)
     assert second.numpy()[0] == 0 and second.numpy()[1] > 0.5
+
+
+@pytest.mark.parametrize(("shape", "weight"), [((2, 3), (2,)), ((3,), (3,)), ((2, 3), (1, 3))])
+def test_prelu_refuses_slopes_for_other_channels(shape, weight, make):
+    with pytest.raises(ShapeError, match="prelu: weight"):
+        mt.prelu(make(*shape), make(*weight))
+
+
+def test_prelu_refuses_two_dtypes(make):
+    with pytest.raises(DTypeError, match="prelu: input and weight"):
+        mt.prelu(make(2, 3), make(3, dtype="float32"))

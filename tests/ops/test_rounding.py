@@ -21,6 +21,8 @@ CASES = [
     Case("round of nothing", mt.round, np.round, (0, 3)),
     Case("floor_divide", mt.floor_divide, np.floor_divide, Within((2, 3), 3.1, 3.9), Leaf([1.0])),
     Case("remainder", mt.remainder, np.remainder, Leaf([[5.5, -5.5, 7.25]]), Leaf([[3.0], [-2.0]])),
+    Case("fmod", mt.fmod, np.fmod, Leaf([[5.5, -5.5, 7.25]]), Leaf([[3.0], [-2.0]])),
+    Case("fmod of a number", lambda x: mt.fmod(x, 2), lambda x: np.fmod(x, 2), Leaf([0.5, -1.25])),
     Case("remainder of a number", lambda x: x % 2, lambda x: x % 2, Leaf([0.5, 1.25, -0.75])),
 ]
 
@@ -74,7 +76,7 @@ def test_whole_numbers_stay_what_they_are(name, device):
     np.testing.assert_array_equal(y.numpy(), [-1, 0, 1])
 
 
-@pytest.mark.parametrize("name", ["floor_divide", "remainder"])
+@pytest.mark.parametrize("name", ["floor_divide", "fmod", "remainder"])
 def test_integers_are_not_divided_by_0(name, device):
     with pytest.raises(ArgumentError, match="other must not be 0"):
         getattr(mt, name)(mt.tensor([1], device=device), 0)
@@ -93,7 +95,7 @@ def test_division_is_pythons(a, b, whole, device):
 
 
 @pytest.mark.parametrize("operation", [
-    mt.floor_divide, mt.remainder, lambda a, b: a // b, lambda a, b: a % b,
+    mt.floor_divide, mt.fmod, mt.remainder, lambda a, b: a // b, lambda a, b: a % b,
     lambda a, b: mt.div(a, b, rounding_mode="floor"),
     lambda a, b: mt.div(a, b, rounding_mode="trunc"),
 ])  # fmt: skip

@@ -23,6 +23,7 @@ CASES = [
          lambda x, m: np.where(m, 0.5, x).astype(x.dtype), (5, 2, 3), ROW),
     Case("masked_fill with a tensor", mt.masked_fill, lambda x, m, v: np.where(m, v, x), (2, 3),
          MASK, ()),
+    Case("nan_to_num", mt.nan_to_num, np.nan_to_num, (2, 3)),
     Case("maximum", mt.maximum, np.maximum, (2, 3), (2, 3)),
     Case("maximum, broadcast", mt.maximum, np.maximum, (2, 1, 5), (3, 1)),
     Case("minimum", mt.minimum, np.minimum, (2, 3), (2, 3)),
@@ -136,3 +137,16 @@ def test_a_limit_or_value_wraps_into_an_integer_dtype_as_in_pytorch(device):
     np.testing.assert_array_equal(mt.clamp(x, -1).numpy(), np.uint8([255, 255]))
     np.testing.assert_array_equal(mt.masked_fill(x, x > 3, -1).numpy(), np.uint8([2, 255]))
     np.testing.assert_array_equal(mt.where(x > 3, x, -1).numpy(), np.uint8([255, 200]))
+
+
+@pytest.mark.parametrize("options", [{}, {"nan": 7.0}, {"posinf": 5.0, "neginf": -3.0}])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_nan_to_num(options, dtype, device):
+    values = np.array([1.5, np.nan, np.inf, -np.inf, -2.0], dtype)
+    x = mt.tensor(values, device=device, requires_grad=True)
+    y = mt.nan_to_num(x, **options)
+    np.testing.assert_array_equal(y.numpy(), np.nan_to_num(values, **options))
+    y.backward(mt.tensor(np.arange(1, 6, dtype=dtype), device=device))
+    np.testing.assert_array_equal(x.grad.numpy(), [1, 0, 0, 0, 5])
+    whole = mt.tensor([1, 2], device=device)
+    assert mt.nan_to_num(whole).tolist() == [1, 2] and mt.nan_to_num(whole) is not whole

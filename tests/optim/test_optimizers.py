@@ -6,8 +6,20 @@ import numpy as np
 import pytest
 
 import minitorch_attn as mt
+from minitorch_attn import optim
 from minitorch_attn.backend import forbid_sync
-from minitorch_attn.optim import SGD, Adafactor, Adagrad, Adam, AdamW, HFAdafactor, RMSprop
+from minitorch_attn.errors import CheckpointError, DTypeError
+from minitorch_attn.optim import (
+    SGD,
+    Adafactor,
+    Adagrad,
+    Adam,
+    AdamW,
+    HFAdafactor,
+    NAdam,
+    RAdam,
+    RMSprop,
+)
 from minitorch_attn.optim.flat_buffer import BLOCK
 
 SHAPES = [(3, 5), (7,), (), (0, 2), (2, 3, 1)]  # and one without elements
@@ -43,6 +55,42 @@ def adam(p, grads, *, lr, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0, amsgra
         second = largest if amsgrad else v
         root = np.sqrt(second / (1 - betas[1] ** t))
         p = p - lr * (m / (1 - betas[0] ** t)) / (root + eps)
+    return p
+
+
+def nadam(p, grads, *, lr, betas=(0.9, 0.999), eps=1e-8, momentum_decay=4e-3, weight_decay=0.0):
+    mu = [betas[0] * (1 - 0.5 * 0.96 ** (t * momentum_decay)) for t in range(len(grads) + 2)]
+    m, v, t, product = np.zeros_like(p), np.zeros_like(p), 0, np.float32(1)
+    for g in grads:
+        if g is None:
+            continue
+        t += 1
+        product *= np.float32(mu[t])  # the product is a float32 number in PyTorch, too
+        g = g + weight_decay * p
+        m = betas[0] * m + (1 - betas[0]) * g
+        v = betas[1] * v + (1 - betas[1]) * g * g
+        ahead = mu[t + 1] * m / (1 - float(product) * mu[t + 1])
+        now = (1 - mu[t]) * g / (1 - float(product))
+        p = p - lr * (ahead + now) / (np.sqrt(v / (1 - betas[1] ** t)) + eps)
+    return p
+
+
+def radam(p, grads, *, lr, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0):
+    m, v, t, limit = np.zeros_like(p), np.zeros_like(p), 0, 2 / (1 - betas[1]) - 1
+    for g in grads:
+        if g is None:
+            continue
+        t += 1
+        g = g + weight_decay * p
+        m = betas[0] * m + (1 - betas[0]) * g
+        v = betas[1] * v + (1 - betas[1]) * g * g
+        step = lr * m / (1 - betas[0] ** t)
+        length = limit - 2 * t * betas[1] ** t / (1 - betas[1] ** t)
+        if length > 5:
+            adapted = math.sqrt(1 - betas[1] ** t) / (np.sqrt(v) + eps)
+            ratio = (length - 4) * (length - 2) * limit / ((limit - 4) * (limit - 2) * length)
+            step = step * adapted * math.sqrt(ratio)
+        p = p - step
     return p
 
 
@@ -137,6 +185,10 @@ CASES = [
     (Adam, adam, dict(lr=0.05, betas=(0.7, 0.8), eps=1e-3, weight_decay=0.3)),
     (Adam, adam, dict(lr=0.05, amsgrad=True, betas=(0.5, 0.6))),
     (AdamW, adam, dict(lr=0.05, weight_decay=0.3)),
+    (NAdam, nadam, dict(lr=0.05)),
+    (NAdam, nadam, dict(lr=0.05, betas=(0.6, 0.7), momentum_decay=0.3, weight_decay=0.2)),
+    (RAdam, radam, dict(lr=0.05)),
+    (RAdam, radam, dict(lr=0.05, betas=(0.6, 0.9), eps=0.1, weight_decay=0.2)),
     (AdamW, adam, dict(lr=0.05, weight_decay=0.3, amsgrad=True)),
 ]
 
@@ -186,7 +238,7 @@ def test_long_parameters_are_updated_in_every_block(rng, device):
         np.testing.assert_allclose(p.numpy(), adam(v, [g], lr=0.1), rtol=1e-12, atol=1e-13)
 
 
-@pytest.mark.parametrize("cls", [SGD, Adam, AdamW, RMSprop, Adagrad])
+@pytest.mark.parametrize("cls", [SGD, Adam, AdamW, NAdam, RAdam, RMSprop, Adagrad])
 def test_threads_change_no_bit(cls, rng, device):
     start = [rng.standard_normal(shape) for shape in ((2 * BLOCK + 5,), (7, 3), (BLOCK - 1,))]
     grads = [rng.standard_normal(array.shape) for array in start]
@@ -407,7 +459,7 @@ def test_schedule_resumes_from_its_state():
     assert resumed.get_last_lr() == schedule.get_last_lr()
 
 
-@pytest.mark.parametrize("optimizer", [SGD, Adam, AdamW, RMSprop, Adagrad])
+@pytest.mark.parametrize("optimizer", [SGD, Adam, AdamW, NAdam, RAdam, RMSprop, Adagrad])
 def test_a_step_never_waits_for_the_device(optimizer):
     parameter = mt.tensor(np.ones((3, 5)), device="strict", requires_grad=True)
     stepper = optimizer([parameter], lr=0.1)
@@ -415,3 +467,67 @@ def test_a_step_never_waits_for_the_device(optimizer):
     with forbid_sync():
         stepper.step()
     assert (parameter.detach().numpy() < 1).all()
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        ((), None), ((), 5), (("param_groups",), 5), (("param_groups", 0), 5), (("state",), [1]),
+        (("param_groups", 0, "lr"), "0.1"), (("param_groups", 0, "lr"), float("nan")),
+        (("param_groups", 0, "betas"), (0.9, 1.5)), (("param_groups", 0, "params"), ["x"]),
+        (("state", 0), 5), (("state", 0, "step"), "3"), (("state", 0, "step"), -1),
+        (("state", 0, "exp_avg"), "x"), (("state", 0, "exp_avg"), mt.ones(2, 5)),
+        (("state", 7), {}),
+    ],
+)  # fmt: skip
+def test_a_state_of_the_wrong_type_is_refused(place, value):
+    p = mt.ones(2, 3, requires_grad=True)
+    optimizer = optim.AdamW([p], lr=0.1)
+    p.sum().backward()
+    optimizer.step()
+    whole = table = optimizer.state_dict()
+    optim.AdamW([p]).load_state_dict(whole)
+    for key in place[:-1]:
+        table = table[key]
+    if place:
+        table[place[-1]] = value
+    with pytest.raises(CheckpointError, match=r"^optimizer\.load_state_dict"):
+        optim.AdamW([p]).load_state_dict(whole if place else value)
+
+
+@pytest.mark.parametrize("state", [None, 5, {"last_epoch": "3"}, {"base_lrs": [True]}])
+def test_a_state_of_a_schedule_is_checked(state):
+    optimizer = optim.SGD([mt.ones(2, requires_grad=True)], lr=0.1)
+    schedule = optim.lr_scheduler.StepLR(optimizer, step_size=2)
+    with pytest.raises(CheckpointError, match=r"^StepLR\.load_state_dict"):
+        schedule.load_state_dict(state)
+
+
+def test_nadam_resumes_with_its_product(rng, device):
+    grads = [rng.standard_normal(5) for _ in range(4)]
+    results = []
+    for stop in (None, 2):
+        p = mt.nn.Parameter(mt.ones(5, dtype="float64", device=device))
+        optimizer = NAdam([p], lr=0.1, momentum_decay=0.3)
+        for step, grad in enumerate(grads):
+            if step == stop:
+                state = optimizer.state_dict()
+                assert set(state["state"][0]) == {"step", "mu_product", "exp_avg", "exp_avg_sq"}
+                optimizer = NAdam([p], lr=0.1, momentum_decay=0.3)
+                optimizer.load_state_dict(state)
+            p.grad = mt.tensor(grad, device=device)
+            optimizer.step()
+        results.append(p.detach().numpy())
+    np.testing.assert_array_equal(*results)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [("StepLR", (1,)), ("LambdaLR", (lambda step: 1.0,)), ("CosineAnnealingLR", (5,)),
+     ("OneCycleLR", (0.1, 5)), ("CyclicLR", (0.1, 0.2)), ("ReduceLROnPlateau", ()),
+     ("SequentialLR", ([], [])), ("NoamLR", (8, 5))],
+)  # fmt: skip
+def test_a_schedule_of_a_module_says_to_pass_the_optimizer(name, arguments):
+    with pytest.raises(DTypeError, match=f"{name}: optimizer is not an optimizer") as caught:
+        getattr(mt.optim.lr_scheduler, name)(mt.nn.Linear(2, 2), *arguments)
+    assert f"pass the optimizer: {name}(optimizer, ...)" in caught.value.hint

@@ -100,7 +100,8 @@ ANY = "fib"
 REAL = [("exp", {}), ("expm1", {}), ("sin", {}), ("cos", {}), ("tan", {"low": -1, "high": 1}),
         ("tanh", {}), ("sigmoid", {}), ("erf", {}), ("log", {"low": 0.1}), ("log2", {"low": 0.1}),
         ("log10", {"low": 0.1}), ("log1p", {"low": -0.9}), ("sqrt", {"low": 0.1}),
-        ("rsqrt", {"low": 0.1}), ("reciprocal", {"low": 0.2})]  # fmt: skip
+        ("rsqrt", {"low": 0.1}), ("reciprocal", {"low": 0.2}),
+        ("erfinv", {"low": -0.99, "high": 0.99})]  # fmt: skip
 test_of_one_element = checks(
     *[Op(name, one(kinds="fffib", **options), wild=True) for name, options in REAL],
     *[Op(name, one(kinds="fi"), wild=True)
@@ -108,6 +109,8 @@ test_of_one_element = checks(
     Op("round", lambda d: (d.tensor(), {"decimals": d.integer(-2, 3)}), label=" to decimals"),
     *[Op(name, one(kinds=ANY), wild=True) for name in ("isnan", "isinf", "isfinite")],
     *[Op(name, one(low=0, high=2, kinds="f"), label=" at 0") for name in ("sqrt", "log", "rsqrt")],
+    Op("nan_to_num", lambda d: (d.tensor(kinds="fffib"), d.some(nan=2.5, posinf=3.0, neginf=-1)),
+       wild=True),
     Op("logical_not", one(kinds=ANY)),
     Op("bitwise_not", one(kinds="ib")),
 )  # fmt: skip
@@ -126,6 +129,8 @@ test_of_two_elements = checks(
     Op("floor_divide", whole_quotient, label=" of integers"),
     Op("remainder", lambda d: tuple(d.pair("f", low=0.5, high=3.0))),
     Op("remainder", whole_quotient, label=" of integers"),
+    Op("fmod", lambda d: tuple(d.pair("f", low=0.5, high=3.0))),
+    Op("fmod", whole_quotient, label=" of integers"),
     Op("pow", power),
     Op("pow", raised, label=" by a tensor"),
     Op("pow", whole_power, label=" of integers"),

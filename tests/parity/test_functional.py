@@ -21,6 +21,13 @@ def gated(d):
     return x, d.axis(x)
 
 
+def sloped(d):
+    """An input and one slope, or one for each channel; now and then for too many."""
+    x = d.tensor(d.filled(), ties=False)  # PyTorch's second derivative at the kink is another
+    channels = x.shape[1] if x.ndim > 1 else 1
+    return x, d.tensor((d.choice(1, channels) + d.rarely(),), dtype=x.dtype)
+
+
 def rows(d):
     """An input, the shape of its last axes, and parameters of that shape."""
     # grad: for the bias alone PyTorch's second derivative is 0.
@@ -88,6 +95,16 @@ def still(d):
     return x, d.choice({"training": False}, {"p": 0.0}, {"p": 1.0}, {"p": 1.5})
 
 
+def still_channels(space):
+    """The same for whole channels, with and without a batch."""
+
+    def draw(d):
+        x = d.tensor(d.shape(space + 1, space + 2))
+        return x, d.choice({"training": False}, {"p": 0.0}, {"p": 1.0}, {"p": 1.5})
+
+    return draw
+
+
 NEGATIVE = {"elu": {"alpha": (0.5, 2.0, 1)}, "celu": {"alpha": (0.5, 2.0)}, "selu": {},
             "leaky_relu": {"negative_slope": (0.2, 0.0, 1.5)}, "relu": {}, "relu6": {},
             "silu": {}, "mish": {}, "hardswish": {}, "hardsigmoid": {},
@@ -100,9 +117,13 @@ test_activations = checks(
     *[Op(F + name, one(**settings), wild=True, coarse=name == "hardsigmoid")
       for name, settings in NEGATIVE.items()],
     Op("relu", lambda d: (d.tensor(kinds="fi"),)),
+    Op("nn.functional.prelu", sloped),
     Op(F + "glu", gated),
 )  # fmt: skip
 test_norms = checks(Op(F + "layer_norm", layer_norm), Op(F + "rms_norm", rms_norm))
 test_padding = checks(Op(F + "pad", padded), Op(F + "pad", padded_by_contents, label=" modes"))
 test_attention = checks(Op(F + "scaled_dot_product_attention", attention))
-test_dropout = checks(Op(F + "dropout", still))
+test_dropout = checks(
+    Op(F + "dropout", still),
+    *[Op(F + f"dropout{n}d", still_channels(n)) for n in (1, 2, 3)],
+)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import minitorch_attn as mt
+from minitorch_attn.errors import GraphError
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.parity
@@ -36,14 +37,19 @@ CHANGES = {
     "filled": lambda t, other: t.fill_(2.0),
     "copied into": lambda t, other: t.copy_(other * other),
 }
+SHAPES = {
+    "transposed in place": lambda t, other: t.t_() if t.ndim <= 2 else t.transpose_(0, -1),
+    "unsqueezed in place": lambda t, other: t.unsqueeze_(-1),
+    "squeezed in place": lambda t, other: t.squeeze_(),
+}
 
 
-def program(seed):
+def program(seed, changes=CHANGES):
     """A list of steps: view or change, of which earlier name, how."""
     choice = random.Random(seed)
     steps = []
     for _ in range(choice.randrange(2, 10)):
-        table = choice.choice([VIEWS, CHANGES])
+        table = choice.choice([VIEWS, changes])
         steps.append((table, choice.randrange(10), choice.choice(sorted(table))))
     return steps
 
@@ -61,7 +67,7 @@ def run(library, steps, values):
         if table is VIEWS:
             names.append(VIEWS[how](target))
         else:
-            CHANGES[how](target, other)
+            table[how](target, other)
     weights = np.random.default_rng(1)
     total = 0
     for name in names:
@@ -90,3 +96,27 @@ def test_random_programs(batch):
         assert got[2] == wanted[2], seed
         compared += 1
     assert compared > 50
+
+
+@pytest.mark.parametrize("batch", range(8))
+def test_random_programs_that_change_shapes_in_place(batch):
+    """An older view of what changed its shape has the same gradient, or is refused."""
+    compared = refused = 0
+    for seed in range(100 * batch, 100 * (batch + 1)):
+        values = np.random.default_rng(seed).uniform(-1, 1, (3, 3))
+        steps = program(seed, CHANGES | SHAPES)
+        try:
+            wanted = run(torch, steps, values)
+        except (RuntimeError, IndexError):
+            continue
+        try:
+            got = run(mt, steps, values)
+        except GraphError as error:
+            assert "changed its shape in place" in str(error), seed
+            refused += 1
+            continue
+        assert got[0] == pytest.approx(wanted[0]), seed
+        for have, want in zip(got[1], wanted[1], strict=True):
+            np.testing.assert_allclose(have, want, rtol=1e-9, atol=1e-12, err_msg=str(seed))
+        compared += 1
+    assert compared > 30 and compared > refused

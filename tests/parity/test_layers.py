@@ -103,6 +103,100 @@ def test_simple_layers(draw, device):
         compare(*build(name, config, device), [x], {}, device)
 
 
+@pytest.mark.parametrize("draw", range(18))
+def test_embedding_bag(draw, device):
+    rng = np.random.default_rng(draw)
+    mode = ["sum", "mean", "max"][draw % 3]
+    config = {"num_embeddings": 7, "embedding_dim": 3, "mode": mode}
+    # Not compared: scale_grad_by_freq, where PyTorch 2.13 divides by the counts of other ids.
+    if rng.integers(2):
+        config["padding_idx"] = int(rng.integers(-7, 7))
+    ids, kwargs = rng.integers(0, 7, (5, 4)), {}
+    if rng.integers(3):
+        ids = ids.reshape(-1)
+        config["include_last_offset"] = bool(rng.integers(2))
+        last = [20] if config["include_last_offset"] else []
+        kwargs["offsets"] = np.array([0, *sorted(rng.integers(0, 21, 4)), *last])
+    if mode == "sum" and rng.integers(2):
+        kwargs["per_sample_weights"] = rng.normal(size=ids.shape)
+    ours, peer = build("EmbeddingBag", config, device)
+    compare(ours, peer, [ids], kwargs, device)
+    assert repr(ours) == repr(peer)
+
+
+@pytest.mark.parametrize("draw", DRAWS)
+def test_bilinear(draw, device):
+    rng = np.random.default_rng(draw)
+    first, second, out, batch = (int(n) for n in rng.integers(1, 8, 4))
+    names = ("in1_features", "in2_features", "out_features", "bias")
+    config = dict(zip(names, (first, second, out, bool(draw % 2)), strict=True))
+    args = [rng.normal(size=(batch, 2, n)) for n in (first, second)]
+    ours, peer = build("Bilinear", config, device)
+    compare(ours, peer, args, {}, device)
+    assert repr(ours) == repr(peer)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
+@pytest.mark.parametrize("dim", [0, 1, 2, -1, None])
+def test_weight_norm(dim, device):
+    ours, peer = build("Conv1d", {"in_channels": 3, "out_channels": 5, "kernel_size": 2}, device)
+    ours, peer = nn.utils.weight_norm(ours, dim=dim), torch.nn.utils.weight_norm(peer, dim=dim)
+    shapes = {name: tuple(p.shape) for name, p in peer.state_dict().items()}
+    assert {name: p.shape for name, p in ours.state_dict().items()} == shapes
+    assert list(ours.state_dict()) == list(shapes)
+    for _ in range(2):
+        x = np.random.default_rng(0).normal(size=(2, 3, 7))
+        ours.zero_grad(), peer.zero_grad()
+        compare(ours, peer, [x], {}, device)
+        with mt.no_grad(), torch.no_grad():
+            ours.weight_g.mul_(1.5), peer.weight_g.mul_(1.5)
+    nn.utils.remove_weight_norm(ours), torch.nn.utils.remove_weight_norm(peer)
+    assert list(ours.state_dict()) == list(peer.state_dict())
+    close(ours.weight, peer.weight, "weight")
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_lazy_linear():
+    ours, peer = nn.LazyLinear(5, bias=False), torch.nn.LazyLinear(5, bias=False)
+    ours(mt.ones(2, 3)), peer(torch.ones(2, 3))
+    assert repr(ours) == repr(peer)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("shape", [(5, 3), (3, 5), (2, 3, 5)])
+def test_orthogonal_weights_are_the_same_up_to_the_draw(shape, monkeypatch):
+    columns = int(np.prod(shape[1:]))
+    size = max(shape[0], columns), min(shape[0], columns)
+    draw = np.random.default_rng(0).normal(size=size)
+
+    class Drawn:
+        normal = staticmethod(lambda mean, std, size: draw)
+
+    ours = nn.init.orthogonal_(mt.empty(shape, dtype="float64"), 2.0, Drawn)
+    rows = draw if shape[0] >= columns else draw.T
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.Tensor, "normal_", lambda self, *a, **k: self.copy_(torch.tensor(rows)))
+        theirs = torch.nn.init.orthogonal_(torch.empty(shape, dtype=torch.float64), 2.0)
+    np.testing.assert_allclose(ours.numpy(), theirs.numpy(), atol=1e-12)
+
+
+@pytest.mark.parametrize("draw", DRAWS)
+@pytest.mark.parametrize("axes", [1, 2, 3])
+def test_layers_with_channels(axes, draw, device):
+    rng = np.random.default_rng(draw)
+    x = rng.normal(size=(2, 3, *rng.integers(4, 6, axes)))
+    x[rng.random(x.shape) < 0.1] = 0.0
+    compare(*build("PReLU", {"num_parameters": 1 + draw % 2 * 2}, device), [x], {}, device)
+    padding = (
+        int(rng.integers(3)) if draw % 2 else tuple(int(n) for n in rng.integers(3, size=2 * axes))
+    )
+    for kind in ("Constant", "Zero", "Reflection", "Replication", "Circular"):
+        config = {"padding": padding} | ({"value": 3.5} if kind == "Constant" else {})
+        ours, peer = build(f"{kind}Pad{axes}d", config, device)
+        compare(ours, peer, [x], {}, device)
+        assert repr(ours) == repr(peer)
+
+
 @pytest.mark.parametrize("draw", DRAWS)
 def test_embedding(draw, device):
     rng = np.random.default_rng(draw)
@@ -160,6 +254,53 @@ def test_multihead_attention(draw, device):
     kwargs = drawn_masks(rng, batch, heads, queries, keys, unbatched)
     kwargs |= {"need_weights": flag(), "average_attn_weights": flag()}
     compare(*build("MultiheadAttention", config, device), args, kwargs, device)
+
+
+@pytest.mark.parametrize("draw", range(16))
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_multi_head_attention_forward(draw, device):
+    """The function with the parameters of a layer of PyTorch's, in every combination of options."""
+    rng = np.random.default_rng(draw)
+    flags = [bool(n) for n in rng.integers(2, size=6)]
+    sizes = {"kdim": 5, "vdim": 7} if flags[0] else {}
+    options = {"bias": flags[1], "add_bias_kv": flags[2], "add_zero_attn": flags[3]}
+    layer = torch.nn.MultiheadAttention(6, 2, dtype=torch.float64, **options, **sizes)
+    tokens = [rng.normal(size=s) for s in
+              ((3, 2, 6), (4, 2, sizes.get("kdim", 6)), (4, 2, sizes.get("vdim", 6)))]  # fmt: skip
+    blocked = rng.random((3, 4)) < 0.3
+    blocked[:, 0] = False
+    static = [None if flags[2] or rng.random() < 0.4 else rng.normal(size=(4, 4, 3)) for _ in "kv"]
+
+    def outcome(lib):
+        def moved(array):
+            if array is None or lib is torch:
+                return array if array is None else torch.tensor(array)
+            return mt.tensor(array, device=device)
+
+        def own(parameter):
+            return None if parameter is None else moved(parameter.detach().numpy()).requires_grad_()
+
+        packed = own(layer.in_proj_weight)
+        separate = {f"{x}_proj_weight": own(getattr(layer, f"{x}_proj_weight")) for x in "qkv"}
+        inputs = [moved(x).requires_grad_() for x in tokens]
+        given = [None if x is None else moved(x).requires_grad_() for x in static]
+        output, weights = lib.nn.functional.multi_head_attention_forward(
+            *inputs, 6, 2, packed, own(layer.in_proj_bias), own(layer.bias_k), own(layer.bias_v),
+            flags[3], 0.3, own(layer.out_proj.weight), own(layer.out_proj.bias), training=False,
+            need_weights=flags[4], attn_mask=moved(blocked) if flags[5] else None,
+            use_separate_proj_weight=packed is None, **separate,
+            static_k=given[0], static_v=given[1],
+        )  # fmt: skip
+        (output * output).sum().backward()
+        leaves = [x for x in (*inputs, packed, *separate.values(), *given) if x is not None]
+        return [
+            output.detach(),
+            *([weights.detach()] if flags[4] else []),
+            *(x.grad for x in leaves if x.grad is not None),
+        ]
+
+    for got, want in zip(outcome(mt), outcome(torch), strict=True):
+        np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")

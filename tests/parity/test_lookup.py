@@ -47,6 +47,22 @@ def scatter_added(d):
     return x, dim, index, d.tensor([n + d.integer(0, 1) for n in index.shape], dtype="float64")
 
 
+def scatter_reduced(d):
+    """Without ties, where PyTorch's second derivative is another."""
+    x, dim, index, _ = looked_up(d)
+    src = d.tensor([n + d.integer(0, 1) for n in index.shape], dtype="float64", ties=False)
+    if x.ndim and x.host.size:
+        x = d.tensor(x.shape, dtype="float64", ties=False)
+    return (
+        x,
+        dim,
+        index,
+        src,
+        d.choice("sum", "prod", "mean", "amax", "amin"),
+        d.some(include_self=d.flag()),
+    )
+
+
 def along(d):
     x, dim, index, size = looked_up(d)
     if d.integer(0, 3) == 3:
@@ -156,10 +172,23 @@ def one_hot(d):
     return ids, d.choice(-1, 4, 6, 2)
 
 
+def unique(d):
+    x = d.tensor(d.filled(), "fib", low=0, high=2)
+    flags = d.some(return_inverse=d.flag(), return_counts=d.flag())
+    return x, flags | ({"dim": d.axis(x)} if d.flag() else {})
+
+
+def counted(d):
+    x = d.indices((d.integer(1, 7),), 5, wrong=False)
+    weights = d.tensor(x.shape, "fi", grad=False)
+    return x, d.choice(None, weights, d.tensor((3,), grad=False)), d.choice(0, 3, 9)
+
+
 test_along_an_axis = checks(
     Op("gather", gathered),
     Op("scatter", scattered),
     Op("scatter_add", scatter_added),
+    Op("scatter_reduce", scatter_reduced),
     Op("take_along_dim", along),
 )
 test_slices = checks(
@@ -173,6 +202,9 @@ test_by_index = checks(
     Op("Tensor.__getitem__", entries),
     Op("masked_select", masked),
     Op("nonzero", lambda d: (d.tensor(kinds="fib", low=0, high=1), d.some(as_tuple=d.flag()))),
+    Op("unique", unique, second=False),
+    Op("unique_consecutive", unique, second=False),
+    Op("bincount", counted),
     Op("argwhere", lambda d: (d.tensor(kinds="fib", low=0, high=1),)),
 )
 test_embedding = checks(

@@ -34,6 +34,14 @@ OPTIMIZERS = {
     "AdamW": options(
         lr=small, betas=st.tuples(beta, beta), eps=small, weight_decay=small, amsgrad=flag
     ),
+    "NAdam": options(
+        lr=small, betas=st.tuples(beta, beta), eps=small, weight_decay=small, momentum_decay=small,
+        decoupled_weight_decay=flag, maximize=flag,
+    ),
+    "RAdam": options(
+        lr=small, betas=st.tuples(beta, beta), eps=small, weight_decay=small,
+        decoupled_weight_decay=flag, maximize=flag,
+    ),
     "RMSprop": options(
         lr=small, alpha=beta, eps=small, weight_decay=small, momentum=beta, centered=flag
     ),
@@ -74,6 +82,39 @@ def test_optimizer_follows_pytorch(name, device):
             assert set(mine.get(number, entry)) == set(entry)
 
     check()
+
+
+@pytest.mark.parametrize("history", [1, 3, 100])
+@pytest.mark.parametrize(("lr", "search"), [
+    (1.0, None), (0.3, None), (1.0, "strong_wolfe"), (0.01, "strong_wolfe"), (40, "strong_wolfe"),
+])  # fmt: skip
+def test_lbfgs_follows_pytorch(lr, search, history, device):
+    rng = np.random.default_rng(0)
+    inputs, start = rng.standard_normal((23, 7)), rng.standard_normal((7, 3))
+    wanted = rng.standard_normal((23, 3))
+    results = []
+    for lib, on in ((mt, {"device": device}), (torch, {})):
+        x, y = lib.tensor(inputs, **on), lib.tensor(wanted, **on)
+        w = lib.tensor(start, **on).requires_grad_()
+        b = lib.tensor(np.zeros(3), **on).requires_grad_()
+        unused = lib.tensor(np.zeros(2), **on).requires_grad_()
+        optimizer = lib.optim.LBFGS(
+            [w, b, unused], lr=lr, max_iter=6, history_size=history, line_search_fn=search
+        )
+
+        def closure(lib=lib, w=w, b=b, x=x, y=y, optimizer=optimizer):
+            optimizer.zero_grad()
+            loss = ((x @ w + b - y) ** 2).mean() + 0.1 * (w**4).mean()
+            loss.backward()
+            return loss
+
+        losses = [optimizer.step(closure).item() for _ in range(4)]
+        counts = optimizer.state[w]["func_evals"], optimizer.state[w]["n_iter"]
+        results.append((w.detach().numpy(), b.detach().numpy(), losses, counts))
+    ours, theirs = results
+    for a, b in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-9)
+    assert theirs[2][-1] < 0.9 * theirs[2][0]
 
 
 def build(kind, lib, optimizer, o):

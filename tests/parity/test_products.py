@@ -91,6 +91,14 @@ def linear(d):
     return x, weight, d.choice(None, d.tensor((out,), dtype=dtype))
 
 
+def bilinear(d):
+    dtype, lead = d.dtype(), d.shape(0, 3)
+    first, second, out = d.choice(3, 1, 4), d.choice(2, 1, 5), d.choice(2, 1, 3)
+    x, y = d.tensor((*lead, first), dtype=dtype), d.tensor((*lead, second), dtype=dtype)
+    weight = d.tensor((out, first, second + d.rarely()), dtype=dtype)
+    return x, y, weight, d.choice(None, d.tensor((out,), dtype=dtype))
+
+
 def distance(d):
     dtype, n = d.dtype(), d.choice(3, 1, 2, 0)
     lead = d.broadcastable(2, most=2)
@@ -119,6 +127,7 @@ test_added_products = checks(
     Op("addmv", added("a", "ab", "b")),
     Op("baddbmm", added("dac", "dab", "dbc")),
     Op("nn.functional.linear", linear),
+    Op("nn.functional.bilinear", bilinear),
 )
 test_distances = checks(
     # PyTorch has the second derivative of cdist for none of these.

@@ -78,6 +78,20 @@ def norm(d):
     return x, p, dim, d.flag()
 
 
+def matrix_norm(d):
+    """Of matrices whose largest and smallest singular values are single ones."""
+    x = d.tensor((*d.filled(0, 1), *d.choice((2, 3), (3, 2), (3, 1), (4, 4))), ties=False)
+    axes = d.choice((-2, -1), (-1, -2), (0, 1), (1, 1), 0)
+    order = d.choice("fro", "nuc", 1, -1, 2, -2, float("inf"), float("-inf"), 3)
+    return x, order, axes, d.some(keepdim=d.flag())
+
+
+def any_norm(d):
+    x = d.tensor(d.filled(), ties=False)
+    axes = d.choice(None, d.axis(x), (-2, -1))
+    return x, d.some(ord=d.choice(2, 1, 3, float("inf"), "nuc")) | {"dim": axes}
+
+
 def normalized(d):
     """In float64: short rows cancel most digits of the second derivative."""
     x = d.tensor(dtype="float64")
@@ -140,6 +154,8 @@ test_spread = checks(
     *[Op(name, spread) for name in ("var", "std", "var_mean", "std_mean")],
     Op("linalg.vector_norm", vector_norm),
     Op("norm", norm),
+    Op("linalg.matrix_norm", matrix_norm),
+    Op("linalg.norm", any_norm),
     Op("nn.functional.normalize", normalized),
 )
 test_extremes = checks(

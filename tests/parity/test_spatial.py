@@ -170,6 +170,37 @@ test_interpolate = checks(
 )
 
 
+def sampled(mode, padding, axes):
+    """Positions inside and outside, none on an edge, where derivatives jump."""
+
+    def draw(d):
+        batch, dtype = d.integer(1, 2), "float64"
+        space = [d.integer(1, 4) for _ in range(axes)]
+        x = d.tensor((batch, d.integer(1, 3), *space), dtype=dtype)
+        out = [d.integer(0 if i else 1, 3) for i in range(axes)]
+        reach = d.choice(0.9, 2.9)
+        grid = d.tensor((batch, *out, axes), dtype=dtype, low=-reach, high=reach, ties=False)
+        named = {"mode": mode, "padding_mode": padding, "align_corners": d.flag()}
+        return x, grid, named
+
+    return Op("nn.functional.grid_sample", draw, label=f" {mode} over {axes}, {padding}")
+
+
+def mapped(d):
+    axes, batch = d.integer(2, 3), d.integer(1, 3)
+    size = (batch, d.integer(1, 3), *[d.integer(1, 4) for _ in range(axes)])
+    theta = d.tensor((batch, axes, axes + 1 + d.rarely()), dtype=float_type(d))
+    return theta, size, {"align_corners": d.flag()}
+
+
+PADDINGS = ("zeros", "border", "reflection")
+test_grid_sample = checks(
+    *[sampled(mode, p, n) for mode in ("bilinear", "nearest") for p in PADDINGS for n in (2, 3)],
+    *[sampled("bicubic", p, 2) for p in PADDINGS],
+    Op("nn.functional.affine_grid", mapped),
+)
+
+
 def shuffled(sign):
     def draw(d):
         # An empty image comes back from PyTorch's pixel_unshuffle as it was.

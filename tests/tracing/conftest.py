@@ -1,9 +1,10 @@
 """Fixtures: recordings as pages, and a browser that opens them."""
 
+from itertools import count
 from types import SimpleNamespace
 
 import pytest
-from browsing import new_tab
+from browsing import visits
 
 import minitorch_attn as mt
 from minitorch_attn.tracing.page import page as page_of
@@ -17,26 +18,15 @@ def visit(browser, request, tmp_path):
     """
     if request.config.getoption("--device") != "numpy":
         pytest.skip("a page is the same for every device")
-    pages, requests, complaints = [], [], []
+    numbers = count()
+    with visits(browser) as visit_page:
 
-    def opened(html, address="", *, width=1280, height=800, **settings):
-        path = tmp_path / f"page{len(pages)}.html"
-        path.write_text(html, encoding="utf-8")
-        viewport = {"width": width, "height": height}
-        page = new_tab(browser, viewport=viewport, **settings)
-        pages.append(page)
-        page.on("request", lambda sent: requests.append(sent.url))
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.goto(path.as_uri() + address)
-        return page
+        def opened(html, address="", **settings):
+            path = tmp_path / f"page{next(numbers)}.html"
+            path.write_text(html, encoding="utf-8")
+            return visit_page(path.as_uri() + address, **settings)
 
-    yield opened
-    for page in pages:
-        page.close()
-    assert requests
-    assert [url for url in requests if not url.startswith("file://")] == []
-    assert complaints == []
+        yield opened
 
 
 def _as_page(recording):

@@ -229,7 +229,7 @@ def test_shapes_and_dtypes_differ_before_values():
     assert (found.kind, found.unlike.mine, found.unlike.reference) == ("shape", (3, 1), (3,))
     assert "keepdims: mine True, reference False" in found.report()
     found = mt.trace_diff(total(True, mt.float32), total(True))
-    assert (found.kind, found.mine.number) == ("dtype", 0)
+    assert (found.kind, found.mine.number) == ("dtype", 1)
 
 
 def test_modules_align_the_same_model():
@@ -285,8 +285,35 @@ def test_the_document():
     found = mt.trace_diff(run("wrong axis"), run())
     document = json.loads(json.dumps(found.document(), allow_nan=False))
     assert document["mine_step"] == found.mine.number
-    assert document["mine"]["steps"][document["mine_step"]]["op"] == "Softmax"
+    assert document["mine"]["steps"][document["mine_step"] - 1]["op"] == "Softmax"
     states = [state for *_, state in document["pairs"]]
     first = next(i for i, state in enumerate(states) if state != "same")
     assert document["pairs"][first][0] == document["mine_step"] and document["kind"] == "values"
     assert document["report"] == found.report() and document["count"] == found.unlike.count
+
+
+def test_the_numbers_of_a_report_agree():
+    """The step's number is that of the table; so many steps are before it, and so many agree."""
+
+    def scores(scale_first, axis):
+        mt.manual_seed(5)
+        query, key = mt.randn(3, 5, dtype=mt.float64), mt.randn(7, 5, dtype=mt.float64)
+        with mt.trace() as t:
+            key = key.exp()
+            found = (query / 3) @ key.T if scale_first else (query @ key.T) / 3
+            found.softmax(axis)
+        return t
+
+    def first_line(mine, reference):
+        return mt.trace_diff(scores(*mine), scores(*reference)).report().splitlines()[0]
+
+    assert first_line((False, 0), (False, 1)) == (
+        "The recordings differ from forward step 5 on: Softmax. The 4 steps before it agree."
+    )
+    assert first_line((True, 0), (False, 1)).endswith(
+        " 5 on: Softmax. 2 of the 4 steps before it agree."
+    )
+    assert first_line((True, 1), (True, 1)) == "The recordings agree: all 5 steps are equal."
+    assert first_line((True, 1), (False, 1)) == (
+        "The recordings agree: 3 steps are equal, of 5 steps in mine and 5 in the reference."
+    )

@@ -31,7 +31,11 @@ def differing():
 
 
 def pair_of(page):
-    return int(re.search(r"#pair=(\d+)$", page.url)[1])
+    """The number of the pair that is shown; the address and the header agree on it."""
+    number = int(re.search(r"#pair=(\d+)$", page.url)[1])
+    total = page.locator("#pairs button").count()
+    assert page.locator("#position").inner_text() == f"pair {number} of {total}"
+    return number
 
 
 def test_it_opens_at_the_first_difference(visit, differing):
@@ -61,8 +65,8 @@ def test_mine_reference_and_their_difference(visit, differing):
         """(tables) => tables.map((table) => [...table.querySelectorAll("td")]
             .map((cell) => Number(cell.textContent.replaceAll("−", "-"))))"""
     )
-    step = document["mine"]["steps"][document["mine_step"]]
-    other = document["reference"]["steps"][document["reference_step"]]
+    step = document["mine"]["steps"][document["mine_step"] - 1]
+    other = document["reference"]["steps"][document["reference_step"] - 1]
     a = document["mine"]["tensors"][step["outputs"][0]]["values"]
     b = document["reference"]["tensors"][other["outputs"][0]]["values"]
     mine, reference, difference = (table[-25:] for table in tables)
@@ -84,8 +88,8 @@ def test_a_legend_says_what_the_colours_mean(visit, differing, width):
         float(re.search(r"to ([\d.]+), on a square-root", legend.text_content())[1])
         for legend in legends.all()
     ]
-    step = document["mine"]["steps"][document["mine_step"]]
-    other = document["reference"]["steps"][document["reference_step"]]
+    step = document["mine"]["steps"][document["mine_step"] - 1]
+    other = document["reference"]["steps"][document["reference_step"] - 1]
     a = document["mine"]["tensors"][step["outputs"][0]]["values"]
     b = document["reference"]["tensors"][other["outputs"][0]]["values"]
     worst = max(abs(x - y) for x, y in zip(a, b, strict=True))
@@ -110,17 +114,17 @@ def test_keys_go_through_pairs_and_differences(visit, differing):
     page = visit(differing.html)
     first, pairs = pair_of(page), differing.document["pairs"]
     page.keyboard.press("Home")
-    assert pair_of(page) == 0
-    page.keyboard.press("ArrowRight")
     assert pair_of(page) == 1
+    page.keyboard.press("ArrowRight")
+    assert pair_of(page) == 2
     page.keyboard.press("n")
     assert pair_of(page) == first
     page.keyboard.press("End")
-    assert pair_of(page) == len(pairs) - 1
+    assert pair_of(page) == len(pairs)
     page.keyboard.press("d")
     assert pair_of(page) == first
-    agreeing = next(i for i in range(first, len(pairs)) if pairs[i][2] == "same")
-    page.locator("#pairs button").nth(agreeing).click()
+    agreeing = next(i for i in range(first, len(pairs)) if pairs[i][2] == "same") + 1
+    page.locator("#pairs button").nth(agreeing - 1).click()
     assert page.locator("#pair-title").inner_text() == "These steps agree"
     assert "No entry differs." in page.locator("#pair").inner_text()
     page.keyboard.press("ArrowDown")
@@ -133,7 +137,10 @@ def test_steps_of_one_recording_only_stand_where_they_ran(visit):
     assert page.locator("#pair-title").inner_text() == "First difference: only in mine"
     rows = [row.inner_text().split() for row in page.locator("#pairs button").all()]
     mine = [int(row[1]) for row in rows if row[1] != "–"]
-    assert mine == sorted(mine) and len(mine) == len(document["mine"]["steps"])
+    assert mine == list(range(1, len(document["mine"]["steps"]) + 1))
+    totals = [len(document[name]["steps"]) for name in ("mine", "reference")]
+    counts = page.locator("#counts").inner_text()
+    assert counts == "mine ({} steps) | reference ({} steps)".format(*totals)
     assert "This recording has no such step." in page.locator("#pair").inner_text()
 
 
@@ -142,7 +149,7 @@ def test_equal_recordings(visit):
     page = visit(diff_page(document))
     assert page.locator(".pair.differs").count() == 0
     assert page.locator("#verdict .agree").is_visible()
-    assert pair_of(page) == 0
+    assert pair_of(page) == 1
 
 
 def test_nothing_is_wider_than_a_narrow_screen(visit, differing):

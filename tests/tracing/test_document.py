@@ -41,15 +41,17 @@ def references(document):
 
 def test_ids_are_positions_and_every_reference_leads_somewhere(gpt):
     document = json.loads(json.dumps(gpt.document(), allow_nan=False))
-    for name in ("steps", "tensors", "modules", "fused"):
+    for name in ("tensors", "modules", "fused"):
         assert [entry["id"] for entry in document[name]] == list(range(len(document[name])))
+    assert [step["id"] for step in document["steps"]] == [step.number for step in gpt.steps]
+    assert [step.number for step in gpt.steps] == list(range(1, len(gpt.steps) + 1))
     assert set(references(document)) <= set(range(len(document["tensors"])))
     steps, modules = document["steps"], len(document["modules"])
     for step in steps:
         assert step["module"] is None or 0 <= step["module"] < modules
         assert step["function"] is None or step["function"] in document["functions"]
         if step["kind"] == "backward":
-            of = steps[step["of"]]
+            of = steps[step["of"] - 1]
             assert (of["kind"], of["op"]) == ("forward", step["op"])
             assert len(step["results"]) == len(step["output_names"]) == len(of["inputs"])
     assert {step["kind"] for step in steps} == {"forward", "backward", "accumulate"}
@@ -61,7 +63,7 @@ def test_what_made_a_tensor_is_the_step_that_its_gradient_names(gpt):
     for step in document["steps"]:
         for addition in step.get("added", ()):
             if addition["from_step"] is not None:
-                made = document["steps"][addition["from_step"]]
+                made = document["steps"][addition["from_step"] - 1]
                 assert addition["tensor"] in made["outputs"]
                 checked += 1
     assert checked > 50
@@ -71,7 +73,7 @@ def test_fused_operations_name_their_steps(gpt):
     document = gpt.document()
     assert [fused["op"] for fused in document["fused"]] == ["Attention", "Attention"]
     for fused in document["fused"]:
-        inside = document["steps"][fused["first"] : fused["last"] + 1]
+        inside = document["steps"][fused["first"] - 1 : fused["last"]]
         assert {step["part_of"] for step in inside} == {fused["id"]}
         assert inside[-1]["outputs"] == fused["outputs"]
 
@@ -92,8 +94,9 @@ def test_lines_and_definitions_exist(gpt):
             line = (root / at["file"]).read_text().splitlines()[at["line"] - 1]
             assert line.strip().startswith(f"def {step['kind']}(ctx")
             source = step["source"]
-            assert len(source["text"]) == 3 and source["text"][1].strip()
-            assert source["first"] == source["line"] - 1
+            first, _, last, _ = source["span"]
+            assert source["first"] == min(first, source["line"]) - 1
+            assert len(source["text"]) == last - first + 3 and source["text"][1].strip()
 
 
 def test_values_are_those_of_the_tensors(make):

@@ -1,6 +1,8 @@
 """The stepper in a real browser: stepping, folding, jumping, searching, accessibility."""
 
+import json
 import re
+import runpy
 
 import pytest
 from browsing import new_tab
@@ -16,11 +18,13 @@ NAMED = {
 
 
 def step_of(page):
-    """The number of the step that is shown; address, heading and scrubber agree on it."""
+    """The number of the step that is shown; address, heading, scrubber and header agree on it."""
     number = int(re.search(r"#step=(\d+)$", page.url)[1])
     heading = page.locator("#step-title").inner_text()
     assert heading.startswith(f"{number} ")
     assert page.locator("#slider").input_value() == str(number)
+    last = page.locator("#slider").get_attribute("max")
+    assert page.locator("#position").inner_text().startswith(f"step {number} of {last}, ")
     return number
 
 
@@ -67,26 +71,37 @@ def table_of(card):
 def test_it_opens_at_the_first_step(visit, head):
     page = visit(head.html)
     assert page.title() == "One head"
-    assert page.locator("#step-title").inner_text() == "0 MatMul"
-    last = len(head.document["steps"]) - 1
-    assert page.locator("#position").inner_text() == f"step 0 / {last} forward"
+    assert page.locator("#step-title").inner_text() == "1 MatMul"
+    last = len(head.document["steps"])
+    assert page.locator("#position").inner_text() == f"step 1 of {last}, forward"
     assert page.locator("[role=treeitem]").count() > last
 
 
 def test_keys_step_both_ways(visit, head):
-    page, last = visit(head.html), len(head.document["steps"]) - 1
-    assert press(page, "ArrowRight", "ArrowRight", "ArrowRight") == 3
-    assert press(page, "ArrowLeft") == 2
+    page, last = visit(head.html), len(head.document["steps"])
+    assert press(page, "ArrowRight", "ArrowRight", "ArrowRight") == 4
+    assert press(page, "ArrowLeft") == 3
     assert press(page, "End") == last
     assert press(page, "ArrowRight") == last
-    assert press(page, "Home") == 0
-    assert press(page, "ArrowLeft") == 0
+    assert press(page, "Home") == 1
+    assert press(page, "ArrowLeft") == 1
+
+
+def test_the_numbers_of_steps_agree(visit, transformer):
+    """N steps: End leads to step N of N, and the list has N, forward and backward together."""
+    total = len(transformer.document["steps"])
+    page = visit(transformer.html)
+    assert press(page, "End") == total
+    assert page.locator("#position").inner_text() == f"step {total} of {total}, backward"
+    tallies = page.locator(".group.pass .tally").all_inner_texts()
+    assert sum(int(text.removesuffix(" steps")) for text in tallies) == total
+    assert page.locator(".leaf").count() == total
 
 
 def test_buttons_and_the_range_step_too(visit, head):
-    page, last = visit(head.html), len(head.document["steps"]) - 1
+    page, last = visit(head.html), len(head.document["steps"])
     page.get_by_role("button", name="Next step").click()
-    assert step_of(page) == 1
+    assert step_of(page) == 2
     page.get_by_role("button", name="Last step").click()
     assert step_of(page) == last
     assert page.get_by_role("button", name="Next step").is_disabled()
@@ -98,39 +113,134 @@ def test_buttons_and_the_range_step_too(visit, head):
     assert step_of(page) == 4
 
 
-SHOWN = """() => [".formula.current", ".source", ".source mark", "#step-title"]
-    .map((one) => document.querySelector(one)?.innerText ?? null)"""
+SHOWN = """() => [
+    ...[".formula.current", ".source", "#step-title"]
+        .map((one) => document.querySelector(one)?.innerText ?? null),
+    [...document.querySelectorAll(".source figure mark")].map((mark) => mark.innerText),
+]"""
 
 
-def test_every_step_shows_its_operation_formula_and_line(visit, transformer):
+def in_span(place):
+    """The parts of the lines of a place that belong to its expression."""
+    first, column, last, end = place["span"]
+    lines = place["text"][first - place["first"] : last - place["first"] + 1]
+    lines[-1] = lines[-1][:end]
+    return [lines[0][column:], *(line.strip() for line in lines[1:])]
+
+
+def test_every_step_shows_its_operation_formula_and_expression(visit, transformer):
     page = visit(transformer.html)
     for step in transformer.document["steps"]:
-        formula, source, marked, title = page.evaluate(SHOWN)
+        formula, source, title, marked = page.evaluate(SHOWN)
         assert title.split()[:2] == [str(step["id"]), step["op"]]
         written = re.sub(r"\W", "", step["formula"])  # superscripts have lost their ^
         assert re.sub(r"\W", "", formula).endswith(written)
         place = step["source"]
         if place is not None:
             assert f"{place['file']}:{place['line']}" in source
-            line = place["text"][place["line"] - place["first"]]
-            assert marked.split(maxsplit=1) == [str(place["line"]), line.strip()]
+            assert marked == in_span(place)
         page.keyboard.press("ArrowRight")
+
+
+NESTED = """
+import minitorch_attn as mt
+x, ids = mt.ones(2, 5, 3, requires_grad=True), mt.tensor([0, 2])
+w = mt.ones(3, 3)
+# Ünïcode in the line before a call: 𝛼 takes four bytes and two UTF-16 units
+"𝛼 é"; y = (x[:, 1:] @ w).relu() - (x[:, :-1] @ w).relu()
+rows = [y[:, i] * 2.0 for i in range(2)]
+z = (
+    x[..., None, :2]
+    .exp()
+    .sum(-1)
+)
+u = mt.cat(
+    [rows[0], x[0, ids]],
+    dim=0,
+)
+"""
+WRITTEN = [  # operation, formula, expression, number of its lines
+    ("Slice", "y = x[:, 1:]", "x[:, 1:]", 1), ("MatMul", "c = a @ b", "x[:, 1:] @ w", 1),
+    ("Relu", "y = max(x, 0)", "(x[:, 1:] @ w).relu()", 1),
+    ("Slice", "y = x[:, :-1]", "x[:, :-1]", 1), ("MatMul", "c = a @ b", "x[:, :-1] @ w", 1),
+    ("Relu", "y = max(x, 0)", "(x[:, :-1] @ w).relu()", 1),
+    ("Sub", "c = a - b", "(x[:, 1:] @ w).relu() - (x[:, :-1] @ w).relu()", 1),
+    ("Slice", "y = x[:, 0]", "y[:, i]", 1), ("Mul", "c = a * b", "y[:, i] * 2.0", 1),
+    ("Slice", "y = x[:, 1]", "y[:, i]", 1), ("Mul", "c = a * b", "y[:, i] * 2.0", 1),
+    ("Slice", "y = x[..., None, :2]", "x[..., None, :2]", 1),
+    ("Exp", "y = exp(x)", "x[..., None, :2] .exp()", 2),
+    ("Sum", "y = sum(x)", "x[..., None, :2] .exp() .sum(-1)", 3),
+    ("Slice", "y = x[0, :]", "x[0, ids]", 1), ("LookUp", "y = x[index_0]", "x[0, ids]", 1),
+    ("Cat", "y = the inputs one after the other", "mt.cat( [rows[0], x[0, ids]], dim=0, )", 4),
+]  # fmt: skip
+
+
+def nested(path):
+    """The document of a recording of NESTED, which is run from a file."""
+    path.write_text(NESTED, encoding="utf-8")
+    with mt.trace() as t:
+        runpy.run_path(str(path))
+    return t.document()
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_expression_in_its_line_is_marked_and_slices_are_as_written(visit, tmp_path, width):
+    page = visit(page_of(nested(tmp_path / "nested.py")), width=width)
+    for number, (op, formula, expression, lines) in enumerate(WRITTEN, 1):
+        shown_formula, _, title, marks = page.evaluate(SHOWN)
+        assert title.split() == [str(number), op]
+        assert shown_formula.strip().endswith(formula)
+        assert (" ".join(marks), len(marks)) == (expression, lines)
+        assert "slice(" not in page.locator("main").inner_text().lower()
+        box = page.locator(".source pre").bounding_box()
+        mark = page.locator(".source pre mark").first.bounding_box()
+        assert box["x"] < mark["x"] < box["x"] + box["width"]  # scrolled into view
+        row = page.locator("[role=treeitem][aria-selected=true]")
+        assert expression in row.text_content()
+        page.keyboard.press("ArrowRight")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_a_document_of_version_1_is_still_shown(visit, head):
+    """Its steps count from 0, its places have no span, and their text has three lines."""
+    old = json.loads(json.dumps(head.document))
+    for step in old["steps"]:
+        step["id"] -= 1
+        for name in ("of", "inside"):
+            step[name] = step[name] - 1 if step.get(name) else None
+        for added in step.get("added", ()):
+            added["from_step"] = added["from_step"] and added["from_step"] - 1
+        for place in filter(None, (step["source"], step["called_at"])):
+            at = place["line"] - place["first"]
+            place["text"] = place["text"][at - 1 : at + 2]
+            del place["span"], place["first"]
+    for entry in old["attention"]:
+        entry["step"], entry["softmax"] = entry["step"] - 1, entry["softmax"] - 1
+    page = visit(page_of({**old, "version": 1}))
+    for step in old["steps"]:
+        assert step_of(page) == step["id"]
+        place, marks = step["source"], page.locator(".source mark")
+        if place is not None:  # the whole line is marked
+            (text,) = marks.all_inner_texts()
+            assert text.split(maxsplit=1) == [str(place["line"]), place["text"][1].strip()]
+        page.keyboard.press("ArrowRight")
+    assert press(page, "End") == len(old["steps"]) - 1
 
 
 def test_page_keys_go_by_module(visit, transformer):
     page, recorded = visit(transformer.html), transformer.document["steps"]
     run = [(step["kind"] == "forward", step["module"]) for step in recorded]
-    starts = [i for i in range(1, len(run)) if run[i] != run[i - 1]]
+    starts = [i + 1 for i in range(1, len(run)) if run[i] != run[i - 1]]
     assert [press(page, "PageDown") for _ in starts[:6]] == starts[:6]
     assert press(page, "PageUp") == starts[4]
 
 
 def test_f_folds_the_module_and_unfolds_it(visit, transformer):
-    page = visit(transformer.html, "#step=6")
+    page = visit(transformer.html, "#step=7")
     rows = page.locator("[role=treeitem]")
     selected = page.locator("[role=treeitem][aria-selected=true]")
     before = rows.count()
-    assert selected.inner_text().split()[0] == "6"
+    assert selected.inner_text().split()[0] == "7"
     press(page, "f")
     assert rows.count() < before
     assert selected.get_attribute("aria-expanded") == "false"
@@ -139,12 +249,12 @@ def test_f_folds_the_module_and_unfolds_it(visit, transformer):
 
 
 def test_in_the_tree_arrows_fold_and_move(visit, transformer):
-    page = visit(transformer.html, "#step=6")
+    page = visit(transformer.html, "#step=7")
     page.keyboard.press("t")
     focused = page.locator("[role=treeitem]:focus")
-    assert focused.inner_text().split()[0] == "6"
-    assert press(page, "ArrowDown") == 7
-    assert press(page, "ArrowUp", "ArrowUp") == 5
+    assert focused.inner_text().split()[0] == "7"
+    assert press(page, "ArrowDown") == 8
+    assert press(page, "ArrowUp", "ArrowUp") == 6
     for _ in range(20):
         if focused.get_attribute("aria-expanded") is not None:
             break
@@ -167,7 +277,7 @@ def test_long_recordings_start_folded(visit, swin, transformer):
     page.locator("#slider").fill(str(attention))
     row = page.locator("[role=treeitem][aria-selected=true]")
     assert row.inner_text().split()[0] == str(attention)  # what leads to a step unfolds
-    page.locator("#slider").fill("0")
+    page.locator("#slider").fill("1")
     assert page.locator("[role=treeitem]").count() < 100
 
 
@@ -426,7 +536,7 @@ def test_nothing_is_wider_than_a_narrow_screen(visit, request, name):
     recorded = request.getfixturevalue(name)
     page = visit(recorded.html, width=400)
     special = [entry["softmax"] for entry in recorded.document["attention"]]
-    for number in [*special, *range(0, len(recorded.document["steps"]), 7)]:
+    for number in [*special, *range(1, len(recorded.document["steps"]) + 1, 7)]:
         page.locator("#slider").fill(str(number))
         assert page.evaluate("document.documentElement.scrollWidth") <= 400, number
 
@@ -483,12 +593,10 @@ def test_every_control_has_a_name_for_screen_readers(visit, transformer, which):
 def test_a_step_is_announced_in_words(visit, transformer):
     page = visit(transformer.html, "#step=4")
     press(page, "ArrowRight")
-    step = transformer.document["steps"][5]
+    step = transformer.document["steps"][4]
     shape = " by ".join(map(str, tensor(transformer, step["outputs"][0])["shape"]))
     said = page.locator("[aria-live=polite]").inner_text()
-    assert said.startswith(
-        f"Step 5 of {len(transformer.document['steps']) - 1}, forward: {step['op']}"
-    )
+    assert said.startswith(f"Step 5 of {len(transformer.document['steps'])}, forward: {step['op']}")
     assert said.endswith(f"Output of shape {shape}.")
 
 
@@ -499,7 +607,7 @@ def test_help_opens_and_closes_by_key(visit, head):
     page.keyboard.press("ArrowRight")  # not while it is open
     page.keyboard.press("Escape")
     assert not page.locator("dialog").is_visible()
-    assert page.locator("#slider").input_value() == "0"
+    assert page.locator("#slider").input_value() == "1"
 
 
 def test_dark_and_light(visit, head):
@@ -520,7 +628,7 @@ def test_dark_and_light(visit, head):
 def test_an_address_leads_to_its_step_and_a_wrong_one_to_the_first(visit, head):
     assert step_of(visit(head.html, "#step=7")) == 7
     page = visit(head.html, "#step=99999")
-    assert page.locator("#step-title").inner_text().startswith("0 ")
+    assert page.locator("#step-title").inner_text().startswith("1 ")
 
 
 def test_texts_of_a_recording_are_never_markup(visit, head):

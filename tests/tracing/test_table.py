@@ -1,6 +1,7 @@
 """The table of a recording shows what was recorded, fits its width, and folds."""
 
 import re
+from collections import OrderedDict
 
 import pytest
 
@@ -31,15 +32,15 @@ def deep():
 
 def test_forward_shows_line_operation_formula_and_shapes(small):
     lines = small.table(width=100, colour=False).splitlines()
-    assert lines[0] == "Two products: 4 operations forward, 4 backward"
+    assert lines[0] == "Two products: 10 steps, 4 forward and 6 backward"
     at = next(i for i, line in enumerate(lines) if line.endswith("y = x @ w"))
     assert re.match(r"\S*test_table\.py:\d+: ", lines[at])
-    assert re.match(r" +0 +MatMul +c = a @ b +\(5,7\), \(7,3\) -> \(5,3\)$", lines[at + 1])
+    assert re.match(r" +1 +MatMul +c = a @ b +\(5,7\), \(7,3\) -> \(5,3\)$", lines[at + 1])
 
 
 def test_backward_shows_the_sum_with_its_numbers(small):
     text = small.table(width=100, colour=False)
-    found = re.findall(r"^ .*\by \(MatMul 0\) +\[(\d),(\d)\] +(\S+) +(\S+) +(\S+)$", text, re.M)
+    found = re.findall(r"^ .*\by \(MatMul 1\) +\[(\d),(\d)\] +(\S+) +(\S+) +(\S+)$", text, re.M)
     assert len(found) == 2  # y is used twice
     first, second = found
     assert first[2] == "-" and first[3] == first[4]
@@ -72,7 +73,7 @@ def test_long_recordings_are_folded_by_module(deep):
     single = [int(n) for n in re.findall(r"^ *(\d+) {2}[A-Z]", text, re.M)]
     shown = {n for a, b in ranges for n in range(a, b + 1)} | set(single)
     assert ranges and shown == {step.number for step in forward}  # nothing is lost
-    assert re.search(r"^blocks\.1\.attention\n *\d+-\d+ +Attention +18 operations", text, re.M)
+    assert re.search(r"^blocks\.1\.attention\n *\d+-\d+ +Attention +18 steps", text, re.M)
 
 
 @pytest.mark.parametrize("depth", [0, 1, 2])
@@ -115,7 +116,7 @@ def test_notes_are_in_the_table(make):
 def test_an_empty_recording_has_a_table():
     with mt.trace() as t:
         pass
-    assert t.table() == str(t) == "A recording: 0 operations forward, 0 backward"
+    assert t.table() == str(t) == "A recording: 0 steps, 0 forward and 0 backward"
 
 
 def test_at_a_prompt_it_reads_as_it_is_printed():
@@ -123,3 +124,40 @@ def test_at_a_prompt_it_reads_as_it_is_printed():
     with mt.trace() as t:
         (x * 2).sum().backward()
     assert repr(t.table()) == str(t.table()) and "\n" in repr(t.table())
+
+
+def test_the_numbers_of_steps_agree(deep, small):
+    """The total is forward + backward, the steps count from 1 to it, and "3-9" is seven steps."""
+    x = mt.ones(3, 4, requires_grad=True)
+    layers = mt.nn.Sequential(OrderedDict(a=mt.nn.Linear(4, 4), b=mt.nn.Tanh()))
+    with mt.trace() as twice:
+        for _ in range(2):
+            mt.checkpoint(layers, x).sum().backward()
+    for t in (small, deep, twice):
+        for depth in (None, 0, 99):
+            text = t.table(rows=9999, width=160, depth=depth, colour=False)
+            total, forward, backward = map(
+                int, re.search(r": (\d+) steps, (\d+) forward and (\d+) backward", text).groups()
+            )
+            assert total == forward + backward == len(t.steps)
+            shown = []
+            for first, last, folded in re.findall(
+                r"^ *(\d+)(?:-(\d+))? .*?(?:(\d+) steps, folded.*)?$", text, re.M
+            ):
+                shown += range(int(first), int(last or first) + 1)
+                assert int(folded or 1) == int(last or first) - int(first) + 1
+            assert sorted(shown) == list(range(1, total + 1))
+
+
+def test_indices_are_written_as_in_code(make):
+    x = make(3, 5, 7)
+    with mt.trace() as t:
+        x[:, 1:].sum()
+        x[..., None, 2:5:2].sum()
+        x[:, mt.tensor([0, 2])].sum()
+        y = x * 1.0
+        y[0, 1:] = 2.0
+    text = t.table(width=160, colour=False)
+    for formula in ("y = x[:, 1:]", "y = x[..., None, 2:5:2]", "y = x[:, index_0]"):
+        assert formula in text
+    assert "value at [0, 1:]" in text and "slice(None" not in text

@@ -7,9 +7,9 @@ import pytest
 
 import minitorch_attn as mt
 from minitorch_attn.backend.blas import blas_threads, limited_blas_threads
-from minitorch_attn.errors import ArgumentError, GraphError, ShapeError
+from minitorch_attn.errors import ArgumentError, GraphError
 from minitorch_attn.models import GPT
-from minitorch_attn.training.parallel import ThreadSplit, split_batch
+from minitorch_attn.training.parallel import ThreadSplit
 
 BATCH, TOKENS, VOCABULARY = 7, 5, 11
 
@@ -193,18 +193,3 @@ def test_blas_threads_are_limited_and_put_back():
             assert blas_threads() == 1
         assert blas_threads() == 1
     assert blas_threads() == before
-
-
-def test_parts_of_a_batch(device):
-    x = mt.tensor(np.arange(10).reshape(5, 2), device=device)
-    each, shared = mt.masks.padding([1, 2, 2, 1, 2], device=device), mt.masks.causal(2)
-    parts = split_batch({"x": x, "pair": (x, "text"), "each": each, "shared": shared}, 2)
-    assert [part["x"].shape for part in parts] == [(3, 2), (2, 2)]
-    np.testing.assert_array_equal(parts[1]["pair"][0].numpy(), x.numpy()[3:])
-    assert parts[1]["pair"][1] == "text" and parts[0]["shared"] is shared
-    np.testing.assert_array_equal(parts[1]["each"].attend.numpy(), each.attend.numpy()[3:])
-    assert len(split_batch(x[:1], 4)) == 1
-    with pytest.raises(ShapeError, match=r"sizes \[2, 5\]"):
-        split_batch((x, x[:2]), 2)
-    with pytest.raises(ShapeError, match="no tensor"):
-        split_batch(["text"], 2)

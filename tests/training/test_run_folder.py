@@ -7,6 +7,7 @@ import pytest
 
 from minitorch_attn.errors import CheckpointError
 from minitorch_attn.training import RunFolder
+from minitorch_attn.training.recipes import check_run
 from minitorch_attn.training.run_folder import free_name, newest_run
 
 
@@ -71,7 +72,7 @@ def test_a_missing_and_a_damaged_configuration(run, tmp_path):
     with pytest.raises(CheckpointError, match="is not a run folder"):
         RunFolder.open(tmp_path / "nowhere")
     (run.path / "config.json").write_text('{"seed": ')
-    with pytest.raises(CheckpointError, match="config.json is damaged"):
+    with pytest.raises(CheckpointError, match="config.json is not valid JSON"):
         RunFolder.open(run.path)
 
 
@@ -94,3 +95,29 @@ def test_names_of_runs(tmp_path):
     RunFolder.create(tmp_path / "tour-x", {})
     assert free_name(tmp_path, "tour") == tmp_path / "tour-3"
     assert newest_run(tmp_path, "tour") == tmp_path / "tour-10"
+
+
+@pytest.mark.parametrize("line", ['{"step": "1"}', '{"step": true}', '{"step": 1, "loss": "x"}'])
+def test_metrics_of_the_wrong_type(run, line):
+    run.log({"step": 1, "loss": 2.5})
+    with open(run.path / "metrics.jsonl", "a") as file:
+        file.write(line + "\n")
+    with pytest.raises(CheckpointError, match="line 5"):
+        run.cut_metrics(after=1)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [{}, {"options": 5}, {"options": {"dim": "6"}}, {"options": {"dropout": float("nan")}},
+     {"options": {"dtype": "int8"}}, {"options": {}, "command": "train x"},
+     {"options": {}, "command": 5}, {"options": {}, "vocabulary": 5}],
+    ids=str,
+)  # fmt: skip
+def test_a_configuration_of_the_wrong_types(config, tmp_path):
+    run = RunFolder(tmp_path, config)
+    with pytest.raises(CheckpointError, match=r"config\.json"):
+        check_run(run)
+
+
+def test_missing_options_have_their_defaults(tmp_path):
+    assert check_run(RunFolder(tmp_path, {"options": {"dim": 6}}))["heads"] == 4

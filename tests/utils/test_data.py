@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 import minitorch_attn as mt
-from minitorch_attn.errors import MiniTorchError
+from minitorch_attn.errors import MiniTorchError, ShapeError
 from minitorch_attn.utils.data import (
     BatchSampler,
     ConcatDataset,
     DataLoader,
     Dataset,
+    EpochSampler,
     IterableDataset,
     RandomSampler,
     Subset,
@@ -82,6 +83,31 @@ def test_samplers():
     drawn = list(RandomSampler(Numbers(3), replacement=True, num_samples=50))
     assert set(drawn) == {0, 1, 2} and len(drawn) == 50
     assert len(BatchSampler(range(5), 2, True)) == 2
+
+
+def test_the_order_of_an_epoch_depends_on_the_seed_and_the_epoch_alone():
+    orders = {}
+    for seed in (0, 1, -1):
+        for epoch in (2, 0, 1):
+            sampler = EpochSampler(range(11), seed)
+            sampler.set_epoch(epoch)
+            orders[seed, epoch] = tuple(sampler)
+            mt.rand(3)
+            assert tuple(sampler) == orders[seed, epoch]
+            sampler.set_epoch(epoch, start=7)
+            assert tuple(sampler) == orders[seed, epoch][7:]
+    assert len(set(orders.values())) == 9
+    assert all(sorted(order) == list(range(11)) for order in orders.values())
+
+
+@pytest.mark.parametrize("count", [1, 2, 7])
+def test_a_data_set_of_tensors_makes_the_batches_of_its_examples(count):
+    data = TensorDataset(mt.rand(count, 3, dtype=mt.float64), mt.arange(count), mt.ones(count) > 0)
+    one_by_one = DataLoader(data, 3, collate_fn=lambda batch: default_collate(batch))
+    for batch, expected in zip(DataLoader(data, 3), one_by_one, strict=True):
+        assert type(batch) is type(expected)
+        for x, y in zip(batch, expected, strict=True):
+            assert x.dtype == y.dtype and x.tolist() == y.tolist()
 
 
 def test_without_a_batch_size_examples_come_one_by_one():
@@ -156,7 +182,7 @@ def test_random_split(count, lengths, sizes):
         (lambda: ConcatDataset([Numbers(2)])[2], "out of range"),
         (lambda: default_collate([object()]), "collate_fn"),
         (lambda: default_collate([(1, 2), (1,)]), "same number of entries"),
-        (lambda: default_collate([mt.ones(2), mt.ones(3)]), "stack"),
+        (lambda: default_collate([mt.ones(2), mt.ones(3)]), "have different shapes"),
         (lambda: RandomSampler(Numbers(3), num_samples=0), "num_samples must be positive"),
     ],
 )
@@ -188,3 +214,19 @@ def test_checkpoint_has_pytorchs_signature():
     x = mt.ones(3, requires_grad=True)
     checkpoint(lambda x: (x * x).sum(), x, use_reentrant=False).backward()
     assert x.grad.tolist() == [2.0, 2.0, 2.0]
+
+
+@pytest.mark.parametrize("convert", [mt.tensor, lambda row: mt.tensor(row).numpy()])
+def test_examples_of_different_lengths_are_named_and_can_be_padded(convert):
+    rows = [convert([float(i)] * (3 if i < 4 else 5)) for i in range(6)]
+    pairs = list(zip(rows, range(6), strict=True))
+    with pytest.raises(ShapeError, match="default_collate: the examples.*different shapes") as e:
+        list(DataLoader(pairs, batch_size=6))
+    assert e.value.got == "(3,) in example 0 of the batch and (5,) in example 4"
+    assert "collate_fn=" in e.value.hint and "nn.utils.rnn.pad_sequence" in e.value.hint
+
+    def collate(batch):
+        tensors = [mt.as_tensor(row) for row, _ in batch]
+        return mt.nn.utils.rnn.pad_sequence(tensors, batch_first=True)
+
+    assert [batch.shape for batch in DataLoader(pairs, 6, collate_fn=collate)] == [(6, 5)]

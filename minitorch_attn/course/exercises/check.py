@@ -18,16 +18,43 @@ from pathlib import Path
 import numpy as np
 
 from ... import autograd
+from ...errors import DataError
+from ...schema import (
+    ANY,
+    FLAG,
+    INTEGER,
+    TEXT,
+    check,
+    list_of,
+    map_of,
+    optional,
+    read_json,
+    record,
+)
 from ...tensor import tensor
 from ..run_lesson import environment
 from .judges import JUDGES
 from .rules import function_classes, not_python, rule_broken
 from .work import near
 
-__all__ = ["Outcome", "Part", "check_file"]
+__all__ = [
+    "Outcome", "Part", "check_file", "difference", "error_text", "printed", "read_note",
+    "read_results", "run_child",
+]  # fmt: skip
 
 SECONDS = 60.0
 _TOLERANCE = 1e-12  # error relative to the largest entry; central differences reach 1e-11 at best
+_ERROR = record(
+    {"kind": ANY, "text": ANY},
+    {"line": optional(INTEGER), "source": ANY, "calls": list_of(TEXT)},
+)
+_NOTE = record(
+    {},
+    {
+        "report": optional(record({"text": ANY, "ok": FLAG})), "ran": optional(list_of(ANY)),
+        "errors": optional(map_of(_ERROR)),
+    },
+)  # fmt: skip
 _OUTPUT = 4000  # maximum number of characters of the file's output to keep
 
 
@@ -58,7 +85,9 @@ class Outcome:
         Name of the exercise.
     parts : list of Part
     report : str or None
-        The gradcheck report.
+        The gradcheck report without its guesses at the cause.
+    causes : str
+        These guesses, the last hint; "" if there are none.
     report_ok : bool
         Whether the gradcheck report found no mistake.
     output : str
@@ -70,6 +99,7 @@ class Outcome:
     exercise: str
     parts: list = field(default_factory=list)
     report: str | None = None
+    causes: str = ""
     report_ok: bool = False
     output: str = ""
     seconds: float = 0.0
@@ -128,10 +158,11 @@ def check_file(exercise, path, seconds=SECONDS, columns=None):
     with tempfile.TemporaryDirectory(prefix="mta-exercise-") as folder:
         folder = Path(folder)
         _give(folder, judge, small, big, calls)
-        ended = _run(Path(path).resolve(), folder, seconds, columns)
-        note, outcome.output = _note(folder), _printed(folder)
+        ended = run_child(f"{__package__}.child", Path(path).resolve(), folder, seconds, columns)
+        note, outcome.output = read_note(folder), printed(folder)
         report = note.get("report") or {}
         outcome.report, outcome.report_ok = report.get("text"), bool(report.get("ok"))
+        outcome.causes = str(report.get("causes") or "")
         outcome.parts = _judge(exercise, judge, folder, note, small, big, ended, seconds)
     outcome.seconds = round(time.perf_counter() - started, 2)
     return outcome
@@ -186,13 +217,30 @@ def _give(folder, judge, small, big, calls):
     (folder / "order.json").write_text(json.dumps(order), encoding="utf-8")
 
 
-def _run(path, folder, seconds, columns):
-    """Run the process. Return its exit status, or None if it exceeded the time limit."""
-    command = [sys.executable, "-P", "-m", f"{__package__}.child", str(path), str(folder)]
+def run_child(module, path, folder, seconds, columns=None):
+    """Run a module of this package on a learner's file, in a separate process.
+
+    Parameters
+    ----------
+    module : str
+        Module that is run with the arguments `path` and `folder`.
+    path, folder : Path
+        The learner's file, and a folder for inputs and results. The output is in `printed.txt`.
+    seconds : float
+        Time limit.
+    columns : int, optional
+        Width of the output in characters. Defaults to 96.
+
+    Returns
+    -------
+    int or None
+        Exit status, or None if the process exceeded the time limit.
+    """
+    command = [sys.executable, "-P", "-m", module, str(path), str(folder)]
     settings = {**environment(), "COLUMNS": str(columns or 96)}
-    with open(folder / "printed.txt", "wb") as printed:
+    with open(folder / "printed.txt", "wb") as output:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=printed, stderr=subprocess.STDOUT,
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
             env=settings, start_new_session=os.name == "posix",
         )  # fmt: skip
         try:
@@ -215,15 +263,18 @@ def _end(process):
     process.wait()
 
 
-def _note(folder):
+def read_note(folder):
+    """Return the note that the process wrote, a dict; empty if it could not be read."""
     try:
-        found = json.loads((folder / "note.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        found = None
-    return found if isinstance(found, dict) else {}
+        note = read_json(folder / "note.json")
+        check(note, _NOTE, "note.json")
+    except DataError:
+        return {}
+    return note
 
 
-def _printed(folder):
+def printed(folder):
+    """Return what the process printed, cut after some thousand characters."""
     with open(folder / "printed.txt", "rb") as file:
         text = file.read(4 * _OUTPUT).decode("utf-8", "replace")
     return text if len(text) <= _OUTPUT else text[:_OUTPUT] + "\n..."
@@ -239,9 +290,9 @@ def _judge(exercise, judge, folder, note, small, big, ended, seconds):
     errors = note.get("errors") or {}
     early = errors.get("import") or errors.get("small")
     if early:
-        return [Part("the file runs", False, _error_text(early))]
+        return [Part("the file runs", False, error_text(early))]
     stopped = _stopped(note, ended, seconds)
-    results = _results(folder, "small")
+    results = read_results(folder, "small")
     if results is None:
         return [Part("the file runs", False, stopped or "it returned nothing")]
     parts = [_compare_outputs("forward returns the correct values", small, results)]
@@ -251,9 +302,9 @@ def _judge(exercise, judge, folder, note, small, big, ended, seconds):
         parts.append(_property(prop, number, folder, errors))
     parts.append(_gradcheck_part(note, errors))
     parts.append(_compare_gradients("gradients match the library's", small, results))
-    full = _results(folder, "big")
+    full = read_results(folder, "big")
     if full is None:
-        reason = _error_text(errors["big"]) if "big" in errors else stopped
+        reason = error_text(errors["big"]) if "big" in errors else stopped
         parts.append(Part("large inputs", False, reason or "it returned nothing"))
     else:
         both = (_compare_outputs("", big, full), _compare_gradients("", big, full))
@@ -282,19 +333,22 @@ def _stopped(note, ended, seconds):
     return f"the program exited {where} with status {ended} before the end".replace("  ", " ")
 
 
-def _error_text(error):
+def error_text(error):
+    """Describe an error in the learner's file, with its line and the lines that led there."""
     if error["kind"] == "NotImplementedError":
         return f"line {error['line']} is not written yet: {error['text']}"
     place = f"line {error['line']}: {error['source']}\n" if error.get("line") else ""
+    for call in reversed(error.get("calls") or ()):
+        place += f"  called from {call}\n"
     return f"{place}{error['kind']}: {error['text']}"
 
 
-def _results(folder, name):
+def read_results(folder, name):
     """Read the arrays that the learner's file returned for a case, or None if unreadable."""
     try:
         with np.load(folder / f"{name}-out.npz", allow_pickle=False) as file:
             return dict(file)
-    except (OSError, ValueError, EOFError, KeyError):
+    except Exception:  # malformed bytes can make NumPy raise anything
         return None
 
 
@@ -305,8 +359,8 @@ def _property(prop, number, folder, errors):
         if not (folder / f"{name}.npz").exists():
             break
         if name in errors:
-            return Part(prop.name, False, _error_text(errors[name]))
-        arrays = _results(folder, name)
+            return Part(prop.name, False, error_text(errors[name]))
+        arrays = read_results(folder, name)
         if arrays is None:
             return Part(prop.name, False, "it returned nothing")
         results.append([arrays[f"y{i}"] for i in range(len(arrays)) if f"y{i}" in arrays])
@@ -320,7 +374,7 @@ def _property(prop, number, folder, errors):
 def _gradcheck_part(note, errors):
     name = "gradcheck"
     if "gradcheck" in errors:
-        return Part(name, False, _error_text(errors["gradcheck"]))
+        return Part(name, False, error_text(errors["gradcheck"]))
     report = note.get("report")
     if not report:
         return Part(name, False, "it did not finish")
@@ -329,7 +383,7 @@ def _gradcheck_part(note, errors):
 
 def _compare_outputs(name, case, results):
     for i, wanted in enumerate(case.outputs):
-        text = _difference(results.get(f"y{i}"), wanted)
+        text = difference(results.get(f"y{i}"), wanted)
         if text:
             which = f"output {i}" if len(case.outputs) > 1 else "the output"
             return Part(name, False, f"{which}: {text}")
@@ -338,13 +392,13 @@ def _compare_outputs(name, case, results):
 
 def _compare_gradients(name, case, results):
     for i, wanted in case.gradients.items():
-        text = _difference(results.get(f"d{i}"), wanted)
+        text = difference(results.get(f"d{i}"), wanted)
         if text:
             return Part(name, False, f"the gradient of input {i}: {text}")
     return Part(name, True)
 
 
-def _difference(found, wanted):
+def difference(found, wanted, tolerance=_TOLERANCE):
     """Describe how an array differs from the correct one. Return None if it does not differ."""
     if found is None:
         return "it is missing"
@@ -354,10 +408,10 @@ def _difference(found, wanted):
         return "some entries are not finite"
     size = max(np.abs(wanted).max(initial=0.0), 1e-300)
     off = np.abs(found - wanted)
-    if off.max(initial=0.0) <= _TOLERANCE * size:
+    if off.max(initial=0.0) <= tolerance * size:
         return None
     at = tuple(map(int, np.unravel_index(off.argmax(), off.shape)))
-    text = f"{found[at]:.6g} instead of {wanted[at]:.6g} at {at}"
+    text = f"{found[at]:.6g} instead of {wanted[at]:.6g}" + (f" at {at}" if at else "")
     if off.max() < 1e-5 * size:
         return f"relative error {off.max() / size:.0e}, too large for an exact formula"
     return text

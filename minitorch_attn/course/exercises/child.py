@@ -16,7 +16,7 @@ from ... import autograd
 from ...autograd.listener import Listener
 from ...tensor import tensor
 
-__all__ = ["main"]
+__all__ = ["Note", "load", "main", "read", "write"]
 
 
 class Ran(Listener):
@@ -42,11 +42,7 @@ def main(file, folder):
     order = json.loads((folder / "order.json").read_text(encoding="utf-8"))
     note = Note(folder / "note.json")
     with note.stage("import"):
-        spec = importlib.util.spec_from_file_location("exercise", file)
-        module = importlib.util.module_from_spec(spec)
-        sys.modules["exercise"] = module
-        spec.loader.exec_module(module)
-        entry = getattr(module, order["entry"])
+        entry = getattr(load(file, "exercise"), order["entry"])
     for case in order["cases"]:
         with note.stage(case["name"]):
             if case["kind"] == "gradients":
@@ -58,8 +54,19 @@ def main(file, folder):
                 write(folder, case["name"], {f"y{i}": y.numpy() for i, y in enumerate(outputs)})
             else:
                 report = autograd.gradcheck_report(entry, tensors(read(folder, case["of"]), True))
-                note.fields["report"] = {"text": str(report), "ok": bool(report.ok)}
+                note.fields["report"] = {
+                    "text": report.facts(), "causes": report.causes(), "ok": bool(report.ok)
+                }  # fmt: skip
     note.write("end")
+
+
+def load(file, name):
+    """Import a learner's file as a module with this name."""
+    spec = importlib.util.spec_from_file_location(name, file)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 class Note:
@@ -89,6 +96,7 @@ class Note:
             "text": str(error),
             "line": own[-1].lineno if own else None,
             "source": own[-1].line if own else None,
+            "calls": [f"line {frame.lineno}: {frame.line}" for frame in own[:-1]][-3:],
         }
         if self.running == "import":
             self.write("end")

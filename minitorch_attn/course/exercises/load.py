@@ -1,17 +1,31 @@
 """Load the exercises: their files, titles, hints and explanations."""
 
 import ast
-import tomllib
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from ...errors import ArgumentError, DataError
+from ...schema import TEXT, Kind, check, choice, list_of, read_toml, read_utf8, record
 from ..folders import course_folder
 
 __all__ = ["Exercise", "exercise_folder", "exercises", "find_exercise"]
 
 HINTS = 3
+_HINT = "reinstall the package"
+# What a "derive" exercise has in common with its "write" exercise.
+_SHARED = ("judge", "lesson", "explanation", "seen", "old", "new")
+_FILE = re.compile(r"\d\d_\w+")
+_ENTRY = record(
+    {
+        **dict.fromkeys(("title", "judge", "explanation", "old", "new"), TEXT),
+        "file": Kind("NN_name", lambda name: TEXT.accepts(name) and bool(_FILE.fullmatch(name))),
+        "kind": choice("bug", "property", "write", "derive"), "hints": list_of(TEXT, HINTS),
+    },
+    {"seen": list_of(list_of(TEXT, 2)), "lesson": TEXT, "base": TEXT, "words": TEXT},
+    closed=True,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -22,9 +36,9 @@ class Exercise:
     ----------
     path : Path
         Original file, `NN_name.py`.
-    kind : {"bug", "property", "write"}
+    kind : {"bug", "property", "write", "derive"}
         Task: fix a wrong gradient ("bug"), fix a wrong forward pass whose gradients are correct
-        ("property"), or write a `backward` ("write").
+        ("property"), write a `backward` from its derivation ("write") or without it ("derive").
     title : str
     judge : str
         Key of the judge in `judges.JUDGES`.
@@ -38,6 +52,10 @@ class Exercise:
         Lines of the original file, and lines of the solution that replace them.
     lesson : str, default ""
         Number of the lesson that explains the topic.
+    base : Path, optional
+        File of the "write" exercise that a "derive" exercise repeats with another task.
+    words : str, default ""
+        Task of a "derive" exercise.
     """
 
     path: Path
@@ -50,6 +68,8 @@ class Exercise:
     new: str
     seen: tuple = ()
     lesson: str = ""
+    base: Path | None = None
+    words: str = ""
 
     @property
     def number(self):
@@ -64,7 +84,12 @@ class Exercise:
     @cached_property
     def text(self):
         """Text of the exercise file before it is solved."""
-        return self.path.read_text(encoding="utf-8")
+        text = read_utf8(self.base or self.path)
+        if self.base is None:
+            return text
+        end = text.index('"""', 3)  # of the docstring, with the derivation
+        task = self.words.strip("\n")
+        return f'"""{self.title}.\n\n{task}\n{text[end:]}'
 
     @property
     def solved(self):
@@ -80,7 +105,11 @@ class Exercise:
     @property
     def task(self):
         """Description of the task: the file's docstring without its title."""
-        return ast.get_docstring(ast.parse(self.text)).split("\n", 2)[2]
+        try:
+            text = ast.get_docstring(ast.parse(self.text)) or ""
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            raise DataError(f"{self.path} is not valid Python", got=str(error)) from None
+        return text.partition("\n")[2].partition("\n")[2]
 
 
 def exercise_folder():
@@ -118,18 +147,25 @@ def exercises(folder=None):
     """
     folder = Path(folder or exercise_folder())
     file = folder / "exercises.toml"
-    try:
-        fields = tomllib.loads(file.read_text(encoding="utf-8"))
-        return [_exercise(folder, entry) for entry in fields["exercise"]]
-    except (KeyError, TypeError, ValueError) as error:  # includes TOML errors
-        raise DataError(
-            f"{file} could not be read", got=str(error), hint="reinstall the package"
-        ) from None
+    fields = read_toml(file)
+    check(fields, record({"exercise": list_of(record({"file": TEXT}))}), file, hint=_HINT)
+    entries = {entry["file"]: entry for entry in fields["exercise"]}
+    merged = [_with_base(entry, entries) for entry in fields["exercise"]]
+    check({"exercise": merged}, record({"exercise": list_of(_ENTRY)}), file, hint=_HINT)
+    return [_exercise(folder, entry) for entry in merged]
+
+
+def _with_base(entry, entries):
+    """Return the entry of an exercise, with what a "derive" exercise shares with its base."""
+    base = entries.get(entry.get("base")) if isinstance(entry.get("base"), str) else None
+    return {**{name: base[name] for name in _SHARED if name in base}, **entry} if base else entry
 
 
 def _exercise(folder, entry):
     entry = dict(entry)
     path = folder / f"{entry.pop('file')}.py"
+    if "base" in entry:
+        entry["base"] = folder / f"{entry['base']}.py"
     entry["hints"] = tuple(entry["hints"])
     entry["seen"] = tuple((place, what) for place, what in entry.get("seen", ()))
     entry["explanation"] = entry["explanation"].strip()

@@ -83,6 +83,10 @@ class ExerciseProgress(Progress):
         later = [item for item in open_ones if latest and item.number > latest.number]
         return (later or open_ones or [None])[0]
 
+    def first_open(self, known):
+        """Return the first exercise that is not solved, or None."""
+        return next((item for item in known if not self.is_solved(item.name)), None)
+
     @property
     def work_folder(self):
         """Exercise folder that was used last, or None."""

@@ -40,8 +40,8 @@ def not_python(text, name):
         width = max(1, min(width, len(line) - column))
         caret = " " * (column - start) + "^" * width
         return f"{name}:{error.lineno}: {reason}\n\n    {line.lstrip()}\n    {caret}"
-    except ValueError as error:  # a null character
-        return f"{name}: {error}"
+    except (ValueError, MemoryError, RecursionError) as error:  # a null character; nested too deep
+        return f"{name}: {str(error) or 'the code is nested too deeply'}"
     return None
 
 

@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 
 from ...errors import DataError
-from .gpt2_files import unreadable
+from ...files import read_error
 
 __all__ = ["count_words", "learn_merges"]
 
@@ -39,7 +39,7 @@ def count_words(path, segmenter):
             for words, _ in segmenter.stream(file):
                 counts.update(words)
     except OSError as error:
-        raise unreadable(path, error) from None
+        raise read_error(path, error, DataError) from None
     except UnicodeDecodeError as error:
         raise DataError(
             f"{os.fspath(path)} is not UTF-8",

@@ -3,12 +3,13 @@
 import numpy as np
 
 from ...errors import ArgumentError, DataError
-from .checks import checked_ids, some_of
+from ...named_errors import NamedErrors
+from .checks import check_text, checked_ids, some_of
 
 __all__ = ["CharTokenizer"]
 
 
-class CharTokenizer:
+class CharTokenizer(NamedErrors):
     """Tokenizer with one token per character.
 
     Parameters
@@ -28,6 +29,7 @@ class CharTokenizer:
     """
 
     def __init__(self, vocabulary):
+        check_text(vocabulary, "CharTokenizer", "vocabulary")
         if len(set(vocabulary)) != len(vocabulary) or not vocabulary:
             raise ArgumentError(
                 "CharTokenizer: vocabulary must not be empty or contain duplicates",
@@ -42,6 +44,7 @@ class CharTokenizer:
     @classmethod
     def from_text(cls, text):
         """Create a tokenizer for the characters in `text`, in sorted order."""
+        check_text(text, "CharTokenizer.from_text")
         return cls("".join(sorted(set(text))))
 
     def __len__(self):
@@ -93,4 +96,5 @@ class CharTokenizer:
 
 def _code_points(text):
     """Return an array with the characters' Unicode code points."""
+    check_text(text, "CharTokenizer")
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4").astype(np.int64)

@@ -2,9 +2,22 @@
 
 import numpy as np
 
-from ...errors import IndexRangeError
+from ...errors import DTypeError, IndexRangeError
 
-__all__ = ["checked_ids", "some_of"]
+__all__ = ["check_text", "checked_ids", "some_of"]
+
+
+def check_text(text, caller, name="text"):
+    """Raise an error if a text is not a str.
+
+    Parameters
+    ----------
+    text : str
+    caller, name : str
+        Names of the function and of its argument, for the error message.
+    """
+    if not isinstance(text, str):
+        raise DTypeError(f"{caller}: {name} must be a str", got=f"a {type(text).__name__}")
 
 
 def checked_ids(ids, size, caller):
@@ -18,7 +31,12 @@ def checked_ids(ids, size, caller):
     caller : str
         Caller to name in the error message, such as "CharTokenizer.decode(ids)".
     """
-    ids = np.asarray(ids, dtype=np.int64).reshape(-1)
+    try:
+        ids = np.asarray(ids, dtype=np.int64).reshape(-1)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise DTypeError(
+            f"{caller}: ids must be integers", got=f"a {type(ids).__name__}; {error}"
+        ) from None
     if ids.size and not (0 <= ids.min() and ids.max() < size):
         raise IndexRangeError(
             f"{caller}: an id is out of range",

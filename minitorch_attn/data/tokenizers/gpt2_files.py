@@ -4,34 +4,11 @@ import json
 import os
 
 from ...errors import DataError
-from ...files import atomic_file
+from ...files import atomic_file, read_error
+from ...schema import read_json
 from .byte_alphabet import from_printable, to_printable
 
-__all__ = ["read_json", "read_merges", "read_vocab", "token_bytes", "write_files"]
-
-
-def read_json(path):
-    """Read a JSON object from a file, as a dict."""
-    try:
-        with open(path, encoding="utf-8") as file:
-            found = json.load(file)
-    except OSError as error:
-        raise unreadable(path, error) from None
-    except (ValueError, RecursionError) as error:
-        raise DataError(
-            f"{os.fspath(path)} is not valid JSON",
-            got=str(error), hint="the file may be incomplete: download it again",
-        ) from None  # fmt: skip
-    if not isinstance(found, dict):
-        raise DataError(
-            f"{path} must contain a JSON object", got=type(found).__name__, expected="{...}"
-        )
-    return found
-
-
-def unreadable(path, error):
-    """Return the DataError for a file that cannot be read."""
-    return DataError(f"{os.fspath(path)} could not be read", got=error.strerror or str(error))
+__all__ = ["read_merges", "read_vocab", "token_bytes", "write_files"]
 
 
 def read_vocab(path):
@@ -60,7 +37,7 @@ def read_merges(path):
         with open(path, encoding="utf-8", newline="\n") as file:
             lines = file.read().split("\n")
     except OSError as error:
-        raise unreadable(path, error) from None
+        raise read_error(path, error, DataError) from None
     except UnicodeDecodeError as error:
         raise DataError(
             f"{os.fspath(path)} is not UTF-8",

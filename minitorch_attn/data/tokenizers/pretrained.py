@@ -3,8 +3,9 @@
 import os
 
 from ...errors import DataError
+from ...schema import COUNT, FLAG, TEXT, check, either, list_of, map_of, optional, read_json, record
 from .byte_bpe import ByteBPE, as_list
-from .gpt2_files import read_json, read_merges, read_vocab, token_bytes
+from .gpt2_files import read_merges, read_vocab, token_bytes
 
 __all__ = ["LibraryTokenizer", "from_pretrained"]
 
@@ -13,6 +14,31 @@ _ROLES = (
     "bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token",
 )  # fmt: skip
 
+# Kinds of the fields in each file
+_NAME = either(TEXT, record({"content": TEXT}))
+_OBJECT = optional(record({}))
+_FILES = {
+    "tokenizer.json": record({}, {
+        "model": _OBJECT, "pre_tokenizer": _OBJECT, "post_processor": _OBJECT,
+        "normalizer": _OBJECT, "added_tokens": optional(list_of(record({}))),
+    }),
+    "tokenizer_config.json": record({}, {
+        **dict.fromkeys(_ROLES, optional(_NAME)),
+        "additional_special_tokens": optional(list_of(_NAME)),
+        "added_tokens_decoder": optional(map_of(record({"content": TEXT}))),
+        "tokenizer_class": optional(TEXT), "add_prefix_space": optional(FLAG),
+        "do_lower_case": optional(FLAG), "strip_accents": optional(FLAG),
+        "tokenize_chinese_chars": optional(FLAG),
+    }),
+    "special_tokens_map.json": record({}, {
+        **dict.fromkeys(_ROLES, optional(_NAME)),
+        "additional_special_tokens": optional(list_of(_NAME)),
+    }),
+    "added_tokens.json": map_of(COUNT),
+}  # fmt: skip
+_BPE = record({
+    "model": record({"vocab": map_of(COUNT), "merges": list_of(either(TEXT, list_of(TEXT, 2)))}),
+}, {"added_tokens": optional(list_of(record({"content": TEXT, "id": COUNT})))})  # fmt: skip
 # Tokenizer classes in transformers that split text as GPT-2 does, and their special tokens.
 _MARKS = ("<s>", "</s>", "<pad>", "<unk>", "<mask>")
 _GPT2_KIND = {
@@ -56,7 +82,7 @@ def from_pretrained(folder):
 
     if there("tokenizer.json"):
         path = os.path.join(folder, "tokenizer.json")
-        description = read_json(path)
+        description = _optional(folder, "tokenizer.json")
         if _is_gpt2_kind(description):
             return _byte_bpe(description, path)
         return LibraryTokenizer(
@@ -117,7 +143,11 @@ class LibraryTokenizer:
         -------
         list of int
         """
-        return self.library_tokenizer.encode(text, add_special_tokens=add_special_tokens).ids
+        encode = self.library_tokenizer.encode
+        try:
+            return encode(text, add_special_tokens=add_special_tokens).ids
+        except Exception as error:  # the library raises a plain Exception
+            raise DataError("encode: the tokenizer refused the text", got=str(error)) from error
 
     def decode(self, ids, *, skip_special_tokens=False):
         """Decode token ids to text."""
@@ -160,26 +190,25 @@ def _is_gpt2_kind(description):
         and not description.get("normalizer")
         and not any(
             token.get(setting)
-            for token in description.get("added_tokens", ())
+            for token in description.get("added_tokens") or ()
             for setting in ("single_word", "lstrip", "rstrip")
         )
     )
 
 
 def _byte_bpe(description, path):
-    model, added = description["model"], description.get("added_tokens", ())
-    try:
-        vocab = {number: token_bytes(token) for token, number in model["vocab"].items()}
-        pairs = (pair.split(" ") if isinstance(pair, str) else pair for pair in model["merges"])
-        merges = [(token_bytes(first), token_bytes(second)) for first, second in pairs]
-        specials = {token["content"]: token["id"] for token in added}
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    hint = "save it again with the `transformers` library: .save_pretrained(folder)"
+    check(description, _BPE, path, hint=hint)
+    model, added = description["model"], description.get("added_tokens") or ()
+    vocab = {number: token_bytes(token) for token, number in model["vocab"].items()}
+    pairs = [pair.split(" ") if isinstance(pair, str) else pair for pair in model["merges"]]
+    if len(vocab) < len(model["vocab"]) or any(len(pair) != 2 for pair in pairs):
         raise DataError(
             f"{path} is not a valid byte-level BPE",
-            got=repr(error),
-            hint="save it again with the `transformers` library: .save_pretrained(folder)",
-        ) from None
-    return ByteBPE(vocab, merges, specials)
+            expected="different ids, and merges of two tokens", hint=hint,
+        )  # fmt: skip
+    merges = [(token_bytes(first), token_bytes(second)) for first, second in pairs]
+    return ByteBPE(vocab, merges, {token["content"]: token["id"] for token in added})
 
 
 def _from_two_files(folder):
@@ -220,24 +249,35 @@ def _special_tokens(folder, config):
         named = [roles.get(role) for role in _ROLES]
         named += roles.get("additional_special_tokens") or ()
         for token in named:
-            token = token.get("content") if isinstance(token, dict) else token
-            if isinstance(token, str):
-                found.setdefault(token)
+            if token is not None:
+                found.setdefault(_text_of(token))
     found |= _optional(folder, "added_tokens.json")
     for number, token in (config.get("added_tokens_decoder") or {}).items():
+        if not (number.isascii() and number.isdecimal() and len(number) < 19):
+            raise DataError(
+                f"{os.fspath(folder)}/tokenizer_config.json: a token id is invalid",
+                got=repr(number[:40]), expected="a non-negative integer as a string",
+            )  # fmt: skip
         found[token["content"]] = int(number)
     return found
+
+
+def _text_of(token):
+    """Return the text of a special token, which is a string or an object with "content"."""
+    return token["content"] if isinstance(token, dict) else token
 
 
 def _word_piece(folder):
     """Read BERT's WordPiece tokenizer from vocab.txt. Text is lower-cased by default."""
     path = os.path.join(folder, "vocab.txt")
     config = _optional(folder, "tokenizer_config.json")
-    names = {role: config.get(f"{role}_token") or f"[{role.upper()}]" for role in
+    names = {role: _text_of(config.get(f"{role}_token") or f"[{role.upper()}]") for role in
              ("unk", "sep", "cls", "pad", "mask")}  # fmt: skip
 
     def build(library):
         vocab = library.models.WordPiece.read_file(path)
+        if absent := [names[role] for role in ("unk", "sep", "cls") if names[role] not in vocab]:
+            raise ValueError(f"{', '.join(absent)} is missing from the vocabulary")
         tokenizer = library.Tokenizer(library.models.WordPiece(vocab, unk_token=names["unk"]))
         tokenizer.add_special_tokens([name for name in names.values() if name in vocab])
         lowercase = config.get("do_lower_case", True)
@@ -256,5 +296,8 @@ def _word_piece(folder):
 
 
 def _optional(folder, name):
+    """Read and check one of `_FILES`. A missing file counts as empty."""
     path = os.path.join(folder, name)
-    return read_json(path) if os.path.isfile(path) else {}
+    fields = read_json(path) if os.path.isfile(path) else {}
+    check(fields, _FILES[name], path)
+    return fields

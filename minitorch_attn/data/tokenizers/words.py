@@ -6,14 +6,15 @@ from collections import Counter
 import numpy as np
 
 from ...errors import ArgumentError, DataError
-from .checks import checked_ids, some_of
+from ...named_errors import NamedErrors, names_arguments
+from .checks import check_text, checked_ids, some_of
 
 __all__ = ["WordTokenizer"]
 
 _WORD = re.compile(r"\w+|[^\w\s]")
 
 
-class WordTokenizer:
+class WordTokenizer(NamedErrors):
     """Tokenizer with one token for each word or punctuation mark. Whitespace is not kept.
 
     Parameters
@@ -53,6 +54,7 @@ class WordTokenizer:
         self.unknown = unknown
 
     @classmethod
+    @names_arguments
     def from_text(cls, text, *, max_words=None, min_count=1, special_tokens=(), unknown=None):
         """Create a tokenizer for the words in a text, sorted by decreasing frequency.
 
@@ -129,6 +131,7 @@ class WordTokenizer:
 
 def _words(text, whole):
     """Split at whitespace, then separate punctuation from words, except in words in `whole`."""
+    check_text(text, "WordTokenizer")
     words = []
     for part in text.split():
         words.extend([part] if part in whole else _WORD.findall(part))

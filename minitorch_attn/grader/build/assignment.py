@@ -2,7 +2,6 @@
 
 import importlib.util
 import os
-import tomllib
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +10,17 @@ import numpy as np
 
 from ...course.folders import course_folder
 from ...errors import ArgumentError, DataError
+from ...schema import (
+    FLAG,
+    INTEGER,
+    SIZE,
+    TEXT,
+    check,
+    list_of,
+    read_toml,
+    read_utf8,
+    record,
+)  # fmt: skip
 from .blank import Target, functions
 from .declared import alike
 
@@ -30,6 +40,15 @@ _KEYS = {
     "bug": ({"name", "function", "replace", "with", "loses"}, set()),
     "way": ({"name", "function", "body", "loses"}, set()),
 }  # fmt: skip
+
+_TEXTS = ("name", "title", "of", "what", "why", "function", "body", "replace", "with", "lesson")
+_FIELDS = {
+    **dict.fromkeys(_TEXTS, TEXT), "order": INTEGER, "version": SIZE,
+    "hidden": FLAG, "engine": FLAG,
+    **dict.fromkeys(("files", "allow", "loses"), list_of(TEXT)),
+}  # fmt: skip
+_KINDS = ("blank", "group", "check", "bug", "way")
+_TABLE = record({}, {**_FIELDS, **dict.fromkeys(_KINDS, list_of(record({}, _FIELDS)))})
 
 
 @dataclass(frozen=True)
@@ -129,7 +148,7 @@ class Assignment:
     @property
     def prose(self):
         """Task description in Markdown."""
-        return (self.folder / "prose.md").read_text(encoding="utf-8")
+        return read_utf8(self.folder / "prose.md")
 
     def checks_by_name(self, seed, hidden=None):
         """Draw the inputs of all entries, and compute the expected values.
@@ -272,11 +291,9 @@ def read_assignment(folder):
     """
     folder = Path(folder)
     path = folder / "assignment.toml"
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise DataError(f"{path} could not be read", got=str(error)) from None
+    table = read_toml(path)
     reader = _Reader(path)
+    check(table, _TABLE, reader.where)
     reader.keys(table, "", path.name)
     made = reader.assignment(folder, table)
     reader.compare(made)

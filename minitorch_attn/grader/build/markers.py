@@ -10,9 +10,12 @@ import json
 import re
 
 from ...errors import DataError
+from ...schema import TEXT, check, either, list_of, parse_json, record
 
 __all__ = ["released_notebook", "released_text"]
 
+_CELL = record({}, {"source": either(TEXT, list_of(TEXT)), "cell_type": TEXT})
+_NOTEBOOK = record({"cells": list_of(_CELL)})
 _MARK = re.compile(r"^\s*#+\s*(BEGIN|END) (SOLUTION|HIDDEN TESTS)\s*$")
 
 
@@ -86,15 +89,9 @@ def released_notebook(text, where):
     -------
     str
     """
-    try:
-        notebook = json.loads(text)
-        cells = notebook["cells"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError(
-            f"{where} is not a valid notebook",
-            got=str(error), hint="open it in Jupyter and save it again",
-        ) from None  # fmt: skip
-    for number, cell in enumerate(cells, 1):
+    notebook = parse_json(text, where)
+    check(notebook, _NOTEBOOK, where, hint="open it in Jupyter and save it again")
+    for number, cell in enumerate(notebook["cells"], 1):
         source = cell.get("source", "")
         source = "".join(source) if isinstance(source, list) else source
         cell["source"] = released_text(source, f"{where}, cell {number}")

@@ -10,9 +10,9 @@ from .blank import Target, blank, functions
 
 __all__ = ["changed_files", "solution_files", "starter_files", "write_package"]
 
-# Files that students do not get: lessons, the grader and the commands. A submission's process also
-# lacks the files that record, draw or train.
-NOT_RELEASED = ("course", "grader", "cli", "__main__.py")
+# Files that students do not get: lessons, the grader, the commands, and the GPU kernels, which have
+# the same formulas again. A submission's process also lacks the files that record, draw or train.
+NOT_RELEASED = ("course", "grader", "cli", "kernels", "__main__.py")
 NOT_GRADED = (
     *NOT_RELEASED, "viz", "tracing", "profiling", "memory", "training", "data", "models/pretrained",
 )  # fmt: skip

@@ -4,13 +4,14 @@ import json
 import shutil
 import textwrap
 import zipfile
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from ...course.lesson_list import Lesson
 from ...course.notebooks import MissingPackage, notebook, write_notebook
 from ...errors import ArgumentError
+from ...schema import read_utf8
 from ..grade import judge as judging
 from .assignment import student_folder
 from .blank import functions
@@ -51,24 +52,18 @@ def write_release(assignment, folder, seed=PUBLIC_SEED):
     shutil.copyfile(judging.__file__, folder / "judging.py")
     shutil.copyfile(assignment.folder / "reward.py", folder / "reward.py")
     _write_public(assignment, folder / "public", seed)
+    write_zip(folder / "minitorch_attn", folder / "public" / "package.zip")
     _write_extras(assignment, folder)
     source = folder / f"{assignment.name}.py"
     source.write_text(percent(assignment), encoding="utf-8")
     left_out = []
     try:
-        write_notebook(notebook(_Source(source)), folder / f"{assignment.name}.ipynb")
+        write_notebook(notebook(Lesson(source)), folder / f"{assignment.name}.ipynb")
     except MissingPackage as error:
         left_out.append(f"{assignment.name}.ipynb: {error}")
     text = readme(assignment, with_notebook=not left_out)
     (folder / "README.md").write_text(text, encoding="utf-8")
     return left_out
-
-
-@dataclass
-class _Source:
-    """Source file of a notebook, with the attribute `path` that `notebook` needs."""
-
-    path: Path
 
 
 def _write_public(assignment, folder, seed):
@@ -96,6 +91,7 @@ def _write_public(assignment, folder, seed):
             "name": name, "of": entry.of, "function": functions_of[entry.of],
             "points": entry.points, "what": entry.what, "parts": parts,
         })  # fmt: skip
+    (folder / "files.json").write_text(json.dumps(assignment.files) + "\n", encoding="utf-8")
     text = json.dumps(table, indent=1, default=_plain)
     (folder / "checks.json").write_text(text + "\n", encoding="utf-8")
 
@@ -110,9 +106,9 @@ def _write_extras(assignment, folder):
         if path.name in _OWN or not path.is_file() or path.name.startswith("."):
             continue
         if path.suffix == ".py":
-            text = released_text(path.read_text(encoding="utf-8"), path.name)
+            text = released_text(read_utf8(path), path.name)
         elif path.suffix == ".ipynb":
-            text = released_notebook(path.read_text(encoding="utf-8"), path.name)
+            text = released_notebook(read_utf8(path), path.name)
         else:
             shutil.copyfile(path, folder / path.name)
             continue
@@ -176,6 +172,11 @@ first step that differs between two versions of your code.
 
 {hidden} of the points are for hidden checks, which use other inputs and larger sizes, and test
 properties. Derive each gradient on paper first: one found by trial and error rarely passes them.
+Write derivatives as formulas. A step along complex numbers can give exact gradients; the grader
+reports code that uses complex numbers, and a person decides about its points.
+
+`check.py` is as strict as the grader: your code can import NumPy and the standard library, and
+only the files below are yours; changes to other files of the package have no effect.
 
 ## What to submit
 

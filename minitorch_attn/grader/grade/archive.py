@@ -11,17 +11,23 @@ import io
 import lzma
 import os
 import stat
+import struct
 import tarfile
 import zipfile
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
-__all__ = ["Submission", "name_of", "read_submission", "submissions_in"]
+__all__ = ["Submission", "name_of", "passed_over", "read_submission", "submissions_in"]
 
 FILE_BYTES = 1 << 20  # about 100 times the size of a typical source file
-ARCHIVE_BYTES = 1 << 26  # maximum size of an archive, and of an uncompressed tar archive
-MEMBERS = 10_000
+ARCHIVE_BYTES = 1 << 28  # maximum size of an uncompressed tar archive, which is read into memory
+INDEX_BYTES = 1 << 23  # maximum size of the list of members of a zip archive
+MEMBERS = 100_000
+# Folders that tools make: they can be huge, and a submission is never in them.
+_MADE = {"__MACOSX", "__pycache__", "node_modules", "site-packages"}
+_CLUTTER = {".DS_Store", ".gitignore", "Thumbs.db", "desktop.ini"}
+_ZIP_END = struct.Struct("<10xHI6x")  # number of members, and size of their list
 _ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 
 
@@ -67,14 +73,35 @@ def submissions_in(folder):
     -------
     list of Path
     """
-    found = []
-    for path in sorted(Path(folder).iterdir()):
-        if path.name.startswith(".") or path.is_symlink():
-            continue
-        # Accept only regular files: reading a pipe or a device might never end.
-        if path.is_dir() or (path.is_file() and path.name.lower().endswith((*_ARCHIVES, ".py"))):
-            found.append(path)
-    return found
+    return [path for path in sorted(Path(folder).iterdir()) if _why_not(path) is None]
+
+
+def passed_over(folder):
+    """List what lies among the submissions but is not graded, each with the reason.
+
+    Parameters
+    ----------
+    folder : path
+
+    Returns
+    -------
+    list of (str, str)
+        Name and reason, sorted by name.
+    """
+    found = [(path, _why_not(path)) for path in sorted(Path(folder).iterdir())]
+    return [(_shown(path.name), why) for path, why in found if why and path.name not in _CLUTTER]
+
+
+def _why_not(path):
+    """Return why a path is not a submission, or None if it is one."""
+    if path.name.startswith("."):
+        return "the name begins with a dot"
+    if path.is_symlink():
+        return "it is a link"
+    # Accept only regular files: reading a pipe or a device might never end.
+    if path.is_dir() or (path.is_file() and path.name.lower().endswith((*_ARCHIVES, ".py"))):
+        return None
+    return f"it is neither a folder nor one of {', '.join((*_ARCHIVES, '.py'))}"
 
 
 def read_submission(path, wanted):
@@ -183,7 +210,10 @@ class _Folder(_Source):
             return list(self.names)
         found = []
         for folder, folders, files in os.walk(self.root, followlinks=False):
-            folders[:] = [name for name in folders if not name.startswith(".")]
+            if "pyvenv.cfg" in files:  # a virtual environment
+                folders.clear()
+                continue
+            folders[:] = [name for name in folders if name not in _MADE and name[0] != "."]
             for name in files:
                 place = os.path.join(folder, name)
                 if stat.S_ISREG(os.lstat(place).st_mode):
@@ -203,9 +233,9 @@ class _Folder(_Source):
 
 class _Zip(_Source):
     def __init__(self, path):
-        if path.stat().st_size > ARCHIVE_BYTES:
-            raise ValueError(f"more than {ARCHIVE_BYTES:,} bytes")
+        _check_index(path)
         self.file = zipfile.ZipFile(path)
+        self.infos = {}
 
     def __exit__(self, *exc_info):
         self.file.close()
@@ -214,11 +244,30 @@ class _Zip(_Source):
         infos = self.file.infolist()
         if len(infos) > MEMBERS:
             raise ValueError(f"more than {MEMBERS:,} members")
-        return [info.filename for info in infos if _is_plain(info)]
+        for info in infos:
+            name = info.filename.replace("\\", "/")  # some Windows programs write backslashes
+            if _is_plain(info) and _MADE.isdisjoint(PurePosixPath(name).parts):
+                self.infos[name] = info
+        return list(self.infos)
 
     def read(self, name, limit):
-        with self.file.open(name) as member:
+        with self.file.open(self.infos[name]) as member:
             return member.read(limit)
+
+
+def _check_index(path):
+    """Refuse a zip archive with a huge list of members, before it is read into memory."""
+    with open(path, "rb") as file:
+        file.seek(max(0, path.stat().st_size - _ZIP_END.size - (1 << 16)))
+        end = file.read()
+    at = len(end) - _ZIP_END.size  # where the last record begins, unless a comment follows it
+    if end[at : at + 4] != b"PK\5\6":
+        at = end.rfind(b"PK\5\6")
+    if not 0 <= at <= len(end) - _ZIP_END.size:
+        return  # ZipFile says what is wrong
+    _, size = _ZIP_END.unpack_from(end, at)
+    if size > INDEX_BYTES or end[max(at - 20, 0) : at].startswith(b"PK\6\7"):  # of ZIP64
+        raise ValueError(f"the list of members has more than {INDEX_BYTES:,} bytes")
 
 
 def _is_plain(info):
@@ -239,7 +288,7 @@ class _Tar(_Source):
         for number, info in enumerate(self.file):
             if number >= MEMBERS:
                 raise ValueError(f"more than {MEMBERS:,} members")
-            if info.isreg():
+            if info.isreg() and _MADE.isdisjoint(PurePosixPath(info.name).parts):
                 self.infos[info.name] = info
         return list(self.infos)
 

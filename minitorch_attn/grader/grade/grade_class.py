@@ -5,7 +5,6 @@ The results folder contains `run.json` (the assignment and the seed for the inpu
 missing, or was made for other files, with other checks or with another grader.
 """
 
-import json
 import os
 import queue
 import re
@@ -13,6 +12,7 @@ import sys
 import threading
 import time
 import traceback
+import unicodedata
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -24,13 +24,24 @@ import numpy as np
 from ...errors import ArgumentError, DataError
 from ...files import write_json
 from ...folder_lock import FolderLock
+from ...schema import TEXT, Kind, choice, read_json, record
+from ...schema import check as check_fields
 from .archive import read_submission, submissions_in
+from .document import VERSION, read_document
+from .remarks import remarks
 from .sandbox import Limits, Sandbox
+from .sandbox_folders import remove_leftovers
 from .session import Session
 
-__all__ = ["ChecksFailed", "Stopped", "grade_class", "grade_one", "slug"]
+__all__ = [
+    "ChecksFailed", "Stopped", "grade_class", "grade_one", "is_outdated", "run_id", "slug",
+]  # fmt: skip
 
-VERSION = 1  # format version of the documents
+_SEED = re.compile("[0-9a-f]{1,64}")
+_RUN = record({
+    "version": choice(VERSION), "assignment": TEXT, "assignment_version": TEXT,
+    "seed": Kind("hexadecimal digits", lambda text: TEXT.accepts(text) and _SEED.fullmatch(text)),
+})  # fmt: skip
 _PACKAGE = sys.modules[__name__.partition(".")[0]]
 
 
@@ -94,6 +105,7 @@ def grade_class(task, folder, out, *, level=None, jobs=1, limits=None, report=No
     out = Path(out)
     out.mkdir(mode=0o700, parents=True, exist_ok=True)  # marks are for the instructor only
     (out / "state").mkdir(mode=0o700, exist_ok=True)
+    remove_leftovers()
     with FolderLock(out, "grading folder"):
         checks = _checks(task, _seed(task, out))
         documents = _graded(task, checks, paths, out, level, limits, jobs, report)
@@ -105,7 +117,7 @@ def _graded(task, checks, paths, out, level, limits, jobs, report):
     places = queue.SimpleQueue()
     for place in range(jobs):
         places.put(place)
-    documents, stop = [], threading.Event()
+    documents, stop, run = [], threading.Event(), run_id(out)
 
     def work(path):
         place = places.get()
@@ -113,7 +125,7 @@ def _graded(task, checks, paths, out, level, limits, jobs, report):
             if stop.is_set():
                 raise Stopped
             sandbox = Sandbox(level, limits or Limits(), place)
-            return _kept(task, checks, path, out, sandbox, stop)
+            return _kept(task, checks, path, out, run, sandbox, stop)
         except BaseException:  # stop before the next submission starts here
             stop.set()
             raise
@@ -149,23 +161,16 @@ def _seed(task, out):
     """Return the seed of the check inputs: the seed in `run.json`, or a new one from the system."""
     path = out / "run.json"
     if path.exists():
-        try:
-            run = json.loads(path.read_text(encoding="utf-8"))
-            same = run["assignment"] == task.name and run["assignment_version"] == task.version
-            seed = int(run["seed"], 16)
-        except (ValueError, KeyError, TypeError) as error:
-            raise DataError(
-                f"{path} could not be read", got=str(error), expected="run.json of a grading run",
-                hint="grade into another folder",
-            ) from None  # fmt: skip
-        if not same:
+        run = read_json(path)
+        check_fields(run, _RUN, path, hint="grade into another folder")
+        if (run["assignment"], run["assignment_version"]) != (task.name, task.version):
             raise ArgumentError(
                 f"grade: the results in {out} are for another assignment or version",
                 got=f"{run['assignment']} {run['assignment_version']}",
                 expected=f"{task.name} {task.version}",
                 hint="grade into another folder",
             )
-        return seed
+        return int(run["seed"], 16)
     seed = int.from_bytes(os.urandom(16), "big")
     started = datetime.now(UTC).isoformat(timespec="seconds")
     run = {
@@ -177,20 +182,41 @@ def _seed(task, out):
     return seed
 
 
-def _kept(task, checks, path, out, sandbox, stop):
+def run_id(out):
+    """Return the fingerprint of the seed in `run.json`, which does not reveal the seed.
+
+    Parameters
+    ----------
+    out : path
+        Folder of results.
+
+    Returns
+    -------
+    str
+        Empty if the file is missing or malformed.
+    """
+    try:
+        run = read_json(Path(out) / "run.json")
+        return sha256(b"run " + run["seed"].encode()).hexdigest()[:16]
+    except (DataError, KeyError, TypeError, AttributeError):
+        return ""
+
+
+def _kept(task, checks, path, out, run, sandbox, stop):
     """Return a submission's document, from an earlier run or new, and `how` (see `grade_class`)."""
     submission = read_submission(path, task.files)
     place = out / "state" / f"{slug(path.name)}.json"
-    known, how = _stored(place), "new"
+    known, how = _stored(place, task), "new"
     if known is not None:
         if known["submission"]["digest"] != submission.digest:
             how = "changed"
-        elif known["assignment"].get("digest") != task.digest:
+        elif is_outdated(known, task, run):
             how = "others"
         else:
             return known, "kept"
     try:
         document = grade_one(task, checks, submission, sandbox, stop)
+        document["assignment"]["run"] = run
     except Stopped:
         raise
     except Exception:  # an error in the grader must not affect other submissions
@@ -201,13 +227,32 @@ def _kept(task, checks, path, out, sandbox, stop):
     return document, how
 
 
-def _stored(place):
+def _stored(place, task):
+    """Return the document of an earlier run. None if it cannot be a result of the grader."""
     try:
-        document = json.loads(place.read_text(encoding="utf-8"))
-        usable = document["version"] == VERSION and document["status"] in ("graded", "not readable")
-        return document if usable and "digest" in document["submission"] else None
-    except (OSError, ValueError, KeyError, TypeError):
+        document = read_document(place)
+    except DataError:
         return None
+    if document["status"] == "not graded":
+        return None
+    same = document["assignment"].get("digest") == task.digest
+    return document if not same or _fits(document, task) else None
+
+
+def _fits(document, task):
+    """Return whether a document has exactly the entries of a task, with their points."""
+    expected = [(entry.name, entry.points, entry.hidden) for entry in task.entries]
+    lines = document["checks"]
+    return document["max_score"] == task.points and expected == [
+        (line["name"], line["max_points"], line["hidden"]) for line in lines
+    ]
+
+
+def is_outdated(document, task, run):
+    """Return whether a document is the result of other checks, another grader or other inputs."""
+    made = document["assignment"]
+    is_graded = document["status"] != "not graded"
+    return is_graded and (made.get("digest", ""), made.get("run", "")) != (task.digest, run)
 
 
 def grade_one(task, checks, submission, sandbox, stop=None):
@@ -233,21 +278,30 @@ def grade_one(task, checks, submission, sandbox, stop=None):
     Stopped
         If `stop` was set before the last check.
     """
-    start, lines = time.monotonic(), []
-    with Session(sandbox, task.package_folder, submission.files, steps=True) as session:
-        for entry, parts in checks:
-            if stop is not None and stop.is_set():
-                raise Stopped
-            if submission.problems:
-                lines.append(_line(entry, "not run", "; ".join(submission.problems)))
-                continue
-            lines.append(_entry_line(entry, parts, session))
+    start, lines, session = time.monotonic(), {}, None
+    output = []
+    # Hidden checks run last and in a process of their own: a submission could store their inputs,
+    # and show them in the message of a later check that is not hidden.
+    for hidden in (False, True):
+        chosen = [i for i, (entry, _) in enumerate(checks) if entry.hidden == hidden]
+        with Session(
+            sandbox, task.package_folder, submission.files, steps=True, after=session
+        ) as session:
+            for i in chosen:
+                if stop is not None and stop.is_set():
+                    raise Stopped
+                lines[i] = _entry_line(*checks[i], session, submission)
+        output.append(session.output)
     seconds = time.monotonic() - start
-    return _document(task, submission, sandbox, lines, session.output, seconds)
+    lines = [lines[i] for i in range(len(checks))]
+    _name_causes(lines)
+    return _document(task, submission, sandbox, lines, "".join(output), seconds)
 
 
-def _entry_line(entry, parts, session):
+def _entry_line(entry, parts, session, submission):
     """Run the checks that make up one grade entry, up to the first failure; return its result."""
+    if not submission.files:
+        return _line(entry, "not run", "; ".join(submission.problems))
     seconds = 0.0
     for check in parts:
         verdict = session.verdict(check)
@@ -259,10 +313,33 @@ def _entry_line(entry, parts, session):
                 name: getattr(verdict, name)
                 for name in ("first_difference", "gradcheck", "first_step")
             }
-            return {**line, **more}
+            return {**line, **more, "cause": verdict.message}
     # An entry without checks must not give points.
     status = "passed" if parts else "not run"
     return _line(entry, status, "", seconds)
+
+
+def _name_causes(lines):
+    """Note for each failed entry which earlier entry failed for the same reason, or may cause it.
+
+    `same_as` is an entry with the same error. `follows` is the entry of a forward function: if that
+    is wrong, the backward function receives wrong values.
+    """
+    first = {}
+    for line in lines:
+        cause = line.pop("cause", None)
+        if line["status"] in ("error", "crashed", "timeout", "misbehaved"):
+            line["same_as"] = first.setdefault((cause, line["hidden"]), line["name"])
+            if line["same_as"] == line["name"]:
+                line["same_as"] = None
+    wrong = {name: line["name"] for line in reversed(lines) if not line["points"]
+             and line["status"] != "not run" for name in line["of"]}  # fmt: skip
+    for line in lines:
+        if line["status"] == "failed":
+            forward = [name.replace("backward", "forward") for name in line["of"]]
+            known = [wrong[f] for f, name in zip(forward, line["of"], strict=True)
+                     if f != name and f in wrong]  # fmt: skip
+            line["follows"] = known[0] if known else None
 
 
 def _line(entry, status, message="", seconds=0.0):
@@ -270,7 +347,8 @@ def _line(entry, status, message="", seconds=0.0):
         "name": entry.name, "what": entry.what, "of": list(entry.of), "hidden": entry.hidden,
         "points": entry.points if status == "passed" else 0.0, "max_points": entry.points,
         "status": status, "message": message[:5000], "seconds": round(seconds, 3),
-        "first_difference": None, "gradcheck": None, "first_step": None,
+        "first_difference": None, "gradcheck": None, "first_step": None, "same_as": None,
+        "follows": None,
     }  # fmt: skip
 
 
@@ -294,14 +372,20 @@ def _document(task, submission, sandbox, lines, output, seconds):
         "submission": {
             "name": submission.name, "folder": submission.folder, "digest": submission.digest,
             "files": files, "problems": submission.problems,
+            "remarks": remarks(submission.files, _starter(task)),
         },
-        "status": "not readable" if submission.problems else "graded",
+        "status": "graded" if submission.files else "not readable",
         "score": sum(line["points"] for line in lines),
         "max_score": task.points,
         "checks": lines,
         "output": output,
         "seconds": round(seconds, 3),
     }  # fmt: skip
+
+
+def _starter(task):
+    paths = {name: task.package_folder / name for name in task.files}
+    return {name: path.read_bytes() for name, path in paths.items() if path.is_file()}
 
 
 def slug(name):
@@ -311,10 +395,11 @@ def slug(name):
 
     Examples
     --------
-    >>> slug("Ada Lovelace")
-    'Ada-Lovelace-767402161715'
+    >>> slug("Bence Kovács")
+    'Bence-Kovács-e196a48034f5'
     >>> slug("../../etc/passwd")
     'etc-passwd-3754d6cb3a38'
     """
-    plain = re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")[:40] or "submission"
+    plain = re.sub(r"[\W_]+", "-", unicodedata.normalize("NFC", name)).strip("-")[:40]
+    plain = plain or "submission"
     return f"{plain}-{sha256(name.encode(errors='surrogatepass')).hexdigest()[:12]}"

@@ -32,7 +32,8 @@ def gradient_report(check, arrays):
         found, expected = arrays.get(name), np.asarray(expected)
         if not name.startswith(_PREFIX) or type(found) is not np.ndarray:
             continue
-        if found.shape != expected.shape or expected.dtype.kind != "f" or not expected.size:
+        kinds = found.dtype.kind + expected.dtype.kind
+        if found.shape != expected.shape or kinds != "ff" or not expected.size:
             continue
         row = _row(name, found.astype(float), expected.astype(float), check.rtol)
         rows.append(row)

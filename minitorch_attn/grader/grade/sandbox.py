@@ -47,6 +47,8 @@ class Limits:
         Time limit for importing the submission.
     processor_seconds : int
         Limit for the total processor time of each process.
+    total_seconds : float
+        Time limit for all checks of a submission together.
     """
 
     memory_bytes: int = 2 << 30
@@ -56,6 +58,7 @@ class Limits:
     start_seconds: float = 20.0
     import_seconds: float = 10.0
     processor_seconds: int = 120
+    total_seconds: float = 120.0
 
     def command(self):
         """Return a command prefix that sets the limits and runs the rest of the command line."""
@@ -231,7 +234,8 @@ def _become(user):
 @lru_cache(maxsize=1)
 def _isolate():
     """Return the command prefix that isolates the network and processes, if permitted."""
-    words = (shutil.which("unshare") or "unshare", "--net", "--ipc", "--pid", "--fork",
+    words = (shutil.which("setpriv") or "setpriv", "--pdeathsig", "KILL", "--",
+             shutil.which("unshare") or "unshare", "--net", "--ipc", "--pid", "--fork",
              "--kill-child", "--")  # fmt: skip
     return words if _starts(words) else ()
 

@@ -1,12 +1,15 @@
 """Sandbox folders: make the folders in which submissions run, and set their permissions.
 
 Each worker has a sandbox folder with its program, the package with the submission, and NumPy. If
-not every user may read the folders of the interpreter or of NumPy, the workers share a copy.
+not every user may read the folders of the interpreter or of NumPy, the workers share a copy. All
+folders of a grader are in one temporary folder, which the grader keeps locked. If the grader is
+killed, the next one finds the folder unlocked and removes it.
 """
 
 import atexit
 import os
 import shutil
+import stat
 import sys
 import tempfile
 from functools import lru_cache
@@ -14,22 +17,52 @@ from pathlib import Path
 
 import numpy as np
 
+from ...folder_lock import FolderLock, holder_of
 from .closed_root import add_libraries
 from .sandbox_users import FIRST
 
-__all__ = ["interpreter", "new_folder", "numpy_folders", "populate", "shared_root"]
+__all__ = [
+    "interpreter", "new_folder", "numpy_folders", "populate", "remove_leftovers", "shared_root",
+]  # fmt: skip
 
+_PREFIX = "minitorch-attn-grader-"
+_locks = []  # kept until the process ends
 _HERE = Path(__file__).resolve().parent
 _LEAVE_OUT = shutil.ignore_patterns("site-packages", "test", "tests", "idlelib")
 
 
-def new_folder(user, place=None):
-    """Make a temporary folder in `place`, by default in a folder that `user` can access."""
-    if place is not None:
-        return Path(tempfile.mkdtemp(dir=place))
-    places = [tempfile.gettempdir(), "/tmp", "/var/tmp"]
-    reachable = (place for place in places if user is None or _enterable(Path(place)))
-    return Path(tempfile.mkdtemp(prefix="minitorch-attn-", dir=next(reachable, None)))
+def new_folder(user=None, place=None):
+    """Make a temporary folder in `place`, by default in a folder that `user` can enter."""
+    return Path(tempfile.mkdtemp(dir=place or _home(user is not None)))
+
+
+def _places(for_all):
+    """Return the folders for temporary files, if `for_all` only those that every user can enter."""
+    found = dict.fromkeys((tempfile.gettempdir(), "/tmp", "/var/tmp"))
+    return [Path(place) for place in found if not for_all or _enterable(Path(place))]
+
+
+@lru_cache(maxsize=2)
+def _home(for_all):
+    """Make the temporary folder of this grader, and lock it until the grader ends."""
+    place = next(iter(_places(for_all)), None)
+    new = Path(tempfile.mkdtemp(prefix=".minitorch-attn-new-", dir=place))
+    new.chmod(0o711)  # other users cannot list it
+    _locks.append(FolderLock(new, "grader").acquire())
+    home = new.with_name(_PREFIX + new.name[len(".minitorch-attn-new-") :])
+    new.rename(home)  # only now do other graders see it, and they see it locked
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    return home
+
+
+def remove_leftovers():
+    """Remove the temporary folders of this user's graders that were killed."""
+    for place in {*_places(False), *_places(True)}:
+        for folder in place.glob(f"{_PREFIX}*"):
+            found = folder.lstat()
+            own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+            if own and holder_of(folder) is None:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _enterable(folder):
@@ -138,7 +171,6 @@ def _shared_folder():
     """Make a folder that every user can read, for copies of files that some users cannot read."""
     root = new_folder(user=FIRST)
     root.chmod(0o755)
-    atexit.register(shutil.rmtree, root, ignore_errors=True)
     return root
 
 

@@ -38,11 +38,15 @@ class Session:
         Content of each submitted file, by path.
     steps : bool, default False
         Whether to repeat a failed check to find the first step that differs.
+    after : Session, optional
+        Earlier session with the same submission. Its time counts toward the total time limit.
 
     Attributes
     ----------
     output : str
         Text that the submission printed, truncated and without control characters.
+    used : float
+        Time in seconds that the submission has used; see `Clock`.
 
     Examples
     --------
@@ -50,10 +54,11 @@ class Session:
     ...     verdict = session.verdict(check)
     """
 
-    def __init__(self, sandbox, package_folder, files, steps=False):
+    def __init__(self, sandbox, package_folder, files, steps=False, after=None):
         self.sandbox, self.package_folder, self.files = sandbox, package_folder, files
         self.output, self.steps = "", steps
-        self._worker, self._lost, self._useless = None, 0, None
+        self.used = after.used if after else 0.0
+        self._worker, self._lost, self._useless = None, 0, after._useless if after else None
 
     def verdict(self, check):
         """Run one check on the submission and return the verdict, such as passed or failed.
@@ -113,6 +118,9 @@ class Session:
     def _judged(self, check):
         if self._useless is not None:
             return Verdict(self._useless.kind, f"not run: {self._useless} (twice)")
+        running = self._worker.used if self._worker is not None else 0.0
+        if self.used + running > self.sandbox.limits.total_seconds:
+            return Verdict("timeout", _ALL_USED.format(self.sandbox.limits.total_seconds))
         if self._worker is None:
             self._worker = Worker(self.sandbox, self.package_folder, self.files)
             self._worker.start()
@@ -122,7 +130,8 @@ class Session:
         )
         if answer.get("status") != "done":
             text = clean(str(answer.get("text", "")))
-            return Verdict("error", f"your code raised an error:\n{text.strip()}")
+            hint = _NO_MODULE if text.startswith(("ModuleNotFoundError", "ImportError")) else ""
+            return Verdict("error", f"your code raised an error:\n{text.strip()}{hint}")
         verdict = judge(check, arrays)
         if not verdict.passed:
             verdict.gradcheck = _gradients_explained(check, arrays)
@@ -148,6 +157,7 @@ class Session:
         if self._worker is not None:
             worker, self._worker = self._worker, None
             worker.close()
+            self.used += worker.used
             self.output = clean(self.output + worker.output)[:OUTPUT_CHARACTERS]
 
     def __enter__(self):
@@ -157,6 +167,10 @@ class Session:
         self.close()
 
 
+_ALL_USED = "not run: the checks before this one used the time limit for a submission, {:g} s"
+_NO_MODULE = """
+Only NumPy, the standard library, and the files that the task asks for are available.\
+"""
 _IMPORT = """
 def run(inputs, settings):
     from importlib import import_module

@@ -4,7 +4,7 @@ import os
 import shutil
 import signal
 import subprocess
-import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -34,6 +34,25 @@ class WorkerFailed(Exception):
         self.kind, self.starved = kind, starved
 
 
+class _Printed(threading.Thread):
+    """Reads what a process prints. Keeps the first bytes, so that printing costs only time."""
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.data = bytearray()
+        self._begin, self.end = os.pipe()
+
+    def start(self):
+        """Close this process's end for writing, and start to read."""
+        os.close(self.end)
+        super().start()
+
+    def run(self):
+        with os.fdopen(self._begin, "rb", buffering=0) as pipe:
+            while part := pipe.read(1 << 16):
+                self.data += part[: OUTPUT_BYTES - len(self.data)]
+
+
 class Worker:
     """Process that runs a submission.
 
@@ -49,12 +68,14 @@ class Worker:
     ----------
     output : str
         Output of the process, truncated to the limit. Available after `close`.
+    used : float
+        Time in seconds that the process took for its answers, as counted by `Clock`.
     """
 
     def __init__(self, sandbox, package_folder, files=()):
         self.sandbox, self.output, self.process, self._watched = sandbox, "", None, None
         self.folder = sandbox.new_folder()
-        self._printed = tempfile.TemporaryFile()
+        self._printed, self.used = _Printed(), 0.0
         to_read, self._writing = os.pipe()
         self._reading, to_write = os.pipe()
         os.set_blocking(self._writing, False)
@@ -64,7 +85,7 @@ class Worker:
             words = [program, str(to_read), str(to_write)]
             self.process = subprocess.Popen(
                 sandbox.command(self.folder, words), pass_fds=(to_read, to_write),
-                stdin=subprocess.DEVNULL, stdout=self._printed, stderr=self._printed,
+                stdin=subprocess.DEVNULL, stdout=self._printed.end, stderr=self._printed.end,
                 start_new_session=True,
                 cwd="/" if sandbox.level == 3 else self.folder,
                 env=sandbox.environment(self.folder),
@@ -75,6 +96,7 @@ class Worker:
         finally:
             os.close(to_read)
             os.close(to_write)
+            self._printed.start()
 
     def ask(self, header, arrays, seconds, max_bytes):
         """Send a message and wait for the answer.
@@ -107,6 +129,8 @@ class Worker:
             raise WorkerFailed("misbehaved", f"malformed answer: {error}") from None
         except OSError:
             answer = None
+        finally:
+            self.used += clock.counted
         if answer is None:
             raise WorkerFailed("crashed", f"the process ended: {self._status()}")
         return answer
@@ -128,14 +152,15 @@ class Worker:
 
     def close(self):
         """Kill the process and all processes that it started, and keep its output."""
-        printed = os.fstat(self._printed.fileno()).st_size  # excludes later output of `unshare`
+        if self.process is not None:
+            self._printed.join(timeout=0.5 if self.process.poll() is not None else 0.01)
+        printed = len(self._printed.data)  # excludes later output of `unshare`
         for descriptor in (self._writing, self._reading):
             os.close(descriptor)
         if self.process is not None:
             self._kill()
-        self._printed.seek(0)
-        self.output = self._printed.read(min(printed, OUTPUT_BYTES)).decode(errors="replace")
-        self._printed.close()
+            self._printed.join(timeout=1)  # a process that survived may hold the pipe
+        self.output = bytes(self._printed.data[:printed]).decode(errors="replace")
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _kill(self):

@@ -2,8 +2,8 @@
 
 import html
 
-from .document import hidden_part
-from .grades import number
+from ..grade.document import hidden_part
+from .grades import follows_text, number
 from .steps import step_entry, step_words
 
 __all__ = ["feedback"]
@@ -97,8 +97,12 @@ def _entry(place, line):
         parts.append(f'<p class="of">In {names}</p>')
     if line["hidden"]:
         parts.append('<p class="note">This check is hidden. Its details are not shown.</p>')
-    if shown["message"]:
+    if shown.get("same_as"):
+        parts.append(f"<p>The same error as in {_safe(shown['same_as'])}.</p>")
+    elif shown["message"]:
         parts.append(f'<pre class="said">{_safe(shown["message"])}</pre>')
+    if shown.get("follows"):
+        parts.append(f'<p class="note">{_safe(follows_text(shown))}</p>')
     if shown.get("first_step"):
         parts.append(_step(shown["first_step"]))
     elif shown.get("first_difference"):

@@ -5,7 +5,7 @@ import io
 
 from ..grade.session import clean
 
-__all__ = ["grades"]
+__all__ = ["follows_text", "grades", "number", "safe"]
 
 _FORMULA = "=+-@\t\r＝＋－＠"  # characters that can start a formula in a spreadsheet
 
@@ -22,13 +22,17 @@ def grades(results):
     -------
     str
         Table with the columns name, score, max, status, sandbox, folder (file name of the
-        submission), digest, grader, and one per check. Ungraded submissions have an empty score.
+        submission), digest, grader, feedback (file for the student), look at (remarks for the
+        instructor), and one per check. Ungraded and missing submissions have an empty score.
     """
     entries = results["assignment"]["entries"]
     points = results["assignment"]["points"]
     text = io.StringIO()
     writer = csv.writer(text)
-    heads = ["name", "score", "max", "status", "sandbox", "folder", "digest", "grader"]
+    heads = [
+        "name", "score", "max", "status", "sandbox", "folder", "digest", "grader", "feedback",
+        "look at",
+    ]  # fmt: skip
     writer.writerow(heads + [safe(entry["name"]) for entry in entries])
     for document in results["submissions"]:
         reached = {line["name"]: number(line["points"]) for line in document["checks"]}
@@ -37,13 +41,26 @@ def grades(results):
             safe(what["name"]), number(document["score"]) if graded else "", number(points),
             "outdated" if document.get("outdated") else document["status"],
             document["grader"]["sandbox"], safe(what.get("folder", "")), what["digest"],
-            document["grader"]["version"], *(reached.get(entry["name"], "") for entry in entries),
+            document["grader"]["version"], f"students/{document['folder']}/feedback.html",
+            safe("; ".join([*what["problems"], *what.get("remarks", ())])),
+            *(reached.get(entry["name"], "") for entry in entries),
         ])  # fmt: skip
     for missing in results["not_graded"]:
         row = [safe(missing["name"]), "", number(points), "not graded", ""]
-        row += [safe(missing.get("submission", "")), "", ""]
+        row += [safe(missing.get("submission", "")), "", "", "", safe(missing.get("message", ""))]
         writer.writerow(row + [""] * len(entries))
+    for name in results.get("not_handed_in", ()):
+        row = [safe(name), "", number(points), "not handed in"]
+        writer.writerow(row + [""] * (len(heads) - len(row) + len(entries)))
     return text.getvalue()
+
+
+def follows_text(line):
+    """Explain that an error may be the consequence of an earlier one."""
+    return (
+        f"{line['follows']} failed. If the forward pass is wrong, the backward pass receives wrong "
+        "values and can fail although it is right. Correct the forward pass first."
+    )
 
 
 def number(value):

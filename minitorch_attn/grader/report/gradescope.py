@@ -1,7 +1,7 @@
 """Gradescope: convert the results of one submission to Gradescope's format."""
 
-from .document import hidden_part
-from .grades import number
+from ..grade.document import hidden_part
+from .grades import follows_text, number
 from .steps import step_text
 
 __all__ = ["gradescope", "text_of"]
@@ -33,8 +33,10 @@ def gradescope(document):
             "visibility": "after_published" if line["hidden"] else "visible",
             "tags": line["of"],
         })  # fmt: skip
+    # Without a score, Gradescope says that the grader failed, and not that the student did.
+    score = {} if document["status"] == "not graded" else {"score": number(document["score"])}
     return {
-        "score": number(document["score"]),
+        **score,
         "execution_time": document["seconds"],
         "output": _summary(document),
         "output_format": "text",
@@ -69,7 +71,11 @@ def text_of(line):
     -------
     str
     """
-    parts = [line["what"], "" if line["status"] == "passed" else line["status"], line["message"]]
+    said = line["message"]
+    if line.get("same_as") and said:
+        said = f"The same error as in {line['same_as']}."
+    parts = [line["what"], "" if line["status"] == "passed" else line["status"], said]
+    parts.append(follows_text(line) if line.get("follows") else "")
     parts.append(step_text(line["first_step"]) if line.get("first_step") else "")
     parts.append(line.get("gradcheck") or "")
     return "\n\n".join(part for part in parts if part)[:_TEXT_LIMIT]

@@ -40,7 +40,7 @@ class Outcome:
 
 
 def grade_and_report(
-    task, folder, out, *, level, jobs=1, limits=None, report=None, forget=False
+    task, folder, out, *, level, jobs=1, limits=None, report=None, forget=False, roster=()
 ):  # fmt: skip
     """Grade all students' submissions and write the reports, even if grading fails or is stopped.
 
@@ -50,6 +50,8 @@ def grade_and_report(
         Arguments of `grade_class`.
     forget : bool, default False
         Whether to remove, after grading, the results of students who are not in `folder`.
+    roster : sequence of str
+        Names of all students of the class; the reports list those without a submission.
 
     Returns
     -------
@@ -80,14 +82,14 @@ def grade_and_report(
         outcome.failures.append(traceback.format_exc())
         why = str(error) if isinstance(error, ChecksFailed) else "the grader itself failed"
     if (out / "state").is_dir():
-        _write(outcome, task, folder, out, why)
+        _write(outcome, task, folder, out, why, roster)
     return outcome
 
 
-def _write(outcome, task, folder, out, why):
+def _write(outcome, task, folder, out, why, roster):
     """Write all reports on the graded submissions."""
     try:
-        outcome.results = collect(task, folder, out, why)
+        outcome.results = collect(task, folder, out, why, roster)
         for document in outcome.results["submissions"]:
             failed = write_student(document, out / "students" / document["folder"])
             outcome.failures += [f"{document['folder']}/{text}" for text in failed]

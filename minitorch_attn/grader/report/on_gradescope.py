@@ -46,7 +46,7 @@ def main(name, submission, path):
         write_json(path, gradescope(document))
     except Exception:
         traceback.print_exc()
-        write_json(path, {"score": 0, "output": _FAILED, "stdout_visibility": "hidden"})
+        write_json(path, {"output": _FAILED, "stdout_visibility": "hidden"})  # no score
         return 4
     return 0
 

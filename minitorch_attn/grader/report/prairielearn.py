@@ -2,7 +2,7 @@
 
 import json
 
-from .document import hidden_part
+from ..grade.document import hidden_part
 from .grades import number
 from .gradescope import text_of
 

@@ -1,20 +1,42 @@
 """`results.json`: collect the results of a class in one file, the source of all reports."""
 
-import json
+import csv
 import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
 from ...errors import DataError, MiniTorchError
 from ...files import write_json
-from ..grade.archive import name_of, submissions_in
-from ..grade.grade_class import slug
-from .document import VERSION, checked, read_document
+from ...schema import (
+    FLAG,
+    NON_NEGATIVE,
+    TEXT,
+    check,
+    choice,
+    list_of,
+    read_json,
+    record,
+)  # fmt: skip
+from ..grade.archive import name_of, passed_over, submissions_in
+from ..grade.document import VERSION, checked, read_document
+from ..grade.grade_class import is_outdated, run_id, slug
 
-__all__ = ["collect", "forget_others", "read_results", "statistics"]
+__all__ = ["collect", "forget_others", "read_results", "read_roster", "statistics"]
+
+_ENTRY = record({"name": TEXT, "what": TEXT, "points": NON_NEGATIVE, "hidden": FLAG})
+_RESULTS = record({
+    "version": choice(VERSION),
+    "assignment": record({
+        "name": TEXT, "title": TEXT, "version": TEXT, "points": NON_NEGATIVE,
+        "entries": list_of(_ENTRY),
+    }),
+    "complete": FLAG,
+    "submissions": list_of(record({"folder": TEXT}, {"outdated": FLAG})),
+    "not_graded": list_of(record(dict.fromkeys(("folder", "name", "submission", "message"), TEXT))),
+})  # fmt: skip
 
 
-def collect(task, folder, out, why="not graded yet"):
+def collect(task, folder, out, why="not graded yet", roster=()):
     """Collect all documents in the results folder, and write `results.json`.
 
     Parameters
@@ -27,20 +49,22 @@ def collect(task, folder, out, why="not graded yet"):
         `forget_others` removes the document.
     why : str
         Message for submissions that were not graded.
+    roster : sequence of str
+        Names of all students of the class.
 
     Returns
     -------
     dict
         The content of `results.json`.
     """
-    out = Path(out)
+    out, run = Path(out), run_id(out)
     paths = {slug(path.name): path for path in submissions_in(folder)}
     submissions, missing = [], []
     for name in sorted({*paths, *(path.stem for path in (out / "state").glob("*.json"))}):
         try:
             document = read_document(out / "state" / f"{name}.json")
-            same = document["assignment"].get("digest", "") == task.digest
-            submissions.append({"folder": name, **document, "outdated": not same})
+            outdated = is_outdated(document, task, run)
+            submissions.append({"folder": name, **document, "outdated": outdated})
         except MiniTorchError:
             if name in paths:
                 missing.append(_missing(name, paths[name], why))
@@ -58,9 +82,58 @@ def collect(task, folder, out, why="not graded yet"):
         "complete": not missing and all(d["status"] != "not graded" for d in submissions),
         "submissions": submissions,
         "not_graded": missing,
+        "passed_over": [{"name": name, "why": reason} for name, reason in passed_over(folder)],
+        **_compared(roster, submissions, missing),
     }  # fmt: skip
     write_json(out / "results.json", results)
     return results
+
+
+def _compared(roster, submissions, missing):
+    """Return the students without a submission, and the submissions without a student."""
+    names = {document["submission"]["name"] for document in submissions}
+    names |= {entry["name"] for entry in missing}
+    return {
+        "not_handed_in": [name for name in roster if name not in names],
+        "not_on_roster": sorted(names.difference(roster)) if roster else [],
+    }
+
+
+def read_roster(path):
+    """Read the names of a class: one on each line, or the column `name` of a CSV file.
+
+    Parameters
+    ----------
+    path : path
+
+    Returns
+    -------
+    list of str
+        Names without duplicates, in the order of the file.
+
+    Raises
+    ------
+    DataError
+        If the file is not UTF-8 text or does not contain a name.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+        rows = [[cell.strip() for cell in row] for row in csv.reader(text.splitlines())]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{path}: the roster could not be read", got=str(error)) from None
+    heads = [head.lower() for head in rows[0]] if rows else []
+    if "name" in heads:
+        place, rows = heads.index("name"), rows[1:]
+        names = [row[place] for row in rows if len(row) > place]
+    else:
+        names = [",".join(row) for row in rows]
+    names = list(dict.fromkeys(name for name in names if name))
+    if not names:
+        raise DataError(
+            f"{path}: the roster does not contain a name", got=f"{len(rows)} lines",
+            expected="a name on each line, or a CSV file with the column `name`",
+        )  # fmt: skip
+    return names
 
 
 def _missing(name, path, why):
@@ -110,26 +183,13 @@ def read_results(folder):
         If the file is missing, has another version, or is malformed.
     """
     path = Path(folder) / "results.json"
-    try:
-        results = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    if not path.exists():
         raise DataError(
             f"{folder}: results.json is missing", expected="the --out folder of `mta course grade`",
             hint="mta course grade ASSIGNMENT SUBMISSIONS --out DIR",
-        ) from None  # fmt: skip
-    except (OSError, ValueError) as error:
-        raise DataError(
-            f"{path} could not be read",
-            got=str(error),
-            hint="run `mta course grade ASSIGNMENT SUBMISSIONS --out DIR` to write it again",
-        ) from None
-    if not isinstance(results, dict) or results.get("version") != VERSION:
-        got = results.get("version") if isinstance(results, dict) else type(results).__name__
-        hint = "run the grader again"
-        raise DataError(f"{path}: version must be {VERSION}", got=repr(got), hint=hint)
-    for name, kind in (("assignment", dict), ("submissions", list), ("not_graded", list)):
-        if not isinstance(results.get(name), kind):
-            raise DataError(f"{path}: {name} is missing or malformed", hint="run the grader again")
+        )  # fmt: skip
+    results = read_json(path)
+    check(results, _RESULTS, path, hint="run the grader again")
     for number, document in enumerate(results["submissions"], 1):
         checked(document, f"{path}: submission {number}")
     return results

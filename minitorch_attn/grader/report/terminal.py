@@ -4,9 +4,10 @@ import math
 
 from .grades import number, safe
 
-__all__ = ["distribution", "failures", "hardest", "heading"]
+__all__ = ["ROWS", "distribution", "failures", "hardest", "heading"]
 
-_BINS, _WIDTH, _ROWS = 10, 40, 20
+_BINS, _WIDTH = 10, 40
+ROWS = 20  # maximum number of submissions to look at
 
 
 def heading(results, found):
@@ -54,8 +55,21 @@ def hardest(found):
     ]  # fmt: skip
 
 
-def failures(results):
-    """Return rows for submissions that were unreadable, crashed, too slow or not graded."""
+def failures(results, limit=ROWS):
+    """Return rows for what a person should look at: unread, crashed, too slow, missing, odd.
+
+    Parameters
+    ----------
+    results : dict
+        Content of `results.json`.
+    limit : int or None, default 20
+        Maximum number of rows.
+
+    Returns
+    -------
+    list of (str, str)
+        Name, and what there is to look at.
+    """
     rows = []
     for document in results["submissions"]:
         odd = {c["status"] for c in document["checks"]} & {"timeout", "crashed", "misbehaved"}
@@ -64,16 +78,24 @@ def failures(results):
         elif document["status"] != "graded":
             why = document.get("detail", "").strip().splitlines()[-1:]
             said = (document["submission"]["problems"] or why or [document["status"]])[0]
-        elif odd:
-            said = ", ".join(sorted(odd))
+        elif notes := [*document["submission"]["problems"], *sorted(odd),
+                       *document["submission"].get("remarks", ())]:  # fmt: skip
+            said = "; ".join(notes)
         else:
             continue
         rows.append((_short(document["submission"]["name"], 24), _short(said, 50)))
     for missing in results["not_graded"]:
         said = missing.get("message", "not graded yet")
         rows.append((_short(missing["name"], 24), _short(said, 50)))
-    more = len(rows) - _ROWS
-    return rows if more <= 0 else [*rows[:_ROWS], (f"and {more} more", "")]
+    rows += [(_short(name, 24), "not handed in") for name in results.get("not_handed_in", ())]
+    rows += [(_short(name, 24), "not on the roster") for name in results.get("not_on_roster", ())]
+    rows += [
+        (_short(entry["name"], 24), _short(f"not graded: {entry['why']}", 50))
+        for entry in results.get("passed_over", ())
+    ]
+    if limit is None or len(rows) <= limit:
+        return rows
+    return [*rows[:limit], (f"and {len(rows) - limit} more", "--all shows them")]
 
 
 def _short(text, width):

@@ -107,7 +107,7 @@ class BartForSequenceClassification(BartPreTrainedModel):
     def add_head(self, config):
         self.paper.head = None
         self.classification_head = ClassificationHead(
-            config.d_model, config.num_labels, config.classifier_dropout
+            config.d_model, config.num_labels, config.classifier_dropout or 0.0
         )
 
     def forward(

@@ -1,14 +1,18 @@
 """PretrainedModel: base class of the models that load and save Hugging Face or timm folders."""
 
+import contextlib
 import warnings
 from pathlib import Path
 
 from ... import nn
 from ...backend import as_dtype
-from ...errors import CheckpointError
+from ...errors import ArgumentError, CheckpointError, MiniTorchError
+from ...generation.config import check_fields
 from ...nn.init import skip_init
+from ...schema import TEXT, list_of, read_json
 from ...tensor import wrap
-from .config import Config, read_json, write_json
+from .config import Config, write_json
+from .config_fields import check_config, check_sizes
 from .folder import check_tensors, make_folder, read_config, read_tensors, saved_tensors
 from .names import NameTable
 
@@ -51,9 +55,16 @@ class PretrainedModel(nn.Module):
     def __init__(self, config):
         super().__init__()
         fields = config.to_dict() if isinstance(config, Config) else config
-        self.config = Config(fields, self.defaults, self.aliases)
+        self.config = self.checked_config(fields, f"{type(self).__name__}: config", ArgumentError)
         self.generation_config = {}
         self.build(self.config)
+
+    @classmethod
+    def checked_config(cls, fields, where, error):
+        """Return the configuration with the given fields, after checking their types."""
+        config = Config(fields, cls.defaults, cls.aliases)
+        check_config(config, cls.defaults, where, error)
+        return config
 
     def build(self, config):
         """Create the modules. Subclasses must override this method.
@@ -109,9 +120,12 @@ class PretrainedModel(nn.Module):
     @classmethod
     def from_arrays(cls, fields, arrays, folder="the state", dtype=None, device=None, strict=True):
         """Create the model from configuration fields and a dict of arrays with stored names."""
-        model = cls._unloaded(fields, strict)
+        where = Path(folder) / "config.json"
+        config = cls.checked_config(fields, where, CheckpointError)
+        check_sizes(config.to_dict(), arrays, where, strict)
+        model = cls._unloaded(fields, strict, where)
         if model._is_untied(arrays) and fields.get("tie_word_embeddings") is not False:
-            model = cls._unloaded({**fields, "tie_word_embeddings": False}, strict)
+            model = cls._unloaded({**fields, "tie_word_embeddings": False}, strict, where)
         model._load(folder, arrays, dtype, strict)
         dtype = _stored_dtype(arrays) if dtype is None else as_dtype(dtype)
         if dtype is not None:
@@ -121,12 +135,17 @@ class PretrainedModel(nn.Module):
         return model if device is None else model.to(device)
 
     @classmethod
-    def _unloaded(cls, fields, strict):
+    def _unloaded(cls, fields, strict, where):
         """Create the model. Skip initialization if loading replaces every value."""
-        if not strict:
-            return cls(fields)
-        with skip_init():
-            return cls(fields)
+        try:
+            with skip_init() if strict else contextlib.nullcontext():
+                return cls(fields)
+        except MiniTorchError:
+            raise
+        except (MemoryError, OverflowError, ValueError) as error:  # NumPy's, for huge arrays
+            raise CheckpointError(
+                f"{where}: a model of this size could not be created", got=str(error)
+            ) from error
 
     def _is_untied(self, arrays):
         """Return True if a file has different values for parameters that the configuration ties."""
@@ -192,7 +211,8 @@ class PretrainedModel(nn.Module):
     def _read_generation_config(self, folder):
         path = Path(folder) / "generation_config.json"
         if path.exists():
-            self.generation_config = read_json(path)
+            self.generation_config = read_json(path, CheckpointError)
+            check_fields(self.generation_config, path, CheckpointError)
 
     # Save a folder
 
@@ -266,11 +286,11 @@ def _lenient(folder, name, arrays, expected):
 
 def class_of(fields, find):
     """Return `find(name)` for the class name in `fields`, the contents of `config.json`."""
-    architectures = fields.get("architectures") or []
-    if len(architectures) != 1:
+    architectures = fields.get("architectures")
+    if list_of(TEXT, 1).problem(architectures, ""):
         raise CheckpointError(
             "config.json: architectures must contain exactly one class name",
-            got=f"architectures: {architectures}",
+            got=f"architectures: {str(architectures)[:200]}",
             expected='one name, as in "architectures": ["GPT2LMHeadModel"]',
             hint="choose a class: mt.models.pretrained.GPT2LMHeadModel.from_pretrained(folder)",
         )

@@ -2,10 +2,10 @@
 
 import json
 
-from ...errors import ArgumentError, CheckpointError
-from ...files import atomic_file, read_error
+from ...errors import ArgumentError
+from ...files import atomic_file
 
-__all__ = ["Config", "read_json", "write_json"]
+__all__ = ["Config", "write_json"]
 
 
 class Config:
@@ -84,26 +84,6 @@ class Config:
                     f"{model}: the value of config.{name} is not supported",
                     got=f"{name}={self.get(name)!r}", expected=f"{name}={only!r}",
                 )  # fmt: skip
-
-
-def read_json(path):
-    """Read a JSON object from a file. Raise a CheckpointError if that fails."""
-    try:
-        with open(path, encoding="utf-8") as file:
-            value = json.load(file)
-    except OSError as error:
-        raise read_error(path, error) from error
-    except ValueError as error:
-        raise CheckpointError(
-            f"{path} is not valid JSON",
-            got=str(error), hint="download the file again; it may be incomplete",
-        ) from None  # fmt: skip
-    if not isinstance(value, dict):
-        raise CheckpointError(
-            f"{path} must contain a JSON object",
-            got=type(value).__name__, hint="copy the file from the original model folder",
-        )  # fmt: skip
-    return value
 
 
 def write_json(path, value):

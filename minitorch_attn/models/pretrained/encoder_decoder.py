@@ -23,7 +23,7 @@ def paper_settings(config):
         num_encoder_layers=config.encoder_layers, num_decoder_layers=config.decoder_layers,
         ff_dim=config.encoder_ffn_dim, decoder_num_heads=config.decoder_attention_heads,
         decoder_ff_dim=config.decoder_ffn_dim, dropout=config.dropout,
-        attention_dropout=config.attention_dropout, ff_dropout=config.activation_dropout,
+        attention_dropout=config.attention_dropout or 0.0, ff_dropout=config.activation_dropout,
         encoder_layer_drop=config.encoder_layerdrop, decoder_layer_drop=config.decoder_layerdrop,
         activation=activation(config.activation_function),
         scale_embedding=config.scale_embedding, max_len=config.max_position_embeddings,

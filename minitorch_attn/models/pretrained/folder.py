@@ -7,13 +7,15 @@ from pathlib import Path
 
 from ...errors import ArgumentError, CheckpointError
 from ...files import temporary_path, write_error
+from ...schema import TEXT, check, map_of, read_json, record
 from ...serialization import read_safetensors, write_safetensors
-from .config import read_json, write_json
+from .config import write_json
 
 __all__ = ["check_tensors", "read_config", "read_tensors", "saved_tensors"]
 
 _FILE, _INDEX = "model.safetensors", "model.safetensors.index.json"
 _SHARD = re.compile(r"model-\d{5,}-of-\d{5,}\.safetensors")
+_INDEX_TABLE = record({"weight_map": map_of(TEXT)})
 _UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 _CONVERT = (
     'python -c "import torch, safetensors.torch as s; s.save_file({k: v.clone() for k, v in '
@@ -30,7 +32,7 @@ def read_config(folder):
             expected="a folder with config.json and model.safetensors, as on the Hugging Face Hub",
             hint="download the folder first; from_pretrained does not use the network",
         )
-    return read_json(folder / "config.json")
+    return read_json(folder / "config.json", CheckpointError)
 
 
 def read_tensors(folder):
@@ -71,15 +73,13 @@ def read_tensors(folder):
 
 
 def _read_shards(folder):
-    index = read_json(folder / _INDEX).get("weight_map")
-    if not isinstance(index, dict):
-        raise CheckpointError(
-            f"{folder / _INDEX}: weight_map is missing or not a JSON object",
-            hint="download the index again",
-        )
+    path = folder / _INDEX
+    index = read_json(path, CheckpointError)
+    check(index, _INDEX_TABLE, path, CheckpointError, hint="download the index again")
+    index = index["weight_map"]
     tensors, problems = {}, []
     for file in sorted(set(index.values())):
-        if not isinstance(file, str) or Path(file).name != file:
+        if Path(file).name != file or "\0" in file:
             problems.append(f"{file!r} is not the name of a file in the folder")
             continue
         try:
@@ -185,7 +185,7 @@ def _shards(arrays, limit):
 def _old_shards(folder):
     """Return the names of the shards in the index of an earlier save, without any other names."""
     try:
-        index = read_json(folder / _INDEX).get("weight_map")
+        index = read_json(folder / _INDEX, CheckpointError).get("weight_map")
     except CheckpointError:
         return set()
     names = index.values() if isinstance(index, dict) else ()

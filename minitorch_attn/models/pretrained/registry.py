@@ -3,6 +3,7 @@
 from importlib import import_module
 
 from ...errors import ArgumentError, CheckpointError
+from ...schema import TEXT, check, record
 from .base import class_of
 from .folder import read_config, read_tensors
 
@@ -95,6 +96,8 @@ def class_in(folder):
     """
     fields = read_config(folder)
     if "architecture" in fields:
+        table = record({"architecture": TEXT})
+        check(fields, table, f"{folder}/config.json", CheckpointError)
         return find_timm_class(fields["architecture"]), fields
     if "architectures" in fields:
         return class_of(fields, find_class), fields

@@ -156,7 +156,7 @@ class T5ForTokenClassification(T5PreTrainedModel):
     decodes = False
 
     def build_head(self, config):
-        self.head_dropout = nn.Dropout(config.classifier_dropout)
+        self.head_dropout = nn.Dropout(config.classifier_dropout or 0.0)
         self.classifier = nn.Linear(config.d_model, config.num_labels)
         nn.init.normal_(self.classifier.weight)
         nn.init.zeros_(self.classifier.bias)
@@ -184,7 +184,7 @@ class ClassificationHead(nn.Module):
 
     def __init__(self, config):
         super().__init__()
-        self.dropout = nn.Dropout(config.classifier_dropout)
+        self.dropout = nn.Dropout(config.classifier_dropout or 0.0)
         self.dense = nn.Linear(config.d_model, config.d_model)
         self.out_proj = nn.Linear(config.d_model, config.num_labels)
         for layer in (self.dense, self.out_proj):

@@ -7,6 +7,7 @@ from ...errors import ArgumentError
 from ...nn import functional as F
 from .activations import activation
 from .base import PretrainedModel
+from .config_fields import check_timm
 
 __all__ = ["ClassifierHead", "TimmModel", "timm_activation"]
 
@@ -36,6 +37,13 @@ class TimmModel(PretrainedModel):
 
     entry_points = {}
     arguments = {}
+
+    @classmethod
+    def checked_config(cls, fields, where, error):
+        """Return the configuration with the given fields, after checking their types."""
+        config = super().checked_config(fields, where, error)
+        check_timm(config, cls.arguments, where, error)
+        return config
 
     def build(self, config):
         self.make(SimpleNamespace(**self.read_arguments(config)))

@@ -3,7 +3,9 @@
 import math
 
 from ...backend import array_module, as_array
+from ...backend.kernel_table import kernel_for
 from ...errors import DTypeError, NumericError
+from ...named_errors import names_arguments
 from ...ops.plumbing.operands import at_least_zero
 from ...tensor import Tensor, tensor, wrap
 
@@ -23,6 +25,7 @@ def _gradients(parameters, where):
     return [p.grad for p in parameters if p.grad is not None]
 
 
+@names_arguments
 def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False):
     """Compute the total norm of several tensors, as if they were concatenated into one vector.
 
@@ -43,10 +46,11 @@ def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False):
         return tensor(0.0)
     arrays = [tensor.array.reshape(-1) for tensor in tensors]
     xp = array_module(arrays[0])
+    norm_type = float(norm_type)
     if norm_type == math.inf:
         total = _largest(xp, [abs(a).max() for a in arrays if a.size])
     elif norm_type == 2:
-        total = xp.sqrt(sum(xp.dot(a, a) for a in arrays))
+        total = square_root_of_sum_of_squares(arrays)
     else:
         total = sum((abs(a) ** norm_type).sum() for a in arrays) ** (1.0 / norm_type)
     total = wrap(as_array(total))
@@ -60,6 +64,24 @@ def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False):
     return total
 
 
+def square_root_of_sum_of_squares(arrays):
+    """Return the norm of 1-D arrays together, as a 0-d array or scalar."""
+    kernel = kernel_for(square_root_of_sum_of_squares, arrays, {})
+    if kernel is not square_root_of_sum_of_squares:
+        return kernel.run(arrays)
+    return array_module(arrays[0]).sqrt(sum(array_module(a).dot(a, a) for a in arrays))
+
+
+def scale_all(arrays, factor):
+    """Multiply arrays in place by one number, a 0-d array or scalar."""
+    kernel = kernel_for(scale_all, arrays, {"factor": factor})
+    if kernel is not scale_all:
+        kernel.run(arrays, factor)
+        return
+    for array in arrays:
+        array *= factor.astype(array.dtype)
+
+
 def _largest(xp, values):
     total = values[0]
     for value in values[1:]:
@@ -67,6 +89,7 @@ def _largest(xp, values):
     return total
 
 
+@names_arguments
 def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False, foreach=None):
     """Clip gradients by scaling all of them in place so that the total norm is at most max_norm.
 
@@ -106,12 +129,13 @@ def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=Fals
     total = get_total_norm(gradients, norm_type, error_if_nonfinite)
     factor = max_norm / (total.array + 1e-6)
     factor = array_module(factor).minimum(factor, 1.0)  # always applied, to avoid a synchronization
+    scale_all([gradient.array for gradient in gradients], factor)
     for gradient in gradients:
-        gradient.array *= factor.astype(gradient.dtype)
         gradient.changed_in_place()
     return total
 
 
+@names_arguments
 def clip_grad_value_(parameters, clip_value, foreach=None):
     """Clip every entry of every gradient to [-clip_value, clip_value], in place.
 

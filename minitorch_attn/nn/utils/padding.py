@@ -2,6 +2,7 @@
 
 from ... import ops
 from ...errors import ArgumentError, DTypeError, ShapeError
+from ...named_errors import names_arguments
 from ...ops.indexing import PlaceAt
 from ...tensor import Tensor, tensor
 
@@ -11,6 +12,7 @@ __all__ = [
 ]  # fmt: skip
 
 
+@names_arguments
 def pad_sequence(sequences, batch_first=False, padding_value=0.0, padding_side="right"):
     """Stack sequences of different lengths, padded to the length of the longest.
 
@@ -51,6 +53,7 @@ def pad_sequence(sequences, batch_first=False, padding_value=0.0, padding_side="
     return place_tokens(data, places, len(sequences), total, batch_first, padding_value)
 
 
+@names_arguments
 def unpad_sequence(padded_sequences, lengths, batch_first=False):
     """Split a padded batch into its sequences: the inverse of `pad_sequence`.
 
@@ -83,6 +86,7 @@ def unpad_sequence(padded_sequences, lengths, batch_first=False):
     return [batch[i, : max(n, 0)].clone() for i, n in enumerate(lengths)]
 
 
+@names_arguments
 def place_tokens(data, places, batch, total, batch_first, padding_value):
     """Put row k of `data` at token t of sequence i, where (i, t) = places[k]; pad elsewhere."""
     flat = [i * total + t if batch_first else t * batch + i for i, t in places]
@@ -96,11 +100,13 @@ def place_tokens(data, places, batch, total, batch_first, padding_value):
     return result.reshape(*lead, *data.shape[1:])
 
 
+@names_arguments
 def index_tensor(values, device):
     """Convert integers to an int64 Tensor."""
     return tensor(values, dtype="int64", device=device)
 
 
+@names_arguments
 def as_sequences(where, sequences):
     """Check sequences and return them as a list."""
     if not hasattr(sequences, "__iter__"):
@@ -129,6 +135,7 @@ def as_sequences(where, sequences):
     return sequences
 
 
+@names_arguments
 def host_lengths(where, lengths):
     """Convert `lengths`, a one-dimensional tensor or an iterable, to a list of int."""
     if isinstance(lengths, Tensor):

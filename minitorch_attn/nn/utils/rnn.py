@@ -4,7 +4,9 @@ import operator
 from collections import namedtuple
 
 from ... import ops
+from ...absent_names import absent as _absent
 from ...errors import ArgumentError, DTypeError, ShapeError
+from ...named_errors import names_arguments
 from ...ops.indexing import LookUp
 from .padding import (
     as_sequences,
@@ -48,6 +50,7 @@ class PackedSequence(_Fields):
 
     __slots__ = ()
 
+    @names_arguments
     def __new__(cls, data, batch_sizes=None, sorted_indices=None, unsorted_indices=None):
         if batch_sizes is None:
             data, batch_sizes = data  # PackedSequence((data, batch_sizes))
@@ -115,6 +118,7 @@ class PackedSequence(_Fields):
         return self.data.is_cuda
 
 
+@names_arguments
 def invert_permutation(permutation):
     """Return the inverse of a permutation; return None unchanged.
 
@@ -127,6 +131,7 @@ def invert_permutation(permutation):
     return None if permutation is None else ops.argsort(permutation)
 
 
+@names_arguments
 def pack_padded_sequence(input, lengths, batch_first=False, enforce_sorted=True):
     """Pack a padded batch: remove the padding.
 
@@ -185,6 +190,7 @@ def pack_padded_sequence(input, lengths, batch_first=False, enforce_sorted=True)
     return PackedSequence(data, index_tensor(sizes, "cpu"), indices, None)
 
 
+@names_arguments
 def pad_packed_sequence(sequence, batch_first=False, padding_value=0.0, total_length=None):
     """Pad a packed sequence: the inverse of `pack_padded_sequence`.
 
@@ -237,6 +243,7 @@ def pad_packed_sequence(sequence, batch_first=False, padding_value=0.0, total_le
     return padded, index_tensor(lengths, "cpu")
 
 
+@names_arguments
 def pack_sequence(sequences, enforce_sorted=True):
     """Pack sequences of different lengths.
 
@@ -261,6 +268,7 @@ def pack_sequence(sequences, enforce_sorted=True):
     return pack_padded_sequence(pad_sequence(sequences), lengths, enforce_sorted=enforce_sorted)
 
 
+@names_arguments
 def unpack_sequence(packed_sequences):
     """Unpack a packed sequence into a list of Tensors in their original order.
 
@@ -304,3 +312,6 @@ def _check_lengths(where, input, lengths, batch, total):
             expected=f"lengths from 1 to {total}",
             hint="remove empty sequences first",
         )
+
+
+__getattr__ = _absent(__name__)

@@ -3,10 +3,12 @@
 from ... import ops
 from ...autograd.modes import no_grad
 from ...errors import ShapeError
+from ...named_errors import names_arguments
 
 __all__ = ["parameters_to_vector", "vector_to_parameters"]
 
 
+@names_arguments
 def parameters_to_vector(parameters):
     """Concatenate the entries of all parameters into one vector.
 
@@ -28,6 +30,7 @@ def parameters_to_vector(parameters):
     return ops.cat([parameter.reshape(-1) for parameter in parameters])
 
 
+@names_arguments
 def vector_to_parameters(vec, parameters):
     """Copy the entries of a vector into the parameters: the inverse of `parameters_to_vector`.
 

@@ -1,6 +1,7 @@
 """Scaled dot-product attention: the public functions, and the choice among the fused kernels."""
 
 from ...computes import computes
+from ...named_errors import names_arguments
 from .arguments import prepared
 from .causal import CausalAttention, rows_pay
 from .definition import attention_definition
@@ -10,6 +11,7 @@ from .tiled import TiledAttention, tiles_pay
 __all__ = ["attention_composed", "attention_with_weights", "scaled_dot_product_attention"]
 
 
+@names_arguments
 def scaled_dot_product_attention(
     query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None,
     enable_gqa=False,
@@ -120,6 +122,7 @@ def attention_with_weights(
     )
 
 
+@names_arguments
 def attention_composed(
     query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None,
     enable_gqa=False,

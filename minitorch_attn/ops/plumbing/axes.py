@@ -3,9 +3,9 @@
 import builtins
 from operator import index as as_int
 
-from ...errors import ArgumentError, DTypeError, IndexRangeError
+from ...errors import ArgumentError, DTypeError, IndexRangeError, ShapeError
 
-__all__ = ["axes_of", "axis_of", "sizes_of"]
+__all__ = ["axes_of", "axis_of", "flag_of", "sizes_of", "too_many_axes"]
 
 
 def axis_of(dim, ndim, where, name="dim"):
@@ -63,6 +63,34 @@ def axes_of(dim, ndim, where, name="dim"):
             hint="name each axis once; -1 is the last axis",
         )
     return axes
+
+
+def too_many_axes(where, name, count):
+    """Return the error for a result with more axes than NumPy's arrays can have.
+
+    Call it in `except ValueError`, so that a valid call does not need a check.
+    """
+    return ShapeError(
+        f"{where}: {name} has too many axes",
+        got=f"a result with {count} axes",
+        expected="at most 64 axes",
+    )
+
+
+def flag_of(value, where, name):
+    """Return a flag, such as `keepdim`, as a bool.
+
+    Examples
+    --------
+    >>> flag_of(1, "sum", "keepdim")
+    True
+    """
+    if value is True or value is False:
+        return value
+    try:
+        return builtins.bool(value)
+    except ValueError:  # an array, or a Tensor
+        raise DTypeError(f"{where}: {name} must be True or False", got=f"{value!r:.60}") from None
 
 
 def sizes_of(sizes, where, name="size"):

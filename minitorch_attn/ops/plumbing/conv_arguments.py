@@ -37,7 +37,7 @@ def conv_geometry(where, x, weight, bias, stride, padding, dilation, groups):
             f"{where}: the channels of input and weight do not match",
             got=f"input {x.shape}, weight {weight.shape} and groups={groups}",
             expected=f"input with {taken} channels, and a number of kernels divisible by groups",
-            hint="use a weight of shape (out, in / groups, *kernel)",
+            hint=_channels_hint(x, taken, "use a weight of shape (out, in / groups, *kernel)"),
         )
     _check_bias(where, bias, weight, out)
     for n, k, (a, b), d in zip(x.shape[2:], weight.shape[2:], pairs, dilation, strict=True):
@@ -49,6 +49,14 @@ def conv_geometry(where, x, weight, bias, stride, padding, dilation, groups):
                 hint="use a larger padding or a smaller dilation",
             )
     return {"stride": stride, "padding": pairs, "dilation": dilation, "groups": groups}
+
+
+def _channels_hint(x, channels, otherwise):
+    """Return the hint for an input of the wrong channels, which may be on its last axis."""
+    if x.shape[-1] != channels or x.shape[1] == channels:
+        return otherwise
+    order = ", ".join(map(str, (0, x.ndim - 1, *range(1, x.ndim - 1))))
+    return f"use x.permute({order}) to move the channels from the last axis to axis 1"
 
 
 def transposed_geometry(
@@ -82,8 +90,11 @@ def transposed_geometry(
             f"{where}: the channels of input and weight do not match",
             got=f"input {x.shape}, weight {weight.shape} and groups={groups}",
             expected=f"input with {weight.shape[0]} channels, divisible by groups",
-            hint="use a weight of shape (in, out / groups, *kernel), with the input channels first",
-        )
+            hint=_channels_hint(
+                x, weight.shape[0],
+                "use a weight of shape (in, out / groups, *kernel), with the input channels first",
+            ),
+        )  # fmt: skip
     _check_bias(where, bias, weight, weight.shape[1] * groups)
     if any(e >= max(s, d) for e, s, d in zip(extra, stride, dilation, strict=True)):
         raise ArgumentError(

@@ -3,15 +3,13 @@
 import builtins
 import math
 
-from ...backend import as_dtype
+from ...backend import as_dtype, finfo, get_default_dtype, iinfo
 from ...errors import ArgumentError, DTypeError
 from ...tensor import Tensor
 from .axes import sizes_of
 from .operands import number
 
-__all__ = ["count_of", "default_dtype", "dtype_of", "fill_value_of", "shape_of"]
-
-default_dtype = as_dtype("float32")
+__all__ = ["count_of", "dtype_of", "fill_value_of", "shape_of"]
 
 
 def shape_of(sizes, where, name="size"):
@@ -50,8 +48,8 @@ def count_of(value, where, name):
     return count
 
 
-def dtype_of(dtype, where, default=default_dtype):
-    """Return a dtype for a tensor, by default float32.
+def dtype_of(dtype, where):
+    """Return a dtype for a tensor, by default the default dtype, float32.
 
     Examples
     --------
@@ -59,7 +57,7 @@ def dtype_of(dtype, where, default=default_dtype):
     (dtype('int64'), dtype('float32'))
     """
     if dtype is None:
-        return default
+        return get_default_dtype()
     try:
         return as_dtype(dtype)
     except DTypeError as error:
@@ -85,11 +83,10 @@ def fill_value_of(value, dtype, where, name="fill_value"):
         return builtins.bool(value)
     if dtype.kind == "f":
         fits = isinstance(value, float) and not math.isfinite(value)
-        lowest, highest = -_largest(dtype), _largest(dtype)
+        lowest, highest = float(finfo(dtype).min), float(finfo(dtype).max)
     else:
         fits = False
-        bits = 8 * dtype.itemsize - (dtype.kind == "i")
-        lowest, highest = (-(1 << bits) if dtype.kind == "i" else 0), (1 << bits) - 1
+        lowest, highest = iinfo(dtype).min, iinfo(dtype).max
         value = int(value) if math.isfinite(value) else value
     if not (fits or lowest <= value <= highest):
         raise ArgumentError(
@@ -99,9 +96,3 @@ def fill_value_of(value, dtype, where, name="fill_value"):
             hint="dtype=mt.float32 or float64 for large values, infinity and NaN",
         )
     return float(value) if dtype.kind == "f" else value
-
-
-def _largest(dtype):
-    """Return the largest finite number of a floating-point dtype."""
-    fraction, exponent = {2: (10, 15), 4: (23, 127), 8: (52, 1023)}[dtype.itemsize]
-    return (2.0 - 2.0**-fraction) * 2.0**exponent

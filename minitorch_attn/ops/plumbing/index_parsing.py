@@ -5,12 +5,13 @@ from operator import index as as_int
 from typing import NamedTuple
 
 from ...autograd.broadcasting import broadcast_shapes
-from ...backend import is_array, new_array, to_device
-from ...errors import DTypeError, IndexRangeError, ShapeError
+from ...backend import as_array, is_array, new_array, to_device
+from ...errors import DTypeError, IndexRangeError, MiniTorchError, ShapeError
+from ...named_errors import under
 from ...tensor import Tensor, wrap
 from .range_check import check_range
 
-__all__ = ["Selection", "select_parts"]
+__all__ = ["Selection", "index_error", "select_parts"]
 
 
 class Selection(NamedTuple):
@@ -52,18 +53,33 @@ def select_parts(input, index):
 _PLAIN = frozenset({builtins.int, slice, type(None), type(Ellipsis)})
 
 
+def index_error(error, index, value=None):
+    """Return the error for an index, or a value to assign, that NumPy refused."""
+    if isinstance(error, MiniTorchError):
+        return error
+    given = "" if value is None else f" = {value!r:.60}"
+    return DTypeError(
+        "x[index]: the index or the value has an unsupported type or size",
+        got=f"x[{index!r:.60}]{given}; {error}",
+        hint="slices take integers or None; a value must fit the dtype of x",
+    )
+
+
 def _normalized(input, entry):
     """Convert an entry of an index to int, slice, None, Ellipsis, bool, or an index Tensor."""
     if isinstance(entry, builtins.bool) or entry is None or entry is Ellipsis:
         return entry
     if isinstance(entry, slice):
         limits = (entry.start, entry.stop, entry.step)
-        return slice(*[None if n is None else as_int(n) for n in limits])
+        try:
+            return slice(*[None if n is None else as_int(n) for n in limits])
+        except TypeError:
+            raise _unsupported(entry) from None
     if not isinstance(entry, Tensor):
-        if not is_array(entry) and hasattr(entry, "__index__"):
+        if not is_array(entry) and hasattr(type(entry), "__index__"):
             return as_int(entry)
         entry = wrap(_index_array(entry))
-    if entry.dtype.kind == "f":
+    if entry.dtype.kind not in "biu":
         raise DTypeError(
             "x[index]: an index tensor must hold integers or booleans",
             got=f"{entry.dtype}",
@@ -77,17 +93,24 @@ def _normalized(input, entry):
 
 
 def _index_array(entry):
-    """Convert a list, a tuple or a range to an array. Return an array unchanged."""
+    """Convert a list, a tuple or a range to an array."""
     if is_array(entry):
-        return entry
+        return as_array(entry)
     if not isinstance(entry, (list, tuple, range)):
-        raise DTypeError(
-            "x[index]: the index has an unsupported type",
-            got=f"{entry!r} of type {type(entry).__name__}",
-            expected="an int, slice, None, ..., bool, list, or integer or boolean tensor",
-            hint="convert a number such as 2.0 with int(...)",
-        )
-    return new_array(list(entry), None if len(entry) else "int64")
+        raise _unsupported(entry)
+    try:
+        return new_array(list(entry), None if len(entry) else "int64")
+    except MiniTorchError as error:
+        raise under("x[index]", error) from None
+
+
+def _unsupported(entry):
+    return DTypeError(
+        "x[index]: the index has an unsupported type",
+        got=f"{entry!r:.60} of type {type(entry).__name__}",
+        expected="an int, slice, None, ..., bool, list, or integer or boolean tensor",
+        hint="convert a number such as 2.0 with int(...)",
+    )
 
 
 def _axes_used(entry):

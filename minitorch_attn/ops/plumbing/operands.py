@@ -1,17 +1,22 @@
 """Operands of elementwise functions: convert them to one dtype, and name them in errors."""
 
+import math
+
 from ... import backend
 from ...autograd.broadcasting import broadcast_shapes
 from ...errors import ArgumentError, DTypeError, MiniTorchError
+from ...named_errors import under
 from ...tensor import Tensor
 from ..cast import cast
-from .promotion import default_float, promote
+from .promotion import promote
 from .tensor_arguments import as_operand, no_operand
 
-__all__ = ["at_least_zero", "binary", "explained", "floating", "number"]
+__all__ = ["MISFITS", "at_least_zero", "binary", "explained", "floating", "number"]
+
+MISFITS = (ValueError, TypeError, OverflowError)  # Python's errors if operands do not fit
 
 
-def binary(function, name, input, other):
+def binary(function, name, input, other, **settings):
     """Apply an elementwise Function to two operands of any dtypes, with broadcasting.
 
     add, sub and mul repeat these lines, because an extra call is measurably slow on small arrays.
@@ -23,10 +28,12 @@ def binary(function, name, input, other):
     name : str
         Name of the public function, for error messages.
     input, other : Tensor, array or number
+    **settings
+        Settings of the Function.
     """
     try:
-        return function.apply(*promote(input, other))
-    except (ValueError, TypeError) as error:
+        return function.apply(*promote(input, other), **settings)
+    except MISFITS as error:
         raise explained(error, name, input=input, other=other) from None
 
 
@@ -50,12 +57,13 @@ def explained(error, name, **operands):
     """
     arrays = {}
     for key, value in operands.items():
-        if isinstance(value, Tensor) or backend.is_array(value):
+        array = backend.is_array(value) and backend.is_number_dtype(value.dtype)
+        if array or isinstance(value, Tensor):
             arrays[key] = value
         elif not isinstance(value, (int, float)):
             return no_operand(name, key, value)
     if isinstance(error, MiniTorchError):
-        return error
+        return error if name in error.message else under(name, error)
     try:
         broadcast_shapes(*(a.shape for a in arrays.values()), names=list(arrays), where=name)
     except MiniTorchError as better:
@@ -66,7 +74,16 @@ def explained(error, name, **operands):
             got=" and ".join(f"{key} {a.dtype}" for key, a in arrays.items()),
             hint="call x.float() or x.to(mt.int64) first",
         )
-    return error
+    return ArgumentError(
+        f"{name}({', '.join(operands)}): an argument has an unsupported value",
+        got=", ".join(f"{key} {_shape_or_number(x)}" for key, x in operands.items()),
+        hint=f"help(mt.{name}) describes the arguments; {error}",
+    )
+
+
+def _shape_or_number(x):
+    huge = isinstance(x, int) and x.bit_length() > 64
+    return f"an integer of {x.bit_length():,} bits" if huge else getattr(x, "shape", x)
 
 
 def floating(input, name):
@@ -83,7 +100,7 @@ def floating(input, name):
             return input
     except AttributeError:
         input = as_operand(input, name)
-    return input if input.array.dtype.kind == "f" else cast(input, default_float)
+    return input if input.array.dtype.kind == "f" else cast(input, backend.get_default_dtype())
 
 
 def number(value, name, argument):
@@ -104,6 +121,8 @@ def number(value, name, argument):
     if type(value) is float or type(value) is int:
         return value
     if isinstance(value, Tensor) or backend.is_array(value):
+        if math.prod(value.shape) != 1 or value.dtype.kind not in "biuf":
+            raise no_operand(name, argument, value, "not a number")
         value = value.item()
     if isinstance(value, (int, float)):
         return value
@@ -121,7 +140,7 @@ def at_least_zero(value, name, argument):
 
     Examples
     --------
-    >>> at_least_zero(1e-5, "layer_norm", "eps")
+    >>> at_least_zero(1e-5, "batch_norm", "eps")
     1e-05
     """
     found = number(value, name, argument)

@@ -8,14 +8,13 @@ and `float32_vector * float64_scalar_tensor` stay float32.
 import builtins
 from numbers import Number
 
-from ...backend import as_dtype, is_array
+from ...backend import as_dtype, get_default_dtype, is_array, is_number_dtype
 from ...errors import DTypeError
 from ...tensor import Tensor, wrap
 from ..cast import cast
 
-__all__ = ["default_float", "promote", "result_type", "promote_types", "wrapped"]
+__all__ = ["promote", "result_type", "promote_types", "wrapped"]
 
-default_float = as_dtype("float32")
 _BOOL, _INT64 = as_dtype("bool"), as_dtype("int64")
 _RANK = {"b": 0, "i": 1, "u": 1, "f": 2}
 
@@ -75,7 +74,7 @@ def _dtype_of_number(value):
     if isinstance(value, builtins.int):
         return _INT64
     if isinstance(value, builtins.float):
-        return default_float
+        return get_default_dtype()
     raise DTypeError(
         "the operand is neither a tensor nor a number",
         got=f"{value!r} of type {type(value).__name__}",
@@ -123,7 +122,7 @@ def _operand(value):
     """Convert a raw array to a constant tensor, and a NumPy scalar to a Python number."""
     if isinstance(value, Number):
         return value.item() if hasattr(value, "item") else value
-    return wrap(value) if is_array(value) else value
+    return wrap(value) if is_array(value) and is_number_dtype(value.dtype) else value
 
 
 def _converted(value, dtype):

@@ -8,7 +8,7 @@ error is raised when the host next reads from that device (`.item()`, `.numpy()`
 from typing import NamedTuple
 
 from ...backend import array_module, device_of
-from ...backend.deferred import note_worst
+from ...backend.deferred import note_largest, note_worst
 from ...errors import DTypeError, IndexRangeError
 
 __all__ = ["InvalidValue", "check_range", "check_values"]
@@ -86,8 +86,7 @@ def check_range(index, size, *, where, name, allow=None, lowest=0):
         if error is not None:
             raise error
     elif size > lowest:
-        index = _without(index, allow, lowest)
-        note_worst(question, _unsigned(index, lowest).max().astype("uint64"))
+        note_largest(question, index, lowest, allow)
     else:
         raise question(0, "any")
 

@@ -132,12 +132,15 @@ def windows(x, kernel, stride, dilation):
     array([[0, 3],
            [2, 5]])
     """
-    count = len(kernel)
-    reach = tuple([d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True)])
-    axes = tuple(range(x.ndim - count, x.ndim))
-    every = array_module(x).lib.stride_tricks.sliding_window_view(x, reach, axis=axes)
-    steps = [slice(None, None, s) for s in (*stride, *dilation)]
-    return every[(..., *steps)]
+    lead, space = x.shape[: x.ndim - len(kernel)], x.shape[x.ndim - len(kernel) :]
+    jumps = x.strides[x.ndim - len(kernel) :]  # bytes from one element to the next
+    geometry = list(zip(space, kernel, stride, dilation, jumps, strict=True))
+    places = [(n - d * (k - 1) - 1) // s + 1 for n, k, s, d, _ in geometry]
+    strides = [s * jump for _, _, s, _, jump in geometry]  # from one window to the next
+    strides += [d * jump for _, _, _, d, jump in geometry]  # within a window
+    return array_module(x).lib.stride_tricks.as_strided(
+        x, (*lead, *places, *kernel), (*x.strides[: len(lead)], *strides)
+    )
 
 
 def shifts(places, kernel, stride, dilation):

@@ -19,7 +19,7 @@ def as_operand(input, name, argument="input"):
     """
     if isinstance(input, Tensor):
         return input
-    if backend.is_array(input):
+    if backend.is_array(input) and backend.is_number_dtype(input.dtype):
         return wrap(backend.as_array(input))
     raise no_operand(name, argument, input, "not a tensor")
 

@@ -1,5 +1,6 @@
 """Learning-rate schedulers."""
 
+from ...absent_names import absent as _absent
 from .base import LRScheduler
 from .combined import ChainedScheduler, ReduceLROnPlateau, SequentialLR
 from .cyclic import CosineAnnealingLR, CosineAnnealingWarmRestarts, CyclicLR, OneCycleLR
@@ -30,3 +31,5 @@ __all__ = [
     "get_cosine_schedule_with_warmup", "get_inverse_sqrt_schedule",
     "get_linear_schedule_with_warmup",
 ]  # fmt: skip
+
+__getattr__ = _absent(__name__)

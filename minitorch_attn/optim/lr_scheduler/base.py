@@ -1,11 +1,15 @@
 """LRScheduler, the base class of the learning-rate schedules."""
 
-from ...errors import ArgumentError
+import operator
+
+from ...errors import ArgumentError, DTypeError, MissingMethodError
+from ...named_errors import NamedErrors
+from ..saved_state import check_like
 
 __all__ = ["LRScheduler"]
 
 
-class LRScheduler:
+class LRScheduler(NamedErrors):
     """Base class of the schedules, with PyTorch's interface.
 
     The constructor sets the learning rate for step 0; each `step()` sets the next one. A subclass
@@ -23,6 +27,8 @@ class LRScheduler:
     closed_form = None
 
     def __init__(self, optimizer, last_epoch=-1):
+        check_optimizer(type(self).__name__, optimizer)
+        check_whole(self, -1, last_epoch=last_epoch)
         self.optimizer = optimizer
         for group in optimizer.param_groups:
             if last_epoch == -1:
@@ -40,7 +46,7 @@ class LRScheduler:
 
     def get_lr(self):
         """Return the learning rates at `self.last_epoch`, one for each group."""
-        raise NotImplementedError
+        raise MissingMethodError(f"{type(self).__name__} does not define get_lr")
 
     def get_last_lr(self):
         """Return the most recent learning rates, one for each group."""
@@ -80,8 +86,43 @@ class LRScheduler:
         return {k: v for k, v in self.__dict__.items() if k != "optimizer" and not _calls(v)}
 
     def load_state_dict(self, state_dict):
-        """Load the result of `state_dict`."""
-        self.__dict__.update(state_dict)
+        """Load the result of `state_dict`. Fields that this schedule does not have are ignored."""
+        own = self.state_dict()
+        check_like(state_dict, own, type(self).__name__)
+        self.__dict__.update({name: state_dict[name] for name in own if name in state_dict})
+
+
+def check_optimizer(name, optimizer):
+    """Raise an error if a schedule's optimizer is something else, such as a module."""
+    if not hasattr(optimizer, "param_groups"):
+        raise DTypeError(
+            f"{name}: optimizer is not an optimizer",
+            got=f"{type(optimizer).__name__}",
+            hint=f"pass the optimizer: {name}(optimizer, ...) with optimizer = optim.SGD(...)",
+        )
+
+
+def check_whole(schedule, least, **values):
+    """Raise an error if a value is not an integer, or is less than `least`.
+
+    Parameters
+    ----------
+    schedule : LRScheduler
+        Schedule that has the values as arguments, for the error message.
+    least : int
+    **values : int
+        Arguments by name.
+    """
+    for name, value in values.items():
+        try:
+            good = operator.index(value) >= least
+        except TypeError:
+            good = isinstance(value, float) and value.is_integer() and value >= least
+        if not good:
+            raise ArgumentError(
+                f"{type(schedule).__name__}: {name} must be an integer of at least {least}",
+                got=f"{name}={value!r:.60}",
+            )
 
 
 def _calls(value):

@@ -3,7 +3,10 @@
 from bisect import bisect_right
 
 from ...errors import ArgumentError
-from .base import LRScheduler
+from ...schema import list_of, record
+from ..optimizer import check_number
+from ..saved_state import check_like, check_saved
+from .base import LRScheduler, check_optimizer, check_whole
 
 __all__ = ["ChainedScheduler", "ReduceLROnPlateau", "SequentialLR"]
 
@@ -20,6 +23,7 @@ class SequentialLR(LRScheduler):
     """
 
     def __init__(self, optimizer, schedulers, milestones, last_epoch=-1):
+        check_optimizer("SequentialLR", optimizer)
         if len(milestones) != len(schedulers) - 1:
             raise ArgumentError(
                 "SequentialLR: milestones must have one entry fewer than schedulers",
@@ -115,10 +119,14 @@ def _packed(combined):
 
 
 def _unpack(combined, state_dict):
-    state = dict(state_dict)
-    for schedule, inner in zip(combined._schedulers, state.pop("_schedulers"), strict=True):
+    schedules, where = combined._schedulers, type(combined).__name__
+    several = list_of(record({}), len(schedules))
+    check_saved(state_dict, record({"_schedulers": several}), where)
+    for schedule, inner in zip(schedules, state_dict["_schedulers"], strict=True):
         schedule.load_state_dict(inner)
-    combined.__dict__.update(state)
+    own = {name: value for name, value in _packed(combined).items() if name != "_schedulers"}
+    check_like(state_dict, own, where)
+    combined.__dict__.update({name: state_dict[name] for name in own if name in state_dict})
 
 
 class ReduceLROnPlateau(LRScheduler):
@@ -145,6 +153,8 @@ class ReduceLROnPlateau(LRScheduler):
         self, optimizer, mode="min", factor=0.1, patience=10, threshold=1e-4,
         threshold_mode="rel", cooldown=0, min_lr=0.0, eps=1e-8,
     ):  # fmt: skip
+        check_number(self, factor=factor, threshold=threshold, eps=eps)
+        check_whole(self, 0, patience=patience, cooldown=cooldown)
         if factor >= 1.0:
             raise ArgumentError(
                 "ReduceLROnPlateau: factor must be less than 1",
@@ -155,12 +165,15 @@ class ReduceLROnPlateau(LRScheduler):
                 "ReduceLROnPlateau: mode must be 'min' or 'max', and threshold_mode 'rel' or 'abs'",
                 got=f"mode={mode!r}, threshold_mode={threshold_mode!r}",
             )
+        check_optimizer("ReduceLROnPlateau", optimizer)
         self.optimizer = optimizer
         self.mode, self.factor, self.patience = mode, factor, patience
         self.threshold, self.threshold_mode = threshold, threshold_mode
         self.cooldown, self.eps = cooldown, eps
         groups = len(optimizer.param_groups)
         self.min_lrs = list(min_lr) if isinstance(min_lr, (list, tuple)) else [min_lr] * groups
+        for lowest in self.min_lrs:
+            check_number(self, min_lr=lowest)
         self.best = float("inf") if mode == "min" else -float("inf")
         self.num_bad_epochs = self.cooldown_counter = self.last_epoch = 0
         self._last_lr = self._current()

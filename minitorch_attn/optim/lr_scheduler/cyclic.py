@@ -2,8 +2,9 @@
 
 import math
 
-from ...errors import ArgumentError
-from .base import LRScheduler
+from ...errors import ArgumentError, DTypeError
+from ..optimizer import check_number
+from .base import LRScheduler, check_optimizer, check_whole
 
 __all__ = ["CosineAnnealingLR", "CosineAnnealingWarmRestarts", "CyclicLR", "OneCycleLR"]
 
@@ -31,6 +32,8 @@ class CosineAnnealingLR(LRScheduler):
     """
 
     def __init__(self, optimizer, T_max, eta_min=0.0, last_epoch=-1):
+        check_whole(self, 1, T_max=T_max)
+        check_number(self, eta_min=eta_min)
         self.T_max, self.eta_min = T_max, eta_min
         super().__init__(optimizer, last_epoch)
 
@@ -70,11 +73,8 @@ class CosineAnnealingWarmRestarts(LRScheduler):
     """
 
     def __init__(self, optimizer, T_0, T_mult=1, eta_min=0.0, last_epoch=-1):
-        if T_0 <= 0 or T_mult < 1:
-            raise ArgumentError(
-                "CosineAnnealingWarmRestarts: T_0 and T_mult must be positive integers",
-                got=f"T_0={T_0}, T_mult={T_mult}",
-            )
+        check_whole(self, 1, T_0=T_0, T_mult=T_mult)
+        check_number(self, eta_min=eta_min)
         self.T_0, self.T_i, self.T_mult = T_0, T_0, T_mult
         self.eta_min, self.T_cur = eta_min, last_epoch
         super().__init__(optimizer, last_epoch)
@@ -114,15 +114,20 @@ def _line(start, end, done):
     return (end - start) * done + start
 
 
-def _per_group(value, optimizer, name):
+def _per_group(schedule, optimizer, **option):
+    """Return the values of an option `name=number` or `name=[number, ...]`, one per group."""
+    ((name, value),) = option.items()
+    check_optimizer(type(schedule).__name__, optimizer)
     groups = len(optimizer.param_groups)
     values = list(value) if isinstance(value, (list, tuple)) else [value] * groups
     if len(values) != groups:
         raise ArgumentError(
-            f"{name} must have one value for each parameter group",
+            f"{type(schedule).__name__}: {name} must have one value for each parameter group",
             got=f"{len(values)} values for {groups} groups",
             hint="pass one number to use it for all groups",
         )
+    for number in values:
+        check_number(schedule, **{name: number})
     return values
 
 
@@ -164,13 +169,23 @@ class OneCycleLR(LRScheduler):
         max_momentum=0.95, div_factor=25.0, final_div_factor=1e4, three_phase=False,
         last_epoch=-1,
     ):  # fmt: skip
+        given = {"total_steps": total_steps, "epochs": epochs, "steps_per_epoch": steps_per_epoch}
+        check_whole(self, 1, **{name: n for name, n in given.items() if n is not None})
+        check_number(
+            self, pct_start=pct_start, div_factor=div_factor, final_div_factor=final_div_factor
+        )
         if total_steps is None and epochs and steps_per_epoch:
             total_steps = epochs * steps_per_epoch
-        if not total_steps or total_steps <= 0:
+        if total_steps is None:
             raise ArgumentError(
-                "OneCycleLR: the number of steps is missing or not positive",
-                got=f"total_steps={total_steps}",
-                expected="total_steps > 0, or epochs and steps_per_epoch",
+                "OneCycleLR: the number of steps is missing",
+                got=f"total_steps=None, epochs={epochs}, steps_per_epoch={steps_per_epoch}",
+                expected="total_steps, or epochs and steps_per_epoch",
+            )
+        if not (div_factor > 0 and final_div_factor > 0):
+            raise ArgumentError(
+                "OneCycleLR: div_factor and final_div_factor must be positive",
+                got=f"div_factor={div_factor}, final_div_factor={final_div_factor}",
             )
         if anneal_strategy not in ("cos", "linear") or not 0 <= pct_start <= 1:
             raise ArgumentError(
@@ -198,7 +213,7 @@ class OneCycleLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def _prepare(self, optimizer, max_lr, div_factor, final_div_factor):
-        highest = _per_group(max_lr, optimizer, "OneCycleLR max_lr")
+        highest = _per_group(self, optimizer, max_lr=max_lr)
         for group, high in zip(optimizer.param_groups, highest, strict=True):
             group["initial_lr"] = high / div_factor
             group["max_lr"] = high
@@ -207,8 +222,8 @@ class OneCycleLR(LRScheduler):
     def _prepare_momentum(self, optimizer, base_momentum, max_momentum):
         if not self.cycle_momentum:
             return
-        low = _per_group(base_momentum, optimizer, "OneCycleLR base_momentum")
-        high = _per_group(max_momentum, optimizer, "OneCycleLR max_momentum")
+        low = _per_group(self, optimizer, base_momentum=base_momentum)
+        high = _per_group(self, optimizer, max_momentum=max_momentum)
         for group, a, b in zip(optimizer.param_groups, low, high, strict=True):
             value, put = _momentum_of(group)
             if value is None:
@@ -272,17 +287,22 @@ class CyclicLR(LRScheduler):
         mode="triangular", gamma=1.0, scale_fn=None, scale_mode="cycle", cycle_momentum=True,
         base_momentum=0.8, max_momentum=0.9, last_epoch=-1,
     ):  # fmt: skip
+        check_whole(self, 1, step_size_up=step_size_up)
+        check_whole(self, 0, step_size_down=0 if step_size_down is None else step_size_down)
+        check_number(self, gamma=gamma)
+        if scale_fn is not None and not callable(scale_fn):
+            raise DTypeError("CyclicLR: scale_fn must be callable", got=f"{scale_fn!r:.60}")
         if scale_fn is None and mode not in ("triangular", "triangular2", "exp_range"):
             raise ArgumentError(
                 "CyclicLR: mode is invalid",
                 got=repr(mode), expected="triangular, triangular2 or exp_range",
                 hint="pass scale_fn=... for another amplitude",
             )  # fmt: skip
-        lows = _per_group(base_lr, optimizer, "CyclicLR base_lr")
+        lows = _per_group(self, optimizer, base_lr=base_lr)
         if last_epoch == -1:
             for group, low in zip(optimizer.param_groups, lows, strict=True):
                 group["lr"] = group["initial_lr"] = low
-        self.max_lrs = _per_group(max_lr, optimizer, "CyclicLR max_lr")
+        self.max_lrs = _per_group(self, optimizer, max_lr=max_lr)
         down = step_size_up if step_size_down is None else step_size_down
         self.total_size = float(step_size_up + down)
         self.step_ratio = step_size_up / self.total_size
@@ -291,8 +311,8 @@ class CyclicLR(LRScheduler):
         self.scale_by_cycle = by_cycle
         self.cycle_momentum = cycle_momentum
         if cycle_momentum:
-            self.base_momentums = _per_group(base_momentum, optimizer, "CyclicLR base_momentum")
-            self.max_momentums = _per_group(max_momentum, optimizer, "CyclicLR max_momentum")
+            self.base_momentums = _per_group(self, optimizer, base_momentum=base_momentum)
+            self.max_momentums = _per_group(self, optimizer, max_momentum=max_momentum)
             for group, high in zip(optimizer.param_groups, self.max_momentums, strict=True):
                 value, put = _momentum_of(group)
                 if value is None:

@@ -2,8 +2,9 @@
 
 from collections import Counter
 
-from ...errors import ArgumentError
-from .base import LRScheduler
+from ...errors import ArgumentError, DTypeError
+from ..optimizer import check_number
+from .base import LRScheduler, check_optimizer, check_whole
 
 __all__ = [
     "ConstantLR", "ExponentialLR", "LambdaLR", "LinearLR", "MultiStepLR", "MultiplicativeLR",
@@ -13,8 +14,12 @@ __all__ = [
 
 def one_per_group(functions, optimizer, name):
     """Return a list with one function for each parameter group."""
+    check_optimizer(name, optimizer)
     groups = len(optimizer.param_groups)
-    if not isinstance(functions, (list, tuple)):
+    several = isinstance(functions, (list, tuple))
+    if not all(callable(f) for f in (functions if several else [functions])):
+        raise DTypeError(f"{name}: lr_lambda must be callable", got=f"lr_lambda={functions!r:.60}")
+    if not several:
         return [functions] * groups
     if len(functions) != groups:
         raise ArgumentError(
@@ -45,7 +50,7 @@ class LambdaLR(LRScheduler):
     """
 
     def __init__(self, optimizer, lr_lambda, last_epoch=-1):
-        self.lr_lambdas = one_per_group(lr_lambda, optimizer, "LambdaLR")
+        self.lr_lambdas = one_per_group(lr_lambda, optimizer, type(self).__name__)
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self):
@@ -63,7 +68,7 @@ class MultiplicativeLR(LRScheduler):
     """
 
     def __init__(self, optimizer, lr_lambda, last_epoch=-1):
-        self.lr_lambdas = one_per_group(lr_lambda, optimizer, "MultiplicativeLR")
+        self.lr_lambdas = one_per_group(lr_lambda, optimizer, type(self).__name__)
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self):
@@ -84,6 +89,8 @@ class StepLR(LRScheduler):
     """
 
     def __init__(self, optimizer, step_size, gamma=0.1, last_epoch=-1):
+        check_whole(self, 1, step_size=step_size)
+        check_number(self, gamma=gamma)
         self.step_size, self.gamma = step_size, gamma
         super().__init__(optimizer, last_epoch)
 
@@ -107,6 +114,7 @@ class MultiStepLR(LRScheduler):
     """
 
     def __init__(self, optimizer, milestones, gamma=0.1, last_epoch=-1):
+        check_number(self, gamma=gamma)
         self.milestones, self.gamma = Counter(milestones), gamma
         super().__init__(optimizer, last_epoch)
 
@@ -131,9 +139,10 @@ class ConstantLR(LRScheduler):
     """
 
     def __init__(self, optimizer, factor=1.0 / 3, total_iters=5, last_epoch=-1):
-        if not 0 <= factor <= 1:
+        check_whole(self, 0, total_iters=total_iters)
+        if not 0 < check_number(self, factor=factor) <= 1:
             raise ArgumentError(
-                "ConstantLR: factor must be in [0, 1]",
+                "ConstantLR: factor must be in (0, 1]",
                 got=f"{factor}", hint="use LambdaLR to raise the learning rate",
             )  # fmt: skip
         self.factor, self.total_iters = factor, total_iters
@@ -166,6 +175,8 @@ class LinearLR(LRScheduler):
     def __init__(
         self, optimizer, start_factor=1.0 / 3, end_factor=1.0, total_iters=5, last_epoch=-1
     ):
+        check_whole(self, 1, total_iters=total_iters)
+        check_number(self, start_factor=start_factor, end_factor=end_factor)
         if not 0 < start_factor <= 1 or not 0 <= end_factor <= 1:
             raise ArgumentError(
                 "LinearLR: start_factor must be in (0, 1], and end_factor in [0, 1]",
@@ -201,6 +212,7 @@ class ExponentialLR(LRScheduler):
     """
 
     def __init__(self, optimizer, gamma, last_epoch=-1):
+        check_number(self, gamma=gamma)
         self.gamma = gamma
         super().__init__(optimizer, last_epoch)
 
@@ -223,6 +235,8 @@ class PolynomialLR(LRScheduler):
     """
 
     def __init__(self, optimizer, total_iters=5, power=1.0, last_epoch=-1):
+        check_whole(self, 1, total_iters=total_iters)
+        check_number(self, power=power)
         self.total_iters, self.power = total_iters, power
         super().__init__(optimizer, last_epoch)
 

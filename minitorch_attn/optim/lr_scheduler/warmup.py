@@ -2,6 +2,8 @@
 
 import math
 
+from ...named_errors import names_arguments
+from .base import check_whole
 from .factor import LambdaLR
 
 __all__ = [
@@ -32,6 +34,7 @@ class NoamLR(LambdaLR):
     """
 
     def __init__(self, optimizer, d_model, warmup_steps, last_epoch=-1):
+        check_whole(self, 1, d_model=d_model, warmup_steps=warmup_steps)
         self.d_model, self.warmup_steps = d_model, warmup_steps
 
         def factor(t):
@@ -40,16 +43,19 @@ class NoamLR(LambdaLR):
         super().__init__(optimizer, factor, last_epoch)
 
 
+@names_arguments
 def get_constant_schedule(optimizer, last_epoch=-1):
     """Keep the learning rate constant at its initial value."""
     return LambdaLR(optimizer, lambda t: 1, last_epoch)
 
 
+@names_arguments
 def get_constant_schedule_with_warmup(optimizer, num_warmup_steps, last_epoch=-1):
     """Increase the rate linearly from 0 during the warm-up, then keep it constant."""
     return LambdaLR(optimizer, lambda t: min(1.0, t / max(1.0, num_warmup_steps)), last_epoch)
 
 
+@names_arguments
 def get_linear_schedule_with_warmup(optimizer, num_warmup_steps, num_training_steps, last_epoch=-1):
     """Increase the rate linearly from 0 during the warm-up, then decrease it linearly to 0."""
 
@@ -61,6 +67,7 @@ def get_linear_schedule_with_warmup(optimizer, num_warmup_steps, num_training_st
     return LambdaLR(optimizer, factor, last_epoch)
 
 
+@names_arguments
 def get_cosine_schedule_with_warmup(
     optimizer, num_warmup_steps, num_training_steps, num_cycles=0.5, last_epoch=-1
 ):
@@ -75,6 +82,7 @@ def get_cosine_schedule_with_warmup(
     return LambdaLR(optimizer, factor, last_epoch)
 
 
+@names_arguments
 def get_inverse_sqrt_schedule(optimizer, num_warmup_steps, timescale=None, last_epoch=-1):
     """Increase the rate linearly from 0, then decay with the inverse square root of the step."""
     scale = timescale or num_warmup_steps or 10_000

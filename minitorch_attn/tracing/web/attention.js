@@ -252,7 +252,7 @@ function batchSlider(weights, state, select) {
     { class: "slider" },
     element("span", {}, batchName(weights, state.batch)),
     input,
-    element("output", {}, `${state.batch} of 0\u2013${weights.batch - 1}`),
+    element("output", {}, `${state.batch} (0\u2013${weights.batch - 1})`),
   );
 }
 

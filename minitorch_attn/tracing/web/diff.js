@@ -91,7 +91,8 @@ function go(at) {
   if (at === current) return;
   const inList = list.contains(document.activeElement);
   current = at;
-  history.replaceState(null, "", `#pair=${at}`);
+  remember(`#pair=${at + 1}`);
+  document.getElementById("position").textContent = `pair ${at + 1} of ${entries.length}`;
   drawList();
   const button = list.children[at].firstChild;
   button.scrollIntoView({ block: "nearest" });
@@ -131,6 +132,7 @@ function show(entry, at) {
       ),
     );
   shown.replaceChildren(...parts);
+  revealMarks(shown);
   redrawAll();
 }
 
@@ -374,9 +376,11 @@ function startDiff() {
   }
   document.addEventListener("keydown", onKey);
   const linked = /pair=(\d+)/.exec(location.hash);
+  document.getElementById("counts").textContent =
+    `mine (${count(mine.steps.length, "step")}) | reference (${count(reference.steps.length, "step")})`;
   followHeader();
   drawList();
-  if (entries.length) go(linked ? Number(linked[1]) : Math.max(firstDifference(), 0));
+  if (entries.length) go(linked ? Number(linked[1]) - 1 : Math.max(firstDifference(), 0));
 }
 
 startDiff();

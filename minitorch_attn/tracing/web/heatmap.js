@@ -106,7 +106,7 @@ class HeatMap {
 
   sliceText(index, size, axis) {
     const step = this.steps[axis];
-    return `${index * step} of 0\u2013${(size - 1) * step}`;
+    return `${index * step} (0\u2013${(size - 1) * step})`;
   }
 
   /** Show the same slice after another heat map's slider has moved. */

@@ -195,6 +195,11 @@ class Recording {
   }
 }
 
+/** "forward" or "backward": the pass in which a step ran. A line of plain code says it itself. */
+function sideOf(step) {
+  return step.side || (step.kind === "forward" ? "forward" : "backward");
+}
+
 /** Largest finite absolute value in these tensors; 0 if no value is finite. */
 function largest(tensors) {
   let size = 0;

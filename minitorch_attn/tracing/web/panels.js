@@ -14,6 +14,7 @@ class Panels {
     for (const entry of this.recording.attentionAt.get(owner) || [])
       parts.push(attentionView(this.recording, entry));
     this.root.replaceChildren(...parts.flat().filter(Boolean));
+    revealMarks(this.root);
     redrawAll();
   }
 
@@ -23,7 +24,7 @@ class Panels {
       .chain(step.module)
       .map((module) => (module.path ? ownName(recording, module) : module.class));
     const fused = recording.fused.get(step.part_of);
-    const direction = step.kind === "forward" ? "forward" : "backward";
+    const direction = sideOf(step);
     return element(
       "div",
       { class: "step-head" },
@@ -61,11 +62,11 @@ class Panels {
     const { recording, at } = this;
     const forward = recording.forwardOf(step) || step;
     const backward = step.kind === "forward" ? recording.steps[recording.partner(at)] : step;
-    if (step.kind === "accumulate") {
+    if (step.kind === "accumulate" || step.side) {
       return element(
         "div",
         { class: "facts" },
-        element("div", { class: "formulas" }, formula("formula", step, true), this.jumps(step)),
+        element("div", { class: "formulas" }, formula(step.side ? "line" : "formula", step, true), this.jumps(step)),
         this.source(step),
       );
     }
@@ -125,7 +126,7 @@ class Panels {
             element("span", { class: "soft" }, "called from "),
             element("code", {}, `${called.file}:${called.line}`),
             " ",
-            element("code", { class: "soft" }, middleLine(called)),
+            element("code", { class: "soft" }, oneLine(called)),
           )
         : null,
       definition

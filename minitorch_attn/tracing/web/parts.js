@@ -62,15 +62,55 @@ function formulaMarkup(text) {
     );
 }
 
-function middleLine(place) {
-  return (place.text[place.line - (place.first ?? place.line - 1)] || "").trim();
+/** Number of the first line of a place's text. */
+function firstLine(place) {
+  return place.first ?? place.line - 1;
 }
 
-/** A few source lines with line numbers. The middle line is marked. */
+/** Part of a line that belongs to the expression: [start, end] in characters, or null. */
+function marked(place, lineNumber) {
+  if (!place.span) return null;
+  const [first, column, last, end] = place.span;
+  if (lineNumber < first || lineNumber > last) return null;
+  const line = [...(place.text[lineNumber - firstLine(place)] || "")];
+  const indent = line.findIndex((character) => character.trim());
+  return [lineNumber === first ? column : indent, lineNumber === last ? end : line.length];
+}
+
+/** A line from column `from`, with its part of the expression marked. */
+function markedLine(place, lineNumber, from) {
+  const line = [...(place.text[lineNumber - firstLine(place)] || "")];
+  const [start, end] = marked(place, lineNumber) ?? [line.length, line.length];
+  const text = (a, b) => line.slice(a, b).join("");
+  return [
+    text(from, start),
+    start < end ? element("mark", {}, text(start, end)) : "",
+    text(Math.max(end, from), line.length),
+  ];
+}
+
+/** The expression that a step computes, in one line, as it is written in the code. */
+function expression(place) {
+  if (!place || !place.span) return "";
+  return place.text
+    .map((line, i) => {
+      const part = marked(place, firstLine(place) + i);
+      return part ? [...line].slice(...part).join("").trim() : "";
+    })
+    .filter(Boolean)
+    .join(" ");
+}
+
+/** The line of a place without its indentation, with the expression marked. */
+function oneLine(place) {
+  const line = [...(place.text[place.line - firstLine(place)] || "")];
+  return markedLine(place, place.line, Math.max(line.findIndex((character) => character.trim()), 0));
+}
+
+/** A few source lines with line numbers. The expression is marked or, if unknown, the line. */
 function excerpt(place) {
-  const indent = Math.min(
-    ...place.text.filter((line) => line.trim()).map((line) => line.search(/\S/)),
-  );
+  const written = place.text.filter((line) => line.trim());
+  const indent = Math.min(...written.map((line) => line.search(/\S/)));
   return element(
     "figure",
     {},
@@ -82,22 +122,35 @@ function excerpt(place) {
         ? element("span", { class: "soft" }, ` in ${place.function}`)
         : "",
     ),
-    element(
-      "pre",
-      { tabindex: "0", "aria-label": `${place.file}, line ${place.line} and its neighbours` },
-      place.text.map((line, i) => {
-        const lineNumber = (place.first ?? place.line - 1) + i;
-        const here = lineNumber === place.line;
-        return element(
-          here ? "mark" : "span",
-          { class: "code-line" },
-          element("span", { class: "line-number", "aria-hidden": "true" }, String(lineNumber)),
-          " ",
-          line.slice(indent),
-        );
-      }),
-    ),
+    written.length
+      ? element(
+          "pre",
+          { tabindex: "0", "aria-label": `${place.file}, line ${place.line} and its neighbours` },
+          place.text.map((_, i) => codeLine(place, firstLine(place) + i, indent)),
+        )
+      : "",
   );
+}
+
+function codeLine(place, lineNumber, indent) {
+  const here = place.span ? marked(place, lineNumber) !== null : lineNumber === place.line;
+  return element(
+    here && !place.span ? "mark" : "span",
+    { class: `code-line ${here ? "here" : ""}` },
+    element("span", { class: "line-number", "aria-hidden": "true" }, String(lineNumber)),
+    " ",
+    markedLine(place, lineNumber, indent),
+  );
+}
+
+/** Scroll long lines of code sideways, so that the marked expressions are visible. */
+function revealMarks(root) {
+  for (const mark of root.querySelectorAll("pre mark:not(.code-line)")) {
+    const code = mark.closest("pre");
+    const [box, place] = [code.getBoundingClientRect(), mark.getBoundingClientRect()];
+    const beyond = Math.min(place.right - box.right + 16, place.left - box.left - 48);
+    if (beyond > 0) code.scrollLeft += beyond;
+  }
 }
 
 function settings(step) {
@@ -111,12 +164,17 @@ function settings(step) {
       "code",
       {},
       entries
-        .map(
-          ([name, value]) => `${name}=${typeof value === "string" ? value : JSON.stringify(value)}`,
-        )
+        .map(([name, value]) => `${name}=${asPython(value)}`)
         .join(", "),
     ),
   );
+}
+
+/** A setting as it is written in Python. */
+function asPython(value) {
+  if (Array.isArray(value))
+    return `(${value.map(asPython).join(", ")}${value.length === 1 ? "," : ""})`;
+  return { null: "None", true: "True", false: "False" }[value] ?? String(value);
 }
 
 /** The operation's docstring, which derives its backward. */
@@ -129,4 +187,11 @@ function derivation(recording, step) {
     element("summary", {}, `How ${step.op} and its backward are derived`),
     element("pre", { tabindex: "0" }, known.doc),
   );
+}
+
+/* Put the place into the page's address, as a new entry of the history if `push`. */
+function remember(address, push) {
+  const embedded = location.protocol === "about:"; // a frame in a notebook has no address
+  if (!embedded && location.hash !== address)
+    history[push ? "pushState" : "replaceState"](null, "", address);
 }

@@ -27,7 +27,7 @@ function go(at, { jump = false, focus = false } = {}) {
   const inPanel = page.step.contains(document.activeElement);
   current = at;
   const address = `#step=${recording.label(at)}`;
-  if (location.hash !== address) history[jump ? "pushState" : "replaceState"](null, "", address);
+  remember(address, jump);
   panels.show(at);
   tree.show(at);
   showPosition();
@@ -37,10 +37,10 @@ function go(at, { jump = false, focus = false } = {}) {
 
 function showPosition() {
   const step = recording.steps[current];
-  const direction = step.kind === "forward" ? "forward" : "backward";
-  page.slider.value = current;
+  const direction = sideOf(step);
+  page.slider.value = recording.label(current);
   page.slider.setAttribute("aria-valuetext", recording.words(current));
-  page.position.textContent = `step ${recording.label(current)} / ${recording.lastLabel} ${direction}`;
+  page.position.textContent = `step ${recording.label(current)} of ${recording.lastLabel}, ${direction}`;
   for (const button of document.querySelectorAll("[data-move]"))
     button.disabled = destination(button.dataset.move) === current;
   drawTimeline();
@@ -62,7 +62,7 @@ function destination(move) {
 /** Nearest step in a direction at which a run of steps in one module starts. */
 function moduleEdge(direction) {
   const { steps } = recording;
-  const run = (at) => `${steps[at].kind === "forward"} ${steps[at].module}`;
+  const run = (at) => `${sideOf(steps[at])} ${steps[at].module}`;
   const starts = (at) => at === 0 || run(at) !== run(at - 1);
   for (let at = current + direction; at >= 0 && at <= last; at += direction)
     if (starts(at)) return at;
@@ -168,8 +168,8 @@ function drawTimeline() {
   context.font = "11px system-ui, sans-serif";
   context.textBaseline = "middle";
   bands.forEach((band, i) => {
-    const [from, to] = [x(band.from) - half, x(band.to) + half];
-    const backward = recording.steps[band.from].kind !== "forward";
+    const [from, to] = [Math.max(x(band.from) - half, 0), x(band.to) + half];
+    const backward = sideOf(recording.steps[band.from]) === "backward";
     context.fillStyle = ink(`--${backward ? "backward" : "forward"}-band-${i % 2}`);
     context.fillRect(from, 18, to - from, 14);
     const name = band.name || recording.steps[band.from].op;
@@ -231,8 +231,8 @@ function fromAddress() {
 }
 
 function start() {
-  page.slider.max = last;
-  page.slider.addEventListener("input", () => go(Number(page.slider.value)));
+  [page.slider.min, page.slider.max] = [recording.label(0), recording.lastLabel];
+  page.slider.addEventListener("input", () => go(recording.position.get(Number(page.slider.value))));
   for (const button of document.querySelectorAll("[data-move]"))
     button.addEventListener("click", () => go(destination(button.dataset.move)));
   document.addEventListener("keydown", onKey);

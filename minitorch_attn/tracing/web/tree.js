@@ -22,7 +22,7 @@ function treeOf(recording) {
     return group;
   };
   recording.steps.forEach((step, at) => {
-    const direction = step.kind === "forward" ? "forward" : "backward";
+    const direction = sideOf(step);
     if (!side || side.name !== direction) {
       side = open(root, direction, "pass", null);
       stack = [];
@@ -210,7 +210,9 @@ class StepTree {
       element(
         "span",
         { class: "soft" },
-        step.kind === "accumulate" ? this.stored(step) : node.name || "",
+        step.kind === "accumulate"
+          ? this.stored(step)
+          : (!step.side && node.name) || this.written(step),
       ),
       " ",
       element(
@@ -223,6 +225,11 @@ class StepTree {
             : "",
       ),
     );
+  }
+
+  /** The expression in the code; for a line of plain code, the whole line. */
+  written(step) {
+    return step.side ? step.formula : expression(step.source);
   }
 
   stored(step) {
@@ -263,9 +270,8 @@ class StepTree {
       );
       const names = ids.map((id) => this.recording.tensor(id).name);
       const source = step.source ? `${step.source.file}:${step.source.line}` : "";
-      this.texts[at] = [step.id, step.op, step.kind, this.recording.path(step), source, ...names]
-        .join(" ")
-        .toLowerCase();
+      const where = [this.recording.path(step), source, this.written(step)];
+      this.texts[at] = [step.id, step.op, step.kind, ...where, ...names].join(" ").toLowerCase();
     }
     return this.texts[at];
   }

@@ -2,11 +2,13 @@
 
 from importlib import import_module
 
+from ...schema import ANY, NUMBER, TEXT, Kind, map_of, optional, record
 from .base import Recipe, Target, digest
-from .options import Option, common_options, defaults
+from .options import Option, check_options, common_options, defaults, kind_of
 
 __all__ = [
-    "RECIPES", "Option", "Recipe", "Target", "common_options", "defaults", "digest", "load_recipe",
+    "RECIPES", "Option", "Recipe", "Target", "check_run", "common_options", "defaults", "digest",
+    "kind_of", "load_recipe",
 ]  # fmt: skip
 
 # name of the recipe: (module, class)
@@ -15,6 +17,39 @@ RECIPES = {
     "bert": ("bert", "BERT"), "vit": ("vit", "ViT"), "swin": ("swin", "Swin"),
     "mae": ("mae", "MAE"),
 }  # fmt: skip
+
+_COMMANDS = ("tour", *(f"train {name}" for name in RECIPES))
+_RUN = record(
+    {"options": record({})},
+    {
+        "command": Kind(f"one of {', '.join(_COMMANDS)}", lambda text: text in _COMMANDS),
+        "minitorch_attn": TEXT, "vocabulary": optional(TEXT), "data": map_of(ANY),
+        "baselines": map_of(NUMBER),
+    },
+)  # fmt: skip
+
+
+def check_run(run):
+    """Check the `config.json` of a run, and return its options with defaults for missing ones.
+
+    Parameters
+    ----------
+    run : RunFolder
+
+    Returns
+    -------
+    dict
+
+    Raises
+    ------
+    CheckpointError
+        If a field is missing or has the wrong type.
+    """
+    run.check_config(_RUN)
+    name = run.config.get("command", "tour").removeprefix("train ")
+    known = load_recipe("gpt" if name == "tour" else name).OPTIONS
+    check_options(known, run.config["options"], f"{run.path}/config.json: options")
+    return {**defaults(known), **run.config["options"]}
 
 
 def load_recipe(name):

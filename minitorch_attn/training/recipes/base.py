@@ -10,7 +10,7 @@ import numpy as np
 
 from ... import nn
 from ...backend import as_dtype, get_rng_state, manual_seed, set_rng_state
-from ...errors import DataError
+from ...errors import ArgumentError, DataError
 from ...optim import AdamW
 from ...optim.lr_scheduler import LambdaLR
 from ..loop import Loop
@@ -56,9 +56,13 @@ class Target:
         """Format a value of this metric."""
         return f"{100 * value:.1f} %" if self.percent else f"{value:.3f}"
 
+    @property
+    def bound(self):
+        """The target value in words, such as "at least 97.5 %"."""
+        return f"{'at least' if self.higher_is_better else 'at most'} {self.show(self.figure)}"
+
     def __str__(self):
-        bound = "at least" if self.higher_is_better else "at most"
-        return f"{self.meaning}: {bound} {self.show(self.figure)}"
+        return f"{self.meaning}: {self.bound}"
 
 
 class Recipe:
@@ -340,6 +344,12 @@ class Recipe:
             trial.evaluate(trial.model.eval())
             step += (time.perf_counter() - started) / self.options["eval_every"]
         set_rng_state(random_state)
+        if not step > 0:
+            raise ArgumentError(
+                "the time of a training step could not be measured: the clock stands still",
+                got=f"{step} seconds a step",
+                hint="choose a number of steps instead of a time",
+            )
         return max(round(seconds / step), 1)
 
 

@@ -10,9 +10,12 @@ from ...generation import sample
 from ...models import GPT
 from ...nn.functional import cross_entropy
 from ...nn.init import skip_init
+from ...schema import TEXT, record
 from ...tensor import tensor
+from ..checkpoint import model_state
 from ..loop import mean_loss
 from ..run_folder import RunFolder
+from . import check_run
 from .base import Recipe, Target, digest
 from .gradients import check_blocks, show_gradient_check
 from .options import Option, common_options
@@ -242,15 +245,17 @@ def trained_gpt(folder, device="cpu"):
         If the checkpoint is missing, or the run belongs to another recipe.
     """
     run = RunFolder.open(folder)
+    options = check_run(run)
     command = run.config.get("command", "tour")
     if command not in ("tour", "train gpt"):
         raise CheckpointError(
             f"{folder} is not a run of a character GPT",
             got=f"a run of `mta {command}`", expected="a run of `mta tour` or `mta train gpt`",
         )  # fmt: skip
+    run.check_config(record({"vocabulary": TEXT}))
     tokenizer = CharTokenizer(run.config["vocabulary"])
     _, state = run.checkpoints.load(device=device)
     with skip_init():
-        model = _gpt(run.config["options"], len(tokenizer))
-    model.to(run.config["options"]["dtype"]).to(device).load_state_dict(state["model"])
+        model = _gpt(options, len(tokenizer))
+    model.to(options["dtype"]).to(device).load_state_dict(model_state(state, folder))
     return model.eval(), tokenizer

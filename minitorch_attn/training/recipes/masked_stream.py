@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...data.batch_stream import BatchStream
 from ...data.examples import ShuffledBatches
-from ...errors import CheckpointError
 from ...tensor import Tensor
 
 __all__ = ["LabelledBatch", "MaskedBatch", "TwoLives", "hide_words"]
@@ -80,7 +80,7 @@ def hide_words(ids, generator, share, mask_id, first_word, vocab_size):
     return read, places, words
 
 
-class TwoLives:
+class TwoLives(BatchStream):
     """Stream of masked batches for pre-training, then of labeled batches for fine-tuning.
 
     Batch n depends only on (seed, n), so a checkpoint stores only one number.
@@ -101,12 +101,8 @@ class TwoLives:
     """
 
     def __init__(self, masked, labelled: ShuffledBatches, boundary, seed):
+        super().__init__(labelled.batch_size, seed)
         self.masked, self.labelled, self.boundary = masked, labelled, boundary
-        self.seed = seed % 2**64
-        self.position = 0
-
-    def __iter__(self):
-        return self
 
     def __next__(self):
         position, self.position = self.position, self.position + 1
@@ -114,17 +110,7 @@ class TwoLives:
             return self.masked(np.random.default_rng([self.seed, position]))
         return LabelledBatch(*next(self.labelled))
 
-    def state_dict(self):
-        """Return the state for a checkpoint."""
-        return {"position": self.position}
-
     def load_state_dict(self, state):
         """Continue at the position stored in a checkpoint's state."""
-        position = state.get("position") if isinstance(state, dict) else None
-        if type(position) is not int or position < 0:
-            raise CheckpointError(
-                "TwoLives.load_state_dict: position is missing or invalid",
-                got=repr(state), hint="pass the result of state_dict()",
-            )  # fmt: skip
-        self.position = position
-        self.labelled.load_state_dict({"position": max(position - self.boundary, 0)})
+        super().load_state_dict(state)
+        self.labelled.load_state_dict({"position": max(self.position - self.boundary, 0)})

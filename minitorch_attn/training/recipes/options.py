@@ -2,7 +2,21 @@
 
 from dataclasses import dataclass
 
-__all__ = ["Option", "common_options", "defaults"]
+from ...errors import CheckpointError
+from ...schema import (
+    COUNT,
+    INTEGER,
+    NON_NEGATIVE,
+    SHARE,
+    SIZE,
+    TEXT,
+    check,
+    choice,
+    optional,
+    record,
+)  # fmt: skip
+
+__all__ = ["Option", "check_options", "common_options", "defaults", "kind_of"]
 
 
 @dataclass(frozen=True)
@@ -48,6 +62,27 @@ def common_options(**changes):
     return tuple(Option(name, values[name], *_HELP[name]) for name in _COMMON)
 
 
+def check_options(options, given, where):
+    """Raise a CheckpointError if an option in a file has the wrong type.
+
+    Parameters
+    ----------
+    options : sequence of Option
+    given : dict
+        Values of the options, as in the `config.json` of a run.
+    where : str
+        Name of the file for error messages.
+    """
+    kinds = {option.name: kind_of(option) for option in options}
+    check(given, record({}, kinds), where, CheckpointError)
+
+
+def kind_of(option):
+    """Return the kind of `schema.py` for the values of an option."""
+    kind = choice(*option.kind) if isinstance(option.kind, tuple) else _KINDS[option.kind]
+    return optional(kind) if option.default is None else kind
+
+
 def defaults(options):
     """Return a dict from each option's name to its default value.
 
@@ -58,6 +93,10 @@ def defaults(options):
     return {option.name: option.default for option in options}
 
 
+_KINDS = {
+    "count": SIZE, "natural": COUNT, "whole": INTEGER, "positive": NON_NEGATIVE,
+    "from_zero": NON_NEGATIVE, "share": SHARE, "text": TEXT, "file": TEXT,
+}  # fmt: skip
 _COMMON = {
     "steps": 1000, "device": "cpu", "seed": 1, "dtype": "float32", "lr": 1e-3, "warmup": 100,
     "batch": 64, "layers": 2, "heads": 4, "dim": 64, "dropout": 0.0, "weight_decay": 0.01,

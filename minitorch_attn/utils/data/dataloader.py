@@ -5,15 +5,21 @@ from itertools import islice
 
 from ... import ops
 from ...backend import is_array
-from ...errors import ArgumentError, DTypeError
+from ...errors import ArgumentError, DTypeError, ShapeError
+from ...named_errors import NamedErrors, names_arguments
 from ...tensor import Tensor, tensor
-from .dataset import IterableDataset
+from .dataset import IterableDataset, TensorDataset
 from .sampler import BatchSampler, RandomSampler, SequentialSampler
 
 __all__ = ["DataLoader", "default_collate"]
 
+_PAD = (
+    "pass DataLoader collate_fn=, a function of the list of examples that pads them, "
+    "for example with nn.utils.rnn.pad_sequence(tensors, batch_first=True)"
+)
 
-class DataLoader:
+
+class DataLoader(NamedErrors):
     """Iterate over a data set in batches.
 
     Parameters
@@ -57,6 +63,8 @@ class DataLoader:
         multiprocessing_context=None, generator=None, *, prefetch_factor=None,
         persistent_workers=False, pin_memory_device="", in_order=True,
     ):  # fmt: skip
+        if collate_fn is not None and not callable(collate_fn):
+            raise DTypeError("DataLoader: collate_fn must be callable", got=f"{collate_fn!r:.60}")
         if num_workers:
             raise ArgumentError(
                 "DataLoader: worker processes are not supported",
@@ -107,8 +115,14 @@ class DataLoader:
             for index in self.sampler:
                 yield self.collate_fn(self.dataset[index])
         else:
-            for indices in self.batch_sampler:
-                yield self.collate_fn([self.dataset[index] for index in indices])
+            yield from map(self._fetcher(), self.batch_sampler)
+
+    def _fetcher(self):
+        """Return the function that makes a batch of the numbers of its examples."""
+        whole = type(self.dataset) is TensorDataset and self.collate_fn is default_collate
+        if whole:
+            return self.dataset.batch
+        return lambda indices: self.collate_fn([self.dataset[index] for index in indices])
 
     def _in_turn(self):
         """Yield the batches of an IterableDataset."""
@@ -131,6 +145,7 @@ class DataLoader:
         return count // self.batch_size if self.drop_last else -(-count // self.batch_size)
 
 
+@names_arguments
 def default_collate(batch):
     """Make a batch of a list of examples: stack tensors and arrays, make tensors of numbers.
 
@@ -143,9 +158,9 @@ def default_collate(batch):
     """
     first = batch[0]
     if isinstance(first, Tensor):
-        return ops.stack(batch)
+        return _stacked(batch)
     if is_array(first):
-        return ops.stack([ops.as_tensor(item) for item in batch])
+        return _stacked([ops.as_tensor(item) for item in batch])
     if isinstance(first, float):
         return tensor(batch, dtype="float64")  # as in PyTorch
     if isinstance(first, int):
@@ -165,13 +180,30 @@ def default_collate(batch):
     )
 
 
+def _stacked(tensors):
+    """Stack the tensors of a batch; if their shapes differ, name two of the examples."""
+    try:
+        return ops.stack(tensors)
+    except ShapeError:
+        shapes = [tuple(getattr(item, "shape", ())) for item in tensors]
+        other = next((i for i, shape in enumerate(shapes) if shape != shapes[0]), None)
+        if other is None:
+            raise
+    raise ShapeError(
+        "default_collate: the examples of a batch have different shapes",
+        got=f"{shapes[0]} in example 0 of the batch and {shapes[other]} in example {other}",
+        expected="the same shape, so that they can be stacked",
+        hint=_PAD,
+    )
+
+
 def _entries(batch):
     """Return the first entries of all examples, then the second entries, and so on."""
     if len({len(item) for item in batch}) > 1:
         raise ArgumentError(
             "default_collate: the examples must have the same number of entries",
             got=f"{sorted({len(item) for item in batch})}",
-            hint="pass DataLoader a collate_fn, for example one that pads",
+            hint=_PAD,
         )
     return zip(*batch, strict=True)
 

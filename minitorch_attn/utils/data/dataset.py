@@ -5,14 +5,15 @@ from bisect import bisect_right
 from itertools import accumulate
 
 from ...backend import host_generator
-from ...errors import ArgumentError, IndexRangeError
+from ...errors import ArgumentError, IndexRangeError, MissingMethodError
+from ...named_errors import NamedErrors, names_arguments
 
 __all__ = [
     "ConcatDataset", "Dataset", "IterableDataset", "Subset", "TensorDataset", "random_split",
 ]  # fmt: skip
 
 
-class Dataset:
+class Dataset(NamedErrors):
     """Base class of data sets, which give an example for each number.
 
     Subclasses define `__getitem__(self, index)` and `__len__(self)`.
@@ -29,7 +30,7 @@ class Dataset:
     """
 
     def __getitem__(self, index):
-        raise NotImplementedError(f"{type(self).__name__} does not define __getitem__")
+        raise MissingMethodError(f"{type(self).__name__} does not define __getitem__")
 
     def __add__(self, other):
         return ConcatDataset([self, other])
@@ -39,7 +40,7 @@ class IterableDataset(Dataset):
     """Base class of data sets that are only iterated over; subclasses define `__iter__`."""
 
     def __iter__(self):
-        raise NotImplementedError(f"{type(self).__name__} does not define __iter__")
+        raise MissingMethodError(f"{type(self).__name__} does not define __iter__")
 
 
 class TensorDataset(Dataset):
@@ -69,6 +70,10 @@ class TensorDataset(Dataset):
 
     def __getitem__(self, index):
         return tuple([tensor[index] for tensor in self.tensors])
+
+    def batch(self, indices):
+        """Return what `default_collate` makes of these examples, with one look-up per tensor."""
+        return [tensor[indices] for tensor in self.tensors]
 
     def __len__(self):
         return len(self.tensors[0])
@@ -125,6 +130,7 @@ class ConcatDataset(Dataset):
         return self.cumulative_sizes[-1]
 
 
+@names_arguments
 def random_split(dataset, lengths, generator=None):
     """Split a data set at random into subsets that do not overlap.
 
@@ -161,6 +167,6 @@ def random_split(dataset, lengths, generator=None):
             got=f"lengths={list(lengths)} for {count} examples",
             expected=f"sizes that add up to {count}, or fractions that add up to 1",
         )
-    order = (host_generator() if generator is None else generator).permutation(count).tolist()
+    order = (generator or host_generator()).permutation(count).tolist()
     ends = list(accumulate(int(size) for size in sizes))
     return [Subset(dataset, order[end - int(n) : end]) for end, n in zip(ends, sizes, strict=True)]

@@ -1,13 +1,21 @@
 """Samplers: the order in which a loader visits the examples of a data set."""
 
+import numpy as np
+
 from ...backend import host_generator
-from ...errors import ArgumentError
+from ...errors import ArgumentError, DTypeError
+from ...named_errors import NamedErrors
 
-__all__ = ["BatchSampler", "RandomSampler", "Sampler", "SequentialSampler"]
+__all__ = ["BatchSampler", "EpochSampler", "RandomSampler", "Sampler", "SequentialSampler"]
 
 
-class Sampler:
+class Sampler(NamedErrors):
     """Base class of samplers; subclasses define `__iter__`, which yields numbers of examples."""
+
+
+def _check_sized(where, data_source):
+    if not hasattr(data_source, "__len__"):
+        raise DTypeError(f"{where}: data_source must have a length", got=f"{data_source!r:.60}")
 
 
 class SequentialSampler(Sampler):
@@ -19,6 +27,7 @@ class SequentialSampler(Sampler):
     """
 
     def __init__(self, data_source):
+        _check_sized("SequentialSampler", data_source)
         self.data_source = data_source
 
     def __iter__(self):
@@ -43,14 +52,18 @@ class RandomSampler(Sampler):
     """
 
     def __init__(self, data_source, replacement=False, num_samples=None, generator=None):
-        if num_samples is not None and num_samples <= 0:
+        _check_sized("RandomSampler", data_source)
+        whole = isinstance(num_samples, int) and not isinstance(num_samples, bool)
+        if num_samples is not None and (not whole or num_samples <= 0):
             raise ArgumentError("RandomSampler: num_samples must be positive", got=f"{num_samples}")
         self.data_source, self.replacement = data_source, replacement
         self._num_samples, self.generator = num_samples, generator
 
     def __iter__(self):
-        generator = host_generator() if self.generator is None else self.generator
+        generator = self.generator or host_generator()
         count, left = len(self.data_source), len(self)
+        if left and not count:
+            raise ArgumentError("RandomSampler: data_source is empty", got=f"num_samples={left}")
         if self.replacement:
             yield from generator.integers(0, count, size=left).tolist()
             return
@@ -61,6 +74,41 @@ class RandomSampler(Sampler):
 
     def __len__(self):
         return len(self.data_source) if self._num_samples is None else self._num_samples
+
+
+class EpochSampler(Sampler):
+    """Numbers of examples in a random order that depends only on a seed and the epoch's number.
+
+    A program that stores both numbers can continue in the middle of an epoch.
+
+    Parameters
+    ----------
+    data_source : Dataset
+    seed : int, default 0
+
+    Examples
+    --------
+    >>> sampler = EpochSampler(range(5), seed=1)
+    >>> order = list(sampler)
+    >>> sampler.set_epoch(0, start=3)
+    >>> list(sampler) == order[3:]
+    True
+    """
+
+    def __init__(self, data_source, seed=0):
+        self.data_source, self.seed = data_source, seed % 2**64
+        self.epoch = self.start = 0
+
+    def set_epoch(self, epoch, start=0):
+        """Choose the epoch that the next loop goes through, without its first `start` examples."""
+        self.epoch, self.start = epoch, start
+
+    def __iter__(self):
+        generator = np.random.default_rng([self.seed, self.epoch])
+        return iter(generator.permutation(len(self)).tolist()[self.start :])
+
+    def __len__(self):
+        return len(self.data_source)
 
 
 class BatchSampler(Sampler):

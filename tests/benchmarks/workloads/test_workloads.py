@@ -36,4 +36,4 @@ def test_pytorchs_positions_are_the_ones_of_this_library():
 
 def test_sizes():
     assert w7.TOKENS < w7.SIZES["context"]
-    assert vit_step._batch()[0].shape == (4, 3, 224, 224)
+    assert vit_step.arrays()[0].shape == (4, 3, 224, 224)

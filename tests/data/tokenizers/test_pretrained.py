@@ -68,7 +68,7 @@ def test_tokenizer_json_of_gpt2_needs_no_library(tokenizer, tmp_path, monkeypatc
     assert same(from_pretrained(tmp_path), tokenizer)
     del found["model"]["vocab"]
     (tmp_path / "tokenizer.json").write_text(json.dumps(found))
-    with pytest.raises(DataError, match="not a valid byte-level BPE"):
+    with pytest.raises(DataError, match="model.vocab is missing"):
         from_pretrained(tmp_path)
 
 
@@ -113,4 +113,34 @@ def test_tokenizers_that_cut_text_otherwise(tmp_path, tokenizer):
     (tmp_path / "vocab.json").write_text('{"a": 0, "a</w>": 1}')
     (tmp_path / "merges.txt").write_text("")
     with pytest.raises(DataError, match="</w>"):
+        from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("tokenizer_config.json", {"tokenizer_class": 1.5}),
+        ("tokenizer_config.json", {"added_tokens_decoder": {"x": {"content": "a"}}}),
+        ("tokenizer_config.json", {"added_tokens_decoder": {"5": {"content": 5}}}),
+        ("tokenizer_config.json", {"add_prefix_space": "no"}),
+        ("special_tokens_map.json", {"eos_token": True}),
+        ("special_tokens_map.json", {"eos_token": {"content": 5}}),
+        ("special_tokens_map.json", {"additional_special_tokens": "ab"}),
+        ("added_tokens.json", {"a": -1}), ("added_tokens.json", {"a": True}),
+        ("vocab.json", {"a": True}), ("vocab.json", {"a": 1, "b": 1}),
+        ("tokenizer.json", {"model": 5}), ("tokenizer.json", {"added_tokens": [5]}),
+    ],
+)  # fmt: skip
+def test_fields_of_the_wrong_type(file, content, tokenizer, tmp_path):
+    tokenizer.save(tmp_path)
+    (tmp_path / file).write_text(json.dumps(content))
+    with pytest.raises(DataError):
+        from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize("file", ["tokenizer.json", "vocab.json", "tokenizer_config.json"])
+def test_deep_nesting(file, tokenizer, tmp_path):
+    tokenizer.save(tmp_path)
+    (tmp_path / file).write_text("[" * 100_000)
+    with pytest.raises(DataError, match="nested too deeply"):
         from_pretrained(tmp_path)

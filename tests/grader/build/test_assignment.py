@@ -41,7 +41,7 @@ def test_the_truth_is_a_softmax(folder):
         ('name = "small"', 'name = "other"', "name does not match the folder name"),
         ("version = 1", "versoin = 1", "unknown key"),
         ("version = 1", "", "version is missing"),
-        ("version = 1", "version = = 1", "could not be read"),
+        ("version = 1", "version = = 1", "is not valid TOML"),
         ("points = 3\norder = 2", "points = 4\norder = 2", "points of Softmax.backward must be"),
         ("points = 3\norder = 2", 'points = "3"\norder = 2', "must be a positive integer"),
         ("softmax:Softmax.backward", "softmax:Softmax.sideways", "does not define this function"),

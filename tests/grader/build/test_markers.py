@@ -57,3 +57,12 @@ def test_a_notebook_loses_them_and_its_outputs():
 def test_unpaired_markers_are_rejected(text, message):
     with pytest.raises(DataError, match=message):
         released_text(text, "f.py")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[" * 100_000, "[]", "{}", '{"cells": 5}', '{"cells": [5]}', '{"cells": [{"source": 5}]}'],
+)
+def test_what_is_no_notebook(text):
+    with pytest.raises(DataError, match=r"a\.ipynb"):
+        released_notebook(text, "a.ipynb")

@@ -68,6 +68,14 @@ def test_the_stripped_package_has_an_engine_where_checks_differentiate(made, tmp
     assert 'raise NotYetWritten("slopes")' in text  # no student needs differences
 
 
+@pytest.mark.parametrize("stripped", [False, True])
+def test_no_package_has_the_gpu_kernels(made, tmp_path, stripped):
+    """They have the same formulas again, so they would give the answers away."""
+    write_package(made, tmp_path, stripped=stripped)
+    assert (tmp_path / "minitorch_attn" / "ops").is_dir()
+    assert not (tmp_path / "minitorch_attn" / "kernels").exists()
+
+
 def test_the_public_checks_run_on_the_starter_and_on_the_solution(made, release):
     done = run(release, "check.py")
     assert done.returncode == 1
@@ -86,6 +94,23 @@ def test_a_wrong_answer_is_told_where_it_differs(made, release):
     done = run(release, "check.py")
     assert done.returncode == 1
     assert "output[" in done.stdout and "expected" in done.stdout
+
+
+def test_check_is_as_strict_as_the_grader(made, release):
+    right = solution_files(made)[FILE]
+    (release / "helper.py").write_text("x = 1")
+    for line in ("import matplotlib", "import helper", "import pytest"):
+        (release / FILE).write_text(f"{line}\n{right}")
+        done = run(release, "check.py")
+        assert done.returncode == 1 and "ModuleNotFoundError" in done.stdout, line
+    (release / FILE).write_text(right)
+    other = release / "minitorch_attn/ops/exp_log.py"
+    assert other.is_file() and FILE != "minitorch_attn/ops/exp_log.py"
+    other.write_text("raise OSError('changed')")  # the grader ignores this file
+    assert run(release, "check.py").returncode == 0
+    (release / FILE).unlink()
+    done = run(release, "check.py")
+    assert done.returncode == 1 and f"{FILE} is missing" in done.stderr
 
 
 def test_hidden_checks_are_not_in_a_release(release):
@@ -204,7 +229,7 @@ def executed(release, bodies):
 
 @pytest.mark.slow
 def test_the_notebook_runs_from_top_to_bottom_as_it_is_and_solved(made, release):
-    pytest.importorskip("jupytext")
+    pytest.importorskip("nbformat")
     (release / "reward.py").write_text(
         "import sys\nimport minitorch_attn as mt\nfrom training import run\n"
         "sys.exit(run(lambda: print(mt.softmax(mt.zeros(2), 0).tolist())))\n"

@@ -109,8 +109,9 @@ def test_bombs_are_refused(tmp_path, monkeypatch):
         info.size = 1 << 22
         file.addfile(info, io.BytesIO(bytes(info.size)))
     assert "bytes" in read_submission(tmp_path / "c.tgz", [WANT]).problems[0]
-    large.write_bytes(bytes(1 << 21))
-    assert "more than 1,048,576 bytes" in read_submission(large, [WANT]).problems[0]
+    monkeypatch.undo()
+    monkeypatch.setattr(archive, "INDEX_BYTES", 500)
+    assert "the list of members has more than 500" in read_submission(many, [WANT]).problems[0]
 
 
 @pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME])
@@ -149,3 +150,53 @@ def test_every_byte_changes_the_digest(tmp_path):
     one = read_submission(zipped(tmp_path / "a.zip", {WANT: CODE}), [WANT])
     two = read_submission(zipped(tmp_path / "a.zip", {WANT: CODE + b"#"}), [WANT])
     assert one.digest != two.digest
+
+
+def test_what_tools_make_is_not_searched(tmp_path, monkeypatch):
+    monkeypatch.setattr(archive, "MEMBERS", 20)
+    for place in ("venv/lib", "node_modules", "__pycache__", ".git"):
+        folder = tmp_path / "ada" / place
+        folder.mkdir(parents=True)
+        for number in range(30):
+            (folder / f"{number}.py").write_text("")
+    (tmp_path / "ada/venv/pyvenv.cfg").write_text("")
+    (tmp_path / "ada/softmax.py").write_text("right")
+    found = read_submission(tmp_path / "ada", [WANT])
+    assert (found.files, found.problems) == ({WANT: b"right"}, [])
+
+
+def test_a_large_archive_with_few_files_is_read(tmp_path):
+    path = zipped(tmp_path / "a.zip", {WANT: b"right"})
+    with zipfile.ZipFile(path, "a") as file:
+        file.writestr("data.bin", os.urandom(70 << 20))
+    assert path.stat().st_size > 1 << 26
+    assert read_submission(path, [WANT]).files == {WANT: b"right"}
+
+
+def test_backslashes_in_a_zip_archive(tmp_path):
+    path = zipped(tmp_path / "a.zip", {"hw\\" + WANT.replace("/", "\\"): b"right"})
+    assert read_submission(path, [WANT]).files == {WANT: b"right"}
+
+
+def test_the_end_of_a_zip_archive_cannot_hide_a_long_list(tmp_path, monkeypatch):
+    monkeypatch.setattr(archive, "INDEX_BYTES", 500)
+    path = zipped(tmp_path / "a.zip", {f"{i}.py": b"" for i in range(30)})
+    whole = bytearray(path.read_bytes())
+    small = b"PK\5\6" + bytes(8)
+    for data in (whole + small, whole[:-6] + b"PK\5\6" + whole[-2:]):  # no size before the end
+        path.write_bytes(data)
+        found = read_submission(path, [WANT])
+        assert found.problems and not found.files
+        assert "more than 500" in found.problems[0] or "BadZipFile" in found.problems[0]
+
+
+def test_what_is_not_a_submission_is_listed_with_the_reason(tmp_path):
+    (tmp_path / "ada").mkdir()
+    (tmp_path / ".eve").mkdir()
+    (tmp_path / "zoe").symlink_to(tmp_path / "ada")
+    for name in ("bob.rar", "carl.7z", "dan.ipynb", "fay.zip", ".DS_Store"):
+        (tmp_path / name).write_bytes(b"")
+    found = dict(archive.passed_over(tmp_path))
+    assert set(found) == {".eve", "zoe", "bob.rar", "carl.7z", "dan.ipynb"}
+    assert "dot" in found[".eve"] and "link" in found["zoe"] and ".zip" in found["bob.rar"]
+    assert {path.name for path in submissions_in(tmp_path)} == {"ada", "fay.zip"}

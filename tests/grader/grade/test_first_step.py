@@ -205,7 +205,7 @@ class Answers:
     """A worker that says what it is told to say."""
 
     def __init__(self, answer, arrays):
-        self.answer, self.arrays, self.output = answer, arrays, ""
+        self.answer, self.arrays, self.output, self.used = answer, arrays, "", 0.0
 
     def ask(self, header, arrays, seconds, max_bytes):
         assert "steps" in header

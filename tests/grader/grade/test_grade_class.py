@@ -3,14 +3,17 @@
 import json
 import os
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from grader.grade.conftest import FILE, RIGHT
+from grader.grade.conftest import FILE, RIGHT, hand_in
 
 from minitorch_attn.errors import ArgumentError, CheckpointError, DataError
 from minitorch_attn.folder_lock import FolderLock
 from minitorch_attn.grader.grade import grade_class as run
+from minitorch_attn.grader.grade.archive import Submission
+from minitorch_attn.grader.grade.document import checked
 from minitorch_attn.grader.grade.grade_class import grade_class, slug
 from minitorch_attn.grader.grade.sandbox import Sandbox
 
@@ -20,10 +23,7 @@ BEST = Sandbox.best()
 
 @pytest.fixture
 def folder(tmp_path):
-    for name, code in {"ada": RIGHT, "Bob Ünï": WRONG, "eve": b"import os; os._exit(0)"}.items():
-        place = tmp_path / "in" / name / FILE
-        place.parent.mkdir(parents=True)
-        place.write_bytes(code)
+    hand_in(tmp_path / "in", **{"ada": RIGHT, "Bob Ünï": WRONG, "eve": b"import os; os._exit(0)"})
     (tmp_path / "in" / "zoe").mkdir()  # hands in nothing
     return tmp_path / "in"
 
@@ -43,6 +43,7 @@ def test_a_class_is_graded(jobs, task, folder, tmp_path, limits):
         report=lambda document, done, total, how: seen.append((done, total, how)),
     )  # fmt: skip
     assert scores(documents) == EXPECTED
+    assert all(checked(document) is document for document in documents)
     assert seen == [(k, 4, "new") for k in (1, 2, 3, 4)]
     assert all(document["grader"]["sandbox"] == BEST for document in documents)
     zoe = documents[-1]
@@ -99,12 +100,51 @@ def test_a_mistake_of_the_grader_is_written_down(task, folder, tmp_path, limits,
     assert scores(documents) == EXPECTED  # tried again
 
 
-def test_a_damaged_document_is_made_anew(task, folder, tmp_path, limits):
+def _changed(change):
+    def damage(text):
+        document = json.loads(text)
+        change(document)
+        return json.dumps(document)
+
+    return damage
+
+
+DAMAGED = {
+    "no JSON": lambda text: "{",
+    "a list": lambda text: "[]",
+    "a higher score": _changed(lambda d: d.update(score=99.0)),
+    "points for a failure": _changed(lambda d: d["checks"][0].update(status="failed")),
+    "more points": _changed(lambda d: d["checks"][0].update(points=9.0, max_points=9.0)),
+    "checks that are not a list": _changed(lambda d: d.update(checks={})),
+    "a check less": _changed(lambda d: (d["checks"].pop(), d.update(score=2.0))),
+    "a hidden check": _changed(lambda d: d["checks"][0].update(hidden=True)),
+    "another maximum": _changed(lambda d: d.update(max_score=2.0)),
+    "another status": _changed(lambda d: d.update(status="perfect")),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGED.values(), ids=DAMAGED)
+def test_a_damaged_document_is_made_anew(damage, task, folder, tmp_path, limits):
     out = tmp_path / "out"
-    grade_class(task, folder, out, level=BEST, limits=limits)
-    for path in (out / "state").glob("ada*"):
-        path.write_text("{")
-    assert scores(grade_class(task, folder, out, level=BEST, limits=limits)) == EXPECTED
+    folder = hand_in(tmp_path / "one", ada=RIGHT)
+    grade_class(task, folder, out, level=1, limits=limits)
+    (path,) = (out / "state").glob("ada*")
+    before = path.read_text()
+    path.write_text(damage(before))
+    (document,) = grade_class(task, folder, out, level=1, limits=limits)
+    assert document["score"] == 5.0 and json.loads(path.read_text())["score"] == 5.0
+    seen = []
+    grade_class(task, folder, out, level=1, limits=limits, report=lambda *a: seen.append(a[-1]))
+    assert seen == ["kept"]
+
+
+def test_without_its_seed_a_result_is_graded_again(task, folder, tmp_path, limits):
+    out, seen = tmp_path / "out", []
+    grade_class(task, folder, out, level=1, limits=limits)
+    (out / "run.json").unlink()
+    report = lambda *arguments: seen.append(arguments[-1])  # noqa: E731
+    grade_class(task, folder, out, level=1, limits=limits, report=report)
+    assert set(seen) == {"others"}
 
 
 def test_a_level_that_does_not_work_is_refused(task, folder, tmp_path, monkeypatch):
@@ -117,7 +157,7 @@ def test_a_level_that_does_not_work_is_refused(task, folder, tmp_path, monkeypat
 def test_results_of_another_assignment_are_not_mixed_in(task, folder, tmp_path, limits):
     out = tmp_path / "out"
     out.mkdir()
-    other = {"assignment": "other", "assignment_version": "1", "seed": "ff"}
+    other = {"version": 1, "assignment": "other", "assignment_version": "1", "seed": "ff"}
     (out / "run.json").write_text(json.dumps(other))
     with pytest.raises(ArgumentError, match="are for another assignment or version"):
         grade_class(task, folder, out, level=BEST, limits=limits)
@@ -172,3 +212,31 @@ def test_marks_and_the_seed_are_for_the_owner_only(task, folder, tmp_path, limit
     grade_class(task, folder, out, level=1, limits=limits)
     assert (out.stat().st_mode | (out / "state").stat().st_mode) & 0o077 == 0
     assert (out / "run.json").stat().st_mode & 0o077 == 0
+
+
+def test_a_missing_file_costs_its_own_points_only(task, tmp_path, limits):
+    made = replace(task, files=[FILE, "minitorch_attn/other.py"])
+    submission = Submission("ada", {FILE: RIGHT}, ["minitorch_attn/other.py is missing"])
+    document = run.grade_one(made, made.checks(1), submission, Sandbox(1, limits))
+    assert (document["status"], document["score"]) == ("graded", 5.0)
+    assert document["submission"]["problems"] == ["minitorch_attn/other.py is missing"]
+
+
+def test_one_cause_is_named_once_and_what_follows_from_a_forward_pass(task, limits):
+    forward, backward = task.entries
+    entries = [
+        replace(forward, of=["Softmax.forward"]), replace(backward, of=["Softmax.backward"]),
+        replace(forward, name="again", of=["Other.forward"]),
+    ]  # fmt: skip
+    made = replace(task, entries=entries)
+
+    def lines(code):
+        submission = Submission("ada", {FILE: code})
+        document = run.grade_one(made, made.checks(1), submission, Sandbox(1, limits))
+        return [(line["same_as"], line["follows"]) for line in document["checks"]]
+
+    assert lines(b"import matplotlib\n") == [(None, None), ("forward", None), ("forward", None)]
+    assert lines(RIGHT) == [(None, None)] * 3
+    wrong = WRONG.replace(b"return y / y", b"return 2 * y / y")
+    assert lines(wrong) == [(None, None), (None, "forward"), (None, None)]
+    assert lines(WRONG) == [(None, None)] * 3  # only the backward pass is wrong

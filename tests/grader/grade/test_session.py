@@ -1,6 +1,7 @@
 """One submission: which points a failure costs, at import and in a check."""
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -102,3 +103,52 @@ def test_an_import_that_fails_now_and_then_goes_on(task, started):
 def test_the_import_is_not_the_check_s_time(task, started):
     (first, *_) = verdicts(task, b"import time; time.sleep(0.8)\n" + RIGHT, limit=0.6)
     assert first.passed
+
+
+def test_printing_costs_no_points_and_is_cut(task):
+    code = b"def softmax(x):\n    print('x' * 5_000_000)\n    return x * 0 + 1 / 3\n"
+    x = np.ones((2, 3))
+    check = Check("print", driver, {"x": x}, {"y": np.full((2, 3), 1 / 3)})
+    with Session(Sandbox(1, LIMITS), task.package_folder, {FILE: code}) as session:
+        assert session.verdict(check).passed and session.verdict(check).passed
+    assert session.output == "x" * 10_000
+
+
+def test_what_was_printed_before_a_crash_is_kept(task):
+    code = b"import os\ndef softmax(x):\n    print('last words', flush=True)\n    os._exit(3)\n"
+    with Session(Sandbox(1, LIMITS), task.package_folder, {FILE: code}) as session:
+        x = np.ones((2, 3))
+        assert session.verdict(Check("crash", driver, {"x": x}, {"y": x})).status == "crashed"
+    assert session.output == "last words\n"
+
+
+def test_all_checks_together_have_a_limit(task, started):
+    code = b"import time\ndef softmax(x):\n    time.sleep(0.5)\n    return x * 0 + 1 / 3\n"
+    sandbox = Sandbox(1, replace(LIMITS, total_seconds=1.0))
+    x, found = np.ones((2, 3)), []
+    with Session(sandbox, task.package_folder, {FILE: code}) as session:
+        for _ in range(COUNT):
+            found.append(session.verdict(Check("slow", driver, {"x": x}, {"y": x / 3})))
+    assert found[0].passed and found[-1].status == "timeout"
+    assert "the time limit for a submission, 1 s" in found[-1].message
+    with Session(sandbox, task.package_folder, {FILE: code}, after=session) as later:
+        assert later.verdict(Check("late", driver, {"x": x}, {"y": x / 3})).status == "timeout"
+    assert len(started) == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "first", "has"),
+    [
+        (b"def softmax(x): return x + undefined\n", "NameError: name 'undefined'", "line 1"),
+        (b"def softmax(x): return b(x)\ndef b(x): return softmax(x)\n", "RecursionError", "in b"),
+        (b"import matplotlib\n", "ModuleNotFoundError", "Only NumPy"),
+        (b"def softmax(x): pass\n", "TypeError: y is None: the function returned nothing", ""),
+        (b"def softmax(x):\n", "IndentationError", ""),
+    ],
+)
+def test_an_error_begins_with_its_last_line_and_shows_own_code_only(task, code, first, has):
+    verdict = verdicts(task, code)[0]
+    head, said = verdict.message.split("\n", 1)
+    assert verdict.status == "error" and head == "your code raised an error:"
+    assert said.startswith(first) and has in said and len(said) < 3000
+    assert "worker.py" not in said and "<check>" not in said

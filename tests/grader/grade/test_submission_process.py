@@ -2,6 +2,10 @@
 
 import ctypes
 import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -10,7 +14,9 @@ from grader.grade.conftest import FILE, RIGHT
 from minitorch_attn.grader.grade.archive import Submission
 from minitorch_attn.grader.grade.grade_class import grade_one
 from minitorch_attn.grader.grade.sandbox import Sandbox
+from minitorch_attn.grader.grade.sandbox_folders import remove_leftovers
 from minitorch_attn.grader.grade.sandbox_users import user_in
+from minitorch_attn.grader.grade.time_limit import state
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="without root the user is our own")
@@ -30,3 +36,48 @@ def test_no_dead_process_stays_where_nobody_waits_for_it(task, level, limits):
             assert left == []
     finally:
         libc.prctl(subreaper, 0, 0, 0, 0)
+
+
+GRADER = """
+import sys, time
+from pathlib import Path
+from grader.grade.conftest import FILE, LIMIT
+from minitorch_attn.grader.grade.sandbox import Limits, Sandbox
+from minitorch_attn.grader.grade.submission_process import Worker
+from minitorch_attn.grader.grade.sandbox_folders import remove_leftovers
+from minitorch_attn.grader.grade.time_limit import watched
+
+remove_leftovers()
+sandbox = Sandbox(int(sys.argv[1]), Limits(), 7)
+worker = Worker(sandbox, Path(sys.argv[2]), {FILE: b""})
+worker.start()
+print(worker.process.pid, watched(worker.process.pid).worker, worker.folder, flush=True)
+time.sleep(100)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP])
+def test_no_worker_outlives_a_grader_that_is_killed(number, task, level):
+    paths = [str(Path(__file__).resolve().parents[2]), *sys.path]
+    command = [sys.executable, "-c", GRADER, str(level), str(task.package_folder)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    grader = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    root, worker, folder = grader.stdout.readline().split()
+    assert state(int(worker)) not in (None, "Z") and Path(folder).is_dir()
+    grader.send_signal(number)
+    assert grader.wait(timeout=30) == -number
+    grader.stdout.close()
+    until = time.monotonic() + 20
+    while {state(int(root)), state(int(worker))} - {None, "Z"} and time.monotonic() < until:
+        time.sleep(0.05)
+    assert {state(int(root)), state(int(worker))} <= {None, "Z"}
+    assert Path(folder).is_dir()  # nobody was left to remove it
+    remove_leftovers()
+    assert not Path(folder).exists()
+
+
+def test_the_folder_of_a_living_grader_stays(level, limits):
+    folder = Sandbox(level, limits, place=7).new_folder()
+    remove_leftovers()
+    assert folder.is_dir()
+    folder.rmdir()

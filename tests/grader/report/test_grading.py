@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from grader.grade.conftest import FILE, RIGHT, limits, task  # noqa: F401
+from grader.grade.conftest import RIGHT, hand_in, limits, task  # noqa: F401
 
 from minitorch_attn.cli import main
 from minitorch_attn.grader.grade import grade_class as run
@@ -20,14 +20,6 @@ from minitorch_attn.grader.report.grading import grade_and_report
 from minitorch_attn.grader.report.results import read_results
 
 WRONG = RIGHT.replace(b"y * (g -", b"y * (g +")
-
-
-def hand_in(folder, **code):
-    for name, text in code.items():
-        place = folder / name / FILE
-        place.parent.mkdir(parents=True)
-        place.write_bytes(text)
-    return folder
 
 
 @pytest.fixture

@@ -266,7 +266,7 @@ def test_a_disk_on_which_nothing_can_be_written(mta, folder, tmp_path, monkeypat
     assert code == 4 and "No space left" in warned and "Traceback" not in warned
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_leaves_what_was_graded_and_the_run_goes_on(
     number, mta, tmp_path, monkeypatch
 ):  # fmt: skip
@@ -306,3 +306,62 @@ def test_ctrl_c_waits_for_one_check_only(task, limits):  # noqa: F811
     with pytest.raises(run.Stopped):
         run.grade_one(task, Watching(task.checks(1)), submission, Sandbox(1, limits), stop)
     assert len(asked) == 2  # the first was graded
+
+
+def test_nobody_is_silently_missing(mta, tmp_path):
+    folder = hand_in(tmp_path / "in", ada=RIGHT)  # noqa: F811
+    (folder / "bob.rar").write_bytes(b"")
+    (tmp_path / "roster.csv").write_text("id,Name\n1,ada\n2,Zoë\n3,bob\n")
+    out = tmp_path / "out"
+    code, said, _ = marks(mta, folder, out, "--roster", tmp_path / "roster.csv")
+    assert code == 0 and "2 on the roster did not hand anything in" in said
+    assert "not a submission: bob.rar" in said
+    assert {name: row["status"] for name, row in rows(out).items()} == {
+        "ada": "graded", "Zoë": "not handed in", "bob": "not handed in",
+    }  # fmt: skip
+    assert rows(out)["Zoë"]["score"] == "" and rows(out)["ada"]["score"] == "5"
+    found = read_results(out)
+    assert found["not_handed_in"] == ["Zoë", "bob"] and found["not_on_roster"] == []
+    report = mta("course", "report", out)[1]
+    assert "Zoë" in report and "bob.rar" in report
+    (tmp_path / "names.txt").write_text("eve\n\neve\n")
+    assert marks(mta, folder, out, "--roster", tmp_path / "names.txt")[0] == 0
+    assert read_results(out)["not_on_roster"] == ["ada"]
+
+
+@pytest.mark.parametrize("data", [b"", b"\n\n", b"name\n", b"\xff\xfe\0"])
+def test_a_roster_without_names_is_refused(data, mta, tmp_path):
+    folder = hand_in(tmp_path / "in", ada=RIGHT)  # noqa: F811
+    (tmp_path / "roster").write_bytes(data)
+    code, _, warned = marks(mta, folder, tmp_path / "out", "--roster", tmp_path / "roster")
+    assert code == 2 and "roster" in warned and not (tmp_path / "out").exists()
+
+
+def test_the_table_names_the_feedback_and_what_to_look_at(mta, tmp_path):
+    odd = b"import numpy as np\n" + RIGHT + b"def f(x): return x.imag\n"
+    out, folder = tmp_path / "out", hand_in(tmp_path / "in", ada=RIGHT, eve=odd)  # noqa: F811
+    assert marks(mta, folder, out)[0] == 0
+    for row in rows(out).values():
+        assert (out / row["feedback"]).is_file()
+    assert rows(out)["ada"]["look at"] == "" and "complex numbers" in rows(out)["eve"]["look at"]
+    assert "complex numbers" in mta("course", "report", out)[1]
+
+
+def test_all_submissions_to_look_at_can_be_listed(mta, tmp_path):
+    place = tmp_path / "in"
+    for number in range(25):
+        (place / f"student {number:02d}").mkdir(parents=True)
+    assert marks(mta, place, tmp_path / "out")[0] == 0
+    short = mta("course", "report", tmp_path / "out")[1]
+    assert "student 19" in short and "student 20" not in short and "and 5 more" in short
+    assert "--all" in short
+    whole = mta("course", "report", tmp_path / "out", "--all")[1]
+    assert "student 24" in whole and "more" not in whole
+
+
+def test_a_submission_without_a_result_is_an_error(mta, folder, tmp_path, monkeypatch):  # noqa: F811
+    out = tmp_path / "out"
+    monkeypatch.setattr(run, "write_json", lambda *arguments: None)  # nothing is kept
+    monkeypatch.setattr(run, "_seed", lambda *arguments: 1)
+    code, said, warned = marks(mta, folder, out)
+    assert code == 4 and "not every submission is graded" in warned and "0 graded" in said

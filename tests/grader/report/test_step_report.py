@@ -4,7 +4,7 @@ import pytest
 from grader.report.conftest import document, line
 from grader.report.test_feedback import Page
 
-from minitorch_attn.grader.report.document import hidden_part
+from minitorch_attn.grader.grade.document import hidden_part
 from minitorch_attn.grader.report.feedback import feedback
 from minitorch_attn.grader.report.gradescope import gradescope
 from minitorch_attn.grader.report.steps import beginnings, step_text, step_words

@@ -79,10 +79,11 @@ def test_the_future_changes_nothing(make):
     assert abs(before[..., 6:, :] - after[..., 6:, :]).min() > 1e-6
 
 
-def test_weights_beyond_the_diagonal_blocks_are_not_kept(make, rows):
+def test_weights_beyond_the_diagonal_blocks_are_not_kept(make, rows, device):
     context = CausalAttention.apply(*inputs(make, (), ()), None, **settings())
     count = sum((r.stop - r.start) * seen.stop for r, seen in causal_blocks(TOKENS))
-    assert sum(array.size for array in context.grad_fn.intermediate) == count
+    kept = TOKENS if device == "cuda" else count  # the kernel keeps the log-sum-exp of each row
+    assert sum(array.size for array in context.grad_fn.intermediate) == kept
     assert count <= TOKENS * (TOKENS + rows) / 2 + rows * rows
     flops = FLOPS["CausalAttention"](inputs(make, (), ()), [context])
     assert flops == 2 * TOKENS**2 * (DIM + VALUE_DIM)  # counted like attention in one piece

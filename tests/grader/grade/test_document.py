@@ -3,11 +3,11 @@
 import json
 
 import pytest
-from grader.report.conftest import SECRET, bad, good
+from grader.report.conftest import SECRET, bad, good, results  # noqa: F401
 
 from minitorch_attn.errors import DataError
 from minitorch_attn.files import write_json
-from minitorch_attn.grader.report.document import checked, hidden_part, read_document
+from minitorch_attn.grader.grade.document import checked, hidden_part, read_document
 from minitorch_attn.grader.report.results import read_results, statistics
 
 
@@ -68,7 +68,7 @@ def test_damaged_files_are_refused(tmp_path, text):
             read(tmp_path / name) if read else read_results(tmp_path)
 
 
-def test_a_class_is_checked_to_the_last_document(tmp_path, results):
+def test_a_class_is_checked_to_the_last_document(tmp_path, results):  # noqa: F811
     write_json(tmp_path / "results.json", results)
     assert read_results(tmp_path) == results
     results["submissions"][1]["checks"][1]["points"] = 3.5
@@ -88,8 +88,23 @@ def test_of_a_hidden_entry_only_the_end_is_shown():
     assert SECRET not in json.dumps(hidden) and hidden["status"] == "timeout"
 
 
-def test_statistics_leave_out_what_the_grader_failed_at(results):
+def test_statistics_leave_out_what_the_grader_failed_at(results):  # noqa: F811
     found = statistics(results)
     assert found["scores"] == [0.0, 2.0, 7.0] and found["median"] == 2.0 and found["mean"] == 3.0
     passed = {entry["name"]: (entry["passed"], entry["of"]) for entry in found["entries"]}
     assert passed == {"forward": (2, 3), "backward": (1, 3), "large": (1, 3)}
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 10**400, -1.0])
+@pytest.mark.parametrize("field", ["score", "max_score", "seconds"])
+def test_numbers_that_are_none(field, value):
+    with pytest.raises(DataError, match=f"the value of {field} is invalid"):
+        checked({**good(), field: value})
+
+
+@pytest.mark.parametrize("field", ["first_step", "first_difference", "gradcheck"])
+def test_details_of_another_type(field):
+    made = good()
+    made["checks"][0][field] = 5
+    with pytest.raises(DataError, match=field):
+        checked(made)

@@ -1,0 +1,94 @@
+"""Exercises page: every exercise with its task, the command that starts it, and its lesson."""
+
+import re
+from pathlib import Path
+
+from minitorch_attn.course.exercises.load import exercises
+from minitorch_attn.course.lesson_list import lessons
+
+from .docstrings import prepared
+from .restructured import plain
+
+# Kind of exercise -> heading and introduction, in the order of the page.
+KINDS = {
+    "bug": (
+        "Find the mistake in a gradient",
+        "One gradient is wrong. Read the report of the gradient check, then fix the line.",
+    ),
+    "property": (
+        "Find the mistake in a model",
+        "The gradient check passes, but the model violates a property of attention.",
+    ),
+    "write": (
+        "Write a backward pass",
+        "The derivation is given. Write it in code.",
+    ),
+    "derive": (
+        "Derive a backward pass",
+        "The same functions again, without the derivation.",
+    ),
+}
+INTRODUCTION = """\
+Each exercise is a short Python file. ``mta exercise start 03`` copies one into the folder
+``exercises-work``. Change it in your editor, then run ``mta exercise check 03``: the check compares
+your gradients with those of the library, on small and on large inputs. ``mta exercise`` alone
+continues where you stopped and checks the file whenever you save it; ``mta exercise hint 03`` shows
+one hint more."""
+_STARTS = re.compile(r"```sh\n((?:mta exercise start \d\d\n)+)```")
+
+
+def page(known, book):
+    """The lines of the page, from the exercises and the lessons."""
+    lines = ["Exercises", "=========", "", INTRODUCTION, ""]
+    pages = {lesson.number: lesson for lesson in book}
+    for kind, (heading, introduction) in KINDS.items():
+        lines += [heading, "-" * len(heading), "", introduction, ""]
+        for exercise in known:
+            if exercise.kind == kind:
+                lines += _section(exercise, pages.get(exercise.lesson))
+    return lines
+
+
+def _section(exercise, lesson):
+    heading = f"{int(exercise.number)}. {exercise.title}"
+    command = f"``mta exercise start {exercise.number}``"
+    if lesson is not None:
+        title = f"lesson {int(lesson.number)}, {plain(lesson.title)}"
+        command += f" · :doc:`{title} <lessons/{lesson.path.stem}>`"
+    return [
+        f".. _exercise-{exercise.number}:", "",
+        heading, "^" * len(heading), "",
+        *prepared([command, "", *exercise.task.split("\n")]), "",
+    ]  # fmt: skip
+
+
+def with_links(markdown, known):
+    """Add the titles of exercises, as links, to the commands that start them in a lesson's text.
+
+    The links are Markdown with the target `exercise-NN`, which `restructured.to_rst` understands.
+    """
+    titles = {exercise.number: exercise.title for exercise in known}
+
+    def items(match):
+        numbers = re.findall(r"\d\d", match[1])
+        rows = (
+            f"* [{int(number)}. {titles[number]}](exercise-{number}): `mta exercise start {number}`"
+            for number in numbers
+        )
+        return "\n".join(rows)
+
+    return _STARTS.sub(items, markdown)
+
+
+def write(app):
+    """Write the page if it has changed."""
+    path = Path(app.srcdir) / "exercises.rst"
+    text = "\n".join(page(exercises(), lessons())) + "\n"
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        path.write_text(text, encoding="utf-8")
+
+
+def setup(app):
+    """Write the page before Sphinx reads its sources."""
+    app.connect("builder-inited", write, priority=100)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,77 @@
+"""Folds of lesson pages: code and output that a click shows, and captions below their figures.
+
+sphinx-gallery puts the code of a cell and its output on the page. `marker` leaves a note before a
+cell, and `fold` moves what the note means into a <details> element.
+"""
+
+import re
+
+from docutils import nodes
+
+_MARKER = re.compile(r"<!-- fold (code|output|end): (.*) -->")
+_CAPTION = re.compile(r"Figure \d+\.\d+: .*")
+
+
+def marker(what, summary):
+    """The note, as reStructuredText: fold the next cell's "code" or "output", up to the "end"."""
+    return f".. raw:: html\n\n   <!-- fold {what}: {summary} -->"
+
+
+def fold(app, doctree):
+    """Fold what the notes of a page tell, and put captions below figures."""
+    if not app.env.docname.startswith("lessons/"):
+        return
+    for note in list(doctree.findall(nodes.raw)):
+        found = _MARKER.fullmatch(note.astext().strip())
+        if found:
+            _fold(note, *found.groups())
+    for output in list(doctree.findall(nodes.literal_block)):
+        if "sphx-glr-script-out" in output["classes"]:
+            _put_captions_below_figures(output)
+
+
+def _fold(note, what, summary):
+    """Replace a note by the beginning or the end of a <details> element."""
+    end = nodes.raw("", "</details>", format="html")
+    if what == "end":
+        note.parent.replace(note, end)
+        return
+    start = nodes.raw("", f"<details class='{what}'><summary>{summary}</summary>", format="html")
+    code = note.next_node(nodes.literal_block, descend=False, siblings=True, ascend=True)
+    note.parent.remove(note)
+    place = code.parent.index(code)
+    if what == "code":
+        code.parent.insert(place + 1, end)
+        code.parent.insert(place, start)
+    else:
+        code.parent.insert(place + 1, start)
+
+
+def _put_captions_below_figures(output):
+    """Move the lines "Figure 9.2: ..." of an output below the figures, which precede it."""
+    lines = output.astext().splitlines()
+    captions = [line for line in lines if _CAPTION.fullmatch(line)]
+    if not captions:
+        return
+    images = []
+    parent, before = output.parent, output.parent.index(output) - 1
+    while before >= 0 and not isinstance(parent[before], nodes.literal_block):
+        images[:0] = list(parent[before].findall(_is_image))
+        before -= 1
+    if len(images) != len(captions):
+        return  # the captions stay in the output
+    for image, caption in zip(images, captions, strict=True):
+        label, _, text = caption.partition(": ")
+        paragraph = nodes.paragraph("", "", nodes.strong("", label), nodes.Text(f" {text}"))
+        paragraph["classes"].append("figure-caption")
+        image.parent.insert(image.parent.index(image) + 1, paragraph)
+    rest = "\n".join(line for line in lines if line not in captions).strip("\n")
+    if rest:
+        new = nodes.literal_block(rest, rest, **output.attributes)
+        parent.replace(output, new)
+    else:
+        parent.remove(output)
+
+
+def _is_image(node):
+    return type(node).__name__ in ("imgsgnode", "image")

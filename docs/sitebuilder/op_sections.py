@@ -1,0 +1,58 @@
+"""Sections on API pages for the operations of a file: formulas, and links to forward and backward.
+
+Their classes are not public names, but their docstrings contain the derivations.
+"""
+
+import importlib
+import inspect
+import pkgutil
+
+from minitorch_attn.autograd import Function
+
+from .docstrings import prepared
+from .names import PACKAGE
+
+
+def _modules():
+    """Names of the modules with operations, without the package."""
+    ops = importlib.import_module(f"{PACKAGE}.ops")
+    for module in pkgutil.walk_packages(ops.__path__, f"{ops.__name__}."):
+        yield module.name.removeprefix(f"{PACKAGE}.")
+
+
+def operations(file):
+    """The operations that a file defines, in order: subclasses of Function with formulas."""
+    module = importlib.import_module(f"{PACKAGE}.{file}".rstrip("."))
+    found = [
+        value
+        for value in vars(module).values()
+        if inspect.isclass(value) and issubclass(value, Function)
+        if value.__module__ == module.__name__ and "Backward:" in (value.__doc__ or "")
+    ]
+    return sorted(found, key=lambda value: inspect.getsourcelines(value)[1])
+
+
+def files():
+    """The files that define operations."""
+    return [file for file in _modules() if operations(file)]
+
+
+def section(operation):
+    """The lines of an operation's section."""
+    name = f"{operation.__module__.removeprefix(PACKAGE + '.')}.{operation.__name__}"
+    first, *rest = inspect.getdoc(operation).split("\n")
+    heading = f"Backward of {operation.__name__}"
+    return [
+        f".. index:: ! {operation.__name__} forward",
+        "",
+        heading,
+        "-" * len(heading),
+        "",
+        *prepared([first]),
+        f"Source: :where:`forward <{name}.forward>`, :where:`backward <{name}.backward>`",
+        "",
+        ".. code-block:: none",
+        "",
+        *(f"   {line}".rstrip() for line in "\n".join(rest).strip("\n").split("\n")),
+        "",
+    ]

@@ -1,0 +1,53 @@
+"""Search: terms of "Where is it?" as index entries, and a search that finds names first.
+
+`_static/find_by_name.js` compares a query with headings, index entries and names of the API.
+"""
+
+from docutils import nodes
+from sphinx import addnodes
+from sphinx.transforms import SphinxTransform
+
+OPS = "api/files/ops."  # pages with the entries of `op_sections.py`
+
+
+class IndexedTerms(SphinxTransform):
+    """Make an index entry of every term in the tables of "Where is it?"."""
+
+    default_priority = 700  # before Sphinx collects the index entries
+
+    def apply(self):
+        """Put the entries and their targets into the rows."""
+        if self.env.docname != "where_is_it":
+            return
+        for row in self.document.findall(nodes.row):
+            term = next(iter(row[0].findall(nodes.strong)), None)
+            if term is not None:
+                _add_entries(term, self.env.new_serialno("term"))
+
+
+def _add_entries(term, number):
+    """Index the words of a row, which commas separate, at a target in front of them."""
+    anchor = f"term-{number}"
+    entries = [("single", word.strip(), anchor, "main", None) for word in term.astext().split(",")]
+    place = term.parent.index(term)
+    target = nodes.target("", "", ids=[anchor])
+    term.parent.insert(place, [addnodes.index(entries=entries), target])
+
+
+def pages_with_entries(app, env):
+    """Name pages to write again: Sphinx forgets the index entries of pages that it keeps."""
+    return [page for page in env.found_docs if page == "where_is_it" or page.startswith(OPS)]
+
+
+def add_script(app, pagename, templatename, context, doctree):
+    """Load the script on the search page, before Sphinx's own."""
+    if pagename == "search":
+        app.add_js_file("find_by_name.js")
+
+
+def setup(app):
+    """Register the index entries and the script."""
+    app.add_transform(IndexedTerms)
+    app.connect("env-updated", pages_with_entries)
+    app.connect("html-page-context", add_script)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

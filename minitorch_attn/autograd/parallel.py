@@ -1,0 +1,168 @@
+"""Parallel calls: run several functions of tensors in threads, as one node of the graph.
+
+Each call records a graph of its own, on its own thread. The node `Parallel` stands for all of them:
+its inputs are the tensors from outside that they used, such as the parameters of a model. In the
+backward pass, each thread differentiates its own graph, and the node adds their gradients:
+
+    L = L(y_1(w), ..., y_n(w))        dL/dw = sum_k (dL/dy_k) (dy_k/dw)
+"""
+
+import math
+from functools import partial
+
+from ..backend.random import own_offsets, reserve_offsets
+from ..backend.threads import shares, together
+from ..tensor import Tensor, wrap
+from .engine import run_backward
+from .function import Context, Function, Leaf, next_number
+from .modes import set_grad_enabled, state
+from .nested import mapped, tensors_in
+
+__all__ = ["in_parallel"]
+
+_SMALL = 1 << 17  # a sum of fewer numbers takes less time than starting a thread
+
+
+def in_parallel(calls):
+    """Run the calls in parallel, the first one on this thread, with one BLAS thread each.
+
+    Parameters
+    ----------
+    calls : list of callable
+        Functions without arguments that return a tensor, or tensors in nested tuples, lists and
+        dicts. Tensors that they change must not be used by the others.
+
+    Returns
+    -------
+    list
+        The results, in the order of `calls`. If this thread records the graph, one backward pass
+        through any of them differentiates the calls in parallel as well.
+
+    Notes
+    -----
+    Each call draws the random numbers of dropout from a range of its own, so that they do not
+    depend on when the others draw; other random numbers raise an error. While a listener watches
+    this thread (a recording, a checkpoint, anomaly mode), the calls run one after the other on this
+    thread, so that it sees every operation.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> w = mt.tensor([1.0, 2.0], requires_grad=True)
+    >>> y, z = in_parallel([lambda: w.square(), lambda: 3 * w])
+    >>> (y + z).sum().backward()
+    >>> w.grad
+    tensor([5., 7.])
+    """
+    if len(calls) < 2:
+        return [call() for call in calls]
+    start, offsets = next_number(), reserve_offsets(len(calls))
+    pairs = zip(calls, offsets, strict=True)
+    work = [partial(_run, call, offset, state.grad_enabled) for call, offset in pairs]
+    if state.listeners or state.anomaly:
+        return [call() for call in work]
+    results = together(work)
+    parts = [[t for t in tensors_in(result) if t.requires_grad] for result in results]
+    if not any(parts):
+        return results
+    return _joined_to_graph(results, parts, start)
+
+
+def _run(call, first_offset, recording):
+    """Call with its own range of random numbers, and with the recording of the starting thread."""
+    with own_offsets(first_offset), set_grad_enabled(recording):
+        return call()
+
+
+def _joined_to_graph(results, parts, start):
+    """Return the results with one node in place of the graphs of the calls."""
+    sources = [_sources(part, start) for part in parts]
+    shapes = {edge: shape for found in sources for edge, shape in found.items()}
+    ctx = Context()
+    ctx.function, ctx.number = Parallel, next_number()
+    ctx.edges = ctx.needs_grad = list(shapes)
+    ctx.shapes = tuple(shapes.values())
+    ctx.constants(parts, [list(found) for found in sources], False)
+    inner = [tensor for part in parts for tensor in part]
+    ctx.outputs_like = [(tensor.array.shape, tensor.array.dtype) for tensor in inner]
+    index_of = {id(tensor): index for index, tensor in enumerate(inner)}
+
+    def outside(tensor):
+        index = index_of.get(id(tensor))
+        return tensor if index is None else wrap(tensor.array, (ctx, index))
+
+    return [mapped(result, Tensor, outside) for result in results]
+
+
+def _sources(outputs, start):
+    """Return {edge: shape} for what the graph of `outputs` uses from outside.
+
+    These are the leaves, and the results of operations that ran before the number `start`.
+    """
+    found, seen = {}, set()
+    waiting = [(output._current_edge(), output.array.shape) for output in outputs]
+    while waiting:
+        edge, shape = waiting.pop()
+        node = edge[0]
+        if type(node) is Leaf or node.number < start:
+            found[edge] = shape
+        elif node not in seen:
+            seen.add(node)
+            pairs = zip(node.edges, node.shapes, strict=True)
+            waiting.extend([pair for pair in pairs if pair[0] is not None])
+    return found
+
+
+class Parallel(Function):
+    """The calls of `in_parallel` as one operation, whose inputs are the tensors that they used.
+
+    Forward:  the calls, each on its own thread
+    Backward: dL/dw = sum_k (dL/dy_k) (dy_k/dw)
+    Derivation: each y_k depends on w, so by the chain rule their contributions add up.
+    Saved: the graph of each call.
+    """
+
+    @staticmethod
+    def backward(ctx, *grads):
+        parts, sources, exposed = ctx.constant
+        grads = iter(grads)
+        work = [
+            (part, [next(grads) for _ in part], edges) for part, edges in _pairs(parts, sources)
+        ]
+        recorded = isinstance(work[0][1][0], Tensor)
+        if recorded:  # later passes also reach the graphs of the calls from outside
+            ctx.constants(parts, sources, True)
+        keep = ctx.retained or exposed
+        calls = [partial(_differentiate, *item, keep, recorded) for item in work]
+        found = [call() for call in calls] if recorded else together(calls)
+        arrived = {edge: [] for edge in ctx.edges}
+        for (_, _, edges), results in _pairs(work, found):
+            for edge, result in _pairs(edges, results):
+                arrived[edge].append(result)
+        return _summed(list(arrived.values()), in_threads=not recorded)
+
+
+def _pairs(first, second):
+    return [*zip(first, second, strict=True)]
+
+
+def _differentiate(outputs, grads, edges, retain_graph, recorded):
+    """Return the gradients of one call's outside tensors, from the gradients of its outputs."""
+    if not outputs:
+        return []
+    grads = grads if recorded else [wrap(grad) for grad in grads]
+    return run_backward(
+        outputs, grads, stops=edges, retain_graph=retain_graph, create_graph=recorded
+    )
+
+
+def _summed(groups, in_threads):
+    """Return the sum of each group of gradients; large sums are shared among threads."""
+    sizes = [math.prod(group[0].shape) * len(group) for group in groups]
+    count = len(groups[0]) if in_threads and sum(sizes) > _SMALL else 1
+    work = [partial(_sums, groups[part]) for part in shares(sizes, count)]
+    return tuple([total for sums in together(work) for total in sums])
+
+
+def _sums(groups):
+    return [sum(group[1:], start=group[0]) for group in groups]

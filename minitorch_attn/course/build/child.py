@@ -1,0 +1,87 @@
+"""Child process of `mta build`: run the learner's file.
+
+Its arguments are the file and a folder. It runs the checks that `order.json` lists and writes their
+results, or shows what the model can do. The parent process judges the results.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from ..exercises.child import Note, load, read, write
+from .checks import CHECKS
+from .trees import nested
+
+__all__ = ["main"]
+
+
+def main(file, folder):
+    """Run what the order in a folder asks for.
+
+    Parameters
+    ----------
+    file, folder : str
+    """
+    folder = Path(folder)
+    order = json.loads((folder / "order.json").read_text(encoding="utf-8"))
+    note = Note(folder / "note.json")
+    with note.stage("import"):
+        module = load(file, "my_gpt")
+    for number in order["checks"]:
+        with note.stage(str(number)):
+            arrays = read(folder, f"{number}")
+            found = _run(CHECKS[number], module, arrays)
+            write(folder, f"{number}", found)
+    if order.get("show"):
+        from .show import SHOWN
+
+        with note.stage("show"):
+            SHOWN[order["show"]](module)
+    note.write("end")
+
+
+def _run(check, module, arrays):
+    """Return the results of one check: outputs, gradients, and what else is remarkable."""
+    cotangent = arrays.pop("cotangent", None)
+    if check.kind == "plain":
+        return {"y": np.asarray(check.mine(module, **arrays))}
+    found = _differentiate(check, module, arrays, cotangent)
+    if check.kind != "value":
+        half = {name: _float32(array) for name, array in arrays.items()}
+        coarse = _differentiate(check, module, half, _float32(cotangent))
+        found["dtypes"] = np.array(
+            [f"{name} {array.dtype}" for name, array in coarse.items() if name[:2] in ("y", "d ")]
+        )
+    return found
+
+
+def _float32(array):
+    return array.astype(np.float32) if array.dtype == np.float64 else array
+
+
+def _differentiate(check, module, arrays, cotangent):
+    """Run the learner's code on Values or Tensors, then its `backward`."""
+    given = {name: array.copy() for name, array in arrays.items()}
+    wrap = (lambda x: module.Value(float(x))) if check.kind == "value" else module.Tensor
+    inputs = {name: wrap(x) if x.dtype.kind == "f" else x for name, x in given.items()}
+    leaves = {name: x for name, x in inputs.items() if isinstance(x, module.Value)}
+    if check.kind == "module":
+        first = "x" if "x" in inputs else "ids"
+        state = {name: x for name, x in inputs.items() if name != first}
+        inputs = {first: inputs[first], "p": nested(state, lambda x: x)}
+    out = check.mine(module, **inputs)
+    found = {"y": np.asarray(out.data)}
+    out.backward(cotangent if check.kind != "value" else float(cotangent))
+    for name, leaf in leaves.items():
+        if not (isinstance(leaf.grad, float) and leaf.grad == 0.0):
+            found[f"d {name}"] = np.asarray(leaf.grad)
+    changed = [name for name, array in given.items() if not np.array_equal(array, arrays[name])]
+    if changed:
+        found["changed"] = np.array(changed)
+    return found
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2])

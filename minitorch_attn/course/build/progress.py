@@ -1,0 +1,82 @@
+"""Progress in `mta build`: steps passed and hints shown, in the file of the lessons' progress."""
+
+from pathlib import Path
+
+from ..progress import Progress
+
+__all__ = ["BuildProgress"]
+
+
+class BuildProgress(Progress):
+    """A student's progress in the build, stored beside that in the lessons and exercises.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from .steps import load_steps
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     progress = BuildProgress(Path(folder) / "progress.json")
+    ...     progress.finish_step(load_steps()[0])
+    ...     again = BuildProgress(progress.path)
+    >>> again.current(load_steps()).number
+    2
+    """
+
+    def has_passed(self, step):
+        """Return whether the check of a step has passed."""
+        return bool(self._build(step.key).get("passed"))
+
+    def finish_step(self, step):
+        """Record that the check of a step has passed."""
+        self._change(step.key, {"passed": True}, "build")
+
+    def current(self, known):
+        """Return the first step that has not passed, or None."""
+        return next((step for step in known if not self.has_passed(step)), None)
+
+    def after(self, place, known):
+        """Return what is left to do next on the path to GPT, after a lesson or a step of it.
+
+        Parameters
+        ----------
+        place : str or Step
+            Number of a lesson, or a step.
+        known : list of Step
+
+        Returns
+        -------
+        str, Step or None
+            Number of a lesson that is not done, or a step that has not passed. None if there is
+            none, or if the lesson is not on the path.
+        """
+        path = [item for step in known for item in (*step.lessons, step)]
+        later = path[path.index(place) + 1 :] if place in path else []
+        undone = (item for item in later if not self._is_over(item))
+        return next(undone, None)
+
+    def _is_over(self, place):
+        return self.is_done(place) if isinstance(place, str) else self.has_passed(place)
+
+    def is_hinted(self, name):
+        """Return whether the hint for a function was shown."""
+        return bool(self._build(name).get("hinted"))
+
+    def hint_given(self, name):
+        """Record that the hint for a function was shown."""
+        self._change(name, {"hinted": True}, "build")
+
+    @property
+    def file(self):
+        """Path of the file that was used last, or None."""
+        found = self._build("file").get("path")
+        return Path(found) if isinstance(found, str) else None
+
+    def use_file(self, path):
+        """Store the path of the learner's file."""
+        if self.file != path:
+            self._change("file", {"path": str(path)}, "build")
+
+    def _build(self, key):
+        table = self.fields.get("build")
+        found = table.get(key) if isinstance(table, dict) else None
+        return found if isinstance(found, dict) else {}

@@ -1,0 +1,258 @@
+"""Load the steps of `mta build`: their texts and hints, the functions to write, and the answers."""
+
+import ast
+import re
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...errors import ArgumentError, DataError
+from ..folders import course_folder
+from ..minutes import minutes
+
+__all__ = [
+    "Function", "Step", "build_folder", "find_step", "header", "lesson_path", "load_steps",
+    "unfinished", "unwritten",
+]  # fmt: skip
+
+_HEADING = re.compile(r"# Step (\d): ")
+_LOOK = 3  # minutes to look at what the model can do
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function that the learner writes.
+
+    Parameters
+    ----------
+    name : str
+        Such as "softmax" or "Tensor.sum".
+    stub : str
+        Signature and docstring, without indentation.
+    answer : str
+        The whole function, without indentation.
+    hint : str
+    lines : int
+        Number of lines of the answer below the docstring.
+    """
+
+    name: str
+    stub: str
+    answer: str
+    hint: str
+    lines: int
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step.
+
+    Parameters
+    ----------
+    number : int
+        1 to 8.
+    title, text : str
+        Title, and a paragraph that says what is built and why.
+    next : str
+        Caption of what the model can do after this step.
+    lessons : tuple of str
+        Numbers of the lessons that explain the topic, part of the path to GPT.
+    functions : tuple of Function
+    stub : str
+        Text to append to the learner's file.
+    answer : str
+        The same part of the answer.
+    """
+
+    number: int
+    title: str
+    text: str
+    next: str
+    lessons: tuple
+    functions: tuple
+    stub: str
+    answer: str
+
+    @property
+    def minutes(self):
+        """Estimated minutes to read the step, write its functions and look at the result."""
+        words = len(self.text.split()) + sum(len(item.stub.split()) for item in self.functions)
+        typed = sum(item.lines for item in self.functions)
+        return minutes(words, typed_lines=typed, other=_LOOK)
+
+    @property
+    def key(self):
+        """Name of the step in the progress file."""
+        return f"step-{self.number}"
+
+    @property
+    def names(self):
+        """Names of the functions and classes at the top level, such as "Tensor"."""
+        return list(dict.fromkeys(item.name.partition(".")[0] for item in self.functions))
+
+
+def build_folder():
+    """Find the folder with the steps and the answer. The variable MTA_BUILD overrides it.
+
+    Returns
+    -------
+    Path
+    """
+    return course_folder(
+        "my_gpt", "build/files", lambda path: (path / "steps.toml").is_file(), "MTA_BUILD"
+    )
+
+
+def load_steps(folder=None):
+    """Load all steps, in order.
+
+    Parameters
+    ----------
+    folder : str or path, optional
+        Defaults to `build_folder()`.
+
+    Returns
+    -------
+    list of Step
+    """
+    folder = Path(folder or build_folder())
+    try:
+        entries = tomllib.loads((folder / "steps.toml").read_text("utf-8"))["step"]
+        text = (folder / "my_gpt.py").read_text("utf-8")
+        parts = _HEADING.split(text)[2::2]
+        return [
+            _step(number, *pair) for number, pair in enumerate(zip(entries, parts, strict=True), 1)
+        ]
+    except (KeyError, OSError, TypeError, ValueError, SyntaxError) as error:
+        raise DataError(
+            f"the steps in {folder} could not be read", got=str(error), hint="reinstall the package"
+        ) from None
+
+
+def lesson_path(known):
+    """Return the path to GPT: pairs of a lesson's number and the step that follows it.
+
+    Parameters
+    ----------
+    known : list of Step
+
+    Returns
+    -------
+    list of (str, Step)
+    """
+    return [(lesson, step) for step in known for lesson in step.lessons]
+
+
+def header(folder=None):
+    """Return the first lines of the learner's file: its docstring and imports."""
+    text = (Path(folder or build_folder()) / "my_gpt.py").read_text("utf-8")
+    return _HEADING.split(text)[0].rstrip() + "\n"
+
+
+def find_step(name, known):
+    """Find a step by its number.
+
+    Parameters
+    ----------
+    name : int or str
+    known : list of Step
+
+    Returns
+    -------
+    Step
+
+    Raises
+    ------
+    ArgumentError
+        If there is no such step.
+    """
+    for step in known:
+        if str(name) == str(step.number):
+            return step
+    raise ArgumentError(
+        f"no step has the number {name!r}", expected=f"a number from 1 to {len(known)}",
+        hint="list the steps: mta build show",
+    )  # fmt: skip
+
+
+def _step(number, entry, part):
+    title, _, body = part.strip("\n").partition("\n")
+    source, tree = body.splitlines(), ast.parse(body)
+    hints, functions = entry["hints"], []
+    written = list(_written(tree))
+    for name, node in written:
+        functions.append(_function(name, node, source, hints[name]))
+    if set(hints) != {name for name, _ in written}:
+        raise ValueError(f"step {number}: hints and functions differ")
+    heading = f"# Step {number}: {title}\n"
+    return Step(
+        number, entry["title"], " ".join(entry["text"].split()), entry["next"],
+        tuple(entry["lessons"]), tuple(functions),
+        f"{heading}{_with_holes(written, source)}\n", f"{heading}{body.rstrip()}\n",
+    )  # fmt: skip
+
+
+def _written(tree):
+    """Yield (name, node) of the functions with a docstring. The others are given."""
+    for node in tree.body:
+        inner = node.body if isinstance(node, ast.ClassDef) else [node]
+        prefix = f"{node.name}." if isinstance(node, ast.ClassDef) else ""
+        for item in inner:
+            if isinstance(item, ast.FunctionDef) and ast.get_docstring(item):
+                yield prefix + item.name, item
+
+
+def _function(name, node, source, hint):
+    start, docstring, end = node.lineno - 1, node.body[0].end_lineno, node.end_lineno
+    indent = node.col_offset
+    lines = [line[indent:] for line in source[start:end]]
+    body = [line for line in source[docstring:end] if line.strip()]
+    stub = "\n".join(lines[: docstring - start])
+    return Function(name, stub, "\n".join(lines), hint, len(body))
+
+
+def _with_holes(written, source):
+    """Replace the body of every function to write by a line that raises NotImplementedError."""
+    lines = list(source)
+    for name, node in reversed(written):
+        indent = " " * (node.col_offset + 4)
+        hole = f'{indent}raise NotImplementedError("{name}")'
+        lines[node.body[0].end_lineno : node.end_lineno] = [hole]
+    return "\n\n" + "\n".join(lines).strip("\n")
+
+
+def unwritten(text):
+    """Return the names of the functions of a file that only raise NotImplementedError.
+
+    Parameters
+    ----------
+    text : str
+        Valid Python.
+
+    Returns
+    -------
+    set of str
+    """
+    found = set()
+    for name, node in _written(ast.parse(text)):
+        first = node.body[1] if len(node.body) > 1 else None
+        if isinstance(first, ast.Raise) and "NotImplementedError" in ast.dump(first):
+            found.add(name)
+    return found
+
+
+def unfinished(step, text):
+    """Return the names of a step's functions that a file does not have, or only as a stub.
+
+    Parameters
+    ----------
+    step : Step
+    text : str
+        Valid Python.
+
+    Returns
+    -------
+    list of str
+    """
+    written = {name for name, _ in _written(ast.parse(text))} - unwritten(text)
+    return [item.name for item in step.functions if item.name not in written]

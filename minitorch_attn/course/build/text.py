@@ -1,0 +1,58 @@
+"""The text of the tour for `mta build`: its parts, its baselines, and the loss of a model on it."""
+
+from functools import cache
+from types import SimpleNamespace
+
+from ...data import CharTokenizer, TextBatches, baselines, default_text, split_text
+from ...data.batches import windows
+
+__all__ = ["batches", "mean_loss", "tour_text"]
+
+
+@cache
+def tour_text(context=64):
+    """Return the tour's text as an object.
+
+    Returns
+    -------
+    SimpleNamespace
+        `characters`, the ids `training` and `validation`, and `baselines`.
+    """
+    text = default_text()
+    tokenizer = CharTokenizer.from_text(text)
+    training, validation = (tokenizer.encode(part) for part in split_text(text, context))
+    return SimpleNamespace(
+        characters=tokenizer.vocabulary, training=training, validation=validation,
+        baselines=baselines(training, validation, len(tokenizer)),
+    )  # fmt: skip
+
+
+def batches(ids, size, context, seed=1):
+    """Yield the batches of `mta train gpt` as arrays, without end."""
+    for inputs, targets in TextBatches(ids, size, context, seed):
+        yield inputs.numpy(), targets.numpy()
+
+
+def mean_loss(m, model, ids, context=64, limit=1024):
+    """Return the learner's mean loss over evenly spaced windows of a text.
+
+    Parameters
+    ----------
+    m : module
+        The learner's file.
+    model : callable
+        Takes ids (batch, token) and returns logits as the learner's Tensor.
+    ids : array of int64
+    context, limit : int
+        Length of a window, and the largest number of windows.
+
+    Returns
+    -------
+    float
+    """
+    total = count = 0
+    for inputs, targets in windows(ids, 48, context, None, limit):
+        loss = m.cross_entropy(model(inputs.numpy()), targets.numpy())
+        total += float(loss.data) * targets.numel()
+        count += targets.numel()
+    return total / count

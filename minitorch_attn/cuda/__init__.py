@@ -1,0 +1,46 @@
+"""CUDA devices through CuPy, `mt.cuda`: whether they work, which are there, their memory."""
+
+from ..backend import manual_seed as _manual_seed
+from ..backend.cuda import (
+    current_device,
+    device_count,
+    empty_cache,
+    get_device_name,
+    is_available,
+    memory_allocated,
+    set_device,
+    synchronize,
+)
+from ..named_errors import names_arguments
+from . import amp
+
+__all__ = [
+    "amp", "current_device", "device_count", "empty_cache", "get_device_name", "is_available",
+    "is_bf16_supported", "manual_seed", "manual_seed_all", "memory_allocated", "set_device",
+    "synchronize",
+]  # fmt: skip
+
+
+@names_arguments
+def manual_seed(seed):
+    """Seed the generator, as `mt.manual_seed` does, if CUDA works; otherwise do nothing.
+
+    All devices draw from one generator, so that a program draws the same numbers on each.
+
+    Parameters
+    ----------
+    seed : int
+    """
+    if is_available():
+        _manual_seed(seed)
+
+
+@names_arguments
+def manual_seed_all(seed):
+    """Do what `manual_seed` does: there is one generator for all devices."""
+    manual_seed(seed)
+
+
+def is_bf16_supported():
+    """Return False: NumPy and CuPy do not have bfloat16."""
+    return False

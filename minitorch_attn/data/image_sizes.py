@@ -1,0 +1,59 @@
+"""Image sizes: rules for the size of an image after resizing, from the settings of a model."""
+
+from ..errors import DataError
+
+__all__ = ["exactly", "in_proportion", "rule_for", "shortest_edge", "two"]
+
+
+def two(size):
+    """Return (height, width) of a size, which is one number, a pair or an object."""
+    if isinstance(size, int):
+        return size, size
+    if not isinstance(size, dict):
+        return tuple(size)
+    if size.get("height") is None or size.get("width") is None:
+        raise DataError(
+            "preprocessor_config.json: height or width is missing from a size", got=str(size)
+        )
+    return size["height"], size["width"]
+
+
+def rule_for(size, kind):
+    """Return the function that computes new sizes from `size` in preprocessor_config.json."""
+    if isinstance(size, int) and kind in ("CLIP", "Bit"):
+        size = {"shortest_edge": size}
+    if isinstance(size, dict):
+        size = {name: edge for name, edge in size.items() if edge is not None}
+    if isinstance(size, dict) and set(size) == {"shortest_edge"}:
+        return shortest_edge(size["shortest_edge"])
+    if not isinstance(size, dict) or {"height", "width"} <= set(size):
+        return exactly(two(size))
+    raise DataError(
+        "preprocessor_config.json: size is not supported",
+        got=str(size), expected="height and width, or shortest_edge",
+    )  # fmt: skip
+
+
+def exactly(size):
+    """Return a rule that gives every image the same (height, width)."""
+    return lambda height, width: size
+
+
+def shortest_edge(edge):
+    """Return a rule that keeps proportions: the shortest edge gets the length `edge`."""
+
+    def rule(height, width):
+        longest = int(edge * max(height, width) / min(height, width))
+        return (edge, longest) if height <= width else (longest, edge)
+
+    return rule
+
+
+def in_proportion(size, choose):
+    """Return a rule that keeps proportions: edges at least (min) or at most (max) `size`."""
+
+    def rule(height, width):
+        ratio = choose(height / size[0], width / size[1])
+        return round(height / ratio), round(width / ratio)
+
+    return rule

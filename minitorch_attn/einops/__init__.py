@@ -1,0 +1,38 @@
+"""Let einops compute with tensors of this library: `einops.rearrange(x, "b t d -> t b d")`.
+
+einops knows a library by a backend, a class that has to exist when einops first sees a tensor. The
+backend is defined as soon as both packages are imported, in either order. Programs that do not use
+einops never import it. `minitorch_attn.einops.layers` has the layers.
+"""
+
+import sys
+from importlib import import_module
+from importlib.util import find_spec
+
+__all__ = ["define_backend"]
+
+
+def define_backend():
+    """Define the backend now if einops has been imported, else when it is."""
+    if "einops" in sys.modules:
+        import_module(f"{__name__}.backend")
+    else:
+        sys.meta_path.insert(0, _WhenImported())
+
+
+class _WhenImported:
+    """An import hook that waits for the module of einops that holds its backends."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name != "einops._backends":
+            return None  # other finders look for this module
+        sys.meta_path.remove(self)
+        spec = find_spec(name)
+        execute = spec.loader.exec_module
+
+        def exec_module(module):
+            execute(module)
+            import_module(f"{__name__}.backend")
+
+        spec.loader.exec_module = exec_module
+        return spec

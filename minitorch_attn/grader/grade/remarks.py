@@ -1,0 +1,85 @@
+"""Remarks: what a person should look at in a submission, because no check can decide it.
+
+Complex numbers: one step along the imaginary axis, `imag(f(x + 1e-30j * g)) / 1e-30`, is an exact
+derivative. Where the Jacobian is symmetric, as for the softmax, it is also the gradient, at the
+cost of one forward pass. Its results are those of a correct backward pass, so it passes the checks
+although nothing was derived. The grader finds the tools for it in the source, and a person judges.
+"""
+
+import ast
+
+__all__ = ["remarks"]
+
+_COMPLEX = {
+    "complex", "complex64", "complex128", "cdouble", "csingle", "clongdouble", "cmath", "imag",
+    "real", "emath", "scimath", "angle", "conj", "conjugate", "eigvals", "fft", "roots",
+}  # fmt: skip
+_INDIRECT = {"eval", "exec", "compile", "__import__", "getattr", "import_module"}
+
+
+def remarks(files, starter=None):
+    """List the places in a submission at which a person should look.
+
+    Parameters
+    ----------
+    files : dict of str to bytes
+        Content of each submitted file, by path.
+    starter : dict of str to bytes, optional
+        Files that students start from. Words that occur in them are not reported.
+
+    Returns
+    -------
+    list of str
+
+    Examples
+    --------
+    >>> remarks({"softmax.py": b"def backward(g, x): return f(x + 1e-30j * g).imag"})
+    ['uses complex numbers: softmax.py, line 1 (1e-30j, imag)']
+    """
+    found = []
+    for name, data in files.items():
+        for said, words in (("uses complex numbers", _complex), ("runs hidden code", _indirect)):
+            known = {word for _, word in _places((starter or {}).get(name, b""), words)}
+            places = [place for place in _places(data, words) if place[1] not in known]
+            if places:
+                named = ", ".join(dict.fromkeys(word for _, word in places[:5]))
+                found.append(f"{said}: {name}, line {places[0][0]} ({named})")
+    return found
+
+
+def _places(data, words):
+    """Return (line, word) for each node of a file's syntax tree that `words` yields, in order."""
+    try:
+        tree = ast.parse(data)
+        return sorted({(node.lineno, word) for node, word in words(tree)})
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []  # it cannot run either
+
+
+def _complex(tree):
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, complex):
+            yield node, f"{node.value.imag:g}j"
+        else:
+            yield from ((node, name) for name in _names(node) if name in _COMPLEX)
+
+
+def _indirect(tree):
+    """Yield the calls by which code can use names that do not stand in the source."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            yield from ((node, name) for name in _names(node.func) if name in _INDIRECT)
+
+
+def _names(node):
+    """Return the names that a node uses: a variable, an attribute, an import or a dtype's name."""
+    if isinstance(node, ast.Name):
+        return [node.id]
+    if isinstance(node, ast.Attribute):
+        return [node.attr]
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        parts = [alias.name for alias in node.names] + [getattr(node, "module", None) or ""]
+        return [word for part in parts for word in part.split(".")]
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return [node.value]
+    return []

@@ -1,0 +1,94 @@
+"""Gradient of an embedding on a GPU: the sum of the rows of each id, equal in every run.
+
+    y[r] = sum of x[i] over the positions i with ids[i] = r,   divided by their number on request
+
+Atomic additions would add in another order in every run, so that a resumed run could differ from an
+uninterrupted one. Here each element of y is added up by one thread, in the order of the positions.
+A table of few rows takes one launch: a block for each row looks at all ids. For a large table, that
+would be rows * positions comparisons; the ids are sorted first (stable), and each run of equal ids
+in the sorted list is one segment with a block of its own.
+"""
+
+import math
+
+from ..backend import array_module
+from ..backend.kernel_table import register
+from ..ops.embedding import RowSum
+from .source import FLOATS, Source, all_contiguous
+
+__all__ = ["RowSumKernel"]
+
+THREADS = 128  # a block has so many columns of one row
+FEW = 1 << 22  # at most so many comparisons of a row with an id: sorting is not worth it
+
+SOURCE = Source(
+    r"""
+// Block (r, part): thread t has column 128 part + t of y[r], and visits all ids, 128 at a time.
+template <typename T, typename A> __global__ void sum_by_looking(
+    const T* x, const long long* ids, T* y, long long n, long long width,
+    long long padding, long long by_frequency)
+{
+    __shared__ long long here[128];
+    long long row = blockIdx.x, j = blockIdx.y * 128LL + threadIdx.x, count = 0;
+    A sum = 0;
+    for (long long start = 0; start < n; start += 128) {
+        __syncthreads();
+        if (start + threadIdx.x < n) here[threadIdx.x] = ids[start + threadIdx.x];
+        __syncthreads();
+        for (long long k = 0; k < 128 && start + k < n; ++k) {
+            if (here[k] != row) continue;  // the same branch for the whole block
+            ++count;
+            if (j < width) sum += A(x[(start + k) * width + j]);
+        }
+    }
+    if (by_frequency && count) sum /= count;
+    if (j < width) y[row * width + j] = row == padding ? T(A(0)) : T(sum);
+}
+
+// Block (i, part): works only if a segment of equal ids starts at place i of the sorted list.
+// order[i] is the position of the i-th smallest id; y is 0 before.
+template <typename T, typename A> __global__ void sum_of_segment(
+    const T* x, const long long* ids, const long long* order, T* y, long long n, long long width,
+    long long padding, long long by_frequency)
+{
+    long long i = blockIdx.x, row = ids[order[i]], j = blockIdx.y * 128LL + threadIdx.x;
+    if ((i > 0 && ids[order[i - 1]] == row) || row == padding || j >= width) return;
+    long long end = i;
+    A sum = 0;
+    for (; end < n && ids[order[end]] == row; ++end) sum += A(x[order[end] * width + j]);
+    if (by_frequency) sum /= end - i;
+    y[row * width + j] = T(sum);
+}
+""",
+    "sum_by_looking",
+    "sum_of_segment",
+)
+
+
+@register(RowSum)
+class RowSumKernel:
+    """`RowSum` in one launch for a small table, otherwise by sorting; it never adds atomically."""
+
+    backward = RowSum.backward
+
+    @staticmethod
+    def accepts(x, ids, *, rows, padding_idx, by_frequency):
+        return x.dtype.name in FLOATS
+
+    @staticmethod
+    def forward(ctx, x, ids, *, rows, padding_idx, by_frequency):
+        ctx.padding_idx, ctx.by_frequency = padding_idx, by_frequency
+        ctx.save(ids)
+        xp, row = array_module(x), x.shape[ids.ndim :]
+        n, width = ids.size, math.prod(row)
+        x, ids = all_contiguous(x, ids.astype("int64", copy=False))
+        padding = -1 if padding_idx is None else padding_idx % rows
+        settings = (n, width, padding, int(by_frequency))
+        parts = -(-width // THREADS)
+        if rows * n <= FEW:
+            y = xp.empty((rows, *row), x.dtype)
+            SOURCE.launch("sum_by_looking", x.dtype, (rows, parts), THREADS, x, ids, y, *settings)
+            return y
+        y, order = xp.zeros((rows, *row), x.dtype), ids.reshape(-1).argsort()
+        SOURCE.launch("sum_of_segment", x.dtype, (n, parts), THREADS, x, ids, order, y, *settings)
+        return y

@@ -1,0 +1,251 @@
+"""One launch for many arrays: gather gradients, their norm, clipping, and the update of Adam.
+
+A model has a hundred parameters, most of them small. A launch for each of them would cost more than
+all the arithmetic, so a kernel receives a table of addresses and treats the arrays as one vector:
+
+    element i of the vector is element i - start[a] of array a,   start[a] <= i < start[a + 1]
+
+The table is an argument of the launch (at most 4 KB, so 128 arrays), which needs no copy from the
+host to the device. In place of one launch for each array: 1 to gather, 2 for a norm, 1 to scale,
+and 1 for the update of `optim.Adam` and `optim.AdamW`, whose formulas are in `optim.adam`.
+"""
+
+import math
+
+import numpy as np
+
+from ..backend import array_module
+from ..backend.kernel_table import register
+from ..nn.utils.clip_grad import scale_all, square_root_of_sum_of_squares
+from ..optim.adam import Adam, AdamW
+from ..optim.flat_buffer import join
+from .source import FLOATS, Source
+
+__all__ = ["AdamKernel", "AdamWKernel", "GatherKernel", "NormKernel", "ScaleKernel"]
+
+AT_ONCE = 128  # arrays in a table
+THREADS, BLOCKS = 256, 512  # `many_squares` has at most so many blocks, each with one partial sum
+TABLE = np.dtype([("at", "u8", AT_ONCE), ("start", "i8", AT_ONCE + 1), ("arrays", "i8")])
+
+SOURCE = Source(
+    r"""
+template <typename T> struct Table {
+    T* at[128];            // address of each array
+    long long start[129];  // where it starts in the vector
+    long long arrays;
+    __device__ T& operator[](long long i) const {
+        int low = 0, high = (int)arrays;  // the last array with start <= i, by halving
+        while (high - low > 1) {
+            int middle = (low + high) / 2;
+            if (start[middle] <= i) low = middle; else high = middle;
+        }
+        return at[low][i - start[low]];
+    }
+};
+
+template <typename T, typename A> __global__ void many_gather(
+    const Table<T> arrays, T* out, long long n)
+{
+    long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+    if (i < n) out[i] = arrays[i];
+}
+
+// Multiply every element by one number, which is on the device.
+template <typename T, typename A> __global__ void many_scale(
+    const Table<T> arrays, const T* factor, long long n)
+{
+    long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+    if (i < n) arrays[i] = T(A(arrays[i]) * A(*factor));
+}
+
+// The sum of squares of every gridDim.x-th piece, one partial sum for each block.
+template <typename T, typename A> __global__ void many_squares(
+    const Table<T> arrays, A* partial, long long n)
+{
+    A sum = 0;
+    long long stride = gridDim.x * (long long)blockDim.x;
+    for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n; i += stride) {
+        A value = A(arrays[i]);
+        sum += value * value;
+    }
+    sum = block_sum(sum);
+    if (threadIdx.x == 0) partial[blockIdx.x] = sum;
+}
+
+// One block: the square root of the sum of n partial sums.
+template <typename T, typename A> __global__ void root_of_sum(
+    const A* partial, T* norm, long long n)
+{
+    A sum = 0;
+    for (long long i = threadIdx.x; i < n; i += blockDim.x) sum += partial[i];
+    sum = block_sum(sum);
+    if (threadIdx.x == 0) *norm = T(sqrt(sum));
+}
+
+// One thread for each parameter p, with gradient g, averages m and v, and largest v (or null).
+template <typename T, typename A> __global__ void adam(
+    const Table<T> grads, T* p, T* m, T* v, T* largest, long long n,
+    double lr, double beta1, double beta2, double eps, double decay,
+    long long decoupled, long long maximize, double root, double rate)
+{
+    long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    A value = A(p[i]), g = A(grads[i]);
+    if (maximize) g = -g;
+    if (decay != 0 && decoupled) value *= A(1 - lr * decay);
+    else if (decay != 0) g += value * A(decay);
+    A mean = A(m[i]) + (g - A(m[i])) * A(1 - beta1);  // beta1 m + (1 - beta1) g
+    A square = A(v[i]) * A(beta2) + g * g * A(1 - beta2);
+    m[i] = T(mean);
+    v[i] = T(square);
+    if (largest) {
+        A before = A(largest[i]);
+        square = before > square || before != before ? before : square;
+        largest[i] = T(square);
+    }
+    p[i] = T(value - mean / (sqrt(square) + A(eps * root)) * A(rate));
+}
+""",
+    "many_gather",
+    "many_scale",
+    "many_squares",
+    "root_of_sum",
+    "adam",
+)
+
+
+def tables(arrays):
+    """Yield the table of at most 128 arrays, their total size and where they start.
+
+    Parameters
+    ----------
+    arrays : list of contiguous CuPy arrays of one dtype
+
+    Yields
+    ------
+    table : numpy.void
+    n : int
+        Number of elements.
+    start : int
+        Number of elements of the arrays before.
+    """
+    before = 0
+    arrays = [array for array in arrays if array.size]
+    for first in range(0, len(arrays), AT_ONCE):
+        part = arrays[first : first + AT_ONCE]
+        table = np.zeros((), TABLE)
+        table["at"][: len(part)] = [array.data.ptr for array in part]
+        ends = np.cumsum([array.size for array in part])
+        table["start"][1 : len(part) + 1] = ends
+        table["arrays"] = len(part)
+        n = int(ends[-1])
+        yield table[()], n, before
+        before += n
+
+
+def _blocks(n):
+    return -(-n // THREADS)
+
+
+def _same_kind(*arrays):
+    """Return True for contiguous arrays of one dtype that the kernels support."""
+    dtypes = {array.dtype for array in arrays}
+    return len(dtypes) == 1 and dtypes.pop().name in FLOATS and all(
+        array.flags.c_contiguous for array in arrays
+    )  # fmt: skip
+
+
+@register(join)
+class GatherKernel:
+    """`optim.flat_buffer.join` in one launch."""
+
+    @staticmethod
+    def accepts(*pieces, out):
+        return _same_kind(out, *pieces)
+
+    @staticmethod
+    def run(pieces, out):
+        for table, n, start in tables(pieces):
+            SOURCE.launch("many_gather", out.dtype, _blocks(n), THREADS, table, out[start:], n)
+
+
+@register(square_root_of_sum_of_squares)
+class NormKernel:
+    """Norm of all arrays together in two launches."""
+
+    @staticmethod
+    def accepts(*arrays):
+        return _same_kind(*arrays)
+
+    @staticmethod
+    def run(arrays):
+        xp, dtype = array_module(arrays[0]), arrays[0].dtype
+        wide = "float32" if dtype.itemsize == 2 else dtype
+        found = list(tables(arrays))
+        counts = [min(_blocks(n), BLOCKS) for _, n, _ in found]
+        partial, done = xp.empty(sum(counts), wide), 0
+        for (table, n, _), count in zip(found, counts, strict=True):
+            SOURCE.launch("many_squares", dtype, count, THREADS, table, partial[done:], n)
+            done += count
+        norm = xp.empty((), dtype)
+        SOURCE.launch("root_of_sum", dtype, 1, THREADS, partial, norm, done)
+        return norm
+
+
+@register(scale_all)
+class ScaleKernel:
+    """Multiply all arrays by one number on the device, in one launch."""
+
+    @staticmethod
+    def accepts(*arrays, factor):
+        return _same_kind(factor, *arrays)
+
+    @staticmethod
+    def run(arrays, factor):
+        for table, n, _ in tables(arrays):
+            SOURCE.launch("many_scale", factor.dtype, _blocks(n), THREADS, table, factor, n)
+
+
+@register(Adam)
+class AdamKernel:
+    """Update of all parameters of a flat buffer by `optim.Adam`, in one launch."""
+
+    decoupled = False
+
+    @staticmethod
+    def accepts(values, *grads):
+        return _same_kind(values, *grads)
+
+    @classmethod
+    def run(cls, group, step, value, grads, m, v, largest=None):
+        """Update one range of the buffer.
+
+        Parameters
+        ----------
+        group : dict
+            Options, as in `Optimizer.param_groups`.
+        step : int
+            Number of the update, from 1.
+        value, m, v, largest : arrays of shape (n,)
+            Range of the buffers of parameters and state.
+        grads : list of arrays
+            Gradients of the parameters in this range, n elements in all.
+        """
+        lr, eps, decay = float(group["lr"]), group["eps"], float(group["weight_decay"])
+        beta1, beta2 = group["betas"]
+        root = math.sqrt(1.0 - beta2**step)
+        rate = lr * root / (1.0 - beta1**step)
+        for table, n, start in tables(grads):
+            here = [None if b is None else b[start:] for b in (value, m, v, largest)]
+            SOURCE.launch(
+                "adam", value.dtype, _blocks(n), THREADS, table, *here, n,
+                lr, float(beta1), float(beta2), float(eps), decay,
+                int(cls.decoupled), int(group["maximize"]), root, rate,
+            )  # fmt: skip
+
+
+@register(AdamW)
+class AdamWKernel(AdamKernel):
+    """Update of all parameters of a flat buffer by `optim.AdamW`, in one launch."""
+
+    decoupled = True

@@ -1,0 +1,51 @@
+"""Philox random numbers inside a CUDA kernel: entries of a dropout mask, as `keep_mask` draws them.
+
+`PHILOX` is CUDA source for the start of a kernel file. See `backend.random` and `backend.philox`.
+"""
+
+__all__ = ["PHILOX", "as_signed"]
+
+PHILOX = r"""
+// Philox4x64-10: four random 64-bit words for one counter value.
+__device__ inline void philox(unsigned long long key, unsigned long long counter,
+                              unsigned long long (&words)[4])
+{
+    const unsigned long long first = 0xD2E7470EE14C6C93ULL, second = 0xCA5A826395121157ULL;
+    unsigned long long a = counter, b = 0, c = 0, d = 0, other_key = 0;
+    for (int round = 0; round < 10; ++round) {
+        unsigned long long high_a = __umul64hi(a, first), high_c = __umul64hi(c, second);
+        unsigned long long low_a = a * first, low_c = c * second;
+        a = high_c ^ b ^ key;
+        b = low_c;
+        c = high_a ^ d ^ other_key;
+        d = low_a;
+        key += 0x9E3779B97F4A7C15ULL;
+        other_key += 0xBB67AE8584CAA73BULL;
+    }
+    words[0] = a;
+    words[1] = b;
+    words[2] = c;
+    words[3] = d;
+}
+
+// Entries `first` to `first` + 15 of a dropout mask as the bits 0 to 15; 1 keeps the entry.
+// A counter value makes 16 numbers of 16 bits, which are compared with `threshold`.
+__device__ inline unsigned keep_bits(unsigned long long seed, unsigned long long offset,
+                                     unsigned long long first, unsigned threshold)
+{
+    unsigned bits = 0;
+    unsigned long long words[4];
+    for (int k = 0; k < 16; ++k) {
+        int lane = (first + k) % 16;
+        if (k == 0 || lane == 0) philox(seed, offset + (first + k) / 16, words);
+        unsigned number = words[lane / 4] >> 16 * (lane % 4) & 0xffff;
+        bits |= unsigned(number < threshold) << k;
+    }
+    return bits;
+}
+"""
+
+
+def as_signed(word):
+    """Return the signed 64-bit integer with the bits of `word`, from 0 to 2**64 - 1."""
+    return word - 2**64 if word >= 2**63 else word

@@ -1,0 +1,54 @@
+"""Range check of indices on a GPU: the largest index, in one launch and without a wait.
+
+    here = max(here, max over i of (index_i - lowest)),   as unsigned integers
+
+A negative difference becomes a very large unsigned number, so one comparison finds an index that is
+too small or too large. The host compares when it next reads from the device (`backend.deferred`).
+One block of threads is enough: indices are few beside the rows that they select.
+"""
+
+from ..backend.deferred import store_largest
+from ..backend.kernel_table import register
+from .source import INTEGERS, Source, all_contiguous
+
+__all__ = ["LargestKernel"]
+
+THREADS = 256
+
+SOURCE = Source(
+    r"""
+// T: the type of the indices; A: the unsigned type of the same size.
+template <typename T, typename A> __global__ void store_largest(
+    const T* index, long long n, long long lowest, long long has_allowed, long long allow,
+    unsigned long long* here)
+{
+    unsigned long long largest = 0;
+    for (long long i = threadIdx.x; i < n; i += blockDim.x) {
+        unsigned long long shifted = (A)(index[i] - (T)lowest);
+        if (has_allowed && index[i] == (T)allow) shifted = 0;
+        largest = shifted > largest ? shifted : largest;
+    }
+    largest = block_max(largest);
+    if (threadIdx.x == 0 && largest > *here) *here = largest;
+}
+""",
+    "store_largest",
+    types=INTEGERS,
+)
+
+
+@register(store_largest)
+class LargestKernel:
+    """`backend.deferred.store_largest` in one launch."""
+
+    @staticmethod
+    def accepts(index):
+        return index.dtype.name in INTEGERS
+
+    @staticmethod
+    def run(index, lowest, allow, here):
+        (index,) = all_contiguous(index)
+        SOURCE.launch(
+            "store_largest", index.dtype, 1, THREADS,
+            index, index.size, lowest, int(allow is not None), allow or 0, here,
+        )  # fmt: skip

@@ -1,0 +1,190 @@
+"""Data parallelism: `DataParallel` splits the batch of a module among the processor's cores.
+
+BLAS threads speed up only large matrix products; the operations between them run on one core. With
+a part of the batch on each core, every operation uses all cores. NumPy releases the global
+interpreter lock (GIL) while it computes and holds it only between operations.
+"""
+
+import inspect
+from functools import partial
+
+from ..autograd.modes import no_grad, state
+from ..autograd.nested import tensors_in
+from ..autograd.parallel import in_parallel
+from ..backend.random import own_offsets
+from ..backend.threads import threads_for
+from ..errors import ArgumentError
+from .batch_norm import _BatchNorm, _ChannelNorm
+from .batch_parts import batch_sizes, check_separate, join_batch, split_batch
+from .embedding import Embedding, EmbeddingBag
+from .eval_mode import evaluating
+from .linear import LazyLinear
+from .module import Module
+
+__all__ = ["DataParallel"]
+
+
+class DataParallel(Module):
+    """Split the batch of a module among the cores, in the forward and in the backward pass.
+
+    One line makes a training loop use all cores: `model = nn.DataParallel(model)`. The outputs are
+    those of the module on the whole batch, and the gradients are equal up to rounding, because the
+    loss is computed outside, from all outputs. PyTorch's class splits the batch among GPUs; this
+    one uses threads, and calls the module as it is on a GPU.
+
+    Parameters
+    ----------
+    module : Module
+        Its parameters are used as they are, without copies.
+    device_ids, output_device : None
+        Accepted for programs written for PyTorch; there is one device.
+    dim : int, default 0
+        The batch axis of every tensor argument and of every result.
+    threads : int, optional
+        Number of parts. Default: as many as NumPy uses for a matrix product.
+
+    Attributes
+    ----------
+    module : Module
+        The module given. Entries of the state dict start with `module.`, as in PyTorch.
+
+    Raises
+    ------
+    ArgumentError
+        If the module does not treat each example separately: batch normalization in training, or
+        the batch on another axis than `dim`.
+    ShapeError
+        If an argument or a result does not have the batch as its axis `dim`, such as a loss.
+
+    Notes
+    -----
+    The whole batch runs in one piece if there is one example or one thread, if the module has
+    hooks, or while a recording, a checkpoint or anomaly mode watches this thread. Each part draws
+    random numbers from its own range, so that a seed gives the same masks of dropout in every run
+    with the same number of parts; other random numbers in the forward pass raise an error. What a
+    module stores on itself in the forward pass belongs to one of the parts. The first call also
+    calls the module, in eval mode, with the whole batch and with its last example alone, and
+    compares the results.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> model = mt.nn.DataParallel(mt.nn.Linear(3, 2), threads=2)
+    >>> logits = model(mt.ones(5, 3))
+    >>> logits.sum().backward()
+    >>> logits.shape, model.module.weight.grad.shape
+    ((5, 2), (2, 3))
+    """
+
+    def __init__(self, module, device_ids=None, output_device=None, dim=0, *, threads=None):
+        super().__init__()
+        if not isinstance(module, Module):
+            raise ArgumentError(
+                "DataParallel: module must be a Module", got=f"a {type(module).__name__}"
+            )
+        check_threads("DataParallel", threads)
+        if not isinstance(dim, int) or dim < 0:
+            raise ArgumentError("DataParallel: dim must be an axis, at least 0", got=f"{dim!r}")
+        if getattr(module, "batch_first", dim == 0) is not (dim == 0):
+            raise ArgumentError(
+                f"DataParallel: axis {dim} is not the batch axis of the module",
+                got=f"{type(module).__name__} with batch_first={module.batch_first}",
+                hint="use dim=1 for batch_first=False",
+            )
+        self.module, self.dim, self.threads = module, dim, threads
+        self._checked = set()  # kinds of arguments for which `_check` has run
+
+    def forward(self, *inputs, **kwargs):
+        """Call the module with a part of the batch on each thread, and join the results."""
+        try:
+            return self._forward(inputs, kwargs)
+        except TypeError:
+            self._check_signature(inputs, kwargs)
+            raise
+
+    def _forward(self, inputs, kwargs):
+        batch = (inputs, kwargs)
+        count = self._count(batch)
+        if count < 2:
+            return self.module(*inputs, **kwargs)
+        refuse_batch_statistics("DataParallel", self.module)
+        parts = split_batch(batch, count, self.dim)
+        self._check(batch)
+        calls = [partial(self.module, *args, **named) for args, named in parts]
+        return join_batch(in_parallel(calls), self.dim)
+
+    def _check_signature(self, inputs, kwargs):
+        """Raise an error if the module's forward pass does not take these arguments."""
+        try:
+            inspect.signature(self.module.forward).bind(*inputs, **kwargs)
+        except TypeError as error:
+            raise ArgumentError(
+                f"DataParallel: {type(self.module).__name__}.forward does not take these arguments",
+                got=f"{error}",
+                hint="pass the arguments of the module",
+            ) from None
+
+    def _check(self, batch):
+        """Once, find out whether the module treats the last example alone as in the batch."""
+        args, kwargs = batch
+        kind = (tuple(kwargs), *[tensor.ndim for tensor in tensors_in(batch)])
+        if kind in self._checked:
+            return
+        size = batch_sizes(batch, self.dim)[0]
+        last = split_batch(batch, [size - 1, 1], self.dim)[1]
+        with no_grad(), evaluating(self.module), own_offsets(0):
+            whole = self.module(*args, **kwargs)
+            alone = self.module(*last[0], **last[1])
+        check_separate(whole, alone, size, self.dim)
+        self._checked.add(kind)
+
+    def _count(self, batch):
+        """Return the number of parts: 1 if the module must see the whole batch."""
+        arrays = [tensor.array for tensor in tensors_in(batch) if tensor.ndim > self.dim]
+        if not arrays or state.listeners or state.anomaly:
+            return 1
+        most = min(threads_for(array) for array in arrays)
+        if self.threads is not None and most > 1:
+            most = self.threads
+        if most < 2 or any(_needs_one_call(layer) for layer in self.module.modules()):
+            return 1
+        return min(most, *batch_sizes(batch, self.dim))
+
+    def extra_repr(self):
+        """Return the settings that differ from their defaults."""
+        settings = {"dim": self.dim or None, "threads": self.threads}
+        return ", ".join(f"{name}={value}" for name, value in settings.items() if value)
+
+
+def check_threads(name, threads):
+    """Raise an error unless `threads` is a positive number, or None."""
+    if threads is not None and (not isinstance(threads, int) or threads < 1):
+        raise ArgumentError(f"{name}: threads must be at least 1", got=f"{threads!r}")
+
+
+def refuse_batch_statistics(name, module):
+    """Raise an error if a layer computes statistics of the batch, which needs all its examples."""
+    for path, layer in module.named_modules():
+        if isinstance(layer, _ChannelNorm) and _uses_batch(layer):
+            raise ArgumentError(
+                f"{name}: batch normalization is not supported: it needs the whole batch",
+                got=f"{path or 'module'}: {type(layer).__name__}",
+                hint="train without it (threads=1), or use LayerNorm or GroupNorm",
+            )
+
+
+def _uses_batch(layer):
+    """Return True if a normalization layer uses or updates statistics of the whole batch."""
+    if layer.track_running_stats:
+        return layer.training
+    return isinstance(layer, _BatchNorm)
+
+
+def _needs_one_call(layer):
+    """Return True if a layer has hooks, or changes its parameters in the forward pass."""
+    return (
+        layer._hooks is not None
+        or bool(getattr(layer, "weight_hooks", None))
+        or isinstance(layer, LazyLinear)
+        or (isinstance(layer, (Embedding, EmbeddingBag)) and layer.max_norm is not None)
+    )

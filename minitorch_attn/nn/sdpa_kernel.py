@@ -1,0 +1,41 @@
+"""Stand-in for `torch.nn.attention.sdpa_kernel`, which chooses the kernel of attention."""
+
+from contextlib import contextmanager
+from enum import IntEnum
+
+__all__ = ["SDPBackend", "sdpa_kernel"]
+
+
+class SDPBackend(IntEnum):
+    """PyTorch's kernels of attention. Their names are accepted by `sdpa_kernel`."""
+
+    ERROR = -1
+    MATH = 0
+    FLASH_ATTENTION = 1
+    EFFICIENT_ATTENTION = 2
+    CUDNN_ATTENTION = 3
+    OVERRIDEABLE = 4
+
+
+@contextmanager
+def sdpa_kernel(backends, set_priority=False):
+    """Do nothing inside a `with` block: sizes and masks alone decide how attention is computed.
+
+    `ops/attention/` computes short sequences at once and long ones block by block, on all devices.
+    The results agree to rounding.
+
+    Parameters
+    ----------
+    backends : SDPBackend or list of SDPBackend
+    set_priority : bool, default False
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> from minitorch_attn.nn.attention import SDPBackend, sdpa_kernel
+    >>> x = mt.ones(1, 2, 3, 5)
+    >>> with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+    ...     mt.nn.functional.scaled_dot_product_attention(x, x, x).shape
+    (1, 2, 3, 5)
+    """
+    yield

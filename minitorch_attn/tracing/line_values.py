@@ -1,0 +1,179 @@
+"""Values that a statement reads and writes, found without running any code of its own."""
+
+import ast
+from types import ModuleType
+
+import numpy as np
+
+from ..backend import is_array
+from ..tensor import Tensor
+
+__all__ = ["computes", "header_of", "held_array", "read", "targets_of", "values_read"]
+
+_MISSING = object()
+_HEADERS = {ast.For: "iter", ast.While: "test", ast.If: "test"}
+_WORK = (ast.BinOp, ast.Call, ast.UnaryOp, ast.Compare, ast.AugAssign, ast.Lambda)
+
+
+def computes(statement):
+    """Return False for a loop, a definition, or a statement that only moves values around."""
+    if isinstance(statement, (ast.For, ast.FunctionDef, ast.ClassDef)):
+        return False
+    return any(isinstance(node, _WORK) for node in ast.walk(statement))
+
+
+def header_of(statement):
+    """Return what runs as one step: the condition of an `if`, otherwise the whole statement."""
+    name = next((name for kind, name in _HEADERS.items() if isinstance(statement, kind)), None)
+    return statement if name is None else getattr(statement, name)
+
+
+def values_read(statement, frame):
+    """Return the arrays and floats that a statement reads, as pairs of a text and the value.
+
+    Parameters
+    ----------
+    statement : ast.AST
+    frame : frame
+        Frame in which the statement is about to run.
+
+    Returns
+    -------
+    list of (str, array, Tensor or float)
+        In the order of the text, each once.
+    """
+    found = {}
+    for node in _expressions(statement):
+        text, value = _longest(node, frame)
+        if text is not None and text not in found:
+            for part in held_array(value):
+                found.setdefault(text, part)
+    return list(found.items())
+
+
+def targets_of(statement):
+    """Return the expressions to which a statement assigns."""
+    if isinstance(statement, ast.Assign):
+        nodes = statement.targets
+    elif isinstance(statement, (ast.AugAssign, ast.AnnAssign)):
+        nodes = [statement.target]
+    else:
+        nodes = []
+    return [part for node in nodes for part in _parts(node)]
+
+
+def _parts(target):
+    if isinstance(target, (ast.Tuple, ast.List)):
+        return [part for element in target.elts for part in _parts(element)]
+    if isinstance(target, ast.Subscript):  # x[i] = y changes x
+        return [target.value]
+    return [target]
+
+
+def _expressions(statement):
+    """Return the names, attributes and subscripts that a statement reads, outermost first."""
+    if header_of(statement) is not statement:
+        roots = [header_of(statement)]
+    elif isinstance(statement, (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)):
+        roots = []
+    elif isinstance(statement, ast.Assign):
+        roots = [statement.value]
+    elif isinstance(statement, ast.AugAssign):
+        roots = [statement.target, statement.value]
+    else:
+        roots = [statement]
+    found = []
+    for root in roots:
+        _collect(root, found, top=root)
+    return found
+
+
+def _collect(node, found, top):
+    if isinstance(node, ast.Lambda) and node is not top:  # it runs later, if at all
+        return
+    if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
+        found.append(node)
+    if isinstance(node, ast.Subscript):
+        _collect(node.slice, found, top)
+    inner = node
+    while isinstance(inner, (ast.Attribute, ast.Subscript)):
+        inner = inner.value
+    if inner is not node:
+        _collect(inner, found, top) if not isinstance(inner, ast.Name) else None
+        return
+    for child in ast.iter_child_nodes(node):
+        _collect(child, found, top)
+
+
+def _longest(node, frame):
+    """Return text and value of the longest part of `a.b["c"]` that holds an array or a float."""
+    while isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
+        value = read(node, frame)
+        if held_array(value):
+            return ast.unparse(node), value
+        node = getattr(node, "value", None)
+    return None, None
+
+
+def read(node, frame):
+    """Read a variable, an attribute or an entry, without calling properties or methods.
+
+    Returns
+    -------
+    object
+        None if the value cannot be read in this way.
+    """
+    value = _read(node, frame)
+    return None if value is _MISSING else value
+
+
+def _read(node, frame):
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.Name):
+        local = frame.f_locals.get(node.id, _MISSING)
+        return frame.f_globals.get(node.id, _MISSING) if local is _MISSING else local
+    if isinstance(node, ast.Attribute):
+        holder = _read(node.value, frame)
+        return getattr(holder, "__dict__", {}).get(node.attr, _MISSING)
+    if isinstance(node, ast.Subscript):
+        holder, index = _read(node.value, frame), _read(node.slice, frame)
+        if type(holder) in (dict, list, tuple) and isinstance(index, (str, int)):
+            try:
+                return holder[index]
+            except (KeyError, IndexError):
+                return _MISSING
+    return _MISSING
+
+
+def held_array(value, depth=0):
+    """Return the arrays and floats in a value: an array, an object with one, or a few of them.
+
+    An object counts if it keeps an array or a float in an attribute named `data` or, failing that,
+    in its first attribute of this kind.
+
+    Parameters
+    ----------
+    value : object
+    depth : int
+        Nesting depth; tuples and lists inside others are not searched.
+
+    Returns
+    -------
+    list of array, Tensor or float
+
+    Examples
+    --------
+    >>> held_array((np.ones(2), "text", 3))
+    [array([1., 1.])]
+    """
+    if is_array(value) or isinstance(value, (Tensor, float, np.generic)):
+        return [value]
+    if type(value) in (tuple, list) and depth == 0 and len(value) <= 8:
+        return [array for part in value for array in held_array(part, 1)]
+    fields = getattr(value, "__dict__", None)
+    if isinstance(value, (type, ModuleType)) or type(fields) is not dict:
+        return []
+    data = fields.get("data", _MISSING)
+    fitting = [data] if is_array(data) or isinstance(data, (float, np.generic)) else []
+    return fitting or [part for part in fields.values() if is_array(part)][:1]

@@ -1,0 +1,80 @@
+"""The path to GPT: prerequisites hold in its order, and minutes are stated and current."""
+
+import json
+import re
+
+from minitorch_attn.course.build.progress import BuildProgress
+from minitorch_attn.course.build.steps import lesson_path, load_steps
+from minitorch_attn.course.lesson_list import find_lesson, lesson_folder, lessons
+from tools import lesson_minutes
+
+STEPS = load_steps()
+LINE = re.compile(r"\*Prerequisites:\*(.*?)(?:\n\n|\Z)", re.S)
+
+
+def prerequisites(lesson):
+    """The numbers in "(lesson 5)" and "(lessons 2, 3)" of a lesson's prerequisites."""
+    text = LINE.search(lesson.cells[0].text)[1]
+    groups = re.findall(r"\(lessons? ([\d, and]+)\)", text)
+    return {f"{int(n):02}" for group in groups for n in re.findall(r"\d+", group)}
+
+
+def test_it_has_eight_lessons_and_derivatives_come_first():
+    path = [number for number, _ in lesson_path(STEPS)]
+    assert len(path) == len(set(path)) == 8 and path[0] == "02"
+
+
+def test_prerequisites_hold_in_the_order_of_the_path():
+    """Each is an earlier lesson of the path."""
+    known = set()
+    for step in STEPS:
+        for number in step.lessons:
+            missing = prerequisites(find_lesson(number)) - known
+            assert not missing, f"lesson {number} needs {sorted(missing)}"
+            known.add(number)
+
+
+def test_the_next_place_of_the_path_is_the_first_that_is_left(tmp_path):
+    progress = BuildProgress(tmp_path / "progress.json")
+    assert progress.after("02", STEPS) is STEPS[0] and progress.after("03", STEPS) is None
+    progress.finish_step(STEPS[0])
+    assert progress.after("02", STEPS) == "01" and progress.after("10", STEPS) == "11"
+    progress.finish("11")
+    assert progress.after("10", STEPS) is STEPS[5] and progress.after(STEPS[-1], STEPS) is None
+
+
+def test_prerequisites_are_found():
+    assert prerequisites(find_lesson("01")) == set()
+    assert prerequisites(find_lesson("13")) == {"02", "11"}
+    assert prerequisites(find_lesson("15")) >= {"05", "10", "12"}
+
+
+def test_the_hours_on_the_pages_are_those_of_the_table():
+    steps = sum(step.minutes for step in STEPS)
+    read = sum(find_lesson(number).minutes for number, _ in lesson_path(STEPS))
+    root = lesson_folder().parent
+    stated = f"about {steps / 60:.1f} hours for the steps and {read / 60:.1f} for the lessons"
+    assert stated in " ".join((root / "docs" / "build.md").read_text("utf-8").split())
+    assert f"about {steps / 60:.1f} hours" in (root / "README.md").read_text("utf-8")
+
+
+def test_every_lesson_and_step_states_its_minutes():
+    assert all(lesson.minutes in range(5, 61, 5) for lesson in lessons())
+    assert all(step.minutes in range(5, 61, 5) for step in STEPS)
+
+
+def test_the_minutes_are_those_of_the_lessons_texts():
+    """A small change of a text need not change the table, a larger one does."""
+    stored = json.loads((lesson_folder() / "minutes.json").read_text(encoding="utf-8"))
+    for lesson in lessons():
+        row = stored[lesson.number]
+        now = lesson_minutes.estimate(lesson, row["run_seconds"])["minutes"]
+        assert abs(now - row["minutes"]) <= 5, f"{lesson.number}: python -m tools.lesson_minutes"
+        assert row["run_seconds"] > 0
+
+
+def test_a_lesson_without_a_table_has_no_minutes(tmp_path):
+    source = find_lesson("01").path
+    (tmp_path / source.name).write_text(source.read_text("utf-8"), encoding="utf-8")
+    (lesson,) = lessons(tmp_path)
+    assert lesson.minutes is None
