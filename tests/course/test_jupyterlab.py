@@ -27,6 +27,9 @@ def lab(tmp_path_factory):
     settings = {"ServerApp": {"open_browser": False, "allow_root": True, "port": port}}
     (folder / "config").mkdir()
     (folder / "config/jupyter_server_config.json").write_text(json.dumps(settings))
+    tracker = folder / "settings/@jupyterlab/notebook-extension/tracker.jupyterlab-settings"
+    tracker.parent.mkdir(parents=True)
+    tracker.write_text(json.dumps({"windowingMode": "none"}))  # draws cells that are out of sight
     cells = [*CELLS.values(), "plt.plot([1, 3, 2])\nplt.show()"]
     book = {"cells": [_cell(code) for code in cells], **_BOOK}
     beside = folder / "runs/lessons/09"  # JupyterLab shows the folder of the lesson
@@ -35,6 +38,7 @@ def lab(tmp_path_factory):
     root = str(Path(__file__).resolve().parents[2])
     environment = {
         **os.environ, "JUPYTER_CONFIG_DIR": str(folder / "config"), "PYTHONPATH": root,
+        "JUPYTERLAB_SETTINGS_DIR": str(folder / "settings"),
         "JUPYTER_RUNTIME_DIR": str(folder / "runtime"), "IPYTHONDIR": str(folder / "ipython"),
     }  # fmt: skip
     process = subprocess.Popen(
@@ -72,7 +76,7 @@ def test_the_lesson_is_what_it_opens(lab):
 
 
 def test_figures_and_recordings_appear_in_the_page(lab, browser):
-    tab = new_tab(browser, viewport={"width": 1200, "height": 3600})  # shows all cells
+    tab = new_tab(browser, viewport={"width": 1200, "height": 900})
     tab.goto(lab[0].format("shows.ipynb"))
     tab.wait_for_selector(".jp-Notebook .jp-CodeCell")
     tab.get_by_text("Python 3 (ipykernel) | Idle").wait_for()
