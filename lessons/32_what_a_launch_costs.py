@@ -487,10 +487,10 @@ for length, threads in ((5, 32), (64, 64), (1000, 64), (1000, 256)):
 # usually from a cache, and writes the result once. The five launches read and write it nine times.
 
 # %% [markdown] tags=["your-turn"]
-# ## Your turn: combine the maximum and the sum in one go
+# ## Your turn: the maximum and the sum at once
 #
-# The kernel combines all maxima first and then all sums: ten shuffles for a warp. Do both at once,
-# with five exchanges. Lane $i$ of 32 lanes has seen some elements of the row: `m[i]` is the largest
+# The kernel combines all maxima first and then all sums, in ten steps for a warp. Do both at once,
+# in five steps. Lane $i$ of 32 lanes has seen some elements of the row: `m[i]` is the largest
 # of them, and `s[i]` the sum of $e^{x - m_i}$ over them. Write `warp_max_and_sum(m, s)`, which
 # returns the maximum and the sum for all elements together, both of shape (lane,) with the same
 # number for every lane. Combine lanes with the steps 16, 8, 4, 2 and 1, as above, without `max`
