@@ -484,7 +484,8 @@ for length, threads in ((5, 32), (64, 64), (1000, 64), (1000, 256)):
 
 # %% [markdown]
 # The result agrees with the library's softmax. The kernel reads the row twice, the second time
-# usually from a cache, and writes the result once. The five launches read and write it nine times.
+# usually from a cache, and writes the result once. The five launches read or write an array of this
+# size eight times.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: the maximum and the sum at once
