@@ -27,9 +27,9 @@ def calls_of(step, name=None):
     Returns
     -------
     dict
-        Numbers `launches` (with products), `copies` and `memsets`, their sum `all`, and how they
-        were counted: `by`. On a GPU also `busy_ms`, how long kernels and copies ran. Empty if
-        nothing can count.
+        Numbers of `launches` (with products), `copies` (also between host and device) and
+        `memsets`, their sum `all`, and how they were counted: `by`. On a GPU also `busy_ms`, how
+        long kernels and copies ran. Empty if nothing can count.
     """
     if importlib.util.find_spec("cupysim") is not None:
         return _simulated(step)
