@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.gpu import attention, calls, command, graphs, kernels, parts, timing, workloads
 from benchmarks.gpu.page import END, START, table
-from benchmarks.workloads import Step
+from benchmarks.workloads import Step, gpt_step
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMES = {"ms": 2.0, "least_ms": 1.5, "most_ms": 3.25, "mb": 31.0}
@@ -43,7 +43,7 @@ RESULTS = {
     },
     "graphs": {
         "w1": {"eager_ms": 2.0, "graph_ms": 0.5, "reason": ""},
-        "w7": {"reason": "the step waits for the device"},
+        "w7": {"eager_ms": 3.0, "reason": "the step waits for the device"},
     },
 }  # fmt: skip
 
@@ -75,7 +75,7 @@ def test_the_table_has_all_parts():
     assert "| softmax | 0.010 | 0.050 | 5.0x | 4.0 to 6.0 |" in text
     assert "| 256 | 2.00 | 1.25 | 4.0 | 31 | 2.00 |  | 2.0 | 31 |" in text
     assert "| W1 | 2.00 | 0.50 | 4.0x |  |" in text
-    assert "| W7 |  |  |  | not available: the step waits for the device |" in text
+    assert "| W7, one token | 3.00 |  |  | not available: the step waits for the device |" in text
 
 
 def test_every_row_has_as_many_cells_as_its_head():
@@ -265,7 +265,7 @@ def test_a_graph_is_timed_or_the_reason_is_stated(monkeypatch):
     import minitorch_attn as mt
 
     ran = []
-    monkeypatch.setattr(graphs, "_step", lambda name: lambda: ran.append(name))
+    monkeypatch.setattr(graphs, "_training", lambda name: lambda: ran.append(name))
     monkeypatch.delattr(mt.cuda, "GraphedStep", raising=False)
     assert graphs.compare("w1") == {"reason": "this version has no mt.cuda.GraphedStep"}
 
@@ -281,5 +281,22 @@ def test_a_graph_is_timed_or_the_reason_is_stated(monkeypatch):
     monkeypatch.setattr(mt.cuda, "GraphedStep", GraphedStep, raising=False)
     row = graphs.compare("w1", rounds=1, seconds=0.0)
     assert row["eager_ms"] > 0 and row["graph_ms"] > 0 and row["reason"] == ""
+    assert len(ran) == graphs.WARM_UP + 1 + 2 + 2
     monkeypatch.setattr(GraphedStep, "reason", "it waits")
-    assert graphs.compare("w1", rounds=1, seconds=0.0)["reason"] == "it waits"
+    row = graphs.compare("w1", rounds=1, seconds=0.0)
+    assert row["reason"] == "it waits" and "graph_ms" not in row
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["w1", "w7"])
+def test_a_captured_step_is_timed(name, monkeypatch):
+    import minitorch_attn as mt
+    from benchmarks.workloads import w1, w7
+
+    if not hasattr(mt.cuda, "GraphedStep"):
+        pytest.skip("no mt.cuda.GraphedStep")
+    small = dict(layers=1, heads=2, width=8, context=16, vocabulary=11)
+    monkeypatch.setattr(w7, "SIZES", small)
+    monkeypatch.setattr(w1, "ENGINES", gpt_step.engines({**small, "batch": 2}))
+    row = graphs.compare(name, rounds=1, seconds=0.0, tokens=5)
+    assert row["reason"] == "" and row["eager_ms"] > 0 and row["graph_ms"] > 0
