@@ -18,7 +18,8 @@ def draw(titles, rows, estimates, path):
     titles : dict of str to str
         Title of each workload.
     rows : dict of str to dict
-        For each workload, `before`, `must`, `aim` and the counts of each kind, `now`.
+        For each workload, the numbers `before`, `must` and `aim`, and the counts of each kind
+        without kernels (`composed`) and with them (`now`).
     estimates : dict of str to Estimate
     path : path
     """
@@ -35,28 +36,34 @@ def draw(titles, rows, estimates, path):
 
 def _counts(axes, titles, rows):
     for place, row in enumerate(rows.values()):
-        axes.barh(place - 0.2, row["before"], 0.3, color=GRAY)
-        axes.text(row["before"], place - 0.2, f" {row['before']:,}", va="center", color=DARK)
-        start = 0
-        for kind, color in zip(KINDS, COLOURS, strict=False):
-            axes.barh(place + 0.15, row["now"][kind], 0.3, left=start, color=color)
-            start += row["now"][kind]
-        bold = max(start, row["must"])
-        axes.text(bold, place + 0.15, f"  {start:,}", va="center", weight="bold")
+        axes.barh(place - 0.3, row["before"], 0.22, color=GRAY)
+        axes.text(row["before"], place - 0.3, f" {row['before']:,}", va="center", color=DARK)
+        _by_kind(axes, place - 0.04, row["composed"], alpha=0.4)
+        composed, now = row["composed"]["all"], row["now"]["all"]
+        axes.text(composed, place - 0.04, f" {composed:,}", va="center", color=DARK)
+        _by_kind(axes, place + 0.22, row["now"])
+        end = max(now, row["must"])
+        axes.text(end, place + 0.22, f"  {now:,}", va="center", weight="bold")
         for goal, style in (("must", "-"), ("aim", ":")):
-            span = [place - 0.03, place + 0.36]
-            axes.plot([row[goal]] * 2, span, style, color="black", linewidth=1.4)
-    handles = [axes.barh(0, 0, color=GRAY, label="before kernels")]
-    handles += [
-        axes.barh(0, 0, color=color, label=f"now: {kind}")
-        for kind, color in zip(KINDS, COLOURS, strict=False)
-    ]
+            axes.plot([row[goal]] * 2, [place + 0.09, place + 0.38], style, color="black")
+    handles = [axes.barh(0, 0, color=GRAY, label="before")]
+    for kind, color in zip(KINDS, COLOURS, strict=False):
+        handles.append(axes.barh(0, 0, color=color, label=kind))
+    handles.append(axes.barh(0, 0, color=COLOURS[0], alpha=0.4, label="light: without kernels"))
     handles += axes.plot([], [], "-", color="black", label="must be below")
     handles += axes.plot([], [], ":", color="black", label="aim")
     axes.legend(handles=handles, frameon=False, loc="lower right", fontsize="small")
     axes.set_yticks(range(len(rows)), [titles[name].replace(", ", ",\n") for name in rows])
     axes.set_xlim(0, 1.08 * max(row["before"] for row in rows.values()))
     axes.set_title("device calls of a step, counted", loc="left", fontsize="medium")
+
+
+def _by_kind(axes, place, counts, alpha=1.0):
+    """Draw one bar with a part for each kind of device call."""
+    start = 0
+    for kind, color in zip(KINDS, COLOURS, strict=False):
+        axes.barh(place, counts[kind], 0.22, left=start, color=color, alpha=alpha)
+        start += counts[kind]
 
 
 def _times(axes, titles, estimates):

@@ -55,9 +55,9 @@ for calls in (948, 203):
 assert 203 * LAUNCH > 10 * max(flops / PEAK, nbytes / BANDWIDTH)
 
 # %% [markdown]
-# 948 is the number of launches (with matrix products and copies) in one step when each NumPy
-# function becomes one of CuPy's; 203 is the number with this library's own kernels. Both were
-# counted by `python -m benchmarks device-calls` and are in `docs/devices.md`. The times are
+# 948 is the number of launches (with matrix products and copies) in one step when a GPU runs this
+# library's operations as they are written for the CPU; 203 is the number with its CUDA kernels.
+# `python -m benchmarks device-calls` counts them; `docs/devices.md` has the table. The times are
 # estimates from a data sheet, not measurements, but the conclusion does not depend on their
 # accuracy: the launches take more than ten times as long as the work.
 #
