@@ -23,7 +23,7 @@ def draw(titles, rows, estimates, path):
     estimates : dict of str to Estimate
     path : path
     """
-    figure = new_figure(11, 4.4)
+    figure = new_figure(9.6, 4.6)
     left, right = figure.subplots(1, 2, width_ratios=(1.15, 1))
     _counts(left, titles, rows)
     _times(right, titles, estimates)
@@ -83,7 +83,7 @@ def _times(axes, titles, estimates):
     axes.set_xticklabels(["0.1", "1", "10", "100", "1,000", "10,000"])
     axes.set_xlabel("microseconds")
     axes.set_yticks(range(len(estimates)), [titles[name].split(",")[0] for name in estimates])
-    axes.set_title(f"least times on an {gpu.name} (an estimate)", loc="left", fontsize="medium")
+    axes.set_title(f"{gpu.name}: an estimate", loc="left", fontsize="medium")
     axes.legend(
         frameon=False, fontsize="small", loc="upper center", bbox_to_anchor=(0.45, -0.16), ncols=3
     )  # fmt: skip
