@@ -94,9 +94,9 @@ if __name__ == "__main__":
     elif sys.argv[1:2] == ["device-calls"]:
         from .device_calls import main as device_calls
 
-        device_calls()
+        device_calls(sys.argv[2:])
     elif sys.argv[1:2] == ["gpu"]:
-        from .gpu import main as gpu
+        from .gpu.command import main as gpu
 
         sys.exit(gpu(sys.argv[2:]))
     else:

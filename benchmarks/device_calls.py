@@ -3,16 +3,24 @@
 A device call is a kernel launch, a product of cuBLAS, a copy within the device or a memset. From
 Python, each takes 5 to 10 microseconds, more than the arithmetic of a small model. The counts are
 exact and do not depend on the batch. They need `cupysim`, CuPy with a processor in place of the
-GPU; the table is written into `docs/devices.md`.
+GPU. The tables and a picture are written into `docs/devices.md`, with an estimate of the times on a
+GPU. `--draw` estimates and draws with the stored counts, without `cupysim`.
 """
 
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-__all__ = ["WORKLOADS", "Calls", "count", "main"]
+from . import device_chart, device_estimate
+from .gpu.calls import STORED
+from .gpu.kernels import without_kernels
 
-PAGE = Path(__file__).parents[1] / "docs" / "devices.md"
+__all__ = ["WORKLOADS", "Calls", "count", "main", "rows_of"]
+
+DOCS = Path(__file__).parents[1] / "docs"
+PAGE, PICTURE = DOCS / "devices.md", DOCS / "images" / "device-calls.png"
 START, END = "<!-- device calls: start -->", "<!-- device calls: end -->"
+ESTIMATE = "<!-- estimate: start -->", "<!-- estimate: end -->"
 KINDS = ("launch", "cublas", "memcpy DtoD", "memset")
 HOST_COPIES = ("memcpy HtoD", "memcpy DtoH", "memcpy HtoH")
 
@@ -150,33 +158,80 @@ TITLES = {
     "w1": "W1, training step", "w4b": "W4b, forward and backward",
     "w5": "W5, forward and backward", "w7": "W7, one token",
 }  # fmt: skip
-BEFORE = {"w1": 948, "w4b": 2089, "w5": 406, "w7": 372}  # device calls without kernels
+BEFORE = {"w1": 948, "w4b": 2089, "w5": 406, "w7": 372}  # when the GPU ran the CPU's operations
+MUST = {"w1": 340, "w4b": 835, "w5": 162, "w7": 150}
+AIM = {"w1": 220, "w4b": 522, "w5": 101, "w7": 100}
 
 
-def table(found):
+def rows_of(composed, now):
+    """Return what is stored and drawn: for each workload, the counts and the goals.
+
+    Parameters
+    ----------
+    composed, now : dict of str to Calls
+        Counts without kernels, and with them.
+    """
+    return {
+        name: {
+            "before": BEFORE[name], "must": MUST[name], "aim": AIM[name],
+            "composed": _with_sum(composed[name]), "now": _with_sum(now[name]),
+        }
+        for name in now
+    }  # fmt: skip
+
+
+def _with_sum(calls):
+    return {**asdict(calls), "all": calls.total}
+
+
+def table(rows):
     """Return the counts as a Markdown table."""
     columns = (
-        "workload", "before", "launches", "products", "copies", "memsets", "all",
-        "host waits", "host copies",
+        "workload", "before", "without kernels", "must", "aim", "now", "launches", "products",
+        "copies", "memsets", "host waits", "host copies",
     )  # fmt: skip
-    rows = [f"| {' | '.join(columns)} |", "| --- " * len(columns) + "|"]
-    for name, calls in found.items():
+    lines = [f"| {' | '.join(columns)} |", "| --- " * len(columns) + "|"]
+    for name, row in rows.items():
+        now = row["now"]
         values = (
-            BEFORE[name], calls.launches, calls.products, calls.copies, calls.memsets,
-            f"**{calls.total}**", calls.synchronisations, calls.host_copies,
+            row["before"], row["composed"]["all"], row["must"], row["aim"], f"**{now['all']}**",
+            now["launches"], now["products"], now["copies"], now["memsets"],
+            now["synchronisations"], now["host_copies"],
         )  # fmt: skip
-        rows.append(f"| {TITLES[name]} | " + " | ".join(map(str, values)) + " |")
-    return "\n".join(rows)
+        lines.append(f"| {TITLES[name]} | " + " | ".join(map(str, values)) + " |")
+    return "\n".join(lines)
 
 
-def main():
-    """Count all workloads, and write the table into `docs/devices.md`."""
-    found = {}
+def _counted():
+    """Count all workloads, and store the counts."""
+    composed, now = {}, {}
     for name in WORKLOADS:
-        found[name] = count(name)
-        print(f"{TITLES[name]:28}{found[name].total:6,} device calls  {found[name]}", flush=True)
-    text = PAGE.read_text(encoding="utf-8")
-    before, _, rest = text.partition(START)
-    _, _, after = rest.partition(END)
-    PAGE.write_text(f"{before}{START}\n{table(found)}\n{END}{after}", encoding="utf-8")
+        now[name] = count(name)
+        with without_kernels():
+            composed[name] = count(name)
+        print(f"{TITLES[name]:28}{now[name].total:6,} device calls  {now[name]}", flush=True)
+    rows = rows_of(composed, now)
+    STORED.write_text(json.dumps({"workloads": rows}, indent=1) + "\n", encoding="utf-8")
+
+
+def _replaced(text, marks, new):
+    """Return a text with other lines between two marks."""
+    before, _, rest = text.partition(marks[0])
+    _, _, after = rest.partition(marks[1])
+    return f"{before}{marks[0]}\n{new}\n{marks[1]}{after}"
+
+
+def main(words=()):
+    """Count all workloads, estimate their times, and write both into `docs/devices.md`."""
+    if "--draw" not in words:
+        _counted()
+    rows = json.loads(STORED.read_text(encoding="utf-8"))["workloads"]
+    estimates = {
+        name: device_estimate.estimate(name, row["now"]["all"]) for name, row in rows.items()
+    }
+    device_chart.draw(TITLES, rows, estimates, PICTURE)
+    text = _replaced(PAGE.read_text(encoding="utf-8"), (START, END), table(rows))
+    text = _replaced(text, ESTIMATE, device_estimate.table(TITLES, estimates))
+    PAGE.write_text(text, encoding="utf-8")
+    print(device_estimate.table(TITLES, estimates))
     return 0

@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from . import Step
+from .place import device
 from .weights import apart, draw_packed
 
 __all__ = ["Attention", "Block", "FeedForward", "filled", "forward_step", "training_step"]
@@ -71,11 +72,11 @@ class Block(nn.Module):
 
 
 def filled(model):
-    """Fill the model with the weights of `weights.draw`, and return it."""
+    """Fill the model with the weights of `weights.draw`, and return it on the device."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(torch.from_numpy(draw_packed(name, tuple(parameter.shape))))
-    return model
+    return model.to(device())
 
 
 def training_step(
@@ -99,7 +100,7 @@ def training_step(
         Function that returns a dict of further NumPy arrays to compare, by name.
     """
     filled(model)
-    batch = tuple(torch.from_numpy(array) for array in arrays)
+    batch = tuple(torch.from_numpy(array).to(device()) for array in arrays)
     parameters = list(model.parameters())
     loss_of = torch.compile(loss_function) if compiled else loss_function
     optimizer = learning_rate and torch.optim.AdamW(parameters, lr=learning_rate, fused=fused)
@@ -114,9 +115,9 @@ def training_step(
         latest["loss"] = loss.detach()
 
     def evidence():
-        grads = apart({n: p.grad.numpy() for n, p in model.named_parameters()})
+        grads = apart({n: p.grad.cpu().numpy() for n, p in model.named_parameters()})
         found = {f"grad {n}": grad for n, grad in grads.items()}
-        return {**found, "loss": latest["loss"].numpy(), **results()}
+        return {**found, "loss": latest["loss"].cpu().numpy(), **results()}
 
     return Step(run, evidence)
 
@@ -125,10 +126,10 @@ def forward_step(model, array, compiled=False):
     """Build a step that runs only the forward pass, without an autograd graph."""
     model = filled(model)
     model = torch.compile(model) if compiled else model
-    batch, latest = torch.from_numpy(array), {}
+    batch, latest = torch.from_numpy(array).to(device()), {}
 
     @torch.inference_mode()
     def run():
         latest["y"] = model(batch)
 
-    return Step(run, lambda: {"y": latest["y"].numpy()})
+    return Step(run, lambda: {"y": latest["y"].cpu().numpy()})

@@ -9,6 +9,7 @@ import minitorch_attn as mt
 from minitorch_attn.training import ThreadSplit
 
 from . import Step
+from .place import device
 from .weights import draw
 
 __all__ = ["LOOPS", "filled", "forward_step", "training_step"]
@@ -18,11 +19,11 @@ THREADS = 2
 
 
 def filled(model):
-    """Fill the model with the weights of `weights.draw`, and return it."""
+    """Fill the model with the weights of `weights.draw`, and return it on the device."""
     with mt.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(mt.tensor(draw(name, parameter.shape)))
-    return model
+    return model.to(device())
 
 
 def training_step(
@@ -45,7 +46,7 @@ def training_step(
         Function that returns more results to compare, {name: ndarray}.
     """
     filled(model)
-    batch = tuple(mt.tensor(array) for array in arrays)
+    batch = tuple(mt.tensor(array, device=device()) for array in arrays)
     optimizer = learning_rate and mt.optim.AdamW(model.parameters(), lr=learning_rate)
     backward = _backward(model, loss_function, loop)
     latest = {}
@@ -85,7 +86,7 @@ def _wrapped(model, loop):
 def forward_step(model, array, loop="plain"):
     """Build a forward step without an autograd graph."""
     called = _wrapped(filled(model), loop)
-    batch, latest = mt.tensor(array), {}
+    batch, latest = mt.tensor(array, device=device()), {}
 
     def run():
         with mt.no_grad():

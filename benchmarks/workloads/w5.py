@@ -29,7 +29,8 @@ def ours(loop="commands"):
 
     def loss_function(model, batch):
         maps, cotangents, numbers = batch  # the part of this thread
-        x = inputs[numbers[0].item()] = maps.detach().requires_grad_()
+        number = 0 if loop == "unsplit" else numbers[0].item()
+        x = inputs[number] = maps.detach().requires_grad_()
         return (model(x) * cotangents).sum() / len(x)
 
     def results():
@@ -135,7 +136,7 @@ def torch(**options):
 
     return training_step(
         _torch_model(), loss_function, arrays(), **options,
-        results=lambda: {"grad x": latest["x"].grad.numpy()},
+        results=lambda: {"grad x": latest["x"].grad.cpu().numpy()},
     )  # fmt: skip
 
 

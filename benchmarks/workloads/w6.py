@@ -3,6 +3,7 @@
 import numpy as np
 
 from . import Step
+from .place import device
 
 TITLE = "1,000 chained elementwise operations on (8, 8), forward + backward"
 ROUNDS = 125  # each has eight operations
@@ -40,8 +41,8 @@ def _step(tanh, tensors):
         latest["y"].sum().backward()
 
     def evidence():
-        found = {name: t.grad.numpy() for name, t in zip("xabcd", tensors, strict=True)}
-        return {**found, "y": latest["y"].detach().numpy()}
+        found = {name: t.grad.cpu().numpy() for name, t in zip("xabcd", tensors, strict=True)}
+        return {**found, "y": latest["y"].detach().cpu().numpy()}
 
     return Step(run, evidence, operations=8 * ROUNDS)
 
@@ -49,13 +50,15 @@ def _step(tanh, tensors):
 def minitorch_attn():
     import minitorch_attn as mt
 
-    return _step(mt.tanh, [mt.tensor(a, requires_grad=True) for a in _inputs()])
+    tensors = [mt.tensor(a, device=device(), requires_grad=True) for a in _inputs()]
+    return _step(mt.tanh, tensors)
 
 
 def torch():
     import torch
 
-    return _step(torch.tanh, [torch.tensor(a, requires_grad=True) for a in _inputs()])
+    tensors = [torch.tensor(a, device=device(), requires_grad=True) for a in _inputs()]
+    return _step(torch.tanh, tensors)
 
 
 def jax():

@@ -3,6 +3,7 @@
 import numpy as np
 
 from . import gpt_step, w2
+from .place import device
 
 TITLE = "decode 200 tokens with the model of W2, KV cache, batch 1, greedy"
 TOKENS = 200
@@ -15,10 +16,11 @@ def minitorch_attn():
     from . import Step
     from .ours import filled
 
-    model, latest = filled(gpt_step.our_model(**SIZES)).eval(), {}
+    model, latest, place = filled(gpt_step.our_model(**SIZES)).eval(), {}, device()
 
     def run():
-        cache, ids, found = mt.nn.StaticKVCache(SIZES["context"]), mt.tensor([[0]]), []
+        cache, found = mt.nn.StaticKVCache(SIZES["context"]), []
+        ids = mt.tensor([[0]], device=place)
         with mt.no_grad():
             for _ in range(TOKENS):
                 logits = model(ids, cache)[:, -1]
@@ -36,7 +38,7 @@ def torch():
     from . import Step
     from .in_torch import filled
 
-    model, latest = filled(gpt_step.torch_model(**SIZES)).eval(), {}
+    model, latest, on = filled(gpt_step.torch_model(**SIZES)).eval(), {}, device()
     heads, head_dim = SIZES["heads"], SIZES["width"] // SIZES["heads"]
     room = (2, SIZES["layers"], 1, heads, SIZES["context"], head_dim)
 
@@ -49,8 +51,8 @@ def torch():
 
     @torch.inference_mode()
     def run():
-        keys, values = torch.empty(room)
-        ids, found = torch.zeros(1, 1, dtype=torch.int64), []
+        keys, values = torch.empty(room, device=on)
+        ids, found = torch.zeros(1, 1, dtype=torch.int64, device=on), []
         for place in range(TOKENS):
             x = model.token_embedding(ids) + model.position_embedding.weight[place]
             for i, block in enumerate(model.blocks):
@@ -59,7 +61,7 @@ def torch():
             logits = F.linear(model.norm(x), model.token_embedding.weight)[:, -1]
             ids = logits.argmax(-1, keepdim=True)
             found.append(ids.item())
-        latest.update(ids=np.array(found), logits=logits.numpy())
+        latest.update(ids=np.array(found), logits=logits.cpu().numpy())
 
     return Step(run, lambda: dict(latest), operations=TOKENS)
 

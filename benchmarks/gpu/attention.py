@@ -1,0 +1,65 @@
+"""Attention by number of tokens on a GPU: time, FLOP/s and memory, beside PyTorch's."""
+
+from .timing import peak_mb, summary, turns
+from .workloads import torch_or_reason
+
+__all__ = ["LENGTHS", "compare"]
+
+LENGTHS = (256, 1024, 4096, 16384)
+HEADS, DIM = 8, 64
+BACKWARD = 2.5  # products of the backward pass, with the recomputed scores, per forward product
+
+
+def compare(length, rounds=7, seconds=0.3):
+    """Time causal attention of one sequence with 8 heads of 64: forward pass, and both passes.
+
+    Parameters
+    ----------
+    length : int
+        Number of tokens.
+    rounds : int
+    seconds : float
+
+    Returns
+    -------
+    dict
+        For "forward" and "both": milliseconds, TFLOP/s, megabytes, and PyTorch's milliseconds.
+    """
+    import minitorch_attn as mt
+
+    shape = (1, HEADS, length, DIM)
+    ours = _steps(mt, [mt.randn(*shape, device="cuda", requires_grad=True) for _ in range(3)])
+    theirs, reason = torch_or_reason(lambda: _in_torch(shape))
+    products = 2 * 2 * HEADS * DIM * length * length / 2  # two products, half of the scores
+    found = {"torch": reason}
+    for name, factor in (("forward", 1), ("both", 1 + BACKWARD)):
+        steps = {"ours": ours[name], **({"torch": theirs[name]} if theirs else {})}
+        times = turns(steps, rounds, seconds)
+        row = found[name] = summary(times["ours"])
+        row["tflops"] = factor * products / (row["ms"] * 1e9)
+        row["mb"] = peak_mb(ours[name])
+        if theirs:
+            row["torch_ms"] = summary(times["torch"])["ms"]
+    return found
+
+
+def _in_torch(shape):
+    import torch
+
+    return _steps(torch, [torch.randn(shape, device="cuda", requires_grad=True) for _ in range(3)])
+
+
+def _steps(library, inputs):
+    """Return the forward pass and both passes, in this library or in PyTorch."""
+    attend = library.nn.functional.scaled_dot_product_attention
+
+    def forward():
+        with library.no_grad():
+            attend(*inputs, is_causal=True)
+
+    def both():
+        for x in inputs:
+            x.grad = None
+        attend(*inputs, is_causal=True).sum().backward()
+
+    return {"forward": forward, "both": both}

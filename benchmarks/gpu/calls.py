@@ -1,0 +1,101 @@
+"""Count what a step asks of a device: kernel launches, copies and memsets.
+
+On a simulated device, `cupysim` counts them. On a GPU, PyTorch's profiler does if PyTorch is
+installed with CUDA: NVIDIA's CUPTI, which it uses, sees the kernels of all libraries of a process,
+those of CuPy and cuBLAS too. Otherwise there are the counts of the simulated device, which
+`python -m benchmarks device-calls` stored.
+"""
+
+import importlib.util
+import json
+from pathlib import Path
+
+__all__ = ["STORED", "calls_of", "of_events"]
+
+STORED = Path(__file__).parents[1] / "results" / "device-calls.json"
+
+
+def calls_of(step, name=None):
+    """Count the device calls of one step, which has run before.
+
+    Parameters
+    ----------
+    step : callable
+    name : str, optional
+        Name of the workload among the stored counts.
+
+    Returns
+    -------
+    dict
+        Numbers of `launches` (with products), `copies` (also between host and device) and
+        `memsets`, their sum `all`, and how they were counted: `by`. On a GPU also `busy_ms`, how
+        long kernels and copies ran. Empty if nothing can count.
+    """
+    if importlib.util.find_spec("cupysim") is not None:
+        return _simulated(step)
+    if _torch_sees_cuda():
+        return _profiled(step)
+    return _stored(name)
+
+
+def _simulated(step):
+    import cupysim
+
+    cupysim.reset()
+    step()
+    found = {kind: calls for kind, (calls, _) in cupysim.summary().items()}
+    launches = found.get("launch", 0) + found.get("cublas", 0)
+    copies = sum(calls for kind, calls in found.items() if kind.startswith("memcpy"))
+    return _counts(launches, copies, found.get("memset", 0), by="cupysim")
+
+
+def _torch_sees_cuda():
+    if importlib.util.find_spec("torch") is None:
+        return False
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def _profiled(step):
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CUDA]) as recorded:
+        step()
+        torch.cuda.synchronize()
+    on_device = [e for e in recorded.events() if e.device_type == torch.autograd.DeviceType.CUDA]
+    return of_events([(e.name, e.time_range.elapsed_us()) for e in on_device])
+
+
+def of_events(events):
+    """Count the events of a device.
+
+    Parameters
+    ----------
+    events : list of (str, float)
+        Names and microseconds. Copies are named "Memcpy ...", memsets "Memset ...".
+
+    Examples
+    --------
+    >>> of_events([("softmax_forward", 3.0), ("Memcpy DtoD (Device -> Device)", 1.0)])
+    {'launches': 1, 'copies': 1, 'memsets': 0, 'all': 2, 'by': 'CUPTI', 'busy_ms': 0.004}
+    """
+    copies = sum(name.startswith("Memcpy") for name, _ in events)
+    memsets = sum(name.startswith("Memset") for name, _ in events)
+    found = _counts(len(events) - copies - memsets, copies, memsets, by="CUPTI")
+    return {**found, "busy_ms": sum(microseconds for _, microseconds in events) / 1e3}
+
+
+def _stored(name):
+    rows = json.loads(STORED.read_text(encoding="utf-8"))["workloads"] if STORED.exists() else {}
+    if name not in rows:
+        return {}
+    row = rows[name]["now"]
+    launches = row["launches"] + row["products"]
+    return _counts(launches, row["copies"], row["memsets"], by="simulated device")
+
+
+def _counts(launches, copies, memsets, by):
+    every = launches + copies + memsets
+    return {"launches": launches, "copies": copies, "memsets": memsets, "all": every, "by": by}

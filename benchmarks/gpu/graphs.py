@@ -1,0 +1,81 @@
+"""A step as a CUDA graph against the same step launched call by call."""
+
+import importlib
+
+from ..workloads import place
+from .timing import WARM_UP, summary, turns
+from .workloads import OURS
+
+__all__ = ["NAMES", "compare"]
+
+NAMES = ("w1", "w2", "w4b", "w5", "w7")
+TOKENS = 200  # of a text, as in W7
+
+
+def compare(name, rounds=7, seconds=0.3, tokens=TOKENS):
+    """Time a step with and without `mt.cuda.GraphedStep`.
+
+    Parameters
+    ----------
+    name : str
+        A workload; for "w7", the step is one token.
+    rounds : int
+    seconds : float
+    tokens : int
+        Number of tokens that are decoded one after the other, for "w7".
+
+    Returns
+    -------
+    dict
+        Milliseconds of both, or under "reason" why there is no graph.
+    """
+    import minitorch_attn as mt
+
+    if not hasattr(mt.cuda, "GraphedStep"):
+        return {"reason": "this version has no mt.cuda.GraphedStep"}
+    if name == "w7":
+        step, run = _decoding(tokens)
+    else:
+        step, run, tokens = _training(name), _once, 1
+    graphed = mt.cuda.GraphedStep(step)
+    for _ in range(WARM_UP + 1):  # the step runs call by call at first, and is then captured
+        run(graphed)
+    reason = str(graphed.reason or "")
+    steps = {"eager": lambda: run(step), **({} if reason else {"graph": lambda: run(graphed)})}
+    times = turns(steps, rounds, seconds)
+    found = {f"{kind}_ms": summary(times[kind])["ms"] / tokens for kind in steps}
+    return {**found, "reason": reason}
+
+
+def _once(step):
+    step()
+
+
+def _training(name):
+    """Return the step of a workload, a function without arguments."""
+    module = importlib.import_module(f"benchmarks.workloads.{name}")
+    with place.on("cuda"):
+        return next(module.ENGINES[engine]() for engine in OURS if engine in module.ENGINES).run
+
+
+def _decoding(tokens):
+    """Return the step of W7, from the ids of a token to the next, and how to decode with it."""
+    import minitorch_attn as mt
+
+    from ..workloads import gpt_step, w7
+
+    model = gpt_step.our_model(**w7.SIZES).to("cuda").eval()
+    cache = mt.nn.StaticKVCache(w7.SIZES["context"])
+
+    def step(ids):
+        with mt.no_grad():
+            return model(ids, cache)[:, -1].argmax(-1, keepdim=True)
+
+    def run(step):
+        cache.reset()
+        ids = mt.tensor([[0]], device="cuda")
+        for _ in range(tokens):
+            ids = step(ids)
+            ids.item()  # a program reads each token, to print it or to stop
+
+    return step, run
