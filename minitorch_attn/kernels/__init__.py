@@ -13,11 +13,13 @@ from . import (
     dropout,
     embedding,
     feed_forward,
+    few_rows,
     gelu,
     kv_cache,
     layer_norm,
     linear,
     many_arrays,
+    projections,
     range_check,
     roll,
     rotary,
@@ -26,7 +28,7 @@ from . import (
 )
 
 __all__ = [
-    "attention", "cross_entropy", "dropout", "embedding", "feed_forward", "gelu", "kv_cache",
-    "layer_norm", "linear", "many_arrays", "range_check", "roll", "rotary", "scatter_reduce",
-    "softmax",
+    "attention", "cross_entropy", "dropout", "embedding", "feed_forward", "few_rows", "gelu",
+    "kv_cache", "layer_norm", "linear", "many_arrays", "projections", "range_check", "roll",
+    "rotary", "scatter_reduce", "softmax",
 ]  # fmt: skip
