@@ -277,7 +277,7 @@ def keep_mask(shape, keep_probability, module=np, seed=None, offset=None):
         seed = initial_seed()
     if offset is None:
         offset = next_offset(size)
-    threshold = round(keep_probability * 2**16)
+    threshold = as_threshold(keep_probability)
     if threshold == 2**16 or size == 0:
         return module.ones(shape, dtype=bool)
     if module is not np:
@@ -286,6 +286,11 @@ def keep_mask(shape, keep_probability, module=np, seed=None, offset=None):
         return mask
     words = philox_words(module, seed, offset, -(-size // _LANES))
     return (words.view(module.uint16)[:size] < threshold).reshape(shape)
+
+
+def as_threshold(keep_probability):
+    """Return the number below which a random number of 16 bits keeps an entry."""
+    return round(keep_probability * 2**16)
 
 
 @with_kernel

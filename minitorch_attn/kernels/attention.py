@@ -87,7 +87,10 @@ class _Kernel:
         dropout, factors = _dropout(ctx.draw, dropout_p), (scale, dropout_scale(dropout_p))
         mean_grad = xp.empty_like(log_sum)  # a_i
         grad_query = xp.empty_like(query) if need_query else None
-        grad_scores = xp.zeros(score_shape, query.dtype) if need_mask else None
+        grad_scores = None
+        if need_mask:  # a causal kernel does not write the scores that it skips
+            make = xp.zeros if ctx.settings["is_causal"] else xp.empty
+            grad_scores = make(score_shape, query.dtype)
         if need_query or need_key or need_mask:
             SOURCE.launch(
                 "attention_grad_query", query.dtype, _blocks(query), (SIDE, SIDE),

@@ -12,6 +12,7 @@ from .. import nn
 from ..computes import computes
 from ..errors import ArgumentError, ShapeError
 from ..nn.checks import check_layers
+from ..nn.dropout import add_residual
 from ..ops import arange
 from .initialize import draw_normal
 
@@ -48,8 +49,8 @@ class Block(nn.Module):
     def forward(self, x, mask=None, cache=None):
         # x: (batch, token, embed)   mask: (batch, heads, token, key), besides the causal mask
         attended = self.attention(self.norm1(x), mask=mask, is_causal=True, cache=cache)
-        x = x + self.dropout(attended)
-        return x + self.dropout(self.feed_forward(self.norm2(x)))
+        x = add_residual(x, attended, self.dropout)
+        return add_residual(x, self.feed_forward(self.norm2(x)), self.dropout)
 
 
 class GPT(nn.Module):

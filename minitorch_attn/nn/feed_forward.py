@@ -4,7 +4,8 @@ from .. import ops
 from ..computes import computes
 from .activation import activation_function, fused_name
 from .dropout import Dropout
-from .linear import Linear, is_plain, runs_apart
+from .hooks import is_plain, is_taken_apart
+from .linear import Linear
 from .module import Module
 
 __all__ = ["FeedForward", "GatedFeedForward"]
@@ -74,7 +75,8 @@ def two_layers(x, linear1, activation, dropout, linear2):
     name = fused_name(activation)
     if (
         name is None
-        or runs_apart(linear1, linear2)
+        or is_taken_apart()
+        or not (is_plain(linear1, Linear) and is_plain(linear2, Linear))
         or not is_plain(dropout, Dropout)
         or (dropout.training and dropout.p > 0)
     ):

@@ -3,10 +3,10 @@
 import math
 
 from .. import ops
-from ..autograd import modes
 from ..ops.projections import Projections, fit
 from . import init
 from .checks import check_sizes
+from .hooks import is_plain, is_taken_apart
 from .module import Module
 from .parameter import Parameter
 
@@ -87,26 +87,11 @@ def project(x, *layers):
     -------
     sequence of Tensor of shape (..., out), one for each layer
     """
-    if not runs_apart(*layers):
+    if not is_taken_apart() and all(is_plain(layer, Linear) for layer in layers):
         parameters = [p for layer in layers for p in (layer.weight, layer.bias)]
         if fit(x, parameters):
             return Projections.apply(x, *parameters)
     return [layer(x) for layer in layers]
-
-
-def runs_apart(*layers):
-    """Return True if linear layers must run one by one: under `mt.trace`, with hooks, or replaced.
-
-    A fused operation takes their parameters and does not call them.
-    """
-    if modes.watchers and modes.state.take_apart is not None:
-        return True
-    return not all([is_plain(layer, Linear) for layer in layers])
-
-
-def is_plain(module, kind):
-    """Return True if `type(module)` is `kind`, not a subclass, and it does not have hooks."""
-    return type(module) is kind and (module._hooks is None or not module._hooks.any())
 
 
 class LazyLinear(Linear):

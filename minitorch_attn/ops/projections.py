@@ -75,13 +75,15 @@ def fit(x, parameters):
     """
     try:
         dtype, width = x.array.dtype, x.array.shape[-1]
-        return dtype.kind == "f" and all([
+        return dtype.kind == "f" and all(
             weight.array.dtype == dtype
             and weight.array.shape[1:] == (width,)
-            and (bias is None or (
-                bias.array.dtype == dtype and bias.array.shape == weight.array.shape[:1]
-            ))
+            and (bias is None or _is_bias(bias.array, weight.array))
             for weight, bias in pairs(parameters)
-        ])  # fmt: skip
+        )
     except (AttributeError, IndexError):  # not a tensor, or without axes
         return False
+
+
+def _is_bias(bias, weight):
+    return bias.dtype == weight.dtype and bias.shape == weight.shape[:1]

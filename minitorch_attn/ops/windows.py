@@ -17,7 +17,7 @@ __all__ = [
     "window_regions",
 ]  # fmt: skip
 
-_CACHED_MASKS = 32  # a model needs one mask per stage
+_CACHED = 32  # masks, and indices: a model needs one of each per stage
 
 
 @computes("windows")
@@ -89,7 +89,8 @@ def relative_position_index(window_size, device=None):
     int64 Tensor of shape (token, token)
         (dy + height - 1) * (2 * width - 1) + (dx + width - 1) for a query that is dy rows and
         dx columns after the key. Pairs with the same offset share one of the (2 * height - 1) *
-        (2 * width - 1) rows of the table.
+        (2 * width - 1) rows of the table. The index is cached for the next call, so do not change
+        it in place.
 
     Notes
     -----
@@ -103,8 +104,12 @@ def relative_position_index(window_size, device=None):
             [3, 2, 1],
             [4, 3, 2]])
     """
-    height, width = window_size
-    xp = module_for(as_device(device))
+    return _relative_index(*window_size, as_device(device))
+
+
+@lru_cache(maxsize=_CACHED)
+def _relative_index(height, width, device):
+    xp = module_for(device)
     row = xp.repeat(xp.arange(height), width)  # (token,)
     column = xp.tile(xp.arange(width), height)  # (token,)
     dy = row[:, None] - row + (height - 1)  # (token, token), from 0
@@ -176,7 +181,7 @@ def shifted_window_mask(height, width, window_size, shift_size, device=None):
     return _mask(height, width, tuple(window_size), tuple(shift_size), as_device(device))
 
 
-@lru_cache(maxsize=_CACHED_MASKS)
+@lru_cache(maxsize=_CACHED)
 def _mask(height, width, window_size, shift_size, device):
     regions = window_regions(height, width, window_size, shift_size, device)
     windows = window_partition(regions.reshape(1, height, width, 1), window_size)

@@ -27,9 +27,7 @@ test_forward, test_gradient, test_second_gradient = checks(
 @pytest.mark.parametrize("wanted", range(5))
 def test_only_the_gradients_that_are_needed(make, wanted):
     shapes = (7, 3), (5, 3), (5,), (2, 3), (2,)
-    x, w1, b1, w2, b2 = inputs = [
-        make(*s, requires_grad=i == wanted) for i, s in enumerate(shapes)
-    ]
+    x, w1, b1, w2, b2 = inputs = [make(*s, requires_grad=i == wanted) for i, s in enumerate(shapes)]
     both = Projections.apply(x, w1, b1, w2, b2)
     (found,) = mt.autograd.grad(sum(y.sin().sum() for y in both), inputs[wanted])
     apart = mt.nn.functional.linear(x, w1, b1), mt.nn.functional.linear(x, w2, b2)
