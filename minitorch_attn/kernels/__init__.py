@@ -10,6 +10,7 @@ The backend imports this package when CUDA is first used. It never compiles on i
 from . import (
     attention,
     cross_entropy,
+    draw_tokens,
     dropout,
     embedding,
     feed_forward,
@@ -28,7 +29,7 @@ from . import (
 )
 
 __all__ = [
-    "attention", "cross_entropy", "dropout", "embedding", "feed_forward", "few_rows", "gelu",
-    "kv_cache", "layer_norm", "linear", "many_arrays", "projections", "range_check", "roll",
-    "rotary", "scatter_reduce", "softmax",
+    "attention", "cross_entropy", "draw_tokens", "dropout", "embedding", "feed_forward",
+    "few_rows", "gelu", "kv_cache", "layer_norm", "linear", "many_arrays", "projections",
+    "range_check", "roll", "rotary", "scatter_reduce", "softmax",
 ]  # fmt: skip
