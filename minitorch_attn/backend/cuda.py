@@ -10,6 +10,7 @@ import importlib.util
 import os
 
 from minitorch_attn.backend import cublas, kernel_table
+from minitorch_attn.backend.graph_capture import refuse
 from minitorch_attn.backend.platforms import Device, Platform
 from minitorch_attn.backend.sync import record_sync
 from minitorch_attn.errors import ArgumentError, DeviceError
@@ -267,6 +268,8 @@ class CudaPlatform(Platform):
         return Device("cuda", array.device.id)
 
     def from_host(self, array, device):
+        if array.ndim and array.size:
+            refuse("copies an array from the host to the device")
         with self.cupy.cuda.Device(_checked_index(device)):
             if array.ndim or array:
                 return self.cupy.array(array)  # of one number: filled, without a copy

@@ -16,6 +16,7 @@ from . import (
     gelu,
     layer_norm,
     linear,
+    live_numbers,
     many_arrays,
     range_check,
     roll,
@@ -25,5 +26,5 @@ from . import (
 
 __all__ = [
     "attention", "cross_entropy", "dropout", "embedding", "feed_forward", "gelu", "layer_norm",
-    "linear", "many_arrays", "range_check", "roll", "scatter_reduce", "softmax",
+    "linear", "live_numbers", "many_arrays", "range_check", "roll", "scatter_reduce", "softmax",
 ]  # fmt: skip

@@ -12,7 +12,7 @@ from ..backend import array_module
 from ..backend.kernel_table import register
 from ..backend.random import draw_mask
 from ..ops.dropout import Dropout
-from .philox import PHILOX, as_signed
+from .philox import PHILOX, draw_from
 from .source import FLOATS, Source, all_contiguous
 
 __all__ = ["DropoutKernel", "MaskKernel"]
@@ -24,11 +24,12 @@ SOURCE = Source(
     + r"""
 // One thread for each counter value: entries 16 t to 16 t + 15.
 template <typename T, typename A> __global__ void draw_mask(
-    bool* mask, long long n, long long seed, long long offset, long long threshold)
+    bool* mask, long long n, long long seed, long long offset, const unsigned long long* live,
+    long long threshold)
 {
     long long first = 16 * (blockIdx.x * (long long)blockDim.x + threadIdx.x);
     if (first >= n) return;
-    unsigned bits = keep_bits(seed, offset, first, (unsigned)threshold);
+    unsigned bits = keep_bits(seed, offset, live, first, (unsigned)threshold);
     for (int k = 0; k < 16 && first + k < n; ++k) mask[first + k] = bits >> k & 1;
 }
 
@@ -55,17 +56,10 @@ class MaskKernel:
     @staticmethod
     def run(mask, threshold, seed, offset):
         blocks = -(-mask.size // (THREADS * LANES))
-        words = as_signed(seed % 2**64), as_signed(offset % 2**64)
         SOURCE.launch(
-            "draw_mask",
-            np.dtype("float32"),
-            blocks,
-            THREADS,  # the mask has no T
-            mask,
-            mask.size,
-            *words,
-            threshold,
-        )
+            "draw_mask", np.dtype("float32"), blocks, THREADS,  # the mask has no T
+            mask, mask.size, *draw_from(seed, offset), threshold,
+        )  # fmt: skip
 
 
 @register(Dropout)

@@ -7,6 +7,7 @@ Step t then processes one token instead of t tokens.
 
 from .. import ops
 from ..autograd.modes import no_grad
+from ..backend.graph_capture import refuse
 from ..errors import ArgumentError, GraphError, ShapeError
 from ..named_errors import NamedErrors
 from ..tensor import wrap
@@ -35,6 +36,7 @@ class _Layer:
         ----------
         key, value : Tensor of shape (batch, heads, token, head_dim)
         """
+        refuse("extends a KV cache, so that its shapes change")
         if self.key is not None:
             key = ops.cat((self.key, key), 2)
             value = ops.cat((self.value, value), 2)
@@ -69,6 +71,7 @@ class _Static(_Layer):
                 "StaticKVCache: key and value must not require grad",
                 hint="generate under mt.no_grad(), or use KVCache, which keeps the graph",
             )
+        refuse("extends a KV cache, so that its shapes change")
         before, after = self.length, self.length + key.shape[2]
         if self._keys is None or after > self._keys.shape[2]:
             with no_grad():

@@ -5,6 +5,7 @@ from functools import partial
 
 from ..autograd import enable_grad
 from ..backend import device_of, is_array, like
+from ..backend.graph_capture import guard, on_replay, refuse
 from ..backend.kernel_table import kernel_for
 from ..backend.threads import shares, threads_for, together
 from ..errors import (
@@ -205,11 +206,26 @@ class Optimizer(NamedErrors):
         parts = shares([stop - start for _, start, stop in blocks], threads)
         together([partial(self._update, group, buffer, names, blocks[part]) for part in parts])
         buffer.touched(indices)
+        guard(partial(self._uses, buffer))
+        on_replay(partial(self._replayed, buffer, indices, 1),
+                  undo=partial(self._replayed, buffer, indices, -1))  # fmt: skip
+
+    def _uses(self, buffer):
+        """Return False if the optimizer has replaced this buffer, as `load_state_dict` does."""
+        return any(buffer is one for buffers in self._buffers for one in buffers or ())
+
+    def _replayed(self, buffer, indices, change):
+        """Count an update that a CUDA graph makes, or with `change=-1` one that it did not make."""
+        if self.step_in_state:
+            for i in indices:
+                self.state[buffer.parameters[i]]["step"].array += change
+        buffer.touched(indices)
 
     def _update(self, group, buffer, names, blocks):
         if device_of(buffer.values).type != "cpu":
             blocks = self._update_by_kernel(group, buffer, names, blocks)
         for step, *parts in buffer.parts(blocks, names):
+            refuse(f"updates parameters by {type(self).__name__}, which does not have a kernel")
             self.update(group, step, *parts)
 
     def _update_by_kernel(self, group, buffer, names, blocks):
