@@ -79,13 +79,13 @@ def live_numbers(function):
     Parameters
     ----------
     function : callable
-        `function(ahead)` returns the numbers, in a list of constant length; `ahead` is the number
-        of replays since the capture.
+        `function()` returns the numbers, in a list of constant length. Before a replay, it is
+        called after the actions that were registered before it.
 
     Returns
     -------
     array of float64, or None
-        None: the kernel takes `function(0)` as its arguments, as in any other step.
+        None: the kernel takes the numbers as its arguments, as in any other step.
     """
     if _thread.recorder is None:
         return None
@@ -153,7 +153,7 @@ class Capture:
     def __init__(self, board, seed, first):
         self.board, self.first = board, first
         self.values = np.zeros(LENGTH)
-        self.used, self.replays = _RANDOM, 0
+        self.used = _RANDOM
         self.actions, self.undos, self.guards = [], [], []
         self.set_random(seed, first)
 
@@ -168,7 +168,7 @@ class Capture:
 
     def live_numbers(self, function):
         """Return a place on the board for the numbers of a function."""
-        numbers = function(0)
+        numbers = function()
         start, self.used = self.used, self.used + len(numbers)
         if self.used > LENGTH:
             self.refuse(f"needs more than {LENGTH} numbers that change")
@@ -176,7 +176,7 @@ class Capture:
         here[:] = numbers
 
         def refresh():
-            here[:] = function(self.replays)
+            here[:] = function()
 
         self.actions.append(refresh)
         return self.board[start : self.used]
@@ -191,7 +191,6 @@ class Capture:
 
     def advance(self):
         """Do on the host what one more step does."""
-        self.replays += 1
         for action in self.actions:
             action()
 

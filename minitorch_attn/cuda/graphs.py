@@ -11,7 +11,13 @@ from contextlib import contextmanager
 from ..autograd.listener import Listener
 from ..autograd.modes import is_grad_enabled
 from ..backend import (
-    array_module, cuda, device_of, get_rng_state, initial_seed, next_offset, set_rng_state,
+    array_module,
+    cuda,
+    device_of,
+    get_rng_state,
+    initial_seed,
+    next_offset,
+    set_rng_state,
 )  # fmt: skip
 from ..backend.graph_capture import LENGTH, Capture, Rehearsal, recorded_by, write_numbers
 from ..errors import ArgumentError, DeviceError
@@ -244,7 +250,7 @@ class _Graph:
             capture.undo()
             uses.undo()
             set_rng_state(random)
-            self.failure = f"{type(error).__name__}: {_first_line(error)}"
+            self.failure = f"the capture failed: {type(error).__name__}: {_first_line(error)}"
             return self._beside()
         self.counters = next_offset(0) - first
         self.capture, self.uses = capture, uses

@@ -231,22 +231,22 @@ class AdamKernel:
         return _same_kind(values, *grads)
 
     @classmethod
-    def run(cls, group, step, value, grads, m, v, largest=None):
+    def run(cls, group, updates, value, grads, m, v, largest=None):
         """Update one range of the buffer.
 
         Parameters
         ----------
         group : dict
             Options, as in `Optimizer.param_groups`.
-        step : int
-            Number of the update, from 1.
+        updates : callable
+            `updates()` returns the number of the update, from 1; in a CUDA graph, of the replay.
         value, m, v, largest : arrays of shape (n,)
             Range of the buffers of parameters and state.
         grads : list of arrays
             Gradients of the parameters in this range, n elements in all.
         """
-        live = live_numbers(lambda ahead: _adam_numbers(group, step + ahead))
-        numbers = _adam_numbers(group, step)
+        live = live_numbers(lambda: _adam_numbers(group, updates()))
+        numbers = _adam_numbers(group, updates())
         for table, n, start in tables(grads):
             here = [None if b is None else b[start:] for b in (value, m, v, largest)]
             SOURCE.launch(

@@ -1,6 +1,7 @@
 """Optimizer base class, with parameter groups, state, and updates on flat buffers."""
 
 import math
+from bisect import bisect_right
 from functools import partial
 
 from ..autograd import enable_grad
@@ -203,12 +204,12 @@ class Optimizer(NamedErrors):
         for name in names:
             buffer.state(name)  # create it here, before several threads access it
         threads = self.threads or threads_for(buffer.values)
+        guard(partial(self._uses, buffer))
+        replayed = partial(self._replayed, buffer, indices)
+        on_replay(partial(replayed, 1), undo=partial(replayed, -1))
         parts = shares([stop - start for _, start, stop in blocks], threads)
         together([partial(self._update, group, buffer, names, blocks[part]) for part in parts])
         buffer.touched(indices)
-        guard(partial(self._uses, buffer))
-        on_replay(partial(self._replayed, buffer, indices, 1),
-                  undo=partial(self._replayed, buffer, indices, -1))  # fmt: skip
 
     def _uses(self, buffer):
         """Return False if the optimizer has replaced this buffer, as `load_state_dict` does."""
@@ -239,8 +240,13 @@ class Optimizer(NamedErrors):
             else:
                 arrays = [buffer.values, *[buffer.state(name) for name in names]]
                 value, *states = [array[low:high] for array in arrays]
-                kernel.run(group, step, value, grads, *states)
+                kernel.run(group, partial(self._updates, buffer, low), value, grads, *states)
         return left
+
+    def _updates(self, buffer, at):
+        """Return how often the parameter with element `at` of a buffer has been updated."""
+        index = bisect_right(buffer.starts, at) - 1
+        return int(self.state[buffer.parameters[index]]["step"].item())
 
     def _count(self, group, entry):
         """Return how often a parameter has been updated, including the current update."""
