@@ -7,7 +7,7 @@ maximum. The next copy from that device to the host also reads the buffer, and r
 
 from minitorch_attn.backend.devices import array_module, device_of, platform_of, with_every_read
 from minitorch_attn.backend.graph_capture import on_replay
-from minitorch_attn.backend.kernel_table import kernel_for
+from minitorch_attn.backend.kernel_table import with_kernel
 
 __all__ = ["note_largest", "note_worst", "store_largest"]
 
@@ -59,12 +59,10 @@ def note_largest(kind, index, lowest=0, allow=None):
     allow : int, optional
         An index that counts as `lowest`.
     """
-    here = _slot(kind, index)
-    kernel = kernel_for(store_largest, [index], {})
-    run = store_largest if kernel is store_largest else kernel.run
-    run(index, lowest, allow, here)
+    store_largest(index, lowest, allow, _slot(kind, index))
 
 
+@with_kernel
 def store_largest(index, lowest, allow, here):
     """Write the larger of `here` and the largest of `index - lowest` into `here`."""
     xp = array_module(index)

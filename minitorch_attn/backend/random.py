@@ -14,7 +14,7 @@ import numpy as np
 
 from minitorch_attn.backend.devices import array_module
 from minitorch_attn.backend.graph_capture import refuse
-from minitorch_attn.backend.kernel_table import kernel_for
+from minitorch_attn.backend.kernel_table import with_kernel
 from minitorch_attn.backend.philox import philox_words
 from minitorch_attn.errors import ArgumentError, GraphError
 from minitorch_attn.named_errors import names_arguments
@@ -289,13 +289,13 @@ def keep_mask(shape, keep_probability, module=np, seed=None, offset=None):
         return module.ones(shape, dtype=bool)
     if module is not np:
         mask = module.empty(shape, dtype=bool)
-        kernel = kernel_for(draw_mask, [mask], {})
-        (draw_mask if kernel is draw_mask else kernel.run)(mask, threshold, seed, offset)
+        draw_mask(mask, threshold, seed, offset)
         return mask
     words = philox_words(module, seed, offset, -(-size // _LANES))
     return (words.view(module.uint16)[:size] < threshold).reshape(shape)
 
 
+@with_kernel
 def draw_mask(mask, threshold, seed, offset):
     """Fill a boolean array on a device as `keep_mask` does; `threshold` is from 0 to 2**16."""
     module = array_module(mask)

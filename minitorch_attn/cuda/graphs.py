@@ -18,7 +18,7 @@ from ..backend import (
     initial_seed,
     next_offset,
     set_rng_state,
-)  # fmt: skip
+)
 from ..backend.graph_capture import LENGTH, Capture, Rehearsal, recorded_by, write_numbers
 from ..errors import ArgumentError, DeviceError
 from ..nn.parameter import Parameter

@@ -14,17 +14,20 @@ from . import (
     embedding,
     feed_forward,
     gelu,
+    kv_cache,
     layer_norm,
     linear,
     live_numbers,
     many_arrays,
     range_check,
     roll,
+    rotary,
     scatter_reduce,
     softmax,
 )
 
 __all__ = [
-    "attention", "cross_entropy", "dropout", "embedding", "feed_forward", "gelu", "layer_norm",
-    "linear", "live_numbers", "many_arrays", "range_check", "roll", "scatter_reduce", "softmax",
+    "attention", "cross_entropy", "dropout", "embedding", "feed_forward", "gelu", "kv_cache",
+    "layer_norm", "linear", "live_numbers", "many_arrays", "range_check", "roll", "rotary",
+    "scatter_reduce", "softmax",
 ]  # fmt: skip

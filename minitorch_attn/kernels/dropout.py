@@ -50,7 +50,7 @@ class MaskKernel:
     """`backend.random.draw_mask` in one launch."""
 
     @staticmethod
-    def accepts(mask):
+    def accepts(mask, threshold, seed, offset):
         return True
 
     @staticmethod

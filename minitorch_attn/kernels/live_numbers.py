@@ -34,7 +34,7 @@ class WriteKernel:
     """`backend.graph_capture.write_numbers` in one launch."""
 
     @staticmethod
-    def accepts(board):
+    def accepts(board, values):
         return True
 
     @staticmethod

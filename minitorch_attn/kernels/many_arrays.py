@@ -165,7 +165,7 @@ class GatherKernel:
     """`optim.flat_buffer.join` in one launch."""
 
     @staticmethod
-    def accepts(*pieces, out):
+    def accepts(pieces, out):
         return _same_kind(out, *pieces)
 
     @staticmethod
@@ -179,7 +179,7 @@ class NormKernel:
     """Norm of all arrays together in two launches."""
 
     @staticmethod
-    def accepts(*arrays):
+    def accepts(arrays):
         return _same_kind(*arrays)
 
     @staticmethod
@@ -202,7 +202,7 @@ class ScaleKernel:
     """Multiply all arrays by one number on the device, in one launch."""
 
     @staticmethod
-    def accepts(*arrays, factor):
+    def accepts(arrays, factor):
         return _same_kind(factor, *arrays)
 
     @staticmethod

@@ -7,13 +7,15 @@ Step t then processes one token instead of t tokens.
 
 from .. import ops
 from ..autograd.modes import no_grad
+from ..backend import array_module
 from ..backend.graph_capture import refuse
+from ..backend.kernel_table import with_kernel
 from ..errors import ArgumentError, GraphError, ShapeError
 from ..named_errors import NamedErrors
 from ..tensor import wrap
 from .checks import check_layers
 
-__all__ = ["KVCache", "StaticKVCache"]
+__all__ = ["KVCache", "StaticKVCache", "store"]
 
 
 class _Layer:
@@ -78,8 +80,7 @@ class _Static(_Layer):
                 self._make_room(key, value, after)
         # On raw arrays, for speed: there is no gradient, and every layer runs this at each step.
         keys, values = self._keys.array, self._values.array
-        keys[:, :, before:after] = key.array
-        values[:, :, before:after] = value.array
+        store(keys, values, before, key.array, value.array)
         self.key, self.value = wrap(keys[:, :, :after]), wrap(values[:, :, :after])
         return self.key, self.value
 
@@ -110,6 +111,35 @@ def _roomier(old, like, room):
     if old is not None:
         new[:, :, : old.shape[2]] = old
     return new
+
+
+@with_kernel
+def store(keys, values, start, key, value):
+    """Write the keys and values of new tokens into preallocated memory.
+
+    Parameters
+    ----------
+    keys, values : array of shape (batch, heads, capacity, head_dim)
+        Memory to write into, on one device.
+    start : int, or integer array of shape (1,) on that device
+        Position of the first new token. As an array, it is not read by the host.
+    key, value : array of shape (batch, heads, token, head_dim)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> keys, values = np.zeros((2, 1, 1, 3, 1))
+    >>> store(keys, values, 1, np.ones((1, 1, 2, 1)), np.ones((1, 1, 2, 1)))
+    >>> keys.ravel()
+    array([0., 1., 1.])
+    """
+    tokens = key.shape[2]
+    if isinstance(start, int):
+        keys[:, :, start : start + tokens] = key
+        values[:, :, start : start + tokens] = value
+        return
+    places = start + array_module(keys).arange(tokens)
+    keys[:, :, places], values[:, :, places] = key, value
 
 
 class KVCache(NamedErrors):
