@@ -73,23 +73,24 @@ def guard(holds):
         _thread.recorder.guards.append(holds)
 
 
-def live_numbers(function):
-    """Return float64 numbers on the device that change with each replay; None without a capture.
+def live_numbers(function, dtype="float64"):
+    """Return numbers on the device that change with each replay; None without a capture.
 
     Parameters
     ----------
     function : callable
         `function()` returns the numbers, in a list of constant length. Before a replay, it is
         called after the actions that were registered before it.
+    dtype : {"float64", "int64"}
 
     Returns
     -------
-    array of float64, or None
+    array, or None
         None: the kernel takes the numbers as its arguments, as in any other step.
     """
     if _thread.recorder is None:
         return None
-    return _thread.recorder.live_numbers(function)
+    return _thread.recorder.live_numbers(function, dtype)
 
 
 def live_random():
@@ -132,7 +133,7 @@ class Rehearsal:
     def on_replay(self, action, undo):
         """Do nothing: this step is not replayed."""
 
-    def live_numbers(self, function):
+    def live_numbers(self, function, dtype):
         """Return None: the kernels take their arguments by value."""
 
     def live_random(self):
@@ -166,20 +167,20 @@ class Capture:
         self.actions.append(action)
         self.undos.append(undo)
 
-    def live_numbers(self, function):
+    def live_numbers(self, function, dtype):
         """Return a place on the board for the numbers of a function."""
         numbers = function()
         start, self.used = self.used, self.used + len(numbers)
         if self.used > LENGTH:
             self.refuse(f"needs more than {LENGTH} numbers that change")
-        here = self.values[start : self.used]
+        here = self.values[start : self.used].view(dtype)
         here[:] = numbers
 
         def refresh():
             here[:] = function()
 
         self.actions.append(refresh)
-        return self.board[start : self.used]
+        return self.board[start : self.used].view(dtype)
 
     def live_random(self):
         """Return the first counter, and its place on the board."""

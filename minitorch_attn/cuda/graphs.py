@@ -101,7 +101,7 @@ class GraphedStep:
 
     def reset(self):
         """Free all graphs and their memory; the next calls are warm-ups again."""
-        self._graphs, self._made, self._hopeless, self._warned = {}, 0, None, set()
+        self._graphs, self._failures, self._made, self._warned = {}, {}, 0, set()
 
     def __call__(self, *args, **kwargs):
         """Run the step.
@@ -116,10 +116,13 @@ class GraphedStep:
         -------
         what the step returns, with tensors that do not require grad
         """
-        self.reason = self._hopeless or _unsuitable((args, kwargs))
+        self.reason = _unsuitable((args, kwargs))
         if self.reason is not None:
             return self._as_usual(args, kwargs)
         key = signature((args, kwargs)), is_grad_enabled()
+        if key in self._failures:
+            self.reason = self._failures[key]
+            return self._step(*args, **kwargs)
         graph = self._graphs.get(key)
         if graph is not None and graph.capture is not None and not graph.is_valid():
             graph = self._graphs.pop(key) and None
@@ -132,14 +135,15 @@ class GraphedStep:
                 return self._as_usual(args, kwargs)
             graph = self._graphs[key] = _Graph(self._step, args, kwargs, self._warmups)
             self._made += 1
-        return self._run(graph, args, kwargs)
+        return self._run(key, graph, args, kwargs)
 
-    def _run(self, graph, args, kwargs):
+    def _run(self, key, graph, args, kwargs):
         """Run a graph, or a warm-up; if it turns out to be impossible, say so."""
         outputs = graph.run(args, kwargs)
         if graph.failure is not None:
-            self._hopeless = self.reason = graph.failure
-            self._graphs.clear()
+            self._failures[key] = self.reason = graph.failure
+            del self._graphs[key]
+            self._made -= 1
             self._warn()
         elif graph.capture is not None:
             self.replays += 1
