@@ -13,6 +13,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from minitorch_attn.backend.devices import array_module
+from minitorch_attn.backend.graph_capture import refuse
 from minitorch_attn.backend.kernel_table import with_kernel
 from minitorch_attn.backend.philox import philox_words
 from minitorch_attn.errors import ArgumentError, GraphError
@@ -93,7 +94,7 @@ class Position:
             self.offset = _thread.offset if own else _state.offset
             self.bits = None
             if not own or _thread.generator is not None:
-                self.bits = host_generator().bit_generator.state
+                self.bits = _generator().bit_generator.state
 
     @contextmanager
     def again(self):
@@ -169,6 +170,12 @@ def host_generator():
 
     Only one thread may use it at a time. It is unavailable inside `own_offsets`.
     """
+    refuse("draws random numbers on the host")
+    return _generator()
+
+
+def _generator():
+    """Return the generator of `host_generator`, to read or set its state."""
     if _thread.generator is not None:
         return _thread.generator
     if _thread.offset is not None:
@@ -214,7 +221,7 @@ def get_rng_state():
     True
     """
     with _state.lock:
-        bits = host_generator().bit_generator.state
+        bits = _generator().bit_generator.state
         return {
             "seed": initial_seed(), "offset": _state.offset,
             "counter": bits["state"]["counter"].tolist(), "key": bits["state"]["key"].tolist(),

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from ..backend.graph_capture import refuse
 from ..backend.random import host_generator
 from ..ops.draw_tokens import draw_tokens
 from ..tensor import tensor, wrap
@@ -55,6 +56,7 @@ class Draw:
 
     def __call__(self, scores):
         """Draw one token for each row of `scores` (row, vocabulary)."""
+        refuse("draws a token with a random number of the host")
         levels = self.generator.random((len(scores), 1))  # on the CPU: equal on every device
         return wrap(draw_tokens(scores.array, levels, self.temperature))
 

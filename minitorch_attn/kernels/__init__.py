@@ -19,6 +19,7 @@ from . import (
     kv_cache,
     layer_norm,
     linear,
+    live_numbers,
     many_arrays,
     projections,
     range_check,
@@ -30,6 +31,6 @@ from . import (
 
 __all__ = [
     "attention", "cross_entropy", "draw_tokens", "dropout", "embedding", "feed_forward",
-    "few_rows", "gelu", "kv_cache", "layer_norm", "linear", "many_arrays", "projections",
-    "range_check", "roll", "rotary", "scatter_reduce", "softmax",
+    "few_rows", "gelu", "kv_cache", "layer_norm", "linear", "live_numbers", "many_arrays",
+    "projections", "range_check", "roll", "rotary", "scatter_reduce", "softmax",
 ]  # fmt: skip

@@ -30,7 +30,7 @@ from ..ops.attention.causal import CausalAttention
 from ..ops.attention.definition import attention_definition, dropout_scale
 from ..ops.attention.fused import Attention
 from .attention_source import LARGEST_DIM, OWN, SIDE, SOURCE
-from .philox import as_signed
+from .philox import draw_from
 from .source import FLOATS
 
 __all__ = ["AttentionKernel", "CausalAttentionKernel", "TiledAttentionKernel"]
@@ -192,9 +192,9 @@ def _reserve_mask(query, key, rows, dropout_p):
 def _dropout(draw, dropout_p):
     """Return the struct `Dropout`."""
     if draw is None:
-        return _words(-1, 0, 0, 1)
+        return _words(-1, 0, 0, 0, 1)
     seed, offset, rows = draw
-    return _words(round((1.0 - dropout_p) * 2**16), as_signed(seed), offset, rows)
+    return _words(round((1.0 - dropout_p) * 2**16), *draw_from(seed, offset), rows)
 
 
 def _whole_mask(draw, query, key, dropout_p):

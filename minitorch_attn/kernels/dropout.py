@@ -15,7 +15,7 @@ from ..backend import array_module
 from ..backend.kernel_table import register
 from ..backend.random import as_threshold, draw_mask
 from ..ops.dropout import Dropout, ResidualDropout
-from .philox import PHILOX, as_signed
+from .philox import PHILOX, draw_from
 from .source import FLOATS, Source, all_contiguous
 
 __all__ = ["DropoutKernel", "MaskKernel", "ResidualDropoutKernel"]
@@ -27,11 +27,12 @@ SOURCE = Source(
     + r"""
 // One thread for each counter value: entries 16 t to 16 t + 15.
 template <typename T, typename A> __global__ void draw_mask(
-    bool* mask, long long n, long long seed, long long offset, long long threshold)
+    bool* mask, long long n, long long seed, long long offset, const unsigned long long* live,
+    long long threshold)
 {
     long long first = 16 * (blockIdx.x * (long long)blockDim.x + threadIdx.x);
     if (first >= n) return;
-    unsigned bits = keep_bits(seed, offset, first, (unsigned)threshold);
+    unsigned bits = keep_bits(seed, offset, live, first, (unsigned)threshold);
     for (int k = 0; k < 16 && first + k < n; ++k) mask[first + k] = bits >> k & 1;
 }
 
@@ -45,12 +46,12 @@ template <typename T, typename A> __global__ void apply_mask(
 // A block has 4096 entries. Each thread draws 16 neighbouring bits for all threads of the block;
 // then, in each of 16 steps, neighbouring threads have neighbouring entries.
 template <typename T, typename A> __global__ void residual_dropout(
-    const T* x, const T* branch, bool* mask, T* y, long long n,
-    long long seed, long long offset, long long threshold, double scale)
+    const T* x, const T* branch, bool* mask, T* y, long long n, long long seed, long long offset,
+    const unsigned long long* live, long long threshold, double scale)
 {
     __shared__ unsigned short bits[256];
     long long first = 4096LL * blockIdx.x, mine = first + 16 * threadIdx.x;
-    if (mine < n) bits[threadIdx.x] = keep_bits(seed, offset, mine, (unsigned)threshold);
+    if (mine < n) bits[threadIdx.x] = keep_bits(seed, offset, live, mine, (unsigned)threshold);
     __syncthreads();
     for (int k = threadIdx.x; k < 4096 && first + k < n; k += 256) {
         bool keep = bits[k / 16] >> k % 16 & 1;
@@ -78,7 +79,7 @@ class MaskKernel:
         blocks = -(-mask.size // (THREADS * LANES))
         SOURCE.launch(
             "draw_mask", np.dtype("float32"), blocks, THREADS,  # the mask has no T
-            mask, mask.size, *_words(seed, offset), threshold,
+            mask, mask.size, *draw_from(seed, offset), threshold,
         )  # fmt: skip
 
 
@@ -115,8 +116,8 @@ class ResidualDropoutKernel:
         y, mask = xp.empty_like(x), xp.empty(x.shape, bool)
         SOURCE.launch(
             "residual_dropout", x.dtype, -(-x.size // (THREADS * LANES)), THREADS,
-            x, branch, mask, y, x.size, *_words(seed, offset), as_threshold(keep_probability),
-            float(scale),
+            x, branch, mask, y, x.size, *draw_from(seed, offset),
+            as_threshold(keep_probability), float(scale),
         )  # fmt: skip
         ctx.constants(mask)
         return y
@@ -126,11 +127,6 @@ class ResidualDropoutKernel:
         (mask,) = ctx.constant
         needed = ctx.needs_grad[1]
         return grad_y, _applied(grad_y, mask, ctx.settings["scale"]) if needed else None
-
-
-def _words(seed, offset):
-    """Return the seed and the offset as the signed 64-bit integers that CuPy can pass."""
-    return as_signed(seed % 2**64), as_signed(offset % 2**64)
 
 
 def _applied(x, mask, scale):

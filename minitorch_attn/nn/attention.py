@@ -142,6 +142,8 @@ class Attention(Module):
                 key = rotary(key)
             if cache is not None:
                 key, value = cache.update(key, value)
+                if cache.visible is not None:
+                    mask = cache.visible if mask is None else cache.visible & mask
         if rotary is not None:
             query = rotary(query)
         context = self.attend(query, key, value, mask, bias, is_causal)
