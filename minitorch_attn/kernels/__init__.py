@@ -26,11 +26,12 @@ from . import (
     roll,
     rotary,
     scatter_reduce,
+    side_by_side,
     softmax,
 )
 
 __all__ = [
     "attention", "cross_entropy", "draw_tokens", "dropout", "embedding", "feed_forward",
     "few_rows", "gelu", "kv_cache", "layer_norm", "linear", "live_numbers", "many_arrays",
-    "projections", "range_check", "roll", "rotary", "scatter_reduce", "softmax",
+    "projections", "range_check", "roll", "rotary", "scatter_reduce", "side_by_side", "softmax",
 ]  # fmt: skip

@@ -31,6 +31,7 @@ from ..ops.attention.definition import attention_definition, dropout_scale
 from ..ops.attention.fused import Attention
 from .attention_source import LARGEST_DIM, OWN, SIDE, SOURCE
 from .philox import draw_from
+from .side_by_side import empty_side_by_side
 from .source import FLOATS
 
 __all__ = ["AttentionKernel", "CausalAttentionKernel", "TiledAttentionKernel"]
@@ -86,7 +87,12 @@ class _Kernel:
         sizes = _sizes(query, key, value, ctx.settings["is_causal"])
         dropout, factors = _dropout(ctx.draw, dropout_p), (scale, dropout_scale(dropout_p))
         mean_grad = xp.empty_like(log_sum)  # a_i
-        grad_query = xp.empty_like(query) if need_query else None
+        if need_query and need_key and need_value:  # as one product of the projections reads them
+            grad_query, grad_key, grad_value = empty_side_by_side((query, key, value))
+        else:
+            grad_query = xp.empty_like(query) if need_query else None
+            grad_key = xp.empty_like(key) if need_key else None
+            grad_value = xp.empty_like(value) if need_value else None
         grad_scores = None
         if need_mask:  # a causal kernel does not write the scores that it skips
             make = xp.zeros if ctx.settings["is_causal"] else xp.empty
@@ -97,8 +103,6 @@ class _Kernel:
                 *inputs, _heads(context), _heads(grad_context), log_sum, _heads(grad_query),
                 mean_grad, grad_scores, sizes, dropout, *factors,
             )  # fmt: skip
-        grad_key = xp.empty_like(key) if need_key else None
-        grad_value = xp.empty_like(value) if need_value else None
         if need_key or need_value:
             sharing = query.shape[-3] if key.shape[:-2] != query.shape[:-2] else 1
             SOURCE.launch(

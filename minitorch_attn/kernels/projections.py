@@ -3,10 +3,13 @@
     y_i = x @ weight_i^T + bias_i
     grad_x = sum over i of g_i @ weight_i,   grad_bias_i = column sums of g_i,   with g_i = dL/dy_i
 
-The products are those of `backend.matmul`. One launch adds all biases in place, one computes the
-column sums of all g_i, and one adds up the products for grad_x. Launches besides the products, for
-the three layers of attention: 1 forward and 2 backward, in place of 3 and 5 as separate layers. For
-a few rows, as in generation, the forward pass is one launch without a product (`few_rows`).
+The products are those of `backend.matmul`. Where the weights, and the g_i, lie side by side in
+memory (`side_by_side`), all layers are one batched product. One launch adds all biases in place,
+one computes the column sums of all g_i, and one adds up the products for grad_x.
+
+For the three layers of attention, that is 1 product and 1 launch forward, 2 products and 2 launches
+backward, in place of 3 and 3, 6 and 5 as separate layers. For a few rows, as in generation, the
+forward pass is one launch without a product (`few_rows`).
 """
 
 from ..backend import array_module, matmul
@@ -15,6 +18,7 @@ from ..ops.matmul import rows_of
 from ..ops.projections import Projections, pairs
 from .columns import OVER_STRIPES, TILES, column_grid, tile_grid
 from .few_rows import LAYERS, TABLE_SOURCE, are_few, few_rows, table_of_layers
+from .side_by_side import as_one, parts_of
 from .source import FLOATS, Source, all_contiguous
 
 __all__ = ["ProjectionsKernel"]
@@ -70,6 +74,32 @@ template <typename T, typename A> __global__ void add_all(const Table<T> table, 
     "column_sums",
     "add_all",
 )
+
+
+def products(lefts, rights):
+    """Return the products of pairs of matrices, as one batched product where memory allows.
+
+    Parameters
+    ----------
+    lefts, rights : list of CuPy arrays of shape (n, k) and (k, m)
+        Several arrays side by side, perhaps transposed, or one array that is in all pairs.
+    """
+    left, right = batch_of(lefts), batch_of(rights)
+    if left is None or right is None or max(len(left), len(right)) < len(lefts):
+        return [matmul(a, b) for a, b in zip(lefts, rights, strict=True)]
+    return parts_of(matmul(left, right))
+
+
+def batch_of(matrices):
+    """Return the matrices as one array of three axes that uses their memory, or None."""
+    first = matrices[0]
+    if all(matrix is first for matrix in matrices):
+        return first[None]
+    whole = as_one(matrices)
+    if whole is None:
+        whole = as_one([matrix.T for matrix in matrices])
+        whole = None if whole is None else whole.swapaxes(1, 2)
+    return whole
 
 
 def add_biases(ys, biases):
@@ -128,7 +158,8 @@ class ProjectionsKernel:
         if are_few(rows, *parameters[::2]):
             ys = few_rows(rows, layers)
         else:  # (rows, in) @ (in, out)
-            ys = add_biases([matmul(rows, weight.T) for weight, _ in layers], parameters[1::2])
+            weights = [weight.T for weight in parameters[::2]]
+            ys = add_biases(products([rows] * len(layers), weights), parameters[1::2])
         return tuple([y.reshape((*x.shape[:-1], y.shape[1])) for y in ys])
 
     @staticmethod
@@ -139,11 +170,12 @@ class ProjectionsKernel:
         grads = all_contiguous(*[rows_of(grad_y) for grad_y in grad_ys])
         grad_x = None
         if need_x:  # (rows, out) @ (out, in)
-            products = [matmul(g, weight) for g, weight in zip(grads, weights, strict=True)]
-            grad_x = add_all(all_contiguous(*products)).reshape(x.shape)
+            grad_x = add_all(all_contiguous(*products(grads, weights))).reshape(x.shape)
         sums = column_sums(grads, needs[1::2])
-        found = [grad_x]
-        for g, need_weight, grad_bias in zip(grads, needs[::2], sums, strict=True):
-            found.append(matmul(g.swapaxes(0, 1), rows) if need_weight else None)
-            found.append(grad_bias)
-        return tuple(found)
+        grad_weights = [None] * len(weights)
+        if all(needs[::2]):  # (out, rows) @ (rows, in)
+            grad_weights = products([g.T for g in grads], [rows] * len(grads))
+        elif any(needs[::2]):
+            pairs_needed = zip(grads, needs[::2], strict=True)
+            grad_weights = [matmul(g.T, rows) if need else None for g, need in pairs_needed]
+        return grad_x, *[g for pair in zip(grad_weights, sums, strict=True) for g in pair]

@@ -12,7 +12,7 @@ from ..errors import ArgumentError
 from ..named_errors import names_arguments
 from ..ops.attention import attention_with_weights
 from ..tensor import Tensor
-from .linear import Linear, project
+from .linear import Linear, lay_side_by_side, project
 from .masks import CompleteMask, Mask, causal
 from .module import Module
 from .sdpa_kernel import SDPBackend, sdpa_kernel  # noqa: F401  (PyTorch's nn.attention)
@@ -142,12 +142,18 @@ class Attention(Module):
                 key = rotary(key)
             if cache is not None:
                 key, value = cache.update(key, value)
-                if cache.visible is not None:
-                    mask = cache.visible if mask is None else cache.visible & mask
+                visible = getattr(cache, "visible", None)  # while a CUDA graph is captured
+                if visible is not None:
+                    mask = visible if mask is None else visible & mask
         if rotary is not None:
             query = rotary(query)
         context = self.attend(query, key, value, mask, bias, is_causal)
         return self.out_proj(self._merge(context))
+
+    def _apply(self, convert):
+        super()._apply(convert)
+        lay_side_by_side(*[self._modules.get(name) for name in ("q_proj", "k_proj", "v_proj")])
+        return self
 
     @computes("attention layer")
     def _project_heads(self, x, memory):

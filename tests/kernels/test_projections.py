@@ -75,4 +75,4 @@ def test_launches():
                 attention(x[:, :tokens])
         found = cupysim.summary()
         counts.append((found["launch"][0], found.get("cublas", (0, 0))[0]))
-    assert counts == [(3, 4), (3, 0)]  # biases, attention, bias; the same with the products
+    assert counts == [(3, 2), (3, 0)]  # biases, attention, bias; the same with the products
