@@ -188,7 +188,7 @@ def test_train_and_eval_mode_capture_again():
 
 
 @gpu
-@pytest.mark.parametrize("where", ["before", "after", "to zeros", "never"])
+@pytest.mark.parametrize("where", ["before", "before, for a time", "after", "to zeros", "never"])
 def test_gradients_are_those_of_the_step(where):
     """Zeroed outside the step, before or after it, or not at all: then they accumulate."""
     results = []
@@ -203,7 +203,7 @@ def test_gradients_are_those_of_the_step(where):
         run_it = GraphedStep(step, num_warmup_iters=1) if wrapped else step
         found, optimizer = [], mt.optim.AdamW([weight])
         for i in range(6):
-            if where == "before":
+            if where == "before" or (where == "before, for a time" and i < 4):
                 optimizer.zero_grad()
             elif where == "to zeros" and i:
                 weight.grad.zero_()
@@ -383,6 +383,50 @@ def test_a_capture_that_fails_leaves_no_trace(late, monkeypatch):
     for x, y in zip(found, expected, strict=True):
         assert_same(x, y)
     assert_same(other.values(), eager.values())
+
+
+@gpu
+def test_a_capture_that_fails_leaves_no_gradients():
+    cupy = pytest.importorskip("cupy")
+    weight = mt.nn.Parameter(mt.ones(3, device="cuda"))
+
+    def step(x):
+        (x * weight).sum().backward()
+        cupy.ones((2, 2)) @ cupy.ones((2, 2))
+
+    graphed = GraphedStep(step, num_warmup_iters=1)
+    with pytest.warns(UserWarning, match="the capture failed"):
+        for i in range(4):
+            weight.grad = None
+            graphed(mt.full((3,), float(i), device="cuda"))
+            np.testing.assert_array_equal(weight.grad.numpy(), [i] * 3)
+
+
+@gpu
+def test_other_parameters_capture_again():
+    layer = mt.nn.Linear(3, 2).to("cuda")
+    graphed, x = GraphedStep(layer, num_warmup_iters=1), mt.ones(1, 3, device="cuda")
+    with mt.no_grad():
+        for _ in range(3):
+            graphed(x)
+        layer.weight.data = mt.ones(2, 3, device="cuda")
+        layer.bias.data = mt.zeros(2, device="cuda")
+        np.testing.assert_array_equal(graphed(x).numpy(), [[3.0, 3.0]])
+
+
+@gpu
+def test_a_graph_has_memory_of_its_own():
+    """What the pool of all other arrays frees or reuses, a replay would still write to."""
+    cupy = pytest.importorskip("cupy")
+    pool, x = cupy.get_default_memory_pool(), mt.ones(1 << 16, device="cuda")
+    graphed = GraphedStep(lambda x: ((x * 2).exp() + 1).sum(), num_warmup_iters=1)
+    pool.free_all_blocks()
+    before = pool.total_bytes()
+    for _ in range(3):
+        graphed(x)
+    assert pool.total_bytes() - before < 2 * x.array.nbytes  # the copy of x
+    mt.cuda.empty_cache()
+    assert float(graphed(x)) > 0
 
 
 @gpu
