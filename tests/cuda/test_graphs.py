@@ -7,6 +7,7 @@ import pytest
 import simulated_graphs
 
 import minitorch_attn as mt
+from minitorch_attn.backend.graph_capture import Rehearsal, recorded_by
 from minitorch_attn.cuda import GraphedStep
 from minitorch_attn.nn import functional as F
 
@@ -481,3 +482,28 @@ def test_elsewhere_the_step_runs_as_usual(kind):
 def test_a_step_needs_a_warm_up():
     with pytest.raises(mt.errors.ArgumentError, match="num_warmup_iters"):
         GraphedStep(print, num_warmup_iters=0)
+
+
+def test_the_strict_device_finds_what_a_graph_cannot_repeat():
+    """A rehearsal needs no GPU: forward and backward pass, dropout and clipping are repeatable."""
+    mt.manual_seed(3)
+    model = mt.models.GPT(VOCABULARY, TOKENS, WIDTH, num_heads=2, num_layers=1, dropout=0.3)
+    model = model.to("strict")
+    ids = mt.tensor([[1, 2, 3]], device="strict")
+
+    def step():
+        loss = F.cross_entropy(model(ids)[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
+        loss.backward()
+        mt.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        return loss
+
+    step()
+    with recorded_by(Rehearsal()) as rehearsal:
+        step()
+    assert rehearsal.refused == []
+    with recorded_by(Rehearsal()) as rehearsal:
+        step().item()
+    assert "makes the host wait" in rehearsal.refused[0]
+    with recorded_by(Rehearsal()) as rehearsal:
+        ids + mt.tensor([[1, 2, 3]], device="strict")
+    assert rehearsal.refused == ["copies an array from the host to the device"]
