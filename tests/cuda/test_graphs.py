@@ -7,6 +7,7 @@ import pytest
 import simulated_graphs
 
 import minitorch_attn as mt
+from minitorch_attn.backend.graph_capture import Rehearsal, recorded_by
 from minitorch_attn.cuda import GraphedStep
 from minitorch_attn.nn import functional as F
 
@@ -188,7 +189,7 @@ def test_train_and_eval_mode_capture_again():
 
 
 @gpu
-@pytest.mark.parametrize("where", ["before", "after", "to zeros", "never"])
+@pytest.mark.parametrize("where", ["before", "before, for a time", "after", "to zeros", "never"])
 def test_gradients_are_those_of_the_step(where):
     """Zeroed outside the step, before or after it, or not at all: then they accumulate."""
     results = []
@@ -203,7 +204,7 @@ def test_gradients_are_those_of_the_step(where):
         run_it = GraphedStep(step, num_warmup_iters=1) if wrapped else step
         found, optimizer = [], mt.optim.AdamW([weight])
         for i in range(6):
-            if where == "before":
+            if where == "before" or (where == "before, for a time" and i < 4):
                 optimizer.zero_grad()
             elif where == "to zeros" and i:
                 weight.grad.zero_()
@@ -386,6 +387,50 @@ def test_a_capture_that_fails_leaves_no_trace(late, monkeypatch):
 
 
 @gpu
+def test_a_capture_that_fails_leaves_no_gradients():
+    cupy = pytest.importorskip("cupy")
+    weight = mt.nn.Parameter(mt.ones(3, device="cuda"))
+
+    def step(x):
+        (x * weight).sum().backward()
+        cupy.ones((2, 2)) @ cupy.ones((2, 2))
+
+    graphed = GraphedStep(step, num_warmup_iters=1)
+    with pytest.warns(UserWarning, match="the capture failed"):
+        for i in range(4):
+            weight.grad = None
+            graphed(mt.full((3,), float(i), device="cuda"))
+            np.testing.assert_array_equal(weight.grad.numpy(), [i] * 3)
+
+
+@gpu
+def test_other_parameters_capture_again():
+    layer = mt.nn.Linear(3, 2).to("cuda")
+    graphed, x = GraphedStep(layer, num_warmup_iters=1), mt.ones(1, 3, device="cuda")
+    with mt.no_grad():
+        for _ in range(3):
+            graphed(x)
+        layer.weight.data = mt.ones(2, 3, device="cuda")
+        layer.bias.data = mt.zeros(2, device="cuda")
+        np.testing.assert_array_equal(graphed(x).numpy(), [[3.0, 3.0]])
+
+
+@gpu
+def test_a_graph_has_memory_of_its_own():
+    """What the pool of all other arrays frees or reuses, a replay would still write to."""
+    cupy = pytest.importorskip("cupy")
+    pool, x = cupy.get_default_memory_pool(), mt.ones(1 << 16, device="cuda")
+    graphed = GraphedStep(lambda x: ((x * 2).exp() + 1).sum(), num_warmup_iters=1)
+    pool.free_all_blocks()
+    before = pool.total_bytes()
+    for _ in range(3):
+        graphed(x)
+    assert pool.total_bytes() - before < 2 * x.array.nbytes  # the copy of x
+    mt.cuda.empty_cache()
+    assert float(graphed(x)) > 0
+
+
+@gpu
 def test_errors_of_the_step_are_its_own():
     def step(x):
         raise ValueError("wrong")
@@ -437,3 +482,28 @@ def test_elsewhere_the_step_runs_as_usual(kind):
 def test_a_step_needs_a_warm_up():
     with pytest.raises(mt.errors.ArgumentError, match="num_warmup_iters"):
         GraphedStep(print, num_warmup_iters=0)
+
+
+def test_the_strict_device_finds_what_a_graph_cannot_repeat():
+    """A rehearsal needs no GPU: forward and backward pass, dropout and clipping are repeatable."""
+    mt.manual_seed(3)
+    model = mt.models.GPT(VOCABULARY, TOKENS, WIDTH, num_heads=2, num_layers=1, dropout=0.3)
+    model = model.to("strict")
+    ids = mt.tensor([[1, 2, 3]], device="strict")
+
+    def step():
+        loss = F.cross_entropy(model(ids)[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
+        loss.backward()
+        mt.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        return loss
+
+    step()
+    with recorded_by(Rehearsal()) as rehearsal:
+        step()
+    assert rehearsal.refused == []
+    with recorded_by(Rehearsal()) as rehearsal:
+        step().item()
+    assert "makes the host wait" in rehearsal.refused[0]
+    with recorded_by(Rehearsal()) as rehearsal:
+        ids + mt.tensor([[1, 2, 3]], device="strict")
+    assert rehearsal.refused == ["copies an array from the host to the device"]
