@@ -89,8 +89,7 @@ def relative_position_index(window_size, device=None):
     int64 Tensor of shape (token, token)
         (dy + height - 1) * (2 * width - 1) + (dx + width - 1) for a query that is dy rows and
         dx columns after the key. Pairs with the same offset share one of the (2 * height - 1) *
-        (2 * width - 1) rows of the table. The index is cached for the next call, so do not change
-        it in place.
+        (2 * width - 1) rows of the table.
 
     Notes
     -----
@@ -104,17 +103,25 @@ def relative_position_index(window_size, device=None):
             [3, 2, 1],
             [4, 3, 2]])
     """
-    return _relative_index(*window_size, as_device(device))
-
-
-@lru_cache(maxsize=_CACHED)
-def _relative_index(height, width, device):
-    xp = module_for(device)
+    height, width = window_size
+    xp = module_for(as_device(device))
     row = xp.repeat(xp.arange(height), width)  # (token,)
     column = xp.tile(xp.arange(width), height)  # (token,)
     dy = row[:, None] - row + (height - 1)  # (token, token), from 0
     dx = column[:, None] - column + (width - 1)
     return wrap(dy * (2 * width - 1) + dx)
+
+
+@lru_cache(maxsize=_CACHED)
+def cached_position_index(window_size, device):
+    """Return `relative_position_index`, the same Tensor in each call: do not change it in place.
+
+    Parameters
+    ----------
+    window_size : (int, int), a tuple
+    device : Device
+    """
+    return relative_position_index(window_size, device)
 
 
 def window_regions(height, width, window_size, shift_size, device=None):
